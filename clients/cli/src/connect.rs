@@ -1,0 +1,288 @@
+//! Finds somebody to talk to: the server that is named, the `belay` that holds the state directory, or services started in this process.
+
+use std::{env, error::Error as _, io, path::PathBuf, str::FromStr, time::Duration};
+
+use belay_all_in_one::{Embedded, Endpoint, Opened, Options, StateDir};
+use belay_proto::v1::executor_service_client::ExecutorServiceClient;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::{
+    Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::Channel,
+};
+
+use crate::{
+    exit::Exit,
+    failure::{Failure, Report},
+};
+
+/// The longest wait for a connection, and for the answer to one request.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// A dead connection is noticed after this much silence, even while nothing is asked.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// The codec limit that both sides of the contract keep, in bytes: above it the server's own error is better than the codec's.
+const LONGEST_MESSAGE: usize = 16 << 20;
+/// How often a holder of the state directory that does not answer is asked again: it may be starting, or just gone.
+const HOLDER_TRIES: u32 = 6;
+
+/// The executor's client.
+pub(crate) type Client = ExecutorServiceClient<InterceptedService<Channel, Token>>;
+
+/// A server, as people write it: `unix:/path` or `http://host:port`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// A socket on this machine.
+    Unix(PathBuf),
+    /// A server over TCP, by its URL.
+    Http(String),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return match path.starts_with('/') {
+                true => Ok(Address::Unix(path.into())),
+                false => Err("the path of a socket is absolute: unix:/path/to/socket".to_owned()),
+            };
+        }
+        if text.starts_with("https://") {
+            return Err("this version speaks no TLS: use unix:/path, or http:// to a proxy on this machine".to_owned());
+        }
+        let url = text.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+        match url.map(|rest| (rest, rest.rsplit_once(':'))) {
+            Some((rest, Some((host, port)))) if !host.is_empty() && !rest.contains('/') && port.parse::<u16>().is_ok() => {
+                Ok(Address::Http(format!("http://{rest}")))
+            }
+            _ => Err("write unix:/path/to/socket or http://host:port".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Http(url) => f.write_str(url),
+        }
+    }
+}
+
+/// Where to look for the services.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    /// The server, if one is named.
+    pub(crate) server: Option<Address>,
+    /// What to show it.
+    pub(crate) token: Option<String>,
+    /// The state directory, if one is named.
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+impl Place {
+    /// The state directory: the one that is named, or the user's.
+    pub(crate) fn state_dir(&self) -> Result<PathBuf, Failure> {
+        Ok(StateDir::resolve(self.state_dir.as_deref(), &|name| env::var_os(name))?)
+    }
+}
+
+/// Somebody to talk to, for the length of a command.
+pub(crate) struct Session {
+    /// The executor's client; cheap to clone.
+    pub(crate) client: Client,
+    place: Place,
+    embedded: Option<Embedded>,
+}
+
+impl Session {
+    /// Connects to the server that is named. Without one, to the holder of the state directory, or becomes its holder.
+    pub(crate) async fn open(place: &Place) -> Result<Session, Failure> {
+        if let Some(address) = &place.server {
+            let client = connect(address, place.token.as_deref()).await?;
+            return Ok(Session { client, place: place.clone(), embedded: None });
+        }
+        let state_dir = place.state_dir()?;
+        let mut tries = 0;
+        loop {
+            let options = Options { state_dir: state_dir.clone(), listen: None, drive_all: false };
+            match belay_all_in_one::open(options).await? {
+                Opened::Holder(embedded) => {
+                    let client = connect_to(embedded.endpoint()).await?;
+                    return Ok(Session { client, place: place.clone(), embedded: Some(embedded) });
+                }
+                Opened::Held(endpoint) => match connect_to(&endpoint).await {
+                    Ok(client) => return Ok(Session { client, place: place.clone(), embedded: None }),
+                    Err(failure) if tries == HOLDER_TRIES => return Err(failure),
+                    Err(_) => tries += 1,
+                },
+            }
+            tokio::time::sleep(Duration::from_millis(25 << tries)).await;
+        }
+    }
+
+    /// Whether the services run in this process, and end with it.
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.embedded.is_some()
+    }
+
+    /// Whether paths mean the same to the services as to this process.
+    pub(crate) fn is_local(&self) -> bool {
+        !matches!(self.place.server, Some(Address::Http(_)))
+    }
+
+    /// After a broken connection. A named server's channel mends itself; the holder of a state directory may have gone, and then its place is
+    /// taken.
+    pub(crate) async fn reconnect(&mut self) -> Result<(), Failure> {
+        if self.place.server.is_none() && self.embedded.is_none() {
+            let Session { client, embedded, .. } = Session::open(&self.place).await?;
+            self.client = client;
+            self.embedded = embedded;
+        }
+        Ok(())
+    }
+
+    /// Ends the embedded services, if there are any, in good order.
+    pub(crate) async fn close(self) {
+        if let Some(embedded) = self.embedded {
+            embedded.shutdown().await;
+        }
+    }
+}
+
+/// Adds the bearer token to every request.
+#[derive(Clone)]
+pub(crate) struct Token(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+async fn connect_to(endpoint: &Endpoint) -> Result<Client, Failure> {
+    match endpoint {
+        Endpoint::Unix(path) => connect(&Address::Unix(path.clone()), None).await,
+        Endpoint::Tcp { url, token } => connect(&Address::Http(url.clone()), token.as_deref()).await,
+    }
+}
+
+async fn connect(address: &Address, token: Option<&str>) -> Result<Client, Failure> {
+    let token = token.map(bearer).transpose()?;
+    // The name is for the `:authority` header; a socket has none of its own.
+    let url = match address {
+        Address::Unix(_) => "http://localhost",
+        Address::Http(url) => url,
+    };
+    let endpoint = Channel::from_shared(url.to_owned())
+        .map_err(|error| Failure::refused("INVALID_USAGE", format!("`{address}` is no address: {error}")))?
+        .user_agent(concat!("belay-cli/", env!("CARGO_PKG_VERSION")))
+        .map_err(|error| Failure::internal(format!("no connection can be prepared: {error}")))?
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(REQUEST_TIMEOUT)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_while_idle(true);
+    let channel = match address {
+        Address::Http(_) => endpoint.connect().await,
+        Address::Unix(path) => {
+            let path = path.clone();
+            let connector = tower::service_fn(move |_| {
+                let path = path.clone();
+                async move { UnixStream::connect(path).await.map(TokioIo::new) }
+            });
+            endpoint.connect_with_connector(connector).await
+        }
+    };
+    let channel = channel.map_err(|error| unreachable(address, &error))?;
+    Ok(ExecutorServiceClient::with_interceptor(channel, Token(token)).max_decoding_message_size(LONGEST_MESSAGE))
+}
+
+fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Failure> {
+    let mut value = MetadataValue::try_from(format!("Bearer {token}"))
+        .map_err(|_| Failure::refused("INVALID_USAGE", "the token has characters that no token has").next("set BELAY_TOKEN again"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn unreachable(address: &Address, error: &tonic::transport::Error) -> Report {
+    let mut cause: &(dyn std::error::Error + 'static) = error;
+    let mut kind = None;
+    while let Some(next) = cause.source() {
+        cause = next;
+        kind = cause.downcast_ref::<io::Error>().map(io::Error::kind).or(kind);
+    }
+    no_answer(address, kind, &cause.to_string())
+}
+
+/// What is known about a server that does not answer: how far one got, and what starts one.
+fn no_answer(address: &Address, kind: Option<io::ErrorKind>, cause: &str) -> Report {
+    let far = match (address, kind) {
+        (Address::Unix(_), Some(io::ErrorKind::NotFound)) => "there is no such socket: no server runs there",
+        (Address::Unix(_), Some(io::ErrorKind::ConnectionRefused)) => "the socket is there, but nobody listens: its server has gone",
+        (Address::Unix(_), Some(io::ErrorKind::PermissionDenied)) => "the socket belongs to somebody else",
+        (Address::Http(_), Some(io::ErrorKind::ConnectionRefused)) => "the machine was reached, but nothing listens at that port",
+        (Address::Http(_), Some(io::ErrorKind::TimedOut)) => "nothing came back: is the machine up, and its port open in the firewall?",
+        (Address::Http(_), _) => "check: is the host's name right, its port reachable, and plain HTTP/2 (no TLS) spoken there?",
+        (Address::Unix(_), _) => "check: is it the socket of a `belay serve`?",
+    };
+    let mut report = Report::new(Exit::INTERNAL, "SERVER_UNREACHABLE", format!("no server answers at {address}: {cause}")).detail(far);
+    report.retryable = true;
+    match address {
+        Address::Unix(_) => report.next("belay serve"),
+        Address::Http(url) => {
+            let listen = url.trim_start_matches("http://");
+            report.next(format!("belay serve --listen {listen}   (on that machine)"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        assert_eq!("unix:/run/b.sock".parse(), Ok(Address::Unix("/run/b.sock".into())));
+        assert_eq!("unix:///run/b.sock".parse(), Ok(Address::Unix("/run/b.sock".into())));
+        assert_eq!("http://h:1/".parse(), Ok(Address::Http("http://h:1".to_owned())));
+        assert_eq!("http://[::1]:7".parse(), Ok(Address::Http("http://[::1]:7".to_owned())));
+        for wrong in ["", "h:1", "unix:b.sock", "https://h:1", "http://h", "http://:1", "http://h:99999", "http://h:1/x"] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_token_never_shows_in_debug_output() {
+        assert!(!format!("{:?}", bearer("s3cret").unwrap()).contains("s3cret"));
+        assert!(bearer("a\nb").is_err());
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_explained() {
+        let report = no_answer(&Address::Http("http://h:1".to_owned()), Some(io::ErrorKind::ConnectionRefused), "Connection refused");
+        assert_eq!(report.message, "no server answers at http://h:1: Connection refused");
+        assert_eq!(report.details, ["the machine was reached, but nothing listens at that port"]);
+        assert_eq!(report.next.as_deref(), Some("belay serve --listen h:1   (on that machine)"));
+        assert!(report.retryable);
+    }
+
+    #[tokio::test]
+    async fn a_missing_socket_is_told_from_a_dead_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let detail = async || match connect(&Address::Unix(path.clone()), None).await {
+            Err(Failure::Report(report)) => report.details.join(""),
+            _ => panic!("nobody is there"),
+        };
+        assert!(detail().await.starts_with("there is no such socket"));
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(detail().await.starts_with("the socket is there, but nobody listens"));
+    }
+}

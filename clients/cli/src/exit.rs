@@ -1,0 +1,91 @@
+//! The process's exit code: the one place that knows what each number means.
+
+use belay_proto::v1::{ErrorClass, Execution, execution::State};
+
+/// An exit code of `belay`. REQUIREMENTS section 3 fixes the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exit(pub(crate) u8);
+
+impl Exit {
+    /// All went well.
+    pub(crate) const OK: Exit = Exit(0);
+    /// A fault of Belay or its surroundings; also an execution that was cancelled.
+    pub(crate) const INTERNAL: Exit = Exit(1);
+    /// Refused, or used wrongly: nothing happened.
+    pub(crate) const REFUSED: Exit = Exit(2);
+    /// The execution failed, in no class that has a number of its own.
+    pub(crate) const FAILED: Exit = Exit(30);
+    /// The execution reached out of its workspace.
+    pub(crate) const SANDBOX_VIOLATION: Exit = Exit(32);
+    /// A person or a policy said no.
+    pub(crate) const DENIED: Exit = Exit(33);
+    /// A time limit ran out.
+    pub(crate) const TIMED_OUT: Exit = Exit(34);
+    /// SIGINT, as shells count it: 128 + 2.
+    pub(crate) const INTERRUPTED: Exit = Exit(130);
+    /// SIGPIPE, as shells count it: 128 + 13.
+    pub(crate) const CLOSED_PIPE: Exit = Exit(141);
+    /// SIGTERM, as shells count it: 128 + 15.
+    pub(crate) const TERMINATED: Exit = Exit(143);
+
+    /// What an execution that has ended is worth. PARTIAL counts as failed; one that has not ended is a fault of the caller.
+    pub(crate) fn of_execution(execution: &Execution) -> Exit {
+        match execution.state() {
+            State::Completed => Exit::OK,
+            State::TimedOut => Exit::TIMED_OUT,
+            State::Failed | State::Partial => match execution.failure.as_ref().map(|failure| failure.error_class()) {
+                Some(ErrorClass::SandboxViolation) => Exit::SANDBOX_VIOLATION,
+                Some(ErrorClass::ApprovalDenied | ErrorClass::PolicyDenied) => Exit::DENIED,
+                Some(ErrorClass::Timeout) => Exit::TIMED_OUT,
+                Some(ErrorClass::Cancelled | ErrorClass::OutcomeUnknown | ErrorClass::Internal) => Exit::INTERNAL,
+                _ => Exit::FAILED,
+            },
+            _ => Exit::INTERNAL,
+        }
+    }
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::Failure;
+
+    use super::*;
+
+    fn ended(state: State, class: Option<ErrorClass>) -> Execution {
+        let failure = class.map(|class| Failure { error_class: class.into(), ..Default::default() });
+        Execution { state: state.into(), failure, ..Default::default() }
+    }
+
+    // S2-X-26: exit codes 0, 1, 30 to 34.
+    #[test]
+    fn tells_the_truth_about_an_execution() {
+        let cases = [
+            (State::Completed, None, 0),
+            (State::Cancelled, None, 1),
+            (State::TimedOut, None, 34),
+            (State::Failed, None, 30),
+            (State::Failed, Some(ErrorClass::Crash), 30),
+            (State::Failed, Some(ErrorClass::RateLimit), 30),
+            (State::Failed, Some(ErrorClass::Fatal), 30),
+            (State::Failed, Some(ErrorClass::AgentUnavailable), 30),
+            (State::Partial, Some(ErrorClass::Transient), 30),
+            (State::Failed, Some(ErrorClass::InvalidArguments), 30),
+            (State::Failed, Some(ErrorClass::InvalidResult), 30),
+            (State::Failed, Some(ErrorClass::SandboxViolation), 32),
+            (State::Failed, Some(ErrorClass::ApprovalDenied), 33),
+            (State::Partial, Some(ErrorClass::PolicyDenied), 33),
+            (State::Failed, Some(ErrorClass::Timeout), 34),
+            (State::Failed, Some(ErrorClass::Internal), 1),
+            (State::Failed, Some(ErrorClass::OutcomeUnknown), 1),
+        ];
+        for (state, class, code) in cases {
+            assert_eq!(Exit::of_execution(&ended(state, class)), Exit(code), "{state:?} {class:?}");
+        }
+    }
+}

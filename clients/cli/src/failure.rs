@@ -1,0 +1,406 @@
+//! What went wrong, told once: one screen for people, one object for programs.
+
+use std::{io, time::Duration};
+
+use belay_all_in_one::StartError;
+use belay_proto::v1::PlanViolation;
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use crate::{
+    exit::Exit,
+    render::{
+        json,
+        text::{Line, Style},
+    },
+};
+
+/// The most violations that are shown on a screen; `-o json` has them all.
+const VIOLATIONS_SHOWN: usize = 6;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Nothing is left to say: the process ends with this code.
+    Quiet(Exit),
+    /// Whoever read standard output has gone.
+    ClosedPipe,
+    /// This has to be said.
+    Report(Box<Report>),
+}
+
+/// One screen about one failure.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// How the process ends.
+    pub(crate) exit: Exit,
+    /// A stable word; those of ours have a page in docs/errors.
+    pub(crate) code: String,
+    /// What failed, in one sentence.
+    pub(crate) message: String,
+    /// Where and why, a line each.
+    pub(crate) details: Vec<String>,
+    /// The field that is wrong, as its author wrote it.
+    pub(crate) field: Option<String>,
+    /// Whether the same command may succeed when it is given again.
+    pub(crate) retryable: bool,
+    /// How long to wait before that.
+    pub(crate) retry_after: Option<Duration>,
+    /// The command to type next.
+    pub(crate) next: Option<String>,
+    /// What is wrong with the plan.
+    pub(crate) violations: Vec<PlanViolation>,
+    /// The plan that is wrong.
+    pub(crate) source: Option<Source>,
+}
+
+/// A text with a name, to point into.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// What its author calls it: a path, or `<stdin>`.
+    pub(crate) name: String,
+    /// All of it.
+    pub(crate) text: String,
+}
+
+impl Failure {
+    /// Refused or used wrongly; nothing happened.
+    pub(crate) fn refused(code: &str, message: impl Into<String>) -> Report {
+        Report::new(Exit::REFUSED, code, message)
+    }
+
+    /// A fault of Belay or of what it runs on.
+    pub(crate) fn internal(message: impl Into<String>) -> Failure {
+        Report::new(Exit::INTERNAL, "INTERNAL", message).into()
+    }
+}
+
+impl Report {
+    /// A report that says only what failed.
+    pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Report {
+        Report {
+            exit,
+            code: code.to_owned(),
+            message: message.into(),
+            details: Vec::new(),
+            field: None,
+            retryable: false,
+            retry_after: None,
+            next: None,
+            violations: Vec::new(),
+            source: None,
+        }
+    }
+
+    /// With another line on where and why.
+    pub(crate) fn detail(mut self, line: impl Into<String>) -> Report {
+        self.details.push(line.into());
+        self
+    }
+
+    /// With the command to type next.
+    pub(crate) fn next(mut self, command: impl Into<String>) -> Report {
+        self.next = Some(command.into());
+        self
+    }
+
+    /// A plan that the server refused.
+    pub(crate) fn of_plan(source: &Source, violations: Vec<PlanViolation>) -> Report {
+        let problems = if violations.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", violations.len()) };
+        Report {
+            field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
+            violations,
+            source: Some(source.clone()),
+            ..Report::new(Exit::REFUSED, "PLAN_INVALID", format!("the plan {} is refused: {problems}", source.name))
+        }
+    }
+
+    /// A refusal by the services.
+    pub(crate) fn of_status(status: &Status) -> Report {
+        let details = status.get_error_details();
+        let info = details.error_info();
+        let reason = info.map(|info| info.reason.clone()).filter(|reason| !reason.is_empty());
+        let mut metadata: Vec<_> = info.map(|info| info.metadata.clone()).unwrap_or_default().into_iter().collect();
+        metadata.sort();
+        let violations = details.bad_request().map(|request| request.field_violations.as_slice()).unwrap_or_default();
+
+        let message = if status.message().is_empty() { status.code().description() } else { status.message() };
+        let mut report = Report::new(exit_of(status.code()), reason.as_deref().unwrap_or(code_name(status.code())), message);
+        report.field = violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty());
+        report.retry_after = details.retry_info().and_then(|info| info.retry_delay);
+        report.retryable = report.retry_after.is_some() || may_pass(status.code());
+        report.details.extend(violations.iter().map(|violation| match violation.field.as_str() {
+            "" => violation.description.clone(),
+            field => format!("{field}: {}", violation.description),
+        }));
+        for (key, value) in metadata {
+            if key == "next_command" {
+                report.next = Some(value);
+            } else {
+                report.details.push(format!("{key}: {value}"));
+            }
+        }
+        if report.next.is_none() {
+            report.next = next_command(status.code()).map(str::to_owned);
+        }
+        report
+    }
+
+    /// The embedded services did not start.
+    pub(crate) fn of_start(error: &StartError) -> Report {
+        let mut report = Report::new(Exit::INTERNAL, error.code(), error.to_string()).next(error.next());
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            report.details.push(cause.to_string());
+            source = cause.source();
+        }
+        report
+    }
+
+    /// The screen, the most important line first.
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        let mut lines = vec![Line::default().and(Style::Bad, "error").and(Style::Plain, format!(": {}", self.message))];
+        for violation in self.violations.iter().take(VIOLATIONS_SHOWN) {
+            lines.extend(violation_lines(violation, self.source.as_ref()));
+        }
+        if let Some(more @ 1..) = self.violations.len().checked_sub(VIOLATIONS_SHOWN) {
+            lines.push(Line::new(format!("  … and {more} more; `-o json` shows all")));
+        }
+        lines.extend(self.details.iter().map(|detail| Line::new(format!("  {detail}"))));
+        if let Some(wait) = self.retry_after {
+            lines.push(Line::new(format!("  again in {}", crate::render::time::short(wait))));
+        }
+        if let Some(next) = &self.next {
+            lines.push(Line::default().and(Style::Dim, "next: ").and(Style::Strong, next));
+        }
+        lines.push(Line::default().and(Style::Dim, format!("code: {} (docs/errors/{}.md)", self.code, self.code)));
+        lines
+    }
+
+    /// The same for programs. `violations` is there for plans only.
+    pub(crate) fn json(&self) -> Value {
+        let mut value = json!({
+            "code": self.code,
+            "message": self.message,
+            "details": self.details,
+            "field": self.field,
+            "retryable": self.retryable,
+            "retry_after_ms": self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            "next_command": self.next,
+        });
+        if !self.violations.is_empty() {
+            value["violations"] = self.violations.iter().filter_map(|violation| json::of(violation).ok()).collect();
+        }
+        value
+    }
+}
+
+impl From<Report> for Failure {
+    fn from(report: Report) -> Self {
+        Failure::Report(Box::new(report))
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Report::of_status(&status).into()
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Report::of_start(&error).into()
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Only output is written with `?`; whatever else can fail says what it was doing.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::internal(format!("the output cannot be written: {error}")),
+        }
+    }
+}
+
+/// Like a compiler: `plan.yaml:12:7: steps[2].depends_on[0]: …`, the line, and a caret under the column.
+fn violation_lines(violation: &PlanViolation, source: Option<&Source>) -> Vec<Line> {
+    let name = source.map_or("plan", |source| source.name.as_str());
+    let place = match (violation.line, violation.column) {
+        (1.., 1..) => format!("{name}:{}:{}", violation.line, violation.column),
+        (1.., _) => format!("{name}:{}", violation.line),
+        _ => name.to_owned(),
+    };
+    let field = if violation.field.is_empty() { String::new() } else { format!("{}: ", violation.field) };
+    let mut lines =
+        vec![Line::default().and(Style::Strong, format!("{place}: ")).and(Style::Plain, format!("{field}{}", violation.message))];
+    let line = usize::try_from(violation.line - 1).ok();
+    if let Some(text) = line.and_then(|line| source?.text.lines().nth(line)) {
+        lines.extend(snippet(text, violation.line, violation.column));
+    }
+    lines
+}
+
+/// The line of the plan with its number, and the caret where there is a column. Long lines are cut around the column.
+fn snippet(text: &str, line: i32, column: i32) -> Vec<Line> {
+    const WIDTH: usize = 100;
+    let column = usize::try_from(column).unwrap_or(0).min(text.chars().count() + 1);
+    let skipped = if column > WIDTH { column - WIDTH / 2 } else { 0 };
+    let shown: String = text.chars().skip(skipped).take(WIDTH).collect();
+    let mut lines = vec![Line::default().and(Style::Dim, format!("  {line:>5} | ")).and(Style::Plain, &shown)];
+    if column > 0 {
+        let before: String = shown.chars().take(column - 1 - skipped).collect();
+        let width = unicode_width::UnicodeWidthStr::width(crate::render::text::clean(&before).as_str());
+        lines.push(Line::default().and(Style::Dim, "        | ").and(Style::Plain, " ".repeat(width)).and(Style::Bad, "^"));
+    }
+    lines
+}
+
+/// 2 for what the services refused before anything happened, else 1.
+fn exit_of(code: Code) -> Exit {
+    match code {
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unauthenticated => Exit::REFUSED,
+        _ => Exit::INTERNAL,
+    }
+}
+
+/// Whether a failure of this kind goes away by itself.
+fn may_pass(code: Code) -> bool {
+    matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::ResourceExhausted)
+}
+
+fn next_command(code: Code) -> Option<&'static str> {
+    match code {
+        Code::NotFound => Some("belay executions list"),
+        Code::Unauthenticated | Code::PermissionDenied => Some("set BELAY_TOKEN, or give --token"),
+        Code::Unavailable => Some("belay serve"),
+        _ => None,
+    }
+}
+
+/// The code for a status without a reason of ours.
+fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    fn screen(report: &Report) -> String {
+        report.lines().iter().map(|line| line.render(false) + "\n").collect()
+    }
+
+    fn violation(field: &str, message: &str, line: i32, column: i32) -> PlanViolation {
+        PlanViolation { field: field.to_owned(), message: message.to_owned(), line, column }
+    }
+
+    #[test]
+    fn a_refused_plan_reads_like_a_compiler() {
+        let source =
+            Source { name: "plan.yaml".to_owned(), text: "id: p\nsteps:\n  - {id: b, title: \"日本\", depends_on: [aa]}\n".to_owned() };
+        let report = Report::of_plan(
+            &source,
+            vec![
+                violation("steps[0].depends_on[0]", "there is no step `aa`; did you mean `a`?", 3, 41),
+                violation("timeout", "must not be negative", 0, 0),
+            ],
+        );
+        assert_eq!(
+            screen(&report),
+            "error: the plan plan.yaml is refused: 2 problems\n\
+             plan.yaml:3:41: steps[0].depends_on[0]: there is no step `aa`; did you mean `a`?\n\
+             \x20     3 |   - {id: b, title: \"日本\", depends_on: [aa]}\n\
+             \x20       |                                           ^\n\
+             plan.yaml: timeout: must not be negative\n\
+             code: PLAN_INVALID (docs/errors/PLAN_INVALID.md)\n"
+        );
+        let value = report.json();
+        assert_eq!(value["field"], "steps[0].depends_on[0]");
+        assert_eq!(value["violations"][0]["line"], 3);
+        assert_eq!(report.exit, Exit::REFUSED);
+    }
+
+    #[test]
+    fn a_caret_never_leaves_its_line() {
+        let source = Source { name: "p".to_owned(), text: format!("{}x", "a".repeat(300)) };
+        for column in [1, 100, 101, 301, 302, 9_999, i32::MAX] {
+            let lines = violation_lines(&violation("f", "m", 1, column), Some(&source));
+            let (text, caret) = (lines[1].render(false), lines[2].render(false));
+            assert!(caret.len() <= text.len() + 1, "column {column}");
+        }
+        assert_eq!(violation_lines(&violation("f", "m", 7, 1), Some(&source)).len(), 1, "a line that is not there");
+    }
+
+    #[test]
+    fn many_problems_stay_on_one_screen() {
+        let source = Source { name: "p".to_owned(), text: String::new() };
+        let report = Report::of_plan(&source, (0..20).map(|i| violation(&format!("steps[{i}]"), "bad", 0, 0)).collect());
+        assert!(screen(&report).contains("  … and 14 more; `-o json` shows all\n"));
+        assert_eq!(report.json()["violations"].as_array().map(Vec::len), Some(20));
+    }
+
+    #[test]
+    fn a_refusal_by_the_services_names_field_reason_and_next_command() {
+        let mut details = ErrorDetails::with_bad_request_violation("labels", "at most 64");
+        details.set_error_info(
+            "LABELS_TOO_MANY",
+            "belay.dev",
+            [("limit".to_owned(), "64".to_owned()), ("next_command".to_owned(), "belay run".to_owned())],
+        );
+        details.set_retry_info(Some(Duration::from_millis(1_500)));
+        let report = Report::of_status(&Status::with_error_details(Code::InvalidArgument, "refused\x1b[2J", details));
+        assert_eq!(
+            screen(&report),
+            "error: refused[2J\n  labels: at most 64\n  limit: 64\n  again in 1.5s\nnext: belay run\n\
+             code: LABELS_TOO_MANY (docs/errors/LABELS_TOO_MANY.md)\n"
+        );
+        assert_eq!(
+            report.json(),
+            json!({
+                "code": "LABELS_TOO_MANY", "message": "refused\x1b[2J", "details": ["labels: at most 64", "limit: 64"],
+                "field": "labels", "retryable": true, "retry_after_ms": 1500, "next_command": "belay run",
+            })
+        );
+        assert_eq!(report.exit, Exit::REFUSED);
+    }
+
+    #[test]
+    fn a_bare_status_still_says_what_to_do() {
+        let report = Report::of_status(&Status::unavailable(""));
+        assert_eq!((report.code.as_str(), report.exit, report.retryable), ("UNAVAILABLE", Exit::INTERNAL, true));
+        assert_eq!(report.next.as_deref(), Some("belay serve"));
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_error_to_talk_about() {
+        assert!(matches!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)), Failure::ClosedPipe));
+    }
+}

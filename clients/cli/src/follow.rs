@@ -1,0 +1,339 @@
+//! Follows an execution to its end through broken connections: no event is lost, none comes twice.
+
+use std::{future::Future, time::Duration};
+
+use async_stream::try_stream;
+use belay_proto::v1::{
+    Execution, ExecutionEvent, WatchExecutionResponse, execution::State, execution_event::Kind, watch_execution_response::Content,
+};
+use futures::{Stream, StreamExt as _};
+use tonic::{Code, Status};
+
+use crate::failure::{Failure, Report};
+
+/// How often the server is asked to say that it is alive.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
+/// A stream that is silent for longer counts as broken: three heartbeats missed, and some room for a slow network.
+const LONGEST_SILENCE: Duration = Duration::from_secs(20);
+/// Waits before the tries to connect again: 0.1, 0.2, 0.4, … s, at most 5 s each; after so many without any news the command gives up.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const TRIES: u32 = 12;
+
+/// Whatever can be watched.
+pub(crate) trait Watchable {
+    /// The messages of one watch.
+    type Messages: Stream<Item = Result<WatchExecutionResponse, Status>> + Unpin;
+
+    /// Begins a watch after an event; `None` for only what is new.
+    fn watch(&mut self, after: Option<i64>) -> impl Future<Output = Result<Self::Messages, Status>>;
+
+    /// Makes ready for another watch after a broken one.
+    fn reconnect(&mut self) -> impl Future<Output = Result<(), Failure>>;
+}
+
+/// What a follower sees.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Seen {
+    /// The execution when the first watch began; comes once, before everything else.
+    Snapshot(Box<Execution>),
+    /// The next event.
+    Event(Box<ExecutionEvent>),
+    /// The connection broke; it is tried again after the wait.
+    Lost {
+        /// What happened, in words.
+        why: String,
+        /// How long until the next try.
+        wait: Duration,
+    },
+    /// The connection is there again.
+    Back,
+}
+
+/// Everything from the cursor to the end of the execution. Ends in an error only when the server refuses for good, or is away for too long.
+pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl Stream<Item = Result<Seen, Failure>> {
+    try_stream! {
+        let mut cursor = Cursor::new(after);
+        let mut lost = false;
+        let mut tries = 0;
+        loop {
+            let why = match watched.watch(cursor.last).await {
+                Err(status) => status,
+                Ok(mut messages) => loop {
+                    match tokio::time::timeout(LONGEST_SILENCE, messages.next()).await {
+                        Err(_) => break Status::unavailable("the server says nothing any more"),
+                        Ok(Some(Err(status))) => break status,
+                        Ok(None) if cursor.is_at_the_end() => return,
+                        Ok(None) => break Status::unavailable("the server ended the watch before the execution ended"),
+                        Ok(Some(Ok(message))) => {
+                            if std::mem::take(&mut lost) {
+                                yield Seen::Back;
+                            }
+                            match cursor.take(message) {
+                                Taken::Known => {}
+                                Taken::Alive => tries = 0,
+                                Taken::New(seen) => {
+                                    if matches!(seen, Seen::Event(_)) {
+                                        tries = 0;
+                                    }
+                                    yield seen;
+                                    if cursor.is_at_the_end() {
+                                        return;
+                                    }
+                                }
+                                Taken::Gap => break Status::unavailable("the server left out an event"),
+                            }
+                        }
+                    }
+                },
+            };
+            tries += 1;
+            if tries > TRIES || !may_pass(why.code()) {
+                Err(Report::of_status(&why))?;
+            }
+            let wait = wait_before(tries);
+            lost = true;
+            yield Seen::Lost { why: why.message().to_owned(), wait };
+            tokio::time::sleep(wait).await;
+            // A failure here shows again, with a status to judge by, when the watch begins.
+            if let (Err(failure), true) = (watched.reconnect().await, tries == TRIES) {
+                Err(failure)?;
+            }
+        }
+    }
+}
+
+/// Whether another watch may do better.
+fn may_pass(code: Code) -> bool {
+    !matches!(
+        code,
+        Code::InvalidArgument
+            | Code::NotFound
+            | Code::PermissionDenied
+            | Code::Unauthenticated
+            | Code::OutOfRange
+            | Code::Unimplemented
+            | Code::FailedPrecondition
+            | Code::DataLoss
+    )
+}
+
+/// How long to wait before a try, counted from 1.
+fn wait_before(attempt: u32) -> Duration {
+    FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(LONGEST_WAIT)
+}
+
+/// What has been seen so far.
+struct Cursor {
+    /// The last event seen; `None` before anything is known.
+    last: Option<i64>,
+    /// The last event there will ever be, once it is known.
+    end: Option<i64>,
+    snapshot_seen: bool,
+}
+
+/// What a message means to a follower.
+#[derive(Debug, PartialEq)]
+enum Taken {
+    /// Has been seen before.
+    Known,
+    /// No news, but the other side is there.
+    Alive,
+    /// Has to be shown.
+    New(Seen),
+    /// An event before this one is missing.
+    Gap,
+}
+
+impl Cursor {
+    fn new(after: Option<i64>) -> Cursor {
+        Cursor { last: after, end: None, snapshot_seen: false }
+    }
+
+    fn is_at_the_end(&self) -> bool {
+        self.end.is_some_and(|end| self.last >= Some(end))
+    }
+
+    fn take(&mut self, message: WatchExecutionResponse) -> Taken {
+        match message.content {
+            Some(Content::Snapshot(execution)) => {
+                self.last = self.last.or(Some(execution.last_sequence));
+                if is_over(execution.state()) {
+                    self.end = Some(execution.last_sequence);
+                }
+                match std::mem::replace(&mut self.snapshot_seen, true) {
+                    true => Taken::Known,
+                    false => Taken::New(Seen::Snapshot(Box::new(execution))),
+                }
+            }
+            Some(Content::Event(event)) if event.transient => Taken::New(Seen::Event(Box::new(event))),
+            Some(Content::Event(event)) => {
+                let last = self.last.unwrap_or(event.sequence - 1);
+                if event.sequence <= last {
+                    return Taken::Known;
+                }
+                if event.sequence > last + 1 {
+                    return Taken::Gap;
+                }
+                self.last = Some(event.sequence);
+                if matches!(event.kind, Some(Kind::ExecutionFinished(_))) {
+                    self.end = Some(event.sequence);
+                }
+                Taken::New(Seen::Event(Box::new(event)))
+            }
+            Some(Content::Heartbeat(_)) => Taken::Alive,
+            None => Taken::Known,
+        }
+    }
+}
+
+/// Whether an execution in this state has ended.
+pub(crate) fn is_over(state: State) -> bool {
+    matches!(state, State::Completed | State::Partial | State::Failed | State::Cancelled | State::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use belay_proto::v1::{ExecutionFinished, ExecutionStarted, Heartbeat};
+    use futures::stream;
+
+    use super::*;
+
+    type Message = Result<WatchExecutionResponse, Status>;
+
+    /// A server that gives a scripted answer to each watch, and keeps what it was asked.
+    #[derive(Default)]
+    struct Script {
+        answers: VecDeque<Result<Vec<Message>, Status>>,
+        asked: Vec<Option<i64>>,
+        reconnects: usize,
+    }
+
+    impl Watchable for &mut Script {
+        type Messages = stream::Iter<std::vec::IntoIter<Message>>;
+
+        async fn watch(&mut self, after: Option<i64>) -> Result<Self::Messages, Status> {
+            self.asked.push(after);
+            let answer = self.answers.pop_front().unwrap_or_else(|| Err(Status::unavailable("gone")));
+            answer.map(stream::iter)
+        }
+
+        async fn reconnect(&mut self) -> Result<(), Failure> {
+            self.reconnects += 1;
+            Ok(())
+        }
+    }
+
+    fn message(content: Content) -> Message {
+        Ok(WatchExecutionResponse { content: Some(content) })
+    }
+
+    fn snapshot(state: State, last_sequence: i64) -> Message {
+        message(Content::Snapshot(Execution { state: state.into(), last_sequence, ..Default::default() }))
+    }
+
+    fn event(sequence: i64) -> Message {
+        let kind = Some(Kind::ExecutionStarted(ExecutionStarted {}));
+        message(Content::Event(ExecutionEvent { sequence, kind, ..Default::default() }))
+    }
+
+    fn finished(sequence: i64) -> Message {
+        let kind = Some(Kind::ExecutionFinished(ExecutionFinished::default()));
+        message(Content::Event(ExecutionEvent { sequence, kind, ..Default::default() }))
+    }
+
+    /// Everything a follower sees, as words.
+    async fn story(script: &mut Script, after: Option<i64>) -> String {
+        let mut seen = std::pin::pin!(follow(&mut *script, after));
+        let mut words = Vec::new();
+        while let Some(next) = seen.next().await {
+            words.push(match next {
+                Ok(Seen::Snapshot(_)) => "snapshot".to_owned(),
+                Ok(Seen::Event(event)) => event.sequence.to_string(),
+                Ok(Seen::Lost { why, wait }) => format!("lost({why}, {}ms)", wait.as_millis()),
+                Ok(Seen::Back) => "back".to_owned(),
+                Err(Failure::Report(report)) => format!("error({})", report.code),
+                Err(other) => format!("{other:?}"),
+            });
+        }
+        words.join(" ")
+    }
+
+    // B-02: the watch is resumed by its cursor and has no gap.
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_stream_goes_on_where_it_broke() {
+        let mut script = Script {
+            answers: [
+                Ok(vec![snapshot(State::Running, 2), event(1), event(2), Err(Status::unavailable("reset"))]),
+                Err(Status::unavailable("refused")),
+                Ok(vec![snapshot(State::Running, 3), event(2), event(3), finished(4)]),
+            ]
+            .into(),
+            ..Default::default()
+        };
+        assert_eq!(story(&mut script, Some(0)).await, "snapshot 1 2 lost(reset, 100ms) lost(refused, 200ms) back 3 4");
+        assert_eq!(script.asked, [Some(0), Some(2), Some(2)]);
+        assert_eq!(script.reconnects, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gap_is_a_broken_stream_and_a_repeat_is_nothing() {
+        let mut script = Script {
+            answers: [
+                Ok(vec![snapshot(State::Running, 1), event(1), event(1), event(3)]),
+                Ok(vec![snapshot(State::Running, 3), event(2), event(3), finished(4), event(5)]),
+            ]
+            .into(),
+            ..Default::default()
+        };
+        assert_eq!(
+            story(&mut script, Some(0)).await,
+            "snapshot 1 lost(the server left out an event, 100ms) back 2 3 4"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_at_once_where_everything_is_known() {
+        let mut script = Script { answers: [Ok(vec![snapshot(State::Failed, 9)])].into(), ..Default::default() };
+        assert_eq!(story(&mut script, Some(9)).await, "snapshot");
+        let mut script = Script { answers: [Ok(vec![snapshot(State::Completed, 9)])].into(), ..Default::default() };
+        assert_eq!(story(&mut script, None).await, "snapshot");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_cursor_only_what_is_new() {
+        let mut script = Script {
+            answers: [Ok(vec![snapshot(State::Running, 5), event(6), finished(7)])].into(),
+            ..Default::default()
+        };
+        assert_eq!(story(&mut script, None).await, "snapshot 6 7");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_final_and_an_absence_is_not_for_ever() {
+        let mut script = Script { answers: [Err(Status::not_found("no"))].into(), ..Default::default() };
+        assert_eq!(story(&mut script, Some(0)).await, "error(NOT_FOUND)");
+        let mut script = Script::default();
+        let told = story(&mut script, Some(0)).await;
+        assert_eq!(told.matches("lost(").count(), TRIES as usize);
+        assert!(told.ends_with("lost(gone, 5000ms) error(UNAVAILABLE)"), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_only_repeats_its_snapshot_is_given_up() {
+        let only_snapshots = std::iter::repeat_with(|| Ok(vec![snapshot(State::Running, 3)])).take(100);
+        let mut script = Script { answers: only_snapshots.collect(), ..Default::default() };
+        assert!(story(&mut script, Some(3)).await.ends_with("error(UNAVAILABLE)"));
+        assert!(script.asked.len() <= TRIES as usize + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_keep_the_follower_patient() {
+        let alive = || Ok(vec![snapshot(State::Running, 3), message(Content::Heartbeat(Heartbeat::default()))]);
+        let mut script = Script { answers: std::iter::repeat_with(alive).take(100).collect(), ..Default::default() };
+        story(&mut script, Some(3)).await;
+        assert!(script.asked.len() > 100);
+    }
+}

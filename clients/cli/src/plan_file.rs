@@ -1,0 +1,92 @@
+//! Reads the plan that the user names. What it means is the server's business.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use belay_proto::v1::{PlanDocument, PlanFormat};
+
+use crate::failure::{Failure, Report, Source};
+
+/// The longest plan the contract allows (`PlanDocument.text`), in bytes.
+const LONGEST: u64 = 4 << 20;
+
+/// A plan as its author wrote it.
+#[derive(Debug)]
+pub(crate) struct PlanFile {
+    /// Its name and text, to point into.
+    pub(crate) source: Source,
+    format: PlanFormat,
+}
+
+impl PlanFile {
+    /// Reads a file, or standard input for `-`.
+    pub(crate) fn read(path: &Path) -> Result<PlanFile, Failure> {
+        if path == Path::new("-") {
+            return PlanFile::read_from("<stdin>".to_owned(), PlanFormat::Unspecified, io::stdin().lock());
+        }
+        let name = path.display().to_string();
+        let format = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => PlanFormat::Json,
+            Some("yaml" | "yml") => PlanFormat::Yaml,
+            _ => PlanFormat::Unspecified,
+        };
+        let file = File::open(path).map_err(|error| unreadable(&name, &error.to_string()))?;
+        PlanFile::read_from(name, format, file)
+    }
+
+    fn read_from(name: String, format: PlanFormat, reader: impl Read) -> Result<PlanFile, Failure> {
+        let mut bytes = Vec::new();
+        reader.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&name, &error.to_string()))?;
+        if bytes.len() as u64 > LONGEST {
+            return Err(Failure::refused("PLAN_TOO_LARGE", format!("the plan {name} is longer than 4 MiB")).into());
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+            unreadable(&name, &format!("line {line} is not UTF-8"))
+        })?;
+        Ok(PlanFile { source: Source { name, text }, format })
+    }
+
+    /// The plan as requests carry it.
+    pub(crate) fn document(&self) -> PlanDocument {
+        PlanDocument { format: self.format.into(), text: self.source.text.clone() }
+    }
+}
+
+fn unreadable(name: &str, why: &str) -> Report {
+    Failure::refused("PLAN_UNREADABLE", format!("the plan {name} cannot be read: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(bytes: &[u8]) -> Report {
+        match PlanFile::read_from("p".to_owned(), PlanFormat::Unspecified, bytes) {
+            Err(Failure::Report(report)) => *report,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn refuses_what_cannot_be_a_plan_before_anything_is_sent() {
+        assert_eq!(refusal(&vec![b' '; LONGEST as usize + 1]).code, "PLAN_TOO_LARGE");
+        assert_eq!(refusal(b"a\nb\n\xff").message, "the plan p cannot be read: line 3 is not UTF-8");
+        let missing = PlanFile::read(Path::new("/nonexistent/plan.yaml"));
+        assert!(matches!(missing, Err(Failure::Report(report)) if report.message.contains("/nonexistent/plan.yaml")));
+    }
+
+    #[test]
+    fn the_format_is_told_from_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, format) in [("a.json", PlanFormat::Json), ("b.yml", PlanFormat::Yaml), ("c", PlanFormat::Unspecified)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "{}").unwrap();
+            assert_eq!(PlanFile::read(&path).unwrap().document().format(), format);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! JSON for programs: the canonical proto3 form of the contract's messages, with the values of steps in plain sight.
+//!
+//! Two things differ from what the generated code gives. A `Payload` that stands inline (`{"json": "<text>"}`) is replaced by the value
+//! itself, and times end in `Z` as the canonical form demands.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::text::is_dangerous;
+use crate::failure::Failure;
+
+/// The fields of the contract whose type is `Payload`.
+const PAYLOADS: [&str; 3] = ["arguments", "output", "result"];
+/// The fields of the contract whose keys are chosen by people: nothing in them is ours to change.
+const FREE: [&str; 1] = ["labels"];
+
+/// A message as the value that is printed.
+pub(crate) fn of<T: Serialize>(message: &T) -> Result<Value, Failure> {
+    let mut value = serde_json::to_value(message)
+        .map_err(|error| Failure::internal(format!("the server's answer cannot be written as JSON: {error}")))?;
+    plain(&mut value);
+    Ok(value)
+}
+
+/// The value as text: on one line, or indented for reading. Characters that would steer a terminal are escaped, which JSON allows.
+pub(crate) fn text(value: &Value, indented: bool) -> String {
+    let text = if indented { format!("{value:#}") } else { value.to_string() };
+    if !text.contains(|c| is_dangerous(c) && c != '\n') {
+        return text;
+    }
+    text.chars()
+        .map(|c| if is_dangerous(c) && c != '\n' { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() })
+        .collect()
+}
+
+fn plain(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields.iter_mut() {
+                if FREE.contains(&name.as_str()) {
+                    sort(field);
+                } else if PAYLOADS.contains(&name.as_str()) && field.is_object() {
+                    unwrap_payload(field);
+                } else if let Value::String(text) = field {
+                    if is_time(name) && text.ends_with("+00:00") {
+                        text.truncate(text.len() - "+00:00".len());
+                        text.push('Z');
+                    }
+                } else {
+                    plain(field);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain),
+        _ => {}
+    }
+}
+
+/// Whether a field of the contract is a timestamp.
+fn is_time(name: &str) -> bool {
+    name.ends_with("Time") || matches!(name, "time" | "since" | "until" | "deadline" | "notBefore")
+}
+
+/// Replaces an inline payload by its value. Text that is no JSON after all stays as it is, in its wrapping.
+fn unwrap_payload(payload: &mut Value) {
+    if let Some(value) = payload.get("json").and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()) {
+        *payload = value;
+    }
+}
+
+/// The generated maps come in no order; equal answers should look equal.
+fn sort(object: &mut Value) {
+    if let Value::Object(fields) = object {
+        let mut entries: Vec<(String, Value)> = std::mem::take(fields).into_iter().collect();
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        *fields = entries.into_iter().collect::<Map<_, _>>();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::{
+        BlobRef, Execution, ExecutionEvent, Payload, StepStatus, ToolCallRequested, execution_event::Kind, payload::Content,
+        step_status,
+    };
+    use pbjson_types::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    fn payload(json: &str) -> Option<Payload> {
+        Some(Payload { content: Some(Content::Json(json.to_owned())) })
+    }
+
+    #[test]
+    fn an_event_is_canonical_with_plain_values() {
+        let event = ExecutionEvent {
+            sequence: 3,
+            time: Some(Timestamp { seconds: 1_795_230_245, nanos: 120_000_000 }),
+            step_id: "fetch".to_owned(),
+            kind: Some(Kind::ToolCallRequested(ToolCallRequested {
+                tool: "read_file".to_owned(),
+                arguments: payload(r#"{"path":"a","big":9007199254740993,"json":"1","time":"1+00:00"}"#),
+                ..Default::default()
+            })),
+            ..Default::default()
+        };
+        assert_eq!(
+            of(&event).unwrap(),
+            json!({
+                "sequence": "3",
+                "time": "2026-11-21T03:04:05.120Z",
+                "stepId": "fetch",
+                "toolCallRequested": {
+                    "tool": "read_file",
+                    "arguments": {"path": "a", "big": 9_007_199_254_740_993_i64, "json": "1", "time": "1+00:00"},
+                },
+            })
+        );
+    }
+
+    #[test]
+    fn an_execution_shows_outputs_references_and_labels_as_they_are() {
+        let blob = BlobRef { digest: "sha256:00".to_owned(), size_bytes: 5, media_type: String::new() };
+        let execution = Execution {
+            state: belay_proto::v1::execution::State::TimedOut.into(),
+            labels: [("json".to_owned(), "1".to_owned()), ("createTime".to_owned(), "x+00:00".to_owned())].into(),
+            steps: vec![
+                StepStatus { state: step_status::State::Completed.into(), output: payload("[1]"), ..Default::default() },
+                StepStatus { output: Some(Payload { content: Some(Content::Blob(blob)) }), ..Default::default() },
+                StepStatus { output: payload("no json"), ..Default::default() },
+            ],
+            ..Default::default()
+        };
+        assert_eq!(
+            of(&execution).unwrap(),
+            json!({
+                "state": "STATE_TIMED_OUT",
+                "labels": {"json": "1", "createTime": "x+00:00"},
+                "steps": [
+                    {"state": "STATE_COMPLETED", "output": [1]},
+                    {"output": {"blob": {"digest": "sha256:00", "sizeBytes": "5"}}},
+                    {"output": {"json": "no json"}},
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn text_cannot_steer_a_terminal_and_loses_nothing() {
+        let value = json!({"a": "\u{1b}[2J\u{9b}\u{202e}ü"});
+        for indented in [false, true] {
+            let text = text(&value, indented);
+            assert!(!text.contains(|c| is_dangerous(c) && c != '\n'), "{text:?}");
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The present: what is true of an execution after its events so far.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use belay_plan::{Plan, Step};
+
+use crate::{
+    CallId, CallRequest, Created, Event, EventKind, ExecutionState, Failure, Json, SkipReason, StepState, Timestamp, ToolFacts,
+    apply::Impossible,
+};
+
+/// One execution. Made from events and changed by events only.
+///
+/// The sets beside `steps` are indexes into it, kept by `apply`, so that deciding what to do next costs the same at step 10,000 as at
+/// step 10.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    pub(crate) created: Created,
+    pub(crate) created_at: Timestamp,
+    pub(crate) state: ExecutionState,
+    pub(crate) steps: Vec<StepRecord>,
+    pub(crate) last_sequence: u64,
+    pub(crate) last_time: Timestamp,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) ended_at: Option<Timestamp>,
+    pub(crate) paused: Option<PausedBy>,
+    pub(crate) stop: Option<Stop>,
+    pub(crate) first_failure: Option<Failure>,
+    pub(crate) totals: Totals,
+    /// Steps that have started and not ended, those with an unknown outcome aside: each holds one of the plan's `parallelism` slots.
+    pub(crate) active: usize,
+    /// Steps in `Pending`.
+    pub(crate) pending: usize,
+    /// Steps in `Ready` that have not started.
+    pub(crate) ready: BTreeSet<usize>,
+    /// Steps in `Ready` that have started and whose call was discarded; they hold their slot.
+    pub(crate) discarded: BTreeSet<usize>,
+    /// Steps that will be skipped because of a step they depend on.
+    pub(crate) doomed: BTreeMap<usize, (SkipReason, usize)>,
+    /// Running steps whose call has ended and whose fate is not decided.
+    pub(crate) unsettled: BTreeSet<usize>,
+    pub(crate) backing_off: BTreeSet<(Timestamp, usize)>,
+    pub(crate) unknown: BTreeSet<usize>,
+    pub(crate) in_flight: BTreeMap<CallId, CallInFlight>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PausedBy {
+    pub(crate) since: Timestamp,
+    pub(crate) discard_calls: bool,
+}
+
+/// Why no further step starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A step failed in a plan that stops on an error, or failed fatally.
+    Error { step: usize },
+    Cancelled,
+    Deadline,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct StepRecord {
+    pub(crate) state: StepState,
+    pub(crate) attempt: u32,
+    /// Calls made in this attempt.
+    pub(crate) calls: u32,
+    /// Dependencies that have not completed.
+    pub(crate) unmet: usize,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) ended_at: Option<Timestamp>,
+    pub(crate) not_before: Option<Timestamp>,
+    pub(crate) since: Timestamp,
+    pub(crate) output: Option<Json>,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) skipped: Option<(SkipReason, Option<usize>)>,
+    pub(crate) call_end: Option<CallEnd>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum CallEnd {
+    Completed,
+    Failed(Failure),
+    Cancelled,
+    Unknown(Failure),
+}
+
+/// A call whose intent is recorded and whose end is not.
+#[derive(Clone, Debug)]
+pub struct CallInFlight {
+    /// What was asked for.
+    pub request: CallRequest,
+    /// When.
+    pub since: Timestamp,
+}
+
+/// How many steps there are and how they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // named after the states
+pub struct Totals {
+    pub total: usize,
+    pub completed: usize,
+    pub failed: usize,
+    pub skipped: usize,
+    pub cancelled: usize,
+}
+
+impl Totals {
+    /// Steps that have ended, however they did.
+    pub fn done(self) -> usize {
+        self.completed + self.failed + self.skipped + self.cancelled
+    }
+}
+
+/// What an execution or a step waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// A moment.
+    Timer {
+        /// Since when.
+        since: Timestamp,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// Somebody has to resume it.
+    Resume {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Somebody has to find out what a call did.
+    Outcome {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// A running call.
+    Call {
+        /// Since when.
+        since: Timestamp,
+    },
+}
+
+/// One step, as it is now.
+#[derive(Clone, Copy, Debug)]
+pub struct StepView<'a> {
+    /// The step in the plan.
+    pub step: &'a Step,
+    record: &'a StepRecord,
+}
+
+impl<'a> StepView<'a> {
+    /// Where it is in its life.
+    pub fn state(&self) -> StepState {
+        self.record.state
+    }
+
+    /// The current or last attempt, from 1; 0 before the first.
+    pub fn attempt(&self) -> u32 {
+        self.record.attempt
+    }
+
+    /// When its first attempt started.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.record.started_at
+    }
+
+    /// When it ended.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.record.ended_at
+    }
+
+    /// Its output, once it has completed.
+    pub fn output(&self) -> Option<&'a Json> {
+        self.record.output.as_ref()
+    }
+
+    /// What went wrong last.
+    pub fn failure(&self) -> Option<&'a Failure> {
+        self.record.failure.as_ref()
+    }
+
+    /// Why it was skipped, and because of which step.
+    pub fn skipped(&self) -> Option<(SkipReason, Option<usize>)> {
+        self.record.skipped
+    }
+
+    /// What it waits for.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let since = self.record.since;
+        match self.record.state {
+            StepState::BackingOff => self.record.not_before.map(|until| Waiting::Timer { since, until }),
+            StepState::OutcomeUnknown => Some(Waiting::Outcome { since }),
+            StepState::Running => Some(Waiting::Call { since }),
+            _ => None,
+        }
+    }
+}
+
+impl Execution {
+    /// The state after these events, which begin with `Created`.
+    ///
+    /// # Errors
+    /// [`Impossible`], naming the event, when the list has a gap or holds a move that does not exist: the store is corrupt, or a newer
+    /// version wrote it.
+    pub fn replay(events: impl IntoIterator<Item = Event>) -> Result<Self, Impossible> {
+        let mut events = events.into_iter();
+        let first = events.next().ok_or(Impossible { sequence: 1, what: "the list of events is empty".into() })?;
+        let mut execution = Self::create(first)?;
+        for event in events {
+            execution.apply(&event)?;
+        }
+        Ok(execution)
+    }
+
+    /// A new execution from its first event.
+    ///
+    /// # Errors
+    /// [`Impossible`] when the event is not `Created` with sequence 1.
+    pub fn create(first: Event) -> Result<Self, Impossible> {
+        let Event { sequence: 1, time, kind: EventKind::Created(created) } = first else {
+            return Err(Impossible { sequence: first.sequence, what: "the first event must be `created`".into() });
+        };
+        let steps: Vec<StepRecord> = created
+            .plan
+            .steps()
+            .iter()
+            .map(|step| StepRecord {
+                state: if step.dependencies().is_empty() { StepState::Ready } else { StepState::Pending },
+                attempt: 0,
+                calls: 0,
+                unmet: step.dependencies().len(),
+                started_at: None,
+                ended_at: None,
+                not_before: None,
+                since: time,
+                output: None,
+                failure: None,
+                skipped: None,
+                call_end: None,
+            })
+            .collect();
+        let ready: BTreeSet<usize> =
+            steps.iter().enumerate().filter(|(_, step)| step.state == StepState::Ready).map(|(index, _)| index).collect();
+        Ok(Self {
+            created: *created,
+            created_at: time,
+            state: ExecutionState::Pending,
+            last_sequence: 1,
+            last_time: time,
+            started_at: None,
+            ended_at: None,
+            paused: None,
+            stop: None,
+            first_failure: None,
+            totals: Totals { total: steps.len(), ..Totals::default() },
+            active: 0,
+            pending: steps.len() - ready.len(),
+            steps,
+            ready,
+            discarded: BTreeSet::new(),
+            doomed: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
+            backing_off: BTreeSet::new(),
+            unknown: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
+        })
+    }
+
+    /// What was fixed when it was created.
+    pub fn created(&self) -> &Created {
+        &self.created
+    }
+
+    /// The plan it carries out.
+    pub fn plan(&self) -> &Plan {
+        &self.created.plan
+    }
+
+    /// Where it is in its life.
+    pub fn state(&self) -> ExecutionState {
+        self.state
+    }
+
+    /// The number of the last event.
+    pub fn last_sequence(&self) -> u64 {
+        self.last_sequence
+    }
+
+    /// When it was accepted.
+    pub fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    /// When its first step started.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.started_at
+    }
+
+    /// When it ended.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.ended_at
+    }
+
+    /// How many steps ended how.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The failure of the first step that failed.
+    pub fn first_failure(&self) -> Option<&Failure> {
+        self.first_failure.as_ref()
+    }
+
+    /// Its steps, in the plan's order.
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView<'_>> {
+        self.created.plan.steps().iter().zip(&self.steps).map(|(step, record)| StepView { step, record })
+    }
+
+    /// The calls whose intent is recorded and whose end is not.
+    pub fn in_flight(&self) -> impl ExactSizeIterator<Item = &CallInFlight> {
+        self.in_flight.values()
+    }
+
+    /// One of the calls in flight.
+    pub fn call(&self, call: CallId) -> Option<&CallInFlight> {
+        self.in_flight.get(&call)
+    }
+
+    /// What it waits for as a whole; empty when it has ended or is making progress by itself.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        if self.state.is_terminal() {
+            return Vec::new();
+        }
+        if let Some(paused) = &self.paused {
+            return vec![Waiting::Resume { since: paused.since }];
+        }
+        let mut waiting: Vec<Waiting> =
+            self.unknown.iter().map(|&step| Waiting::Outcome { since: self.steps[step].since }).collect();
+        if self.in_flight.is_empty()
+            && let Some(&(until, step)) = self.backing_off.first()
+        {
+            waiting.push(Waiting::Timer { since: self.steps[step].since, until });
+        }
+        waiting
+    }
+
+    /// The facts about the tool that the plan calls `used_as`.
+    pub(crate) fn tool(&self, used_as: &str) -> Option<&ToolFacts> {
+        self.created.tools.iter().find(|facts| facts.used_as == used_as)
+    }
+}

@@ -1,0 +1,78 @@
+//! What can go wrong with a call, and whether another attempt is worth it.
+
+use std::fmt;
+
+/// The classes into which every failure falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// The process that did the work was killed from outside.
+    Crash,
+    /// A quota is used up.
+    RateLimit,
+    /// Neither trying again nor going on can help.
+    Fatal,
+    /// The program or agent that should do the work is not there.
+    AgentUnavailable,
+    /// Any other failure of a tool.
+    Transient,
+    /// A time limit ran out.
+    Timeout,
+    /// The arguments do not fit the tool's schema.
+    InvalidArguments,
+    /// The tool's answer does not fit its schema.
+    InvalidResult,
+    /// The call reached for something outside its workspace.
+    SandboxViolation,
+    /// A person said no.
+    ApprovalDenied,
+    /// A policy said no.
+    PolicyDenied,
+    /// The call was cancelled.
+    Cancelled,
+    /// Whether the call took effect is not known.
+    OutcomeUnknown,
+    /// A fault in Belay itself.
+    Internal,
+}
+
+impl ErrorClass {
+    /// Whether a step that failed so may be tried again.
+    pub fn is_retryable(self) -> bool {
+        match self {
+            Self::Crash | Self::RateLimit | Self::Transient | Self::Timeout | Self::InvalidResult => true,
+            Self::Fatal
+            | Self::AgentUnavailable
+            | Self::InvalidArguments
+            | Self::SandboxViolation
+            | Self::ApprovalDenied
+            | Self::PolicyDenied
+            | Self::Cancelled
+            | Self::OutcomeUnknown
+            | Self::Internal => false,
+        }
+    }
+}
+
+/// What went wrong with a call or a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The class, which decides about another attempt.
+    pub class: ErrorClass,
+    /// A stable word for programs.
+    pub reason: String,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure from its parts.
+    pub fn new(class: ErrorClass, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { class, reason: reason.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.reason)
+    }
+}

@@ -1,0 +1,301 @@
+//! What has to be recorded now, and what the world outside then has to do.
+
+use std::{borrow::Cow, time::Duration};
+
+use belay_plan::StepKind;
+
+use crate::{
+    CallId, CallRequest, ErrorClass, Event, EventKind, Execution, ExecutionState, Failure, Finished, Json, Progress, SkipReason, StepState,
+    Timestamp, apply::Impossible, digest,
+    execution::{CallEnd, Stop, Totals},
+};
+
+/// What a decision may depend on besides the past. It ends up in the events, so that replaying them does not need it.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// The wall clock.
+    pub now: Timestamp,
+    /// The identity of the runner's ledger.
+    pub ledger_id: &'a str,
+}
+
+/// What the driver has to do, derived from the present: asking twice gives the same answer, so a driver that was lost loses nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// This call has to be with the runner, under its own name: sending it again attaches to it.
+    Send(CallId),
+    /// This call has to be stopped, and its true end recorded.
+    Stop(CallId),
+    /// Nothing before this moment, unless something happens.
+    WakeAt(Timestamp),
+}
+
+impl Execution {
+    /// Records something that happened outside: an answer of a runner, a request of a person.
+    ///
+    /// # Errors
+    /// [`Impossible`] when it cannot happen now; the execution is unchanged then.
+    pub fn record(&mut self, now: Timestamp, kind: EventKind) -> Result<Event, Impossible> {
+        let event = Event { sequence: self.last_sequence + 1, time: now.max(self.last_time), kind };
+        // Every kind that comes from outside is checked before its first change.
+        self.apply(&event)?;
+        Ok(event)
+    }
+
+    /// Decides everything that can be decided now, and applies it. The events have to be stored before anything is done about them.
+    pub fn advance(&mut self, around: Surroundings<'_>) -> Vec<Event> {
+        let now = around.now.max(self.last_time);
+        let around = Surroundings { now, ..around };
+        let mut events = Vec::new();
+        loop {
+            let decided = self.decide(around);
+            if decided.is_empty() {
+                return events;
+            }
+            for kind in decided {
+                let event = Event { sequence: self.last_sequence + 1, time: now, kind };
+                self.apply(&event).expect("decide only makes moves that exist; shown by the property tests");
+                events.push(event);
+            }
+        }
+    }
+
+    /// What the driver has to do about the present.
+    pub fn actions(&self) -> Vec<Action> {
+        if self.state.is_terminal() {
+            return Vec::new();
+        }
+        let stopping = self.stop.is_some() || self.paused.as_ref().is_some_and(|paused| paused.discard_calls);
+        let mut actions: Vec<Action> =
+            self.in_flight.keys().map(|&call| if stopping { Action::Stop(call) } else { Action::Send(call) }).collect();
+        actions.extend(self.wake_at().map(Action::WakeAt));
+        actions
+    }
+
+    /// The moment at which something is due by itself.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        if self.state.is_terminal() {
+            return None;
+        }
+        let deadline = match self.stop {
+            None | Some(Stop::Error { .. }) => self.created.deadline,
+            Some(Stop::Cancelled | Stop::Deadline) => None,
+        };
+        let backoff = match (&self.paused, self.stop) {
+            (None, None) => self.backing_off.first().map(|&(not_before, _)| not_before),
+            _ => None,
+        };
+        [deadline, backoff].into_iter().flatten().min()
+    }
+
+    /// Whether nothing is under way: it waits for a moment, a person, or nothing at all, and needs no memory meanwhile.
+    pub fn is_parked(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// The next few events that follow from the present and the moment. Empty when nothing can be decided.
+    ///
+    /// Each answer is one group whose events do not depend on each other; `advance` applies it and asks again.
+    fn decide(&self, around: Surroundings<'_>) -> Vec<EventKind> {
+        if self.state.is_terminal() {
+            return Vec::new();
+        }
+        let now = around.now;
+        if self.created.deadline.is_some_and(|deadline| deadline <= now)
+            && !matches!(self.stop, Some(Stop::Cancelled | Stop::Deadline))
+        {
+            return vec![EventKind::DeadlineExceeded];
+        }
+        if let Some(&step) = self.unsettled.first() {
+            return vec![self.settle(step, now)];
+        }
+        if let Some(stop) = self.stop {
+            let wind_up = self.wind_up(stop);
+            if !wind_up.is_empty() {
+                return wind_up;
+            }
+        } else {
+            if !self.doomed.is_empty() {
+                return self.skip_doomed();
+            }
+            if self.paused.is_none() {
+                if self.started_at.is_none() {
+                    return vec![EventKind::Started];
+                }
+                let start = self.start_something(around);
+                if !start.is_empty() {
+                    return start;
+                }
+            }
+        }
+        if self.totals.done() == self.totals.total { vec![self.finish(now)] } else { Vec::new() }
+    }
+
+    fn progress(&self, more: usize) -> Progress {
+        Progress { done: self.totals.done() + more, total: self.totals.total }
+    }
+
+    /// What the end of its call means for a step.
+    fn settle(&self, step: usize, now: Timestamp) -> EventKind {
+        let record = &self.steps[step];
+        let attempt = record.attempt;
+        match record.call_end.as_ref().expect("an unsettled step has an ended call") {
+            CallEnd::Completed => {
+                let duration = record.started_at.map_or(Duration::ZERO, |started| now.since(started));
+                EventKind::StepCompleted { step, attempt, progress: self.progress(1), duration }
+            }
+            CallEnd::Cancelled => EventKind::StepCancelled { step, attempt, progress: self.progress(1) },
+            CallEnd::Unknown(failure) => EventKind::StepOutcomeUnknown { step, attempt, failure: failure.clone() },
+            CallEnd::Failed(failure) => self.retry_or_fail(step, failure, now),
+        }
+    }
+
+    fn retry_or_fail(&self, step: usize, failure: &Failure, now: Timestamp) -> EventKind {
+        let record = &self.steps[step];
+        let plan = &self.plan().steps()[step];
+        let attempt = record.attempt;
+        let fail = |failure: Failure| EventKind::StepFailed { step, attempt, failure, progress: self.progress(1) };
+        if !failure.class.is_retryable() || attempt >= plan.retry().max_attempts || self.stop.is_some() {
+            return fail(failure.clone());
+        }
+        let delay = plan.retry().delay(attempt - 1);
+        let not_before = now.saturating_add(delay);
+        if self.step_deadline(step).is_some_and(|deadline| deadline <= not_before) {
+            return fail(Failure {
+                message: format!("{}; the step's time limit leaves no room for another attempt", failure.message),
+                ..failure.clone()
+            });
+        }
+        EventKind::RetryScheduled { step, attempt, failure: failure.clone(), retry_count: attempt, delay, not_before }
+    }
+
+    fn step_deadline(&self, step: usize) -> Option<Timestamp> {
+        let limit = self.plan().steps()[step].timeout()?;
+        Some(self.steps[step].started_at?.saturating_add(limit))
+    }
+
+    fn skip_doomed(&self) -> Vec<EventKind> {
+        let skip = |(more, (&step, &(reason, because))): (usize, (&usize, &(SkipReason, usize)))| EventKind::StepSkipped {
+            step,
+            reason,
+            because: Some(because),
+            progress: self.progress(more + 1),
+        };
+        self.doomed.iter().enumerate().map(skip).collect()
+    }
+
+    /// Ends every step that has no call in flight, once nothing may start any more.
+    fn wind_up(&self, stop: Stop) -> Vec<EventKind> {
+        if self.pending + self.ready.len() + self.discarded.len() + self.backing_off.len() + self.unknown.len() == 0 {
+            return Vec::new();
+        }
+        let (reason, cause) = match stop {
+            Stop::Error { step } => (SkipReason::StopOnError, Some(step)),
+            Stop::Cancelled => (SkipReason::Cancelled, None),
+            Stop::Deadline => (SkipReason::TimedOut, None),
+        };
+        let mut events = Vec::new();
+        for (step, record) in self.steps.iter().enumerate() {
+            let progress = self.progress(events.len() + 1);
+            let attempt = record.attempt;
+            events.push(match record.state {
+                StepState::Ready | StepState::Pending if attempt == 0 => {
+                    let doomed = self.doomed.get(&step).map(|&(reason, because)| (reason, Some(because)));
+                    let (reason, because) = doomed.unwrap_or((reason, cause));
+                    EventKind::StepSkipped { step, reason, because, progress }
+                }
+                StepState::Ready | StepState::BackingOff => EventKind::StepCancelled { step, attempt, progress },
+                StepState::OutcomeUnknown => EventKind::StepFailed {
+                    step,
+                    attempt,
+                    failure: Failure::new(
+                        ErrorClass::OutcomeUnknown,
+                        "OUTCOME_UNKNOWN",
+                        "The execution was stopped before anybody found out whether the step's call took effect.",
+                    ),
+                    progress,
+                },
+                _ => continue,
+            });
+        }
+        events
+    }
+
+    /// Starts the next step that may start: retries whose time has come, then ready steps, each in the plan's order.
+    fn start_something(&self, around: Surroundings<'_>) -> Vec<EventKind> {
+        if let Some(&(_, step)) = self.backing_off.first().filter(|(not_before, _)| *not_before <= around.now) {
+            return self.start(step, around);
+        }
+        if let Some(&step) = self.discarded.first() {
+            return self.start(step, around);
+        }
+        match self.ready.first() {
+            Some(&step) if self.active < self.plan().parallelism() => self.start(step, around),
+            _ => Vec::new(),
+        }
+    }
+
+    fn start(&self, step: usize, around: Surroundings<'_>) -> Vec<EventKind> {
+        let record = &self.steps[step];
+        let plan = &self.plan().steps()[step];
+        let again = record.state == StepState::Ready && record.attempt > 0;
+        let (attempt, number) = if again { (record.attempt, record.calls + 1) } else { (record.attempt + 1, 1) };
+        let fail = |class, reason: &str, message: String| {
+            let failure = Failure::new(class, reason, message);
+            EventKind::StepFailed { step, attempt, failure, progress: self.progress(1) }
+        };
+        let started = (!again).then_some(EventKind::StepStarted { step, attempt });
+
+        let left = self.step_deadline(step).map(|deadline| deadline.since(around.now));
+        if left == Some(Duration::ZERO) {
+            let failure = Failure::new(ErrorClass::Timeout, "STEP_TIMEOUT", "The step's time limit ran out between two calls.");
+            return vec![EventKind::StepFailed { step, attempt: record.attempt, failure, progress: self.progress(1) }];
+        }
+        let StepKind::Tool(tool) = plan.kind();
+        let facts = self.tool(&tool.tool);
+        let output = |id: &str| {
+            let index = self.plan().step_index(id)?;
+            self.steps[index].output.as_ref().map(|output| Cow::Owned(output.value()))
+        };
+        let prepared = match (facts, tool.arguments.resolve(&output)) {
+            (None, _) => Err((ErrorClass::Internal, "TOOL_FACTS_MISSING", format!("Tool '{}' not found in the execution's record.", tool.tool))),
+            (_, Err(unresolved)) => Err((ErrorClass::InvalidArguments, "UNRESOLVED_REFERENCE", unresolved.to_string())),
+            (Some(facts), Ok(arguments)) => Ok((facts, Json::canonical(&arguments))),
+        };
+        let call = match prepared {
+            Err((class, reason, message)) => fail(class, reason, message),
+            Ok((facts, arguments)) => {
+                let limit = plan.attempt_timeout().unwrap_or(facts.default_timeout);
+                EventKind::CallRequested(Box::new(CallRequest {
+                    call: CallId { step, attempt, number },
+                    tool: facts.tool.clone(),
+                    arguments_digest: digest(arguments.as_str().as_bytes()),
+                    arguments,
+                    recovery: facts.recovery,
+                    ledger_id: around.ledger_id.to_owned(),
+                    timeout: left.map_or(limit, |left| left.min(limit)),
+                }))
+            }
+        };
+        started.into_iter().chain([call]).collect()
+    }
+
+    fn finish(&self, now: Timestamp) -> EventKind {
+        let Totals { total, completed, failed, .. } = self.totals;
+        // What was stopped too late to stop anything has completed: the totals are the truth.
+        let state = match self.stop {
+            _ if completed == total => ExecutionState::Completed,
+            Some(Stop::Cancelled) => ExecutionState::Cancelled,
+            Some(Stop::Deadline) => ExecutionState::TimedOut,
+            _ if failed == 0 => ExecutionState::Completed,
+            _ if completed > 0 && !self.plan().stop_on_error() => ExecutionState::Partial,
+            _ => ExecutionState::Failed,
+        };
+        EventKind::Finished(Box::new(Finished {
+            state,
+            totals: self.totals,
+            failure: self.first_failure.clone(),
+            duration: now.since(self.created_at),
+        }))
+    }
+}

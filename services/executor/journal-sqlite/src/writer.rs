@@ -1,0 +1,347 @@
+//! The writing half: a batch is one transaction, an operation one savepoint's worth of checks before the first change.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{MutexGuard, PoisonError},
+};
+
+use belay_journal::{
+    Done, ExecutionKey, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, Standing, StoreError, Transition,
+};
+use belay_sqlite::{SqliteError, Store};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::{Head, Heads, store_error};
+
+/// How many rows the log grows by before the executions' own rows are brought up to date: bounds what an opening has to read.
+pub(crate) const CHECKPOINT_EVERY: u64 = 4096;
+
+/// Every how many rows of an execution a reader may enter.
+pub(crate) const WAYPOINT_EVERY: u64 = 64;
+
+pub(crate) struct SqliteWriter {
+    store: Store,
+    heads: Heads,
+    /// The highest fence seen for each shard.
+    fences: [i64; SHARDS as usize],
+    rows_since_checkpoint: u64,
+    /// A commit failed: what the disk holds is not known.
+    broken: bool,
+}
+
+impl SqliteWriter {
+    pub(crate) fn new(store: Store, heads: Heads, fences: [i64; SHARDS as usize]) -> Self {
+        let rows_since_checkpoint = heads.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
+        Self { store, heads, fences, rows_since_checkpoint, broken: false }
+    }
+}
+
+impl JournalWriter for SqliteWriter {
+    fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError> {
+        if self.broken {
+            return Err(StoreError::Broken);
+        }
+        let connection = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut transaction = Transaction { connection, heads: &self.heads, fences: &self.fences, changed: HashMap::new(), rows: 0 };
+        match transaction.run(batch, self.rows_since_checkpoint) {
+            Ok((answers, changed, since_checkpoint)) => {
+                let mut heads = self.heads.write().unwrap_or_else(PoisonError::into_inner);
+                if since_checkpoint == 0 {
+                    heads.clear();
+                } else {
+                    heads.extend(changed);
+                }
+                self.rows_since_checkpoint = since_checkpoint;
+                Ok(answers)
+            }
+            Err(error) => {
+                self.broken = true;
+                Err(store_error(SqliteError::from(error)))
+            }
+        }
+    }
+}
+
+/// One batch on its way.
+struct Transaction<'a> {
+    connection: MutexGuard<'a, Connection>,
+    heads: &'a Heads,
+    fences: &'a [i64; SHARDS as usize],
+    /// The heads as this batch leaves them.
+    changed: HashMap<ExecutionKey, Head>,
+    rows: u64,
+}
+
+type Committed = (Vec<Result<Done, Refused>>, HashMap<ExecutionKey, Head>, u64);
+
+impl Transaction<'_> {
+    fn run(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<Committed, rusqlite::Error> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let committed = self.fill(batch, rows_before);
+        match committed {
+            Ok(committed) => {
+                self.connection.execute_batch("COMMIT")?;
+                Ok(committed)
+            }
+            Err(error) => {
+                // The writer is broken from here on; the roll-back only lets readers go on.
+                drop(self.connection.execute_batch("ROLLBACK"));
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<Committed, rusqlite::Error> {
+        let mut answers = Vec::with_capacity(batch.len());
+        for operation in batch {
+            answers.push(match operation {
+                Operation::Create { execution, transition, standing, fence } => {
+                    self.create(&execution, &transition, &standing, fence)?
+                }
+                Operation::Append { key, transition, standing, fence } => {
+                    self.append(key, &transition, standing.as_ref(), fence)?
+                }
+            });
+        }
+        let mut since_checkpoint = rows_before + self.rows;
+        if since_checkpoint >= CHECKPOINT_EVERY {
+            self.checkpoint()?;
+            since_checkpoint = 0;
+        }
+        Ok((answers, std::mem::take(&mut self.changed), since_checkpoint))
+    }
+
+    fn check_fence(&self, fence: Fence) -> Result<(), Refused> {
+        let newest = self.fences.get(fence.shard as usize).copied().unwrap_or(i64::MAX);
+        if fence.token < newest {
+            return Err(Refused::Fenced { shard: fence.shard, yours: fence.token, newest });
+        }
+        Ok(())
+    }
+
+    fn create(
+        &mut self,
+        execution: &NewExecution,
+        transition: &Transition,
+        standing: &Standing,
+        fence: Fence,
+    ) -> Result<Result<Done, Refused>, rusqlite::Error> {
+        if let Err(refused) = self.check_fence(fence) {
+            return Ok(Err(refused));
+        }
+        if transition.first_sequence != 1 {
+            return Ok(Err(Refused::Gap { first: transition.first_sequence, last: 0 }));
+        }
+        // The request id is looked at first: the same request again has, as a rule, the same execution id too.
+        if !execution.request_id.is_empty() {
+            let used: Option<(i64, String)> = self
+                .connection
+                .prepare_cached("SELECT exec, request_hash FROM execution WHERE namespace = ?1 AND request_id = ?2")?
+                .query_row([&execution.namespace, &execution.request_id], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            if let Some((existing, hash)) = used {
+                let same_request = hash == execution.request_hash;
+                return Ok(Err(Refused::RequestIdUsed { existing: ExecutionKey(existing), same_request }));
+            }
+        }
+        let taken: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT exec FROM execution WHERE namespace = ?1 AND id = ?2")?
+            .query_row([&execution.namespace, &execution.id], |row| row.get(0))
+            .optional()?;
+        if let Some(existing) = taken {
+            return Ok(Err(Refused::IdTaken { id: execution.id.clone(), existing: ExecutionKey(existing) }));
+        }
+        self.connection
+            .prepare_cached(
+                "INSERT INTO execution (namespace, id, shard, created_at, plan_id, labels, principal, request_id, request_hash,
+                                        state, ended, wake_at, parked, last_log, last_seq, log_rows)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, 0, 0)",
+            )?
+            .execute(params![
+                execution.namespace,
+                execution.id,
+                execution.shard,
+                execution.created_at,
+                execution.plan_id,
+                write_labels(&execution.labels),
+                execution.principal,
+                (!execution.request_id.is_empty()).then_some(&execution.request_id),
+                execution.request_hash,
+                standing.state,
+                standing.ended,
+                standing.wake_at,
+                standing.parked,
+            ])?;
+        let key = ExecutionKey(self.connection.last_insert_rowid());
+        let head = self.log(key, Head { row: 0, last_sequence: 0, rows: 0 }, transition, fence)?;
+        self.record_head(key, head)?;
+        Ok(Ok(Done::Created(key)))
+    }
+
+    fn append(
+        &mut self,
+        key: ExecutionKey,
+        transition: &Transition,
+        standing: Option<&Standing>,
+        fence: Fence,
+    ) -> Result<Result<Done, Refused>, rusqlite::Error> {
+        if let Err(refused) = self.check_fence(fence) {
+            return Ok(Err(refused));
+        }
+        let Some(head) = self.head(key)? else { return Ok(Err(Refused::Missing(key))) };
+        if transition.first_sequence != head.last_sequence + 1 {
+            return Ok(Err(Refused::Gap { first: transition.first_sequence, last: head.last_sequence }));
+        }
+        let head = self.log(key, head, transition, fence)?;
+        if let Some(standing) = standing {
+            self.connection
+                .prepare_cached("UPDATE execution SET state = ?2, ended = ?3, wake_at = ?4, parked = ?5 WHERE exec = ?1")?
+                .execute(params![key.0, standing.state, standing.ended, standing.wake_at, standing.parked])?;
+            self.record_head(key, head)?;
+        }
+        Ok(Ok(Done::Appended))
+    }
+
+    /// One row of the log, and a waypoint where one is due.
+    fn log(&mut self, key: ExecutionKey, head: Head, transition: &Transition, fence: Fence) -> Result<Head, rusqlite::Error> {
+        self.connection
+            .prepare_cached(
+                "INSERT INTO log (exec, previous, first_seq, count, version, fence, shown, sealed)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute(params![
+                key.0,
+                head.row,
+                transition.first_sequence,
+                transition.count,
+                transition.version,
+                fence.token,
+                transition.shown,
+                transition.sealed,
+            ])?;
+        let row = self.connection.last_insert_rowid();
+        let head = Head { row, last_sequence: transition.last_sequence(), rows: head.rows + 1 };
+        if head.rows.is_multiple_of(WAYPOINT_EVERY) {
+            self.connection
+                .prepare_cached("INSERT INTO waypoint (exec, first_seq, log) VALUES (?1, ?2, ?3)")?
+                .execute(params![key.0, transition.first_sequence, row])?;
+        }
+        self.rows += 1;
+        self.changed.insert(key, head);
+        Ok(head)
+    }
+
+    fn head(&self, key: ExecutionKey) -> Result<Option<Head>, rusqlite::Error> {
+        if let Some(head) = self.changed.get(&key) {
+            return Ok(Some(*head));
+        }
+        if let Some(head) = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(Some(*head));
+        }
+        recorded_head(&self.connection, key)
+    }
+
+    fn record_head(&self, key: ExecutionKey, head: Head) -> Result<(), rusqlite::Error> {
+        self.connection
+            .prepare_cached("UPDATE execution SET last_log = ?2, last_seq = ?3, log_rows = ?4 WHERE exec = ?1")?
+            .execute(params![key.0, head.row, head.last_sequence, head.rows])?;
+        Ok(())
+    }
+
+    /// Brings the executions' own rows up to date, so that the heads in memory may be forgotten.
+    fn checkpoint(&mut self) -> Result<(), rusqlite::Error> {
+        let mut heads = self.heads.read().unwrap_or_else(PoisonError::into_inner).clone();
+        heads.extend(&self.changed);
+        for (key, head) in heads {
+            self.record_head(key, head)?;
+        }
+        self.connection.execute("UPDATE meta SET heads_upto = (SELECT coalesce(max(id), 0) FROM log)", [])?;
+        Ok(())
+    }
+}
+
+/// The head that the execution's own row names.
+pub(crate) fn recorded_head(connection: &Connection, key: ExecutionKey) -> Result<Option<Head>, rusqlite::Error> {
+    connection
+        .prepare_cached("SELECT last_log, last_seq, log_rows FROM execution WHERE exec = ?1")?
+        .query_row([key.0], |row| Ok(Head { row: row.get(0)?, last_sequence: row.get(1)?, rows: row.get(2)? }))
+        .optional()
+}
+
+/// Labels as one text: `key`, unit separator, `value`, record separator, for each. Control characters cannot stand in labels.
+pub(crate) fn write_labels(labels: &BTreeMap<String, String>) -> String {
+    labels.iter().flat_map(|(key, value)| [key, "\u{1f}", value, "\u{1e}"]).collect()
+}
+
+pub(crate) fn read_labels(text: &str) -> BTreeMap<String, String> {
+    text.split_terminator('\u{1e}')
+        .filter_map(|pair| pair.split_once('\u{1f}'))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use belay_journal::JournalReader;
+
+    use super::*;
+
+    /// Appends `count` rows to one execution (made when `expected` is 0) and some to others, then reads the one back.
+    pub(crate) fn append_rows(
+        writer: &mut dyn JournalWriter,
+        reader: &dyn JournalReader,
+        fence: i64,
+        count: u64,
+        expected: &mut u64,
+    ) {
+        let fence = Fence { shard: 3, token: fence };
+        let transition = |first_sequence, count| Transition { first_sequence, count, version: 1, shown: vec![1; 40], sealed: None };
+        if *expected == 0 {
+            for id in ["one", "other"] {
+                let execution = NewExecution { namespace: "n".into(), id: id.into(), shard: 3, ..new() };
+                let create =
+                    Operation::Create { execution, transition: transition(1, 1), standing: Standing::default(), fence };
+                assert!(writer.commit(vec![create]).unwrap()[0].is_ok());
+            }
+            *expected = 1;
+        }
+        let key = |id: &str| reader.find("n", id).unwrap().unwrap().key;
+        let (one, other) = (key("one"), key("other"));
+        let others = reader.read(other, 0, usize::MAX).unwrap().last().map_or(0, Transition::last_sequence);
+        // Enough on the side that checkpoints fall everywhere.
+        let mut batch: Vec<Operation> = (1..=97)
+            .map(|n| Operation::Append { key: other, transition: transition(others + n, 1), standing: None, fence })
+            .collect();
+        for n in 1..=count {
+            let standing = (n % 11 == 5).then(Standing::default);
+            batch.push(Operation::Append { key: one, transition: transition(*expected + n, 1), standing, fence });
+        }
+        assert!(writer.commit(batch).unwrap().iter().all(Result::is_ok));
+        *expected += count;
+        let sequences: Vec<u64> = reader.read(one, 0, usize::MAX).unwrap().iter().map(|t| t.first_sequence).collect();
+        assert_eq!(sequences, (1..=*expected).collect::<Vec<_>>());
+        assert_eq!(reader.read(one, *expected / 2, 3).unwrap().first().map(|t| t.first_sequence), Some(*expected / 2 + 1).filter(|first| first <= expected));
+    }
+
+    fn new() -> NewExecution {
+        NewExecution {
+            namespace: String::new(),
+            id: String::new(),
+            shard: 0,
+            created_at: 0,
+            plan_id: String::new(),
+            labels: BTreeMap::new(),
+            principal: String::new(),
+            request_id: String::new(),
+            request_hash: String::new(),
+        }
+    }
+
+    #[test]
+    fn labels_come_back_as_they_were() {
+        let labels = BTreeMap::from([("a".to_string(), String::new()), ("b".into(), "x=y, z".into())]);
+        assert_eq!(read_labels(&write_labels(&labels)), labels);
+        assert_eq!(read_labels(""), BTreeMap::new());
+    }
+}

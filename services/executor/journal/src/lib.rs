@@ -1,0 +1,271 @@
+//! The journal's port: what a store of executions promises, and the suite that holds every store to it.
+//!
+//! The port is synchronous and works in batches: one [`JournalWriter::commit`] is one durable step for everything in it, however many
+//! executions it serves. Who calls it, from which thread, and how callers are gathered into a batch is not its business.
+//!
+//! Promises of a store:
+//! 1. `commit` answers after the batch is on stable storage, and then every operation it answered `Ok` is.
+//! 2. An operation is all or nothing; a refused one changes nothing and leaves the others of its batch alone.
+//! 3. When the batch as a whole fails, nothing of it happened or all of it did; the writer refuses everything after that, because what
+//!    the disk holds is not known until the store is opened again.
+//! 4. The events of one execution have no gap: an append names the sequence it begins with, and the store checks it.
+//! 5. An operation whose fence is lower than the highest the store has seen for its shard is refused.
+//! 6. A reader sees every committed operation, and nothing else.
+
+pub mod conformance;
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+/// How many shards executions are spread over. An execution belongs to one for life; owners hold shards.
+pub const SHARDS: u32 = 64;
+
+/// The number by which a store knows an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExecutionKey(pub i64);
+
+/// The fencing token with which an owner writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The shard.
+    pub shard: u32,
+    /// Rises with every change of owner.
+    pub token: i64,
+}
+
+/// Some events of one execution, in their stored form. One transition: what was decided together is stored together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// The sequence of the first event.
+    pub first_sequence: u64,
+    /// How many events there are; at least 1.
+    pub count: u32,
+    /// The version of the events' encoding.
+    pub version: u32,
+    /// The events as they are shown: length-delimited `belay.v1.ExecutionEvent`.
+    pub shown: Vec<u8>,
+    /// What `shown` leaves out, sealed; nothing when it leaves nothing out.
+    pub sealed: Option<Vec<u8>>,
+}
+
+impl Transition {
+    /// The sequence of the last event.
+    pub fn last_sequence(&self) -> u64 {
+        self.first_sequence + u64::from(self.count) - 1
+    }
+}
+
+/// What is known of an execution without reading its events. Written when it is created, parks, wakes and ends: never per step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The execution's state, as the number of `belay.v1.Execution.State`.
+    pub state: i32,
+    /// Whether it has ended.
+    pub ended: bool,
+    /// When it has to be woken, in microseconds since the Unix epoch; nothing when only an outside happening wakes it.
+    pub wake_at: Option<i64>,
+    /// Whether it waits, in memory or out of it, for a moment or a person, so that a start need not load it before `wake_at`.
+    pub parked: bool,
+}
+
+/// An execution to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewExecution {
+    /// The namespace's id.
+    pub namespace: String,
+    /// The execution's id, unique in its namespace.
+    pub id: String,
+    /// The shard it belongs to.
+    pub shard: u32,
+    /// When it is made, in microseconds since the Unix epoch.
+    pub created_at: i64,
+    /// The plan's id, for lists.
+    pub plan_id: String,
+    /// Labels, for lists.
+    pub labels: BTreeMap<String, String>,
+    /// Who starts it, as authenticated.
+    pub principal: String,
+    /// The caller's request id; empty when there is none.
+    pub request_id: String,
+    /// The digest of the request, to tell a repeated request from another one under the same request id.
+    pub request_hash: String,
+}
+
+/// One thing to make durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Makes an execution and stores its first events.
+    Create {
+        /// The row.
+        execution: NewExecution,
+        /// Its first events.
+        transition: Transition,
+        /// Its standing after them.
+        standing: Standing,
+        /// Who writes.
+        fence: Fence,
+    },
+    /// Appends events to an execution.
+    Append {
+        /// Whose.
+        key: ExecutionKey,
+        /// The events.
+        transition: Transition,
+        /// Its standing, if that changes.
+        standing: Option<Standing>,
+        /// Who writes.
+        fence: Fence,
+    },
+}
+
+/// What became of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Made, under this key.
+    Created(ExecutionKey),
+    /// Appended.
+    Appended,
+}
+
+/// Why an operation was refused. Nothing of it happened.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Refused {
+    /// The namespace has an execution of this id.
+    #[error("an execution `{id}` exists already")]
+    IdTaken {
+        /// The id.
+        id: String,
+        /// The one that exists.
+        existing: ExecutionKey,
+    },
+    /// The namespace has seen this request id.
+    #[error("the request id was used before")]
+    RequestIdUsed {
+        /// The execution that request made.
+        existing: ExecutionKey,
+        /// Whether it was the same request.
+        same_request: bool,
+    },
+    /// Another owner has written to the shard.
+    #[error("shard {shard} has another owner: fence {yours} is older than {newest}", shard = .shard)]
+    Fenced {
+        /// The shard.
+        shard: u32,
+        /// The fence of the operation.
+        yours: i64,
+        /// The highest fence seen.
+        newest: i64,
+    },
+    /// The events do not follow the stored ones.
+    #[error("event {first} does not follow event {last}")]
+    Gap {
+        /// The sequence of the operation's first event.
+        first: u64,
+        /// The sequence of the last stored event.
+        last: u64,
+    },
+    /// There is no such execution.
+    #[error("there is no execution with key {}", .0.0)]
+    Missing(ExecutionKey),
+}
+
+/// Why a store cannot be opened, read or written.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// Another process holds it.
+    #[error("the store is in use by another process")]
+    Locked,
+    /// Its bytes make no sense.
+    #[error("the store is damaged: {0}")]
+    Corrupt(String),
+    /// No room is left.
+    #[error("the disk is full")]
+    Full,
+    /// A newer version of Belay wrote it.
+    #[error("the store has format {found}, and this version of Belay reads up to {known}")]
+    Newer {
+        /// The store's format.
+        found: i64,
+        /// The newest format known.
+        known: i64,
+    },
+    /// An earlier commit failed; the store has to be opened again.
+    #[error("an earlier write failed, so the store takes no more until it is opened again")]
+    Broken,
+    /// Anything else.
+    #[error("the store failed: {0}")]
+    Other(String),
+}
+
+/// A stored execution without its events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutionRow {
+    /// Its key.
+    pub key: ExecutionKey,
+    /// What it was made with.
+    pub execution: NewExecution,
+    /// Its standing.
+    pub standing: Standing,
+}
+
+/// Which executions a list should have. The newest come first.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// The namespace's id; all when empty.
+    pub namespace: String,
+    /// One of these states; all when empty.
+    pub states: Vec<i32>,
+    /// All of these labels.
+    pub labels: BTreeMap<String, String>,
+    /// Made at or after this moment, in microseconds since the Unix epoch.
+    pub created_since: Option<i64>,
+    /// The id begins with this.
+    pub id_prefix: String,
+    /// Only ones with a key below this: where the last page ended.
+    pub before: Option<ExecutionKey>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// The writing half of a store. One exists at a time.
+pub trait JournalWriter: Send {
+    /// Makes the batch durable, in order, and answers for each operation.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the batch as a whole failed; see promise 3.
+    fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError>;
+}
+
+/// The reading half of a store.
+pub trait JournalReader: Send + Sync {
+    /// One execution by its name.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be read; so for all of these.
+    fn find(&self, namespace: &str, id: &str) -> Result<Option<ExecutionRow>, StoreError>;
+
+    /// One execution by its key.
+    fn get(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError>;
+
+    /// Executions that pass the filter, the newest first.
+    fn list(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, StoreError>;
+
+    /// The transitions of an execution that hold events after `after`, in order, at most `limit` of them.
+    fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError>;
+
+    /// All executions that have not ended, oldest first.
+    fn unfinished(&self) -> Result<Vec<ExecutionRow>, StoreError>;
+}
+
+/// A store, opened.
+pub struct Opened {
+    /// The writing half.
+    pub writer: Box<dyn JournalWriter>,
+    /// The reading half.
+    pub reader: std::sync::Arc<dyn JournalReader>,
+    /// The store's random identity.
+    pub store_id: String,
+    /// The fencing token of whoever opened it, good for all shards of an embedded store.
+    pub fence: i64,
+}

@@ -1,0 +1,157 @@
+//! From a draft to a plan: every rule that needs no tool catalogue. Nothing here is quadratic in the size of the plan.
+
+mod graph;
+mod step;
+
+use std::{collections::HashMap, time::Duration};
+
+use crate::{
+    Plan, PlanDraft, StepDraft, StepKindDraft,
+    error::{Findings, Problem},
+    limits::{MAX_DURATION, MAX_ID_CHARS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_STEPS},
+    nearest,
+    path::{FieldPath, shown},
+    template::json_size,
+};
+
+/// Most comparisons that one plan may cost in looking for what a mistyped id was meant to be: in a plan of 10,000 steps that is enough
+/// for the first five.
+const MAX_COMPARISONS: usize = 50_000;
+
+/// Checks a draft. `places` gives, for each step of the draft, its position in the author's document, for messages about other steps.
+pub(crate) fn plan(draft: PlanDraft, places: &[usize]) -> Result<Plan, Findings<Problem>> {
+    let mut checker = Checker {
+        index: HashMap::with_capacity(draft.steps.len()),
+        places,
+        comparisons_left: MAX_COMPARISONS,
+        findings: Findings::default(),
+    };
+    checker.header(&draft);
+    let steps_path = FieldPath::root().key("steps");
+    if draft.steps.is_empty() {
+        checker.refuse(&steps_path, || "the plan must be valid and have at least one step: add one".to_owned());
+    }
+    if draft.steps.len() > MAX_STEPS {
+        checker.refuse(&steps_path, || format!("has {} steps, and a plan may have {MAX_STEPS}: split it", draft.steps.len()));
+        return Err(checker.findings);
+    }
+    for (position, step) in draft.steps.iter().enumerate() {
+        checker.register(position, step);
+    }
+    let mut parts = Vec::with_capacity(draft.steps.len());
+    for (position, step) in draft.steps.iter().enumerate() {
+        parts.push(checker.step(position, step, &draft.steps));
+    }
+    let dependencies: Vec<&[usize]> = parts.iter().map(|part| &part.dependencies[..]).collect();
+    for cycle in graph::cycles(&dependencies) {
+        checker.cycle(&cycle, &draft.steps, &parts);
+    }
+    let dependents = graph::reversed(&dependencies);
+    let Checker { index, findings, .. } = checker;
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    let index = index.into_iter().map(|(id, position)| (id.to_owned(), position)).collect();
+    Ok(Plan {
+        id: draft.id,
+        description: draft.description,
+        stop_on_error: draft.stop_on_error,
+        parallelism: usize::try_from(draft.parallelism.max(1)).expect("at most MAX_PARALLELISM"),
+        timeout: draft.timeout,
+        steps: draft.steps.into_iter().zip(parts).map(|(step, part)| part.complete(step)).collect(),
+        dependents,
+        index,
+    })
+}
+
+/// The rules, and what they found so far.
+struct Checker<'d> {
+    /// By id: the first step that has it.
+    index: HashMap<&'d str, usize>,
+    places: &'d [usize],
+    comparisons_left: usize,
+    findings: Findings<Problem>,
+}
+
+impl<'d> Checker<'d> {
+    fn refuse(&mut self, path: &FieldPath, message: impl FnOnce() -> String) {
+        self.findings.add(|| Problem { path: path.clone(), message: message() });
+    }
+
+    fn header(&mut self, draft: &PlanDraft) {
+        let root = FieldPath::root();
+        let size = plan_size(draft);
+        if size > MAX_PLAN_BYTES {
+            self.refuse(&root, || format!("the plan holds {size} bytes, and may hold {MAX_PLAN_BYTES}: split it"));
+        }
+        self.id(&root.key("id"), &draft.id, true);
+        if draft.parallelism > MAX_PARALLELISM {
+            self.refuse(&root.key("parallelism"), || format!("must be 1 to {MAX_PARALLELISM}, not {}", draft.parallelism));
+        }
+        self.duration(&root.key("timeout"), draft.timeout);
+    }
+
+    /// Ids are refused with control characters in them, NUL included, because only letters, digits and a few signs are let in.
+    fn id(&mut self, path: &FieldPath, id: &str, dots: bool) {
+        let signs = if dots { "`-`, `_` and `.`" } else { "`-` and `_`" };
+        let shape = || format!("1 to {MAX_ID_CHARS} letters, digits, {signs}, beginning with a letter or a digit");
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || (dots && b == b'.');
+        if id.is_empty() {
+            self.refuse(path, || format!("is required: give an id of {}", shape()));
+        } else if id.len() > MAX_ID_CHARS || !id.as_bytes()[0].is_ascii_alphanumeric() || !id.bytes().all(allowed) {
+            self.refuse(path, || format!("`{}` is not an id: an id is {}", shown(id), shape()));
+        }
+    }
+
+    fn duration(&mut self, path: &FieldPath, duration: Option<Duration>) {
+        match duration {
+            Some(Duration::ZERO) => self.refuse(path, || "must be longer than 0".to_owned()),
+            Some(duration) if duration > MAX_DURATION => self.refuse(path, || "must be at most 365 days, which is 8760h".to_owned()),
+            _ => {}
+        }
+    }
+
+    /// Learns a step's id, before any step refers to it.
+    fn register(&mut self, position: usize, step: &'d StepDraft) {
+        let path = step_path(position).key("id");
+        self.id(&path, &step.id, false);
+        if step.id.is_empty() {
+            return;
+        }
+        match self.index.get(step.id.as_str()) {
+            None => {
+                self.index.insert(&step.id, position);
+            }
+            Some(&first) => {
+                let place = self.places[first];
+                self.refuse(&path, || format!("`{}` is already the id of steps[{place}]: ids must be unique", shown(&step.id)));
+            }
+        }
+    }
+
+    /// "Did you mean", as long as there is something left to spend on it.
+    fn suggestion(&mut self, id: &str, steps: &[StepDraft]) -> String {
+        if self.comparisons_left < steps.len() {
+            return String::new();
+        }
+        self.comparisons_left -= steps.len();
+        match nearest(id, steps.iter().map(|step| step.id.as_str())) {
+            Some(near) => format!("; did you mean `{}`?", shown(near)),
+            None => String::new(),
+        }
+    }
+}
+
+fn step_path(position: usize) -> FieldPath {
+    FieldPath::root().key("steps").index(position)
+}
+
+/// The bytes of everything that an author can make long.
+fn plan_size(draft: &PlanDraft) -> usize {
+    let steps = draft.steps.iter().map(|step| {
+        let StepKindDraft::Tool { tool, arguments } = &step.kind;
+        let depends_on: usize = step.depends_on.iter().map(String::len).sum();
+        step.id.len() + step.title.len() + depends_on + tool.len() + json_size(arguments)
+    });
+    draft.id.len() + draft.description.len() + steps.sum::<usize>()
+}

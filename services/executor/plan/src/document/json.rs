@@ -1,0 +1,108 @@
+//! JSON into a tree. serde_json reads the values and refuses what is no JSON; a second pass over the text, which by then is known to be
+//! JSON, notes where each of them begins.
+
+use serde::{Deserialize, Deserializer};
+
+use super::{
+    locate::Positions,
+    tree::{Key, Kind, KindVisitor, Node, SyntaxError},
+};
+
+pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
+    let JsonNode(mut root) = serde_json::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        // serde_json ends its messages with the place, which is told apart from the message here.
+        let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
+        let offset = Positions::new(text).offset(error.line(), error.column());
+        SyntaxError { message: format!("this is not JSON: {message}"), offset: Some(offset) }
+    })?;
+    Places { text, offset: 0 }.note(&mut root);
+    Ok(root)
+}
+
+struct JsonNode(Node);
+
+impl<'de> Deserialize<'de> for JsonNode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let kind = deserializer.deserialize_any(KindVisitor::<JsonNode, JsonKey>::new())?;
+        Ok(Self(Node { offset: 0, kind }))
+    }
+}
+
+impl From<JsonNode> for Node {
+    fn from(node: JsonNode) -> Self {
+        node.0
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct JsonKey(String);
+
+impl From<JsonKey> for Key {
+    fn from(key: JsonKey) -> Self {
+        Self { offset: 0, name: key.0 }
+    }
+}
+
+/// The second pass: a tree and its text are walked side by side.
+struct Places<'t> {
+    text: &'t str,
+    offset: usize,
+}
+
+impl Places<'_> {
+    fn note(&mut self, node: &mut Node) {
+        node.offset = self.next_token();
+        match &mut node.kind {
+            Kind::List(entries) => {
+                self.offset += 1;
+                for entry in entries {
+                    self.note(entry);
+                }
+                self.close();
+            }
+            Kind::Map(entries) => {
+                self.offset += 1;
+                for entry in entries {
+                    entry.key.offset = self.next_token();
+                    self.skip_text();
+                    self.note(&mut entry.value);
+                }
+                self.close();
+            }
+            Kind::Text(_) => self.skip_text(),
+            Kind::Null | Kind::Bool(_) | Kind::Number(_) => {
+                let end = self.rest().find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c));
+                self.offset += end.unwrap_or(self.rest().len());
+            }
+        }
+    }
+
+    fn rest(&self) -> &str {
+        &self.text[self.offset..]
+    }
+
+    /// Goes to the next token that says anything.
+    fn next_token(&mut self) -> usize {
+        let filler = |c: char| matches!(c, ' ' | '\t' | '\n' | '\r' | ',' | ':');
+        self.offset = self.text.len() - self.rest().trim_start_matches(filler).len();
+        self.offset
+    }
+
+    fn close(&mut self) {
+        self.next_token();
+        self.offset += 1;
+    }
+
+    /// Goes past a text in quotes.
+    fn skip_text(&mut self) {
+        let mut escaped = true; // as if the opening quote were an escaped one
+        let end = self.rest().bytes().position(|b| {
+            let closes = b == b'"' && !escaped;
+            escaped = b == b'\\' && !escaped;
+            closes
+        });
+        self.offset += end.map_or(self.rest().len(), |end| end + 1);
+    }
+}

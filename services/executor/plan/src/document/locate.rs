@@ -1,0 +1,103 @@
+//! Where things stand in a document: bytes to lines and columns, and the names of a draft to those of its author.
+
+use crate::{
+    error::Problem,
+    path::{FieldPath, Segment},
+};
+
+use super::{Finding, tree::Node};
+
+/// Turns bytes of a text into what people count.
+pub(super) struct Positions<'t> {
+    text: &'t str,
+    /// The byte at which each line begins.
+    lines: Vec<usize>,
+}
+
+impl<'t> Positions<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        let after_breaks = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(offset, _)| offset + 1);
+        Self { text, lines: std::iter::once(0).chain(after_breaks).collect() }
+    }
+
+    /// The line and the column in characters, both counted from 1.
+    pub(super) fn line_and_column(&self, offset: usize) -> (u32, u32) {
+        let offset = self.text.floor_char_boundary(offset);
+        let line = self.lines.partition_point(|start| *start <= offset);
+        let column = self.text[self.lines[line - 1]..offset].chars().count() + 1;
+        let counted = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        (counted(line), counted(column))
+    }
+
+    /// The byte at a line and a column in bytes, both counted from 1.
+    pub(super) fn offset(&self, line: usize, column: usize) -> usize {
+        let start = self.lines.get(line.saturating_sub(1)).copied().unwrap_or(self.text.len());
+        (start + column.saturating_sub(1)).min(self.text.len())
+    }
+}
+
+/// The other names that the fields of a draft may have in a document.
+pub(super) const OTHER_NAMES: [(&str, &str); 7] = [
+    ("tool", "skillId"),
+    ("arguments", "params"),
+    ("depends_on", "dependencies"),
+    ("max_attempts", "maxAttempts"),
+    ("backoff", "backoffMs"),
+    ("stop_on_error", "stopOnError"),
+    ("parallelism", "parallel"),
+];
+
+/// Where the parts of a draft came from.
+pub(super) struct Origin<'n> {
+    /// The object that holds `id` and `steps`.
+    pub(super) plan: &'n Node,
+    pub(super) plan_path: FieldPath,
+    /// The object with settings that some documents have beside the plan.
+    pub(super) config: Option<&'n Node>,
+    /// By step of the draft: its position in the document.
+    pub(super) places: Vec<usize>,
+}
+
+impl Origin<'_> {
+    /// What a check found, by the author's names and with its place. A field that is missing stands where it should have stood: in the
+    /// object around it.
+    pub(super) fn finding(&self, problem: Problem) -> Finding {
+        let Problem { path, message } = problem;
+        let segments = path.segments();
+        let mut field = self.plan_path.clone();
+        let mut node = Some(self.plan);
+        let mut offset = self.plan.offset;
+        if let [Segment::Key(key)] = segments
+            && find(self.plan, key).is_none()
+            && let Some(config) = self.config
+            && find(config, key).is_some()
+        {
+            field = FieldPath::root().key("config");
+            node = Some(config);
+        }
+        for (depth, segment) in segments.iter().enumerate() {
+            match segment {
+                Segment::Key(key) => {
+                    let entry = node.and_then(|node| find(node, key));
+                    field = field.key(entry.map_or_else(|| key.clone(), |(name, _)| name.to_owned().into()));
+                    node = entry.map(|(_, value)| value);
+                }
+                Segment::Index(index) => {
+                    // The only list right below the plan is that of the steps, which may have been put in order.
+                    let index = if depth == 1 { self.places.get(*index).copied().unwrap_or(*index) } else { *index };
+                    field = field.index(index);
+                    node = node.and_then(|node| node.entry(index));
+                }
+            }
+            offset = node.map_or(offset, |node| node.offset);
+        }
+        Finding { field, message, offset: (!segments.is_empty()).then_some(offset) }
+    }
+}
+
+/// A field by the name that a draft has for it, under whichever name the author used.
+fn find<'n>(node: &'n Node, key: &str) -> Option<(&'n str, &'n Node)> {
+    let other = OTHER_NAMES.iter().find(|(name, _)| *name == key).map(|(_, other)| *other);
+    let entry = node.field(key).or_else(|| node.field(other?))?;
+    Some((&entry.key.name, &entry.value))
+}

@@ -1,0 +1,92 @@
+//! A plan as a text: YAML or JSON, in our form or in the JSON form of other planners (`skillId`, `params`, …).
+//!
+//! The text becomes a tree that remembers where everything stands ([`tree`]), the tree becomes a draft ([`read`]), and the draft is
+//! checked like any other. What either of them finds is told by the author's names, with line and column ([`locate`]).
+
+mod fields;
+mod json;
+mod locate;
+mod read;
+mod tree;
+mod yaml;
+
+use std::collections::HashSet;
+
+use crate::{
+    Plan, Violation, check,
+    error::{Findings, Problem},
+    limits::MAX_PLAN_BYTES,
+    path::FieldPath,
+};
+use locate::Positions;
+
+/// The formats in which a plan may be written down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Told from the text: JSON when it begins with `{`, else YAML.
+    #[default]
+    Auto,
+    /// YAML 1.2.
+    Yaml,
+    /// JSON.
+    Json,
+}
+
+/// Something wrong in a document, by the author's names.
+#[derive(Debug)]
+struct Finding {
+    field: FieldPath,
+    message: String,
+    /// The byte at which it stands; `None` for the document as a whole.
+    offset: Option<usize>,
+}
+
+pub(crate) fn parse(format: Format, text: &str) -> Result<Plan, Findings<Violation>> {
+    // Editors that write a byte order mark do not show it: positions count without it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    read_and_check(format, text).map_err(|mut findings| {
+        let positions = Positions::new(text);
+        findings.sort_by_key(|finding| finding.offset);
+        findings.filter_map(|Finding { field, message, offset }| {
+            let (line, column) = offset.map_or((0, 0), |offset| positions.line_and_column(offset));
+            Some(Violation { field: field.to_string(), message, line, column })
+        })
+    })
+}
+
+fn read_and_check(format: Format, text: &str) -> Result<Plan, Findings<Finding>> {
+    let whole = |message: String, offset: Option<usize>| {
+        let mut findings = Findings::default();
+        findings.add(|| Finding { field: FieldPath::root(), message, offset });
+        findings
+    };
+    if text.len() > MAX_PLAN_BYTES {
+        return Err(whole(format!("the plan has {} bytes, and may have {MAX_PLAN_BYTES}: split it", text.len()), None));
+    }
+    let is_json = match format {
+        Format::Auto => text.trim_start().starts_with('{'),
+        Format::Yaml => false,
+        Format::Json => true,
+    };
+    let parsed = if is_json { json::parse(text) } else { yaml::parse(text) };
+    let root = parsed.map_err(|error| whole(error.message, error.offset))?;
+    let document = read::read(text, &root);
+    let checked = check::plan(document.draft, &document.origin.places);
+    if document.findings.is_empty() {
+        return checked.map_err(|problems| problems.filter_map(|problem| Some(document.origin.finding(problem))));
+    }
+    let mut findings = document.findings;
+    if let Err(problems) = checked {
+        // A value that could not be read was replaced by something: what is said about that would only mislead.
+        let unread: HashSet<String> = findings.iter().map(|finding| finding.field.to_string()).collect();
+        findings.extend(problems.filter_map(|problem: Problem| {
+            let finding = document.origin.finding(problem);
+            let known = finding.field.ancestors().any(|field| unread.contains(&field.to_string()));
+            (!known).then_some(finding)
+        }));
+    }
+    Err(findings)
+}
+
+#[cfg(test)]
+mod tests;

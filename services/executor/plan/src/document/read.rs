@@ -1,0 +1,296 @@
+//! From the tree of a document to a draft. What cannot be read is reported and replaced by something harmless, so that the rest is still
+//! looked at.
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use crate::{
+    Backoff, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, duration,
+    error::Findings,
+    limits::MAX_IMPLIED_PARALLELISM,
+    path::{FieldPath, shown},
+};
+
+use super::{
+    Finding,
+    fields::{Fields, Report, Value},
+    locate::Origin,
+    tree::{Kind, Node},
+};
+
+/// What a document says.
+pub(super) struct Document<'n> {
+    pub(super) draft: PlanDraft,
+    pub(super) origin: Origin<'n>,
+    pub(super) findings: Findings<Finding>,
+}
+
+pub(super) fn read<'n>(text: &'n str, root: &'n Node) -> Document<'n> {
+    let mut reader = Reader { text, report: Report::default() };
+    let (draft, origin) = reader.document(Value { path: FieldPath::root(), node: root });
+    Document { draft, origin, findings: reader.report.findings }
+}
+
+struct Reader<'n> {
+    text: &'n str,
+    report: Report,
+}
+
+impl<'n> Reader<'n> {
+    /// A plan, or a plan with its context and settings around it.
+    fn document(&mut self, root: Value<'n>) -> (PlanDraft, Origin<'n>) {
+        let around = root.node.field("plan").filter(|_| root.node.field("steps").is_none());
+        if around.is_none() {
+            let (draft, places) = self.plan(&root, None);
+            return (draft, Origin { plan: root.node, plan_path: root.path, config: None, places });
+        }
+        let mut draft = PlanDraft::default();
+        let mut origin = Origin { plan: root.node, plan_path: root.path.key("plan"), config: None, places: Vec::new() };
+        if let Some(mut fields) = root.fields(&mut self.report, "an object") {
+            let plan = fields.take_exactly("plan");
+            let config = fields.take_exactly("config");
+            // Who asks, and on whose behalf: for whoever starts the execution, not for the plan.
+            fields.take_exactly("context");
+            origin.config = config.as_ref().map(|config| config.node);
+            if let Some(plan) = plan {
+                origin.plan = plan.node;
+                (draft, origin.places) = self.plan(&plan, config);
+            }
+            fields.finish(&mut self.report);
+        }
+        (draft, origin)
+    }
+
+    fn plan(&mut self, plan: &Value<'n>, config: Option<Value<'n>>) -> (PlanDraft, Vec<usize>) {
+        let mut draft = PlanDraft::default();
+        let Some(mut fields) = plan.fields(&mut self.report, "an object with `id` and `steps`") else {
+            return (draft, Vec::new());
+        };
+        draft.id = self.optional_text(&mut fields, "id");
+        draft.description = self.optional_text(&mut fields, "description");
+        let parallelism = fields.take_exactly("parallelism");
+        draft.parallelism = parallelism.as_ref().and_then(|value| self.parallelism(value)).unwrap_or_default();
+        let stop_on_error = fields.take_exactly("stop_on_error");
+        draft.stop_on_error = stop_on_error.as_ref().is_some_and(|value| value.flag(&mut self.report));
+        let timeout = fields.take_exactly("timeout");
+        draft.timeout = timeout.as_ref().and_then(|value| self.duration(value));
+        // Who wrote the plan and when: kept out, because nothing here depends on it.
+        fields.take_exactly("metadata");
+        let steps = fields.take_exactly("steps").map_or_else(Vec::new, |steps| steps.list(&mut self.report, "steps"));
+        fields.finish(&mut self.report);
+        let mut read: Vec<(Option<u32>, usize, StepDraft)> = Vec::with_capacity(steps.len());
+        for (place, step) in steps.iter().enumerate() {
+            let (order, draft) = self.step(step);
+            read.push((order, place, draft));
+        }
+        self.order(&mut read, &steps);
+        let (places, drafts): (Vec<usize>, Vec<StepDraft>) = read.into_iter().map(|(_, place, draft)| (place, draft)).unzip();
+        draft.steps = drafts;
+        if let Some(mut config) = config.and_then(|config| config.fields(&mut self.report, "an object with settings")) {
+            self.config(&mut config, &mut draft, [timeout.is_some(), stop_on_error.is_some(), parallelism.is_some()]);
+            config.finish(&mut self.report);
+        }
+        (draft, places)
+    }
+
+    /// 0 means 1 to a client that leaves the number out; an author who writes 0 meant something else.
+    fn parallelism(&mut self, value: &Value<'n>) -> Option<u32> {
+        let number = value.whole(&mut self.report)?;
+        if number == 0 {
+            value.refuse(&mut self.report, || "must be at least 1, which runs the steps one by one".to_owned());
+        }
+        Some(number)
+    }
+
+    /// Puts the steps in the order that they ask for.
+    fn order(&mut self, read: &mut [(Option<u32>, usize, StepDraft)], steps: &[Value<'n>]) {
+        let missing: Vec<usize> = (0..read.len()).filter(|&place| read[place].0.is_none()).collect();
+        if missing.len() == read.len() {
+            return;
+        }
+        for place in missing {
+            let step = &steps[place];
+            self.report.refuse(&step.path.key("order"), step.node.offset, || {
+                "is missing, and other steps have it: give every step an `order`, or none".to_owned()
+            });
+        }
+        read.sort_by_key(|(order, _, _)| *order);
+    }
+
+    /// The settings that stand beside a plan. `given` says which of them the plan has itself.
+    fn config(&mut self, config: &mut Fields<'n>, draft: &mut PlanDraft, given: [bool; 3]) {
+        let [timeout_given, stop_on_error_given, parallelism_given] = given;
+        let report = &mut self.report;
+        let once = |value: &Value<'n>, given: bool, name: &str, report: &mut Report| {
+            if given {
+                value.refuse(report, || format!("says the same as the plan's `{name}`: give only one of them"));
+            }
+        };
+        if let Some(value) = config.take_exactly("timeout") {
+            once(&value, timeout_given, "timeout", report);
+            draft.timeout = milliseconds(&value, report).or(draft.timeout);
+        }
+        if let Some(value) = config.take_exactly("stopOnError") {
+            once(&value, stop_on_error_given, "stop_on_error", report);
+            draft.stop_on_error = value.flag(report);
+        }
+        if let Some(value) = config.take_exactly("parallel") {
+            once(&value, parallelism_given, "parallelism", report);
+            let all = u32::try_from(draft.steps.len()).unwrap_or(u32::MAX).clamp(1, MAX_IMPLIED_PARALLELISM);
+            draft.parallelism = if value.flag(report) { all } else { 1 };
+        }
+        // Whoever asks for a dry run must not get a real one.
+        if let Some(value) = config.take_exactly("dryRun")
+            && value.flag(report)
+        {
+            value.refuse(report, || "a plan cannot ask for a dry run: take it out, and ask for it where the plan is started".to_owned());
+        }
+        // How much is written to the audit log is not a plan's to decide: everything is.
+        config.take_exactly("auditLevel");
+    }
+
+    fn step(&mut self, step: &Value<'n>) -> (Option<u32>, StepDraft) {
+        let mut draft = StepDraft {
+            id: String::new(),
+            title: String::new(),
+            depends_on: Vec::new(),
+            timeout: None,
+            attempt_timeout: None,
+            retry: None,
+            kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
+        };
+        let Some(mut fields) = step.fields(&mut self.report, "an object with `id` and `tool`") else {
+            return (None, draft);
+        };
+        let StepKindDraft::Tool { tool, arguments } = &mut draft.kind;
+        draft.id = self.optional_text(&mut fields, "id");
+        draft.title = self.optional_text(&mut fields, "title");
+        *tool = self.optional_text(&mut fields, "tool");
+        if let Some(value) = fields.take(&mut self.report, "arguments") {
+            self.refuse_imprecise(&value.path, value.node);
+            *arguments = value.node.to_value();
+        }
+        if let Some(value) = fields.take(&mut self.report, "depends_on") {
+            let ids = value.list(&mut self.report, "ids of steps");
+            draft.depends_on = ids.iter().map(|id| id.text(&mut self.report)).collect();
+        }
+        draft.timeout = fields.take(&mut self.report, "timeout").and_then(|value| self.duration(&value));
+        draft.attempt_timeout = fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
+        draft.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
+        let order = fields.take_exactly("order").map(|value| value.whole(&mut self.report).unwrap_or_default());
+        fields.refuse_exactly(&mut self.report, "condition", "conditions are not supported yet: take it out, or split the plan");
+        fields.finish(&mut self.report);
+        (order, draft)
+    }
+
+    fn retry(&mut self, retry: &Value<'n>) -> Option<RetryPolicy> {
+        let mut fields = retry.fields(&mut self.report, "an object such as {max_attempts: 3, backoff: [1s, 2s]}")?;
+        let ours = fields.take_exactly("backoff");
+        let theirs = fields.take_exactly("backoffMs");
+        let attempts = fields.take(&mut self.report, "max_attempts");
+        if let (Some(_), Some(theirs)) = (&ours, &theirs) {
+            theirs.refuse(&mut self.report, || "says the same as `backoff`: give only one of them".to_owned());
+        }
+        let their_form = attempts.as_ref().is_some_and(|value| value.path == retry.path.key("maxAttempts"));
+        let backoff = match (&ours, &theirs) {
+            (Some(backoff), _) => self.backoff(backoff),
+            (None, Some(delays)) => {
+                let delays = delays.list(&mut self.report, "milliseconds");
+                Some(Backoff::List(delays.iter().filter_map(|delay| milliseconds(delay, &mut self.report)).collect()))
+            }
+            (None, None) if their_form => Some(Backoff::List(Vec::new())),
+            (None, None) => Some(Backoff::DEFAULT),
+        };
+        if attempts.is_none() && theirs.is_none() {
+            let path = retry.path.key("max_attempts");
+            self.report.refuse(&path, retry.node.offset, || "is required: how often to try in all, the first time included".to_owned());
+        }
+        let max_attempts = attempts.map_or(Some(1), |value| value.whole(&mut self.report));
+        fields.finish(&mut self.report);
+        Some(RetryPolicy { max_attempts: max_attempts?, backoff: backoff? })
+    }
+
+    fn backoff(&mut self, backoff: &Value<'n>) -> Option<Backoff> {
+        if let Kind::List(_) = backoff.node.kind {
+            let delays = backoff.list(&mut self.report, "durations");
+            return Some(Backoff::List(delays.iter().filter_map(|delay| self.duration(delay)).collect()));
+        }
+        let Backoff::Exponential { initial: first, factor: growth, max: longest } = Backoff::DEFAULT else {
+            unreachable!("the default is exponential")
+        };
+        let mut fields = backoff.fields(&mut self.report, "a list such as [1s, 2s], or {initial: 1s, factor: 2, max: 30s}")?;
+        let initial = fields.take_exactly("initial").map_or(Some(first), |value| self.duration(&value));
+        let factor = fields.take_exactly("factor").map_or(Some(growth), |value| self.number(&value));
+        let max = match fields.take_exactly("max") {
+            Some(value) => self.duration(&value),
+            None => initial.map(|initial| initial.max(longest)),
+        };
+        fields.finish(&mut self.report);
+        Some(Backoff::Exponential { initial: initial?, factor: factor?, max: max? })
+    }
+
+    fn optional_text(&mut self, fields: &mut Fields<'n>, name: &'static str) -> String {
+        fields.take(&mut self.report, name).map_or_else(String::new, |value| value.text(&mut self.report))
+    }
+
+    fn number(&mut self, value: &Value<'n>) -> Option<f64> {
+        let number = match &value.node.kind {
+            Kind::Number(number) => number.as_f64(),
+            _ => None,
+        };
+        if number.is_none() {
+            value.refuse(&mut self.report, || "must be a number".to_owned());
+        }
+        number
+    }
+
+    fn duration(&mut self, value: &Value<'n>) -> Option<Duration> {
+        let read = match &value.node.kind {
+            Kind::Text(text) => duration::parse(text).map_err(|why| format!("`{}` {why}", shown(text))),
+            Kind::Number(number) => Err(format!("`{number}` has no unit: write {number}s for seconds")),
+            _ => Err("must be a duration, such as 500ms, 10s, 5m or 1h30m".to_owned()),
+        };
+        read.map_err(|message| value.refuse(&mut self.report, || message)).ok()
+    }
+
+    /// Refuses integers that would silently become another number.
+    fn refuse_imprecise(&mut self, path: &FieldPath, node: &Node) {
+        match &node.kind {
+            Kind::Number(number) if number.is_f64() => {
+                let end = |c: char| !c.is_ascii_alphanumeric() && !"+-._".contains(c);
+                let rest = &self.text[node.offset..];
+                let written = &rest[..rest.find(end).unwrap_or(rest.len())];
+                let digits = written.trim_start_matches(['-', '+']);
+                // Zero is exact however it is written, and `-0` is the one integer that is a float.
+                if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'_') && number.as_f64() != Some(0.0) {
+                    self.report.refuse(path, node.offset, || {
+                        "is an integer of more than 64 bits, which would lose digits: write it as text, in quotes".to_owned()
+                    });
+                }
+            }
+            Kind::List(entries) => {
+                for (index, entry) in entries.iter().enumerate() {
+                    self.refuse_imprecise(&path.index(index), entry);
+                }
+            }
+            Kind::Map(entries) => {
+                for entry in entries {
+                    self.refuse_imprecise(&path.key(entry.key.name.clone()), &entry.value);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn milliseconds(value: &Value<'_>, report: &mut Report) -> Option<Duration> {
+    let number = match &value.node.kind {
+        Kind::Number(number) => number.as_u64(),
+        _ => None,
+    };
+    if number.is_none() {
+        value.refuse(report, || "must be a whole number of milliseconds".to_owned());
+    }
+    number.map(Duration::from_millis)
+}

@@ -1,0 +1,69 @@
+//! A plan as an author wrote it or a client sent it: plain data, nothing checked.
+//!
+//! Serialised, a draft has the shape of the author's form, so that it can be shown, edited and parsed again.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{RetryPolicy, duration};
+
+/// An unchecked plan. `Plan::new` checks it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanDraft {
+    /// The author's name for the plan.
+    pub id: String,
+    /// What the plan is for, for people.
+    #[serde(default)]
+    pub description: String,
+    /// The steps, in the plan's order.
+    pub steps: Vec<StepDraft>,
+    /// Whether the first failed step stops the execution.
+    #[serde(default)]
+    pub stop_on_error: bool,
+    /// How many steps may run at once; 0 means 1.
+    #[serde(default)]
+    pub parallelism: u32,
+    /// The longest time the whole execution may take; `None` means no limit.
+    #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+}
+
+/// One unchecked step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepDraft {
+    /// Unique in the plan.
+    pub id: String,
+    /// A short line for people; the id when empty.
+    #[serde(default)]
+    pub title: String,
+    /// Ids of steps that must have completed first. Steps named in templates need not be repeated here.
+    #[serde(default)]
+    pub depends_on: Vec<String>,
+    /// The longest time for all attempts and the waits between them; `None` means no limit.
+    #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// The longest time for one attempt; `None` means the tool's default.
+    #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub attempt_timeout: Option<Duration>,
+    /// When to try again; `None` means one attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPolicy>,
+    /// What the step does.
+    #[serde(flatten)]
+    pub kind: StepKindDraft,
+}
+
+/// What an unchecked step does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum StepKindDraft {
+    /// One call of one tool.
+    Tool {
+        /// The tool's name, or one of its aliases.
+        tool: String,
+        /// The arguments: an object, whose strings may hold templates.
+        arguments: Value,
+    },
+}

@@ -1,0 +1,126 @@
+//! A refusal: everything that is wrong with a plan, field by field.
+
+use std::fmt;
+
+use crate::{limits::MAX_VIOLATIONS, path::FieldPath};
+
+/// Why a plan was refused: at least one violation, in the order of the plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct InvalidPlan {
+    /// What is wrong; never empty. At most [`MAX_VIOLATIONS`] are listed, and one more entry without a field then says how many are not.
+    pub violations: Vec<Violation>,
+}
+
+/// One thing that is wrong with a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The field as the author wrote it, such as `steps[2].depends_on[0]`; empty for the plan as a whole.
+    pub field: String,
+    /// What is wrong, and what to do.
+    pub message: String,
+    /// The line in the document, counted from 1; 0 when not known.
+    pub line: u32,
+    /// The column in the document in characters, counted from 1; 0 when not known.
+    pub column: u32,
+}
+
+impl fmt::Display for InvalidPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the plan must be valid: ")?;
+        for (index, violation) in self.violations.iter().enumerate() {
+            write!(f, "{}{violation}", if index == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        f.write_str(&self.message)?;
+        if self.line > 0 {
+            write!(f, " (line {}, column {})", self.line, self.column)?;
+        }
+        Ok(())
+    }
+}
+
+/// A violation before the names and places of its author's document are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// The field, by the names of [`crate::PlanDraft`].
+    pub(crate) path: FieldPath,
+    pub(crate) message: String,
+}
+
+impl From<Problem> for Violation {
+    fn from(problem: Problem) -> Self {
+        Self { field: problem.path.to_string(), message: problem.message, line: 0, column: 0 }
+    }
+}
+
+/// Collects what is wrong, up to the limit, and counts the rest.
+#[derive(Debug)]
+pub(crate) struct Findings<T> {
+    kept: Vec<T>,
+    omitted: usize,
+}
+
+impl<T> Default for Findings<T> {
+    fn default() -> Self {
+        Self { kept: Vec::new(), omitted: 0 }
+    }
+}
+
+impl<T> Findings<T> {
+    /// Adds a finding; it is only made when there is room for it.
+    pub(crate) fn add(&mut self, finding: impl FnOnce() -> T) {
+        if self.kept.len() < MAX_VIOLATIONS {
+            self.kept.push(finding());
+        } else {
+            self.omitted += 1;
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// The same findings in other words; those that become `None` are dropped.
+    pub(crate) fn filter_map<U>(self, f: impl FnMut(T) -> Option<U>) -> Findings<U> {
+        Findings { kept: self.kept.into_iter().filter_map(f).collect(), omitted: self.omitted }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.kept.iter()
+    }
+
+    pub(crate) fn sort_by_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K) {
+        self.kept.sort_by_key(key);
+    }
+
+    /// Adds all of another's.
+    pub(crate) fn extend(&mut self, other: Findings<T>) {
+        for finding in other.kept {
+            self.add(|| finding);
+        }
+        self.omitted += other.omitted;
+    }
+}
+
+impl From<Findings<Violation>> for InvalidPlan {
+    fn from(findings: Findings<Violation>) -> Self {
+        let Findings { kept: mut violations, omitted } = findings;
+        if omitted > 0 {
+            violations.push(Violation {
+                field: String::new(),
+                message: format!("{omitted} more problems are not listed"),
+                line: 0,
+                column: 0,
+            });
+        }
+        Self { violations }
+    }
+}

@@ -1,0 +1,28 @@
+//! A checked plan: steps with dependencies, as data.
+//!
+//! A plan begins as a [`PlanDraft`] (what a client sent) or as a text (what an author wrote, YAML or JSON) and becomes a [`Plan`] only
+//! by passing every check that needs no tool catalogue. There is no unchecked `Plan`: holding the value is the proof. A refusal is an
+//! [`InvalidPlan`], which names every field that is wrong as its author wrote it.
+//!
+//! This crate is pure. It knows nothing of clocks, files, sockets or tools; whether a tool exists and takes these arguments is
+//! asked elsewhere.
+
+mod check;
+mod document;
+mod draft;
+mod duration;
+mod error;
+pub mod limits;
+mod nearest;
+mod path;
+mod plan;
+mod retry;
+mod template;
+
+pub use document::Format;
+pub use draft::{PlanDraft, StepDraft, StepKindDraft};
+pub use error::{InvalidPlan, Violation};
+pub use nearest::nearest;
+pub use plan::{Plan, Step, StepKind, ToolStep};
+pub use retry::{Backoff, RetryPolicy};
+pub use template::{Template, TemplateError, Unresolved};

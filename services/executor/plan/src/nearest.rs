@@ -1,0 +1,55 @@
+//! "Did you mean": the known word that a mistyped one was probably meant to be.
+
+/// Longer words are not compared: nobody mistypes them, and comparing costs the product of the lengths.
+const MAX_COMPARED_BYTES: usize = 128;
+
+/// The known word nearest to `word`, if one is near enough to be what was meant: at most a third of the letters differ (swapped
+/// neighbours count once, capitals do not count). Of equally near ones the first.
+///
+/// ```
+/// assert_eq!(belay_plan::nearest("dependson", ["id", "depends_on"]), Some("depends_on"));
+/// assert_eq!(belay_plan::nearest("colour", ["id", "depends_on"]), None);
+/// ```
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > MAX_COMPARED_BYTES {
+        return None;
+    }
+    let folded = word.to_lowercase();
+    let letters = folded.chars().count();
+    let allowed = (letters / 3).max(1);
+    known
+        .into_iter()
+        .filter(|candidate| candidate.len() <= MAX_COMPARED_BYTES && candidate.chars().count().abs_diff(letters) <= allowed)
+        .map(|candidate| (strsim::osa_distance(&folded, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words_are_found() {
+        for (word, expected) in [
+            ("tol", Some("tool")),
+            ("toool", Some("tool")),
+            ("otol", Some("tool")),
+            ("TOOL", Some("tool")),
+            ("skilId", Some("skillId")),
+            ("depend_on", Some("depends_on")),
+            ("xyz", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, ["id", "tool", "skillId", "depends_on"]), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_equals_and_nothing_for_giants() {
+        assert_eq!(nearest("step-3", ["step-1", "step-2"]), Some("step-1"));
+        assert_eq!(nearest(&"a".repeat(1 << 20), ["a"]), None);
+    }
+}

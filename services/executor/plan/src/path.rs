@@ -1,0 +1,105 @@
+//! Where something stands in a plan: the way from its root to one field.
+
+use std::{borrow::Cow, fmt};
+
+/// One step of the way down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Segment {
+    Key(Cow<'static, str>),
+    Index(usize),
+}
+
+/// The way from the root to one field; shown as `steps[2].depends_on[0]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldPath(Vec<Segment>);
+
+impl FieldPath {
+    pub(crate) fn root() -> Self {
+        Self::default()
+    }
+
+    /// The field of an object at this path.
+    pub(crate) fn key(&self, key: impl Into<Cow<'static, str>>) -> Self {
+        self.with(Segment::Key(key.into()))
+    }
+
+    /// The entry of a list at this path.
+    pub(crate) fn index(&self, index: usize) -> Self {
+        self.with(Segment::Index(index))
+    }
+
+    /// A path inside the value at this path.
+    pub(crate) fn join(&self, inner: &FieldPath) -> Self {
+        Self(self.0.iter().chain(&inner.0).cloned().collect())
+    }
+
+    /// The path itself and everything that it lies in, up to the root.
+    pub(crate) fn ancestors(&self) -> impl Iterator<Item = FieldPath> {
+        (0..=self.0.len()).rev().map(|length| Self(self.0[..length].to_vec()))
+    }
+
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+
+    pub(crate) fn push(&mut self, segment: Segment) {
+        self.0.push(segment);
+    }
+
+    pub(crate) fn pop(&mut self) {
+        self.0.pop();
+    }
+
+    /// The path as an RFC 6901 JSON pointer.
+    pub(crate) fn pointer(&self) -> String {
+        let mut pointer = String::new();
+        for segment in &self.0 {
+            pointer.push('/');
+            match segment {
+                Segment::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
+                Segment::Index(index) => pointer.push_str(&index.to_string()),
+            }
+        }
+        pointer
+    }
+
+    fn with(&self, segment: Segment) -> Self {
+        let mut path = self.clone();
+        path.push(segment);
+        path
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (depth, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Index(index) => write!(f, "[{index}]")?,
+                Segment::Key(key) if is_plain(key) => write!(f, "{}{key}", if depth == 0 { "" } else { "." })?,
+                Segment::Key(key) => write!(f, "[{}]", quoted(key))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_plain(key: &str) -> bool {
+    !key.is_empty() && key.len() <= MAX_SHOWN && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-$".contains(&b))
+}
+
+/// Most characters of an author's text that a message repeats.
+const MAX_SHOWN: usize = 80;
+
+/// An author's text as a message shows it: cut to a readable length, control characters escaped.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_SHOWN).flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect();
+    if text.chars().nth(MAX_SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// The same in double quotes.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", shown(text).replace('"', "\\\""))
+}

@@ -1,0 +1,174 @@
+//! The checked plan.
+
+use std::{collections::HashMap, time::Duration};
+
+use crate::{Format, InvalidPlan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, Template, check, document};
+
+/// A plan that can be carried out: ids are unique, dependencies exist and form no cycle, templates can be read and name steps, and every
+/// number is within its limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub(crate) id: String,
+    pub(crate) description: String,
+    pub(crate) stop_on_error: bool,
+    pub(crate) parallelism: usize,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) steps: Vec<Step>,
+    /// By step: the steps that depend on it, ascending.
+    pub(crate) dependents: Vec<Vec<usize>>,
+    pub(crate) index: HashMap<String, usize>,
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    pub(crate) id: String,
+    /// As it was written: empty when the id serves.
+    pub(crate) title: String,
+    pub(crate) depends_on: Vec<String>,
+    pub(crate) dependencies: Vec<usize>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) attempt_timeout: Option<Duration>,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) kind: StepKind,
+}
+
+/// What a step does. A new kind is to be handled everywhere, so the list is exhaustive.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepKind {
+    /// One call of one tool.
+    Tool(ToolStep),
+}
+
+/// A step that is one call of one tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolStep {
+    /// The tool's name, or one of its aliases, as it was written.
+    pub tool: String,
+    /// The arguments: always an object.
+    pub arguments: Template,
+}
+
+impl Plan {
+    /// Checks everything about a plan that needs no tool catalogue. All violations are reported, by the names of [`PlanDraft`].
+    pub fn new(draft: PlanDraft) -> Result<Self, InvalidPlan> {
+        let places: Vec<usize> = (0..draft.steps.len()).collect();
+        check::plan(draft, &places).map_err(|problems| problems.filter_map(|problem| Some(problem.into())).into())
+    }
+
+    /// Reads and checks a plan as its author wrote it. All violations are reported by the author's own names, with line and column; only
+    /// a text that is no YAML or JSON at all ends at its first mistake.
+    pub fn parse(format: Format, text: &str) -> Result<Self, InvalidPlan> {
+        document::parse(format, text).map_err(InvalidPlan::from)
+    }
+
+    /// The author's name for the plan.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What the plan is for, for people.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Whether the first failed step stops the execution.
+    pub fn stop_on_error(&self) -> bool {
+        self.stop_on_error
+    }
+
+    /// How many steps may run at once; at least 1.
+    pub fn parallelism(&self) -> usize {
+        self.parallelism
+    }
+
+    /// The longest time the whole execution may take; `None` means no limit.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// The steps, in the plan's order. A step may depend on a later one.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The position in [`Plan::steps`] of the step with this id.
+    pub fn step_index(&self, id: &str) -> Option<usize> {
+        self.index.get(id).copied()
+    }
+
+    /// The positions of the steps that depend on a step, ascending.
+    ///
+    /// # Panics
+    /// When `step` is not the position of a step.
+    pub fn dependents(&self, step: usize) -> &[usize] {
+        &self.dependents[step]
+    }
+
+    /// The plan as a draft; `Plan::new` makes the same plan of it.
+    pub fn to_draft(&self) -> PlanDraft {
+        PlanDraft {
+            id: self.id.clone(),
+            description: self.description.clone(),
+            steps: self.steps.iter().map(Step::to_draft).collect(),
+            stop_on_error: self.stop_on_error,
+            parallelism: u32::try_from(self.parallelism).expect("it came from a u32"),
+            timeout: self.timeout,
+        }
+    }
+}
+
+impl Step {
+    /// Unique in the plan.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// A short line for people; the id when the author gave none.
+    pub fn title(&self) -> &str {
+        if self.title.is_empty() { &self.id } else { &self.title }
+    }
+
+    /// The positions of the steps that must have completed first, those named in templates included; ascending and unique.
+    pub fn dependencies(&self) -> &[usize] {
+        &self.dependencies
+    }
+
+    /// The dependencies that the author listed, as they were written.
+    pub fn depends_on(&self) -> &[String] {
+        &self.depends_on
+    }
+
+    /// The longest time for all attempts and the waits between them; `None` means no limit.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// The longest time for one attempt; `None` means the tool's default.
+    pub fn attempt_timeout(&self) -> Option<Duration> {
+        self.attempt_timeout
+    }
+
+    /// When to try again.
+    pub fn retry(&self) -> &RetryPolicy {
+        &self.retry
+    }
+
+    /// What the step does.
+    pub fn kind(&self) -> &StepKind {
+        &self.kind
+    }
+
+    fn to_draft(&self) -> StepDraft {
+        let StepKind::Tool(ToolStep { tool, arguments }) = &self.kind;
+        StepDraft {
+            id: self.id.clone(),
+            title: self.title.clone(),
+            depends_on: self.depends_on.clone(),
+            timeout: self.timeout,
+            attempt_timeout: self.attempt_timeout,
+            retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
+            kind: StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() },
+        }
+    }
+}

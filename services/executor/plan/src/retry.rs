@@ -1,0 +1,116 @@
+//! How often a step is tried, and how long to wait before each further attempt.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::duration;
+
+/// How often a step is tried, and the waits between. The default is one attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RetryPolicy {
+    /// Attempts in all, the first included.
+    pub max_attempts: u32,
+    /// How long to wait before each further attempt.
+    pub backoff: Backoff,
+}
+
+/// How long to wait before each further attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Backoff {
+    /// The delays one by one; an entry that is missing counts as one second.
+    #[serde(with = "duration::list")]
+    List(Vec<Duration>),
+    /// `min(initial · factorⁿ, max)` before retry `n`, counted from 0.
+    Exponential {
+        /// The delay before the first retry.
+        #[serde(with = "duration::text")]
+        initial: Duration,
+        /// What each further delay is multiplied by.
+        factor: f64,
+        /// The longest delay.
+        #[serde(with = "duration::text")]
+        max: Duration,
+    },
+}
+
+/// The delay where a list of delays has no entry.
+const MISSING_DELAY: Duration = Duration::from_secs(1);
+
+impl Backoff {
+    /// What a retry policy without a backoff means: 1 s, 2 s, 4 s, … up to 30 s.
+    pub const DEFAULT: Backoff =
+        Backoff::Exponential { initial: Duration::from_secs(1), factor: 2.0, max: Duration::from_secs(30) };
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { max_attempts: 1, backoff: Backoff::List(Vec::new()) }
+    }
+}
+
+impl RetryPolicy {
+    /// The delay before retry number `retry`, counted from 0. Total: it answers for every number and for every policy, even one that no
+    /// plan could hold; what cannot be computed is the longest delay.
+    pub fn delay(&self, retry: u32) -> Duration {
+        match &self.backoff {
+            Backoff::List(delays) => usize::try_from(retry).ok().and_then(|n| delays.get(n)).copied().unwrap_or(MISSING_DELAY),
+            Backoff::Exponential { initial, factor, max } => {
+                let growth = factor.powi(i32::try_from(retry).unwrap_or(i32::MAX));
+                Duration::try_from_secs_f64(initial.as_secs_f64() * growth).map_or(*max, |delay| delay.min(*max))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn exponential(initial: Duration, factor: f64, max: Duration) -> RetryPolicy {
+        RetryPolicy { max_attempts: 5, backoff: Backoff::Exponential { initial, factor, max } }
+    }
+
+    fn seconds(policy: &RetryPolicy, retries: u32) -> Vec<f64> {
+        (0..retries).map(|retry| policy.delay(retry).as_secs_f64()).collect()
+    }
+
+    // S4-21: delays are taken one by one; a missing entry is one second; one attempt unless said otherwise.
+    #[test]
+    fn a_list_is_followed_and_then_a_second() {
+        let policy = RetryPolicy {
+            max_attempts: 4,
+            backoff: Backoff::List(vec![Duration::from_millis(250), Duration::from_secs(4)]),
+        };
+        assert_eq!(seconds(&policy, 4), [0.25, 4.0, 1.0, 1.0]);
+        assert_eq!(policy.delay(u32::MAX), Duration::from_secs(1));
+        assert_eq!(RetryPolicy::default().max_attempts, 1);
+        assert_eq!(RetryPolicy::default().delay(0), Duration::from_secs(1));
+    }
+
+    // S0-08, S1-11, S2-FR-065: the sources' sequences come out exactly.
+    #[test]
+    fn exponential_delays_are_exact_and_capped() {
+        let second = Duration::from_secs(1);
+        assert_eq!(seconds(&exponential(2 * second, 2.0, 30 * second), 5), [2.0, 4.0, 8.0, 16.0, 30.0]);
+        assert_eq!(seconds(&exponential(5 * second, 3.0, 3_600 * second), 3), [5.0, 15.0, 45.0]);
+        assert_eq!(seconds(&exponential(second, 2.0, 30 * second), 3), [1.0, 2.0, 4.0]);
+        assert_eq!(seconds(&exponential(60 * second, 1.0, 90 * second), 2), [60.0, 60.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_policy_answers_for_any_retry(initial: Duration, factor: f64, max: Duration, retry: u32) {
+            prop_assert!(exponential(initial, factor, max).delay(retry) <= max);
+        }
+
+        #[test]
+        fn delays_never_shrink(initial in 1_u64..100_000, factor in 1.0_f64..10.0, max in 1_u64..10_000_000, retry in 0_u32..10_000) {
+            let policy = exponential(Duration::from_millis(initial), factor, Duration::from_millis(max));
+            prop_assert!(policy.delay(retry) <= policy.delay(retry + 1));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Arguments that name outputs of other steps: `${STEP.result.path}`.
+//!
+//! `STEP` is a step's id, the first part of the path is `result` (or `output`: the same thing), and then come `.name`, `[0]` or
+//! `["odd key"]`. A string that is exactly one reference takes the type of what it names; inside a longer string the value is written
+//! out, strings as they are and everything else as compact JSON. `$${` stands for a literal `${`. Keys of objects are never templates,
+//! and what a reference brings in is never looked at for further references.
+
+mod reference;
+mod resolve;
+
+use serde_json::Value;
+
+use crate::{
+    limits::MAX_DEPTH,
+    path::{FieldPath, Segment},
+};
+use reference::{Piece, Reference};
+pub use resolve::Unresolved;
+pub(crate) use resolve::json_size;
+
+/// A JSON value whose strings may name outputs of steps. Every reference in it is well-formed; whether the steps exist is the plan's
+/// to check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template {
+    source: Value,
+    sites: Vec<Site>,
+}
+
+/// A string that is not simply itself.
+#[derive(Clone, Debug, PartialEq)]
+struct Site {
+    path: FieldPath,
+    text: Text,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Text {
+    /// The whole string is one reference.
+    Whole(Reference),
+    /// Literal text and references in turn; at least one reference or one escaped `${`.
+    Mixed(Vec<Piece>),
+}
+
+/// What is wrong with one string of a template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct TemplateError {
+    /// Where the string stands inside the value, as an RFC 6901 JSON pointer.
+    pub path: String,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+    /// The same place, for messages that speak of the whole plan.
+    pub(crate) field: FieldPath,
+}
+
+impl Template {
+    /// Reads the references of a value. Every string that cannot be understood is an error of its own; so is nesting that is deeper than
+    /// [`MAX_DEPTH`].
+    pub fn parse(value: &Value) -> Result<Self, Vec<TemplateError>> {
+        let mut parser = Parser::default();
+        parser.visit(value);
+        if parser.errors.is_empty() {
+            Ok(Self { source: value.clone(), sites: parser.sites })
+        } else {
+            Err(parser.errors)
+        }
+    }
+
+    /// Whether the value names no step, so that what it resolves to is known before anything runs. It may still hold an escaped `${`,
+    /// which [`Template::resolve`] writes out.
+    pub fn is_constant(&self) -> bool {
+        self.references().next().is_none()
+    }
+
+    /// The value as it was written, references and escapes included.
+    pub fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// The ids of the steps that are named, each time they are named.
+    pub fn roots(&self) -> impl Iterator<Item = &str> {
+        self.references().map(|(_, reference)| reference.step())
+    }
+
+    /// The strings that contain a reference, as RFC 6901 JSON pointers in the order of the value. What stands there is known only once
+    /// the steps have run.
+    pub fn reference_paths(&self) -> Vec<String> {
+        self.sites.iter().filter(|site| site.references().next().is_some()).map(|site| site.path.pointer()).collect()
+    }
+
+    /// Each reference with the place of the string that contains it.
+    pub(crate) fn references(&self) -> impl Iterator<Item = (&FieldPath, &Reference)> {
+        self.sites.iter().flat_map(|site| site.references().map(|reference| (&site.path, reference)))
+    }
+}
+
+impl Site {
+    fn references(&self) -> impl Iterator<Item = &Reference> {
+        let (whole, pieces) = match &self.text {
+            Text::Whole(reference) => (Some(reference), &[][..]),
+            Text::Mixed(pieces) => (None, &pieces[..]),
+        };
+        whole.into_iter().chain(pieces.iter().filter_map(|piece| match piece {
+            Piece::Literal(_) => None,
+            Piece::Reference(reference) => Some(reference),
+        }))
+    }
+}
+
+/// The walk over a value that collects its templates.
+#[derive(Default)]
+struct Parser {
+    path: FieldPath,
+    sites: Vec<Site>,
+    errors: Vec<TemplateError>,
+}
+
+impl Parser {
+    fn visit(&mut self, value: &Value) {
+        match value {
+            Value::String(text) => self.visit_text(text),
+            Value::Array(_) | Value::Object(_) if self.path.segments().len() == MAX_DEPTH => {
+                self.refuse(format!("is nested deeper than {MAX_DEPTH} levels: flatten it, or pass it as text"));
+            }
+            Value::Array(entries) => {
+                for (index, entry) in entries.iter().enumerate() {
+                    self.visit_at(Segment::Index(index), entry);
+                }
+            }
+            Value::Object(fields) => {
+                for (key, field) in fields {
+                    self.visit_at(Segment::Key(key.clone().into()), field);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn visit_at(&mut self, segment: Segment, value: &Value) {
+        self.path.push(segment);
+        self.visit(value);
+        self.path.pop();
+    }
+
+    fn visit_text(&mut self, text: &str) {
+        if !text.contains("${") {
+            return;
+        }
+        match reference::pieces(text) {
+            Ok(mut pieces) => {
+                let text = match pieces.pop() {
+                    Some(Piece::Reference(reference)) if pieces.is_empty() => Text::Whole(reference),
+                    last => {
+                        pieces.extend(last);
+                        Text::Mixed(pieces)
+                    }
+                };
+                self.sites.push(Site { path: self.path.clone(), text });
+            }
+            Err(message) => self.refuse(message),
+        }
+    }
+
+    fn refuse(&mut self, message: String) {
+        self.errors.push(TemplateError { path: self.path.pointer(), message, field: self.path.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests;

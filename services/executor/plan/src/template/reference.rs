@@ -1,0 +1,214 @@
+//! The grammar of one string: literal text, references, escapes.
+
+use std::fmt;
+
+use crate::path::shown;
+
+/// A part of a string.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Piece {
+    Literal(String),
+    Reference(Reference),
+}
+
+/// One `${STEP.result.path}`, taken apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reference {
+    step: String,
+    /// `result` or `output`, as it was written.
+    root: String,
+    path: Vec<Accessor>,
+}
+
+/// One step down into a value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Accessor {
+    /// `.name` or `["name"]`.
+    Name(String),
+    /// `[0]`.
+    Index(usize),
+}
+
+impl Reference {
+    /// The id of the step whose output is named.
+    pub(crate) fn step(&self) -> &str {
+        &self.step
+    }
+
+    pub(super) fn path(&self) -> &[Accessor] {
+        &self.path
+    }
+
+    /// The first `depth` parts of the path as text, such as `step-1.result.list[0]`.
+    pub(super) fn prefix(&self, depth: usize) -> impl fmt::Display {
+        fmt::from_fn(move |f| {
+            write!(f, "{}.{}", self.step, self.root)?;
+            for accessor in &self.path[..depth] {
+                match accessor {
+                    Accessor::Index(index) => write!(f, "[{index}]")?,
+                    Accessor::Name(name) if !name.is_empty() && name.chars().all(is_name_char) => write!(f, ".{name}")?,
+                    Accessor::Name(name) => write!(f, "[{}]", serde_json::Value::from(name.as_str()))?,
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.prefix(self.path.len()).fmt(f)
+    }
+}
+
+/// What may stand in a name without quotes.
+fn is_name_char(c: char) -> bool {
+    !c.is_whitespace() && !c.is_control() && !".[]{}$\"'`".contains(c)
+}
+
+fn is_step_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '_'
+}
+
+/// Takes a string apart, or says what is wrong with its first reference that cannot be understood.
+pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let mut literal = String::new();
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        literal.push_str(&rest[..dollar]);
+        rest = &rest[dollar..];
+        if let Some(after) = rest.strip_prefix("$${") {
+            literal.push_str("${");
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix("${") {
+            let mut scanner = Scanner { rest: after };
+            let reference = scanner.reference().map_err(|fault| fault.message(after))?;
+            if !literal.is_empty() {
+                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+            }
+            pieces.push(Piece::Reference(reference));
+            rest = scanner.rest;
+        } else {
+            literal.push('$');
+            rest = &rest[1..];
+        }
+    }
+    literal.push_str(rest);
+    if !literal.is_empty() {
+        pieces.push(Piece::Literal(literal));
+    }
+    Ok(pieces)
+}
+
+/// Why the text after `${` is no reference.
+enum Fault {
+    Unclosed,
+    Secret,
+    NoStep,
+    NoPath,
+    NotAResult { step: String, name: String },
+    Path,
+}
+
+impl Fault {
+    /// The message; `after` is everything that follows the `${`.
+    fn message(&self, after: &str) -> String {
+        let inner = after.find('}').map_or(after, |end| &after[..end]);
+        let inner = shown(inner);
+        let literal = format!("`$${{{inner}}}` for that text itself");
+        match self {
+            Fault::Unclosed => format!("`${{{inner}` is not closed: add the `}}`, or write `$${{` for the text `${{` itself"),
+            Fault::Secret => format!(
+                "`${{{inner}}}`: secrets are not available in plans yet; take it out, and let the tool find the secret in its own settings"
+            ),
+            Fault::NoStep => format!("`${{{inner}}}` names no step: write `${{STEP.result}}` with the id of a step, or {literal}"),
+            Fault::NoPath => format!(
+                "`${{{inner}}}` is no reference to a step's result: write `${{STEP.result}}` for the output of a step, or {literal} \
+                 (plans cannot read environment variables or secrets)"
+            ),
+            Fault::NotAResult { step, name } => format!(
+                "`${{{inner}}}` must go on with `result`, which is the step's output: write `${{{}.result.{}}}`, or {literal}",
+                shown(step),
+                shown(name),
+            ),
+            Fault::Path => format!(
+                "`${{{inner}}}` has a path that cannot be understood: after `result` come `.name`, `[0]` or `[\"odd key\"]`, and then `}}`"
+            ),
+        }
+    }
+}
+
+/// Reads one reference from the text after its `${`.
+struct Scanner<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Scanner<'a> {
+    fn reference(&mut self) -> Result<Reference, Fault> {
+        if self.rest.starts_with("secret:") {
+            return Err(Fault::Secret);
+        }
+        // Ids contain `-` and no `.` or `[`: the id is everything before the path, never a subtraction.
+        let step = self.take_while(is_step_char);
+        match self.rest.chars().next() {
+            None => return Err(Fault::Unclosed),
+            Some('.' | '[') if !step.is_empty() => {}
+            Some('}') if !step.is_empty() => return Err(Fault::NoPath),
+            Some(_) => return Err(Fault::NoStep),
+        }
+        let root = match self.accessor()? {
+            Accessor::Name(name) if name == "result" || name == "output" => name,
+            Accessor::Name(name) => return Err(Fault::NotAResult { step: step.to_owned(), name }),
+            Accessor::Index(_) => return Err(Fault::Path),
+        };
+        let mut path = Vec::new();
+        while !self.take("}") {
+            path.push(self.accessor()?);
+        }
+        Ok(Reference { step: step.to_owned(), root, path })
+    }
+
+    fn accessor(&mut self) -> Result<Accessor, Fault> {
+        if self.take(".") {
+            let name = self.take_while(is_name_char);
+            return if name.is_empty() { Err(self.fault()) } else { Ok(Accessor::Name(name.to_owned())) };
+        }
+        if !self.take("[") {
+            return Err(self.fault());
+        }
+        let accessor = if self.rest.starts_with('"') {
+            // The key is a JSON string, so that every key can be written.
+            let mut keys = serde_json::Deserializer::from_str(self.rest).into_iter::<String>();
+            let key = keys.next().and_then(Result::ok).ok_or_else(|| self.fault())?;
+            self.rest = &self.rest[keys.byte_offset()..];
+            Accessor::Name(key)
+        } else {
+            let digits = self.take_while(|c| c.is_ascii_digit());
+            Accessor::Index(digits.parse().map_err(|_| self.fault())?)
+        };
+        if self.take("]") { Ok(accessor) } else { Err(self.fault()) }
+    }
+
+    /// What is wrong here, where the path should have gone on.
+    fn fault(&self) -> Fault {
+        if self.rest.contains('}') { Fault::Path } else { Fault::Unclosed }
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        match self.rest.strip_prefix(token) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn take_while(&mut self, accept: impl Fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|c| !accept(c)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+}

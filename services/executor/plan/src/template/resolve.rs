@@ -1,0 +1,174 @@
+//! Putting the outputs in the place of the references.
+
+use std::{borrow::Cow, io};
+
+use serde_json::Value;
+
+use super::{
+    Template, Text,
+    reference::{Accessor, Piece, Reference},
+};
+use crate::{
+    limits::MAX_RESOLVED_BYTES,
+    nearest,
+    path::{FieldPath, Segment, shown},
+};
+
+/// A reference that leads nowhere, or to more than fits. The message holds names and types, never values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved {
+    /// There is no such value.
+    #[error("Cannot resolve path: {path} ({found})")]
+    Missing {
+        /// The whole reference, without `${` and `}`.
+        path: String,
+        /// What was there instead.
+        found: String,
+    },
+    /// The arguments became longer than [`MAX_RESOLVED_BYTES`].
+    #[error("Cannot resolve path: {path} (with it the arguments exceed {MAX_RESOLVED_BYTES} bytes: name a smaller part of the output)")]
+    TooLarge {
+        /// The reference at which the limit was exceeded.
+        path: String,
+    },
+}
+
+impl Template {
+    /// The value with every reference replaced. `output` gives the output of a step by its id, `None` when there is none. What it gives
+    /// is taken as it is: text in it that looks like a reference stays text.
+    pub fn resolve<'a>(&self, output: &dyn Fn(&str) -> Option<Cow<'a, Value>>) -> Result<Value, Unresolved> {
+        let mut resolved = self.source.clone();
+        let mut room = MAX_RESOLVED_BYTES;
+        for site in &self.sites {
+            let value = match &site.text {
+                Text::Whole(reference) => {
+                    let value = find(reference, output)?;
+                    spend(&mut room, json_size(&value), reference)?;
+                    value.into_owned()
+                }
+                Text::Mixed(pieces) => Value::String(written(pieces, output, &mut room)?),
+            };
+            *slot(&mut resolved, &site.path) = value;
+        }
+        Ok(resolved)
+    }
+}
+
+/// Literal text and what the references name, one after the other.
+fn written<'a>(
+    pieces: &[Piece],
+    output: &dyn Fn(&str) -> Option<Cow<'a, Value>>,
+    room: &mut usize,
+) -> Result<String, Unresolved> {
+    let mut text = String::new();
+    for piece in pieces {
+        match piece {
+            Piece::Literal(literal) => text.push_str(literal),
+            Piece::Reference(reference) => {
+                let value = find(reference, output)?;
+                spend(room, json_size(&value), reference)?;
+                match &*value {
+                    Value::String(string) => text.push_str(string),
+                    other => text.push_str(&other.to_string()),
+                }
+            }
+        }
+    }
+    Ok(text)
+}
+
+fn spend(room: &mut usize, size: usize, reference: &Reference) -> Result<(), Unresolved> {
+    *room = room.checked_sub(size).ok_or_else(|| Unresolved::TooLarge { path: reference.to_string() })?;
+    Ok(())
+}
+
+/// How long a value is as compact JSON.
+pub(crate) fn json_size(value: &Value) -> usize {
+    struct Counter(usize);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, value).expect("a JSON value has text keys only, and counting cannot fail");
+    counter.0
+}
+
+/// The place in the value that the template was read from.
+fn slot<'v>(value: &'v mut Value, path: &FieldPath) -> &'v mut Value {
+    path.segments().iter().fold(value, |value, segment| match segment {
+        Segment::Key(key) => &mut value[&**key],
+        Segment::Index(index) => &mut value[*index],
+    })
+}
+
+/// What a reference names.
+fn find<'a>(reference: &Reference, output: &dyn Fn(&str) -> Option<Cow<'a, Value>>) -> Result<Cow<'a, Value>, Unresolved> {
+    let missing = |found: String| Unresolved::Missing { path: reference.to_string(), found };
+    let step = reference.step();
+    match output(step).ok_or_else(|| missing(format!("step `{step}` has no output")))? {
+        Cow::Borrowed(value) => descend(value, reference).map(Cow::Borrowed).map_err(missing),
+        Cow::Owned(value) if reference.path().is_empty() => Ok(Cow::Owned(value)),
+        Cow::Owned(value) => descend(&value, reference).map(|found| Cow::Owned(found.clone())).map_err(missing),
+    }
+}
+
+/// Follows the path of a reference into an output; the error says what was there.
+fn descend<'v>(output: &'v Value, reference: &Reference) -> Result<&'v Value, String> {
+    let mut value = output;
+    for (depth, accessor) in reference.path().iter().enumerate() {
+        value = child(value, accessor).ok_or_else(|| dead_end(value, accessor, &reference.prefix(depth).to_string()))?;
+    }
+    Ok(value)
+}
+
+fn child<'v>(value: &'v Value, accessor: &Accessor) -> Option<&'v Value> {
+    match (value, accessor) {
+        (Value::Object(fields), Accessor::Name(name)) => fields.get(name),
+        (Value::Array(entries), Accessor::Index(index)) => entries.get(*index),
+        // `list.0` is how the JSON form of plans writes an index.
+        (Value::Array(entries), Accessor::Name(name)) => entries.get(name.parse::<usize>().ok()?),
+        _ => None,
+    }
+}
+
+/// Most keys that a message lists.
+const MAX_KEYS_SHOWN: usize = 5;
+
+fn dead_end(value: &Value, accessor: &Accessor, place: &str) -> String {
+    match (value, accessor) {
+        (Value::Object(fields), Accessor::Name(name)) => {
+            if let Some(near) = nearest(name, fields.keys().map(String::as_str)) {
+                return format!("`{place}` has no `{}`; did you mean `{}`?", shown(name), shown(near));
+            }
+            let keys: Vec<String> = fields.keys().take(MAX_KEYS_SHOWN).map(|key| shown(key)).collect();
+            let more = if fields.len() > keys.len() { ", …" } else { "" };
+            match keys.is_empty() {
+                true => format!("`{place}` is an empty object"),
+                false => format!("`{place}` has no `{}`, only {}{more}", shown(name), keys.join(", ")),
+            }
+        }
+        (Value::Array(entries), Accessor::Index(_)) => match entries.len() {
+            0 => format!("`{place}` is an empty list"),
+            1 => format!("`{place}` is a list with 1 entry, which is [0]"),
+            length => format!("`{place}` is a list with {length} entries, [0] to [{}]", length - 1),
+        },
+        _ => format!("`{place}` is {}", type_name(value)),
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,18 @@
+//! What every service needs and none is about: a clock, ids, who is asking, time limits, errors, health, stopping.
+//!
+//! This is where the real clock and the real randomness live. Services take them as values, so that a simulation can hand in its own.
+
+pub mod auth;
+pub mod clock;
+pub mod deadline;
+pub mod host;
+pub mod ids;
+pub mod shutdown;
+pub mod status;
+pub mod telemetry;
+
+pub use auth::{Access, Principal};
+pub use clock::{Clock, SystemClock};
+pub use host::{Connection, ServeError};
+pub use ids::Ids;
+pub use shutdown::{Shutdown, Trigger};

@@ -1,0 +1,52 @@
+//! Stopping kindly: streams end, nothing new begins, and whoever does not finish in time is left behind.
+
+use tokio::sync::watch;
+
+/// Says when to stop.
+#[derive(Debug)]
+pub struct Trigger(watch::Sender<bool>);
+
+/// Hears when to stop. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Shutdown(watch::Receiver<bool>);
+
+impl Shutdown {
+    /// A new pair.
+    pub fn new() -> (Trigger, Self) {
+        let (sender, receiver) = watch::channel(false);
+        (Trigger(sender), Self(receiver))
+    }
+
+    /// Answers when it is time to stop: the trigger was pulled or dropped.
+    pub async fn requested(&self) {
+        // An error means that the trigger is gone, which is as good as pulled.
+        drop(self.0.clone().wait_for(|stop| *stop).await);
+    }
+
+    /// Whether it is time to stop.
+    pub fn is_requested(&self) -> bool {
+        *self.0.borrow() || self.0.has_changed().is_err()
+    }
+}
+
+impl Trigger {
+    /// Pulls the trigger.
+    pub fn pull(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// Answers at the first SIGINT or SIGTERM, with the signal's number.
+///
+/// # Errors
+/// When the operating system refuses the handlers.
+pub async fn signal() -> std::io::Result<i32> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(tokio::select! {
+        biased;
+        _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+        _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
+    })
+}

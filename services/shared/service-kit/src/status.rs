@@ -1,0 +1,66 @@
+//! Errors as gRPC statuses with google.rpc details: a reason for programs, fields for authors, a sentence for people.
+
+use std::collections::HashMap;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+/// The domain of every reason.
+pub const DOMAIN: &str = "belay.dev";
+
+/// A status in the making.
+#[derive(Clone, Debug)]
+pub struct Error {
+    code: Code,
+    reason: String,
+    message: String,
+    metadata: HashMap<String, String>,
+    violations: Vec<(String, String)>,
+}
+
+/// An error with its reason, an upper-case word that has a page in docs/errors.
+pub fn error(code: Code, reason: &str, message: impl Into<String>) -> Error {
+    Error { code, reason: reason.to_owned(), message: message.into(), metadata: HashMap::new(), violations: Vec::new() }
+}
+
+/// INVALID_ARGUMENT for one field, named as the caller wrote it.
+pub fn invalid(field: &str, message: impl Into<String>) -> Error {
+    let message = message.into();
+    error(Code::InvalidArgument, "INVALID_ARGUMENT", format!("{field}: {message}")).field(field, message)
+}
+
+impl Error {
+    /// Adds a fact for programs.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl ToString) -> Self {
+        self.metadata.insert(key.to_owned(), value.to_string());
+        self
+    }
+
+    /// Adds a field that is wrong, and what to do about it.
+    #[must_use]
+    pub fn field(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
+        self.violations.push((field.into(), message.into()));
+        self
+    }
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let mut details = ErrorDetails::with_error_info(error.reason, DOMAIN, error.metadata);
+        for (field, message) in error.violations {
+            details.add_bad_request_violation(field, message);
+        }
+        Status::with_error_details(error.code, error.message, details)
+    }
+}
+
+/// The reason of a status that one of our services made; nothing for any other.
+pub fn reason(status: &Status) -> Option<String> {
+    status.get_details_error_info().filter(|info| info.domain == DOMAIN).map(|info| info.reason)
+}
+
+/// A fact that a status carries.
+pub fn fact(status: &Status, key: &str) -> Option<String> {
+    status.get_details_error_info()?.metadata.remove(key)
+}

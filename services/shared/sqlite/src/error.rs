@@ -1,0 +1,40 @@
+//! What can go wrong with a database file, sorted by what a person can do about it.
+
+use rusqlite::ErrorCode;
+use thiserror::Error;
+
+/// Why a database cannot be opened, read or written.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SqliteError {
+    /// Another process has it open.
+    #[error("the store is in use by another process")]
+    Locked,
+    /// Its bytes make no sense, or belong to another program.
+    #[error("the store is damaged: {0}")]
+    Corrupt(String),
+    /// No room is left on the disk.
+    #[error("the disk is full")]
+    Full,
+    /// A newer version of Belay wrote it.
+    #[error("the store has format {found}, and this version of Belay reads up to {known}")]
+    Newer {
+        /// The file's format.
+        found: i64,
+        /// The newest format known.
+        known: i64,
+    },
+    /// Anything else, in SQLite's words.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<rusqlite::Error> for SqliteError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(error.to_string()),
+            Some(ErrorCode::DiskFull) => Self::Full,
+            _ => Self::Other(error.to_string()),
+        }
+    }
+}

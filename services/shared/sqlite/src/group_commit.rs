@@ -1,0 +1,158 @@
+//! Many callers, one writer: whoever is ready is made durable together, with one flush.
+
+use std::fmt;
+
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::Threads;
+
+/// How many operations one commit gathers at most: bounds how long the first of them waits.
+const LONGEST_BATCH: usize = 1024;
+
+type Waiting<Op, Answer, Error> = (Op, oneshot::Sender<Result<Answer, Error>>);
+
+/// The way to the one writer. Cheap to clone. The writer ends when the last of these is gone.
+pub struct GroupCommit<Op, Answer, Error> {
+    sender: mpsc::UnboundedSender<Waiting<Op, Answer, Error>>,
+}
+
+impl<Op, Answer, Error> Clone for GroupCommit<Op, Answer, Error> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender.clone() }
+    }
+}
+
+impl<Op, Answer, Error> fmt::Debug for GroupCommit<Op, Answer, Error> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GroupCommit")
+    }
+}
+
+/// Why an operation was not made durable, as far as is known.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CommitError<Error> {
+    /// The batch failed as a whole.
+    #[error(transparent)]
+    Failed(Error),
+    /// The writer is gone.
+    #[error("the writer has stopped")]
+    Stopped,
+}
+
+impl<Op, Answer, Error> GroupCommit<Op, Answer, Error>
+where
+    Op: Send + 'static,
+    Answer: Send + 'static,
+    Error: Clone + Send + 'static,
+{
+    /// Starts the writer. `commit` makes a batch durable and answers each operation, in order.
+    ///
+    /// # Panics
+    /// When the operating system gives no thread, or `Threads::Inline` is used outside a runtime.
+    pub fn start<C>(threads: Threads, name: &str, mut commit: C) -> Self
+    where
+        C: FnMut(Vec<Op>) -> Result<Vec<Answer>, Error> + Send + 'static,
+    {
+        let (sender, mut receiver) = mpsc::unbounded_channel::<Waiting<Op, Answer, Error>>();
+        let mut run = move |batch: Vec<Waiting<Op, Answer, Error>>| {
+            let (operations, waiting): (Vec<Op>, Vec<_>) = batch.into_iter().unzip();
+            // A caller that left does not want its answer; what it asked for is done all the same.
+            match commit(operations) {
+                Ok(answers) => waiting.into_iter().zip(answers).for_each(|(caller, answer)| drop(caller.send(Ok(answer)))),
+                Err(error) => waiting.into_iter().for_each(|caller| drop(caller.send(Err(error.clone())))),
+            }
+        };
+        match threads {
+            Threads::Real => {
+                let thread = std::thread::Builder::new().name(name.into());
+                let work = move || {
+                    let mut batch = Vec::new();
+                    while receiver.blocking_recv_many(&mut batch, LONGEST_BATCH) > 0 {
+                        run(std::mem::take(&mut batch));
+                    }
+                };
+                drop(thread.spawn(work).expect("the operating system starts a thread"));
+            }
+            Threads::Inline => {
+                tokio::spawn(async move {
+                    let mut batch = Vec::new();
+                    while receiver.recv_many(&mut batch, LONGEST_BATCH).await > 0 {
+                        run(std::mem::take(&mut batch));
+                    }
+                });
+            }
+        }
+        Self { sender }
+    }
+
+    /// Makes one operation durable, together with whatever else is ready. When this answers `Ok`, it is on the disk.
+    ///
+    /// # Errors
+    /// [`CommitError`] when it is not known to be.
+    pub async fn commit(&self, operation: Op) -> Result<Answer, CommitError<Error>> {
+        let (answer, answered) = oneshot::channel();
+        self.sender.send((operation, answer)).map_err(|_| CommitError::Stopped)?;
+        match answered.await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(CommitError::Failed(error)),
+            Err(_) => Err(CommitError::Stopped),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as sync;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_are_ready_share_a_commit() {
+        let (entered, gate_reached) = sync::channel();
+        let (open_gate, gate) = sync::channel::<()>();
+        let writer = GroupCommit::start(Threads::Real, "test", move |batch: Vec<u32>| {
+            entered.send(batch.len()).unwrap();
+            gate.recv().unwrap();
+            Ok::<_, String>(batch.into_iter().map(|n| n * 10).collect())
+        });
+        let first = tokio::spawn({
+            let writer = writer.clone();
+            async move { writer.commit(1).await }
+        });
+        let reached = tokio::task::spawn_blocking(move || (gate_reached.recv().unwrap(), gate_reached)).await.unwrap();
+        assert_eq!(reached.0, 1);
+        let mut others = Vec::new();
+        for n in 2..10 {
+            let mut commit = Box::pin({
+                let writer = writer.clone();
+                async move { writer.commit(n).await }
+            });
+            // Polled once, so that it stands in the queue before the gate opens.
+            assert!(futures_poll_once(commit.as_mut()).await.is_none());
+            others.push((n, commit));
+        }
+        open_gate.send(()).unwrap();
+        open_gate.send(()).unwrap();
+        assert_eq!(first.await.unwrap(), Ok(10));
+        for (n, commit) in others {
+            assert_eq!(commit.await, Ok(n * 10));
+        }
+        assert_eq!(reached.1.recv().unwrap(), 8, "the eight that waited went together");
+    }
+
+    async fn futures_poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
+        std::future::poll_fn(|context| match std::pin::Pin::new(&mut future).poll(context) {
+            std::task::Poll::Ready(value) => std::task::Poll::Ready(Some(value)),
+            std::task::Poll::Pending => std::task::Poll::Ready(None),
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_failed_batch_fails_for_everybody_in_it() {
+        let writer = GroupCommit::start(Threads::Inline, "test", |_: Vec<u32>| Err::<Vec<u32>, _>("full".to_string()));
+        let (a, b) = tokio::join!(writer.commit(1), writer.commit(2));
+        assert_eq!((a, b), (Err(CommitError::Failed("full".into())), Err(CommitError::Failed("full".into()))));
+    }
+}

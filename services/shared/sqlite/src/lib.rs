@@ -1,0 +1,41 @@
+//! SQLite as Belay uses it: durable before it answers, one writer that gathers callers, errors that say what to do.
+//!
+//! The journal and the ledger of calls are both built on this. What is stored is their business; how it reaches the disk is decided
+//! here, once.
+
+mod error;
+mod group_commit;
+mod open;
+
+pub use error::SqliteError;
+pub use group_commit::{CommitError, GroupCommit};
+pub use open::{Location, Schema, Store, Synchronous, open};
+
+/// Where blocking work runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// On threads of its own: production.
+    Real,
+    /// Where it is asked for, on the one thread there is: a simulation, which has to be the same whenever it runs.
+    Inline,
+}
+
+impl Threads {
+    /// Runs something that blocks for a moment, such as a read from a store.
+    ///
+    /// # Panics
+    /// When `work` does.
+    pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        match self {
+            Self::Inline => work(),
+            Self::Real => match tokio::task::spawn_blocking(work).await {
+                Ok(value) => value,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime is going down, and so is whoever waits here.
+                    Err(_) => std::future::pending().await,
+                },
+            },
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Opening a database so that what it acknowledges survives a loss of power.
+
+use std::{
+    fs::{File, TryLockError},
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::SqliteError;
+
+/// Where a database is.
+#[derive(Clone, Debug)]
+pub struct Location {
+    /// The file. Its folder must exist.
+    pub path: PathBuf,
+    /// The name of a registered VFS to reach it through, with one exclusive connection: a simulated disk. Nothing means the real one.
+    pub vfs: Option<String>,
+    /// How a commit reaches the disk.
+    pub synchronous: Synchronous,
+}
+
+impl Location {
+    /// A file on the real disk.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), vfs: None, synchronous: Synchronous::Full }
+    }
+}
+
+/// How a commit reaches the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// A commit is on the disk when it returns.
+    #[default]
+    Full,
+    /// A commit may be lost with the power. Only for proving that the simulation sees that.
+    Normal,
+}
+
+/// What a database holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Schema {
+    /// Tells this kind of file from others (`PRAGMA application_id`).
+    pub application_id: i32,
+    /// The format's version (`PRAGMA user_version`); a newer one is refused.
+    pub format: i64,
+    /// Makes an empty database ready, in one transaction.
+    pub create: &'static str,
+}
+
+/// An open database: one connection to write, one to read.
+pub struct Store {
+    /// For the one writer.
+    pub writer: Arc<Mutex<Connection>>,
+    /// For readers; the same connection as the writer's where only one may exist.
+    pub reader: Arc<Mutex<Connection>>,
+    /// Held as long as the store is open, and by the operating system not a moment longer.
+    _lock: Option<File>,
+}
+
+/// Opens a database, making it if it is not there.
+///
+/// # Errors
+/// [`SqliteError::Locked`] when another process has it open, [`SqliteError::Corrupt`] when it is something else or damaged,
+/// [`SqliteError::Newer`] when a newer version wrote it.
+pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> {
+    let lock = match location.vfs {
+        None => Some(lock(location)?),
+        Some(_) => None,
+    };
+    let writer = connect(location)?;
+    prepare(&writer, schema)?;
+    let writer = Arc::new(Mutex::new(writer));
+    let reader = match location.vfs {
+        Some(_) => Arc::clone(&writer),
+        None => Arc::new(Mutex::new(connect(location)?)),
+    };
+    Ok(Store { writer, reader, _lock: lock })
+}
+
+/// SQLite's own locks let a second process in between two transactions, and two writers would each believe their counters. So the whole
+/// life of a store is under one lock, which the kernel lets go with the process.
+fn lock(location: &Location) -> Result<File, SqliteError> {
+    let mut path = location.path.clone().into_os_string();
+    path.push(".lock");
+    let path = PathBuf::from(path);
+    let failed = |source: std::io::Error| SqliteError::Other(format!("{}: {source}", path.display()));
+    let file = File::create(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SqliteError::Locked),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+fn connect(location: &Location) -> Result<Connection, SqliteError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = match &location.vfs {
+        None => Connection::open_with_flags(&location.path, flags)?,
+        Some(vfs) => Connection::open_with_flags_and_vfs(&location.path, flags, vfs.as_str())?,
+    };
+    if location.vfs.is_some() {
+        // Without shared memory, WAL needs the one exclusive connection.
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    }
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    let synchronous = match location.synchronous {
+        Synchronous::Full => "FULL",
+        Synchronous::Normal => "NORMAL",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // 16 MiB: the pages of a busy log's end and of the lists' indexes.
+    connection.pragma_update(None, "cache_size", -16 * 1024)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+fn prepare(connection: &Connection, schema: &Schema) -> Result<(), SqliteError> {
+    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let (application, format) = (pragma("application_id")?, pragma("user_version")?);
+    if tables == 0 && application == 0 {
+        connection.execute_batch(&format!(
+            "BEGIN IMMEDIATE; {} PRAGMA application_id = {}; PRAGMA user_version = {}; COMMIT;",
+            schema.create, schema.application_id, schema.format
+        ))?;
+        return Ok(());
+    }
+    if application != i64::from(schema.application_id) {
+        return Err(SqliteError::Corrupt("it is a database of another kind".into()));
+    }
+    if format > schema.format {
+        return Err(SqliteError::Newer { found: format, known: schema.format });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const GOOD: Schema = Schema { application_id: 77, format: 3, create: "CREATE TABLE t (a INTEGER) STRICT;" };
+
+    fn refusal(location: &Location, schema: &Schema) -> SqliteError {
+        open(location, schema).err().expect("it is refused")
+    }
+
+    #[test]
+    fn a_store_is_durable_and_opens_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("store"));
+        for expected in 0..3_i64 {
+            let store = open(&location, &GOOD).unwrap();
+            let connection = store.writer.lock().unwrap();
+            let setting = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+            assert_eq!(setting("synchronous"), 2, "FULL");
+            let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+            assert_eq!(mode, "wal");
+            connection.execute("INSERT INTO t VALUES (1)", []).unwrap();
+            let count: i64 = connection.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+            assert_eq!(count, expected + 1);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = |name: &str| Location::file(folder.path().join(name));
+
+        let held = open(&location("held"), &GOOD).unwrap();
+        assert_eq!(refusal(&location("held"), &GOOD), SqliteError::Locked);
+        drop(held);
+        assert!(open(&location("held"), &GOOD).is_ok(), "the lock goes with its holder");
+
+        let newer = Schema { format: 9, ..GOOD };
+        drop(open(&location("newer"), &newer).unwrap());
+        assert_eq!(refusal(&location("newer"), &GOOD), SqliteError::Newer { found: 9, known: 3 });
+
+        let other = Schema { application_id: 78, ..GOOD };
+        drop(open(&location("other"), &other).unwrap());
+        assert!(matches!(refusal(&location("other"), &GOOD), SqliteError::Corrupt(_)));
+
+        fs::write(folder.path().join("garbage"), [b'x'; 9000]).unwrap();
+        assert!(matches!(refusal(&location("garbage"), &GOOD), SqliteError::Corrupt(_)));
+        assert!(matches!(refusal(&location("no/such/folder"), &GOOD), SqliteError::Other(_)));
+    }
+}

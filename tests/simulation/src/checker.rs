@@ -1,0 +1,104 @@
+//! What was promised against what is found after a restart.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::trace;
+
+/// Remembers promises and collects their violations, outside the simulated machines: no crash reaches it. Clones are one
+/// checker.
+#[derive(Debug, Clone, Default)]
+pub struct Checker(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    acknowledged: BTreeMap<u64, String>,
+    recoveries: u64,
+    violations: Vec<String>,
+}
+
+impl Checker {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is one insertion or addition: a panic elsewhere leaves nothing half-done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client was told that `key` is stored as `value`: from now on it has to be there.
+    pub fn acknowledged(&self, key: u64, value: impl Display) {
+        trace::event(format_args!("{key} is acknowledged"));
+        trace::count("acknowledged");
+        self.state().acknowledged.insert(key, value.to_string());
+    }
+
+    /// A store came up and holds `found`. What was never acknowledged may be there or not.
+    pub fn recovered(&self, found: &BTreeMap<u64, String>) {
+        trace::event(format_args!("the store is up with {} rows", found.len()));
+        trace::count("recoveries");
+        let mut state = self.state();
+        state.recoveries += 1;
+        let broken: Vec<String> = state
+            .acknowledged
+            .iter()
+            .filter_map(|(key, promised)| match found.get(key) {
+                None => Some(format!("acknowledged row {key} is gone")),
+                Some(value) if value != promised => Some(format!("acknowledged row {key} was {promised}, is {value}")),
+                Some(_) => None,
+            })
+            .collect();
+        drop(state);
+        for violation in broken {
+            self.violation(violation);
+        }
+    }
+
+    /// How often a store came up so far.
+    pub fn recoveries(&self) -> u64 {
+        self.state().recoveries
+    }
+
+    /// Something is not as it must be.
+    pub fn violation(&self, what: impl Display) {
+        trace::event(format_args!("VIOLATION: {what}"));
+        self.state().violations.push(what.to_string());
+    }
+
+    /// `Err` with every violation, one a line.
+    ///
+    /// # Errors
+    /// When there is one.
+    pub fn verdict(&self) -> Result<(), String> {
+        match self.state().violations.as_slice() {
+            [] => Ok(()),
+            violations => Err(violations.join("\n")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(rows: &[(u64, &str)]) -> BTreeMap<u64, String> {
+        rows.iter().map(|(key, value)| (*key, value.to_string())).collect()
+    }
+
+    #[test]
+    fn unacknowledged_rows_may_be_there_or_not() {
+        let checker = Checker::default();
+        checker.acknowledged(1, "a");
+        checker.recovered(&rows(&[(1, "a"), (2, "b")]));
+        checker.recovered(&rows(&[(1, "a")]));
+        assert_eq!((checker.verdict(), checker.recoveries()), (Ok(()), 2));
+    }
+
+    #[test]
+    fn a_lost_row_and_a_changed_row_are_violations() {
+        let checker = Checker::default();
+        checker.acknowledged(1, "a");
+        checker.acknowledged(2, "b");
+        checker.recovered(&rows(&[(2, "c")]));
+        let verdict = "acknowledged row 1 is gone\nacknowledged row 2 was b, is c";
+        assert_eq!(checker.verdict(), Err(verdict.to_owned()));
+    }
+}

@@ -1,0 +1,34 @@
+//! Belay under a deterministic simulation: real tonic and real SQLite on turmoil's network, clock and disk.
+//!
+//! One `u64` seed decides everything: message delays, faults, torn writes, hash maps, ids. A seed that fails is replayed
+//! by the command printed beside it.
+//!
+//! ```text
+//! cargo test -p belay-simulation                                   200 seeds of every scenario
+//! BELAY_SIM_SEEDS=5000 cargo test -p belay-simulation              more of them
+//! BELAY_SIM_SEED=17 cargo test -p belay-simulation -- append_log   one, with every disk operation shown
+//! ```
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`entropy`] | `getrandom` of the whole process, from the seed |
+//! | [`machine`] | which run of which host is executing, and whether its power and disk are well |
+//! | [`vfs`] | SQLite on the simulated disk |
+//! | [`net`] | tonic on the simulated network |
+//! | [`fault`] | what goes wrong and when, as plain data made from the seed |
+//! | [`world`] | the simulation itself: hosts, clients, and the carrying out of faults |
+//! | [`checker`] | what was promised against what is found after a restart |
+//! | [`scenario`] | what runs |
+//! | [`runner`] | one process per seed, replay, the verdict |
+//! | [`trace`] | everything observed, as lines and as one hash |
+
+pub mod checker;
+pub mod entropy;
+pub mod fault;
+pub mod machine;
+pub mod net;
+pub mod runner;
+pub mod scenario;
+pub mod trace;
+pub mod vfs;
+pub mod world;

@@ -1,0 +1,237 @@
+//! Machines: which run of which host is executing, and whether its power and disk are well.
+//!
+//! turmoil ends a host by dropping its futures. Dropping a SQLite connection closes it properly: it checkpoints, syncs and
+//! unlinks the log, which no machine does at the instant it loses power. So every file handle remembers the run ("boot") in
+//! which it was opened, and works only while that run is the one executing. [`halt`] comes before the drop; from then on
+//! nothing that was opened in that run can touch the disk, whoever still holds it.
+//!
+//! A tokio runtime belongs to one run of one host (turmoil makes a new one at every restart), which is how the code that is
+//! executing is recognised.
+//!
+//! A host's code runs until it waits, so a power loss between two steps never falls between a write and its sync. The fuse
+//! ([`light_fuse`]) does: the n-th change of the disk from now does not happen, nor anything after it; what the dead machine
+//! still sends is swallowed by [`crate::net`], and [`crate::world`] ends it at the end of the step.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tokio::runtime;
+
+use crate::trace;
+
+/// What is wrong with a host's disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Disk {
+    /// Nothing.
+    #[default]
+    Well,
+    /// One operation in this many fails with an I/O error.
+    Failing {
+        /// At least 1.
+        one_in: u32,
+    },
+    /// No file can grow.
+    Full,
+}
+
+/// One run of one host, unique in a simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Boot(u64);
+
+/// What an operation wants from the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write { grows: bool },
+    Sync,
+}
+
+/// Why the disk does not do it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The machine that opened this file is no more, or has no power.
+    Dead,
+    Failed,
+    Full,
+}
+
+struct Run {
+    boot: Boot,
+    runtime: runtime::Id,
+    powered: bool,
+    databases: BTreeSet<PathBuf>,
+    unlinked: BTreeSet<PathBuf>,
+}
+
+#[derive(Default)]
+struct Host {
+    run: Option<Run>,
+    fuse: Option<u32>,
+    disk: Disk,
+}
+
+struct Machines {
+    hosts: BTreeMap<&'static str, Host>,
+    boots: u64,
+    calm: bool,
+    random: SmallRng,
+}
+
+impl Machines {
+    fn new(seed: u64) -> Self {
+        Self { hosts: BTreeMap::new(), boots: 0, calm: false, random: SmallRng::seed_from_u64(seed) }
+    }
+
+    /// The host that is executing, when it has power.
+    fn here(&mut self) -> Option<(&'static str, &mut Host)> {
+        let runtime = runtime::Handle::try_current().ok()?.id();
+        let live = |run: &Run| run.runtime == runtime && run.powered;
+        self.hosts.iter_mut().find(|(_, host)| host.run.as_ref().is_some_and(live)).map(|(name, host)| (*name, host))
+    }
+
+    fn here_in(&mut self, boot: Boot) -> Option<(&'static str, &mut Host)> {
+        self.here().filter(|(_, host)| host.run.as_ref().is_some_and(|run| run.boot == boot))
+    }
+}
+
+thread_local! {
+    static MACHINES: RefCell<Machines> = RefCell::new(Machines::new(0));
+}
+
+/// Forgets every machine. `seed` decides which operations of a failing disk fail.
+pub fn reset(seed: u64) {
+    MACHINES.set(Machines::new(seed));
+}
+
+/// The code that is executing is a new run of `host`, on the runtime it is called on.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn boot(host: &'static str) {
+    let runtime = runtime::Handle::current().id();
+    MACHINES.with_borrow_mut(|machines| {
+        machines.boots += 1;
+        let boot = Boot(machines.boots);
+        let run = Run { boot, runtime, powered: true, databases: BTreeSet::new(), unlinked: BTreeSet::new() };
+        machines.hosts.entry(host).or_default().run = Some(run);
+    });
+}
+
+/// The present run of `host` is over: no file opened in it works any more, not even to be closed.
+pub fn halt(host: &str) {
+    MACHINES.with_borrow_mut(|machines| {
+        if let Some(host) = machines.hosts.get_mut(host) {
+            host.run = None;
+            host.fuse = None;
+        }
+    });
+}
+
+/// Lets the power of `host` fail at the change of its disk that comes after `changes` more (a write, a truncation, a sync, a
+/// creation or a deletion).
+pub fn light_fuse(host: &'static str, changes: u32) {
+    MACHINES.with_borrow_mut(|machines| machines.hosts.entry(host).or_default().fuse = Some(changes));
+}
+
+/// The hosts whose fuse has blown and that were not halted since.
+pub fn blown() -> Vec<&'static str> {
+    MACHINES.with_borrow(|machines| {
+        let dark = |host: &Host| host.run.as_ref().is_some_and(|run| !run.powered);
+        machines.hosts.iter().filter(|(_, host)| dark(host)).map(|(name, _)| *name).collect()
+    })
+}
+
+/// Sets what is wrong with the disk of `host`, across restarts.
+pub fn set_disk(host: &'static str, disk: Disk) {
+    MACHINES.with_borrow_mut(|machines| machines.hosts.entry(host).or_default().disk = disk);
+}
+
+/// Runs `inspect` with disks that neither fail, fill up nor lose power: for a checker, which looks but is not part of what
+/// is tested.
+pub fn calmly<R>(inspect: impl FnOnce() -> R) -> R {
+    struct Calm(bool);
+    impl Drop for Calm {
+        fn drop(&mut self) {
+            MACHINES.with_borrow_mut(|machines| machines.calm = self.0);
+        }
+    }
+    let _calm = Calm(MACHINES.with_borrow_mut(|machines| std::mem::replace(&mut machines.calm, true)));
+    inspect()
+}
+
+/// Whether the machine that is executing has power.
+pub(crate) fn is_powered() -> bool {
+    MACHINES.with_borrow_mut(|machines| machines.here().is_some())
+}
+
+/// The run that is executing.
+pub(crate) fn current() -> Option<Boot> {
+    if !turmoil::in_simulation() {
+        return None;
+    }
+    MACHINES.with_borrow_mut(|machines| machines.here().and_then(|(_, host)| host.run.as_ref().map(|run| run.boot)))
+}
+
+/// Whether a file opened in `boot` may be accessed now; burns the fuse.
+pub(crate) fn access(boot: Boot, access: Access) -> Result<(), Refusal> {
+    if !turmoil::in_simulation() {
+        return Err(Refusal::Dead);
+    }
+    MACHINES.with_borrow_mut(|machines| {
+        let calm = machines.calm;
+        let (name, host) = machines.here_in(boot).ok_or(Refusal::Dead)?;
+        if calm {
+            return Ok(());
+        }
+        if access != Access::Read {
+            match &mut host.fuse {
+                Some(0) => {
+                    host.fuse = None;
+                    if let Some(run) = &mut host.run {
+                        run.powered = false;
+                    }
+                    trace::event(format_args!("{name}: power fails at {access:?}"));
+                    return Err(Refusal::Dead);
+                }
+                Some(left) => *left -= 1,
+                None => {}
+            }
+        }
+        match host.disk {
+            Disk::Well => Ok(()),
+            Disk::Full if access == (Access::Write { grows: true }) => Err(Refusal::Full),
+            Disk::Full => Ok(()),
+            Disk::Failing { one_in } => match machines.random.random_ratio(1, one_in) {
+                true => Err(Refusal::Failed),
+                false => Ok(()),
+            },
+        }
+    })
+}
+
+/// Notes that `path` is open as a database in `boot`; false when it already is.
+pub(crate) fn claim_database(boot: Boot, path: &Path) -> bool {
+    with_run(boot, |run| run.databases.insert(path.to_owned())).unwrap_or(false)
+}
+
+/// Undoes [`claim_database`].
+pub(crate) fn release_database(boot: Boot, path: &Path) {
+    with_run(boot, |run| run.databases.remove(path));
+}
+
+/// Notes that the name `path` was removed, which no sync of its folder has made durable.
+pub(crate) fn note_unlinked(boot: Boot, path: &Path) {
+    with_run(boot, |run| run.unlinked.insert(path.to_owned()));
+}
+
+/// Whether `path` was removed and not yet asked about.
+pub(crate) fn take_unlinked(boot: Boot, path: &Path) -> bool {
+    with_run(boot, |run| run.unlinked.remove(path)).unwrap_or(false)
+}
+
+fn with_run<R>(boot: Boot, change: impl FnOnce(&mut Run) -> R) -> Option<R> {
+    MACHINES.with_borrow_mut(|machines| machines.here_in(boot).and_then(|(_, host)| host.run.as_mut()).map(change))
+}

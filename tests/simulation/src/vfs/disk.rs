@@ -1,0 +1,212 @@
+//! What SQLite asks of a disk, over turmoil's simulated one: safe, and without C.
+//!
+//! A sync follows SQLite's own unix VFS: the first sync of a new journal or log also syncs its folder; a new database is not
+//! synced into its folder on its own. So a store that survives here does not lean on more than it gets there.
+//!
+//! turmoil knows files by name, not by inode, which shows in three places that are made good here:
+//! - A removed name that is created again before its folder is synced would show its old content, and the sync of the folder
+//!   would then destroy the new. Such a removal is made durable before the name is created again.
+//! - A folder synced after a new file would undo what the file's sync made durable, in that same case. Folders go first.
+//! - A file that shrank and grew again would, until its sync, read its old content in the gap. The gap is written as zeros.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use turmoil::fs::shim::std::fs::{self, File, OpenOptions};
+
+use crate::machine::{self, Access, Boot, Refusal};
+use crate::trace;
+
+/// Why an operation did not happen.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Refused(Refusal),
+    NotFound,
+    /// Another connection of this machine has the database.
+    Busy,
+    Io(io::Error),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+pub(super) type Result<T = ()> = std::result::Result<T, Failure>;
+
+/// How a file is to be opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Mode {
+    pub(super) create: bool,
+    pub(super) exclusive: bool,
+    pub(super) writable: bool,
+    /// A journal or a log: its first sync after its creation syncs the folder too.
+    pub(super) is_journal: bool,
+    /// A database: one handle a machine.
+    pub(super) is_database: bool,
+    pub(super) delete_on_close: bool,
+}
+
+/// An open file of one run of one machine.
+pub(super) struct OpenFile {
+    boot: Boot,
+    path: PathBuf,
+    // Taken at the close; leaked by a dead machine, which closes nothing.
+    file: Option<File>,
+    mode: Mode,
+    folder_sync_due: bool,
+}
+
+impl OpenFile {
+    pub(super) fn open(path: &Path, mode: Mode) -> Result<Self> {
+        let boot = machine::current().ok_or(Refusal::Dead)?;
+        machine::access(boot, Access::Read)?;
+        let creates = !fs::exists(path);
+        if creates && !mode.create {
+            return Err(Failure::NotFound);
+        }
+        if creates {
+            machine::access(boot, Access::Write { grows: true })?;
+            trace::detail(format_args!("create {}", path.display()));
+            if machine::take_unlinked(boot, path) {
+                fs::sync_dir(folder(path))?;
+            }
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(mode.writable)
+            .create(mode.create)
+            .create_new(mode.create && mode.exclusive)
+            .open(path)?;
+        if mode.is_database && !machine::claim_database(boot, path) {
+            return Err(Failure::Busy);
+        }
+        let folder_sync_due = creates && mode.is_journal;
+        Ok(Self { boot, path: path.to_owned(), file: Some(file), mode, folder_sync_due })
+    }
+
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("a file is taken only by its close")
+    }
+
+    /// Reads into `buffer` from `offset` in bytes; returns how many there were.
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        machine::access(self.boot, Access::Read)?;
+        let mut length = 0;
+        while length < buffer.len() {
+            match self.file().read_at(&mut buffer[length..], offset + length as u64)? {
+                0 => break,
+                read => length += read,
+            }
+        }
+        Ok(length)
+    }
+
+    pub(super) fn write(&self, data: &[u8], offset: u64) -> Result {
+        let length = self.file_length()?;
+        machine::access(self.boot, Access::Write { grows: offset + data.len() as u64 > length })?;
+        trace::detail(format_args!("write {} {offset}+{} {:016x}", self.path.display(), data.len(), digest(data)));
+        if offset > length {
+            let gap = usize::try_from(offset - length).map_err(io::Error::other)?;
+            self.file().write_all_at(&vec![0; gap], length)?;
+        }
+        Ok(self.file().write_all_at(data, offset)?)
+    }
+
+    pub(super) fn truncate(&self, length: u64) -> Result {
+        machine::access(self.boot, Access::Write { grows: false })?;
+        trace::detail(format_args!("truncate {} {length}", self.path.display()));
+        Ok(self.file().set_len(length)?)
+    }
+
+    pub(super) fn sync(&mut self) -> Result {
+        if self.folder_sync_due {
+            machine::access(self.boot, Access::Sync)?;
+            sync_folder(&self.path)?;
+            self.folder_sync_due = false;
+        }
+        machine::access(self.boot, Access::Sync)?;
+        trace::detail(format_args!("sync {}", self.path.display()));
+        Ok(self.file().sync_all()?)
+    }
+
+    /// The file's length in bytes.
+    pub(super) fn length(&self) -> Result<u64> {
+        machine::access(self.boot, Access::Read)?;
+        self.file_length()
+    }
+
+    fn file_length(&self) -> Result<u64> {
+        // turmoil reads the machine that is executing, which a dead one's file does not belong to.
+        if machine::current() != Some(self.boot) {
+            return Err(Refusal::Dead.into());
+        }
+        Ok(self.file().metadata()?.len())
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let file = self.file.take();
+        if machine::current() != Some(self.boot) {
+            // Its descriptor number may by now be another machine's.
+            std::mem::forget(file);
+            return;
+        }
+        drop(file);
+        if self.mode.is_database {
+            machine::release_database(self.boot, &self.path);
+        }
+        if self.mode.delete_on_close {
+            // Nothing can be done about a temporary file that stays; the next power loss removes it.
+            let _ = remove(&self.path, false);
+        }
+    }
+}
+
+/// Removes the name `path`, durably when `sync` is set.
+pub(super) fn remove(path: &Path, sync: bool) -> Result {
+    let boot = machine::current().ok_or(Refusal::Dead)?;
+    machine::access(boot, Access::Write { grows: false })?;
+    if !fs::exists(path) {
+        return Err(Failure::NotFound);
+    }
+    trace::detail(format_args!("remove {}", path.display()));
+    fs::remove_file(path)?;
+    if sync {
+        machine::access(boot, Access::Sync)?;
+        sync_folder(path)
+    } else {
+        machine::note_unlinked(boot, path);
+        Ok(())
+    }
+}
+
+/// Whether there is something called `path`.
+pub(super) fn exists(path: &Path) -> Result<bool> {
+    let boot = machine::current().ok_or(Refusal::Dead)?;
+    machine::access(boot, Access::Read)?;
+    Ok(fs::exists(path))
+}
+
+fn sync_folder(path: &Path) -> Result {
+    trace::detail(format_args!("sync folder of {}", path.display()));
+    Ok(fs::sync_dir(folder(path))?)
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+/// FNV-1a, so that a trace tells one content from another.
+fn digest(data: &[u8]) -> u64 {
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,260 @@
+//! The simulation itself: hosts, clients, and the carrying out of faults.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use turmoil::{Builder, Sim};
+
+use crate::fault::{Conditions, Fault, Schedule};
+use crate::machine::{self, Disk};
+use crate::{trace, vfs};
+
+/// 2026-01-01T00:00:00Z: when every simulation starts, in seconds since the Unix epoch.
+const EPOCH_SECONDS: u64 = 1_767_225_600;
+/// The granularity of the network and of faults.
+const TICK: Duration = Duration::from_millis(1);
+
+/// A simulation under way.
+pub struct World {
+    sim: Sim<'static>,
+    machines: Vec<&'static str>,
+    /// What is still to be done, by time and then in the order it was decided.
+    agenda: BTreeMap<(Duration, u64), Action>,
+    decided: u64,
+    /// Directions in which nothing passes, by the decision that cut them.
+    cuts: BTreeMap<u64, (&'static str, &'static str)>,
+    /// How long a host whose fuse is lit will be down.
+    downtimes: BTreeMap<&'static str, Duration>,
+}
+
+enum Action {
+    Begin(Fault),
+    Boot(&'static str),
+    Mend(u64),
+    Cure(&'static str),
+}
+
+impl World {
+    /// A world without machines, in which everything random follows from `seed`. It ends with an error when its clients are
+    /// not done after `longest` of simulated time.
+    pub fn new(seed: u64, conditions: &Conditions, longest: Duration) -> Self {
+        vfs::register();
+        machine::reset(seed);
+        trace::event(format_args!("{conditions:?}"));
+        let mut builder = Builder::new();
+        builder
+            .rng_seed(seed)
+            .epoch(SystemTime::UNIX_EPOCH + Duration::from_secs(EPOCH_SECONDS))
+            .tick_duration(TICK)
+            .simulation_duration(longest)
+            .max_message_latency(conditions.max_latency)
+            .enable_random_order();
+        builder.fs().sync_probability(conditions.spontaneous_sync);
+        if let Some(block) = conditions.torn_block {
+            builder.fs().block_size(block);
+        }
+        Self {
+            sim: builder.build(),
+            machines: Vec::new(),
+            agenda: BTreeMap::new(),
+            decided: 0,
+            cuts: BTreeMap::new(),
+            downtimes: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a host that runs `software` now and after every restart.
+    pub fn host<F, Fut>(&mut self, name: &'static str, software: F)
+    where
+        F: Fn() -> Fut + 'static,
+        Fut: Future<Output = turmoil::Result> + 'static,
+    {
+        self.machines.push(name);
+        let software = Rc::new(software);
+        self.sim.host(name, move || {
+            let software = Rc::clone(&software);
+            async move {
+                machine::boot(name);
+                software().await
+            }
+        });
+    }
+
+    /// Adds a client: it never fails, and the simulation runs until all clients are done.
+    pub fn client(&mut self, name: &'static str, work: impl Future<Output = turmoil::Result> + 'static) {
+        self.machines.push(name);
+        self.sim.client(name, async move {
+            machine::boot(name);
+            work.await
+        });
+    }
+
+    /// Lets `schedule` happen, counted from now.
+    pub fn schedule(&mut self, schedule: Schedule) {
+        for (after, fault) in schedule {
+            trace::event(format_args!("planned at {after:?}: {fault}"));
+            self.decide(after, Action::Begin(fault));
+        }
+    }
+
+    /// Runs until all clients are done.
+    ///
+    /// # Errors
+    /// When a host or client failed, or the time is up.
+    pub fn run(&mut self) -> turmoil::Result {
+        while !self.step()? {}
+        Ok(())
+    }
+
+    /// Runs until `reached`; false when it was not within `longest` of simulated time.
+    ///
+    /// # Errors
+    /// When a host or client failed.
+    pub fn run_until(&mut self, longest: Duration, reached: impl Fn() -> bool) -> turmoil::Result<bool> {
+        let end = self.sim.elapsed() + longest;
+        while !reached() {
+            if self.sim.elapsed() >= end {
+                return Ok(false);
+            }
+            self.step()?;
+        }
+        Ok(true)
+    }
+
+    /// Ends every fault, present and to come; a host that is down starts.
+    pub fn heal(&mut self) {
+        for action in std::mem::take(&mut self.agenda).into_values() {
+            if let Action::Boot(host) = action {
+                self.boot(host);
+            }
+        }
+        for cut in std::mem::take(&mut self.cuts).into_values() {
+            self.sim.repair(cut.0, cut.1);
+        }
+        for &host in &self.machines {
+            machine::set_disk(host, Disk::Well);
+        }
+    }
+
+    /// Takes the power from `host` and starts it again at once.
+    pub fn power_cycle(&mut self, host: &'static str) {
+        self.lose_power(host, Duration::ZERO);
+    }
+
+    fn step(&mut self) -> turmoil::Result<bool> {
+        trace::set_now(self.sim.elapsed());
+        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= self.sim.elapsed()) {
+            match entry.remove() {
+                Action::Begin(fault) => self.begin(fault),
+                Action::Boot(host) => self.boot(host),
+                Action::Mend(cut) => self.mend(cut),
+                Action::Cure(host) => {
+                    trace::event(format_args!("{host}: disk well"));
+                    machine::set_disk(host, Disk::Well);
+                }
+            }
+        }
+        let done = self.sim.step()?;
+        for host in machine::blown() {
+            trace::count("power losses in a commit");
+            let down = self.downtimes.remove(host).unwrap_or_default();
+            self.lose_power(host, down);
+        }
+        Ok(done)
+    }
+
+    fn decide(&mut self, after: Duration, action: Action) -> u64 {
+        self.decided += 1;
+        self.agenda.insert((self.sim.elapsed() + after, self.decided), action);
+        self.decided
+    }
+
+    fn begin(&mut self, fault: Fault) {
+        trace::event(&fault);
+        match fault {
+            Fault::PowerLoss { host, down } => self.lose_power(host, down),
+            Fault::PowerLossAtChange { host, changes, down } => {
+                self.downtimes.insert(host, down);
+                machine::light_fuse(host, changes);
+            }
+            Fault::Kill { host } if self.sim.is_host_running(host) => {
+                trace::count("kills");
+                machine::halt(host);
+                self.sim.bounce(host);
+            }
+            Fault::Kill { host } => trace::event(format_args!("{host}: is down already")),
+            Fault::Partition { a, b, lasts } => {
+                self.cut(a, b, lasts);
+                self.cut(b, a, lasts);
+            }
+            Fault::OneWayPartition { from, to, lasts } => self.cut(from, to, lasts),
+            Fault::Disk { host, disk, lasts } => {
+                trace::count("disk faults");
+                machine::set_disk(host, disk);
+                self.decide(lasts, Action::Cure(host));
+            }
+        }
+    }
+
+    fn lose_power(&mut self, host: &'static str, down: Duration) {
+        if !self.sim.is_host_running(host) {
+            trace::event(format_args!("{host}: is down already"));
+            return;
+        }
+        trace::event(format_args!("{host}: no power for {down:?}"));
+        trace::count("power losses");
+        machine::halt(host);
+        // Dropped sockets say goodbye to their peers; a machine without power does not.
+        let peers: Vec<_> = self.machines.iter().copied().filter(|&peer| peer != host).collect();
+        for peer in &peers {
+            self.sim.partition(host, *peer);
+        }
+        self.sim.crash(host);
+        for peer in peers {
+            self.repair(host, peer);
+        }
+        self.decide(down, Action::Boot(host));
+    }
+
+    fn boot(&mut self, host: &'static str) {
+        if !self.sim.is_host_running(host) {
+            trace::event(format_args!("{host}: starts"));
+            self.sim.bounce(host);
+        }
+    }
+
+    fn cut(&mut self, from: &'static str, to: &'static str, lasts: Duration) {
+        trace::count("cuts of the network");
+        self.sim.partition_oneway(from, to);
+        let cut = self.decided + 1;
+        self.decide(lasts, Action::Mend(cut));
+        self.cuts.insert(cut, (from, to));
+    }
+
+    fn mend(&mut self, cut: u64) {
+        if let Some((from, to)) = self.cuts.remove(&cut) {
+            trace::event(format_args!("{from} is heard by {to} again"));
+            self.repair(from, to);
+        }
+    }
+
+    /// Repairs the link of `a` and `b` but for what is cut still.
+    fn repair(&mut self, a: &'static str, b: &'static str) {
+        self.sim.repair(a, b);
+        for &(from, to) in self.cuts.values() {
+            if [(a, b), (b, a)].contains(&(from, to)) {
+                self.sim.partition_oneway(from, to);
+            }
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for host in &self.machines {
+            machine::halt(host);
+        }
+    }
+}
