@@ -19,8 +19,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     tonic_prost_build::configure()
         .compile_well_known_types(true)
+        // Ordered maps: the same message always has the same bytes.
+        .btree_map(".")
         .extern_path(".google.protobuf", "::pbjson_types")
         .compile_fds(descriptors)?;
-    pbjson_build::Builder::new().register_descriptors(&bytes)?.build(&[".belay.v1"])?;
+    pbjson_build::Builder::new().register_descriptors(&bytes)?.btree_map(["."]).build(&[".belay.v1"])?;
     Ok(())
 }

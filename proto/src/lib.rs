@@ -1,4 +1,4 @@
-//! The contract of Belay as Rust types, generated from `belay/v1/*.proto`; nothing else lives here.
+//! The contract of Belay as Rust types, generated from `belay/v1/*.proto`; beside them only what turns times into theirs.
 //!
 //! Every message also has the canonical proto3 JSON mapping as its `serde` form.
 
@@ -10,4 +10,42 @@ pub mod v1 {
 
     /// The compiled contract, comments included, for server reflection.
     pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belay_descriptor.bin"));
+}
+
+/// A moment as the contract has it, from microseconds since the Unix epoch.
+pub fn timestamp(micros: i64) -> pbjson_types::Timestamp {
+    let nanos = i32::try_from(micros.rem_euclid(1_000_000) * 1000).expect("less than a second");
+    pbjson_types::Timestamp { seconds: micros.div_euclid(1_000_000), nanos }
+}
+
+/// Microseconds since the Unix epoch, from a moment as the contract has it; the ends of time where it is beyond them.
+pub fn micros(timestamp: &pbjson_types::Timestamp) -> i64 {
+    timestamp.seconds.saturating_mul(1_000_000).saturating_add(i64::from(timestamp.nanos / 1000))
+}
+
+/// A length of time as the contract has it; the longest one where it is longer.
+pub fn duration(duration: std::time::Duration) -> pbjson_types::Duration {
+    let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    pbjson_types::Duration { seconds, nanos: i32::try_from(duration.subsec_nanos()).expect("less than a second") }
+}
+
+/// A length of time, from the contract; nothing when it is negative.
+pub fn to_duration(duration: &pbjson_types::Duration) -> Option<std::time::Duration> {
+    Some(std::time::Duration::new(u64::try_from(duration.seconds).ok()?, u32::try_from(duration.nanos).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    #[test]
+    fn times_come_back_as_they_were() {
+        for micros in [0, 1, -1, -1_000_001, 1_700_000_000_123_456, i64::from(i32::MIN)] {
+            assert_eq!(super::micros(&super::timestamp(micros)), micros);
+        }
+        for length in [Duration::ZERO, Duration::from_nanos(1), Duration::new(90, 5_000_000)] {
+            assert_eq!(super::to_duration(&super::duration(length)), Some(length));
+        }
+        assert_eq!(super::to_duration(&pbjson_types::Duration { seconds: -1, nanos: 0 }), None);
+    }
 }

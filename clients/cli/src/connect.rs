@@ -1,6 +1,6 @@
 //! Finds somebody to talk to: the server that is named, the `belay` that holds the state directory, or services started in this process.
 
-use std::{env, error::Error as _, io, path::PathBuf, str::FromStr, time::Duration};
+use std::{env, io, path::PathBuf, str::FromStr, time::Duration};
 
 use belay_all_in_one::{Embedded, Endpoint, Opened, Options, StateDir};
 use belay_proto::v1::executor_service_client::ExecutorServiceClient;
@@ -56,7 +56,9 @@ impl FromStr for Address {
         }
         let url = text.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         match url.map(|rest| (rest, rest.rsplit_once(':'))) {
-            Some((rest, Some((host, port)))) if !host.is_empty() && !rest.contains('/') && port.parse::<u16>().is_ok() => {
+            Some((rest, Some((host, port))))
+                if !host.is_empty() && !rest.contains('/') && port.parse::<u16>().is_ok() =>
+            {
                 Ok(Address::Http(format!("http://{rest}")))
             }
             _ => Err("write unix:/path/to/socket or http://host:port".to_owned()),
@@ -85,6 +87,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Whether paths mean the same to the services as to this process.
+    pub(crate) fn is_local(&self) -> bool {
+        !matches!(self.server, Some(Address::Http(_)))
+    }
+
     /// The state directory: the one that is named, or the user's.
     pub(crate) fn state_dir(&self) -> Result<PathBuf, Failure> {
         Ok(StateDir::resolve(self.state_dir.as_deref(), &|name| env::var_os(name))?)
@@ -104,24 +111,42 @@ impl Session {
     pub(crate) async fn open(place: &Place) -> Result<Session, Failure> {
         if let Some(address) = &place.server {
             let client = connect(address, place.token.as_deref()).await?;
-            return Ok(Session { client, place: place.clone(), embedded: None });
+            return Ok(Session {
+                client,
+                place: place.clone(),
+                embedded: None,
+            });
         }
         let state_dir = place.state_dir()?;
         let mut tries = 0;
         loop {
-            let options = Options { state_dir: state_dir.clone(), listen: None, drive_all: false };
+            let options = Options {
+                state_dir: state_dir.clone(),
+                listen: None,
+                drive_all: false,
+            };
             match belay_all_in_one::open(options).await? {
                 Opened::Holder(embedded) => {
                     let client = connect_to(embedded.endpoint()).await?;
-                    return Ok(Session { client, place: place.clone(), embedded: Some(embedded) });
+                    return Ok(Session {
+                        client,
+                        place: place.clone(),
+                        embedded: Some(embedded),
+                    });
                 }
                 Opened::Held(endpoint) => match connect_to(&endpoint).await {
-                    Ok(client) => return Ok(Session { client, place: place.clone(), embedded: None }),
+                    Ok(client) => {
+                        return Ok(Session {
+                            client,
+                            place: place.clone(),
+                            embedded: None,
+                        });
+                    }
                     Err(failure) if tries == HOLDER_TRIES => return Err(failure),
                     Err(_) => tries += 1,
                 },
             }
-            tokio::time::sleep(Duration::from_millis(25 << tries)).await;
+            tokio::time::sleep(Duration::from_millis(25_u64 << tries)).await;
         }
     }
 
@@ -130,18 +155,20 @@ impl Session {
         self.embedded.is_some()
     }
 
-    /// Whether paths mean the same to the services as to this process.
-    pub(crate) fn is_local(&self) -> bool {
-        !matches!(self.place.server, Some(Address::Http(_)))
-    }
-
-    /// After a broken connection. A named server's channel mends itself; the holder of a state directory may have gone, and then its place is
-    /// taken.
-    pub(crate) async fn reconnect(&mut self) -> Result<(), Failure> {
-        if self.place.server.is_none() && self.embedded.is_none() {
-            let Session { client, embedded, .. } = Session::open(&self.place).await?;
-            self.client = client;
-            self.embedded = embedded;
+    /// After a broken connection. A named server's channel mends itself. The holder of a state directory may have another socket now; where
+    /// there is none any more, its place is taken if `take_its_place` says so.
+    pub(crate) async fn reconnect(&mut self, take_its_place: bool) -> Result<(), Failure> {
+        if self.place.server.is_some() || self.embedded.is_some() {
+            return Ok(());
+        }
+        match belay_all_in_one::find_running(&self.place.state_dir()?) {
+            Some(endpoint) => self.client = connect_to(&endpoint).await?,
+            None if take_its_place => {
+                let Session { client, embedded, .. } = Session::open(&self.place).await?;
+                self.client = client;
+                self.embedded = embedded;
+            }
+            None => {}
         }
         Ok(())
     }
@@ -205,8 +232,9 @@ async fn connect(address: &Address, token: Option<&str>) -> Result<Client, Failu
 }
 
 fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Failure> {
-    let mut value = MetadataValue::try_from(format!("Bearer {token}"))
-        .map_err(|_| Failure::refused("INVALID_USAGE", "the token has characters that no token has").next("set BELAY_TOKEN again"))?;
+    let mut value = MetadataValue::try_from(format!("Bearer {token}")).map_err(|_| {
+        Failure::refused("INVALID_USAGE", "the token has characters that no token has").next("set BELAY_TOKEN again")
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -225,14 +253,27 @@ fn unreachable(address: &Address, error: &tonic::transport::Error) -> Report {
 fn no_answer(address: &Address, kind: Option<io::ErrorKind>, cause: &str) -> Report {
     let far = match (address, kind) {
         (Address::Unix(_), Some(io::ErrorKind::NotFound)) => "there is no such socket: no server runs there",
-        (Address::Unix(_), Some(io::ErrorKind::ConnectionRefused)) => "the socket is there, but nobody listens: its server has gone",
+        (Address::Unix(_), Some(io::ErrorKind::ConnectionRefused)) => {
+            "the socket is there, but nobody listens: its server has gone"
+        }
         (Address::Unix(_), Some(io::ErrorKind::PermissionDenied)) => "the socket belongs to somebody else",
-        (Address::Http(_), Some(io::ErrorKind::ConnectionRefused)) => "the machine was reached, but nothing listens at that port",
-        (Address::Http(_), Some(io::ErrorKind::TimedOut)) => "nothing came back: is the machine up, and its port open in the firewall?",
-        (Address::Http(_), _) => "check: is the host's name right, its port reachable, and plain HTTP/2 (no TLS) spoken there?",
+        (Address::Http(_), Some(io::ErrorKind::ConnectionRefused)) => {
+            "the machine was reached, but nothing listens at that port"
+        }
+        (Address::Http(_), Some(io::ErrorKind::TimedOut)) => {
+            "nothing came back: is the machine up, and its port open in the firewall?"
+        }
+        (Address::Http(_), _) => {
+            "check: is the host's name right, its port reachable, and plain HTTP/2 (no TLS) spoken there?"
+        }
         (Address::Unix(_), _) => "check: is it the socket of a `belay serve`?",
     };
-    let mut report = Report::new(Exit::INTERNAL, "SERVER_UNREACHABLE", format!("no server answers at {address}: {cause}")).detail(far);
+    let mut report = Report::new(
+        Exit::INTERNAL,
+        "SERVER_UNREACHABLE",
+        format!("no server answers at {address}: {cause}"),
+    )
+    .detail(far);
     report.retryable = true;
     match address {
         Address::Unix(_) => report.next("belay serve"),
@@ -253,7 +294,16 @@ mod tests {
         assert_eq!("unix:///run/b.sock".parse(), Ok(Address::Unix("/run/b.sock".into())));
         assert_eq!("http://h:1/".parse(), Ok(Address::Http("http://h:1".to_owned())));
         assert_eq!("http://[::1]:7".parse(), Ok(Address::Http("http://[::1]:7".to_owned())));
-        for wrong in ["", "h:1", "unix:b.sock", "https://h:1", "http://h", "http://:1", "http://h:99999", "http://h:1/x"] {
+        for wrong in [
+            "",
+            "h:1",
+            "unix:b.sock",
+            "https://h:1",
+            "http://h",
+            "http://:1",
+            "http://h:99999",
+            "http://h:1/x",
+        ] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
     }
@@ -266,10 +316,20 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_there_is_explained() {
-        let report = no_answer(&Address::Http("http://h:1".to_owned()), Some(io::ErrorKind::ConnectionRefused), "Connection refused");
+        let report = no_answer(
+            &Address::Http("http://h:1".to_owned()),
+            Some(io::ErrorKind::ConnectionRefused),
+            "Connection refused",
+        );
         assert_eq!(report.message, "no server answers at http://h:1: Connection refused");
-        assert_eq!(report.details, ["the machine was reached, but nothing listens at that port"]);
-        assert_eq!(report.next.as_deref(), Some("belay serve --listen h:1   (on that machine)"));
+        assert_eq!(
+            report.details,
+            ["the machine was reached, but nothing listens at that port"]
+        );
+        assert_eq!(
+            report.next.as_deref(),
+            Some("belay serve --listen h:1   (on that machine)")
+        );
         assert!(report.retryable);
     }
 

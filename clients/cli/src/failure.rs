@@ -16,6 +16,8 @@ use crate::{
     },
 };
 
+/// What a plan from standard input is called.
+pub(crate) const STDIN: &str = "<stdin>";
 /// The most violations that are shown on a screen; `-o json` has them all.
 const VIOLATIONS_SHOWN: usize = 6;
 
@@ -74,6 +76,15 @@ impl Failure {
     pub(crate) fn internal(message: impl Into<String>) -> Failure {
         Report::new(Exit::INTERNAL, "INTERNAL", message).into()
     }
+
+    /// What there is to say, for tests of what leads to it.
+    #[cfg(test)]
+    pub(crate) fn report(self) -> Report {
+        match self {
+            Failure::Report(report) => *report,
+            other => panic!("nothing to say: {other:?}"),
+        }
+    }
 }
 
 impl Report {
@@ -107,12 +118,24 @@ impl Report {
 
     /// A plan that the server refused.
     pub(crate) fn of_plan(source: &Source, violations: Vec<PlanViolation>) -> Report {
-        let problems = if violations.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", violations.len()) };
+        let problems = if violations.len() == 1 {
+            "1 problem".to_owned()
+        } else {
+            format!("{} problems", violations.len())
+        };
         Report {
-            field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
+            field: violations
+                .first()
+                .map(|violation| violation.field.clone())
+                .filter(|field| !field.is_empty()),
             violations,
             source: Some(source.clone()),
-            ..Report::new(Exit::REFUSED, "PLAN_INVALID", format!("the plan {} is refused: {problems}", source.name))
+            next: (source.name != STDIN).then(|| format!("belay plan validate {}", source.name)),
+            ..Report::new(
+                Exit::REFUSED,
+                "PLAN_INVALID",
+                format!("the plan {} is refused: {problems}", source.name),
+            )
         }
     }
 
@@ -121,19 +144,39 @@ impl Report {
         let details = status.get_error_details();
         let info = details.error_info();
         let reason = info.map(|info| info.reason.clone()).filter(|reason| !reason.is_empty());
-        let mut metadata: Vec<_> = info.map(|info| info.metadata.clone()).unwrap_or_default().into_iter().collect();
+        let mut metadata: Vec<_> = info
+            .map(|info| info.metadata.clone())
+            .unwrap_or_default()
+            .into_iter()
+            .collect();
         metadata.sort();
-        let violations = details.bad_request().map(|request| request.field_violations.as_slice()).unwrap_or_default();
+        let violations = details
+            .bad_request()
+            .map(|request| request.field_violations.as_slice())
+            .unwrap_or_default();
 
-        let message = if status.message().is_empty() { status.code().description() } else { status.message() };
-        let mut report = Report::new(exit_of(status.code()), reason.as_deref().unwrap_or(code_name(status.code())), message);
-        report.field = violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty());
+        let message = if status.message().is_empty() {
+            status.code().description()
+        } else {
+            status.message()
+        };
+        let mut report = Report::new(
+            exit_of(status.code()),
+            reason.as_deref().unwrap_or(code_name(status.code())),
+            message,
+        );
+        report.field = violations
+            .first()
+            .map(|violation| violation.field.clone())
+            .filter(|field| !field.is_empty());
         report.retry_after = details.retry_info().and_then(|info| info.retry_delay);
         report.retryable = report.retry_after.is_some() || may_pass(status.code());
-        report.details.extend(violations.iter().map(|violation| match violation.field.as_str() {
-            "" => violation.description.clone(),
-            field => format!("{field}: {}", violation.description),
-        }));
+        report
+            .details
+            .extend(violations.iter().map(|violation| match violation.field.as_str() {
+                "" => violation.description.clone(),
+                field => format!("{field}: {}", violation.description),
+            }));
         for (key, value) in metadata {
             if key == "next_command" {
                 report.next = Some(value);
@@ -160,7 +203,11 @@ impl Report {
 
     /// The screen, the most important line first.
     pub(crate) fn lines(&self) -> Vec<Line> {
-        let mut lines = vec![Line::default().and(Style::Bad, "error").and(Style::Plain, format!(": {}", self.message))];
+        let mut lines = vec![
+            Line::default()
+                .and(Style::Bad, "error")
+                .and(Style::Plain, format!(": {}", self.message)),
+        ];
         for violation in self.violations.iter().take(VIOLATIONS_SHOWN) {
             lines.extend(violation_lines(violation, self.source.as_ref()));
         }
@@ -174,7 +221,10 @@ impl Report {
         if let Some(next) = &self.next {
             lines.push(Line::default().and(Style::Dim, "next: ").and(Style::Strong, next));
         }
-        lines.push(Line::default().and(Style::Dim, format!("code: {} (docs/errors/{}.md)", self.code, self.code)));
+        lines.push(Line::default().and(
+            Style::Dim,
+            format!("code: {} (docs/errors/{}.md)", self.code, self.code),
+        ));
         lines
     }
 
@@ -190,7 +240,11 @@ impl Report {
             "next_command": self.next,
         });
         if !self.violations.is_empty() {
-            value["violations"] = self.violations.iter().filter_map(|violation| json::of(violation).ok()).collect();
+            value["violations"] = self
+                .violations
+                .iter()
+                .filter_map(|violation| json::of(violation).ok())
+                .collect();
         }
         value
     }
@@ -232,9 +286,16 @@ fn violation_lines(violation: &PlanViolation, source: Option<&Source>) -> Vec<Li
         (1.., _) => format!("{name}:{}", violation.line),
         _ => name.to_owned(),
     };
-    let field = if violation.field.is_empty() { String::new() } else { format!("{}: ", violation.field) };
-    let mut lines =
-        vec![Line::default().and(Style::Strong, format!("{place}: ")).and(Style::Plain, format!("{field}{}", violation.message))];
+    let field = if violation.field.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", violation.field)
+    };
+    let mut lines = vec![
+        Line::default()
+            .and(Style::Strong, format!("{place}: "))
+            .and(Style::Plain, format!("{field}{}", violation.message)),
+    ];
     let line = usize::try_from(violation.line - 1).ok();
     if let Some(text) = line.and_then(|line| source?.text.lines().nth(line)) {
         lines.extend(snippet(text, violation.line, violation.column));
@@ -248,11 +309,20 @@ fn snippet(text: &str, line: i32, column: i32) -> Vec<Line> {
     let column = usize::try_from(column).unwrap_or(0).min(text.chars().count() + 1);
     let skipped = if column > WIDTH { column - WIDTH / 2 } else { 0 };
     let shown: String = text.chars().skip(skipped).take(WIDTH).collect();
-    let mut lines = vec![Line::default().and(Style::Dim, format!("  {line:>5} | ")).and(Style::Plain, &shown)];
+    let mut lines = vec![
+        Line::default()
+            .and(Style::Dim, format!("  {line:>5} | "))
+            .and(Style::Plain, &shown),
+    ];
     if column > 0 {
         let before: String = shown.chars().take(column - 1 - skipped).collect();
         let width = unicode_width::UnicodeWidthStr::width(crate::render::text::clean(&before).as_str());
-        lines.push(Line::default().and(Style::Dim, "        | ").and(Style::Plain, " ".repeat(width)).and(Style::Bad, "^"));
+        lines.push(
+            Line::default()
+                .and(Style::Dim, "        | ")
+                .and(Style::Plain, " ".repeat(width))
+                .and(Style::Bad, "^"),
+        );
     }
     lines
 }
@@ -273,7 +343,10 @@ fn exit_of(code: Code) -> Exit {
 
 /// Whether a failure of this kind goes away by itself.
 fn may_pass(code: Code) -> bool {
-    matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::ResourceExhausted)
+    matches!(
+        code,
+        Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::ResourceExhausted
+    )
 }
 
 fn next_command(code: Code) -> Option<&'static str> {
@@ -319,17 +392,29 @@ mod tests {
     }
 
     fn violation(field: &str, message: &str, line: i32, column: i32) -> PlanViolation {
-        PlanViolation { field: field.to_owned(), message: message.to_owned(), line, column }
+        PlanViolation {
+            field: field.to_owned(),
+            message: message.to_owned(),
+            line,
+            column,
+        }
     }
 
     #[test]
     fn a_refused_plan_reads_like_a_compiler() {
-        let source =
-            Source { name: "plan.yaml".to_owned(), text: "id: p\nsteps:\n  - {id: b, title: \"日本\", depends_on: [aa]}\n".to_owned() };
+        let source = Source {
+            name: "plan.yaml".to_owned(),
+            text: "id: p\nsteps:\n  - {id: b, title: \"日本\", depends_on: [aa]}\n".to_owned(),
+        };
         let report = Report::of_plan(
             &source,
             vec![
-                violation("steps[0].depends_on[0]", "there is no step `aa`; did you mean `a`?", 3, 41),
+                violation(
+                    "steps[0].depends_on[0]",
+                    "there is no step `aa`; did you mean `a`?",
+                    3,
+                    41,
+                ),
                 violation("timeout", "must not be negative", 0, 0),
             ],
         );
@@ -340,6 +425,7 @@ mod tests {
              \x20     3 |   - {id: b, title: \"日本\", depends_on: [aa]}\n\
              \x20       |                                           ^\n\
              plan.yaml: timeout: must not be negative\n\
+             next: belay plan validate plan.yaml\n\
              code: PLAN_INVALID (docs/errors/PLAN_INVALID.md)\n"
         );
         let value = report.json();
@@ -350,19 +436,34 @@ mod tests {
 
     #[test]
     fn a_caret_never_leaves_its_line() {
-        let source = Source { name: "p".to_owned(), text: format!("{}x", "a".repeat(300)) };
+        let source = Source {
+            name: "p".to_owned(),
+            text: format!("{}x", "a".repeat(300)),
+        };
         for column in [1, 100, 101, 301, 302, 9_999, i32::MAX] {
             let lines = violation_lines(&violation("f", "m", 1, column), Some(&source));
             let (text, caret) = (lines[1].render(false), lines[2].render(false));
             assert!(caret.len() <= text.len() + 1, "column {column}");
         }
-        assert_eq!(violation_lines(&violation("f", "m", 7, 1), Some(&source)).len(), 1, "a line that is not there");
+        assert_eq!(
+            violation_lines(&violation("f", "m", 7, 1), Some(&source)).len(),
+            1,
+            "a line that is not there"
+        );
     }
 
     #[test]
     fn many_problems_stay_on_one_screen() {
-        let source = Source { name: "p".to_owned(), text: String::new() };
-        let report = Report::of_plan(&source, (0..20).map(|i| violation(&format!("steps[{i}]"), "bad", 0, 0)).collect());
+        let source = Source {
+            name: "p".to_owned(),
+            text: String::new(),
+        };
+        let report = Report::of_plan(
+            &source,
+            (0..20)
+                .map(|i| violation(&format!("steps[{i}]"), "bad", 0, 0))
+                .collect(),
+        );
         assert!(screen(&report).contains("  … and 14 more; `-o json` shows all\n"));
         assert_eq!(report.json()["violations"].as_array().map(Vec::len), Some(20));
     }
@@ -373,10 +474,17 @@ mod tests {
         details.set_error_info(
             "LABELS_TOO_MANY",
             "belay.dev",
-            [("limit".to_owned(), "64".to_owned()), ("next_command".to_owned(), "belay run".to_owned())],
+            [
+                ("limit".to_owned(), "64".to_owned()),
+                ("next_command".to_owned(), "belay run".to_owned()),
+            ],
         );
         details.set_retry_info(Some(Duration::from_millis(1_500)));
-        let report = Report::of_status(&Status::with_error_details(Code::InvalidArgument, "refused\x1b[2J", details));
+        let report = Report::of_status(&Status::with_error_details(
+            Code::InvalidArgument,
+            "refused\x1b[2J",
+            details,
+        ));
         assert_eq!(
             screen(&report),
             "error: refused[2J\n  labels: at most 64\n  limit: 64\n  again in 1.5s\nnext: belay run\n\
@@ -395,12 +503,18 @@ mod tests {
     #[test]
     fn a_bare_status_still_says_what_to_do() {
         let report = Report::of_status(&Status::unavailable(""));
-        assert_eq!((report.code.as_str(), report.exit, report.retryable), ("UNAVAILABLE", Exit::INTERNAL, true));
+        assert_eq!(
+            (report.code.as_str(), report.exit, report.retryable),
+            ("UNAVAILABLE", Exit::INTERNAL, true)
+        );
         assert_eq!(report.next.as_deref(), Some("belay serve"));
     }
 
     #[test]
     fn a_closed_pipe_is_no_error_to_talk_about() {
-        assert!(matches!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)), Failure::ClosedPipe));
+        assert!(matches!(
+            Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)),
+            Failure::ClosedPipe
+        ));
     }
 }

@@ -1,1 +1,91 @@
-fn main() {}
+//! `belay`: the command line. Reads what was typed, finds the services, does one thing, tells the truth in the exit code.
+//!
+//! Knows only the contract (`belay-proto`); what may run inside this process is `belay-all-in-one`'s business.
+
+mod args;
+mod attend;
+mod clock;
+mod commands;
+mod connect;
+mod exit;
+mod failure;
+mod follow;
+mod names;
+mod plan_file;
+mod render;
+mod screen;
+mod signals;
+mod usage;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Cli, Command};
+use commands::Context;
+use exit::Exit;
+use failure::Failure;
+use screen::Screen;
+use signals::Signals;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::tell(&error).into(),
+    };
+    let screen = Screen::of_process(cli.everywhere.output);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return told(
+                &screen,
+                Failure::internal(format!("no threads can be started: {error}")),
+            )
+            .into();
+        }
+    };
+    let exit = runtime
+        .block_on(perform(cli, screen))
+        .unwrap_or_else(|failure| told(&screen, failure));
+    // Whatever still runs, such as a read from a terminal, has nothing left to do for anybody.
+    runtime.shutdown_background();
+    exit.into()
+}
+
+async fn perform(cli: Cli, screen: Screen) -> Result<Exit, Failure> {
+    let Some(command) = cli.command else {
+        return commands::welcome(&screen);
+    };
+    let context = Context {
+        screen,
+        place: cli.everywhere.place(),
+        namespace: cli.everywhere.namespace,
+    };
+    let mut signals =
+        Signals::listen().map_err(|error| Failure::internal(format!("Ctrl-C cannot be listened for: {error}")))?;
+    log_to_stderr(matches!(command, Command::Serve(_)));
+    commands::dispatch(&context, command, &mut signals).await
+}
+
+/// The services' own log goes to standard error, so that it is seen beside what `serve` prints. Other commands have their own words for
+/// what happens, and stay silent unless BELAY_LOG asks, such as `BELAY_LOG=debug`.
+fn log_to_stderr(serves: bool) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("BELAY_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(if serves { "info" } else { "off" }));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+/// Says what went wrong, and with which code the process ends.
+fn told(screen: &Screen, failure: Failure) -> Exit {
+    match failure {
+        Failure::Quiet(exit) => exit,
+        Failure::ClosedPipe => Exit::OK,
+        Failure::Report(report) => {
+            screen.report(&report);
+            report.exit
+        }
+    }
+}

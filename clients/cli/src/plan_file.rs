@@ -8,7 +8,7 @@ use std::{
 
 use belay_proto::v1::{PlanDocument, PlanFormat};
 
-use crate::failure::{Failure, Report, Source};
+use crate::failure::{Failure, Report, STDIN, Source};
 
 /// The longest plan the contract allows (`PlanDocument.text`), in bytes.
 const LONGEST: u64 = 4 << 20;
@@ -22,10 +22,18 @@ pub(crate) struct PlanFile {
 }
 
 impl PlanFile {
-    /// Reads a file, or standard input for `-`.
-    pub(crate) fn read(path: &Path) -> Result<PlanFile, Failure> {
+    /// Reads a file, or standard input for `-`. On a thread of its own, since a terminal or a pipe may take its time.
+    pub(crate) async fn read(path: &Path) -> Result<PlanFile, Failure> {
+        let path = path.to_owned();
+        match tokio::task::spawn_blocking(move || PlanFile::read_now(&path)).await {
+            Ok(read) => read,
+            Err(error) => Err(Failure::internal(format!("the plan cannot be read: {error}"))),
+        }
+    }
+
+    fn read_now(path: &Path) -> Result<PlanFile, Failure> {
         if path == Path::new("-") {
-            return PlanFile::read_from("<stdin>".to_owned(), PlanFormat::Unspecified, io::stdin().lock());
+            return PlanFile::read_from(STDIN.to_owned(), PlanFormat::Unspecified, io::stdin().lock());
         }
         let name = path.display().to_string();
         let format = match path.extension().and_then(|extension| extension.to_str()) {
@@ -39,7 +47,10 @@ impl PlanFile {
 
     fn read_from(name: String, format: PlanFormat, reader: impl Read) -> Result<PlanFile, Failure> {
         let mut bytes = Vec::new();
-        reader.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&name, &error.to_string()))?;
+        reader
+            .take(LONGEST + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| unreadable(&name, &error.to_string()))?;
         if bytes.len() as u64 > LONGEST {
             return Err(Failure::refused("PLAN_TOO_LARGE", format!("the plan {name} is longer than 4 MiB")).into());
         }
@@ -48,12 +59,18 @@ impl PlanFile {
             let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
             unreadable(&name, &format!("line {line} is not UTF-8"))
         })?;
-        Ok(PlanFile { source: Source { name, text }, format })
+        Ok(PlanFile {
+            source: Source { name, text },
+            format,
+        })
     }
 
     /// The plan as requests carry it.
     pub(crate) fn document(&self) -> PlanDocument {
-        PlanDocument { format: self.format.into(), text: self.source.text.clone() }
+        PlanDocument {
+            format: self.format.into(),
+            text: self.source.text.clone(),
+        }
     }
 }
 
@@ -75,18 +92,25 @@ mod tests {
     #[test]
     fn refuses_what_cannot_be_a_plan_before_anything_is_sent() {
         assert_eq!(refusal(&vec![b' '; LONGEST as usize + 1]).code, "PLAN_TOO_LARGE");
-        assert_eq!(refusal(b"a\nb\n\xff").message, "the plan p cannot be read: line 3 is not UTF-8");
-        let missing = PlanFile::read(Path::new("/nonexistent/plan.yaml"));
+        assert_eq!(
+            refusal(b"a\nb\n\xff").message,
+            "the plan p cannot be read: line 3 is not UTF-8"
+        );
+        let missing = PlanFile::read_now(Path::new("/nonexistent/plan.yaml"));
         assert!(matches!(missing, Err(Failure::Report(report)) if report.message.contains("/nonexistent/plan.yaml")));
     }
 
     #[test]
     fn the_format_is_told_from_the_name() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, format) in [("a.json", PlanFormat::Json), ("b.yml", PlanFormat::Yaml), ("c", PlanFormat::Unspecified)] {
+        for (name, format) in [
+            ("a.json", PlanFormat::Json),
+            ("b.yml", PlanFormat::Yaml),
+            ("c", PlanFormat::Unspecified),
+        ] {
             let path = folder.path().join(name);
             std::fs::write(&path, "{}").unwrap();
-            assert_eq!(PlanFile::read(&path).unwrap().document().format(), format);
+            assert_eq!(PlanFile::read_now(&path).unwrap().document().format(), format);
         }
     }
 }

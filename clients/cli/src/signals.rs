@@ -1,8 +1,11 @@
-//! Ctrl-C and SIGTERM, as a value to wait for.
+//! Ctrl-C and SIGTERM: the first is a wish, the second an order.
 
 use std::io;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
 
 use crate::exit::Exit;
 
@@ -25,23 +28,38 @@ impl Stop {
     }
 }
 
-/// Both signals; from its making on, neither kills the process by itself.
+/// The wish to stop, once it is there.
 pub(crate) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+    wish: watch::Receiver<Option<Stop>>,
 }
 
 impl Signals {
-    /// Begins to listen. Needs a running tokio runtime.
+    /// Begins to listen: the first signal becomes a wish, the second ends the process at once, whatever it is doing (everything that was
+    /// recorded survives that). Needs a running tokio runtime.
     pub(crate) fn listen() -> io::Result<Signals> {
-        Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let (wish, received) = watch::channel(None);
+        tokio::spawn(async move {
+            wish.send_replace(Some(either(&mut interrupt, &mut terminate).await));
+            let order = either(&mut interrupt, &mut terminate).await;
+            std::process::exit(order.exit().0.into());
+        });
+        Ok(Signals { wish: received })
     }
 
-    /// The next wish to stop. Safe to drop and ask again.
+    /// Answers when somebody wants the process to stop; from then on at once.
     pub(crate) async fn next(&mut self) -> Stop {
-        tokio::select! {
-            _ = self.interrupt.recv() => Stop::Interrupt,
-            _ = self.terminate.recv() => Stop::Terminate,
+        match self.wish.wait_for(Option::is_some).await.map(|wish| *wish) {
+            Ok(Some(stop)) => stop,
+            _ => std::future::pending().await,
         }
+    }
+}
+
+async fn either(interrupt: &mut Signal, terminate: &mut Signal) -> Stop {
+    tokio::select! {
+        _ = interrupt.recv() => Stop::Interrupt,
+        _ = terminate.recv() => Stop::Terminate,
     }
 }

@@ -1,1 +1,18 @@
-//! .
+//! The executor: carries out plans, one execution at a time each, many at once.
+//!
+//! What happens is decided by `belay-execution`, which is pure; this crate hears, stores, shows and sends. Nothing is shown,
+//! acknowledged or acted on before it is stored.
+
+mod core;
+mod driver;
+mod hub;
+mod names;
+mod runner;
+mod service;
+mod settings;
+mod wire;
+
+pub use core::{Executions, Parts, store_reason};
+pub use runner::{BadToken, Runner};
+pub use service::hosted;
+pub use settings::Settings;

@@ -35,7 +35,7 @@ pub fn seed(seed: u64) {
 
 /// Fills `bytes` with what any other caller of `getrandom` would get next.
 pub fn fill(bytes: &mut [u8]) {
-    getrandom::fill(bytes).expect("getrandom without flags fails only for a bad address");
+    ::getrandom::fill(bytes).expect("getrandom without flags fails only for a bad address");
 }
 
 /// Whether a caller that looks `getrandom` up at run time finds this crate's.

@@ -12,6 +12,7 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`entropy`] | `getrandom` of the whole process, from the seed |
+//! | [`clock`] | the clock of the whole process, stopped |
 //! | [`machine`] | which run of which host is executing, and whether its power and disk are well |
 //! | [`vfs`] | SQLite on the simulated disk |
 //! | [`net`] | tonic on the simulated network |
@@ -23,6 +24,7 @@
 //! | [`trace`] | everything observed, as lines and as one hash |
 
 pub mod checker;
+pub mod clock;
 pub mod entropy;
 pub mod fault;
 pub mod machine;

@@ -35,6 +35,8 @@ pub enum Disk {
     },
     /// No file can grow.
     Full,
+    /// Every sync fails, and makes nothing durable.
+    Unsyncable,
 }
 
 /// One run of one host, unique in a simulation.
@@ -63,7 +65,6 @@ struct Run {
     runtime: runtime::Id,
     powered: bool,
     databases: BTreeSet<PathBuf>,
-    unlinked: BTreeSet<PathBuf>,
 }
 
 #[derive(Default)]
@@ -71,6 +72,8 @@ struct Host {
     run: Option<Run>,
     fuse: Option<u32>,
     disk: Disk,
+    /// Names whose removal no sync of their folder has made durable. They outlive a killed process, as the page cache does.
+    unlinked: BTreeSet<PathBuf>,
 }
 
 struct Machines {
@@ -82,18 +85,27 @@ struct Machines {
 
 impl Machines {
     fn new(seed: u64) -> Self {
-        Self { hosts: BTreeMap::new(), boots: 0, calm: false, random: SmallRng::seed_from_u64(seed) }
+        Self {
+            hosts: BTreeMap::new(),
+            boots: 0,
+            calm: false,
+            random: SmallRng::seed_from_u64(seed),
+        }
     }
 
     /// The host that is executing, when it has power.
     fn here(&mut self) -> Option<(&'static str, &mut Host)> {
         let runtime = runtime::Handle::try_current().ok()?.id();
         let live = |run: &Run| run.runtime == runtime && run.powered;
-        self.hosts.iter_mut().find(|(_, host)| host.run.as_ref().is_some_and(live)).map(|(name, host)| (*name, host))
+        self.hosts
+            .iter_mut()
+            .find(|(_, host)| host.run.as_ref().is_some_and(live))
+            .map(|(name, host)| (*name, host))
     }
 
     fn here_in(&mut self, boot: Boot) -> Option<(&'static str, &mut Host)> {
-        self.here().filter(|(_, host)| host.run.as_ref().is_some_and(|run| run.boot == boot))
+        self.here()
+            .filter(|(_, host)| host.run.as_ref().is_some_and(|run| run.boot == boot))
     }
 }
 
@@ -115,7 +127,12 @@ pub fn boot(host: &'static str) {
     MACHINES.with_borrow_mut(|machines| {
         machines.boots += 1;
         let boot = Boot(machines.boots);
-        let run = Run { boot, runtime, powered: true, databases: BTreeSet::new(), unlinked: BTreeSet::new() };
+        let run = Run {
+            boot,
+            runtime,
+            powered: true,
+            databases: BTreeSet::new(),
+        };
         machines.hosts.entry(host).or_default().run = Some(run);
     });
 }
@@ -140,7 +157,12 @@ pub fn light_fuse(host: &'static str, changes: u32) {
 pub fn blown() -> Vec<&'static str> {
     MACHINES.with_borrow(|machines| {
         let dark = |host: &Host| host.run.as_ref().is_some_and(|run| !run.powered);
-        machines.hosts.iter().filter(|(_, host)| dark(host)).map(|(name, _)| *name).collect()
+        machines
+            .hosts
+            .iter()
+            .filter(|(_, host)| dark(host))
+            .map(|(name, _)| *name)
+            .collect()
     })
 }
 
@@ -172,7 +194,11 @@ pub(crate) fn current() -> Option<Boot> {
     if !turmoil::in_simulation() {
         return None;
     }
-    MACHINES.with_borrow_mut(|machines| machines.here().and_then(|(_, host)| host.run.as_ref().map(|run| run.boot)))
+    MACHINES.with_borrow_mut(|machines| {
+        machines
+            .here()
+            .and_then(|(_, host)| host.run.as_ref().map(|run| run.boot))
+    })
 }
 
 /// Whether a file opened in `boot` may be accessed now; burns the fuse.
@@ -203,7 +229,8 @@ pub(crate) fn access(boot: Boot, access: Access) -> Result<(), Refusal> {
         match host.disk {
             Disk::Well => Ok(()),
             Disk::Full if access == (Access::Write { grows: true }) => Err(Refusal::Full),
-            Disk::Full => Ok(()),
+            Disk::Unsyncable if access == Access::Sync => Err(Refusal::Failed),
+            Disk::Full | Disk::Unsyncable => Ok(()),
             Disk::Failing { one_in } => match machines.random.random_ratio(1, one_in) {
                 true => Err(Refusal::Failed),
                 false => Ok(()),
@@ -214,24 +241,29 @@ pub(crate) fn access(boot: Boot, access: Access) -> Result<(), Refusal> {
 
 /// Notes that `path` is open as a database in `boot`; false when it already is.
 pub(crate) fn claim_database(boot: Boot, path: &Path) -> bool {
-    with_run(boot, |run| run.databases.insert(path.to_owned())).unwrap_or(false)
+    with_host(boot, |host| {
+        host.run
+            .as_mut()
+            .is_some_and(|run| run.databases.insert(path.to_owned()))
+    })
+    .unwrap_or(false)
 }
 
 /// Undoes [`claim_database`].
 pub(crate) fn release_database(boot: Boot, path: &Path) {
-    with_run(boot, |run| run.databases.remove(path));
+    with_host(boot, |host| host.run.as_mut().map(|run| run.databases.remove(path)));
 }
 
 /// Notes that the name `path` was removed, which no sync of its folder has made durable.
 pub(crate) fn note_unlinked(boot: Boot, path: &Path) {
-    with_run(boot, |run| run.unlinked.insert(path.to_owned()));
+    with_host(boot, |host| host.unlinked.insert(path.to_owned()));
 }
 
 /// Whether `path` was removed and not yet asked about.
 pub(crate) fn take_unlinked(boot: Boot, path: &Path) -> bool {
-    with_run(boot, |run| run.unlinked.remove(path)).unwrap_or(false)
+    with_host(boot, |host| host.unlinked.remove(path)).unwrap_or(false)
 }
 
-fn with_run<R>(boot: Boot, change: impl FnOnce(&mut Run) -> R) -> Option<R> {
-    MACHINES.with_borrow_mut(|machines| machines.here_in(boot).and_then(|(_, host)| host.run.as_mut()).map(change))
+fn with_host<R>(boot: Boot, change: impl FnOnce(&mut Host) -> R) -> Option<R> {
+    MACHINES.with_borrow_mut(|machines| machines.here_in(boot).map(|(_, host)| change(host)))
 }

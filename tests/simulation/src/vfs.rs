@@ -20,8 +20,8 @@ use std::time::Duration;
 use rusqlite::ffi;
 
 use self::disk::{Failure, Mode, OpenFile};
-use crate::entropy;
 use crate::machine::Refusal;
+use crate::{entropy, trace};
 
 /// The VFS's name, for `Connection::open_with_flags_and_vfs`.
 pub const NAME: &CStr = c"turmoil";
@@ -107,7 +107,11 @@ fn guarded(failed: c_int, method: impl FnOnce() -> disk::Result<c_int>) -> c_int
         Ok(Ok(code)) => code,
         Ok(Err(Failure::Busy)) => ffi::SQLITE_BUSY,
         Ok(Err(Failure::Refused(Refusal::Full))) => ffi::SQLITE_FULL,
-        Ok(Err(Failure::Refused(Refusal::Dead | Refusal::Failed) | Failure::NotFound | Failure::Io(_))) | Err(_) => failed,
+        Ok(Err(Failure::Io(error))) => {
+            trace::event(format_args!("turmoil's disk: {error}"));
+            failed
+        }
+        Ok(Err(Failure::Refused(Refusal::Dead | Refusal::Failed) | Failure::NotFound)) | Err(_) => failed,
     }
 }
 
@@ -141,7 +145,12 @@ unsafe extern "C" fn open(
     let target = file.cast::<SqliteFile>();
     // SAFETY: SQLite allocated szOsFile bytes there. Without methods it will not call `close` after a failure.
     unsafe {
-        target.write(SqliteFile { base: ffi::sqlite3_file { pMethods: std::ptr::null() }, open: std::ptr::null_mut() });
+        target.write(SqliteFile {
+            base: ffi::sqlite3_file {
+                pMethods: std::ptr::null(),
+            },
+            open: std::ptr::null_mut(),
+        });
     }
     guarded(ffi::SQLITE_CANTOPEN, || {
         // SAFETY: SQLite's file names are null or C strings.
@@ -157,7 +166,10 @@ unsafe extern "C" fn open(
         let open = Box::new(OpenFile::open(&path, mode)?);
         // SAFETY: as above; the flags' address is null or writable.
         unsafe {
-            target.write(SqliteFile { base: ffi::sqlite3_file { pMethods: &METHODS }, open: Box::into_raw(open) });
+            target.write(SqliteFile {
+                base: ffi::sqlite3_file { pMethods: &METHODS },
+                open: Box::into_raw(open),
+            });
             if !out_flags.is_null() {
                 *out_flags = flags;
             }
@@ -190,7 +202,11 @@ unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, buffer: *mut c_void, amo
         };
         // SAFETY: an open file.
         let length = unsafe { opened(file) }.read(buffer, position(offset))?;
-        Ok(if length < amount { ffi::SQLITE_IOERR_SHORT_READ } else { ffi::SQLITE_OK })
+        Ok(if length < amount {
+            ffi::SQLITE_IOERR_SHORT_READ
+        } else {
+            ffi::SQLITE_OK
+        })
     })
 }
 
@@ -261,7 +277,9 @@ unsafe extern "C" fn device_characteristics(_: *mut ffi::sqlite3_file) -> c_int 
 unsafe extern "C" fn delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync_folder: c_int) -> c_int {
     guarded(ffi::SQLITE_IOERR_DELETE, || {
         // SAFETY: SQLite's file names are C strings.
-        let Some(path) = (unsafe { path(name) }) else { return Err(Failure::NotFound) };
+        let Some(path) = (unsafe { path(name) }) else {
+            return Err(Failure::NotFound);
+        };
         match disk::remove(&path, sync_folder != 0) {
             Err(Failure::NotFound) => Ok(ffi::SQLITE_IOERR_DELETE_NOENT),
             removed => removed.map(|()| ffi::SQLITE_OK),
@@ -272,7 +290,10 @@ unsafe extern "C" fn delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync_
 unsafe extern "C" fn access(_: *mut ffi::sqlite3_vfs, name: *const c_char, _flags: c_int, result: *mut c_int) -> c_int {
     guarded(ffi::SQLITE_IOERR_ACCESS, || {
         // SAFETY: SQLite's file names are C strings.
-        let exists = unsafe { path(name) }.map(|path| disk::exists(&path)).transpose()?.unwrap_or(false);
+        let exists = unsafe { path(name) }
+            .map(|path| disk::exists(&path))
+            .transpose()?
+            .unwrap_or(false);
         // SAFETY: SQLite's address for the answer.
         unsafe { *result = exists.into() };
         Ok(ffi::SQLITE_OK)
@@ -287,7 +308,9 @@ unsafe extern "C" fn full_pathname(
 ) -> c_int {
     guarded(ffi::SQLITE_CANTOPEN, || {
         // SAFETY: SQLite's file names are C strings.
-        let Some(path) = (unsafe { path(name) }) else { return Err(Failure::NotFound) };
+        let Some(path) = (unsafe { path(name) }) else {
+            return Err(Failure::NotFound);
+        };
         let path = CString::new(path.as_os_str().as_bytes()).expect("made from a C string");
         let bytes = path.as_bytes_with_nul();
         if usize::try_from(capacity).is_ok_and(|capacity| bytes.len() <= capacity) {

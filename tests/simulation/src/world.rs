@@ -7,12 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use turmoil::{Builder, Sim};
 
+use crate::clock::EPOCH_SECONDS;
 use crate::fault::{Conditions, Fault, Schedule};
 use crate::machine::{self, Disk};
 use crate::{trace, vfs};
 
-/// 2026-01-01T00:00:00Z: when every simulation starts, in seconds since the Unix epoch.
-const EPOCH_SECONDS: u64 = 1_767_225_600;
 /// The granularity of the network and of faults.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -46,7 +45,7 @@ impl World {
         let mut builder = Builder::new();
         builder
             .rng_seed(seed)
-            .epoch(SystemTime::UNIX_EPOCH + Duration::from_secs(EPOCH_SECONDS))
+            .epoch(SystemTime::UNIX_EPOCH + Duration::from_secs(EPOCH_SECONDS.into()))
             .tick_duration(TICK)
             .simulation_duration(longest)
             .max_message_latency(conditions.max_latency)
@@ -145,7 +144,11 @@ impl World {
 
     fn step(&mut self) -> turmoil::Result<bool> {
         trace::set_now(self.sim.elapsed());
-        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= self.sim.elapsed()) {
+        while let Some(entry) = self
+            .agenda
+            .first_entry()
+            .filter(|entry| entry.key().0 <= self.sim.elapsed())
+        {
             match entry.remove() {
                 Action::Begin(fault) => self.begin(fault),
                 Action::Boot(host) => self.boot(host),

@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::{
     CallId, CallInFlight, ErrorClass, Event, EventKind, Execution, ExecutionMove, ExecutionState, SkipReason, StepMove, StepState,
     Timestamp,
-    execution::{CallEnd, PausedBy, Stop},
+    execution::{CallEnd, PausedBy, StepRecord, Stop},
     moves::{execution_move, step_move},
 };
 
@@ -23,7 +23,8 @@ impl Execution {
     /// Changes the present by one event.
     ///
     /// # Errors
-    /// [`Impossible`] when there is a gap before it or its move does not exist. The execution must not be used after that.
+    /// [`Impossible`] when there is a gap before it, its move does not exist, or it contradicts what is known of its step or its call.
+    /// The execution must not be used after that.
     pub fn apply(&mut self, event: &Event) -> Result<(), Impossible> {
         let impossible = |what: String| Impossible { sequence: event.sequence, what };
         if event.sequence != self.last_sequence + 1 {
@@ -40,19 +41,25 @@ impl Execution {
         match kind {
             K::Created(_) => return Err("`created` comes first and once".into()),
             K::Started => {
+                if self.started_at.is_some() {
+                    return Err("it has started before".into());
+                }
                 self.move_execution(ExecutionMove::Started, None)?;
                 self.started_at = Some(time);
             }
-            K::Paused { discard_calls, .. } => {
+            K::Paused { discard_calls, request_id, .. } => {
                 self.move_execution(ExecutionMove::Paused, None)?;
+                self.remember(request_id);
                 self.paused = Some(PausedBy { since: time, discard_calls: *discard_calls });
             }
-            K::Resumed { .. } => {
+            K::Resumed { request_id, .. } => {
                 self.move_execution(ExecutionMove::Resumed, None)?;
+                self.remember(request_id);
                 self.paused = None;
             }
-            K::CancelRequested { .. } => {
+            K::CancelRequested { request_id, .. } => {
                 self.move_execution(ExecutionMove::CancelRequested, None)?;
+                self.remember(request_id);
                 self.paused = None;
                 self.stop = Some(Stop::Cancelled);
             }
@@ -68,14 +75,15 @@ impl Execution {
             }
             K::Finished(finished) => {
                 self.move_execution(ExecutionMove::Finished, Some(finished.state))?;
-                if self.totals.done() != self.totals.total {
-                    return Err("some steps have not ended".into());
+                if self.totals.done() != self.totals.total || finished.totals != self.totals {
+                    return Err(format!("of its steps this is known: {:?}", self.totals));
                 }
                 self.paused = None;
                 self.ended_at = Some(time);
             }
             K::StepStarted { step, attempt } => self.step_started(*step, *attempt, time)?,
-            K::RetryScheduled { step, failure, not_before, .. } => {
+            K::RetryScheduled { step, attempt, failure, not_before, .. } => {
+                self.check_step(*step, *attempt, StepMove::RetryScheduled)?;
                 self.move_step(*step, StepMove::RetryScheduled, time)?;
                 let record = &mut self.steps[*step];
                 record.not_before = Some(*not_before);
@@ -84,14 +92,16 @@ impl Execution {
                 self.unsettled.remove(step);
                 self.backing_off.insert((*not_before, *step));
             }
-            K::StepCompleted { step, .. } => {
+            K::StepCompleted { step, attempt, .. } => {
+                self.check_step(*step, *attempt, StepMove::Completed)?;
                 self.move_step(*step, StepMove::Completed, time)?;
                 self.end_step(*step, time);
                 self.totals.completed += 1;
                 self.steps[*step].failure = None;
                 self.meet_dependents(*step, time)?;
             }
-            K::StepFailed { step, failure, .. } => {
+            K::StepFailed { step, attempt, failure, .. } => {
+                self.check_step(*step, *attempt, StepMove::Failed)?;
                 self.move_step(*step, StepMove::Failed, time)?;
                 self.end_step(*step, time);
                 self.totals.failed += 1;
@@ -103,19 +113,22 @@ impl Execution {
                 }
             }
             K::StepSkipped { step, reason, because, .. } => {
+                self.check_step(*step, 0, StepMove::Skipped)?;
                 self.move_step(*step, StepMove::Skipped, time)?;
                 self.end_step(*step, time);
                 self.totals.skipped += 1;
                 self.steps[*step].skipped = Some((*reason, *because));
                 self.doom_dependents(*step, SkipReason::DependencySkipped);
             }
-            K::StepCancelled { step, .. } => {
+            K::StepCancelled { step, attempt, .. } => {
+                self.check_step(*step, *attempt, StepMove::Cancelled)?;
                 self.move_step(*step, StepMove::Cancelled, time)?;
                 self.end_step(*step, time);
                 self.totals.cancelled += 1;
                 self.doom_dependents(*step, SkipReason::DependencySkipped);
             }
-            K::StepOutcomeUnknown { step, failure, .. } => {
+            K::StepOutcomeUnknown { step, attempt, failure } => {
+                self.check_step(*step, *attempt, StepMove::OutcomeUnknown)?;
                 self.move_step(*step, StepMove::OutcomeUnknown, time)?;
                 self.unsettled.remove(step);
                 self.unknown.insert(*step);
@@ -126,16 +139,15 @@ impl Execution {
             }
             K::CallRequested(request) => {
                 let CallId { step, attempt, number } = request.call;
-                let record = self.steps.get(step).ok_or_else(|| format!("the plan has no step {step}"))?;
-                if attempt != record.attempt || number != record.calls + 1 || record.call_end.is_some() {
+                let record = self.record_of(step)?;
+                if attempt != record.attempt || number != record.calls + 1 || !self.uncalled.contains(&step) {
                     return Err(format!("{} does not follow call {}.{}", request.call, record.attempt, record.calls));
                 }
+                self.check_under_way()?;
                 if record.state == StepState::Ready {
                     self.move_step(step, StepMove::CallRequested, time)?;
-                    self.discarded.remove(&step);
-                } else if record.state != StepState::Running || self.in_flight.keys().any(|call| call.step == step) {
-                    return Err(format!("step {step} cannot make a call now"));
                 }
+                self.uncalled.remove(&step);
                 self.steps[step].calls = number;
                 self.in_flight.insert(request.call, CallInFlight { request: (**request).clone(), since: time });
             }
@@ -151,16 +163,56 @@ impl Execution {
                     self.move_step(call.step, StepMove::CallDiscarded, time)?;
                     self.unsettled.remove(&call.step);
                     self.steps[call.step].call_end = None;
-                    self.discarded.insert(call.step);
+                    self.uncalled.insert(call.step);
                 }
             }
         }
         Ok(())
     }
 
+    fn remember(&mut self, request_id: &str) {
+        if !request_id.is_empty() {
+            self.requests.insert(request_id.to_owned());
+        }
+    }
+
     fn move_execution(&mut self, by: ExecutionMove, to: Option<ExecutionState>) -> Result<(), String> {
         self.state = execution_move(self.state, by, to)
             .ok_or_else(|| format!("an execution that is {:?} has no move {by:?}", self.state))?;
+        Ok(())
+    }
+
+    fn record_of(&self, step: usize) -> Result<&StepRecord, String> {
+        self.steps.get(step).ok_or_else(|| format!("the plan has no step {step}"))
+    }
+
+    /// Nothing starts before the execution does, while it is paused, or once it is stopped.
+    fn check_under_way(&self) -> Result<(), String> {
+        if self.started_at.is_none() || self.paused.is_some() || self.stop.is_some() {
+            return Err("nothing may start now".into());
+        }
+        Ok(())
+    }
+
+    /// What the table of moves cannot say: a step is moved in the attempt it is in, and only to where the end of its call leads.
+    fn check_step(&self, step: usize, attempt: u32, by: StepMove) -> Result<(), String> {
+        let record = self.record_of(step)?;
+        if attempt != record.attempt {
+            return Err(format!("attempt {attempt} of step {step} is not the one under way, which is {}", record.attempt));
+        }
+        let uncalled = self.uncalled.contains(&step);
+        let leads_there = match (record.state, by) {
+            (StepState::Running, StepMove::Completed) => matches!(record.call_end, Some(CallEnd::Completed)),
+            (StepState::Running, StepMove::RetryScheduled) => matches!(record.call_end, Some(CallEnd::Failed(_))),
+            (StepState::Running, StepMove::OutcomeUnknown) => matches!(record.call_end, Some(CallEnd::Unknown(_))),
+            (StepState::Running, StepMove::Failed) => uncalled || matches!(record.call_end, Some(CallEnd::Failed(_))),
+            (StepState::Running, StepMove::Cancelled) => uncalled || matches!(record.call_end, Some(CallEnd::Cancelled)),
+            (StepState::Ready, StepMove::Failed | StepMove::Cancelled) => uncalled,
+            _ => true,
+        };
+        if !leads_there {
+            return Err(format!("step {step}, which is {:?}, has no call whose end leads to the move {by:?}", record.state));
+        }
         Ok(())
     }
 
@@ -176,8 +228,9 @@ impl Execution {
     }
 
     fn step_started(&mut self, step: usize, attempt: u32, time: Timestamp) -> Result<(), String> {
-        let record = self.steps.get(step).ok_or_else(|| format!("the plan has no step {step}"))?;
-        if attempt != record.attempt + 1 {
+        self.check_under_way()?;
+        let record = self.record_of(step)?;
+        if attempt != record.attempt + 1 || self.uncalled.contains(&step) {
             return Err(format!("attempt {attempt} of step {step} does not follow attempt {}", record.attempt));
         }
         if let Some(open) = self.created.plan.steps()[step].dependencies().iter().find(|&&on| !self.steps[on].state.is_terminal()) {
@@ -189,6 +242,7 @@ impl Execution {
         }
         self.move_step(step, StepMove::Started, time)?;
         self.ready.remove(&step);
+        self.uncalled.insert(step);
         let record = &mut self.steps[step];
         record.attempt = attempt;
         record.calls = 0;
@@ -213,7 +267,7 @@ impl Execution {
             self.active -= 1;
         }
         self.ready.remove(&step);
-        self.discarded.remove(&step);
+        self.uncalled.remove(&step);
         self.unsettled.remove(&step);
         self.doomed.remove(&step);
     }
@@ -238,7 +292,11 @@ impl Execution {
         Ok(())
     }
 
+    /// Once the execution is stopped, that is why the steps that are left do not run.
     fn doom_dependents(&mut self, step: usize, reason: SkipReason) {
+        if self.stop.is_some() {
+            return;
+        }
         for &dependent in self.created.plan.dependents(step) {
             if self.steps[dependent].state == StepState::Pending {
                 self.doomed.entry(dependent).or_insert((reason, step));

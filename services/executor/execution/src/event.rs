@@ -177,11 +177,11 @@ pub enum EventKind {
     /// It began.
     Started,
     /// Nothing new starts. `discard_calls`: running calls are stopped and will run again after the resumption.
-    Paused { principal: String, reason: String, discard_calls: bool },
+    Paused { principal: String, reason: String, discard_calls: bool, request_id: String },
     /// It goes on.
-    Resumed { principal: String },
+    Resumed { principal: String, request_id: String },
     /// Somebody asked it to stop.
-    CancelRequested { principal: String, reason: String },
+    CancelRequested { principal: String, reason: String, request_id: String },
     /// An executor took it up again; these calls' ends were not recorded.
     Recovered { in_doubt: Vec<CallId> },
     /// Its time limit ran out.

@@ -13,7 +13,7 @@ use crate::{
 ///
 /// The sets beside `steps` are indexes into it, kept by `apply`, so that deciding what to do next costs the same at step 10,000 as at
 /// step 10.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Execution {
     pub(crate) created: Created,
     pub(crate) created_at: Timestamp,
@@ -25,6 +25,8 @@ pub struct Execution {
     pub(crate) ended_at: Option<Timestamp>,
     pub(crate) paused: Option<PausedBy>,
     pub(crate) stop: Option<Stop>,
+    /// The ids of the requests that paused, resumed or cancelled it.
+    pub(crate) requests: BTreeSet<String>,
     pub(crate) first_failure: Option<Failure>,
     pub(crate) totals: Totals,
     /// Steps that have started and not ended, those with an unknown outcome aside: each holds one of the plan's `parallelism` slots.
@@ -33,8 +35,9 @@ pub struct Execution {
     pub(crate) pending: usize,
     /// Steps in `Ready` that have not started.
     pub(crate) ready: BTreeSet<usize>,
-    /// Steps in `Ready` that have started and whose call was discarded; they hold their slot.
-    pub(crate) discarded: BTreeSet<usize>,
+    /// Steps that have started and whose next call has not gone out: those in `Running` whose attempt has made no call yet, and those in
+    /// `Ready` whose call was discarded. They hold their slot.
+    pub(crate) uncalled: BTreeSet<usize>,
     /// Steps that will be skipped because of a step they depend on.
     pub(crate) doomed: BTreeMap<usize, (SkipReason, usize)>,
     /// Running steps whose call has ended and whose fate is not decided.
@@ -44,7 +47,7 @@ pub struct Execution {
     pub(crate) in_flight: BTreeMap<CallId, CallInFlight>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PausedBy {
     pub(crate) since: Timestamp,
     pub(crate) discard_calls: bool,
@@ -59,7 +62,7 @@ pub(crate) enum Stop {
     Deadline,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StepRecord {
     pub(crate) state: StepState,
     pub(crate) attempt: u32,
@@ -77,7 +80,7 @@ pub(crate) struct StepRecord {
     pub(crate) call_end: Option<CallEnd>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CallEnd {
     Completed,
     Failed(Failure),
@@ -86,7 +89,7 @@ pub(crate) enum CallEnd {
 }
 
 /// A call whose intent is recorded and whose end is not.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CallInFlight {
     /// What was asked for.
     pub request: CallRequest,
@@ -250,13 +253,14 @@ impl Execution {
             ended_at: None,
             paused: None,
             stop: None,
+            requests: BTreeSet::new(),
             first_failure: None,
             totals: Totals { total: steps.len(), ..Totals::default() },
             active: 0,
             pending: steps.len() - ready.len(),
             steps,
             ready,
-            discarded: BTreeSet::new(),
+            uncalled: BTreeSet::new(),
             doomed: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             backing_off: BTreeSet::new(),
@@ -323,6 +327,11 @@ impl Execution {
     /// One of the calls in flight.
     pub fn call(&self, call: CallId) -> Option<&CallInFlight> {
         self.in_flight.get(&call)
+    }
+
+    /// Whether a request of this id has paused, resumed or cancelled it before.
+    pub fn has_seen(&self, request_id: &str) -> bool {
+        self.requests.contains(request_id)
     }
 
     /// What it waits for as a whole; empty when it has ended or is making progress by itself.

@@ -95,7 +95,8 @@ impl Execution {
 
     /// The next few events that follow from the present and the moment. Empty when nothing can be decided.
     ///
-    /// Each answer is one group whose events do not depend on each other; `advance` applies it and asks again.
+    /// Each answer is one event, or a group that would come out the same if it were asked for one by one: an executor that dies after any
+    /// event goes on as it would have gone on without that.
     fn decide(&self, around: Surroundings<'_>) -> Vec<EventKind> {
         if self.state.is_terminal() {
             return Vec::new();
@@ -115,16 +116,15 @@ impl Execution {
                 return wind_up;
             }
         } else {
-            if !self.doomed.is_empty() {
-                return self.skip_doomed();
+            if let Some((&step, &(reason, because))) = self.doomed.first_key_value() {
+                return vec![EventKind::StepSkipped { step, reason, because: Some(because), progress: self.progress(1) }];
             }
             if self.paused.is_none() {
                 if self.started_at.is_none() {
                     return vec![EventKind::Started];
                 }
-                let start = self.start_something(around);
-                if !start.is_empty() {
-                    return start;
+                if let Some(start) = self.start_something(around) {
+                    return vec![start];
                 }
             }
         }
@@ -154,17 +154,14 @@ impl Execution {
         let record = &self.steps[step];
         let plan = &self.plan().steps()[step];
         let attempt = record.attempt;
-        let fail = |failure: Failure| EventKind::StepFailed { step, attempt, failure, progress: self.progress(1) };
         if !failure.class.is_retryable() || attempt >= plan.retry().max_attempts || self.stop.is_some() {
-            return fail(failure.clone());
+            return self.fail(step, failure.clone());
         }
         let delay = plan.retry().delay(attempt - 1);
         let not_before = now.saturating_add(delay);
         if self.step_deadline(step).is_some_and(|deadline| deadline <= not_before) {
-            return fail(Failure {
-                message: format!("{}; the step's time limit leaves no room for another attempt", failure.message),
-                ..failure.clone()
-            });
+            let message = format!("{}; the step's time limit leaves no room for another attempt", failure.message);
+            return self.fail(step, Failure { message, ..failure.clone() });
         }
         EventKind::RetryScheduled { step, attempt, failure: failure.clone(), retry_count: attempt, delay, not_before }
     }
@@ -174,19 +171,9 @@ impl Execution {
         Some(self.steps[step].started_at?.saturating_add(limit))
     }
 
-    fn skip_doomed(&self) -> Vec<EventKind> {
-        let skip = |(more, (&step, &(reason, because))): (usize, (&usize, &(SkipReason, usize)))| EventKind::StepSkipped {
-            step,
-            reason,
-            because: Some(because),
-            progress: self.progress(more + 1),
-        };
-        self.doomed.iter().enumerate().map(skip).collect()
-    }
-
     /// Ends every step that has no call in flight, once nothing may start any more.
     fn wind_up(&self, stop: Stop) -> Vec<EventKind> {
-        if self.pending + self.ready.len() + self.discarded.len() + self.backing_off.len() + self.unknown.len() == 0 {
+        if self.pending + self.ready.len() + self.uncalled.len() + self.backing_off.len() + self.unknown.len() == 0 {
             return Vec::new();
         }
         let (reason, cause) = match stop {
@@ -205,6 +192,7 @@ impl Execution {
                     EventKind::StepSkipped { step, reason, because, progress }
                 }
                 StepState::Ready | StepState::BackingOff => EventKind::StepCancelled { step, attempt, progress },
+                StepState::Running if self.uncalled.contains(&step) => EventKind::StepCancelled { step, attempt, progress },
                 StepState::OutcomeUnknown => EventKind::StepFailed {
                     step,
                     attempt,
@@ -221,63 +209,57 @@ impl Execution {
         events
     }
 
-    /// Starts the next step that may start: retries whose time has come, then ready steps, each in the plan's order.
-    fn start_something(&self, around: Surroundings<'_>) -> Vec<EventKind> {
-        if let Some(&(_, step)) = self.backing_off.first().filter(|(not_before, _)| *not_before <= around.now) {
-            return self.start(step, around);
+    /// The next thing that may start: a call of a step that has started, else the retry whose time has come first, else the first ready
+    /// step in the plan's order.
+    fn start_something(&self, around: Surroundings<'_>) -> Option<EventKind> {
+        let uncalled = self.uncalled.first().copied();
+        let retry = || self.backing_off.first().filter(|(not_before, _)| *not_before <= around.now).map(|&(_, step)| step);
+        let ready = || self.ready.first().copied().filter(|_| self.active < self.plan().parallelism());
+        let step = uncalled.or_else(retry).or_else(ready)?;
+        if self.step_deadline(step).is_some_and(|deadline| deadline <= around.now) {
+            let message = "The step's time limit ran out between two calls.";
+            return Some(self.fail(step, Failure::new(ErrorClass::Timeout, "STEP_TIMEOUT", message)));
         }
-        if let Some(&step) = self.discarded.first() {
-            return self.start(step, around);
-        }
-        match self.ready.first() {
-            Some(&step) if self.active < self.plan().parallelism() => self.start(step, around),
-            _ => Vec::new(),
-        }
+        Some(match uncalled {
+            Some(_) => self.request_call(step, around),
+            None => EventKind::StepStarted { step, attempt: self.steps[step].attempt + 1 },
+        })
     }
 
-    fn start(&self, step: usize, around: Surroundings<'_>) -> Vec<EventKind> {
+    fn request_call(&self, step: usize, around: Surroundings<'_>) -> EventKind {
         let record = &self.steps[step];
         let plan = &self.plan().steps()[step];
-        let again = record.state == StepState::Ready && record.attempt > 0;
-        let (attempt, number) = if again { (record.attempt, record.calls + 1) } else { (record.attempt + 1, 1) };
-        let fail = |class, reason: &str, message: String| {
-            let failure = Failure::new(class, reason, message);
-            EventKind::StepFailed { step, attempt, failure, progress: self.progress(1) }
-        };
-        let started = (!again).then_some(EventKind::StepStarted { step, attempt });
-
-        let left = self.step_deadline(step).map(|deadline| deadline.since(around.now));
-        if left == Some(Duration::ZERO) {
-            let failure = Failure::new(ErrorClass::Timeout, "STEP_TIMEOUT", "The step's time limit ran out between two calls.");
-            return vec![EventKind::StepFailed { step, attempt: record.attempt, failure, progress: self.progress(1) }];
-        }
         let StepKind::Tool(tool) = plan.kind();
-        let facts = self.tool(&tool.tool);
         let output = |id: &str| {
             let index = self.plan().step_index(id)?;
             self.steps[index].output.as_ref().map(|output| Cow::Owned(output.value()))
         };
-        let prepared = match (facts, tool.arguments.resolve(&output)) {
-            (None, _) => Err((ErrorClass::Internal, "TOOL_FACTS_MISSING", format!("Tool '{}' not found in the execution's record.", tool.tool))),
-            (_, Err(unresolved)) => Err((ErrorClass::InvalidArguments, "UNRESOLVED_REFERENCE", unresolved.to_string())),
-            (Some(facts), Ok(arguments)) => Ok((facts, Json::canonical(&arguments))),
+        let Some(facts) = self.tool(&tool.tool) else {
+            let message = format!("Tool '{}' not found in the execution's record.", tool.tool);
+            return self.fail(step, Failure::new(ErrorClass::Internal, "TOOL_FACTS_MISSING", message));
         };
-        let call = match prepared {
-            Err((class, reason, message)) => fail(class, reason, message),
-            Ok((facts, arguments)) => {
-                let limit = plan.attempt_timeout().unwrap_or(facts.default_timeout);
-                EventKind::CallRequested(Box::new(CallRequest {
-                    call: CallId { step, attempt, number },
-                    tool: facts.tool.clone(),
-                    arguments_digest: digest(arguments.as_str().as_bytes()),
-                    arguments,
-                    recovery: facts.recovery,
-                    ledger_id: around.ledger_id.to_owned(),
-                    timeout: left.map_or(limit, |left| left.min(limit)),
-                }))
+        let arguments = match tool.arguments.resolve(&output) {
+            Ok(arguments) => Json::canonical(&arguments),
+            Err(unresolved) => {
+                let failure = Failure::new(ErrorClass::InvalidArguments, "UNRESOLVED_REFERENCE", unresolved.to_string());
+                return self.fail(step, failure);
             }
         };
-        started.into_iter().chain([call]).collect()
+        let limit = plan.attempt_timeout().unwrap_or(facts.default_timeout);
+        let left = self.step_deadline(step).map_or(limit, |deadline| deadline.since(around.now));
+        EventKind::CallRequested(Box::new(CallRequest {
+            call: CallId { step, attempt: record.attempt, number: record.calls + 1 },
+            tool: facts.tool.clone(),
+            arguments_digest: digest(arguments.as_str().as_bytes()),
+            arguments,
+            recovery: facts.recovery,
+            ledger_id: around.ledger_id.to_owned(),
+            timeout: left.min(limit),
+        }))
+    }
+
+    fn fail(&self, step: usize, failure: Failure) -> EventKind {
+        EventKind::StepFailed { step, attempt: self.steps[step].attempt, failure, progress: self.progress(1) }
     }
 
     fn finish(&self, now: Timestamp) -> EventKind {

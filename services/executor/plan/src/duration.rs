@@ -5,8 +5,12 @@ use std::time::Duration;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// The units in the order in which they may follow each other, with their length in nanoseconds.
-const UNITS: [(&str, u128); 4] =
-    [("h", 3_600 * NANOS_PER_SECOND), ("m", 60 * NANOS_PER_SECOND), ("s", NANOS_PER_SECOND), ("ms", 1_000_000)];
+const UNITS: [(&str, u128); 4] = [
+    ("h", 3_600 * NANOS_PER_SECOND),
+    ("m", 60 * NANOS_PER_SECOND),
+    ("s", NANOS_PER_SECOND),
+    ("ms", 1_000_000),
+];
 
 /// Reads a duration exactly, or says what to write instead.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -20,11 +24,15 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     while !rest.is_empty() {
         let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(shape)?;
         let (number, after) = rest.split_at(number_end);
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let unit_end = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_end);
         // Each unit once, from the longest down: the iterator never goes back.
         let (_, length) = units.find(|(name, _)| *name == unit).ok_or_else(shape)?;
-        nanos = scaled(number, *length).and_then(|part| nanos.checked_add(part)).ok_or_else(shape)?;
+        nanos = scaled(number, *length)
+            .and_then(|part| nanos.checked_add(part))
+            .ok_or_else(shape)?;
         rest = after;
     }
     if text.is_empty() {
@@ -47,8 +55,12 @@ fn scaled(number: &str, unit: u128) -> Option<u128> {
     }
     let whole: u128 = whole.parse().ok()?;
     let divisor = 10_u128.pow(fraction.len() as u32);
-    let parts = if fraction.is_empty() { 0 } else { fraction.parse::<u128>().ok()? } * unit;
-    (parts % divisor == 0).then(|| whole * unit + parts / divisor)
+    let parts = if fraction.is_empty() {
+        0
+    } else {
+        fraction.parse::<u128>().ok()?
+    } * unit;
+    parts.is_multiple_of(divisor).then(|| whole * unit + parts / divisor)
 }
 
 /// Writes a duration in seconds, exactly: `90.005s`.
@@ -105,7 +117,10 @@ pub(crate) mod list {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Duration>, D::Error> {
-        Ok(Vec::<Text>::deserialize(deserializer)?.into_iter().map(|text| text.0).collect())
+        Ok(Vec::<Text>::deserialize(deserializer)?
+            .into_iter()
+            .map(|text| text.0)
+            .collect())
     }
 }
 
@@ -139,8 +154,30 @@ mod tests {
     fn what_is_refused() {
         assert_eq!(parse("30"), Err("has no unit: write 30s for seconds".to_owned()));
         for text in [
-            "", "s", "-1s", "+1s", "1", "1.s", ".5s", "1..5s", "1.2.3s", "1 s", " 1s", "1s ", "1d", "1S", "30m1h", "1s1s", "1e3s", "１s",
-            "0.0000000001s", "0.000000001ms", "99999999999999999999h", "999999999999999h999999999999999m1", "inf", "1s2",
+            "",
+            "s",
+            "-1s",
+            "+1s",
+            "1",
+            "1.s",
+            ".5s",
+            "1..5s",
+            "1.2.3s",
+            "1 s",
+            " 1s",
+            "1s ",
+            "1d",
+            "1S",
+            "30m1h",
+            "1s1s",
+            "1e3s",
+            "１s",
+            "0.0000000001s",
+            "0.000000001ms",
+            "99999999999999999999h",
+            "999999999999999h999999999999999m1",
+            "inf",
+            "1s2",
         ] {
             assert!(parse(text).is_err(), "{text:?} was read as {:?}", parse(text));
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{limits::MAX_VIOLATIONS, path::FieldPath};
 
-/// Why a plan was refused: at least one violation, in the order of the plan.
+/// Why a plan was refused: at least one violation. Those of a text come in the order of its lines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidPlan {
     /// What is wrong; never empty. At most [`MAX_VIOLATIONS`] are listed, and one more entry without a field then says how many are not.
@@ -57,7 +57,12 @@ pub(crate) struct Problem {
 
 impl From<Problem> for Violation {
     fn from(problem: Problem) -> Self {
-        Self { field: problem.path.to_string(), message: problem.message, line: 0, column: 0 }
+        Self {
+            field: problem.path.to_string(),
+            message: problem.message,
+            line: 0,
+            column: 0,
+        }
     }
 }
 
@@ -70,7 +75,10 @@ pub(crate) struct Findings<T> {
 
 impl<T> Default for Findings<T> {
     fn default() -> Self {
-        Self { kept: Vec::new(), omitted: 0 }
+        Self {
+            kept: Vec::new(),
+            omitted: 0,
+        }
     }
 }
 
@@ -90,7 +98,10 @@ impl<T> Findings<T> {
 
     /// The same findings in other words; those that become `None` are dropped.
     pub(crate) fn filter_map<U>(self, f: impl FnMut(T) -> Option<U>) -> Findings<U> {
-        Findings { kept: self.kept.into_iter().filter_map(f).collect(), omitted: self.omitted }
+        Findings {
+            kept: self.kept.into_iter().filter_map(f).collect(),
+            omitted: self.omitted,
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
@@ -112,7 +123,10 @@ impl<T> Findings<T> {
 
 impl From<Findings<Violation>> for InvalidPlan {
     fn from(findings: Findings<Violation>) -> Self {
-        let Findings { kept: mut violations, omitted } = findings;
+        let Findings {
+            kept: mut violations,
+            omitted,
+        } = findings;
         if omitted > 0 {
             violations.push(Violation {
                 field: String::new(),

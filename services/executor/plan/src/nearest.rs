@@ -19,7 +19,9 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let allowed = (letters / 3).max(1);
     known
         .into_iter()
-        .filter(|candidate| candidate.len() <= MAX_COMPARED_BYTES && candidate.chars().count().abs_diff(letters) <= allowed)
+        .filter(|candidate| {
+            candidate.len() <= MAX_COMPARED_BYTES && candidate.chars().count().abs_diff(letters) <= allowed
+        })
         .map(|candidate| (strsim::osa_distance(&folded, &candidate.to_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
         .min_by_key(|(distance, _)| *distance)
@@ -43,7 +45,11 @@ mod tests {
             ("x", None),
             ("", None),
         ] {
-            assert_eq!(nearest(word, ["id", "tool", "skillId", "depends_on"]), expected, "{word}");
+            assert_eq!(
+                nearest(word, ["id", "tool", "skillId", "depends_on"]),
+                expected,
+                "{word}"
+            );
         }
     }
 

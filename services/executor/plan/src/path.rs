@@ -92,7 +92,17 @@ const MAX_SHOWN: usize = 80;
 
 /// An author's text as a message shows it: cut to a readable length, control characters escaped.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(MAX_SHOWN).flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect();
+    let mut shown: String = text
+        .chars()
+        .take(MAX_SHOWN)
+        .flat_map(|c| {
+            if c.is_control() {
+                c.escape_debug().collect()
+            } else {
+                vec![c]
+            }
+        })
+        .collect();
     if text.chars().nth(MAX_SHOWN).is_some() {
         shown.push('…');
     }

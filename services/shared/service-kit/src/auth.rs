@@ -2,9 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
+use thiserror::Error;
 use tonic::{Request, Status, transport::server::UdsConnectInfo};
 
-use crate::status;
+use crate::{net::Address, status};
 
 /// Who is asking, as proved and not as claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,24 @@ impl fmt::Debug for Access {
     }
 }
 
+/// A TCP listener without a token: every local user could reach it.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("listening on TCP needs a token that callers have to show, since every user of this machine can reach the port")]
+pub struct TokenNeeded;
+
 impl Access {
+    /// What guards a listener: the token if there is one, else on a unix socket this process's own user.
+    ///
+    /// # Errors
+    /// [`TokenNeeded`] for a TCP listener without a token.
+    pub fn for_listener(address: &Address, token: Option<String>) -> Result<Self, TokenNeeded> {
+        match (address, token) {
+            (_, Some(token)) => Ok(Self::Token(token.into())),
+            (Address::Unix(_), None) => Ok(Self::UnixUser(rustix::process::geteuid().as_raw())),
+            (Address::Tcp(_), None) => Err(TokenNeeded),
+        }
+    }
+
     /// Lets a request in, with its principal in the extensions, or refuses it.
     ///
     /// # Errors

@@ -24,6 +24,16 @@ pub trait Connection: AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Se
 
 impl<T: AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + Unpin + Send + 'static> Connection for T {}
 
+/// A service, ready to be served.
+pub struct Hosted {
+    /// Its methods.
+    pub routes: Routes,
+    /// Its full name, under which its health is asked for.
+    pub name: &'static str,
+    /// The contract, for reflection.
+    pub descriptors: &'static [u8],
+}
+
 /// Why a service stopped serving.
 #[derive(Debug, Error)]
 pub enum ServeError {
@@ -35,20 +45,19 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves until told to stop: the routes, with health (under `service_name` and as a whole) and reflection of `descriptors` beside them.
+/// Serves until told to stop, with health (under the service's name and as a whole) and reflection beside it.
 ///
 /// # Errors
 /// [`ServeError`] when the transport fails.
 pub async fn serve<C: Connection>(
     incoming: impl Stream<Item = io::Result<C>>,
-    routes: Routes,
-    service_name: &'static str,
-    descriptors: &'static [u8],
+    service: Hosted,
     access: Access,
     shutdown: Shutdown,
 ) -> Result<(), ServeError> {
+    let Hosted { routes, name, descriptors } = service;
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_service_status(service_name, tonic_health::ServingStatus::Serving).await;
+    reporter.set_service_status(name, tonic_health::ServingStatus::Serving).await;
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(descriptors)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -62,7 +71,7 @@ pub async fn serve<C: Connection>(
         let shutdown = shutdown.clone();
         async move {
             shutdown.requested().await;
-            reporter.set_service_status(service_name, tonic_health::ServingStatus::NotServing).await;
+            reporter.set_service_status(name, tonic_health::ServingStatus::NotServing).await;
         }
     };
     let serving = Server::builder()

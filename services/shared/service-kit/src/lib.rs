@@ -7,12 +7,13 @@ pub mod clock;
 pub mod deadline;
 pub mod host;
 pub mod ids;
+pub mod net;
 pub mod shutdown;
 pub mod status;
 pub mod telemetry;
 
 pub use auth::{Access, Principal};
 pub use clock::{Clock, SystemClock};
-pub use host::{Connection, ServeError};
+pub use host::{Connection, Hosted, ServeError};
 pub use ids::Ids;
 pub use shutdown::{Shutdown, Trigger};

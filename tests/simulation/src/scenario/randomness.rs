@@ -1,4 +1,4 @@
-//! Whatever looks random in a process is a function of the seed.
+//! Whatever looks random in a process is a function of the seed, and its clock stands still.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use rand::Rng;
 
 use crate::{entropy, trace};
 
-/// Observes every source of randomness that the services' dependencies use: equal seeds must observe the same.
+/// Observes the clock and every source of randomness that the services' dependencies use: equal seeds must observe the same.
 ///
 /// # Errors
 /// When a caller of `getrandom` would reach libc's own.
@@ -22,12 +22,20 @@ pub fn run(_seed: u64) -> Result<(), String> {
     trace::event(format_args!("rand's thread generator: {}", rand::rng().random::<u64>()));
     trace::event(format_args!("tokio's select!: {:?}", selections()?));
     trace::event(format_args!("SQLite: {}", sqlite()?));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "whether this clock stands still is the question"
+    )]
+    let (now, uptime) = (std::time::SystemTime::now(), std::time::Instant::now());
+    trace::event(format_args!("the clock: {now:?}, {uptime:?}"));
     Ok(())
 }
 
 /// Which of two ready branches tokio takes, many times.
 fn selections() -> Result<Vec<u8>, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|error| error.to_string())?;
     let select = || async {
         tokio::select! {
             () = std::future::ready(()) => 0,

@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// Most comparisons that one plan may cost in looking for what a mistyped id was meant to be: in a plan of 10,000 steps that is enough
-/// for the first five.
-const MAX_COMPARISONS: usize = 50_000;
+/// for the first two.
+const MAX_COMPARISONS: usize = 20_000;
 
 /// Checks a draft. `places` gives, for each step of the draft, its position in the author's document, for messages about other steps.
 pub(crate) fn plan(draft: PlanDraft, places: &[usize]) -> Result<Plan, Findings<Problem>> {
@@ -29,10 +29,17 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize]) -> Result<Plan, Findings<
     checker.header(&draft);
     let steps_path = FieldPath::root().key("steps");
     if draft.steps.is_empty() {
-        checker.refuse(&steps_path, || "the plan must be valid and have at least one step: add one".to_owned());
+        checker.refuse(&steps_path, || {
+            "the plan must be valid and have at least one step: add one".to_owned()
+        });
     }
     if draft.steps.len() > MAX_STEPS {
-        checker.refuse(&steps_path, || format!("has {} steps, and a plan may have {MAX_STEPS}: split it", draft.steps.len()));
+        checker.refuse(&steps_path, || {
+            format!(
+                "has {} steps, and a plan may have {MAX_STEPS}: split it",
+                draft.steps.len()
+            )
+        });
         return Err(checker.findings);
     }
     for (position, step) in draft.steps.iter().enumerate() {
@@ -51,14 +58,22 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize]) -> Result<Plan, Findings<
     if !findings.is_empty() {
         return Err(findings);
     }
-    let index = index.into_iter().map(|(id, position)| (id.to_owned(), position)).collect();
+    let index = index
+        .into_iter()
+        .map(|(id, position)| (id.to_owned(), position))
+        .collect();
     Ok(Plan {
         id: draft.id,
         description: draft.description,
         stop_on_error: draft.stop_on_error,
         parallelism: usize::try_from(draft.parallelism.max(1)).expect("at most MAX_PARALLELISM"),
         timeout: draft.timeout,
-        steps: draft.steps.into_iter().zip(parts).map(|(step, part)| part.complete(step)).collect(),
+        steps: draft
+            .steps
+            .into_iter()
+            .zip(parts)
+            .map(|(step, part)| part.complete(step))
+            .collect(),
         dependents,
         index,
     })
@@ -75,18 +90,25 @@ struct Checker<'d> {
 
 impl<'d> Checker<'d> {
     fn refuse(&mut self, path: &FieldPath, message: impl FnOnce() -> String) {
-        self.findings.add(|| Problem { path: path.clone(), message: message() });
+        self.findings.add(|| Problem {
+            path: path.clone(),
+            message: message(),
+        });
     }
 
     fn header(&mut self, draft: &PlanDraft) {
         let root = FieldPath::root();
         let size = plan_size(draft);
         if size > MAX_PLAN_BYTES {
-            self.refuse(&root, || format!("the plan holds {size} bytes, and may hold {MAX_PLAN_BYTES}: split it"));
+            self.refuse(&root, || {
+                format!("the plan holds {size} bytes, and may hold {MAX_PLAN_BYTES}: split it")
+            });
         }
         self.id(&root.key("id"), &draft.id, true);
         if draft.parallelism > MAX_PARALLELISM {
-            self.refuse(&root.key("parallelism"), || format!("must be 1 to {MAX_PARALLELISM}, not {}", draft.parallelism));
+            self.refuse(&root.key("parallelism"), || {
+                format!("must be 1 to {MAX_PARALLELISM}, not {}", draft.parallelism)
+            });
         }
         self.duration(&root.key("timeout"), draft.timeout);
     }
@@ -106,7 +128,9 @@ impl<'d> Checker<'d> {
     fn duration(&mut self, path: &FieldPath, duration: Option<Duration>) {
         match duration {
             Some(Duration::ZERO) => self.refuse(path, || "must be longer than 0".to_owned()),
-            Some(duration) if duration > MAX_DURATION => self.refuse(path, || "must be at most 365 days, which is 8760h".to_owned()),
+            Some(duration) if duration > MAX_DURATION => {
+                self.refuse(path, || "must be at most 365 days, which is 8760h".to_owned())
+            }
             _ => {}
         }
     }
@@ -124,7 +148,12 @@ impl<'d> Checker<'d> {
             }
             Some(&first) => {
                 let place = self.places[first];
-                self.refuse(&path, || format!("`{}` is already the id of steps[{place}]: ids must be unique", shown(&step.id)));
+                self.refuse(&path, || {
+                    format!(
+                        "`{}` is already the id of steps[{place}]: ids must be unique",
+                        shown(&step.id)
+                    )
+                });
             }
         }
     }
@@ -155,3 +184,6 @@ fn plan_size(draft: &PlanDraft) -> usize {
     });
     draft.id.len() + draft.description.len() + steps.sum::<usize>()
 }
+
+#[cfg(test)]
+mod tests;

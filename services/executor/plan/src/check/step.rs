@@ -63,22 +63,31 @@ impl Checker<'_> {
         if let Some(retry) = &step.retry {
             self.retry(&path.key("retry"), retry);
         }
-        Part { dependencies, arguments }
+        Part {
+            dependencies,
+            arguments,
+        }
     }
 
     fn tool(&mut self, path: &FieldPath, tool: &str) {
         if tool.is_empty() {
             self.refuse(path, || "is required: name the tool that the step calls".to_owned());
-        } else if tool.chars().count() > MAX_TOOL_CHARS || tool.contains(|c: char| c.is_control() || c.is_whitespace()) {
+        } else if tool.chars().count() > MAX_TOOL_CHARS || tool.contains(|c: char| c.is_control() || c.is_whitespace())
+        {
             self.refuse(path, || {
-                format!("`{}` is not a tool's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces", shown(tool))
+                format!(
+                    "`{}` is not a tool's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces",
+                    shown(tool)
+                )
             });
         }
     }
 
     fn arguments(&mut self, path: &FieldPath, arguments: &serde_json::Value) -> Option<Template> {
         if !arguments.is_object() {
-            self.refuse(path, || "must be an object with the tool's arguments by name".to_owned());
+            self.refuse(path, || {
+                "must be an object with the tool's arguments by name".to_owned()
+            });
             return None;
         }
         let size = json_size(arguments);
@@ -97,28 +106,49 @@ impl Checker<'_> {
     }
 
     /// The step that an id names, unless there is none or it is the step itself.
-    fn dependency(&mut self, path: &FieldPath, position: usize, id: &str, steps: &[StepDraft], explain: &str) -> Option<usize> {
+    fn dependency(
+        &mut self,
+        path: &FieldPath,
+        position: usize,
+        id: &str,
+        steps: &[StepDraft],
+        explain: &str,
+    ) -> Option<usize> {
         if id == steps[position].id {
-            self.refuse(path, || format!("`{}` is the step itself, which cannot wait for its own result", shown(id)));
+            self.refuse(path, || {
+                format!(
+                    "`{}` is the step itself, which cannot wait for its own result",
+                    shown(id)
+                )
+            });
             return None;
         }
         let found = self.index.get(id).copied();
         if found.is_none() {
             let suggestion = self.suggestion(id, steps);
-            self.refuse(path, || format!("there is no step `{}`{suggestion} ({explain})", shown(id)));
+            self.refuse(path, || {
+                format!("there is no step `{}`{suggestion} ({explain})", shown(id))
+            });
         }
         found
     }
 
     fn retry(&mut self, path: &FieldPath, retry: &RetryPolicy) {
         if !(1..=MAX_ATTEMPTS).contains(&retry.max_attempts) {
-            self.refuse(&path.key("max_attempts"), || format!("must be 1 to {MAX_ATTEMPTS}, not {}", retry.max_attempts));
+            self.refuse(&path.key("max_attempts"), || {
+                format!("must be 1 to {MAX_ATTEMPTS}, not {}", retry.max_attempts)
+            });
         }
         let path = path.key("backoff");
         match &retry.backoff {
             Backoff::List(delays) => {
                 if delays.len() > MAX_ATTEMPTS as usize {
-                    self.refuse(&path, || format!("has {} delays, and there are at most {MAX_ATTEMPTS} attempts", delays.len()));
+                    self.refuse(&path, || {
+                        format!(
+                            "has {} delays, and there are at most {MAX_ATTEMPTS} attempts",
+                            delays.len()
+                        )
+                    });
                     return;
                 }
                 for (entry, delay) in delays.iter().enumerate() {
@@ -148,11 +178,19 @@ impl Checker<'_> {
             Some(entry) => path.key("depends_on").index(entry),
             None => {
                 let mut references = parts[first].arguments.iter().flat_map(Template::references);
-                let inner = references.find(|(_, reference)| reference.step() == second_id).map(|(inner, _)| inner);
-                path.key("arguments").join(inner.expect("a dependency is listed or named in a template"))
+                let inner = references
+                    .find(|(_, reference)| reference.step() == second_id)
+                    .map(|(inner, _)| inner);
+                path.key("arguments")
+                    .join(inner.expect("a dependency is listed or named in a template"))
             }
         };
-        self.refuse(&path, || format!("cyclic dependencies: {} (each step waits for the next)", named(cycle, steps)));
+        self.refuse(&path, || {
+            format!(
+                "cyclic dependencies: {} (each step waits for the next)",
+                named(cycle, steps)
+            )
+        });
     }
 }
 
@@ -161,7 +199,11 @@ const MAX_STEPS_NAMED: usize = 20;
 
 /// `a → b → c → a`; the middle of a long cycle is counted, not named.
 fn named(cycle: &[usize], steps: &[StepDraft]) -> String {
-    let mut names: Vec<String> = cycle.iter().take(MAX_STEPS_NAMED).map(|&position| shown(&steps[position].id)).collect();
+    let mut names: Vec<String> = cycle
+        .iter()
+        .take(MAX_STEPS_NAMED)
+        .map(|&position| shown(&steps[position].id))
+        .collect();
     if let Some(more @ 1..) = cycle.len().checked_sub(MAX_STEPS_NAMED) {
         names.push(format!("… {more} more …"));
     }

@@ -19,6 +19,7 @@ use crate::{
     path::FieldPath,
 };
 use locate::Positions;
+use tree::Node;
 
 /// The formats in which a plan may be written down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,35 +43,51 @@ struct Finding {
 }
 
 pub(crate) fn parse(format: Format, text: &str) -> Result<Plan, Findings<Violation>> {
+    if text.len() > MAX_PLAN_BYTES {
+        let message = format!(
+            "the plan has {} bytes, and may have {MAX_PLAN_BYTES}: split it",
+            text.len()
+        );
+        return Err(whole(message, 0, 0));
+    }
     // Editors that write a byte order mark do not show it: positions count without it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    read_and_check(format, text).map_err(|mut findings| {
-        let positions = Positions::new(text);
-        findings.sort_by_key(|finding| finding.offset);
-        findings.filter_map(|Finding { field, message, offset }| {
-            let (line, column) = offset.map_or((0, 0), |offset| positions.line_and_column(offset));
-            Some(Violation { field: field.to_string(), message, line, column })
-        })
-    })
-}
-
-fn read_and_check(format: Format, text: &str) -> Result<Plan, Findings<Finding>> {
-    let whole = |message: String, offset: Option<usize>| {
-        let mut findings = Findings::default();
-        findings.add(|| Finding { field: FieldPath::root(), message, offset });
-        findings
-    };
-    if text.len() > MAX_PLAN_BYTES {
-        return Err(whole(format!("the plan has {} bytes, and may have {MAX_PLAN_BYTES}: split it", text.len()), None));
-    }
     let is_json = match format {
         Format::Auto => text.trim_start().starts_with('{'),
         Format::Yaml => false,
         Format::Json => true,
     };
     let parsed = if is_json { json::parse(text) } else { yaml::parse(text) };
-    let root = parsed.map_err(|error| whole(error.message, error.offset))?;
-    let document = read::read(text, &root);
+    let root = parsed.map_err(|error| whole(error.message, error.line, error.column))?;
+    read_and_check(text, &root).map_err(|mut findings| {
+        let positions = Positions::new(text);
+        findings.sort_by_key(|finding| finding.offset);
+        findings.filter_map(|Finding { field, message, offset }| {
+            let (line, column) = offset.map_or((0, 0), |offset| positions.line_and_column(offset));
+            Some(Violation {
+                field: field.to_string(),
+                message,
+                line,
+                column,
+            })
+        })
+    })
+}
+
+/// One violation of the document as a whole.
+fn whole(message: String, line: u32, column: u32) -> Findings<Violation> {
+    let mut findings = Findings::default();
+    findings.add(|| Violation {
+        field: String::new(),
+        message,
+        line,
+        column,
+    });
+    findings
+}
+
+fn read_and_check(text: &str, root: &Node) -> Result<Plan, Findings<Finding>> {
+    let document = read::read(text, root);
     let checked = check::plan(document.draft, &document.origin.places);
     if document.findings.is_empty() {
         return checked.map_err(|problems| problems.filter_map(|problem| Some(document.origin.finding(problem))));
@@ -81,7 +98,10 @@ fn read_and_check(format: Format, text: &str) -> Result<Plan, Findings<Finding>>
         let unread: HashSet<String> = findings.iter().map(|finding| finding.field.to_string()).collect();
         findings.extend(problems.filter_map(|problem: Problem| {
             let finding = document.origin.finding(problem);
-            let known = finding.field.ancestors().any(|field| unread.contains(&field.to_string()));
+            let known = finding
+                .field
+                .ancestors()
+                .any(|field| unread.contains(&field.to_string()));
             (!known).then_some(finding)
         }));
     }

@@ -1,7 +1,10 @@
 //! YAML into a tree. What a text may cost is bounded before it is spent: nesting, aliases, and what they expand to.
 
 use serde::{Deserialize, Deserializer};
-use serde_saphyr::{Location, MessageFormatter, Options, Spanned, UserMessageFormatter, alias_limits, budget, options};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::{
+    Error, Location, MessageFormatter, Options, Spanned, UserMessageFormatter, alias_limits, budget, options,
+};
 
 use super::tree::{Key, Kind, KindVisitor, Node, SyntaxError};
 use crate::{
@@ -9,9 +12,9 @@ use crate::{
     path::shown,
 };
 
-/// How deep a document may be nested: the arguments of a step, and the levels around them. A little more than that is let through, so
-/// that too deep arguments are refused by the name of their field.
-const MAX_DOCUMENT_DEPTH: usize = MAX_DEPTH + 8;
+/// How deep a document may be nested: the arguments of a step and the four levels around them, and one more, so that too deep arguments
+/// are refused by the name of their field.
+const MAX_DOCUMENT_DEPTH: usize = MAX_DEPTH + 5;
 
 /// Most values of a document, aliases expanded: a hundred for each of 10,000 steps.
 const MAX_NODES: usize = 1_000_000;
@@ -19,13 +22,41 @@ const MAX_NODES: usize = 1_000_000;
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let YamlNode(root) = serde_saphyr::from_str_with_options(text, rules()).map_err(|error| {
         let error = error.without_snippet();
-        let message = shown(&UserMessageFormatter.format_message(error));
+        let counted = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let (line, column) = error.location().map_or((0, 0), |location| {
+            (counted(location.line()), counted(location.column()))
+        });
         SyntaxError {
-            message: format!("this is not YAML that can be read: {message}"),
-            offset: error.location().and_then(|location| byte_offset(&location)),
+            message: message(error),
+            line,
+            column,
         }
     })?;
     Ok(root)
+}
+
+fn message(error: &Error) -> String {
+    match error {
+        Error::Budget {
+            breach: BudgetBreach::Depth { .. },
+            ..
+        } => {
+            format!("the plan is nested deeper than {MAX_DOCUMENT_DEPTH} levels: flatten it")
+        }
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            format!(
+                "the plan holds more than it may ({MAX_PLAN_BYTES} bytes, {MAX_NODES} values), its aliases written out: split it"
+            )
+        }
+        Error::AliasError { error, .. } => message(error),
+        other => format!(
+            "this YAML cannot be read: {}",
+            shown(&UserMessageFormatter.format_message(other))
+        ),
+    }
 }
 
 /// YAML 1.2 as far as it goes: `yes` and `on` are text. Keys are unique, and numbers are numbers of JSON.
@@ -33,8 +64,6 @@ fn rules() -> Options {
     options! {
         budget: budget! {
             max_depth: MAX_DOCUMENT_DEPTH,
-            flow_nesting_limit: MAX_DOCUMENT_DEPTH,
-            max_documents: 1,
             max_nodes: MAX_NODES,
             max_events: 3 * MAX_NODES,
             // Aliases may say the same thing again and again, but not make more of it than an author could have written out.
@@ -61,8 +90,15 @@ struct YamlNode(Node);
 
 impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Spanned { value: YamlKind(kind), defined, .. } = Spanned::deserialize(deserializer)?;
-        Ok(Self(Node { offset: byte_offset(&defined).unwrap_or_default(), kind }))
+        let Spanned {
+            value: YamlKind(kind),
+            defined,
+            ..
+        } = Spanned::deserialize(deserializer)?;
+        Ok(Self(Node {
+            offset: byte_offset(&defined).unwrap_or_default(),
+            kind,
+        }))
     }
 }
 
@@ -76,7 +112,9 @@ struct YamlKind(Kind);
 
 impl<'de> Deserialize<'de> for YamlKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(KindVisitor::<YamlNode, YamlKey>::new()).map(Self)
+        deserializer
+            .deserialize_any(KindVisitor::<YamlNode, YamlKey>::new())
+            .map(Self)
     }
 }
 
@@ -86,6 +124,9 @@ struct YamlKey(Spanned<String>);
 
 impl From<YamlKey> for Key {
     fn from(YamlKey(key): YamlKey) -> Self {
-        Self { offset: byte_offset(&key.defined).unwrap_or_default(), name: key.value }
+        Self {
+            offset: byte_offset(&key.defined).unwrap_or_default(),
+            name: key.value,
+        }
     }
 }

@@ -118,11 +118,15 @@ impl Fault {
         let inner = shown(inner);
         let literal = format!("`$${{{inner}}}` for that text itself");
         match self {
-            Fault::Unclosed => format!("`${{{inner}` is not closed: add the `}}`, or write `$${{` for the text `${{` itself"),
+            Fault::Unclosed => {
+                format!("`${{{inner}` is not closed: add the `}}`, or write `$${{` for the text `${{` itself")
+            }
             Fault::Secret => format!(
                 "`${{{inner}}}`: secrets are not available in plans yet; take it out, and let the tool find the secret in its own settings"
             ),
-            Fault::NoStep => format!("`${{{inner}}}` names no step: write `${{STEP.result}}` with the id of a step, or {literal}"),
+            Fault::NoStep => {
+                format!("`${{{inner}}}` names no step: write `${{STEP.result}}` with the id of a step, or {literal}")
+            }
             Fault::NoPath => format!(
                 "`${{{inner}}}` is no reference to a step's result: write `${{STEP.result}}` for the output of a step, or {literal} \
                  (plans cannot read environment variables or secrets)"
@@ -159,20 +163,33 @@ impl<'a> Scanner<'a> {
         }
         let root = match self.accessor()? {
             Accessor::Name(name) if name == "result" || name == "output" => name,
-            Accessor::Name(name) => return Err(Fault::NotAResult { step: step.to_owned(), name }),
+            Accessor::Name(name) => {
+                return Err(Fault::NotAResult {
+                    step: step.to_owned(),
+                    name,
+                });
+            }
             Accessor::Index(_) => return Err(Fault::Path),
         };
         let mut path = Vec::new();
         while !self.take("}") {
             path.push(self.accessor()?);
         }
-        Ok(Reference { step: step.to_owned(), root, path })
+        Ok(Reference {
+            step: step.to_owned(),
+            root,
+            path,
+        })
     }
 
     fn accessor(&mut self) -> Result<Accessor, Fault> {
         if self.take(".") {
             let name = self.take_while(is_name_char);
-            return if name.is_empty() { Err(self.fault()) } else { Ok(Accessor::Name(name.to_owned())) };
+            return if name.is_empty() {
+                Err(self.fault())
+            } else {
+                Ok(Accessor::Name(name.to_owned()))
+            };
         }
         if !self.take("[") {
             return Err(self.fault());
@@ -187,12 +204,20 @@ impl<'a> Scanner<'a> {
             let digits = self.take_while(|c| c.is_ascii_digit());
             Accessor::Index(digits.parse().map_err(|_| self.fault())?)
         };
-        if self.take("]") { Ok(accessor) } else { Err(self.fault()) }
+        if self.take("]") {
+            Ok(accessor)
+        } else {
+            Err(self.fault())
+        }
     }
 
     /// What is wrong here, where the path should have gone on.
     fn fault(&self) -> Fault {
-        if self.rest.contains('}') { Fault::Path } else { Fault::Unclosed }
+        if self.rest.contains('}') {
+            Fault::Path
+        } else {
+            Fault::Unclosed
+        }
     }
 
     fn take(&mut self, token: &str) -> bool {

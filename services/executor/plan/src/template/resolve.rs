@@ -26,7 +26,9 @@ pub enum Unresolved {
         found: String,
     },
     /// The arguments became longer than [`MAX_RESOLVED_BYTES`].
-    #[error("Cannot resolve path: {path} (with it the arguments exceed {MAX_RESOLVED_BYTES} bytes: name a smaller part of the output)")]
+    #[error(
+        "Cannot resolve path: {path} (with it the arguments exceed {MAX_RESOLVED_BYTES} bytes: name a smaller part of the output)"
+    )]
     TooLarge {
         /// The reference at which the limit was exceeded.
         path: String,
@@ -78,7 +80,9 @@ fn written<'a>(
 }
 
 fn spend(room: &mut usize, size: usize, reference: &Reference) -> Result<(), Unresolved> {
-    *room = room.checked_sub(size).ok_or_else(|| Unresolved::TooLarge { path: reference.to_string() })?;
+    *room = room.checked_sub(size).ok_or_else(|| Unresolved::TooLarge {
+        path: reference.to_string(),
+    })?;
     Ok(())
 }
 
@@ -108,13 +112,21 @@ fn slot<'v>(value: &'v mut Value, path: &FieldPath) -> &'v mut Value {
 }
 
 /// What a reference names.
-fn find<'a>(reference: &Reference, output: &dyn Fn(&str) -> Option<Cow<'a, Value>>) -> Result<Cow<'a, Value>, Unresolved> {
-    let missing = |found: String| Unresolved::Missing { path: reference.to_string(), found };
+fn find<'a>(
+    reference: &Reference,
+    output: &dyn Fn(&str) -> Option<Cow<'a, Value>>,
+) -> Result<Cow<'a, Value>, Unresolved> {
+    let missing = |found: String| Unresolved::Missing {
+        path: reference.to_string(),
+        found,
+    };
     let step = reference.step();
     match output(step).ok_or_else(|| missing(format!("step `{step}` has no output")))? {
         Cow::Borrowed(value) => descend(value, reference).map(Cow::Borrowed).map_err(missing),
         Cow::Owned(value) if reference.path().is_empty() => Ok(Cow::Owned(value)),
-        Cow::Owned(value) => descend(&value, reference).map(|found| Cow::Owned(found.clone())).map_err(missing),
+        Cow::Owned(value) => descend(&value, reference)
+            .map(|found| Cow::Owned(found.clone()))
+            .map_err(missing),
     }
 }
 
@@ -122,7 +134,8 @@ fn find<'a>(reference: &Reference, output: &dyn Fn(&str) -> Option<Cow<'a, Value
 fn descend<'v>(output: &'v Value, reference: &Reference) -> Result<&'v Value, String> {
     let mut value = output;
     for (depth, accessor) in reference.path().iter().enumerate() {
-        value = child(value, accessor).ok_or_else(|| dead_end(value, accessor, &reference.prefix(depth).to_string()))?;
+        value =
+            child(value, accessor).ok_or_else(|| dead_end(value, accessor, &reference.prefix(depth).to_string()))?;
     }
     Ok(value)
 }

@@ -1,0 +1,233 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{
+    commands::{completions, executions, plan, run, serve, tools},
+    connect::{Address, Place},
+};
+
+/// The end of a command's help: an example, and the exit codes of commands that ask or change something.
+macro_rules! help {
+    ($example:literal) => {
+        concat!(
+            "Example:\n  ",
+            $example,
+            "\n\nExit codes:\n  0    done\n  1    a fault of Belay or its surroundings\n  2    refused or used wrongly; nothing happened\n  \
+             130  interrupted (143: terminated)"
+        )
+    };
+}
+
+/// The end of the help of commands that end as the execution does.
+macro_rules! execution_help {
+    ($example:literal) => {
+        concat!(
+            "Example:\n  ",
+            $example,
+            "\n\nExit codes:\n  0    done; the execution completed\n  1    it was cancelled, or a fault of Belay or its surroundings\n  \
+             2    refused or used wrongly; nothing happened\n  30   it failed (one failed step is enough)\n  \
+             32   it failed: a tool reached out of its workspace\n  33   it failed: a policy or a person said no\n  \
+             34   it failed: a time limit ran out; or --wait-timeout did, and then it goes on or can be resumed\n  \
+             130  interrupted (143: terminated, 141: the reader of the output has gone); it goes on or can be resumed"
+        )
+    };
+}
+pub(crate) use {execution_help, help};
+
+/// Carries out plans: steps with dependencies, run through tools that are confined to a workspace, recorded, and resumed after any loss.
+#[derive(Debug, Parser)]
+#[command(name = "belay", version, disable_help_subcommand = true, after_help = execution_help!("belay run plan.yaml"))]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) everywhere: Everywhere,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Flags that every command takes.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Everywhere {
+    /// Where everything is kept [default: $XDG_STATE_HOME/belay or ~/.local/state/belay]
+    #[arg(long, global = true, value_name = "DIR", env = "BELAY_STATE_DIR", value_hint = clap::ValueHint::DirPath)]
+    state_dir: Option<PathBuf>,
+    /// The server to use: unix:/path or http://host:port. Without it, the one that holds the state directory, or this process itself
+    #[arg(long, global = true, value_name = "ADDR", env = "BELAY_SERVER")]
+    server: Option<Address>,
+    /// What to show to a server over TCP; in BELAY_TOKEN it is not in the list of processes
+    #[arg(
+        long,
+        global = true,
+        value_name = "TOKEN",
+        env = "BELAY_TOKEN",
+        hide_env_values = true
+    )]
+    token: Option<String>,
+    /// What comes out
+    #[arg(short, long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) output: Format,
+    /// The namespace of the executions
+    #[arg(long, global = true, value_name = "NAME", default_value = "default")]
+    pub(crate) namespace: String,
+}
+
+impl Everywhere {
+    /// Where to look for the services.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            server: self.server.clone(),
+            token: self.token.clone(),
+            state_dir: self.state_dir.clone(),
+        }
+    }
+}
+
+/// What comes out on standard output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For programs: one object
+    Json,
+    /// For programs: one object a line, events as they come
+    Jsonl,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(run::Run),
+    Serve(serve::Serve),
+    #[command(subcommand)]
+    Plan(Plan),
+    #[command(subcommand)]
+    Executions(Executions),
+    #[command(subcommand)]
+    Tools(Tools),
+    Completions(completions::Completions),
+}
+
+/// Look at plans without running them
+#[derive(Debug, Subcommand)]
+pub(crate) enum Plan {
+    Validate(plan::Validate),
+}
+
+/// Look at executions and steer them
+#[derive(Debug, Subcommand)]
+pub(crate) enum Executions {
+    List(executions::list::List),
+    Get(executions::get::Get),
+    Watch(executions::watch::Watch),
+    Cancel(executions::cancel::Cancel),
+    Pause(executions::pause::Pause),
+    Resume(executions::resume::Resume),
+}
+
+/// See what steps can use
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tools {
+    List(tools::list::List),
+    Describe(tools::describe::Describe),
+}
+
+/// The execution a command is about.
+#[derive(Args, Debug)]
+pub(crate) struct Which {
+    /// The execution: its id, the beginning of its id, its full name, or @last
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+}
+
+/// Reads `key=value`.
+pub(crate) fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write it as key=value".to_owned()),
+    }
+}
+
+/// Whether programs are to read what comes out, told from arguments that could not be parsed.
+pub(crate) fn wants_json(arguments: &[String]) -> bool {
+    let is_json = |value: &str| matches!(value, "json" | "jsonl");
+    let joined = |argument: &String| {
+        argument
+            .strip_prefix("--output=")
+            .or(argument.strip_prefix("-o"))
+            .is_some_and(|v| is_json(v.trim_start_matches('=')))
+    };
+    arguments.iter().any(joined)
+        || arguments
+            .windows(2)
+            .any(|pair| matches!(pair[0].as_str(), "-o" | "--output") && is_json(&pair[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::*;
+
+    #[test]
+    fn the_grammar_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_its_exit_codes() {
+        fn check(command: &clap::Command) {
+            if command.has_subcommands() && command.get_name() != "belay" {
+                command.get_subcommands().for_each(check);
+                return;
+            }
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(
+                help.contains("Example:\n  ") && help.contains("Exit codes:\n"),
+                "{}",
+                command.get_name()
+            );
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn flags_that_every_command_takes_may_stand_anywhere() {
+        let cli = Cli::parse_from([
+            "belay",
+            "executions",
+            "list",
+            "-o",
+            "json",
+            "--server",
+            "http://h:1",
+            "--namespace",
+            "n",
+        ]);
+        assert_eq!(
+            (cli.everywhere.output, cli.everywhere.namespace.as_str()),
+            (Format::Json, "n")
+        );
+        assert_eq!(
+            cli.everywhere.place().server,
+            Some(Address::Http("http://h:1".to_owned()))
+        );
+    }
+
+    #[test]
+    fn the_format_is_known_even_when_nothing_else_is() {
+        let given = |line: &str| wants_json(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(given("run -o json --nope") && given("-ojsonl x") && given("--output=json") && given("--output jsonl"));
+        assert!(!given("run json") && !given("-o text json"));
+    }
+
+    #[test]
+    fn labels_are_pairs() {
+        assert_eq!(label("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(label("a").is_err() && label("=b").is_err());
+    }
+}

@@ -1,0 +1,24 @@
+//! `belay executions …`.
+
+pub(crate) mod cancel;
+pub(crate) mod get;
+pub(crate) mod list;
+pub(crate) mod pause;
+pub(crate) mod resume;
+pub(crate) mod watch;
+
+use tonic::Status;
+
+use crate::{
+    failure::{Failure, Report},
+    names,
+};
+
+/// Why an execution cannot be steered so, with the command that shows how it is.
+pub(crate) fn refused(status: &Status, name: &str) -> Failure {
+    let mut report = Report::of_status(status);
+    report
+        .next
+        .get_or_insert_with(|| format!("belay executions get {}", names::id(name)));
+    report.into()
+}

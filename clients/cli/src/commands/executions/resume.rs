@@ -1,0 +1,46 @@
+//! `belay executions resume`.
+
+use super::super::{Context, unless_stopped};
+use crate::{
+    args::{Which, execution_help},
+    attend::{Attendance, attend, take_up},
+    connect::Session,
+    exit::Exit,
+    failure::Failure,
+    names,
+    signals::Signals,
+};
+
+/// Let an execution go on that was paused or whose driver has gone, and watch it to its end
+#[derive(clap::Args, Debug)]
+#[command(after_help = execution_help!("belay executions resume @last"))]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Resumes it and stays with it from there on; without a server, this process drives it.
+pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signals) -> Result<Exit, Failure> {
+    let (session, execution) = unless_stopped(signals, async {
+        let mut session = Session::open(&context.place).await?;
+        let resumed = async {
+            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            take_up(&mut session.client, &name).await
+        };
+        match resumed.await {
+            Ok(execution) => Ok((session, execution)),
+            Err(failure) => {
+                session.close().await;
+                Err(failure)
+            }
+        }
+    })
+    .await??;
+    let attendance = Attendance {
+        name: execution.name,
+        after: execution.last_sequence,
+        drive: true,
+        longest: None,
+    };
+    attend(context, session, signals, attendance).await
+}

@@ -1,0 +1,50 @@
+//! `belay executions watch`.
+
+use super::super::{Context, unless_stopped};
+use crate::{
+    args::{Which, execution_help},
+    attend::{Attendance, attend},
+    connect::Session,
+    exit::Exit,
+    failure::Failure,
+    names,
+    signals::Signals,
+};
+
+/// Watch an execution from its first event to its end; ends as the execution does
+#[derive(clap::Args, Debug)]
+#[command(after_help = execution_help!("belay executions watch @last -o jsonl"))]
+pub(crate) struct Watch {
+    #[command(flatten)]
+    which: Which,
+    /// Only events after this number
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    after: i64,
+}
+
+/// Watches, and drives nothing.
+pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals) -> Result<Exit, Failure> {
+    let (session, name) = unless_stopped(signals, async {
+        let mut session = Session::open(&context.place).await?;
+        match names::resolve(&mut session.client, &context.namespace, &verb.which.id).await {
+            Ok(name) => Ok((session, name)),
+            Err(failure) => {
+                session.close().await;
+                Err(failure)
+            }
+        }
+    })
+    .await??;
+    attend(
+        context,
+        session,
+        signals,
+        Attendance {
+            name,
+            after: verb.after,
+            drive: false,
+            longest: None,
+        },
+    )
+    .await
+}

@@ -1,0 +1,92 @@
+//! The verbs, one file each.
+
+pub(crate) mod completions;
+pub(crate) mod executions;
+pub(crate) mod plan;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod tools;
+
+use std::future::Future;
+
+use crate::{
+    args::{Command, Executions, Plan, Tools},
+    connect::{Client, Place, Session},
+    exit::Exit,
+    failure::Failure,
+    render::text::{Line, Style},
+    screen::Screen,
+    signals::Signals,
+};
+
+/// What every verb is given.
+pub(crate) struct Context {
+    /// Where to write.
+    pub(crate) screen: Screen,
+    /// Where to look for the services.
+    pub(crate) place: Place,
+    /// The namespace of the executions.
+    pub(crate) namespace: String,
+}
+
+impl Context {
+    /// Asks the services something that is answered at once, and leaves them again.
+    async fn ask<T>(&self, question: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>) -> Result<T, Failure> {
+        let mut session = Session::open(&self.place).await?;
+        let answer = question(&mut session.client).await;
+        session.close().await;
+        answer
+    }
+}
+
+/// Does what was asked. Long verbs treat Ctrl-C in their own way; the others just end.
+pub(crate) async fn dispatch(context: &Context, command: Command, signals: &mut Signals) -> Result<Exit, Failure> {
+    match command {
+        Command::Run(verb) => run::run(context, verb, signals).await,
+        Command::Serve(verb) => serve::serve(context, verb, signals).await,
+        Command::Executions(Executions::Watch(verb)) => executions::watch::watch(context, verb, signals).await,
+        Command::Executions(Executions::Resume(verb)) => executions::resume::resume(context, verb, signals).await,
+        short => unless_stopped(signals, dispatch_short(context, short)).await?,
+    }
+}
+
+async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Plan(Plan::Validate(verb)) => plan::validate(context, verb).await,
+        Command::Executions(Executions::List(verb)) => executions::list::list(context, verb).await,
+        Command::Executions(Executions::Get(verb)) => executions::get::get(context, verb).await,
+        Command::Executions(Executions::Cancel(verb)) => executions::cancel::cancel(context, verb).await,
+        Command::Executions(Executions::Pause(verb)) => executions::pause::pause(context, verb).await,
+        Command::Tools(Tools::List(verb)) => tools::list::list(context, verb).await,
+        Command::Tools(Tools::Describe(verb)) => tools::describe::describe(context, verb).await,
+        Command::Completions(verb) => completions::completions(verb),
+        Command::Run(_) | Command::Serve(_) | Command::Executions(Executions::Watch(_) | Executions::Resume(_)) => {
+            Err(Failure::internal("a long command was taken for a short one"))
+        }
+    }
+}
+
+/// The work's outcome, or a quiet end at a signal.
+async fn unless_stopped<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Result<T, Failure> {
+    tokio::select! {
+        stop = signals.next() => Err(Failure::Quiet(stop.exit())),
+        done = work => Ok(done),
+    }
+}
+
+/// What `belay` alone says: five lines that get one going.
+pub(crate) fn welcome(screen: &Screen) -> Result<Exit, Failure> {
+    let row = |command: &str, what: &str| {
+        Line::new("  ")
+            .column(Style::Strong, command, 32)
+            .and(Style::Plain, what)
+    };
+    screen.print(&[
+        row("belay run plan.yaml", "carry out a plan, and watch it"),
+        row("belay plan validate plan.yaml", "check a plan, run nothing"),
+        row("belay tools list", "what a plan's steps can use"),
+        row("belay executions get @last", "what became of the last one"),
+        row("belay --help", "everything else"),
+    ])?;
+    Ok(Exit::OK)
+}

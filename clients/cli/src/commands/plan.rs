@@ -1,0 +1,65 @@
+//! `belay plan validate`.
+
+use std::path::PathBuf;
+
+use belay_proto::v1::{ValidatePlanRequest, ValidatePlanResponse, validate_plan_request};
+
+use super::Context;
+use crate::{
+    args::help,
+    connect::Client,
+    exit::Exit,
+    failure::{Failure, Report},
+    names,
+    plan_file::PlanFile,
+    render::{
+        text::{Line, Style},
+        words,
+    },
+};
+
+/// Check a plan as `run` would, and run nothing
+#[derive(clap::Args, Debug)]
+#[command(after_help = help!("belay plan validate plan.yaml"))]
+pub(crate) struct Validate {
+    /// The plan: a YAML or JSON file, or - for standard input
+    #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
+    plan: PathBuf,
+}
+
+/// Asks the services what is wrong with the plan.
+pub(crate) async fn validate(context: &Context, verb: Validate) -> Result<Exit, Failure> {
+    let file = PlanFile::read(&verb.plan).await?;
+    let response = context
+        .ask(async |client| check(client, &context.namespace, &file).await)
+        .await?;
+    context.screen.show(&response, || {
+        let steps = response.plan.as_ref().map_or(0, |plan| plan.steps.len());
+        vec![
+            Line::new(format!("{}: ", file.source.name))
+                .and(Style::Good, "good")
+                .and(Style::Plain, format!(", {}", words::steps(steps))),
+        ]
+    })?;
+    Ok(Exit::OK)
+}
+
+/// The plan as the services understand it; a refusal names every violation, with its place in the file.
+pub(crate) async fn check(
+    client: &mut Client,
+    namespace: &str,
+    file: &PlanFile,
+) -> Result<ValidatePlanResponse, Failure> {
+    let source = Some(validate_plan_request::Source::Document(file.document()));
+    let response = client
+        .validate_plan(ValidatePlanRequest {
+            parent: names::parent(namespace),
+            source,
+        })
+        .await?
+        .into_inner();
+    match response.violations.is_empty() {
+        true => Ok(response),
+        false => Err(Report::of_plan(&file.source, response.violations).into()),
+    }
+}

@@ -1,0 +1,250 @@
+//! `belay run`.
+
+use std::{
+    io::{self, IsTerminal as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use belay_proto::v1::{
+    ApprovalMode, Execution, ExecutionView, GetExecutionRequest, StartExecutionRequest, start_execution_request,
+};
+use tonic::{Code, Status};
+
+use super::{Context, plan, unless_stopped};
+use crate::{
+    args::{Format, execution_help, label},
+    attend::{Attendance, attend},
+    connect::{Client, Session},
+    exit::Exit,
+    failure::{Failure, Report},
+    names,
+    plan_file::PlanFile,
+    render::{
+        self,
+        text::{Line, Style},
+        time, words,
+    },
+    signals::Signals,
+};
+
+/// Carry out a plan and watch it to its end
+///
+/// Without a server, the services run inside this command and end with it; what was not finished is kept, and goes on with
+/// `belay executions resume`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = execution_help!("belay run plan.yaml --workspace . --label team=docs"))]
+pub(crate) struct Run {
+    /// The plan: a YAML or JSON file, or - for standard input
+    #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
+    plan: PathBuf,
+    /// The folder its tools are confined to [default: one that the services make]
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    workspace: Option<PathBuf>,
+    /// The execution's id: lower-case letters, digits and - [default: one that the services make]
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// Makes starting twice start once: the same request id answers with the same execution
+    #[arg(long, value_name = "R")]
+    request_id: Option<String>,
+    /// A label for finding it again; may be given more than once
+    #[arg(long = "label", value_name = "K=V", value_parser = label)]
+    labels: Vec<(String, String)>,
+    /// Check everything, show what would run, call no tool
+    #[arg(long)]
+    dry_run: bool,
+    /// Ask nobody: where a person would be asked, the step fails. So it is without a terminal, too
+    #[arg(long)]
+    no_input: bool,
+    /// Stay for at most so long, such as 90s or 15m
+    #[arg(long, value_name = "D", value_parser = time::parse)]
+    wait_timeout: Option<Duration>,
+}
+
+/// Starts the execution and stays with it.
+pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> Result<Exit, Failure> {
+    let file = unless_stopped(signals, PlanFile::read(&verb.plan)).await??;
+    let request = request(context, &verb, &file)?;
+    if verb.dry_run {
+        let shown = context.ask(async |client| dry_run(context, client, &file, request).await);
+        return unless_stopped(signals, shown).await?;
+    }
+
+    let mut session = unless_stopped(signals, Session::open(&context.place)).await??;
+    let started = tokio::select! {
+        started = start(context, &mut session.client, &file, request) => started,
+        stop = signals.next() => Err(Report::new(stop.exit(), "INTERRUPTED", "stopped before the answer came: it may have started")
+            .next("belay executions list")
+            .into()),
+    };
+    let started = match started {
+        Ok(started) => started,
+        Err(failure) => {
+            session.close().await;
+            return Err(failure);
+        }
+    };
+    if context.screen.format == Format::Text {
+        context
+            .screen
+            .say(&Line::new("execution ").and(Style::Strong, names::id(&started.name)));
+    }
+    let attendance = Attendance {
+        name: started.name,
+        after: 0,
+        drive: true,
+        longest: verb.wait_timeout,
+    };
+    attend(context, session, signals, attendance).await
+}
+
+fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecutionRequest, Failure> {
+    let nobody_to_ask = verb.no_input || !io::stdin().is_terminal();
+    Ok(StartExecutionRequest {
+        parent: names::parent(&context.namespace),
+        execution_id: verb.id.clone().unwrap_or_default(),
+        source: Some(start_execution_request::Source::Document(file.document())),
+        request_id: verb.request_id.clone().unwrap_or_default(),
+        validate_only: verb.dry_run,
+        labels: verb.labels.iter().cloned().collect(),
+        approval_mode: if nobody_to_ask {
+            ApprovalMode::Fail
+        } else {
+            ApprovalMode::Wait
+        }
+        .into(),
+        workspace: verb
+            .workspace
+            .as_deref()
+            .map(|folder| workspace(folder, context.place.is_local()))
+            .transpose()?
+            .unwrap_or_default(),
+        start_paused: false,
+    })
+}
+
+/// The folder as the services name it. One on another machine cannot be looked at from here, so it must be absolute already.
+fn workspace(folder: &Path, is_local: bool) -> Result<String, Failure> {
+    let refused = |why: &str| -> Failure {
+        let message = format!("the workspace {}: {why}", folder.display());
+        Failure::refused("WORKSPACE_INVALID", message).into()
+    };
+    let path = match is_local {
+        true => folder.canonicalize().map_err(|error| refused(&error.to_string()))?,
+        false if folder.is_absolute() => folder.to_owned(),
+        false => {
+            return Err(refused(
+                "over TCP it must be an absolute path, as the server's machine names it",
+            ));
+        }
+    };
+    path.into_os_string()
+        .into_string()
+        .map_err(|_| refused("its path is not UTF-8"))
+}
+
+async fn start(
+    context: &Context,
+    client: &mut Client,
+    file: &PlanFile,
+    request: StartExecutionRequest,
+) -> Result<Execution, Failure> {
+    let name = format!("{}/executions/{}", request.parent, request.execution_id);
+    match client.start_execution(request).await {
+        Ok(started) => Ok(started.into_inner()),
+        Err(status) if status.code() == Code::InvalidArgument => {
+            // The refusal names fields; the plan's own check knows their lines, too.
+            plan::check(client, &context.namespace, file).await?;
+            Err(status.into())
+        }
+        Err(status) if status.code() == Code::AlreadyExists => Err(already_exists(client, &name, &status).await.into()),
+        Err(status) => Err(status.into()),
+    }
+}
+
+/// Says that the id is taken, and by what.
+async fn already_exists(client: &mut Client, name: &str, status: &Status) -> Report {
+    let mut report = Report::of_status(status);
+    let request = GetExecutionRequest {
+        name: name.to_owned(),
+        view: ExecutionView::Basic.into(),
+    };
+    if let Ok(existing) = client.get_execution(request).await.map(tonic::Response::into_inner) {
+        let accepted = existing
+            .create_time
+            .as_ref()
+            .map(|created| format!(", accepted {}", time::date_and_time(created)));
+        report.details.push(format!(
+            "{}: {}, plan {}{}",
+            names::id(&existing.name),
+            words::execution_state(existing.state()),
+            existing.plan_id,
+            accepted.unwrap_or_default(),
+        ));
+        report.next = Some(format!("belay executions get {}", names::id(&existing.name)));
+    }
+    report
+}
+
+async fn dry_run(
+    context: &Context,
+    client: &mut Client,
+    file: &PlanFile,
+    request: StartExecutionRequest,
+) -> Result<Exit, Failure> {
+    let plan = plan::check(client, &context.namespace, file)
+        .await?
+        .plan
+        .unwrap_or_default();
+    let mut execution = start(context, client, file, request).await?;
+    let workspace = execution.workspace.clone();
+    let shown = execution.plan.get_or_insert(plan).clone();
+    context.screen.show(&execution, || {
+        let mut lines = render::plan::preview(&shown);
+        if !workspace.is_empty() {
+            lines.push(
+                Line::default()
+                    .and(Style::Dim, "workspace: ")
+                    .and(Style::Plain, &workspace),
+            );
+        }
+        lines.push(
+            Line::default()
+                .and(Style::Strong, "(dry run)")
+                .and(Style::Plain, " everything is in order; nothing was run"),
+        );
+        lines
+    })?;
+    Ok(Exit::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_workspace_is_made_absolute_and_must_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("w")).unwrap();
+        let winding = folder.path().join("w/../w");
+        let plain = folder.path().canonicalize().unwrap().join("w");
+        assert_eq!(workspace(&winding, true).unwrap(), plain.to_str().unwrap());
+        let missing = workspace(&folder.path().join("x"), true).unwrap_err().report();
+        assert_eq!(
+            (missing.exit, missing.code.as_str()),
+            (Exit::REFUSED, "WORKSPACE_INVALID")
+        );
+    }
+
+    #[test]
+    fn a_workspace_on_another_machine_is_taken_as_it_is() {
+        assert_eq!(workspace(Path::new("/srv/w"), false).unwrap(), "/srv/w");
+        assert!(
+            workspace(Path::new("."), false)
+                .unwrap_err()
+                .report()
+                .message
+                .contains("absolute path")
+        );
+    }
+}

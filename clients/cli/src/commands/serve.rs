@@ -1,0 +1,145 @@
+//! `belay serve`.
+
+use std::net::SocketAddr;
+
+use belay_all_in_one::{Embedded, Endpoint, Opened, Options};
+use serde_json::json;
+
+use super::{Context, unless_stopped};
+use crate::{
+    args::{Format, help},
+    exit::Exit,
+    failure::{Failure, Report},
+    render::text::{Line, Style, table},
+    signals::Signals,
+};
+
+/// Run the services until Ctrl-C, and carry on with everything that is not finished
+///
+/// BELAY_LOG sets how much is logged on standard error, such as BELAY_LOG=warn.
+#[derive(clap::Args, Debug)]
+#[command(after_help = help!("belay serve --listen 127.0.0.1:7433"))]
+pub(crate) struct Serve {
+    /// Listen on TCP, too, such as 127.0.0.1:7433; port 0 takes a free one
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+}
+
+/// Serves until told to stop; stops in good order.
+pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals) -> Result<Exit, Failure> {
+    if let Some(address) = &context.place.server {
+        return Err(Failure::refused(
+            "INVALID_USAGE",
+            format!("`serve` is a server, and --server (or BELAY_SERVER) names another: {address}"),
+        )
+        .next("belay serve --help")
+        .into());
+    }
+    let state_dir = context.place.state_dir()?;
+    let options = Options {
+        state_dir: state_dir.clone(),
+        listen: verb.listen,
+        drive_all: true,
+    };
+    let embedded = match unless_stopped(signals, belay_all_in_one::open(options)).await?? {
+        Opened::Holder(embedded) => embedded,
+        Opened::Held(endpoint) => {
+            let message = format!("another belay holds {}", state_dir.display());
+            return Err(Report::new(Exit::INTERNAL, "STORE_LOCKED", message)
+                .detail(format!("it answers at {}", address(&endpoint)))
+                .next("stop it, or give another --state-dir")
+                .into());
+        }
+    };
+    if let Err(failure) = announce(context, &embedded, &state_dir.display().to_string()) {
+        // Whoever started the server may close its output; that is no reason to stop serving.
+        if !matches!(failure, Failure::ClosedPipe) {
+            embedded.shutdown().await;
+            return Err(failure);
+        }
+    }
+    signals.next().await;
+    context
+        .screen
+        .say(&Line::new("stopping; what is not finished goes on at the next start"));
+    embedded.shutdown().await;
+    Ok(Exit::OK)
+}
+
+fn announce(context: &Context, embedded: &Embedded, state_dir: &str) -> Result<(), Failure> {
+    let socket = address(embedded.endpoint());
+    let http = embedded
+        .listening()
+        .map(|(address, token)| (format!("http://{address}"), token.as_str()));
+    if context.screen.format != Format::Text {
+        let url = http.map(|(url, _)| url);
+        return Ok(context
+            .screen
+            .print_json(&json!({ "socket": socket, "listen": url, "stateDir": state_dir }))?);
+    }
+    // The token is for the person at the terminal; files and logs that output is sent to are read by others.
+    Ok(context
+        .screen
+        .print(&announcement(&socket, http, state_dir, context.screen.output_moves))?)
+}
+
+fn announcement(socket: &str, http: Option<(String, &str)>, state_dir: &str, to_a_person: bool) -> Vec<Line> {
+    let mut rows = vec![("listens at", socket.to_owned())];
+    if let Some((url, token)) = http {
+        rows.push(("and at", url.clone()));
+        if to_a_person {
+            rows.push((
+                "elsewhere",
+                format!("BELAY_SERVER={url} BELAY_TOKEN={token} belay executions list"),
+            ));
+        }
+    }
+    rows.push(("keeps data in", state_dir.to_owned()));
+    rows.push((
+        "try here",
+        "belay run plan.yaml   (commands of the same user find this server by themselves)".to_owned(),
+    ));
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|(name, value)| vec![(Style::Dim, name.to_owned()), (Style::Plain, value)])
+        .collect();
+    let mut lines = vec![Line::default().and(Style::Strong, "belay serves; Ctrl-C stops it")];
+    lines.extend(table(&rows));
+    lines
+}
+
+fn address(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Unix(path) => format!("unix:{}", path.display()),
+        Endpoint::Tcp { url, .. } => url.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_file_never_gets_the_token() {
+        let text = |to_a_person| -> String {
+            announcement(
+                "unix:/s/sock",
+                Some(("http://127.0.0.1:7".to_owned(), "s3cret")),
+                "/s",
+                to_a_person,
+            )
+            .iter()
+            .map(|line| line.render(false) + "\n")
+            .collect()
+        };
+        assert!(text(true).contains("BELAY_TOKEN=s3cret"));
+        assert_eq!(
+            text(false),
+            "belay serves; Ctrl-C stops it\n\
+             \x20 listens at     unix:/s/sock\n\
+             \x20 and at         http://127.0.0.1:7\n\
+             \x20 keeps data in  /s\n\
+             \x20 try here       belay run plan.yaml   (commands of the same user find this server by themselves)\n"
+        );
+    }
+}

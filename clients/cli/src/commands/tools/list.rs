@@ -1,0 +1,40 @@
+//! `belay tools list`.
+
+use belay_proto::v1::{ListCapabilitiesRequest, ListCapabilitiesResponse};
+
+use super::super::Context;
+use crate::{
+    args::{Format, help},
+    connect::Client,
+    exit::Exit,
+    failure::Failure,
+    render::{json, text::Line, tool},
+};
+
+/// List the tools that steps can use
+#[derive(clap::Args, Debug)]
+#[command(after_help = help!("belay tools list"))]
+pub(crate) struct List {}
+
+/// Lists them.
+pub(crate) async fn list(context: &Context, List {}: List) -> Result<Exit, Failure> {
+    let capabilities = context.ask(capabilities).await?;
+    match context.screen.format {
+        Format::Jsonl => {
+            for tool in &capabilities.tools {
+                context.screen.print_json(&json::of(tool)?)?;
+            }
+        }
+        Format::Json => context.screen.print_json(&json::of(&capabilities)?)?,
+        Format::Text if capabilities.tools.is_empty() => {
+            context.screen.say(&Line::new("no tool runner offers any tool"))
+        }
+        Format::Text => context.screen.print(&tool::list(&capabilities.tools))?,
+    }
+    Ok(Exit::OK)
+}
+
+/// What plans may use.
+pub(super) async fn capabilities(client: &mut Client) -> Result<ListCapabilitiesResponse, Failure> {
+    Ok(client.list_capabilities(ListCapabilitiesRequest {}).await?.into_inner())
+}

@@ -1,0 +1,4 @@
+//! `belay tools …`.
+
+pub(crate) mod describe;
+pub(crate) mod list;

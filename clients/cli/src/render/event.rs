@@ -1,0 +1,385 @@
+//! One event as one line.
+
+use belay_proto::v1::{ExecutionEvent, Failure, Progress, execution_event::Kind};
+
+use super::{
+    picture::Picture,
+    text::{Line, Style},
+    time, words,
+};
+use crate::names;
+
+/// The event as a line of a log: when, about what, what happened. `None` for an event that may be skipped by those who do not know it.
+pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
+    let when = event.time.as_ref().map(time::time_of_day).unwrap_or_default();
+    let (style, what) = what(event, picture)?;
+    let about = if event.step_id.is_empty() {
+        names::id(&event.execution)
+    } else {
+        &event.step_id
+    };
+    Some(
+        Line::default()
+            .and(Style::Dim, format!("{when}  "))
+            .column(Style::Strong, about, 16)
+            .and(Style::Plain, " ")
+            .and(style, what),
+    )
+}
+
+/// Whether an event is worth a line above the moving picture, which shows the others anyway.
+pub(crate) fn is_milestone(event: &ExecutionEvent) -> bool {
+    !matches!(
+        event.kind,
+        Some(
+            Kind::ExecutionCreated(_)
+                | Kind::ExecutionStarted(_)
+                | Kind::ExecutionFinished(_)
+                | Kind::StepStarted(_)
+                | Kind::StepRetryScheduled(_)
+                | Kind::ToolCallRequested(_)
+                | Kind::ToolCallCompleted(_)
+                | Kind::ToolCallFailed(_)
+                | Kind::ToolCallCancelled(_)
+                | Kind::ToolCallOutcomeUnknown(_)
+        )
+    )
+}
+
+fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
+    let step = picture.step(&event.step_id);
+    let Some(kind) = &event.kind else {
+        let unknown = "something that this version of belay does not know; a newer one shows it";
+        return (!event.safe_to_skip).then(|| (Style::Warn, unknown.to_owned()));
+    };
+    Some(match kind {
+        Kind::ExecutionCreated(created) => {
+            let plan = created.plan.as_ref();
+            let steps = words::steps(plan.map_or(0, |plan| plan.steps.len()));
+            (
+                Style::Plain,
+                format!("accepted: plan {}, {steps}", plan.map_or("", |plan| plan.id.as_str())),
+            )
+        }
+        Kind::ExecutionStarted(_) => (Style::Plain, "started".to_owned()),
+        Kind::ExecutionPaused(paused) => (
+            Style::Warn,
+            format!("paused{}{}", by(&paused.principal), why(&paused.reason)),
+        ),
+        Kind::ExecutionResumed(resumed) => (Style::Plain, format!("resumed{}", by(&resumed.principal))),
+        Kind::ExecutionCancelRequested(asked) => (
+            Style::Warn,
+            format!("cancel requested{}{}", by(&asked.principal), why(&asked.reason)),
+        ),
+        Kind::ExecutionRecovered(recovered) => match recovered.in_doubt.len() {
+            0 => (Style::Plain, "taken up again".to_owned()),
+            1 => (
+                Style::Warn,
+                "taken up again; the end of 1 call is being asked for".to_owned(),
+            ),
+            calls => (
+                Style::Warn,
+                format!("taken up again; the ends of {calls} calls are being asked for"),
+            ),
+        },
+        Kind::ExecutionDeadlineExceeded(_) => (Style::Bad, "the plan's time limit ran out".to_owned()),
+        Kind::ExecutionFinished(finished) => {
+            let took = finished
+                .duration
+                .as_ref()
+                .map(|took| format!(" in {}", time::short(time::duration(took))))
+                .unwrap_or_default();
+            let totals = finished
+                .totals
+                .as_ref()
+                .map(|totals| format!(": {}", words::totals(totals)))
+                .unwrap_or_default();
+            let state = finished.state();
+            (
+                words::execution_style(state),
+                format!("{}{took}{totals}", words::execution_state(state)),
+            )
+        }
+        Kind::StepStarted(_) => match (event.attempt, step) {
+            (attempt @ 2.., Some(step)) => (
+                Style::Plain,
+                format!("started, attempt {attempt} of {}", step.max_attempts),
+            ),
+            (attempt @ 2.., None) => (Style::Plain, format!("started, attempt {attempt}")),
+            _ => (Style::Plain, "started".to_owned()),
+        },
+        Kind::StepRetryScheduled(retry) => {
+            let delay = retry.delay.as_ref().map(time::duration).unwrap_or_default();
+            let retries = words::retries(step, retry.retry_count);
+            (
+                Style::Warn,
+                format!(
+                    "retrying ({retries}) in {}{}",
+                    time::short(delay),
+                    error(retry.failure.as_ref())
+                ),
+            )
+        }
+        Kind::StepCompleted(completed) => {
+            let took = completed
+                .duration
+                .as_ref()
+                .map(|took| format!(" in {}", time::short(time::duration(took))))
+                .unwrap_or_default();
+            (
+                Style::Good,
+                format!("completed{took}{}", progress(completed.progress.as_ref())),
+            )
+        }
+        Kind::StepFailed(failed) => {
+            let attempts = if failed.attempts > 1 {
+                format!(" after {} attempts", failed.attempts)
+            } else {
+                String::new()
+            };
+            (
+                Style::Bad,
+                format!(
+                    "failed{attempts}{}{}",
+                    progress(failed.progress.as_ref()),
+                    error(failed.failure.as_ref())
+                ),
+            )
+        }
+        Kind::StepSkipped(skipped) => {
+            let because = words::skipped(skipped.reason(), &skipped.because);
+            (
+                Style::Dim,
+                format!("skipped {because}{}", progress(skipped.progress.as_ref())),
+            )
+        }
+        Kind::StepCancelled(cancelled) => (
+            Style::Warn,
+            format!("cancelled{}", progress(cancelled.progress.as_ref())),
+        ),
+        Kind::StepOutcomeUnknown(unknown) => (
+            Style::Warn,
+            format!(
+                "outcome unknown, a person has to look{}",
+                error(unknown.failure.as_ref())
+            ),
+        ),
+        Kind::ToolCallRequested(call) => {
+            let arguments = call.arguments.as_ref().map(words::payload).unwrap_or_default();
+            (Style::Plain, format!("calls {} {arguments}", call.tool))
+        }
+        Kind::ToolCallCompleted(call) => (
+            Style::Plain,
+            format!(
+                "call answered {}",
+                call.result.as_ref().map(words::payload).unwrap_or_default()
+            ),
+        ),
+        Kind::ToolCallFailed(call) => (Style::Plain, format!("call failed{}", error(call.failure.as_ref()))),
+        Kind::ToolCallCancelled(_) => (Style::Plain, "call cancelled".to_owned()),
+        Kind::ToolCallOutcomeUnknown(call) => (
+            Style::Warn,
+            format!("call's outcome unknown{}", error(call.failure.as_ref())),
+        ),
+    })
+}
+
+fn by(principal: &str) -> String {
+    if principal.is_empty() {
+        String::new()
+    } else {
+        format!(" by {principal}")
+    }
+}
+
+fn why(reason: &str) -> String {
+    if reason.is_empty() {
+        String::new()
+    } else {
+        format!(": {reason}")
+    }
+}
+
+fn progress(progress: Option<&Progress>) -> String {
+    progress
+        .map(|progress| format!(" ({}/{})", progress.done, progress.total))
+        .unwrap_or_default()
+}
+
+fn error(failure: Option<&Failure>) -> String {
+    failure
+        .map(|failure| format!(": {}", words::failure(failure)))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::{
+        Execution, ExecutionCreated, ExecutionFinished, Payload, Plan, SkipReason, Step, StepCompleted, StepFailed,
+        StepRetryScheduled, StepSkipped, StepStarted, StepStatus, StepTotals, ToolCallRequested, execution::State,
+        payload::Content,
+    };
+    use pbjson_types::{Duration, Timestamp};
+
+    use super::*;
+
+    fn told(step: &str, attempt: i32, kind: Kind) -> String {
+        let status = StepStatus {
+            step_id: "fetch".to_owned(),
+            max_attempts: 3,
+            ..Default::default()
+        };
+        let picture = Picture::new(Execution {
+            steps: vec![status],
+            ..Default::default()
+        });
+        let event = ExecutionEvent {
+            time: Some(Timestamp {
+                seconds: 1_795_230_245,
+                nanos: 0,
+            }),
+            execution: "namespaces/default/executions/e1".to_owned(),
+            step_id: step.to_owned(),
+            attempt,
+            kind: Some(kind),
+            ..Default::default()
+        };
+        line(&event, &picture).expect("known events have a line").render(false)
+    }
+
+    fn seconds(seconds: i64) -> Option<Duration> {
+        Some(Duration { seconds, nanos: 0 })
+    }
+
+    fn failure(message: &str, reason: &str) -> Option<Failure> {
+        Some(Failure {
+            message: message.to_owned(),
+            reason: reason.to_owned(),
+            ..Default::default()
+        })
+    }
+
+    fn done(done: i32) -> Option<Progress> {
+        Some(Progress { done, total: 2 })
+    }
+
+    // S2-FR-068 to S2-FR-072: start, call, result, end and overall progress are told. S1-22, S1-34: so are retries.
+    #[test]
+    fn a_run_reads_like_a_log() {
+        let plan = Plan {
+            id: "quickstart".to_owned(),
+            steps: vec![Step::default(); 2],
+            ..Default::default()
+        };
+        let arguments = Some(Payload {
+            content: Some(Content::Json(r#"{"path":"a"}"#.to_owned())),
+        });
+        let totals = Some(StepTotals {
+            total: 2,
+            failed: 1,
+            skipped: 1,
+            ..Default::default()
+        });
+        let log = [
+            told(
+                "",
+                0,
+                Kind::ExecutionCreated(ExecutionCreated {
+                    plan: Some(plan),
+                    ..Default::default()
+                }),
+            ),
+            told("fetch", 1, Kind::StepStarted(StepStarted::default())),
+            told(
+                "fetch",
+                1,
+                Kind::ToolCallRequested(ToolCallRequested {
+                    tool: "read_file".to_owned(),
+                    arguments,
+                    ..Default::default()
+                }),
+            ),
+            told(
+                "fetch",
+                1,
+                Kind::StepRetryScheduled(StepRetryScheduled {
+                    failure: failure("reset", "NET"),
+                    retry_count: 1,
+                    delay: seconds(5),
+                    not_before: None,
+                }),
+            ),
+            told("fetch", 2, Kind::StepStarted(StepStarted::default())),
+            told(
+                "fetch",
+                2,
+                Kind::StepFailed(StepFailed {
+                    failure: failure("reset", "NET"),
+                    attempts: 2,
+                    progress: done(1),
+                }),
+            ),
+            told(
+                "publish",
+                0,
+                Kind::StepSkipped(StepSkipped {
+                    reason: SkipReason::DependencyFailed.into(),
+                    because: "fetch".to_owned(),
+                    progress: done(2),
+                }),
+            ),
+            told(
+                "fetch",
+                1,
+                Kind::StepCompleted(StepCompleted {
+                    progress: done(1),
+                    duration: seconds(2),
+                }),
+            ),
+            told(
+                "",
+                0,
+                Kind::ExecutionFinished(ExecutionFinished {
+                    state: State::Failed.into(),
+                    totals,
+                    duration: seconds(9),
+                    ..Default::default()
+                }),
+            ),
+        ];
+        assert_eq!(
+            log,
+            [
+                "03:04:05Z  e1               accepted: plan quickstart, 2 steps",
+                "03:04:05Z  fetch            started",
+                "03:04:05Z  fetch            calls read_file {\"path\":\"a\"}",
+                "03:04:05Z  fetch            retrying (1/2) in 5s: reset (NET)",
+                "03:04:05Z  fetch            started, attempt 2 of 3",
+                "03:04:05Z  fetch            failed after 2 attempts (1/2): reset (NET)",
+                "03:04:05Z  publish          skipped because fetch failed (2/2)",
+                "03:04:05Z  fetch            completed in 2s (1/2)",
+                "03:04:05Z  e1               failed in 9s: 1 failed, 1 skipped",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_unknown_event_is_skipped_only_where_that_is_safe() {
+        let picture = Picture::new(Execution::default());
+        let event = ExecutionEvent {
+            safe_to_skip: true,
+            ..Default::default()
+        };
+        assert!(line(&event, &picture).is_none());
+        let event = ExecutionEvent {
+            safe_to_skip: false,
+            ..Default::default()
+        };
+        assert!(
+            line(&event, &picture)
+                .expect("has a line")
+                .render(false)
+                .contains("a newer one shows it")
+        );
+    }
+}

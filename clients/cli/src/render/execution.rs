@@ -1,0 +1,438 @@
+//! Executions on the screen: one in full, many in a table, and what is left to say at the end of one.
+
+use std::time::Duration;
+
+use belay_proto::v1::{Execution, StepStatus, execution, step_status::State};
+
+use super::{
+    picture::has_ended,
+    text::{Line, Style, table},
+    time, words,
+};
+use crate::{exit::Exit, failure::Report, follow::is_over, names};
+
+/// The most failed steps that an error names; `executions get` shows all.
+const FAILED_SHOWN: usize = 5;
+
+/// Everything a person asks about one execution.
+pub(crate) fn full(execution: &Execution, now: Duration) -> Vec<Line> {
+    let state = execution.state();
+    let mut lines = vec![
+        Line::default()
+            .and(Style::Strong, names::id(&execution.name))
+            .and(Style::Plain, "  ")
+            .and(words::execution_style(state), words::execution_state(state))
+            .and(
+                Style::Plain,
+                format!("  {}", took(execution, now).map(time::short).unwrap_or_default()),
+            ),
+    ];
+    lines.extend(table(&facts(execution)));
+    if !execution.steps.is_empty() {
+        lines.push(Line::default().and(Style::Strong, "steps"));
+        lines.extend(table(
+            &execution
+                .steps
+                .iter()
+                .map(|step| step_row(step, now))
+                .collect::<Vec<_>>(),
+        ));
+    }
+    if let (true, Some(failure)) = (execution.steps.is_empty(), &execution.failure) {
+        lines.push(Line::default().and(Style::Bad, words::failure(failure)));
+    }
+    if !is_over(state) {
+        lines.extend(
+            execution
+                .waiting
+                .iter()
+                .map(|reason| Line::default().and(Style::Warn, words::waiting(reason, now))),
+        );
+    }
+    lines.push(next(&next_command(execution)));
+    lines
+}
+
+fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
+    let started_by = if execution.principal.is_empty() {
+        String::new()
+    } else {
+        format!(" by {}", execution.principal)
+    };
+    let created = execution
+        .create_time
+        .as_ref()
+        .map(|created| time::date_and_time(created) + &started_by);
+    let totals = execution
+        .totals
+        .as_ref()
+        .map(|totals| format!("{} of {}", words::totals(totals), totals.total));
+    let facts = [
+        ("plan", Some(execution.plan_id.clone())),
+        ("accepted", created),
+        (
+            "deadline",
+            execution
+                .deadline
+                .as_ref()
+                .filter(|_| execution.end_time.is_none())
+                .map(time::date_and_time),
+        ),
+        ("steps", totals),
+        ("workspace", Some(execution.workspace.clone())),
+        ("labels", Some(labels(execution))),
+        ("trace", words::trace_id(execution).map(str::to_owned)),
+    ];
+    facts
+        .into_iter()
+        .filter_map(|(name, value)| {
+            Some(vec![
+                (Style::Dim, name.to_owned()),
+                (Style::Plain, value.filter(|value| !value.is_empty())?),
+            ])
+        })
+        .collect()
+}
+
+fn step_row(step: &StepStatus, now: Duration) -> Vec<(Style, String)> {
+    let state = step.state();
+    let attempts = match step.attempt {
+        ..=1 => String::new(),
+        attempt => format!("attempt {attempt}/{}", step.max_attempts),
+    };
+    let end = step.end_time.as_ref().map_or(Some(now), time::since_epoch);
+    let took = time::between(step.start_time.as_ref(), end)
+        .map(time::short)
+        .unwrap_or_default();
+    let mut notes = Vec::new();
+    if state == State::Skipped {
+        notes.push(words::skipped(step.skip_reason(), &step.skipped_because));
+    } else if let Some(failure) = step.failure.as_ref().filter(|_| state != State::Completed) {
+        notes.push(words::failure(failure));
+    }
+    if let Some(waiting) = step.waiting.as_ref().filter(|_| !has_ended(state)) {
+        notes.push(words::waiting(waiting, now));
+    }
+    let id = if step.title.is_empty() || step.title == step.step_id {
+        step.step_id.clone()
+    } else {
+        format!("{} ({})", step.step_id, step.title)
+    };
+    vec![
+        (words::step_style(state), words::step_state(state)),
+        (Style::Strong, id),
+        (Style::Plain, step.tool.clone()),
+        (Style::Plain, took),
+        (Style::Plain, attempts),
+        (Style::Plain, notes.join("; ")),
+    ]
+}
+
+/// From the acceptance to the end, or to now.
+fn took(execution: &Execution, now: Duration) -> Option<Duration> {
+    let end = execution.end_time.as_ref().map_or(Some(now), time::since_epoch);
+    time::between(execution.create_time.as_ref(), end)
+}
+
+/// What a person types next about an execution.
+pub(crate) fn next_command(execution: &Execution) -> String {
+    let id = names::id(&execution.name);
+    let said = execution
+        .waiting
+        .iter()
+        .map(|reason| reason.next_command.as_str())
+        .find(|command| !command.is_empty());
+    match execution.state() {
+        execution::State::Paused => format!("belay executions resume {id}"),
+        state if is_over(state) => format!("belay executions get {id} -o json   (with every step's output)"),
+        _ => said.map_or_else(|| format!("belay executions watch {id}"), str::to_owned),
+    }
+}
+
+/// `next: COMMAND`.
+pub(crate) fn next(command: &str) -> Line {
+    Line::default().and(Style::Dim, "next: ").and(Style::Strong, command)
+}
+
+/// `a=b team=x`.
+fn labels(execution: &Execution) -> String {
+    execution
+        .labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// A table of executions in BASIC view, the columns' names first.
+pub(crate) fn list(executions: &[Execution], now: Duration) -> Vec<Line> {
+    let heading = ["ID", "STATE", "PLAN", "AGE", "BY", "LABELS"]
+        .map(|name| (Style::Dim, name.to_owned()))
+        .to_vec();
+    let rows = executions.iter().map(|execution| {
+        let state = execution.state();
+        let age = time::between(execution.create_time.as_ref(), Some(now))
+            .map(time::short)
+            .unwrap_or_default();
+        vec![
+            (Style::Strong, names::id(&execution.name).to_owned()),
+            (words::execution_style(state), words::execution_state(state)),
+            (Style::Plain, execution.plan_id.clone()),
+            (Style::Plain, age),
+            (Style::Plain, execution.principal.clone()),
+            (Style::Dim, labels(execution)),
+        ]
+    });
+    table(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
+}
+
+/// What is said after an execution that completed.
+pub(crate) fn summary(execution: &Execution, now: Duration) -> Vec<Line> {
+    let state = execution.state();
+    let took = took(execution, now)
+        .map(|took| format!(" in {}", time::short(took)))
+        .unwrap_or_default();
+    let totals = execution
+        .totals
+        .as_ref()
+        .map(|totals| format!(": {}", words::totals(totals)))
+        .unwrap_or_default();
+    let mut lines = vec![
+        Line::default()
+            .and(Style::Strong, names::id(&execution.name))
+            .and(Style::Plain, " ")
+            .and(
+                words::execution_style(state),
+                format!("{}{took}", words::execution_state(state)),
+            )
+            .and(Style::Plain, totals),
+    ];
+    if !execution.workspace.is_empty() {
+        lines.push(
+            Line::default()
+                .and(Style::Dim, "workspace: ")
+                .and(Style::Plain, &execution.workspace),
+        );
+    }
+    lines.push(next(&next_command(execution)));
+    lines
+}
+
+/// What is said, last and once, after an execution that ended in any other way.
+pub(crate) fn report(execution: &Execution) -> Report {
+    let id = names::id(&execution.name);
+    let totals = execution.totals.as_ref().map(words::totals).unwrap_or_default();
+    let failure = execution.failure.as_ref();
+    let (code, what) = match execution.state() {
+        execution::State::Cancelled => ("EXECUTION_CANCELLED".to_owned(), "was cancelled"),
+        execution::State::TimedOut => ("EXECUTION_TIMED_OUT".to_owned(), "ran out of the time its plan allows"),
+        execution::State::Partial => (
+            failure.map_or("EXECUTION_FAILED".to_owned(), words::reason),
+            "failed in part",
+        ),
+        _ => (failure.map_or("EXECUTION_FAILED".to_owned(), words::reason), "failed"),
+    };
+    let mut report = Report::new(
+        Exit::of_execution(execution),
+        &code,
+        format!("execution {id} {what}: {totals}"),
+    );
+    let failed: Vec<&StepStatus> = execution
+        .steps
+        .iter()
+        .filter(|step| step.state() == State::Failed)
+        .collect();
+    report.details.extend(failed.iter().take(FAILED_SHOWN).map(|step| {
+        let why = step.failure.as_ref().map(words::failure).unwrap_or_default();
+        let attempts = if step.attempt > 1 {
+            format!(", {} attempts", step.attempt)
+        } else {
+            String::new()
+        };
+        format!("step {} ({}{attempts}): {why}", step.step_id, step.tool)
+    }));
+    if let Some(more @ 1..) = failed.len().checked_sub(FAILED_SHOWN) {
+        report.details.push(format!("… and {more} more"));
+    }
+    if let (true, Some(failure)) = (failed.is_empty(), failure) {
+        report.details.push(words::failure(failure));
+    }
+    if let Some(trace) = words::trace_id(execution) {
+        report.details.push(format!("trace {trace}"));
+    }
+    report.retryable = failure.is_some_and(|failure| failure.retryable);
+    report.next(format!("belay executions get {id}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::{ErrorClass, Failure, SkipReason, StepTotals, TraceContext, WaitingReason};
+    use pbjson_types::Timestamp;
+
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1_795_230_300);
+
+    fn at(seconds: i64) -> Option<Timestamp> {
+        Some(Timestamp {
+            seconds: 1_795_230_245 + seconds,
+            nanos: 0,
+        })
+    }
+
+    fn step(id: &str, state: State) -> StepStatus {
+        StepStatus {
+            step_id: id.to_owned(),
+            tool: "read_file".to_owned(),
+            state: state.into(),
+            max_attempts: 1,
+            ..Default::default()
+        }
+    }
+
+    fn failed() -> Execution {
+        let failure = Failure {
+            message: "no such file: a".to_owned(),
+            reason: "FILE_NOT_FOUND".to_owned(),
+            error_class: ErrorClass::SandboxViolation.into(),
+            ..Default::default()
+        };
+        Execution {
+            name: "namespaces/default/executions/e1".to_owned(),
+            state: execution::State::Failed.into(),
+            plan_id: "quickstart".to_owned(),
+            principal: "me".to_owned(),
+            create_time: at(0),
+            end_time: at(12),
+            totals: Some(StepTotals {
+                total: 3,
+                completed: 1,
+                failed: 1,
+                skipped: 1,
+                ..Default::default()
+            }),
+            steps: vec![
+                StepStatus {
+                    attempt: 1,
+                    start_time: at(0),
+                    end_time: at(4),
+                    ..step("a", State::Completed)
+                },
+                StepStatus {
+                    attempt: 2,
+                    max_attempts: 2,
+                    start_time: at(4),
+                    end_time: at(12),
+                    failure: Some(failure.clone()),
+                    ..step("b", State::Failed)
+                },
+                StepStatus {
+                    skip_reason: SkipReason::DependencyFailed.into(),
+                    skipped_because: "b".to_owned(),
+                    ..step("c", State::Skipped)
+                },
+            ],
+            failure: Some(failure),
+            trace: Some(TraceContext {
+                traceparent: "00-4bf92f-00f0-01".to_owned(),
+                ..Default::default()
+            }),
+            labels: [("team".to_owned(), "x".to_owned()), ("a".to_owned(), "b".to_owned())].into(),
+            ..Default::default()
+        }
+    }
+
+    fn screen(lines: &[Line]) -> String {
+        lines.iter().map(|line| line.render(false) + "\n").collect()
+    }
+
+    #[test]
+    fn one_execution_tells_why_it_failed_without_being_asked_twice() {
+        assert_eq!(
+            screen(&full(&failed(), NOW)),
+            "e1  failed  12s\n\
+             \x20 plan      quickstart\n\
+             \x20 accepted  2026-11-21 03:04:05Z by me\n\
+             \x20 steps     1 completed, 1 failed, 1 skipped of 3\n\
+             \x20 labels    a=b team=x\n\
+             \x20 trace     4bf92f\n\
+             steps\n\
+             \x20 completed  a  read_file  4s\n\
+             \x20 failed     b  read_file  8s  attempt 2/2  no such file: a (FILE_NOT_FOUND)\n\
+             \x20 skipped    c  read_file                   because b failed\n\
+             next: belay executions get e1 -o json   (with every step's output)\n"
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_failed_one_names_step_reason_and_way_out() {
+        let report = report(&failed());
+        assert_eq!(
+            screen(&report.lines()),
+            "error: execution e1 failed: 1 completed, 1 failed, 1 skipped\n\
+             \x20 step b (read_file, 2 attempts): no such file: a (FILE_NOT_FOUND)\n\
+             \x20 trace 4bf92f\n\
+             next: belay executions get e1\n\
+             code: FILE_NOT_FOUND (docs/errors/FILE_NOT_FOUND.md)\n"
+        );
+        assert_eq!(report.exit, Exit::SANDBOX_VIOLATION);
+    }
+
+    #[test]
+    fn a_list_answers_at_a_glance() {
+        let running = Execution {
+            name: "namespaces/default/executions/e2".to_owned(),
+            state: execution::State::Running.into(),
+            plan_id: "p".to_owned(),
+            create_time: at(40),
+            ..Default::default()
+        };
+        assert_eq!(
+            screen(&list(&[running, failed()], NOW)),
+            "  ID  STATE    PLAN        AGE  BY  LABELS\n\
+             \x20 e2  running  p           15s\n\
+             \x20 e1  failed   quickstart  55s  me  a=b team=x\n"
+        );
+    }
+
+    #[test]
+    fn the_next_command_fits_the_state() {
+        let next = |state: execution::State, said: &str| {
+            let waiting = vec![WaitingReason {
+                next_command: said.to_owned(),
+                ..Default::default()
+            }];
+            next_command(&Execution {
+                name: "x/e".to_owned(),
+                state: state.into(),
+                waiting,
+                ..Default::default()
+            })
+        };
+        assert_eq!(next(execution::State::Running, ""), "belay executions watch e");
+        assert_eq!(next(execution::State::Running, "do this"), "do this");
+        assert_eq!(next(execution::State::Paused, ""), "belay executions resume e");
+        assert_eq!(
+            next(execution::State::Completed, ""),
+            "belay executions get e -o json   (with every step's output)"
+        );
+    }
+
+    #[test]
+    fn a_good_end_is_short() {
+        let completed = Execution {
+            state: execution::State::Completed.into(),
+            workspace: "/w".to_owned(),
+            totals: Some(StepTotals {
+                total: 3,
+                completed: 3,
+                ..Default::default()
+            }),
+            ..failed()
+        };
+        assert_eq!(
+            screen(&summary(&completed, NOW)),
+            "e1 completed in 12s: 3 completed\nworkspace: /w\nnext: belay executions get e1 -o json   (with every step's output)\n"
+        );
+    }
+}

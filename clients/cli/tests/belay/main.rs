@@ -1,0 +1,276 @@
+//! The `belay` binary against a scripted server: what comes out where, and with which code it ends.
+
+mod server;
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Child, Command, Output, Stdio},
+};
+
+use belay_proto::v1::{
+    ErrorClass, ExecutionCreated, ExecutionEvent, ExecutionFinished, ExecutionResumed, ExecutionStarted, Failure,
+    PlanViolation, StepTotals, execution::State, execution_event::Kind,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use server::{Server, World, accepted, event};
+
+fn belay(server: &Server, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_belay"));
+    command
+        .args(arguments)
+        .arg("--server")
+        .arg(server.address())
+        .stdin(Stdio::null());
+    command.env_remove("BELAY_TOKEN").env("NO_COLOR", "1");
+    command
+}
+
+fn run(server: &Server, arguments: &[&str]) -> Output {
+    belay(server, arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// The path of a plan; what it says is the script's business.
+fn plan(server: &Server) -> String {
+    let path = server.path("plan.yaml");
+    std::fs::write(&path, "id: p\nsteps:\n  - nonsense\n").unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn finished(state: State, class: Option<ErrorClass>) -> Kind {
+    let failure = class.map(|class| Failure {
+        error_class: class.into(),
+        message: "outside workspace".to_owned(),
+        reason: "PATH_OUTSIDE".to_owned(),
+        retryable: false,
+    });
+    let totals = Some(StepTotals {
+        total: 1,
+        ..Default::default()
+    });
+    Kind::ExecutionFinished(ExecutionFinished {
+        state: state.into(),
+        failure,
+        totals,
+        ..Default::default()
+    })
+}
+
+fn life(end: Kind) -> Vec<ExecutionEvent> {
+    vec![
+        event("e1", 1, Kind::ExecutionCreated(ExecutionCreated::default())),
+        event("e1", 2, Kind::ExecutionStarted(ExecutionStarted {})),
+        event("e1", 3, Kind::ExecutionResumed(ExecutionResumed::default())),
+        event("e1", 4, end),
+    ]
+}
+
+fn story(end: Kind) -> World {
+    World {
+        story: Some((accepted("e1"), life(end))),
+        ..Default::default()
+    }
+}
+
+/// One execution that has begun and goes on.
+fn under_way() -> World {
+    let mut events = life(finished(State::Completed, None));
+    events.truncate(2);
+    World {
+        executions: vec![(accepted("e1"), events)],
+        ..Default::default()
+    }
+}
+
+fn sequences(output: &Output) -> Vec<String> {
+    let value = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+    text(&output.stdout)
+        .lines()
+        .map(|line| value(line)["sequence"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+// B-02: through broken connections, every event comes once and in order.
+#[test]
+fn a_run_loses_and_doubles_nothing_when_the_connection_breaks() {
+    let server = Server::start(World {
+        breaks: vec![1, 3],
+        ..story(finished(State::Completed, None))
+    });
+    let output = run(&server, &["run", &plan(&server), "-o", "jsonl"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(sequences(&output), ["1", "2", "3", "4"]);
+    assert_eq!(server.world().watches, [Some(0), Some(1), Some(3)]);
+    assert_eq!(
+        text(&output.stderr)
+            .matches("connection lost (the line was cut)")
+            .count(),
+        2
+    );
+}
+
+// S2-X-26: the exit code tells the error's class.
+#[test]
+fn a_failed_execution_is_told_last_and_in_the_exit_code() {
+    let server = Server::start(story(finished(State::Failed, Some(ErrorClass::SandboxViolation))));
+    let output = run(&server, &["run", &plan(&server)]);
+    assert_eq!(output.status.code(), Some(32));
+    assert!(text(&output.stderr).ends_with(
+        "error: execution e1 failed: no step ended\n  outside workspace (PATH_OUTSIDE)\nnext: belay executions get e1\n\
+         code: PATH_OUTSIDE (docs/errors/PATH_OUTSIDE.md)\n"
+    ));
+    let output = run(&server, &["executions", "watch", "e1", "-o", "json"]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(32), ""));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&value["state"], &value["failure"]["reason"]),
+        (&"STATE_FAILED".into(), &"PATH_OUTSIDE".into())
+    );
+}
+
+#[test]
+fn a_refused_plan_ends_with_2_and_its_line() {
+    let violation = PlanViolation {
+        field: "steps[0]".to_owned(),
+        message: "must be an object".to_owned(),
+        line: 3,
+        column: 5,
+    };
+    let server = Server::start(World {
+        violations: vec![violation],
+        ..Default::default()
+    });
+    let plan = plan(&server);
+    for arguments in [
+        &["run", &plan][..],
+        &["plan", "validate", &plan],
+        &["run", "--dry-run", &plan],
+    ] {
+        let output = run(&server, arguments);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
+        let screen = text(&output.stderr);
+        assert!(
+            screen.contains(&format!(
+                "{plan}:3:5: steps[0]: must be an object\n      3 |   - nonsense\n        |     ^\n"
+            )),
+            "{screen}"
+        );
+    }
+    let output = run(&server, &["plan", "validate", &plan, "-o", "json"]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), ""));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&value["code"], &value["violations"][0]["line"]),
+        (&"PLAN_INVALID".into(), &3.into())
+    );
+}
+
+// S0-04, S4-33: a dry run starts nothing.
+#[test]
+fn a_dry_run_only_asks() {
+    let server = Server::start(story(finished(State::Completed, None)));
+    let output = run(&server, &["run", "--dry-run", &plan(&server)]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).ends_with("(dry run) everything is in order; nothing was run\n"));
+    assert!(server.world().starts.iter().all(|start| start.validate_only));
+    assert!(server.world().executions.is_empty());
+}
+
+/// A watch under way, once it has told an event.
+fn watching(server: &Server) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = belay(server, &["executions", "watch", "@last"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("started") {
+        line.clear();
+        assert_ne!(
+            output.read_line(&mut line).unwrap(),
+            0,
+            "the watch ended before it told anything"
+        );
+    }
+    (child, output)
+}
+
+fn end(mut child: Child) -> (Option<i32>, String) {
+    let mut talk = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut talk).unwrap();
+    (child.wait().unwrap().code(), talk)
+}
+
+#[test]
+fn ctrl_c_stops_the_watching_and_says_how_to_come_back() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let server = Server::start(under_way());
+        let (child, _output) = watching(&server);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let told = "stopped watching e1: it goes on at the server\nnext: belay executions watch e1 --after 2\n";
+        assert_eq!(end(child), (Some(code), told.to_owned()));
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let server = Server::start(under_way());
+    let (child, output) = watching(&server);
+    drop(output);
+    server.happen(event("e1", 3, Kind::ExecutionResumed(ExecutionResumed::default())));
+    assert_eq!(end(child), (Some(0), String::new()));
+}
+
+#[test]
+fn refusals_say_what_to_type_next() {
+    let server = Server::start(World {
+        executions: vec![(accepted("e1"), vec![]), (accepted("e22"), vec![])],
+        ..Default::default()
+    });
+    let refused = |arguments: &[&str]| {
+        let output = run(&server, arguments);
+        assert_eq!(
+            (output.status.code(), text(&output.stdout)),
+            (Some(2), ""),
+            "{arguments:?}"
+        );
+        text(&output.stderr).to_owned()
+    };
+    assert!(refused(&["executions", "get", "e"]).contains("  e22\n  e1\nnext: give more of the id\n"));
+    assert!(
+        refused(&["executions", "cancel", "e2"])
+            .contains("error: the execution has ended\nnext: belay executions get e22\n")
+    );
+    assert!(refused(&["executions", "cancle", "e2"]).contains("tip: a similar subcommand exists: 'cancel'\n"));
+    let output = run(&server, &["executions", "get", "x", "-o", "json"]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), ""));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&value["code"], &value["next_command"]),
+        (&"EXECUTION_NOT_FOUND".into(), &"belay executions list".into())
+    );
+}
+
+#[test]
+fn a_token_goes_to_a_server_over_tcp() {
+    let server = Server::start(under_way());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_belay"));
+    let output = command
+        .args(["executions", "list", "--server", &server.url()])
+        .env("BELAY_TOKEN", "t0ken")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(server.world().authorization.as_deref(), Some("Bearer t0ken"));
+}
+
+#[test]
+fn belay_alone_gets_one_going_in_five_lines() {
+    let output = Command::new(env!("CARGO_BIN_EXE_belay")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stdout).lines().count(), 5);
+}

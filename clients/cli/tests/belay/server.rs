@@ -1,0 +1,273 @@
+//! A scripted executor on a socket: it answers by the script and keeps what it was asked.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::PathBuf,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use belay_proto::v1::{
+    CancelExecutionRequest, Execution, ExecutionEvent, GetExecutionRequest, ListCapabilitiesRequest,
+    ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse, PauseExecutionRequest, Plan,
+    PlanViolation, ResumeExecutionRequest, StartExecutionRequest, ValidatePlanRequest, ValidatePlanResponse,
+    WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+    execution_event::Kind,
+    executor_service_server::{ExecutorService, ExecutorServiceServer},
+    watch_execution_response::Content,
+};
+use futures::Stream;
+use tempfile::TempDir;
+use tokio::{net, runtime::Runtime, sync::watch};
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tonic::{Request, Response, Status, transport};
+
+/// What the server knows.
+#[derive(Default)]
+pub(crate) struct World {
+    /// What a start gives, by the plan's text: the execution as it is accepted, and what happens to it.
+    pub(crate) story: Option<(Execution, Vec<ExecutionEvent>)>,
+    /// The executions there are, the newest last.
+    pub(crate) executions: Vec<(Execution, Vec<ExecutionEvent>)>,
+    /// What is wrong with every plan.
+    pub(crate) violations: Vec<PlanViolation>,
+    /// Streams break after the event with this number, each number once.
+    pub(crate) breaks: Vec<i64>,
+    /// The starts that were asked for.
+    pub(crate) starts: Vec<StartExecutionRequest>,
+    /// The cursors of the watches that were asked for.
+    pub(crate) watches: Vec<Option<i64>>,
+    /// What `authorization` said at the last request.
+    pub(crate) authorization: Option<String>,
+}
+
+/// A running server; gone when it is dropped.
+pub(crate) struct Server {
+    folder: TempDir,
+    tcp: SocketAddr,
+    world: Arc<Mutex<World>>,
+    changed: Arc<watch::Sender<()>>,
+    _runtime: Runtime,
+}
+
+impl Server {
+    /// Listens on a socket and on TCP.
+    pub(crate) fn start(world: World) -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let world = Arc::new(Mutex::new(world));
+        let changed = Arc::new(watch::Sender::new(()));
+        let service = ExecutorServiceServer::new(Scripted {
+            world: world.clone(),
+            changed: changed.clone(),
+        });
+        let _inside = runtime.enter();
+        let socket = net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        let listener = runtime.block_on(net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let tcp = listener.local_addr().unwrap();
+        let on_tcp = transport::Server::builder().add_service(service.clone());
+        runtime.spawn(on_tcp.serve_with_incoming(TcpListenerStream::new(listener)));
+        let on_socket = transport::Server::builder().add_service(service);
+        runtime.spawn(on_socket.serve_with_incoming(UnixListenerStream::new(socket)));
+        Server {
+            folder,
+            tcp,
+            world,
+            changed,
+            _runtime: runtime,
+        }
+    }
+
+    /// The socket's address for `--server`.
+    pub(crate) fn address(&self) -> String {
+        format!("unix:{}", self.folder.path().join("socket").display())
+    }
+
+    /// The TCP address for `--server`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.tcp)
+    }
+
+    /// A folder for files.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What the server knows now.
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+
+    /// Something happens to the newest execution.
+    pub(crate) fn happen(&self, event: ExecutionEvent) {
+        self.world().executions.last_mut().unwrap().1.push(event);
+        self.changed.send_replace(());
+    }
+}
+
+#[derive(Clone)]
+struct Scripted {
+    world: Arc<Mutex<World>>,
+    changed: Arc<watch::Sender<()>>,
+}
+
+impl Scripted {
+    fn get(&self, name: &str) -> Result<Execution, Status> {
+        let world = self.world.lock().unwrap();
+        let found = world.executions.iter().find(|(execution, _)| execution.name == name);
+        let (execution, events) = found.ok_or_else(|| Status::not_found("there is no such execution"))?;
+        let mut execution = execution.clone();
+        for event in events {
+            execution.last_sequence = event.sequence;
+            if let Some(Kind::ExecutionFinished(finished)) = &event.kind {
+                execution.state = finished.state;
+                execution.failure = finished.failure.clone();
+                execution.totals = finished.totals;
+            }
+        }
+        Ok(execution)
+    }
+}
+
+#[tonic::async_trait]
+impl ExecutorService for Scripted {
+    async fn validate_plan(&self, _: Request<ValidatePlanRequest>) -> Result<Response<ValidatePlanResponse>, Status> {
+        let violations = self.world.lock().unwrap().violations.clone();
+        let plan = violations.is_empty().then(|| Plan {
+            id: "p".to_owned(),
+            ..Default::default()
+        });
+        Ok(Response::new(ValidatePlanResponse { violations, plan }))
+    }
+
+    async fn start_execution(&self, request: Request<StartExecutionRequest>) -> Result<Response<Execution>, Status> {
+        let request = request.into_inner();
+        let mut world = self.world.lock().unwrap();
+        world.starts.push(request.clone());
+        if !world.violations.is_empty() {
+            return Err(Status::invalid_argument("the plan is refused"));
+        }
+        let story = world.story.clone().expect("the test's script has a story");
+        if !request.validate_only {
+            world.executions.push(story.clone());
+        }
+        Ok(Response::new(story.0))
+    }
+
+    async fn get_execution(&self, request: Request<GetExecutionRequest>) -> Result<Response<Execution>, Status> {
+        Ok(Response::new(self.get(&request.into_inner().name)?))
+    }
+
+    async fn list_executions(
+        &self,
+        request: Request<ListExecutionsRequest>,
+    ) -> Result<Response<ListExecutionsResponse>, Status> {
+        let mut world = self.world.lock().unwrap();
+        world.authorization = request
+            .metadata()
+            .get("authorization")
+            .map(|value| value.to_str().unwrap().to_owned());
+        let request = request.into_inner();
+        let beginning = format!("{}/executions/{}", request.parent, request.id_prefix);
+        let newest_first = world.executions.iter().rev().map(|(execution, _)| execution.clone());
+        let executions = newest_first
+            .filter(|execution| execution.name.starts_with(&beginning))
+            .take(usize::try_from(request.page_size).unwrap())
+            .collect();
+        Ok(Response::new(ListExecutionsResponse {
+            executions,
+            ..Default::default()
+        }))
+    }
+
+    type WatchExecutionStream = Pin<Box<dyn Stream<Item = Result<WatchExecutionResponse, Status>> + Send>>;
+
+    async fn watch_execution(
+        &self,
+        request: Request<WatchExecutionRequest>,
+    ) -> Result<Response<Self::WatchExecutionStream>, Status> {
+        let request = request.into_inner();
+        let snapshot = self.get(&request.name)?;
+        self.world.lock().unwrap().watches.push(request.after_sequence);
+        let mut sent = request.after_sequence.unwrap_or(snapshot.last_sequence);
+        let (world, mut changed) = (self.world.clone(), self.changed.subscribe());
+        Ok(Response::new(Box::pin(async_stream::try_stream! {
+            yield WatchExecutionResponse { content: Some(Content::Snapshot(snapshot)) };
+            loop {
+                let events: Vec<ExecutionEvent> = {
+                    let world = world.lock().unwrap();
+                    let (_, events) = world.executions.iter().find(|(execution, _)| execution.name == request.name).unwrap();
+                    events.iter().filter(|event| event.sequence > sent).cloned().collect()
+                };
+                for event in events {
+                    sent = event.sequence;
+                    let is_last = matches!(event.kind, Some(Kind::ExecutionFinished(_)));
+                    yield WatchExecutionResponse { content: Some(Content::Event(event)) };
+                    if is_last {
+                        return;
+                    }
+                    let is_break = {
+                        let breaks = &mut world.lock().unwrap().breaks;
+                        let place = breaks.iter().position(|number| *number == sent);
+                        place.map(|place| breaks.remove(place)).is_some()
+                    };
+                    if is_break {
+                        Err(Status::unavailable("the line was cut"))?;
+                    }
+                }
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        })))
+    }
+
+    async fn wait_execution(&self, _: Request<WaitExecutionRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn cancel_execution(&self, _: Request<CancelExecutionRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::failed_precondition("the execution has ended"))
+    }
+
+    async fn pause_execution(&self, _: Request<PauseExecutionRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn resume_execution(&self, _: Request<ResumeExecutionRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn list_capabilities(
+        &self,
+        _: Request<ListCapabilitiesRequest>,
+    ) -> Result<Response<ListCapabilitiesResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+}
+
+/// One execution as it is accepted, with one step.
+pub(crate) fn accepted(id: &str) -> Execution {
+    Execution {
+        name: format!("namespaces/default/executions/{id}"),
+        plan_id: "p".to_owned(),
+        labels: BTreeMap::new(),
+        ..Default::default()
+    }
+}
+
+/// An event of an execution.
+pub(crate) fn event(id: &str, sequence: i64, kind: Kind) -> ExecutionEvent {
+    let execution = format!("namespaces/default/executions/{id}");
+    ExecutionEvent {
+        sequence,
+        execution,
+        kind: Some(kind),
+        ..Default::default()
+    }
+}

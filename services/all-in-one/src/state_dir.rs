@@ -1,0 +1,164 @@
+//! The state directory: a lock, the stores, the sockets, the token.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, TryLockError},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use belay_service_kit::Ids;
+
+use crate::{Endpoint, StartError};
+
+/// A state directory that exists and is ours alone.
+#[derive(Debug)]
+pub struct StateDir(PathBuf);
+
+/// Holding the state directory.
+#[derive(Debug)]
+pub(crate) struct Held(#[expect(dead_code, reason = "the lock is held as long as the file is open")] File);
+
+/// How long a process that has just taken the lock is given to open its socket.
+const HOLDER_STARTS: Duration = Duration::from_secs(5);
+
+impl StateDir {
+    /// Where the state directory is: the flag, else `$XDG_STATE_HOME/belay`, else `~/.local/state/belay`.
+    ///
+    /// # Errors
+    /// [`StartError::NoStateDir`] when none of them is there.
+    pub fn resolve(flag: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, StartError> {
+        let from = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        flag.map(Path::to_owned)
+            .or_else(|| from("XDG_STATE_HOME").map(|home| home.join("belay")))
+            .or_else(|| from("HOME").map(|home| home.join(".local/state/belay")))
+            .ok_or(StartError::NoStateDir)
+    }
+
+    /// Makes the folder, or takes the one that is there.
+    pub(crate) fn prepare(path: &Path) -> Result<Self, StartError> {
+        let unusable = |source| StartError::StateDir { path: path.to_owned(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+        let path = path.canonicalize().map_err(unusable)?;
+        let metadata = fs::metadata(&path).map_err(unusable)?;
+        if metadata.uid() != rustix::process::geteuid().as_raw() {
+            return Err(StartError::ForeignStateDir(path));
+        }
+        if metadata.mode() & 0o077 != 0 {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(unusable)?;
+        }
+        Ok(Self(path))
+    }
+
+    /// Takes the lock; nothing when another process has it. The kernel lets it go with the process, however that ends.
+    pub(crate) fn lock(&self) -> Result<Option<Held>, StartError> {
+        let unusable = |source| StartError::StateDir { path: self.0.clone(), source };
+        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.0.join("lock")).map_err(unusable)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Held(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(source)) => Err(unusable(source)),
+        }
+    }
+
+    /// The holder's socket, once it answers.
+    pub(crate) async fn wait_for_holder(&self) -> Result<Endpoint, StartError> {
+        let answers = async {
+            while !answers(&self.executor_socket()) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(HOLDER_STARTS, answers).await {
+            Ok(()) => Ok(Endpoint::Unix(self.executor_socket())),
+            Err(_) => Err(StartError::HolderSilent(self.0.clone())),
+        }
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.0.join("journal.db")
+    }
+
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.0.join("ledger.db")
+    }
+
+    pub(crate) fn executor_socket(&self) -> PathBuf {
+        self.0.join(EXECUTOR_SOCKET)
+    }
+
+    pub(crate) fn runner_socket(&self) -> PathBuf {
+        self.0.join("runner.sock")
+    }
+
+    /// The token that callers over TCP have to show; made at the first start.
+    pub(crate) fn token(&self, ids: &Ids) -> Result<String, StartError> {
+        let path = self.0.join("token");
+        let unusable = |source| StartError::StateDir { path: path.clone(), source };
+        match fs::read_to_string(&path) {
+            Ok(token) if !token.trim().is_empty() => return Ok(token.trim().to_owned()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unusable(error)),
+        }
+        let token = format!("{}{}", ids.next_id(), ids.next_id());
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).map_err(unusable)?;
+        writeln!(file, "{token}").map_err(unusable)?;
+        Ok(token)
+    }
+}
+
+const EXECUTOR_SOCKET: &str = "executor.sock";
+
+/// The endpoint of whoever runs the services on this state directory now, if anybody does.
+pub fn find_running(state_dir: &Path) -> Option<Endpoint> {
+    let socket = state_dir.join(EXECUTOR_SOCKET);
+    answers(&socket).then_some(Endpoint::Unix(socket))
+}
+
+fn answers(socket: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(socket).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_wins_over_the_environment() {
+        let env = |name: &str| match name {
+            "XDG_STATE_HOME" => Some("/state".into()),
+            "HOME" => Some("/home/me".into()),
+            _ => None,
+        };
+        let resolve = |flag: Option<&str>, env: &dyn Fn(&str) -> Option<OsString>| StateDir::resolve(flag.map(Path::new), env).unwrap();
+        assert_eq!(resolve(Some("/flag"), &env), Path::new("/flag"));
+        assert_eq!(resolve(None, &env), Path::new("/state/belay"));
+        let home = |name: &str| env(name).filter(|_| name == "HOME");
+        assert_eq!(resolve(None, &home), Path::new("/home/me/.local/state/belay"));
+        assert!(matches!(StateDir::resolve(None, &|_| None), Err(StartError::NoStateDir)));
+    }
+
+    #[test]
+    fn it_is_ours_alone_and_held_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let state_dir = StateDir::prepare(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        let held = state_dir.lock().unwrap();
+        assert!(held.is_some() && state_dir.lock().unwrap().is_none());
+        drop(held);
+        assert!(state_dir.lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn the_token_stays_what_it_is_and_is_nobody_elses_to_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::prepare(folder.path()).unwrap();
+        let token = state_dir.token(&Ids::seeded(1)).unwrap();
+        assert_eq!(state_dir.token(&Ids::seeded(2)).unwrap(), token);
+        assert_eq!(fs::metadata(folder.path().join("token")).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(token.len(), 40);
+    }
+}

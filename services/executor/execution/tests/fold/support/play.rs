@@ -1,0 +1,296 @@
+//! A driver on a virtual clock: it stores, then acts, dies where it is told to, and looks at every event that comes by.
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    time::Duration,
+};
+
+use belay_execution::{
+    Action, ApprovalMode, Created, Event, EventKind, Execution, ExecutionMove, ExecutionState, RecoveryClass, StepMove, StepState,
+    Surroundings, Timestamp, ToolFacts,
+};
+use belay_plan::{Plan, Step, StepKind};
+
+use super::{
+    Audit,
+    runner::{Runner, Script},
+};
+
+/// When every play begins.
+pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+/// More turns than any play needs: beyond it, something goes round in a circle.
+const MAX_TURNS: usize = 100_000;
+
+/// A place to die in: after the first so many of a turn's events were stored, and before anything was done about them.
+pub(crate) type Crash = usize;
+
+/// The first event's content for a plan that is accepted at `START`.
+pub(crate) fn created(plan: Plan) -> Created {
+    let facts = |step: &Step| {
+        let StepKind::Tool(tool) = step.kind();
+        ToolFacts {
+            used_as: tool.tool.clone(),
+            tool: tool.tool.clone(),
+            recovery: RecoveryClass::Transactional,
+            default_timeout: Duration::from_secs(120),
+        }
+    };
+    let tools: BTreeMap<String, ToolFacts> =
+        plan.steps().iter().map(facts).map(|facts| (facts.used_as.clone(), facts)).collect();
+    Created {
+        uid: "uid".to_owned(),
+        approval_mode: ApprovalMode::Wait,
+        workspace: "workspace".to_owned(),
+        labels: BTreeMap::new(),
+        principal: "planner".to_owned(),
+        tools: tools.into_values().collect(),
+        deadline: plan.timeout().map(|limit| START.saturating_add(limit)),
+        trace: (String::new(), String::new()),
+        shard: 0,
+        plan,
+    }
+}
+
+/// A list of events as it would be without the crashes.
+pub(crate) fn without_recoveries(events: &[Event]) -> Vec<(Timestamp, &EventKind)> {
+    let real = events.iter().filter(|event| !matches!(event.kind, EventKind::Recovered { .. }));
+    real.map(|event| (event.time, &event.kind)).collect()
+}
+
+/// The moves that were made in a play.
+#[derive(Default)]
+pub(crate) struct Moves {
+    pub(crate) execution: HashSet<(ExecutionState, ExecutionMove, ExecutionState)>,
+    pub(crate) steps: HashSet<(StepState, StepMove, StepState)>,
+}
+
+pub(crate) struct Play {
+    /// Everything that is stored.
+    pub(crate) events: Vec<Event>,
+    /// The present as the driver has it.
+    pub(crate) execution: Execution,
+    pub(crate) now: Timestamp,
+    pub(crate) runner: Runner,
+    /// What people ask for, by when.
+    pub(crate) acts: VecDeque<(Timestamp, EventKind)>,
+    /// What was asked for and could not be.
+    pub(crate) refused: Vec<String>,
+    /// By turn, where it dies.
+    pub(crate) crashes: VecDeque<Option<Crash>>,
+    /// Whether everything that happens at one moment is recorded in one turn.
+    pub(crate) batches: bool,
+    /// Whether each event is checked against a replay of all before it, and every step looked at; both are quadratic.
+    pub(crate) thorough: bool,
+    pub(crate) moves: Moves,
+    pub(crate) turns: usize,
+    /// The present as the store has it, built up event by event.
+    stored: Execution,
+    audit: Audit,
+}
+
+impl Play {
+    pub(crate) fn new(created: Created, script: Script) -> Self {
+        let first = Event { sequence: 1, time: START, kind: EventKind::Created(Box::new(created)) };
+        let execution = Execution::create(first.clone()).unwrap();
+        Self {
+            stored: execution.clone(),
+            audit: Audit::new(execution.plan().clone()),
+            execution,
+            events: vec![first],
+            now: START,
+            runner: Runner::new(script),
+            acts: VecDeque::new(),
+            refused: Vec::new(),
+            crashes: VecDeque::new(),
+            batches: false,
+            thorough: true,
+            moves: Moves::default(),
+            turns: 0,
+        }
+    }
+
+    /// Goes on until the execution has ended, or nothing more will happen by itself.
+    pub(crate) fn run(&mut self) {
+        if self.turns == 0 {
+            // What is asked for before anything has started belongs to the first turn.
+            let due = self.due();
+            self.turn(due);
+        }
+        while let Some(moment) = self.next_moment() {
+            assert!(self.turns < MAX_TURNS, "this goes round in a circle");
+            self.now = self.now.max(moment);
+            let due = self.due();
+            self.turn(due);
+        }
+    }
+
+    pub(crate) fn state(&self) -> ExecutionState {
+        self.execution.state()
+    }
+
+    /// Somebody asks for something at the present moment.
+    pub(crate) fn act(&mut self, kind: EventKind) {
+        self.acts.push_front((self.now, kind));
+        self.run();
+    }
+
+    fn next_moment(&self) -> Option<Timestamp> {
+        let acts = self.acts.front().map(|(at, _)| *at);
+        let ends = self.execution.in_flight().filter_map(|call| self.runner.ends_at(call.request.call));
+        acts.into_iter().chain(ends).chain(self.execution.wake_at()).min()
+    }
+
+    /// What has happened by now and is not recorded: requests of people first.
+    fn due(&mut self) -> Vec<EventKind> {
+        let mut due = Vec::new();
+        let most = if self.batches { usize::MAX } else { 1 };
+        while due.len() < most && self.acts.front().is_some_and(|(at, _)| *at <= self.now) {
+            due.extend(self.acts.pop_front().map(|(_, kind)| kind));
+        }
+        let calls = self.execution.in_flight().map(|call| call.request.call);
+        let ended = calls.filter(|&call| self.runner.ends_at(call).is_some_and(|at| at <= self.now));
+        due.extend(ended.take(most - due.len()).map(|call| self.runner.end(call)));
+        due
+    }
+
+    /// One turn: record what happened, decide, store, act. When it dies on the way, its successor replays what was stored and is told
+    /// again what was not.
+    fn turn(&mut self, mut outside: Vec<EventKind>) {
+        loop {
+            self.turns += 1;
+            let mut fresh = Vec::new();
+            let mut recorded = Vec::new();
+            let mut refused = Vec::new();
+            for (place, kind) in outside.iter().enumerate() {
+                let before = self.thorough.then(|| self.execution.clone());
+                match self.execution.record(self.now, kind.clone()) {
+                    Ok(event) => {
+                        fresh.push(event);
+                        recorded.push(place);
+                    }
+                    Err(impossible) => {
+                        assert!(before.is_none_or(|before| before == self.execution), "a refused request changed something");
+                        refused.push(impossible.what);
+                    }
+                }
+            }
+            fresh.extend(self.execution.advance(Surroundings { now: self.now, ledger_id: "ledger" }));
+            let Some(crash) = self.crashes.pop_front().flatten() else {
+                self.refused.extend(refused);
+                self.store(fresh);
+                if self.thorough {
+                    assert_eq!(self.execution, self.stored, "the present is not what was stored");
+                }
+                return self.perform();
+            };
+            let kept = crash % (fresh.len() + 1);
+            fresh.truncate(kept);
+            self.store(fresh);
+            self.execution = Execution::replay(self.events.iter().cloned()).unwrap();
+            assert_eq!(self.execution, self.stored);
+            outside = match recorded.get(kept) {
+                Some(&first_lost) => outside.split_off(first_lost),
+                None => Vec::new(),
+            };
+            if !self.state().is_terminal() {
+                let in_doubt = self.execution.in_flight().map(|call| call.request.call).collect();
+                outside.insert(0, EventKind::Recovered { in_doubt });
+            }
+        }
+    }
+
+    fn store(&mut self, events: Vec<Event>) {
+        for event in events {
+            let before = self.thorough.then(|| standing(&self.stored));
+            self.stored.apply(&event).unwrap();
+            self.audit.see(&event);
+            self.events.push(event.clone());
+            if let Some(before) = before {
+                self.note_moves(before, &event.kind);
+                let replayed = Execution::replay(self.events.iter().cloned()).unwrap();
+                assert_eq!(replayed, self.stored, "replaying is not the same as going on");
+                assert_eq!(replayed.actions(), self.stored.actions());
+            }
+        }
+        // S4-09; REQUIREMENTS section 4, number 8.
+        assert_eq!(self.stored.totals(), self.audit.totals());
+    }
+
+    fn perform(&mut self) {
+        let actions = self.execution.actions();
+        assert_eq!(actions, self.execution.actions(), "asking twice gave two answers");
+        for action in actions {
+            match action {
+                Action::Send(call) => {
+                    let request = &self.execution.call(call).expect("only calls in flight are sent").request;
+                    self.runner.send(request, self.now);
+                }
+                Action::Stop(call) => self.runner.stop(call, self.now),
+                Action::WakeAt(moment) => assert!(moment > self.now, "what was due at {moment:?} was not done"),
+            }
+        }
+        self.check_owned();
+    }
+
+    /// REQUIREMENTS section 4, number 6: whatever has not ended waits for a call, a moment or a person.
+    fn check_owned(&self) {
+        if self.state().is_terminal() {
+            assert!(self.execution.actions().is_empty());
+            return;
+        }
+        let owned = self.execution.in_flight().len() > 0 || !self.execution.waiting().is_empty();
+        assert!(owned, "nobody will ever go on with {:?}", self.execution);
+    }
+
+    fn note_moves(&mut self, (state, steps): Standing, kind: &EventKind) {
+        match execution_move(kind) {
+            Some(by) => {
+                self.moves.execution.insert((state, by, self.stored.state()));
+            }
+            None => assert_eq!(state, self.stored.state(), "{kind:?} moved the execution"),
+        }
+        for (step, (from, view)) in steps.into_iter().zip(self.stored.steps()).enumerate() {
+            if from != view.state() {
+                let by = if kind.step() == Some(step) { step_move(kind) } else { Some(StepMove::DependenciesCompleted) };
+                self.moves.steps.insert((from, by.expect("only some events move a step"), view.state()));
+            }
+        }
+    }
+}
+
+/// The states of an execution and its steps.
+type Standing = (ExecutionState, Vec<StepState>);
+
+fn standing(execution: &Execution) -> Standing {
+    (execution.state(), execution.steps().map(|step| step.state()).collect())
+}
+
+/// What an event does to the execution, by the table's name.
+pub(crate) fn execution_move(kind: &EventKind) -> Option<ExecutionMove> {
+    Some(match kind {
+        EventKind::Started => ExecutionMove::Started,
+        EventKind::Paused { .. } => ExecutionMove::Paused,
+        EventKind::Resumed { .. } => ExecutionMove::Resumed,
+        EventKind::CancelRequested { .. } => ExecutionMove::CancelRequested,
+        EventKind::DeadlineExceeded => ExecutionMove::DeadlineExceeded,
+        EventKind::Finished(_) => ExecutionMove::Finished,
+        _ => return None,
+    })
+}
+
+/// What an event does to its step, by the table's name, if it moves it.
+pub(crate) fn step_move(kind: &EventKind) -> Option<StepMove> {
+    Some(match kind {
+        EventKind::StepStarted { .. } => StepMove::Started,
+        EventKind::CallRequested(_) => StepMove::CallRequested,
+        EventKind::CallCancelled { .. } => StepMove::CallDiscarded,
+        EventKind::RetryScheduled { .. } => StepMove::RetryScheduled,
+        EventKind::StepCompleted { .. } => StepMove::Completed,
+        EventKind::StepFailed { .. } => StepMove::Failed,
+        EventKind::StepSkipped { .. } => StepMove::Skipped,
+        EventKind::StepCancelled { .. } => StepMove::Cancelled,
+        EventKind::StepOutcomeUnknown { .. } => StepMove::OutcomeUnknown,
+        _ => return None,
+    })
+}

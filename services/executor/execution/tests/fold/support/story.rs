@@ -1,0 +1,188 @@
+//! Stories in words: the steps, what their calls come to, and what people ask for when.
+
+use std::{collections::HashMap, time::Duration};
+
+use belay_execution::{ErrorClass, EventKind, Failure, Json};
+use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft};
+use serde_json::{Value, json};
+
+use super::{
+    play::{Play, START, created},
+    runner::{Outcome, Reply},
+};
+
+/// A story before it is played.
+pub(crate) struct Story {
+    plan: PlanDraft,
+    /// By step, one after the other; then `ok 1s`.
+    replies: HashMap<String, Vec<Reply>>,
+    acts: Vec<(Duration, EventKind)>,
+}
+
+/// Steps such as `draft; publish after draft, review`. They run one by one, once each, for a second.
+pub(crate) fn story(steps: &str) -> Story {
+    let steps = steps.split(';').map(|words| {
+        let (id, after) = words.split_once(" after ").unwrap_or((words, ""));
+        StepDraft {
+            id: id.trim().to_owned(),
+            title: String::new(),
+            depends_on: after.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect(),
+            timeout: None,
+            attempt_timeout: None,
+            retry: None,
+            kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
+        }
+    });
+    let plan = PlanDraft { id: "story".to_owned(), steps: steps.collect(), ..PlanDraft::default() };
+    Story { plan, replies: HashMap::new(), acts: Vec::new() }
+}
+
+impl Story {
+    pub(crate) fn parallelism(mut self, parallelism: u32) -> Self {
+        self.plan.parallelism = parallelism;
+        self
+    }
+
+    pub(crate) fn stop_on_error(mut self) -> Self {
+        self.plan.stop_on_error = true;
+        self
+    }
+
+    /// A time limit for the whole execution.
+    pub(crate) fn limit(mut self, limit: &str) -> Self {
+        self.plan.timeout = Some(seconds(limit));
+        self
+    }
+
+    /// A time limit for a step with all its attempts.
+    pub(crate) fn step_limit(mut self, id: &str, limit: &str) -> Self {
+        self.step(id).timeout = Some(seconds(limit));
+        self
+    }
+
+    /// A time limit for each attempt at a step.
+    pub(crate) fn attempt_limit(mut self, id: &str, limit: &str) -> Self {
+        self.step(id).attempt_timeout = Some(seconds(limit));
+        self
+    }
+
+    /// How often a step is tried, and the waits between, such as `1s 2s 4s`.
+    pub(crate) fn tries(self, id: &str, max_attempts: u32, delays: &str) -> Self {
+        self.retry(id, RetryPolicy { max_attempts, backoff: Backoff::List(delays.split_whitespace().map(seconds).collect()) })
+    }
+
+    pub(crate) fn retry(mut self, id: &str, retry: RetryPolicy) -> Self {
+        self.step(id).retry = Some(retry);
+        self
+    }
+
+    pub(crate) fn arguments(mut self, id: &str, value: Value) -> Self {
+        let StepKindDraft::Tool { arguments, .. } = &mut self.step(id).kind;
+        *arguments = value;
+        self
+    }
+
+    /// What the calls come to: `draft: transient 2s, ok; publish: ok! 5s`. A call with `!` cannot be stopped.
+    pub(crate) fn replies(mut self, words: &str) -> Self {
+        for step in words.split(';') {
+            let (id, replies) = step.split_once(':').expect("`step: reply, reply`");
+            self.replies.insert(id.trim().to_owned(), replies.split(',').map(reply).collect());
+        }
+        self
+    }
+
+    /// A step's call completes with this, after a second.
+    pub(crate) fn output(mut self, id: &str, output: &Value) -> Self {
+        let reply = Reply { outcome: Outcome::Completed(Json::canonical(output)), ..reply("ok") };
+        self.replies.insert(id.to_owned(), vec![reply]);
+        self
+    }
+
+    /// What people ask for: `2s pause; 3s resume; 3s pause discarding; 4s cancel`.
+    pub(crate) fn acts(mut self, words: &str) -> Self {
+        for act in words.split(';') {
+            let (at, what) = act.trim().split_once(' ').expect("`2s pause`");
+            self.acts.push((seconds(at), act_of(what)));
+        }
+        self
+    }
+
+    /// The play before its first turn.
+    pub(crate) fn rehearse(self) -> Play {
+        let Story { plan, replies, acts } = self;
+        let plan = Plan::new(plan).unwrap();
+        let by_step: Vec<Vec<Reply>> =
+            plan.steps().iter().map(|step| replies.get(step.id()).cloned().unwrap_or_default()).collect();
+        assert!(replies.keys().all(|id| plan.step_index(id).is_some()), "a reply for a step that is not there");
+        let script = move |call: belay_execution::CallId, before: usize| {
+            by_step[call.step].get(before).cloned().unwrap_or_else(|| reply("ok"))
+        };
+        let mut play = Play::new(created(plan), Box::new(script));
+        play.acts = acts.into_iter().map(|(at, kind)| (START.saturating_add(at), kind)).collect();
+        play
+    }
+
+    /// Plays it until it has ended or waits for somebody.
+    pub(crate) fn play(self) -> Play {
+        let mut play = self.rehearse();
+        play.run();
+        play
+    }
+
+    /// Plays it, and what happened then.
+    pub(crate) fn picture(self) -> Vec<String> {
+        self.play().picture()
+    }
+
+    fn step(&mut self, id: &str) -> &mut StepDraft {
+        self.plan.steps.iter_mut().find(|step| step.id == id).expect("a step of the story")
+    }
+}
+
+/// A request of a person, by its words.
+pub(crate) fn act_of(words: &str) -> EventKind {
+    let principal = "person".to_owned();
+    let (reason, request_id) = (String::new(), String::new());
+    match words {
+        "pause" => EventKind::Paused { principal, reason, discard_calls: false, request_id },
+        "pause discarding" => EventKind::Paused { principal, reason, discard_calls: true, request_id },
+        "resume" => EventKind::Resumed { principal, request_id },
+        "cancel" => EventKind::CancelRequested { principal, reason, request_id },
+        _ => panic!("nobody can ask for `{words}`"),
+    }
+}
+
+/// A failure by the word for its class; its reason is the word in capitals.
+pub(crate) fn failure(word: &str) -> Failure {
+    let class = match word {
+        "crash" => ErrorClass::Crash,
+        "rate-limit" => ErrorClass::RateLimit,
+        "fatal" => ErrorClass::Fatal,
+        "transient" => ErrorClass::Transient,
+        "timeout" => ErrorClass::Timeout,
+        "invalid" => ErrorClass::InvalidArguments,
+        "denied" => ErrorClass::PolicyDenied,
+        "unknown" => ErrorClass::OutcomeUnknown,
+        _ => panic!("no failure is called `{word}`"),
+    };
+    Failure::new(class, word.to_uppercase(), format!("The call ended with {word}."))
+}
+
+fn reply(words: &str) -> Reply {
+    let mut words = words.split_whitespace();
+    let outcome = words.next().expect("a reply has an outcome");
+    let latency = words.next().map_or(Duration::from_secs(1), seconds);
+    let stops_in = if outcome.ends_with('!') { None } else { Some(Duration::ZERO) };
+    let outcome = match outcome.trim_end_matches('!') {
+        "ok" => Outcome::Completed(Json::from_text("{}")),
+        "cancelled" => Outcome::Cancelled,
+        "unknown" => Outcome::Unknown(failure("unknown")),
+        word => Outcome::Failed(failure(word)),
+    };
+    Reply { outcome, latency, stops_in }
+}
+
+fn seconds(text: &str) -> Duration {
+    let number = text.strip_suffix('s').and_then(|number| number.parse().ok());
+    Duration::from_secs_f64(number.unwrap_or_else(|| panic!("`{text}` is not like `2s`")))
+}

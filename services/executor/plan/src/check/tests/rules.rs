@@ -1,0 +1,368 @@
+//! Each rule with what it accepts and what it refuses.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{assert_refused, draft, step, step_with, violations};
+use crate::{
+    Backoff, InvalidPlan, Plan, PlanDraft, RetryPolicy, StepDraft, StepKind, StepKindDraft,
+    limits::{MAX_ARGUMENT_BYTES, MAX_DURATION, MAX_PLAN_BYTES, MAX_STEPS, MAX_VIOLATIONS},
+};
+
+#[test]
+fn a_plan_knows_its_steps() {
+    let mut first = step("a", &[]);
+    first.title = "First".to_owned();
+    let last = step_with("c", &["b", "a", "b"], json!({"x": "${d.result}"}));
+    let plan = Plan::new(draft(vec![first, step("b", &["a"]), last, step("d", &[])])).unwrap();
+    assert_eq!(plan.parallelism(), 1);
+    assert_eq!(plan.step_index("c"), Some(2));
+    assert_eq!(plan.step_index("e"), None);
+    let titles: Vec<_> = plan.steps().iter().map(|step| step.title()).collect();
+    assert_eq!(titles, ["First", "b", "c", "d"]);
+    // S4-17: what a template names is a dependency too.
+    assert_eq!(plan.steps()[2].dependencies(), [0, 1, 3]);
+    assert_eq!(plan.steps()[2].depends_on(), ["b", "a", "b"]);
+    assert_eq!(plan.dependents(0), [1, 2]);
+    assert_eq!(plan.dependents(2), [0_usize; 0]);
+    // S4-21: one attempt unless said otherwise.
+    assert_eq!(plan.steps()[0].retry(), &RetryPolicy::default());
+    let StepKind::Tool(tool) = plan.steps()[2].kind();
+    assert_eq!(
+        (tool.tool.as_str(), tool.arguments.source()),
+        ("noop", &json!({"x": "${d.result}"}))
+    );
+}
+
+// S2-FR-002, S4-05: a plan has an id and at least one step, and each step an id and a tool.
+#[test]
+fn an_empty_plan_is_refused() {
+    let found = violations(PlanDraft::default());
+    assert_eq!(found.len(), 2);
+    assert!(found[0].starts_with("id: is required"));
+    assert!(found[1].starts_with("steps: the plan must be valid and have at least one step"));
+    assert!(
+        Plan::new(PlanDraft::default())
+            .unwrap_err()
+            .to_string()
+            .contains("plan must be valid")
+    );
+
+    let mut nameless = step("", &[]);
+    nameless.kind = StepKindDraft::Tool {
+        tool: String::new(),
+        arguments: json!({}),
+    };
+    let found = violations(draft(vec![nameless]));
+    assert!(found[0].starts_with("steps[0].id: is required"), "{found:?}");
+    assert!(found[1].starts_with("steps[0].tool: is required"), "{found:?}");
+}
+
+#[test]
+fn ids_have_a_shape() {
+    let longest = "x".repeat(64);
+    for id in ["a", "A-1_b", "0", longest.as_str()] {
+        assert!(Plan::new(draft(vec![step(id, &[])])).is_ok(), "{id}");
+    }
+    let too_long = "x".repeat(65);
+    for id in [
+        "-a",
+        "_a",
+        "a b",
+        "a/b",
+        "ä",
+        "a\0",
+        "\0",
+        "a\n",
+        "${a}",
+        too_long.as_str(),
+        "a.b",
+    ] {
+        assert_refused(draft(vec![step(id, &[])]), "steps[0].id: `");
+    }
+    for id in ["a.b-c_1", longest.as_str()] {
+        assert!(
+            Plan::new(PlanDraft {
+                id: id.to_owned(),
+                ..draft(vec![step("a", &[])])
+            })
+            .is_ok(),
+            "{id}"
+        );
+    }
+    for id in [".a", "a b", "a\0", too_long.as_str()] {
+        assert_refused(
+            PlanDraft {
+                id: id.to_owned(),
+                ..draft(vec![step("a", &[])])
+            },
+            "id: `",
+        );
+    }
+    // No control character reaches a terminal.
+    assert!(!violations(draft(vec![step("a\u{1b}[2J", &[])]))[0].contains('\u{1b}'));
+}
+
+#[test]
+fn ids_are_unique_and_both_places_are_named() {
+    assert_refused(
+        draft(vec![step("a", &[]), step("b", &[]), step("a", &[])]),
+        "steps[2].id: `a` is already the id of steps[0]",
+    );
+}
+
+#[test]
+fn tools_have_names() {
+    for tool in ["a b", "a\0", " ", &"x".repeat(129)] {
+        let mut wrong = step("a", &[]);
+        wrong.kind = StepKindDraft::Tool {
+            tool: tool.to_owned(),
+            arguments: json!({}),
+        };
+        assert_refused(draft(vec![wrong]), "steps[0].tool: `");
+    }
+}
+
+#[test]
+fn unknown_dependencies_are_named_with_the_nearest() {
+    assert_refused(
+        draft(vec![step("fetch", &[]), step("use", &["fetsh"])]),
+        "steps[1].depends_on[0]: there is no step `fetsh`; did you mean `fetch`?",
+    );
+    assert_refused(
+        draft(vec![step("a", &["xyz"])]),
+        "steps[0].depends_on[0]: there is no step `xyz` (",
+    );
+    assert_refused(
+        draft(vec![
+            step("fetch", &[]),
+            step_with("use", &[], json!({"a": ["x ${fetsh.result} y"]})),
+        ]),
+        "steps[1].arguments.a[0]: there is no step `fetsh`; did you mean `fetch`?",
+    );
+    // X10: an unknown root is refused before anything runs.
+    assert_refused(
+        draft(vec![step_with("a", &[], json!({"odd key": "${API_KEY}"}))]),
+        "steps[0].arguments[\"odd key\"]: `${API_KEY}` is no reference to a step's result",
+    );
+}
+
+#[test]
+fn a_step_cannot_wait_for_itself() {
+    assert_refused(
+        draft(vec![step("a", &["a"])]),
+        "steps[0].depends_on[0]: `a` is the step itself",
+    );
+    assert_refused(
+        draft(vec![step_with("a", &[], json!({"x": "${a.result}"}))]),
+        "steps[0].arguments.x: `a` is the step itself",
+    );
+}
+
+// S4-07, S2-FR-002: a cycle is named step by step, once, where it begins.
+#[test]
+fn cycles_are_named() {
+    assert_refused(
+        draft(vec![
+            step("x", &["b"]),
+            step("a", &["x", "b"]),
+            step("b", &["c"]),
+            step("c", &["d", "a"]),
+            step("d", &[]),
+        ]),
+        "steps[0].depends_on[0]: cyclic dependencies: x → b → c → a → x (",
+    );
+    assert_refused(
+        draft(vec![
+            step_with("a", &[], json!({"p": ["${b.result}"]})),
+            step("b", &["a"]),
+            step("after", &["a", "b"]),
+        ]),
+        "steps[0].arguments.p[0]: cyclic dependencies: a → b → a (",
+    );
+    // One for a group of steps that wait for each other, and it begins with its earliest step.
+    assert_refused(
+        draft(vec![
+            step("a", &["d"]),
+            step("b", &[]),
+            step("c", &["d"]),
+            step("d", &["c", "e"]),
+            step("e", &["a"]),
+        ]),
+        "steps[2].depends_on[0]: cyclic dependencies: c → d → c (",
+    );
+    let two = draft(vec![
+        step("a", &["b"]),
+        step("b", &["a", "d"]),
+        step("c", &["d"]),
+        step("d", &["c"]),
+        step("e", &["a", "c"]),
+    ]);
+    let found = violations(two);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[0].starts_with("steps[0].depends_on[0]: cyclic dependencies: a → b → a ("),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("steps[2].depends_on[0]: cyclic dependencies: c → d → c ("),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn arguments_are_an_object_of_moderate_size() {
+    for arguments in [json!(null), json!([]), json!("${b.result}"), json!(1)] {
+        assert_refused(
+            draft(vec![step_with("a", &[], arguments)]),
+            "steps[0].arguments: must be an object",
+        );
+    }
+    // {"x":"…"} is 8 bytes around the text.
+    let sized = |bytes: usize| draft(vec![step_with("a", &[], json!({"x": "y".repeat(bytes - 8)}))]);
+    assert!(Plan::new(sized(MAX_ARGUMENT_BYTES)).is_ok());
+    assert_refused(
+        sized(MAX_ARGUMENT_BYTES + 1),
+        "steps[0].arguments: holds 32769 bytes as JSON, and may hold 32768",
+    );
+}
+
+#[test]
+fn the_whole_plan_has_a_limit() {
+    let chunk = json!({"x": "y".repeat(MAX_ARGUMENT_BYTES - 8)});
+    let steps = |count: usize| {
+        (0..count)
+            .map(|n| step_with(&format!("s{n}"), &[], chunk.clone()))
+            .collect()
+    };
+    assert!(Plan::new(draft(steps(127))).is_ok());
+    assert_refused(draft(steps(128)), "the plan holds 4195222 bytes, and may hold 4194304");
+    assert_refused(
+        PlanDraft {
+            description: "d".repeat(MAX_PLAN_BYTES),
+            ..draft(vec![step("a", &[])])
+        },
+        "the plan holds 4194315 bytes, and may hold 4194304",
+    );
+}
+
+#[test]
+fn a_plan_has_at_most_ten_thousand_steps() {
+    let steps = |count: usize| (0..count).map(|n| step(&format!("s{n}"), &[])).collect();
+    assert_eq!(Plan::new(draft(steps(MAX_STEPS))).unwrap().steps().len(), MAX_STEPS);
+    assert_refused(
+        draft(steps(MAX_STEPS + 1)),
+        "steps: has 10001 steps, and a plan may have 10000",
+    );
+}
+
+#[test]
+fn durations_are_positive_and_at_most_a_year() {
+    let over = MAX_DURATION + Duration::from_nanos(1);
+    for (duration, expected) in [
+        (Duration::ZERO, "must be longer than 0"),
+        (over, "must be at most 365 days"),
+    ] {
+        assert_refused(
+            PlanDraft {
+                timeout: Some(duration),
+                ..draft(vec![step("a", &[])])
+            },
+            &format!("timeout: {expected}"),
+        );
+        let with = |change: fn(&mut StepDraft, Duration)| {
+            let mut step = step("a", &[]);
+            change(&mut step, duration);
+            draft(vec![step])
+        };
+        assert_refused(
+            with(|step, d| step.timeout = Some(d)),
+            &format!("steps[0].timeout: {expected}"),
+        );
+        assert_refused(
+            with(|step, d| step.attempt_timeout = Some(d)),
+            &format!("steps[0].attempt_timeout: {expected}"),
+        );
+        assert_refused(
+            with(|step, d| {
+                step.retry = Some(RetryPolicy {
+                    max_attempts: 2,
+                    backoff: Backoff::List(vec![Duration::from_secs(1), d]),
+                })
+            }),
+            &format!("steps[0].retry.backoff[1]: {expected}"),
+        );
+    }
+    assert!(
+        Plan::new(PlanDraft {
+            timeout: Some(MAX_DURATION),
+            ..draft(vec![step("a", &[])])
+        })
+        .is_ok()
+    );
+}
+
+#[test]
+fn retries_and_parallelism_are_bounded() {
+    let with = |max_attempts: u32, backoff: Backoff| {
+        let mut step = step("a", &[]);
+        step.retry = Some(RetryPolicy { max_attempts, backoff });
+        draft(vec![step])
+    };
+    for attempts in [1, 100] {
+        assert!(Plan::new(with(attempts, Backoff::DEFAULT)).is_ok());
+    }
+    for attempts in [0, 101] {
+        assert_refused(
+            with(attempts, Backoff::DEFAULT),
+            "steps[0].retry.max_attempts: must be 1 to 100",
+        );
+    }
+    assert_refused(
+        with(2, Backoff::List(vec![Duration::from_secs(1); 101])),
+        "steps[0].retry.backoff: has 101 delays",
+    );
+    let exponential = |factor: f64, max: u64| Backoff::Exponential {
+        initial: Duration::from_secs(2),
+        factor,
+        max: Duration::from_secs(max),
+    };
+    for factor in [0.99, -1.0, f64::NAN, f64::INFINITY] {
+        assert_refused(
+            with(2, exponential(factor, 3)),
+            "steps[0].retry.backoff.factor: must be a number from 1",
+        );
+    }
+    assert_refused(
+        with(2, exponential(1.0, 1)),
+        "steps[0].retry.backoff.max: must not be shorter than `initial`",
+    );
+    for (parallelism, expected) in [(0, 1), (1, 1), (256, 256)] {
+        let plan = Plan::new(PlanDraft {
+            parallelism,
+            ..draft(vec![step("a", &[])])
+        })
+        .unwrap();
+        assert_eq!(plan.parallelism(), expected);
+    }
+    assert_refused(
+        PlanDraft {
+            parallelism: 257,
+            ..draft(vec![step("a", &[])])
+        },
+        "parallelism: must be 1 to 256, not 257",
+    );
+}
+
+#[test]
+fn every_violation_is_reported_up_to_a_limit() {
+    let steps = (0..150).map(|n| step(&format!("s{n}"), &["nowhere"])).collect();
+    let InvalidPlan { violations } = Plan::new(draft(steps)).unwrap_err();
+    assert_eq!(violations.len(), MAX_VIOLATIONS + 1);
+    assert_eq!(violations[MAX_VIOLATIONS - 1].field, "steps[99].depends_on[0]");
+    assert_eq!(
+        violations[MAX_VIOLATIONS].to_string(),
+        "50 more problems are not listed"
+    );
+}

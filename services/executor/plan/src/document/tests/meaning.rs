@@ -1,0 +1,168 @@
+//! What a document that is right means.
+
+use std::{fmt::Write, time::Duration};
+
+use serde_json::json;
+
+use super::{REQUEST, arguments, one_step, read};
+use crate::{Backoff, Format, Plan, RetryPolicy, Step};
+
+#[test]
+fn the_author_s_form() {
+    let plan = read(
+        r#"
+        # what an author writes
+        id: demo
+        description: |
+          Fetches.
+          Uses.
+        parallelism: 4
+        stop_on_error: true
+        timeout: 5m
+        steps:
+          - id: fetch
+            title: Fetch
+            tool: noop
+            arguments: {output: {n: 3}}
+            depends_on: [other]
+            timeout: 30s
+            attempt_timeout: 10s
+            retry: {max_attempts: 3, backoff: [1s, 500ms]}
+          - id: other
+            tool: noop
+          - id: use
+            tool: noop
+            arguments:
+              first: ${fetch.result.n}
+              text: "n is ${fetch.output.n}"
+            retry: {max_attempts: 5}
+        "#,
+    );
+    assert_eq!((plan.id(), plan.description()), ("demo", "Fetches.\nUses.\n"));
+    assert_eq!((plan.parallelism(), plan.stop_on_error()), (4, true));
+    assert_eq!(plan.timeout(), Some(Duration::from_secs(300)));
+    let [fetch, other, used] = plan.steps() else {
+        panic!("three steps")
+    };
+    assert_eq!(
+        (fetch.id(), fetch.title(), fetch.dependencies()),
+        ("fetch", "Fetch", &[1][..])
+    );
+    assert_eq!(fetch.timeout(), Some(Duration::from_secs(30)));
+    assert_eq!(fetch.attempt_timeout(), Some(Duration::from_secs(10)));
+    let delays = Backoff::List(vec![Duration::from_secs(1), Duration::from_millis(500)]);
+    assert_eq!(
+        fetch.retry(),
+        &RetryPolicy {
+            max_attempts: 3,
+            backoff: delays
+        }
+    );
+    assert_eq!(arguments(fetch), &json!({"output": {"n": 3}}));
+    assert_eq!((other.title(), arguments(other)), ("other", &json!({})));
+    assert_eq!(used.dependencies(), [0]);
+    assert_eq!(
+        used.retry(),
+        &RetryPolicy {
+            max_attempts: 5,
+            backoff: Backoff::DEFAULT
+        }
+    );
+}
+
+#[test]
+fn backoff_has_defaults() {
+    let second = Duration::from_secs(1);
+    for (written, initial, factor, max) in [
+        ("{}", second, 2.0, 30 * second),
+        ("{initial: 2s, factor: 3, max: 10s}", 2 * second, 3.0, 10 * second),
+        ("{factor: 1.5}", second, 1.5, 30 * second),
+        ("{initial: 2m}", 120 * second, 2.0, 120 * second),
+    ] {
+        let plan = read(&one_step(&format!("retry: {{max_attempts: 2, backoff: {written}}}")));
+        assert_eq!(
+            plan.steps()[0].retry().backoff,
+            Backoff::Exponential { initial, factor, max },
+            "{written}"
+        );
+    }
+}
+
+// S4-01, S4-02, S4-04, S4-21: the JSON form is taken as it stands, and `order` orders the steps.
+#[test]
+fn the_json_form_of_other_planners() {
+    let plan = read(REQUEST);
+    let ids: Vec<_> = plan.steps().iter().map(Step::id).collect();
+    assert_eq!(ids, ["step-1", "step-2", "step-3"]);
+    assert_eq!(plan.steps()[1].dependencies(), [0]);
+    assert_eq!(plan.timeout(), Some(Duration::from_secs(120)));
+    assert_eq!((plan.stop_on_error(), plan.parallelism()), (true, 3));
+    let delays = [1000, 2000, 4000].map(Duration::from_millis).to_vec();
+    assert_eq!(
+        plan.steps()[0].retry(),
+        &RetryPolicy {
+            max_attempts: 3,
+            backoff: Backoff::List(delays)
+        }
+    );
+
+    assert_eq!(
+        read(&REQUEST.replace("\"parallel\": true", "\"parallel\": false")).parallelism(),
+        1
+    );
+    // S4-21: without backoffMs every delay is one second.
+    let plan = read(r#"{"id": "p", "steps": [{"id": "a", "skillId": "t", "retry": {"maxAttempts": 2}}]}"#);
+    assert_eq!(plan.steps()[0].retry().delay(0), Duration::from_secs(1));
+    assert_eq!(plan.steps()[0].retry().delay(1), Duration::from_secs(1));
+    let plan = read(r#"{"id": "p", "steps": [{"id": "a", "skillId": "t", "retry": {"backoffMs": [5]}}]}"#);
+    assert_eq!(plan.steps()[0].retry().max_attempts, 1);
+}
+
+#[test]
+fn parallel_without_a_number_is_capped() {
+    let steps: Vec<_> = (0..100)
+        .map(|n| json!({"id": format!("s{n}"), "skillId": "t", "params": {}}))
+        .collect();
+    let request = json!({"plan": {"id": "p", "steps": steps}, "config": {"parallel": true}}).to_string();
+    assert_eq!(read(&request).parallelism(), 64);
+}
+
+#[test]
+fn words_that_look_like_truth_values_are_text() {
+    let plan = read(&one_step(
+        "arguments: {a: yes, b: no, c: on, d: true, e: null, f: ~, g: 'true', h: 1_0}",
+    ));
+    let values = arguments(&plan.steps()[0]);
+    assert_eq!(
+        (&values["a"], &values["b"], &values["c"]),
+        (&json!("yes"), &json!("no"), &json!("on"))
+    );
+    assert_eq!(
+        (&values["d"], &values["e"], &values["f"], &values["g"]),
+        (&json!(true), &json!(null), &json!(null), &json!("true"))
+    );
+}
+
+#[test]
+fn anchors_aliases_and_merges_work() {
+    let mut text =
+        "id: p\nsteps:\n  - id: s0\n    <<: &common\n      tool: t\n      retry: &r {max_attempts: 3}\n".to_owned();
+    for n in 1..300 {
+        writeln!(text, "  - {{id: s{n}, <<: *common, retry: *r}}").unwrap();
+    }
+    let plan = read(&text);
+    assert_eq!(plan.steps().len(), 300);
+    assert!(plan.steps().iter().all(|step| step.retry().max_attempts == 3));
+}
+
+#[test]
+fn the_format_can_be_named_and_is_else_told_from_the_text() {
+    let yaml = "id: p\nsteps: [{id: a, tool: t}]";
+    let json = r#" {"id": "p", "steps": [{"id": "a", "tool": "t"}]}"#;
+    let flow = "{id: p, steps: [{id: a, tool: t}]}";
+    let accepts = |format, text: &str| Plan::parse(format, text).is_ok();
+    assert!(accepts(Format::Auto, yaml) && accepts(Format::Yaml, yaml) && !accepts(Format::Json, yaml));
+    assert!(accepts(Format::Auto, json) && accepts(Format::Yaml, json) && accepts(Format::Json, json));
+    assert!(!accepts(Format::Auto, flow) && accepts(Format::Yaml, flow));
+    assert!(accepts(Format::Auto, &format!("\u{feff}{yaml}")) && accepts(Format::Auto, &format!("\u{feff}{json}")));
+}

@@ -1,0 +1,232 @@
+//! What is wrong with a document, by the author's names and with its place.
+
+use super::{REQUEST, assert_refused, one_step, read, violations};
+use crate::Plan;
+
+#[test]
+fn order_is_stable_and_given_by_all_or_none() {
+    let text = |orders: [&str; 3]| {
+        let steps: Vec<String> = ["a", "b", "c"]
+            .iter()
+            .zip(orders)
+            .map(|(id, order)| format!("{{id: {id}, tool: t{order}}}"))
+            .collect();
+        format!("id: p\nsteps: [{}]", steps.join(", "))
+    };
+    let ids = |plan: Plan| plan.steps().iter().map(|step| step.id().to_owned()).collect::<String>();
+    assert_eq!(ids(read(&text(["", "", ""]))), "abc");
+    assert_eq!(ids(read(&text([", order: 1", ", order: 0", ", order: 1"]))), "bac");
+    assert_refused(
+        &text([", order: 1", "", ", order: 0"]),
+        &[("steps[1].order: is missing", (2, 37))],
+    );
+    // S4-05: order ≥ 0.
+    assert_refused(
+        &text([", order: 1", ", order: -1", ", order: 0.5"]),
+        &[
+            ("steps[1].order: must be a whole number from 0", (2, 61)),
+            ("steps[2].order: must be a whole number from 0", (2, 90)),
+        ],
+    );
+}
+
+// The names are those that the author used, and the positions those of the document, not of the order.
+#[test]
+fn violations_speak_the_author_s_language() {
+    let text = REQUEST
+        .replace(
+            "\"dependencies\": [\"step-1\"]},\n      {\"id\": \"step-3\"",
+            "\"dependencies\": [\"step-9\"]},\n      {\"id\": \"step-2\"",
+        )
+        .replace("\"skillId\": \"generate_content\"", "\"skillId\": \"\"")
+        .replace("\"maxAttempts\": 3", "\"maxAttempts\": 300")
+        .replace("4000]", "0]")
+        .replace("120000", "0");
+    assert_refused(
+        &text,
+        &[
+            (
+                "plan.steps[0].dependencies[0]: there is no step `step-9`; did you mean `step-1`?",
+                (7, 82),
+            ),
+            ("plan.steps[1].id: `step-2` is already the id of steps[0]", (8, 14)),
+            ("plan.steps[2].skillId: is required", (10, 47)),
+            ("plan.steps[2].retry.maxAttempts: must be 1 to 100, not 300", (11, 33)),
+            ("plan.steps[2].retry.backoffMs[2]: must be longer than 0", (11, 64)),
+            ("config.timeout: must be longer than 0", (16, 25)),
+        ],
+    );
+}
+
+#[test]
+fn both_spellings_at_once_are_refused() {
+    assert_refused(
+        &one_step(
+            "skillId: noop\n    arguments: {}\n    params: {}\n    depends_on: []\n    dependencies: []\n    retry: {max_attempts: 1, maxAttempts: 1, backoff: [1s], backoffMs: [1]}",
+        ),
+        &[
+            ("steps[0].skillId: says the same as `tool`: give only one", (5, 14)),
+            ("steps[0].params: says the same as `arguments`", (7, 13)),
+            ("steps[0].dependencies: says the same as `depends_on`", (9, 19)),
+            ("steps[0].retry.maxAttempts: says the same as `max_attempts`", (10, 43)),
+            ("steps[0].retry.backoffMs: says the same as `backoff`", (10, 72)),
+        ],
+    );
+    assert_refused(
+        "plan: {id: p, timeout: 1s, parallelism: 2, stop_on_error: true, steps: [{id: a, tool: t}]}\n\
+         config: {timeout: 1000, parallel: true, stopOnError: true}",
+        &[
+            ("config.timeout: says the same as the plan's `timeout`", (2, 19)),
+            ("config.parallel: says the same as the plan's `parallelism`", (2, 35)),
+            (
+                "config.stopOnError: says the same as the plan's `stop_on_error`",
+                (2, 54),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn unknown_fields_are_named_with_the_nearest() {
+    assert_refused(
+        "id: p\nparalelism: 2\nsteps:\n  - id: a\n    tool: t\n    dependson: []\n    retry: {max_atempts: 1, max_attempts: 2}\n    zzz: 1\n",
+        &[
+            (
+                "paralelism: there is no field `paralelism` here; did you mean `parallelism`?",
+                (2, 1),
+            ),
+            (
+                "steps[0].dependson: there is no field `dependson` here; did you mean `depends_on`?",
+                (6, 5),
+            ),
+            (
+                "steps[0].retry.max_atempts: there is no field `max_atempts` here; did you mean `max_attempts`?",
+                (7, 13),
+            ),
+            (
+                "steps[0].zzz: there is no field `zzz` here, only id, title, tool, skillId, arguments, params",
+                (8, 5),
+            ),
+        ],
+    );
+    // What would change the meaning if it were passed over is not passed over.
+    assert_refused(
+        &one_step("condition: {x: 1}"),
+        &[("steps[0].condition: conditions are not supported yet", (5, 16))],
+    );
+    assert_refused(
+        &REQUEST.replace("\"dryRun\": false", "\"dryRun\": true"),
+        &[("config.dryRun: a plan cannot ask for a dry run", (16, 82))],
+    );
+    assert_refused(
+        &REQUEST.replace("\"context\"", "\"contxt\""),
+        &[(
+            "contxt: there is no field `contxt` here; did you mean `context`?",
+            (15, 3),
+        )],
+    );
+}
+
+#[test]
+fn values_of_the_wrong_type_are_refused_one_by_one() {
+    assert_refused(
+        "id: 7\ndescription: [x]\nparallelism: many\nstop_on_error: yes\ntimeout: 30\nsteps:\n\
+         \x20 - id: 18\n    title: true\n    tool: {}\n    arguments: [1]\n    depends_on: b\n    timeout: soon\n    attempt_timeout: [1s]\n\
+         \x20   retry: {max_attempts: -1, backoff: {initial: 1, factor: x, max: 1}}\n  - 17\n  - id: b\n    tool: t\n    depends_on: [18]\n    retry: 3\n",
+        &[
+            ("id: must be text: put it in quotes, \"7\"", (1, 5)),
+            ("description: must be text", (2, 14)),
+            ("parallelism: must be a whole number", (3, 14)),
+            ("stop_on_error: must be true or false", (4, 16)),
+            ("timeout: `30` has no unit: write 30s for seconds", (5, 10)),
+            ("steps[0].id: must be text: put it in quotes, \"18\"", (7, 9)),
+            ("steps[0].title: must be text: put it in quotes, \"true\"", (8, 12)),
+            ("steps[0].tool: must be text", (9, 11)),
+            ("steps[0].arguments: must be an object", (10, 16)),
+            ("steps[0].depends_on: must be a list of ids of steps", (11, 17)),
+            (
+                "steps[0].timeout: `soon` is not a duration: write for example 500ms",
+                (12, 14),
+            ),
+            ("steps[0].attempt_timeout: must be a duration", (13, 22)),
+            ("steps[0].retry.max_attempts: must be a whole number", (14, 27)),
+            ("steps[0].retry.backoff.initial: `1` has no unit: write 1s", (14, 50)),
+            ("steps[0].retry.backoff.factor: must be a number", (14, 61)),
+            ("steps[0].retry.backoff.max: `1` has no unit: write 1s", (14, 69)),
+            ("steps[1]: must be an object with `id` and `tool`", (15, 5)),
+            (
+                "steps[2].depends_on[0]: must be text: put it in quotes, \"18\"",
+                (18, 18),
+            ),
+            ("steps[2].retry: must be an object such as {max_attempts: 3", (19, 12)),
+        ],
+    );
+    assert_refused(
+        &one_step("retry: {backoff: [1s]}"),
+        &[("steps[0].retry.max_attempts: is required", (5, 12))],
+    );
+    assert_refused(
+        "id: p\nparallelism: 0\nsteps: [{id: a, tool: t}]",
+        &[("parallelism: must be at least 1", (2, 14))],
+    );
+    assert_refused(
+        "id: p\nsteps: {a: {tool: t}}",
+        &[("steps: must be a list of steps", (2, 8))],
+    );
+}
+
+// S2-FR-002, S4-05
+#[test]
+fn what_is_missing_is_said_where_it_should_stand() {
+    assert_refused(
+        "id: p\n",
+        &[("steps: the plan must be valid and have at least one step", (1, 1))],
+    );
+    assert_refused(
+        "id: p\nsteps: []\n",
+        &[("steps: the plan must be valid and have at least one step", (2, 8))],
+    );
+    assert_refused(
+        "steps:\n  - id: a\n",
+        &[("id: is required", (1, 1)), ("steps[0].tool: is required", (2, 5))],
+    );
+    assert_refused(
+        "{\"plan\": {}}",
+        &[
+            ("plan.id: is required", (1, 10)),
+            ("plan.steps: the plan must be valid", (1, 10)),
+        ],
+    );
+    for text in ["", "\n\n", "- 1", "text", "null", "# only a comment"] {
+        let found = violations(text);
+        assert_eq!(found.len(), 1, "{text:?}: {found:?}");
+        assert_eq!(found[0].message, "the plan must be an object with `id` and `steps`");
+    }
+}
+
+// S4-07
+#[test]
+fn cycles_and_templates_have_their_place_in_the_text() {
+    assert_refused(
+        "id: p\nsteps:\n  - id: ä\n    tool: t\n  - id: a\n    tool: t\n    depends_on:\n      - b\n  - id: b\n    tool: t\n    arguments:\n      x: [1, 'é ${a.result}', '${a.x}']\n",
+        &[
+            ("steps[0].id: `ä` is not an id", (3, 9)),
+            ("steps[2].arguments.x[2]: `${a.x}` must go on with `result`", (12, 31)),
+        ],
+    );
+    assert_refused(
+        "id: p\nsteps:\n  - id: a\n    tool: t\n    depends_on:\n      - b\n  - id: b\n    tool: t\n    arguments:\n      x: [1, 'é ${a.result}']\n",
+        &[("steps[0].depends_on[0]: cyclic dependencies: a → b → a", (6, 9))],
+    );
+}
+
+#[test]
+fn places_in_json_are_found_past_every_kind_of_value() {
+    assert_refused(
+        "{\"metadata\": [\"a\\\"}\\\\\", {}, [], {\"k\\\\\": -1.5e+3}, true, null],\r\n\t\"id\" : \"ü\\u00fc\",\n\"description\": \"]\",\"steps\": [ {\"id\":\"a\",\"tool\":\"t\"},7 ]}",
+        &[
+            ("id: `üü` is not an id", (2, 9)),
+            ("steps[1]: must be an object", (3, 53)),
+        ],
+    );
+}

@@ -1,0 +1,346 @@
+//! The executions that are in memory, the way to those that are not, and what they all share.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use belay_execution::{Execution, Timestamp};
+use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalReader, Opened, Operation, Refused, StoreError};
+use belay_proto::v1;
+use belay_service_kit::{Clock, Ids, Shutdown, status};
+use belay_sqlite::{CommitError, GroupCommit, Threads};
+use tokio::sync::{Notify, mpsc, watch};
+use tonic::{Code, Status};
+
+use crate::{
+    driver::{Command, Driver},
+    hub::Hub,
+    names::ExecutionName,
+    runner::Runner,
+    wire::{self, DecodeError},
+};
+
+/// What the service is made of. Everything that a simulation replaces is handed in here.
+pub struct Parts {
+    /// The store of executions.
+    pub journal: Opened,
+    /// Where blocking work runs.
+    pub threads: Threads,
+    /// The way to the tools.
+    pub runner: Runner,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness for ids.
+    pub ids: Ids,
+    /// When to stop.
+    pub shutdown: Shutdown,
+}
+
+/// A commit that failed for the whole batch.
+pub(crate) type Failed = CommitError<Arc<StoreError>>;
+
+/// What all executions share.
+pub struct Executions {
+    pub(crate) runner: Runner,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Ids,
+    pub(crate) threads: Threads,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) reader: Arc<dyn JournalReader>,
+    writer: GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>,
+    fence: i64,
+    live: Mutex<HashMap<ExecutionKey, mpsc::UnboundedSender<Command>>>,
+    hubs: Mutex<HashMap<ExecutionKey, Weak<Hub>>>,
+    timers: Mutex<BinaryHeap<Reverse<(i64, ExecutionKey)>>>,
+    timer_set: Notify,
+    acknowledge: mpsc::UnboundedSender<(i32, String)>,
+    /// Why the store takes no more, once it does not.
+    broken: watch::Sender<Option<Arc<StoreError>>>,
+}
+
+impl Executions {
+    /// Takes the store. Nothing runs until [`Self::drive_all`], a start or a resumption.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts { journal, threads, runner, clock, ids, shutdown } = parts;
+        let Opened { mut writer, reader, fence, .. } = journal;
+        let writer = GroupCommit::start(threads, "belay-journal", move |batch| writer.commit(batch).map_err(Arc::new));
+        let (acknowledge, acknowledged) = mpsc::unbounded_channel();
+        let executions = Arc::new(Self {
+            runner,
+            clock,
+            ids,
+            threads,
+            shutdown,
+            reader,
+            writer,
+            fence,
+            live: Mutex::default(),
+            hubs: Mutex::default(),
+            timers: Mutex::default(),
+            timer_set: Notify::new(),
+            acknowledge,
+            broken: watch::Sender::new(None),
+        });
+        tokio::spawn(acknowledge_in_batches(executions.runner.clone(), fence, acknowledged));
+        tokio::spawn(wake_in_time(Arc::downgrade(&executions)));
+        executions
+    }
+
+    /// Takes up every execution that has not ended. Those that wait stay out of memory until their time.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be read.
+    pub async fn drive_all(self: &Arc<Self>) -> Result<usize, StoreError> {
+        let unfinished = self.read(|reader| reader.unfinished()).await?;
+        let count = unfinished.len();
+        for row in unfinished {
+            match row.standing.wake_at {
+                _ if !row.standing.parked => self.load(row),
+                Some(wake_at) => self.set_timer(wake_at, row.key),
+                None => {}
+            }
+        }
+        Ok(count)
+    }
+
+    /// Answers when the store has failed, with the reason: nothing can be made durable any more, so the process should stop.
+    pub async fn broken(&self) -> Arc<StoreError> {
+        let mut broken = self.broken.subscribe();
+        match broken.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().expect("waited for"),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Pauses what is in memory, discarding running calls, so that nothing goes on by itself at the next start. Answers when it stands.
+    pub async fn pause_all(&self, principal: &str, reason: &str) {
+        let keys: Vec<ExecutionKey> = self.live().keys().copied().collect();
+        for key in keys {
+            let (answer, answered) = tokio::sync::oneshot::channel();
+            let sent = self.live().get(&key).is_some_and(|live| {
+                let (principal, reason) = (principal.to_owned(), reason.to_owned());
+                live.send(Command::PauseAndSettle { principal, reason, answer }).is_ok()
+            });
+            if sent {
+                // An error means that the execution ended first.
+                drop(answered.await);
+            }
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.clock.now_micros())
+    }
+
+    pub(crate) fn fence(&self, shard: u32) -> Fence {
+        Fence { shard, token: self.fence }
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<ExecutionKey, mpsc::UnboundedSender<Command>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads from the store, off the threads that serve.
+    pub(crate) async fn read<T: Send + 'static>(&self, work: impl FnOnce(&dyn JournalReader) -> T + Send + 'static) -> T {
+        let reader = Arc::clone(&self.reader);
+        self.threads.run(move || work(reader.as_ref())).await
+    }
+
+    /// Makes an operation durable.
+    pub(crate) async fn commit(&self, operation: Operation) -> Result<Result<Done, Refused>, Failed> {
+        let done = self.writer.commit(operation).await;
+        if let Err(CommitError::Failed(error)) = &done
+            && self.broken.send_if_modified(|broken| broken.is_none() && { *broken = Some(Arc::clone(error)); true })
+        {
+            tracing::error!(%error, "The journal failed; nothing is acknowledged from here on");
+        }
+        done
+    }
+
+    /// The row of an execution.
+    pub(crate) async fn find(&self, name: &ExecutionName) -> Result<ExecutionRow, Status> {
+        let (namespace, id) = (name.namespace.clone(), name.id.clone());
+        let row = self.read(move |reader| reader.find(&namespace, &id)).await.map_err(|error| unreadable(&error))?;
+        row.ok_or_else(|| {
+            status::error(Code::NotFound, "EXECUTION_NOT_FOUND", format!("There is no execution `{}`.", name.id))
+                .with("name", name)
+                .into()
+        })
+    }
+
+    /// An execution as the store has it.
+    pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<Execution, Status> {
+        let replayed = self.read(move |reader| {
+            let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
+            let mut messages = Vec::new();
+            for transition in &transitions {
+                messages.extend(wire::decode_all(transition).map_err(|error| undecodable(&error))?);
+            }
+            let events: Vec<_> = wire::to_events(messages).collect::<Result<_, _>>().map_err(|error| undecodable(&error))?;
+            Execution::replay(events).map_err(|impossible| {
+                Status::from(status::error(Code::DataLoss, "STORE_CORRUPT", format!("The execution's events do not fit together: {impossible}.")))
+            })
+        });
+        replayed.await
+    }
+
+    /// The meeting place of an execution's watchers.
+    pub(crate) fn hub(&self, key: ExecutionKey) -> Arc<Hub> {
+        let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hub) = hubs.get(&key).and_then(Weak::upgrade) {
+            return hub;
+        }
+        if hubs.len() >= 2 * hubs.values().filter(|hub| hub.strong_count() > 0).count().max(512) {
+            hubs.retain(|_, hub| hub.strong_count() > 0);
+        }
+        let hub = Arc::new(Hub::new());
+        hubs.insert(key, Arc::downgrade(&hub));
+        hub
+    }
+
+    /// Hands a command to an execution, taking it into memory if it is not there.
+    pub(crate) fn send(self: &Arc<Self>, row: ExecutionRow, command: Command) {
+        let mut live = self.live();
+        // A driver leaves under this lock and only with an empty queue, so a command that was sent is read.
+        if let Some(sender) = live.get(&row.key) {
+            drop(sender.send(command));
+            return;
+        }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        drop(sender.send(command));
+        live.insert(row.key, sender);
+        drop(live);
+        Driver::spawn_from_store(Arc::clone(self), row, receiver);
+    }
+
+    /// Asks an execution that is in memory; nothing when it is not.
+    pub(crate) fn ask(&self, key: ExecutionKey, command: Command) -> bool {
+        self.live().get(&key).is_some_and(|sender| sender.send(command).is_ok())
+    }
+
+    fn load(self: &Arc<Self>, row: ExecutionRow) {
+        let mut live = self.live();
+        if live.contains_key(&row.key) {
+            return;
+        }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        live.insert(row.key, sender);
+        drop(live);
+        Driver::spawn_from_store(Arc::clone(self), row, receiver);
+    }
+
+    /// Enters a new execution; its driver reads from what is returned.
+    pub(crate) fn enter(&self, key: ExecutionKey) -> mpsc::UnboundedReceiver<Command> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.live().insert(key, sender);
+        receiver
+    }
+
+    /// Lets an execution leave memory, unless a command is waiting for it.
+    pub(crate) fn leave(&self, key: ExecutionKey, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
+        let mut live = self.live();
+        if !commands.is_empty() {
+            return false;
+        }
+        live.remove(&key);
+        true
+    }
+
+    /// Drops an execution from memory, waiting commands and all: their callers hear that it failed.
+    pub(crate) fn expel(&self, key: ExecutionKey) {
+        self.live().remove(&key);
+    }
+
+    pub(crate) fn set_timer(&self, wake_at: i64, key: ExecutionKey) {
+        self.timers.lock().unwrap_or_else(PoisonError::into_inner).push(Reverse((wake_at, key)));
+        self.timer_set.notify_one();
+    }
+
+    /// Lets the runner forget a call, some time.
+    pub(crate) fn acknowledge(&self, shard: u32, name: String) {
+        // An error means that the service is stopping; the next start finds the row and acknowledges nothing it does not know.
+        drop(self.acknowledge.send((i32::try_from(shard).unwrap_or(i32::MAX), name)));
+    }
+
+    pub(crate) fn runner_fence(&self, shard: u32) -> v1::Fence {
+        v1::Fence { shard: i32::try_from(shard).unwrap_or(i32::MAX), token: self.fence }
+    }
+}
+
+/// Wakes executions that left memory, each at its time.
+async fn wake_in_time(executions: Weak<Executions>) {
+    loop {
+        let Some(this) = executions.upgrade() else { return };
+        let now = this.clock.now_micros();
+        let (due, next) = {
+            let mut timers = this.timers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut due = Vec::new();
+            while let Some(&Reverse((_, key))) = timers.peek().filter(|Reverse((at, _))| *at <= now) {
+                timers.pop();
+                due.push(key);
+            }
+            (due, timers.peek().map(|Reverse((at, _))| *at))
+        };
+        for key in due {
+            match this.read(move |reader| reader.get(key)).await {
+                Ok(Some(row)) if !row.standing.ended => this.load(row),
+                Ok(_) => {}
+                Err(error) => tracing::error!(%error, "An execution that is due cannot be read"),
+            }
+        }
+        let wait = next.map_or(Duration::from_secs(3600), |next| Duration::from_micros(u64::try_from(next - now).unwrap_or(0)));
+        let shutdown = this.shutdown.clone();
+        tokio::select! {
+            biased;
+            () = shutdown.requested() => return,
+            () = this.timer_set.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Tells the runner which outcomes are stored, many at a time. What is lost here costs the runner a row, nothing more.
+async fn acknowledge_in_batches(runner: Runner, token: i64, mut names: mpsc::UnboundedReceiver<(i32, String)>) {
+    let mut batch = Vec::new();
+    while names.recv_many(&mut batch, 1000).await > 0 {
+        let mut by_shard: std::collections::BTreeMap<i32, Vec<String>> = std::collections::BTreeMap::new();
+        for (shard, name) in batch.drain(..) {
+            by_shard.entry(shard).or_default().push(name);
+        }
+        for (shard, names) in by_shard {
+            if let Err(status) = runner.acknowledge(names, v1::Fence { shard, token }).await {
+                tracing::debug!(%status, "The runner could not be told which calls it may forget");
+            }
+        }
+    }
+}
+
+pub(crate) fn unreadable(error: &StoreError) -> Status {
+    status::error(Code::Unavailable, store_reason(error), format!("The store cannot be read: {error}.")).into()
+}
+
+pub(crate) fn unwritable(error: &Failed) -> Status {
+    let reason = match error {
+        CommitError::Failed(error) => store_reason(error),
+        CommitError::Stopped => "STOPPING",
+    };
+    status::error(Code::Unavailable, reason, format!("Nothing was started or changed: {error}.")).into()
+}
+
+fn undecodable(error: &DecodeError) -> Status {
+    status::error(Code::DataLoss, "STORE_CORRUPT", format!("The execution cannot be read: {error}.")).into()
+}
+
+/// The reason that stands for a failure of the store.
+pub fn store_reason(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Locked => "STORE_LOCKED",
+        StoreError::Corrupt(_) => "STORE_CORRUPT",
+        StoreError::Full => "STORE_FULL",
+        StoreError::Newer { .. } => "STORE_NEWER",
+        StoreError::Broken | StoreError::Other(_) => "STORE_FAILED",
+    }
+}

@@ -1,0 +1,490 @@
+//! The thin loop around one execution: hear what happened, have it decided, make it durable, then act on it.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use belay_execution::{Action, CallId, CallRequest, Event, EventKind, Execution, RecoveryClass, Surroundings, Timestamp};
+use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing, Transition};
+use belay_proto::v1;
+use belay_service_kit::status;
+use prost::Message as _;
+use tokio::sync::{mpsc, oneshot};
+use tonic::{Code, Status};
+
+use crate::{
+    core::{Executions, unwritable},
+    hub::Hub,
+    names::ExecutionName,
+    runner::{Answer, without_ledger},
+    wire::{self, CallNames},
+};
+
+/// An execution that waits longer than this leaves memory.
+const WORTH_PARKING: Duration = Duration::from_secs(5);
+
+/// How long to wait before a runner that is away is asked again: doubles from the first to the last.
+const RUNNER_PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
+
+/// What a driver is asked.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// The execution as it is.
+    Describe { answer: Reply },
+    /// A person's request. `kind` is what it comes to.
+    Request { kind: Box<EventKind>, etag: String, request_id: String, answer: Reply },
+    /// Pause with running calls discarded, and answer when none is left.
+    PauseAndSettle { principal: String, reason: String, answer: oneshot::Sender<()> },
+}
+
+/// What a driver hears from its calls.
+enum News {
+    Ended(EventKind),
+    /// The runner does not answer.
+    Away,
+    /// Another executor owns the shard.
+    Fenced,
+}
+
+/// Why a driver gives up its execution without its having ended.
+enum GaveUp {
+    /// The store failed, or another owner wrote.
+    Lost(Status),
+    /// The service stops.
+    Stopping,
+}
+
+pub(crate) struct Driver {
+    executions: Arc<Executions>,
+    key: ExecutionKey,
+    name: ExecutionName,
+    names: CallNames,
+    execution: Execution,
+    hub: Arc<Hub>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    news: mpsc::UnboundedReceiver<News>,
+    heard: mpsc::UnboundedSender<News>,
+    /// Calls that a task takes to the runner, and those that one has stopped.
+    sent: HashSet<CallId>,
+    stopped: HashSet<CallId>,
+    /// Calls that may have been sent before this driver.
+    in_doubt: HashSet<CallId>,
+    /// Calls whose outcome the runner may forget once it is durable here.
+    unacknowledged: Vec<CallId>,
+    standing: Standing,
+    runner_away_since: Option<Timestamp>,
+    settling: Vec<oneshot::Sender<()>>,
+    ledger_id: Arc<str>,
+}
+
+impl Driver {
+    /// Starts an execution: stores it with its first decisions, and drives it from there.
+    pub(crate) async fn create(
+        executions: Arc<Executions>,
+        row: NewExecution,
+        first: Event,
+        mut then: Vec<EventKind>,
+        ledger_id: Arc<str>,
+    ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
+        let impossible = |error| Status::internal(format!("a new execution cannot begin: {error}"));
+        let mut execution = Execution::create(first.clone()).map_err(impossible)?;
+        let mut events = vec![first];
+        let now = executions.now();
+        for kind in then.drain(..) {
+            events.push(execution.record(now, kind).map_err(impossible)?);
+        }
+        events.extend(execution.advance(Surroundings { now, ledger_id: &ledger_id }));
+        let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
+        let names = names_of(&name, &execution);
+        let (transition, messages) = transition_of(&names, &execution, &events);
+        let standing = standing_of(&execution, now);
+        let fence = executions.fence(row.shard);
+        let described = Box::new(wire::full(&name, &execution));
+        let create = Operation::Create { execution: row, transition, standing: standing.clone(), fence };
+        let key = match executions.commit(create).await.map_err(|error| unwritable(&error))? {
+            Ok(belay_journal::Done::Created(key)) => key,
+            Ok(belay_journal::Done::Appended) => return Err(Status::internal("the store answered something else")),
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let commands = executions.enter(key);
+        let hub = executions.hub(key);
+        hub.publish(messages);
+        let driver = Self::new(executions, key, name, names, execution, hub, commands, standing, ledger_id);
+        tokio::spawn(driver.run());
+        Ok(Ok(described))
+    }
+
+    /// Takes an execution up from the store.
+    pub(crate) fn spawn_from_store(executions: Arc<Executions>, row: ExecutionRow, commands: mpsc::UnboundedReceiver<Command>) {
+        tokio::spawn(async move {
+            let key = row.key;
+            match Self::from_store(&executions, row).await {
+                Ok((name, names, execution, standing, ledger_id)) => {
+                    let hub = executions.hub(key);
+                    let mut driver =
+                        Self::new(Arc::clone(&executions), key, name, names, execution, hub, commands, standing, ledger_id);
+                    driver.in_doubt = driver.execution.in_flight().map(|call| call.request.call).collect();
+                    driver.run().await;
+                }
+                Err(status) => {
+                    tracing::error!(execution.key = key.0, %status, "An execution cannot be taken up");
+                    executions.expel(key);
+                    refuse_all(commands, &status);
+                }
+            }
+        });
+    }
+
+    async fn from_store(
+        executions: &Arc<Executions>,
+        row: ExecutionRow,
+    ) -> Result<(ExecutionName, CallNames, Execution, Standing, Arc<str>), Status> {
+        let execution = executions.replay(row.key).await?;
+        let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
+        let names = names_of(&name, &execution);
+        // A runner that is away now is waited for when a call needs it; until then any ledger will do.
+        let ledger_id = match executions.runner.catalogue(false).await {
+            Ok(catalogue) => catalogue.ledger_id.as_str().into(),
+            Err(_) => "".into(),
+        };
+        Ok((name, names, execution, row.standing, ledger_id))
+    }
+
+    #[allow(clippy::too_many_arguments)] // called twice, right above
+    fn new(
+        executions: Arc<Executions>,
+        key: ExecutionKey,
+        name: ExecutionName,
+        names: CallNames,
+        execution: Execution,
+        hub: Arc<Hub>,
+        commands: mpsc::UnboundedReceiver<Command>,
+        standing: Standing,
+        ledger_id: Arc<str>,
+    ) -> Self {
+        let (heard, news) = mpsc::unbounded_channel();
+        Self {
+            executions,
+            key,
+            name,
+            names,
+            execution,
+            hub,
+            commands,
+            news,
+            heard,
+            sent: HashSet::new(),
+            stopped: HashSet::new(),
+            in_doubt: HashSet::new(),
+            unacknowledged: Vec::new(),
+            standing,
+            runner_away_since: None,
+            settling: Vec::new(),
+            ledger_id,
+        }
+    }
+
+    async fn run(mut self) {
+        match self.drive().await {
+            Ok(()) => {}
+            Err(GaveUp::Stopping) => self.executions.expel(self.key),
+            Err(GaveUp::Lost(status)) => {
+                tracing::error!(execution.name = %self.name, %status, "An execution is given up until the next start");
+                self.executions.expel(self.key);
+                refuse_all(self.commands, &status);
+            }
+        }
+    }
+
+    async fn drive(&mut self) -> Result<(), GaveUp> {
+        let mut events = Vec::new();
+        let mut replies: Vec<Reply> = Vec::new();
+        if !self.in_doubt.is_empty() {
+            let in_doubt = self.execution.in_flight().map(|call| call.request.call).collect();
+            events.extend(self.execution.record(self.executions.now(), EventKind::Recovered { in_doubt }).ok());
+        }
+        loop {
+            let now = self.executions.now();
+            events.extend(self.execution.advance(Surroundings { now, ledger_id: &self.ledger_id }));
+            if !events.is_empty() {
+                self.make_durable(std::mem::take(&mut events), now).await?;
+            }
+            if !replies.is_empty() {
+                let described = self.describe();
+                for reply in replies.drain(..) {
+                    // A caller that left does not want to know.
+                    drop(reply.send(Ok(described.clone())));
+                }
+            }
+            let wake_at = self.act();
+            if self.execution.is_parked() {
+                for settled in self.settling.drain(..) {
+                    // Whoever left does not want to know.
+                    let _ = settled.send(());
+                }
+            }
+            if self.standing.parked || self.standing.ended {
+                if let Some(wake_at) = wake_at.filter(|_| !self.standing.ended) {
+                    self.executions.set_timer(wake_at.as_micros(), self.key);
+                }
+                if self.executions.leave(self.key, &self.commands) {
+                    return Ok(());
+                }
+            }
+            self.hear(wake_at, &mut events, &mut replies).await?;
+        }
+    }
+
+    /// Waits for something to happen, and takes everything that has.
+    async fn hear(&mut self, wake_at: Option<Timestamp>, events: &mut Vec<Event>, replies: &mut Vec<Reply>) -> Result<(), GaveUp> {
+        let wait = wake_at.map(|at| at.since(self.executions.now()));
+        tokio::select! {
+            biased;
+            () = self.executions.shutdown.requested() => return Err(GaveUp::Stopping),
+            Some(news) = self.news.recv() => self.take_news(news, events)?,
+            Some(command) = self.commands.recv() => self.take_command(command, events, replies),
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+        }
+        while let Ok(news) = self.news.try_recv() {
+            self.take_news(news, events)?;
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            self.take_command(command, events, replies);
+        }
+        Ok(())
+    }
+
+    fn take_news(&mut self, news: News, events: &mut Vec<Event>) -> Result<(), GaveUp> {
+        match news {
+            News::Away => {
+                self.runner_away_since.get_or_insert(self.executions.now());
+            }
+            News::Fenced => return Err(GaveUp::Lost(Status::aborted("another executor owns the execution"))),
+            News::Ended(kind) => {
+                self.runner_away_since = None;
+                // A call that was stopped answers twice, once to whoever sent it and once to whoever stopped it.
+                if let Some(call) = kind.call().filter(|&call| self.execution.call(call).is_some()) {
+                    let needs_acknowledgement =
+                        self.execution.call(call).is_some_and(|call| call.request.recovery != RecoveryClass::ReadOnly);
+                    let event = self.execution.record(self.executions.now(), kind);
+                    events.push(event.map_err(|error| GaveUp::Lost(Status::internal(error.to_string())))?);
+                    self.sent.remove(&call);
+                    self.stopped.remove(&call);
+                    self.in_doubt.remove(&call);
+                    if needs_acknowledgement {
+                        self.unacknowledged.push(call);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_command(&mut self, command: Command, events: &mut Vec<Event>, replies: &mut Vec<Reply>) {
+        match command {
+            Command::Describe { answer } => replies.push(answer),
+            Command::Request { kind, etag, request_id, answer } => match self.take_request(*kind, &etag, &request_id) {
+                Ok(event) => {
+                    events.extend(event);
+                    replies.push(answer);
+                }
+                Err(status) => drop(answer.send(Err(status))),
+            },
+            Command::PauseAndSettle { principal, reason, answer } => {
+                let pause = EventKind::Paused { principal, reason, discard_calls: true, request_id: String::new() };
+                // An execution that is paused or being stopped already only has to settle.
+                events.extend(self.execution.record(self.executions.now(), pause).ok());
+                self.settling.push(answer);
+            }
+        }
+    }
+
+    /// What a person's request comes to: an event, or nothing when it was made before.
+    fn take_request(&mut self, kind: EventKind, etag: &str, request_id: &str) -> Result<Option<Event>, Status> {
+        if !request_id.is_empty() && self.execution.has_seen(request_id) {
+            return Ok(None);
+        }
+        let current = wire::etag(&self.execution);
+        if !etag.is_empty() && etag != current {
+            let message = format!("The execution has changed: its etag is {current}, not {etag}. Read it again and decide anew.");
+            return Err(status::error(Code::Aborted, "ETAG_MISMATCH", message).into());
+        }
+        let asked = match &kind {
+            EventKind::Paused { .. } => "paused",
+            EventKind::Resumed { .. } => "resumed",
+            _ => "cancelled",
+        };
+        let event = self.execution.record(self.executions.now(), kind).map_err(|_| {
+            let state = wire::state_name(&self.execution);
+            let reason = if self.execution.state().is_terminal() { "EXECUTION_ENDED" } else { "WRONG_STATE" };
+            let message = format!("Execution `{}` is {state} and cannot be {asked}.", self.name.id);
+            Status::from(status::error(Code::FailedPrecondition, reason, message).with("state", state))
+        })?;
+        Ok(Some(event))
+    }
+
+    /// Stores events; only then are they shown, acknowledged or acted on.
+    async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), GaveUp> {
+        let (transition, messages) = transition_of(&self.names, &self.execution, &events);
+        let standing = standing_of(&self.execution, now);
+        let changed = (standing != self.standing).then(|| standing.clone());
+        let fence = self.executions.fence(self.execution.created().shard);
+        let append = Operation::Append { key: self.key, transition, standing: changed, fence };
+        match self.executions.commit(append).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(refused)) => return Err(GaveUp::Lost(Status::aborted(refused.to_string()))),
+            Err(error) => return Err(GaveUp::Lost(unwritable(&error))),
+        }
+        self.standing = standing;
+        self.hub.publish(messages);
+        for call in self.unacknowledged.drain(..) {
+            let name = self.names.call(self.execution.plan(), call);
+            self.executions.acknowledge(self.execution.created().shard, name);
+        }
+        Ok(())
+    }
+
+    /// Brings the world into line with the present: what should be with the runner is sent there, what should stop is stopped.
+    fn act(&mut self) -> Option<Timestamp> {
+        let mut wake_at = None;
+        for action in self.execution.actions() {
+            match action {
+                Action::WakeAt(at) => wake_at = Some(at),
+                Action::Send(call) => {
+                    if self.sent.insert(call) {
+                        self.take_to_runner(call, false);
+                    }
+                }
+                Action::Stop(call) => {
+                    if self.stopped.insert(call) {
+                        self.take_to_runner(call, true);
+                    }
+                }
+            }
+        }
+        wake_at
+    }
+
+    fn take_to_runner(&self, call: CallId, stop: bool) {
+        let request = self.execution.call(call).expect("actions name calls in flight only").request.clone();
+        let errand = Errand {
+            executions: Arc::clone(&self.executions),
+            name: self.names.call(self.execution.plan(), call),
+            workspace: self.execution.created().workspace.clone(),
+            fence: self.executions.runner_fence(self.execution.created().shard),
+            maybe_sent: self.in_doubt.contains(&call),
+            heard: self.heard.clone(),
+            request,
+        };
+        tokio::spawn(errand.run(stop));
+    }
+
+    fn describe(&self) -> Box<v1::Execution> {
+        let mut described = wire::full(&self.name, &self.execution);
+        if let Some(since) = self.runner_away_since {
+            described.waiting.push(v1::WaitingReason {
+                kind: v1::waiting_reason::Kind::Runner.into(),
+                since: Some(wire::time(since)),
+                until: None,
+                who: "the tool runner, which does not answer".into(),
+                next_command: String::new(),
+            });
+        }
+        Box::new(described)
+    }
+}
+
+/// One call's way to the runner, until there is an answer.
+struct Errand {
+    executions: Arc<Executions>,
+    name: String,
+    workspace: String,
+    request: CallRequest,
+    fence: v1::Fence,
+    maybe_sent: bool,
+    heard: mpsc::UnboundedSender<News>,
+}
+
+impl Errand {
+    async fn run(mut self, stop: bool) {
+        let runner = &self.executions.runner;
+        let mut ledger_id = self.request.ledger_id.clone();
+        let (mut patience, longest) = RUNNER_PATIENCE;
+        loop {
+            let answer = if stop {
+                runner.stop(self.name.clone(), &self.request, self.fence).await
+            } else {
+                runner.call(self.name.clone(), self.workspace.clone(), &self.request, self.fence, &ledger_id).await
+            };
+            let news = match answer {
+                Answer::Ended(end) => News::Ended(end),
+                Answer::Fenced => News::Fenced,
+                Answer::LedgerChanged => {
+                    // Heard anew for the intents to come.
+                    drop(runner.catalogue(true).await);
+                    match without_ledger(&self.request).filter(|_| self.maybe_sent) {
+                        Some(unknown) => News::Ended(unknown),
+                        None => {
+                            ledger_id.clear();
+                            continue;
+                        }
+                    }
+                }
+                Answer::Away(status) => {
+                    self.maybe_sent = true;
+                    tracing::debug!(call = self.name, %status, "The runner does not answer, asking again");
+                    if self.heard.send(News::Away).is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(patience).await;
+                    patience = (patience * 2).min(longest);
+                    continue;
+                }
+            };
+            // The driver is gone when the service stops; the next one asks again.
+            drop(self.heard.send(news));
+            return;
+        }
+    }
+}
+
+fn names_of(name: &ExecutionName, execution: &Execution) -> CallNames {
+    let created = execution.created();
+    CallNames { execution: name.to_string(), uid: created.uid.clone(), traceparent: created.trace.0.clone() }
+}
+
+fn transition_of(names: &CallNames, execution: &Execution, events: &[Event]) -> (Transition, Vec<v1::ExecutionEvent>) {
+    let messages: Vec<v1::ExecutionEvent> = events.iter().map(|event| wire::encode(names, execution.plan(), event)).collect();
+    let mut shown = Vec::with_capacity(messages.iter().map(|message| message.encoded_len() + 4).sum());
+    for message in &messages {
+        message.encode_length_delimited(&mut shown).expect("a vector grows");
+    }
+    let first_sequence = events.first().map_or(0, |event| event.sequence);
+    let count = u32::try_from(events.len()).expect("far fewer events than that are decided at once");
+    (Transition { first_sequence, count, version: wire::VERSION, shown, sealed: None }, messages)
+}
+
+/// What the store has to know without reading events. It changes when the state does, and when the execution parks or wakes.
+fn standing_of(execution: &Execution, now: Timestamp) -> Standing {
+    let ended = execution.state().is_terminal();
+    let wake_at = execution.wake_at();
+    let parked = !ended && execution.is_parked() && wake_at.is_none_or(|at| at.since(now) > WORTH_PARKING);
+    Standing {
+        state: wire::state_number(execution),
+        ended,
+        parked,
+        // Only a parked execution is woken from outside; a live one knows for itself.
+        wake_at: wake_at.filter(|_| parked).map(Timestamp::as_micros),
+    }
+}
+
+fn refuse_all(mut commands: mpsc::UnboundedReceiver<Command>, status: &Status) {
+    commands.close();
+    while let Ok(command) = commands.try_recv() {
+        match command {
+            Command::Describe { answer } | Command::Request { answer, .. } => drop(answer.send(Err(status.clone()))),
+            // Dropping the sender is the answer.
+            Command::PauseAndSettle { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Where watchers of one execution meet its driver.
+//!
+//! Live and replay are one path: a watcher asks for what comes after its cursor, and gets it from the last few transitions in memory
+//! or from the journal, whichever has it. The driver only says that there is more.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use belay_proto::v1;
+use tokio::sync::watch;
+
+/// How many transitions are kept for watchers that are close behind.
+const KEPT: usize = 256;
+
+/// The events of one execution that were committed last.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    recent: Mutex<VecDeque<Arc<[v1::ExecutionEvent]>>>,
+    /// The last committed sequence, as far as this hub was told; 0 before that.
+    last: watch::Sender<u64>,
+}
+
+impl Hub {
+    pub(crate) fn new() -> Self {
+        Self { recent: Mutex::default(), last: watch::Sender::new(0) }
+    }
+
+    /// Tells watchers of a committed transition.
+    pub(crate) fn publish(&self, events: Vec<v1::ExecutionEvent>) {
+        let Some(last) = events.last().map(sequence) else { return };
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.last.receiver_count() == 0 {
+            // Whoever comes later reads the journal.
+            recent.clear();
+        } else {
+            if recent.len() == KEPT {
+                recent.pop_front();
+            }
+            recent.push_back(events.into());
+        }
+        self.last.send_replace(last);
+    }
+
+    /// Hears of new transitions.
+    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+
+    /// The transition that holds the event after `cursor`, if it is in memory.
+    pub(crate) fn after(&self, cursor: u64) -> Option<Arc<[v1::ExecutionEvent]>> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = |events: &Arc<[v1::ExecutionEvent]>| {
+            events.first().is_some_and(|first| sequence(first) <= cursor + 1)
+                && events.last().is_some_and(|last| sequence(last) > cursor)
+        };
+        // A watcher is as a rule close behind.
+        recent.iter().rev().find(|events| holds(events)).cloned()
+    }
+}
+
+pub(crate) fn sequence(event: &v1::ExecutionEvent) -> u64 {
+    u64::try_from(event.sequence).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(sequences: std::ops::RangeInclusive<i64>) -> Vec<v1::ExecutionEvent> {
+        sequences.map(|sequence| v1::ExecutionEvent { sequence, ..v1::ExecutionEvent::default() }).collect()
+    }
+
+    #[test]
+    fn what_is_in_memory_is_found_by_its_place() {
+        let hub = Hub::new();
+        hub.publish(events(1..=2));
+        let follower = hub.follow();
+        assert_eq!(hub.after(0), None, "nobody was watching");
+        hub.publish(events(3..=5));
+        hub.publish(events(6..=6));
+        let first = |cursor| hub.after(cursor).map(|events| sequence(&events[0]));
+        assert_eq!((first(1), first(2), first(3), first(5), first(6)), (None, Some(3), Some(3), Some(6), None));
+        assert_eq!(*follower.borrow(), 6);
+        for n in 7..1000 {
+            hub.publish(events(n..=n));
+        }
+        assert_eq!((first(5), first(998)), (None, Some(999)), "only the last ones are kept");
+    }
+}

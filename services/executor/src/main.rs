@@ -1,0 +1,35 @@
+//! The executor as a process of its own.
+
+use std::{error::Error, sync::Arc};
+
+use belay_executor::{Executions, Parts, Runner, Settings, hosted};
+use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, shutdown, telemetry};
+use belay_sqlite::{Location, Threads};
+use clap::Parser as _;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let settings = Settings::parse();
+    telemetry::init("info", telemetry::LogFormat::Text);
+    let access = Access::for_listener(&settings.listen, settings.token)?;
+    std::fs::create_dir_all(&settings.state_dir)?;
+
+    let ids = Ids::from_system();
+    let journal = belay_journal_sqlite::open(&Location::file(settings.state_dir.join("journal.db")), || ids.next_id())?;
+    let runner = Runner::new(net::connect_lazy(&settings.runner), settings.runner_token.as_deref())?;
+    let listener = net::bind(&settings.listen).await?;
+    let (trigger, stop) = Shutdown::new();
+    let parts = Parts { journal, threads: Threads::Real, runner, clock: Arc::new(SystemClock), ids, shutdown: stop.clone() };
+    let executions = Executions::new(parts);
+    let taken_up = executions.drive_all().await?;
+    tracing::info!(address = %listener.address(), executions = taken_up, "The executor listens");
+
+    let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&executions)), access, stop));
+    let outcome = tokio::select! {
+        signal = shutdown::signal() => { tracing::info!(signal = signal?, "The executor stops"); Ok(()) }
+        reason = executions.broken() => Err(reason),
+    };
+    trigger.pull();
+    serving.await??;
+    outcome.map_err(|reason| reason.to_string().into())
+}

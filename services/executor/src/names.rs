@@ -1,0 +1,66 @@
+//! Resource names: `namespaces/*/executions/*/steps/*/calls/ATTEMPT.NUMBER`.
+
+use belay_service_kit::status;
+use tonic::Status;
+
+/// An execution's name, in parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExecutionName {
+    pub(crate) namespace: String,
+    pub(crate) id: String,
+}
+
+impl ExecutionName {
+    pub(crate) fn parse(field: &str, name: &str) -> Result<Self, Status> {
+        let parts: Vec<&str> = name.split('/').collect();
+        match parts[..] {
+            ["namespaces", namespace, "executions", id] if is_id(namespace) && is_id(id) => {
+                Ok(Self { namespace: namespace.into(), id: id.into() })
+            }
+            _ => {
+                let message = format!("`{name}` is no name of an execution: write namespaces/NAMESPACE/executions/ID");
+                Err(status::invalid(field, message).into())
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for ExecutionName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "namespaces/{}/executions/{}", self.namespace, self.id)
+    }
+}
+
+/// The namespace in `namespaces/*`; `default` when there is none.
+pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
+    match parent.strip_prefix("namespaces/") {
+        _ if parent.is_empty() => Ok("default".into()),
+        Some(namespace) if is_id(namespace) => Ok(namespace.into()),
+        _ => Err(status::invalid(field, format!("`{parent}` is no namespace: write namespaces/NAMESPACE")).into()),
+    }
+}
+
+/// 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit.
+pub(crate) fn is_id(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !text.starts_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_comes_back_as_it_was_and_others_are_refused() {
+        let name = "namespaces/default/executions/a-1";
+        assert_eq!(ExecutionName::parse("name", name).unwrap().to_string(), name);
+        for bad in ["", "a", "executions/a", "namespaces/default/executions/", "namespaces/D/executions/a", "namespaces/d/executions/a/b"] {
+            let status = ExecutionName::parse("name", bad).unwrap_err();
+            assert!(status.message().starts_with("name: "), "{status}");
+        }
+        assert_eq!(namespace("parent", "").unwrap(), "default");
+        assert_eq!(namespace("parent", "namespaces/x").unwrap(), "x");
+        assert!(namespace("parent", "x").is_err());
+    }
+}

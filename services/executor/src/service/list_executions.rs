@@ -1,0 +1,40 @@
+use std::sync::Arc;
+
+use belay_journal::{ExecutionKey, Filter};
+use belay_proto::v1;
+use belay_service_kit::status;
+use tonic::Status;
+
+use crate::{Executions, core::unreadable, names::namespace, wire};
+
+pub(super) async fn list_executions(
+    executions: &Arc<Executions>,
+    request: v1::ListExecutionsRequest,
+) -> Result<v1::ListExecutionsResponse, Status> {
+    let size = match request.page_size {
+        0 => 50,
+        size => usize::try_from(size).map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?.min(1000),
+    };
+    // The token is the key that the last page ended with.
+    let before = match request.page_token.as_str() {
+        "" => None,
+        token => {
+            let wrong = || Status::from(status::invalid("page_token", "is none of this service's; hand back what an answer gave"));
+            Some(ExecutionKey(token.parse().map_err(|_| wrong())?))
+        }
+    };
+    let filter = Filter {
+        namespace: namespace("parent", &request.parent)?,
+        states: request.states,
+        labels: request.labels,
+        created_since: request.created_since.as_ref().map(belay_proto::micros),
+        id_prefix: request.id_prefix,
+        before,
+        limit: size + 1,
+    };
+    let mut rows = executions.read(move |reader| reader.list(&filter)).await.map_err(|error| unreadable(&error))?;
+    let more = rows.len() > size;
+    rows.truncate(size);
+    let next_page_token = rows.last().filter(|_| more).map(|row| row.key.0.to_string()).unwrap_or_default();
+    Ok(v1::ListExecutionsResponse { executions: rows.iter().map(wire::basic).collect(), next_page_token })
+}

@@ -1,0 +1,73 @@
+//! What people ask of an execution: each is one command to its driver.
+
+use std::sync::Arc;
+
+use belay_execution::EventKind;
+use belay_proto::v1;
+use belay_service_kit::{Principal, status};
+use tokio::sync::oneshot;
+use tonic::{Code, Request, Status};
+
+use crate::{Executions, driver::Command, names::ExecutionName};
+
+pub(super) async fn cancel_execution(
+    executions: &Arc<Executions>,
+    request: Request<v1::CancelExecutionRequest>,
+) -> Result<v1::Execution, Status> {
+    let principal = Principal::of(&request);
+    let v1::CancelExecutionRequest { name, reason, etag, request_id } = request.into_inner();
+    check("reason", &reason)?;
+    let kind = EventKind::CancelRequested { principal, reason, request_id: request_id.clone() };
+    ask(executions, &name, kind, etag, request_id).await
+}
+
+pub(super) async fn pause_execution(
+    executions: &Arc<Executions>,
+    request: Request<v1::PauseExecutionRequest>,
+) -> Result<v1::Execution, Status> {
+    let principal = Principal::of(&request);
+    let v1::PauseExecutionRequest { name, reason, etag, request_id, discard_calls } = request.into_inner();
+    check("reason", &reason)?;
+    let kind = EventKind::Paused { principal, reason, discard_calls, request_id: request_id.clone() };
+    ask(executions, &name, kind, etag, request_id).await
+}
+
+pub(super) async fn resume_execution(
+    executions: &Arc<Executions>,
+    request: Request<v1::ResumeExecutionRequest>,
+) -> Result<v1::Execution, Status> {
+    let principal = Principal::of(&request);
+    let v1::ResumeExecutionRequest { name, etag, request_id } = request.into_inner();
+    let kind = EventKind::Resumed { principal, request_id: request_id.clone() };
+    ask(executions, &name, kind, etag, request_id).await
+}
+
+async fn ask(
+    executions: &Arc<Executions>,
+    name: &str,
+    kind: EventKind,
+    etag: String,
+    request_id: String,
+) -> Result<v1::Execution, Status> {
+    let name = ExecutionName::parse("name", name)?;
+    check("request_id", &request_id)?;
+    let row = executions.find(&name).await?;
+    let (answer, answered) = oneshot::channel();
+    executions.send(row, Command::Request { kind: Box::new(kind), etag, request_id, answer });
+    match answered.await {
+        Ok(described) => described.map(|execution| *execution),
+        Err(_) => Err(status::error(Code::Unavailable, "STOPPING", "The executor is stopping; ask again.").into()),
+    }
+}
+
+/// Words that are kept in events: bounded, and without control characters.
+pub(super) fn check(field: &str, text: &str) -> Result<(), Status> {
+    let longest = if field == "request_id" { 128 } else { 1024 };
+    if text.len() > longest {
+        return Err(status::invalid(field, format!("is {} bytes long, and at most {longest} are taken", text.len())).into());
+    }
+    if text.chars().any(|character| character.is_control() && character != '\n') {
+        return Err(status::invalid(field, "holds control characters").into());
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+use std::sync::Arc;
+
+use belay_execution::{Created, Event, EventKind, ToolFacts, digest};
+use belay_journal::{NewExecution, Refused, SHARDS};
+use belay_plan::{Format, InvalidPlan, Plan, StepKind, Violation, limits, nearest};
+use belay_proto::v1::{self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource};
+use belay_service_kit::{Principal, status};
+use prost::Message as _;
+use tonic::{Code, Request, Status};
+
+use super::{describe, requests::check};
+use crate::{
+    Executions,
+    driver::Driver,
+    names::{ExecutionName, is_id, namespace},
+    runner::Catalogue,
+    wire,
+};
+
+pub(super) async fn validate_plan(
+    executions: &Arc<Executions>,
+    request: v1::ValidatePlanRequest,
+) -> Result<v1::ValidatePlanResponse, Status> {
+    namespace("parent", &request.parent)?;
+    let source = match request.source {
+        Some(ValidateSource::Plan(plan)) => Source::Message(plan),
+        Some(ValidateSource::Document(document)) => Source::Document(document),
+        None => return Err(status::invalid("plan", "is needed, as `plan` or as `document`").into()),
+    };
+    let catalogue = executions.runner.catalogue(true).await?;
+    Ok(match checked(source, &catalogue) {
+        Ok((plan, _)) => v1::ValidatePlanResponse { violations: Vec::new(), plan: Some(wire::plan_message(&plan)) },
+        Err(invalid) => v1::ValidatePlanResponse { violations: invalid.violations.into_iter().map(violation).collect(), plan: None },
+    })
+}
+
+pub(super) async fn start_execution(
+    executions: &Arc<Executions>,
+    request: Request<v1::StartExecutionRequest>,
+) -> Result<v1::Execution, Status> {
+    let principal = Principal::of(&request);
+    let trace = trace_of(&request);
+    let request = request.into_inner();
+    let request_hash = hash(&request);
+    let mode = request.approval_mode();
+    let v1::StartExecutionRequest { parent, execution_id, source, request_id, validate_only, labels, workspace, start_paused, .. } = request;
+
+    let namespace = namespace("parent", &parent)?;
+    if !execution_id.is_empty() && !is_id(&execution_id) {
+        let message = format!("`{execution_id}` is no id: take 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit");
+        return Err(status::invalid("execution_id", message).into());
+    }
+    check("request_id", &request_id)?;
+    check_labels(&labels)?;
+    let source = match source {
+        Some(StartSource::Plan(plan)) => Source::Message(plan),
+        Some(StartSource::Document(document)) => Source::Document(document),
+        None => return Err(status::invalid("plan", "is needed, as `plan` or as `document`").into()),
+    };
+    let catalogue = executions.runner.catalogue(false).await?;
+    let (plan, tools) = match checked(source.clone(), &catalogue) {
+        Ok(checked) => checked,
+        // A tool may have come since the catalogue was read.
+        Err(_) => checked(source, executions.runner.catalogue(true).await?.as_ref()).map_err(refusal)?,
+    };
+
+    let now = executions.now();
+    let id = if execution_id.is_empty() { executions.ids.next_id() } else { execution_id };
+    let shard = shard_of(&namespace, &id);
+    let row = NewExecution {
+        namespace: namespace.clone(),
+        id: id.clone(),
+        shard,
+        created_at: now.as_micros(),
+        plan_id: plan.id().to_owned(),
+        labels: labels.clone(),
+        principal: principal.clone(),
+        request_id,
+        request_hash,
+    };
+    let created = Created {
+        uid: executions.ids.next_id(),
+        deadline: plan.timeout().map(|timeout| now.saturating_add(timeout)),
+        plan,
+        approval_mode: wire::approval_mode(mode),
+        workspace,
+        labels,
+        principal: principal.clone(),
+        tools,
+        trace,
+        shard,
+    };
+    let first = Event { sequence: 1, time: now, kind: EventKind::Created(Box::new(created)) };
+    if validate_only {
+        return preview(&ExecutionName { namespace, id }, first);
+    }
+    let then = if start_paused {
+        vec![EventKind::Paused { principal, reason: "started paused".into(), discard_calls: false, request_id: String::new() }]
+    } else {
+        Vec::new()
+    };
+    match Driver::create(Arc::clone(executions), row, first, then, catalogue.ledger_id.as_str().into()).await? {
+        Ok(described) => Ok(*described),
+        Err(refused) => started_before(executions, refused).await,
+    }
+}
+
+/// The execution as it would be, before anything has begun.
+fn preview(name: &ExecutionName, first: Event) -> Result<v1::Execution, Status> {
+    let execution = belay_execution::Execution::create(first)
+        .map_err(|impossible| Status::internal(format!("a new execution cannot begin: {impossible}")))?;
+    Ok(wire::full(name, &execution))
+}
+
+/// The same request again is answered with the execution it started; anything else under its name or id is told what is there.
+async fn started_before(executions: &Arc<Executions>, refused: Refused) -> Result<v1::Execution, Status> {
+    let (existing, reason) = match &refused {
+        Refused::IdTaken { existing, .. } => (*existing, Some("EXECUTION_EXISTS")),
+        Refused::RequestIdUsed { existing, same_request: true } => (*existing, None),
+        Refused::RequestIdUsed { existing, same_request: false } => (*existing, Some("REQUEST_ID_REUSED")),
+        Refused::Fenced { .. } | Refused::Gap { .. } | Refused::Missing(_) => {
+            return Err(status::error(Code::Aborted, "FENCED", format!("Nothing was started: {refused}.")).into());
+        }
+    };
+    let row = executions.read(move |reader| reader.get(existing)).await.map_err(|error| crate::core::unreadable(&error))?;
+    let row = row.ok_or_else(|| Status::internal("the store names an execution that it does not have"))?;
+    let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
+    match reason {
+        None => describe(executions, &name, &row).await,
+        Some(reason) => {
+            let message = match reason {
+                "EXECUTION_EXISTS" => format!("Execution `{}` exists already; nothing was started. Choose another id.", name.id),
+                _ => format!("This request id started execution `{}` with another request; nothing was started. Use a new one.", name.id),
+            };
+            Err(status::error(Code::AlreadyExists, reason, message).with("existing", name).into())
+        }
+    }
+}
+
+#[derive(Clone)]
+enum Source {
+    Message(v1::Plan),
+    Document(v1::PlanDocument),
+}
+
+/// A plan that can be carried out with these tools, and the facts about them. Everything that can be refused is refused here.
+fn checked(source: Source, catalogue: &Catalogue) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
+    let plan = match source {
+        Source::Message(plan) => wire::plan_from(plan)?,
+        Source::Document(document) => {
+            let format = match document.format() {
+                v1::PlanFormat::Unspecified => Format::Auto,
+                v1::PlanFormat::Yaml => Format::Yaml,
+                v1::PlanFormat::Json => Format::Json,
+            };
+            Plan::parse(format, &document.text)?
+        }
+    };
+    let mut violations = Vec::new();
+    let mut tools: Vec<ToolFacts> = Vec::new();
+    for (index, step) in plan.steps().iter().enumerate() {
+        let StepKind::Tool(call) = step.kind();
+        let Some((tool, schema)) = catalogue.find(&call.tool) else {
+            let did_you_mean = nearest(&call.tool, catalogue.names()).map(|name| format!("; did you mean `{name}`?"));
+            let message = format!("Tool '{}' not found{}", call.tool, did_you_mean.unwrap_or_default());
+            violations.push(Violation { field: format!("steps[{index}].tool"), message, line: 0, column: 0 });
+            continue;
+        };
+        if let Some(schema) = schema {
+            let found = schema.violations_except(call.arguments.source(), &call.arguments.reference_paths());
+            violations.extend(found.into_iter().map(|violation| Violation {
+                field: format!("steps[{index}].arguments{}", field_of(&violation.pointer)),
+                message: violation.message,
+                line: 0,
+                column: 0,
+            }));
+        }
+        if !tools.iter().any(|facts| facts.used_as == call.tool) {
+            tools.push(ToolFacts {
+                used_as: call.tool.clone(),
+                tool: tool.name.clone(),
+                recovery: wire::recovery_from(tool.recovery()),
+                default_timeout: tool.default_timeout.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
+            });
+        }
+        if violations.len() >= limits::MAX_VIOLATIONS {
+            break;
+        }
+    }
+    if violations.is_empty() { Ok((plan, tools)) } else { Err(InvalidPlan { violations }) }
+}
+
+/// `/lines/0` as an author writes it: `.lines[0]`.
+fn field_of(pointer: &str) -> String {
+    pointer
+        .split('/')
+        .skip(1)
+        .map(|part| {
+            if part.bytes().all(|byte| byte.is_ascii_digit()) && !part.is_empty() {
+                format!("[{part}]")
+            } else {
+                format!(".{}", part.replace("~1", "/").replace("~0", "~"))
+            }
+        })
+        .collect()
+}
+
+fn refusal(invalid: InvalidPlan) -> Status {
+    let count = invalid.violations.len();
+    let first = &invalid.violations[0];
+    let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+    let message = format!("The plan is refused: {}: {}{more}", first.field, first.message);
+    let mut error = status::error(Code::InvalidArgument, "PLAN_REFUSED", message);
+    for Violation { field, message, line, column } in invalid.violations {
+        let place = if line > 0 { format!(" (line {line}, column {column})") } else { String::new() };
+        error = error.field(field, format!("{message}{place}"));
+    }
+    error.into()
+}
+
+fn violation(Violation { field, message, line, column }: Violation) -> v1::PlanViolation {
+    let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    v1::PlanViolation { field, message, line: number(line), column: number(column) }
+}
+
+fn check_labels(labels: &std::collections::BTreeMap<String, String>) -> Result<(), Status> {
+    if labels.len() > 64 {
+        return Err(status::invalid("labels", format!("has {} entries, and at most 64 are taken", labels.len())).into());
+    }
+    for (key, value) in labels {
+        let field = format!("labels[{key:?}]");
+        if key.is_empty() || key.len() > 63 || value.len() > 255 {
+            return Err(status::invalid(&field, "a key has 1 to 63 bytes and a value at most 255").into());
+        }
+        if key.chars().chain(value.chars()).any(char::is_control) {
+            return Err(status::invalid(&field, "holds control characters").into());
+        }
+    }
+    Ok(())
+}
+
+/// The trace that the caller is in. Text that is no trace context is left out, as W3C says.
+fn trace_of<T>(request: &Request<T>) -> (String, String) {
+    let header = |name| request.metadata().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let parent = header("traceparent");
+    let parts: Vec<&str> = parent.split('-').collect();
+    let hex = |part: &str, length| part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    match parts[..] {
+        [version, trace, span, flags] if hex(version, 2) && hex(trace, 32) && hex(span, 16) && hex(flags, 2) && version != "ff" => {
+            let state = header("tracestate");
+            (parent.to_owned(), if state.len() <= 512 { state.to_owned() } else { String::new() })
+        }
+        _ => (String::new(), String::new()),
+    }
+}
+
+/// What makes two requests the same: everything but the id that says they are.
+fn hash(request: &v1::StartExecutionRequest) -> String {
+    let request = v1::StartExecutionRequest { request_id: String::new(), ..request.clone() };
+    digest(&request.encode_to_vec())
+}
+
+/// Spreads executions over shards by name, the same way for ever: the first bytes of a digest.
+fn shard_of(namespace: &str, id: &str) -> u32 {
+    let digest = digest(format!("{namespace}/{id}").as_bytes());
+    u32::from_str_radix(&digest["sha256:".len()..][..8], 16).unwrap_or(0) % SHARDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_become_fields_as_authors_write_them() {
+        assert_eq!(field_of(""), "");
+        assert_eq!(field_of("/lines/0/a~1b"), ".lines[0].a/b");
+    }
+
+    #[test]
+    fn a_trace_is_taken_only_when_it_is_one() {
+        let with = |text: &str| {
+            let mut request = Request::new(());
+            request.metadata_mut().insert("traceparent", text.parse().unwrap());
+            trace_of(&request).0
+        };
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert_eq!(with(good), good);
+        for bad in ["", "00-4BF9-00-01", "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"] {
+            assert_eq!(with(bad), "");
+        }
+    }
+
+    #[test]
+    fn shards_are_in_range_and_stay_what_they_are() {
+        assert_eq!(shard_of("default", "a"), shard_of("default", "a"));
+        let used: std::collections::BTreeSet<u32> = (0..2000).map(|n| shard_of("default", &n.to_string())).collect();
+        assert_eq!(used, (0..SHARDS).collect());
+    }
+}

@@ -1,0 +1,141 @@
+use std::{sync::Arc, time::Duration};
+
+use belay_journal::{ExecutionKey, ExecutionRow};
+use belay_proto::v1::{self, execution_event::Kind, watch_execution_response::Content};
+use belay_service_kit::status;
+use tonic::{Code, Status};
+
+use super::{Messages, describe};
+use crate::{
+    Executions,
+    core::unreadable,
+    hub::{Hub, sequence},
+    names::ExecutionName,
+    wire,
+};
+
+/// How many transitions are read from the store at once.
+const PAGE: usize = 256;
+
+pub(super) async fn watch_execution(
+    executions: &Arc<Executions>,
+    request: v1::WatchExecutionRequest,
+) -> Result<Messages<v1::WatchExecutionResponse>, Status> {
+    let name = ExecutionName::parse("name", &request.name)?;
+    let heartbeat = match &request.heartbeat_interval {
+        None => Duration::from_secs(15),
+        Some(interval) => belay_proto::to_duration(interval)
+            .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(600)).contains(interval))
+            .ok_or_else(|| Status::from(status::invalid("heartbeat_interval", "must be between 100 ms and 10 minutes")))?,
+    };
+    let row = executions.find(&name).await?;
+    // Followed before the snapshot is taken, so that nothing in between is missed.
+    let hub = executions.hub(row.key);
+    let changes = hub.follow();
+    let snapshot = describe(executions, &name, &row).await?;
+    let last = snapshot.last_sequence;
+    let cursor = match request.after_sequence {
+        None => last,
+        Some(after) if (0..=last).contains(&after) => after,
+        Some(after) => {
+            let message = format!("after_sequence: {after} is out of range: the oldest event kept is 1 and the last is {last}");
+            let error = status::error(Code::OutOfRange, "SEQUENCE_OUT_OF_RANGE", message);
+            return Err(error.with("oldest_sequence", 1).with("last_sequence", last).into());
+        }
+    };
+    let watch = Watch { executions: Arc::clone(executions), row, hub, changes, cursor: u64::try_from(cursor).unwrap_or(0), heartbeat };
+    Ok(Box::pin(watch.stream(snapshot)))
+}
+
+/// How a wait for the next event ends.
+#[derive(PartialEq)]
+enum Wait {
+    Changed,
+    Stopping,
+    Quiet,
+}
+
+struct Watch {
+    executions: Arc<Executions>,
+    row: ExecutionRow,
+    hub: Arc<Hub>,
+    changes: tokio::sync::watch::Receiver<u64>,
+    cursor: u64,
+    heartbeat: Duration,
+}
+
+impl Watch {
+    fn stream(mut self, snapshot: v1::Execution) -> impl futures::Stream<Item = Result<v1::WatchExecutionResponse, Status>> {
+        let response = |content| v1::WatchExecutionResponse { content: Some(content) };
+        async_stream::try_stream! {
+            let ended = is_terminal(snapshot.state());
+            let last = sequence_of(&snapshot);
+            yield response(Content::Snapshot(snapshot));
+            loop {
+                self.changes.mark_unchanged();
+                let events = self.next().await?;
+                if events.is_empty() {
+                    if ended && self.cursor >= last {
+                        return;
+                    }
+                    let wait = tokio::select! {
+                        biased;
+                        changed = self.changes.changed() => { drop(changed); Wait::Changed }
+                        () = self.executions.shutdown.requested() => Wait::Stopping,
+                        () = tokio::time::sleep(self.heartbeat) => Wait::Quiet,
+                    };
+                    if wait == Wait::Stopping {
+                        Err(Status::from(status::error(Code::Unavailable, "STOPPING", "The executor is stopping; watch again.")))?;
+                    }
+                    if wait == Wait::Quiet {
+                        let time = Some(belay_proto::timestamp(self.executions.clock.now_micros()));
+                        let last_sequence = i64::try_from(self.cursor).unwrap_or(i64::MAX);
+                        yield response(Content::Heartbeat(v1::Heartbeat { last_sequence, time }));
+                    }
+                    continue;
+                }
+                for event in events {
+                    self.cursor = sequence(&event);
+                    let finished = matches!(event.kind, Some(Kind::ExecutionFinished(_)));
+                    yield response(Content::Event(event));
+                    if finished {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next events after the cursor, from memory or from the store; none when there are none yet.
+    async fn next(&self) -> Result<Vec<v1::ExecutionEvent>, Status> {
+        let cursor = self.cursor;
+        let after = |events: &[v1::ExecutionEvent]| -> Vec<v1::ExecutionEvent> {
+            events.iter().filter(|event| sequence(event) > cursor).cloned().collect()
+        };
+        if let Some(events) = self.hub.after(cursor) {
+            return Ok(after(&events));
+        }
+        let known = *self.changes.borrow();
+        if known != 0 && known <= cursor {
+            return Ok(Vec::new());
+        }
+        let key: ExecutionKey = self.row.key;
+        let transitions = self.executions.read(move |reader| reader.read(key, cursor, PAGE)).await.map_err(|error| unreadable(&error))?;
+        let mut events = Vec::new();
+        for transition in &transitions {
+            let decoded = wire::decode_all(transition)
+                .map_err(|error| Status::from(status::error(Code::DataLoss, "STORE_CORRUPT", format!("The events cannot be read: {error}."))))?;
+            events.extend(after(&decoded));
+        }
+        Ok(events)
+    }
+}
+
+fn sequence_of(snapshot: &v1::Execution) -> u64 {
+    u64::try_from(snapshot.last_sequence).unwrap_or(0)
+}
+
+fn is_terminal(state: v1::execution::State) -> bool {
+    use v1::execution::State;
+    matches!(state, State::Completed | State::Partial | State::Failed | State::Cancelled | State::TimedOut)
+}

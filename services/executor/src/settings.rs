@@ -1,0 +1,31 @@
+//! What the stand-alone program is told.
+
+use std::path::PathBuf;
+
+use belay_service_kit::net::Address;
+use clap::Parser;
+
+/// Carries out plans with the tools of a runner.
+#[derive(Debug, Parser)]
+#[command(
+    name = "belay-executor",
+    version,
+    after_help = "Example: belay-executor --listen unix:/run/belay/executor.sock --state-dir /var/lib/belay --runner unix:/run/belay/runner.sock"
+)]
+pub struct Settings {
+    /// Where to listen: unix:/path or host:port.
+    #[arg(long, env = "BELAY_LISTEN")]
+    pub listen: Address,
+    /// The folder of the journal.
+    #[arg(long, env = "BELAY_STATE_DIR")]
+    pub state_dir: PathBuf,
+    /// Where the tool runner listens.
+    #[arg(long, env = "BELAY_RUNNER")]
+    pub runner: Address,
+    /// The token that the tool runner asks for.
+    #[arg(long, env = "BELAY_RUNNER_TOKEN", hide_env_values = true)]
+    pub runner_token: Option<String>,
+    /// The token that callers have to show; needed when listening on TCP.
+    #[arg(long, env = "BELAY_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+}

@@ -1,0 +1,187 @@
+//! Executions as resources.
+
+use belay_execution::{ApprovalMode, Execution, ExecutionState, SkipReason, StepState, Waiting};
+use belay_journal::ExecutionRow;
+use belay_plan::StepKind;
+use belay_proto::v1::{self, execution::State, step_status::State as Step};
+
+use super::{failure, payload, plan_message, time};
+use crate::names::ExecutionName;
+
+pub(crate) fn state(state: ExecutionState) -> State {
+    match state {
+        ExecutionState::Pending => State::Pending,
+        ExecutionState::Running => State::Running,
+        ExecutionState::Paused => State::Paused,
+        ExecutionState::Cancelling => State::Cancelling,
+        ExecutionState::Completed => State::Completed,
+        ExecutionState::Partial => State::Partial,
+        ExecutionState::Failed => State::Failed,
+        ExecutionState::Cancelled => State::Cancelled,
+        ExecutionState::TimedOut => State::TimedOut,
+    }
+}
+
+pub(crate) fn state_number(execution: &Execution) -> i32 {
+    state(execution.state()).into()
+}
+
+pub(crate) fn state_from(number: State) -> Option<ExecutionState> {
+    Some(match number {
+        State::Unspecified => return None,
+        State::Pending => ExecutionState::Pending,
+        State::Running => ExecutionState::Running,
+        State::Paused => ExecutionState::Paused,
+        State::Cancelling => ExecutionState::Cancelling,
+        State::Completed => ExecutionState::Completed,
+        State::Partial => ExecutionState::Partial,
+        State::Failed => ExecutionState::Failed,
+        State::Cancelled => ExecutionState::Cancelled,
+        State::TimedOut => ExecutionState::TimedOut,
+    })
+}
+
+fn step_state(state: StepState) -> Step {
+    match state {
+        StepState::Pending => Step::Pending,
+        StepState::Ready => Step::Ready,
+        StepState::Running => Step::Running,
+        StepState::BackingOff => Step::BackingOff,
+        StepState::OutcomeUnknown => Step::OutcomeUnknown,
+        StepState::Completed => Step::Completed,
+        StepState::Failed => Step::Failed,
+        StepState::Skipped => Step::Skipped,
+        StepState::Cancelled => Step::Cancelled,
+    }
+}
+
+pub(crate) fn skip_reason(reason: SkipReason) -> v1::SkipReason {
+    match reason {
+        SkipReason::DependencyFailed => v1::SkipReason::DependencyFailed,
+        SkipReason::DependencySkipped => v1::SkipReason::DependencySkipped,
+        SkipReason::StopOnError => v1::SkipReason::StopOnError,
+        SkipReason::Cancelled => v1::SkipReason::Cancelled,
+        SkipReason::TimedOut => v1::SkipReason::TimedOut,
+    }
+}
+
+/// Unset means WAIT.
+pub(crate) fn approval_mode(mode: v1::ApprovalMode) -> ApprovalMode {
+    match mode {
+        v1::ApprovalMode::Unspecified | v1::ApprovalMode::Wait => ApprovalMode::Wait,
+        v1::ApprovalMode::Fail => ApprovalMode::Fail,
+        v1::ApprovalMode::Skip => ApprovalMode::Skip,
+        v1::ApprovalMode::Auto => ApprovalMode::Auto,
+    }
+}
+
+pub(crate) fn approval_mode_to(mode: ApprovalMode) -> v1::ApprovalMode {
+    match mode {
+        ApprovalMode::Wait => v1::ApprovalMode::Wait,
+        ApprovalMode::Fail => v1::ApprovalMode::Fail,
+        ApprovalMode::Skip => v1::ApprovalMode::Skip,
+        ApprovalMode::Auto => v1::ApprovalMode::Auto,
+    }
+}
+
+pub(crate) fn totals(totals: belay_execution::Totals) -> v1::StepTotals {
+    let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    v1::StepTotals {
+        total: count(totals.total),
+        completed: count(totals.completed),
+        failed: count(totals.failed),
+        skipped: count(totals.skipped),
+        cancelled: count(totals.cancelled),
+    }
+}
+
+/// What a row alone tells.
+pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
+    let ExecutionRow { execution, standing, .. } = row;
+    v1::Execution {
+        name: ExecutionName { namespace: execution.namespace.clone(), id: execution.id.clone() }.to_string(),
+        state: standing.state,
+        plan_id: execution.plan_id.clone(),
+        principal: execution.principal.clone(),
+        labels: execution.labels.clone(),
+        create_time: Some(belay_proto::timestamp(execution.created_at)),
+        shard: i32::try_from(execution.shard).unwrap_or(i32::MAX),
+        ..v1::Execution::default()
+    }
+}
+
+/// Everything.
+pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution {
+    let created = execution.created();
+    let waiting = execution.waiting().into_iter().map(|waiting| waiting_reason(name, waiting)).collect();
+    v1::Execution {
+        name: name.to_string(),
+        uid: created.uid.clone(),
+        state: state(execution.state()).into(),
+        plan_id: execution.plan().id().to_owned(),
+        plan: Some(plan_message(execution.plan())),
+        steps: steps(name, execution),
+        totals: Some(totals(execution.totals())),
+        last_sequence: i64::try_from(execution.last_sequence()).unwrap_or(i64::MAX),
+        etag: etag(execution),
+        principal: created.principal.clone(),
+        labels: created.labels.clone(),
+        workspace: created.workspace.clone(),
+        approval_mode: approval_mode_to(created.approval_mode).into(),
+        create_time: Some(time(execution.created_at())),
+        start_time: execution.started_at().map(time),
+        end_time: execution.ended_at().map(time),
+        deadline: created.deadline.map(time),
+        failure: execution.first_failure().map(failure),
+        waiting,
+        trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
+        shard: i32::try_from(created.shard).unwrap_or(i32::MAX),
+    }
+}
+
+/// The state's name in the contract, without its prefix.
+pub(crate) fn state_name(execution: &Execution) -> &'static str {
+    state(execution.state()).as_str_name().trim_start_matches("STATE_")
+}
+
+pub(crate) fn etag(execution: &Execution) -> String {
+    format!("{}-{}", execution.created().uid, execution.last_sequence())
+}
+
+fn steps(name: &ExecutionName, execution: &Execution) -> Vec<v1::StepStatus> {
+    let id = |step: usize| execution.plan().steps()[step].id().to_owned();
+    execution
+        .steps()
+        .map(|view| {
+            let StepKind::Tool(tool) = view.step.kind();
+            v1::StepStatus {
+                step_id: view.step.id().to_owned(),
+                title: view.step.title().to_owned(),
+                state: step_state(view.state()).into(),
+                attempt: i32::try_from(view.attempt()).unwrap_or(i32::MAX),
+                max_attempts: i32::try_from(view.step.retry().max_attempts).unwrap_or(i32::MAX),
+                start_time: view.started_at().map(time),
+                end_time: view.ended_at().map(time),
+                output: view.output().map(payload),
+                failure: view.failure().map(failure),
+                skip_reason: view.skipped().map_or(v1::SkipReason::Unspecified, |(reason, _)| skip_reason(reason)).into(),
+                skipped_because: view.skipped().and_then(|(_, because)| because).map(id).unwrap_or_default(),
+                waiting: view.waiting().map(|waiting| waiting_reason(name, waiting)),
+                tool: tool.tool.clone(),
+            }
+        })
+        .collect()
+}
+
+fn waiting_reason(name: &ExecutionName, waiting: Waiting) -> v1::WaitingReason {
+    use v1::waiting_reason::Kind;
+    let (kind, since, until, who, next_command) = match waiting {
+        Waiting::Timer { since, until } => (Kind::Timer, since, Some(until), "the clock", String::new()),
+        Waiting::Resume { since } => (Kind::Resume, since, None, "a person", format!("belay executions resume {}", name.id)),
+        Waiting::Outcome { since } => {
+            (Kind::Outcome, since, None, "a person who finds out what the call did", format!("belay executions cancel {}", name.id))
+        }
+        Waiting::Call { since } => (Kind::Call, since, None, "the tool", String::new()),
+    };
+    v1::WaitingReason { kind: kind.into(), since: Some(time(since)), until: until.map(time), who: who.to_owned(), next_command }
+}

@@ -1,0 +1,98 @@
+//! Where the contract's messages become the domain's values and back. Generated types stop here.
+
+mod event;
+mod execution;
+mod plan;
+
+pub(crate) use event::{CallNames, DecodeError, VERSION, decode_all, encode, to_events};
+pub(crate) use execution::{approval_mode, basic, etag, full, state_name, state_number};
+pub(crate) use plan::{plan_from, plan_message};
+
+use belay_execution::{ErrorClass, Failure, Json, RecoveryClass, Timestamp};
+use belay_proto::v1;
+
+pub(crate) fn time(timestamp: Timestamp) -> pbjson_types::Timestamp {
+    belay_proto::timestamp(timestamp.as_micros())
+}
+
+pub(crate) fn payload(json: &Json) -> v1::Payload {
+    v1::Payload { content: Some(v1::payload::Content::Json(json.as_str().to_owned())) }
+}
+
+pub(crate) fn json(payload: Option<v1::Payload>) -> Option<Json> {
+    match payload?.content? {
+        v1::payload::Content::Json(text) => Some(Json::from_text(text)),
+        v1::payload::Content::Blob(_) => None,
+    }
+}
+
+pub(crate) fn failure(failure: &Failure) -> v1::Failure {
+    v1::Failure {
+        error_class: class_to(failure.class).into(),
+        message: failure.message.clone(),
+        reason: failure.reason.clone(),
+        retryable: failure.class.is_retryable(),
+    }
+}
+
+pub(crate) fn failure_from(failure: v1::Failure) -> Failure {
+    Failure { class: class_from(failure.error_class()), reason: failure.reason, message: failure.message }
+}
+
+fn class_to(class: ErrorClass) -> v1::ErrorClass {
+    match class {
+        ErrorClass::Crash => v1::ErrorClass::Crash,
+        ErrorClass::RateLimit => v1::ErrorClass::RateLimit,
+        ErrorClass::Fatal => v1::ErrorClass::Fatal,
+        ErrorClass::AgentUnavailable => v1::ErrorClass::AgentUnavailable,
+        ErrorClass::Transient => v1::ErrorClass::Transient,
+        ErrorClass::Timeout => v1::ErrorClass::Timeout,
+        ErrorClass::InvalidArguments => v1::ErrorClass::InvalidArguments,
+        ErrorClass::InvalidResult => v1::ErrorClass::InvalidResult,
+        ErrorClass::SandboxViolation => v1::ErrorClass::SandboxViolation,
+        ErrorClass::ApprovalDenied => v1::ErrorClass::ApprovalDenied,
+        ErrorClass::PolicyDenied => v1::ErrorClass::PolicyDenied,
+        ErrorClass::Cancelled => v1::ErrorClass::Cancelled,
+        ErrorClass::OutcomeUnknown => v1::ErrorClass::OutcomeUnknown,
+        ErrorClass::Internal => v1::ErrorClass::Internal,
+    }
+}
+
+fn class_from(class: v1::ErrorClass) -> ErrorClass {
+    match class {
+        v1::ErrorClass::Crash => ErrorClass::Crash,
+        v1::ErrorClass::RateLimit => ErrorClass::RateLimit,
+        v1::ErrorClass::Fatal => ErrorClass::Fatal,
+        v1::ErrorClass::AgentUnavailable => ErrorClass::AgentUnavailable,
+        v1::ErrorClass::Transient => ErrorClass::Transient,
+        v1::ErrorClass::Timeout => ErrorClass::Timeout,
+        v1::ErrorClass::InvalidArguments => ErrorClass::InvalidArguments,
+        v1::ErrorClass::InvalidResult => ErrorClass::InvalidResult,
+        v1::ErrorClass::SandboxViolation => ErrorClass::SandboxViolation,
+        v1::ErrorClass::ApprovalDenied => ErrorClass::ApprovalDenied,
+        v1::ErrorClass::PolicyDenied => ErrorClass::PolicyDenied,
+        v1::ErrorClass::Cancelled => ErrorClass::Cancelled,
+        v1::ErrorClass::OutcomeUnknown => ErrorClass::OutcomeUnknown,
+        // A class that a newer runner may know: not known to be worth another attempt.
+        v1::ErrorClass::Internal | v1::ErrorClass::Unspecified => ErrorClass::Internal,
+    }
+}
+
+pub(crate) fn recovery_to(recovery: RecoveryClass) -> v1::RecoveryClass {
+    match recovery {
+        RecoveryClass::ReadOnly => v1::RecoveryClass::ReadOnly,
+        RecoveryClass::Idempotent => v1::RecoveryClass::Idempotent,
+        RecoveryClass::Transactional => v1::RecoveryClass::Transactional,
+        RecoveryClass::Manual => v1::RecoveryClass::Manual,
+    }
+}
+
+pub(crate) fn recovery_from(recovery: v1::RecoveryClass) -> RecoveryClass {
+    match recovery {
+        v1::RecoveryClass::ReadOnly => RecoveryClass::ReadOnly,
+        v1::RecoveryClass::Idempotent => RecoveryClass::Idempotent,
+        v1::RecoveryClass::Transactional => RecoveryClass::Transactional,
+        // What is not said is taken for the worst.
+        v1::RecoveryClass::Manual | v1::RecoveryClass::Unspecified => RecoveryClass::Manual,
+    }
+}

@@ -1,0 +1,237 @@
+//! Addresses of services: unix sockets on one host, TCP between hosts.
+
+use std::{
+    fmt, io,
+    net::{SocketAddr, ToSocketAddrs as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use futures::{Stream, StreamExt as _, future::Either};
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tonic::transport::{Channel, Endpoint, Uri};
+
+use crate::{Access, Connection};
+
+/// Where a service listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A unix socket.
+    Unix(PathBuf),
+    /// A TCP address.
+    Tcp(SocketAddr),
+}
+
+/// Text that is no address.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("`{0}` is no address: write unix:/path/to/socket, host:port or http://host:port")]
+pub struct NoAddress(String);
+
+impl FromStr for Address {
+    type Err = NoAddress;
+
+    fn from_str(text: &str) -> Result<Self, NoAddress> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(path.into()));
+        }
+        let host = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let resolved = host.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+        resolved.map(Self::Tcp).ok_or_else(|| NoAddress(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "http://{address}"),
+        }
+    }
+}
+
+/// Why a service cannot listen.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// Somebody else listens there.
+    #[error("{0} is in use")]
+    InUse(Address),
+    /// The operating system refused.
+    #[error("cannot listen on {address}")]
+    Refused {
+        /// Where.
+        address: Address,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Something that accepts connections on a unix socket. The socket is readable by its owner only, and gone when this is dropped.
+#[derive(Debug)]
+pub struct UnixSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl UnixSocket {
+    /// Binds a socket; a left-over one that nobody listens on is replaced.
+    ///
+    /// # Errors
+    /// [`BindError::InUse`] when somebody listens there.
+    pub fn bind(path: &Path) -> Result<Self, BindError> {
+        let address = || Address::Unix(path.to_owned());
+        let refused = |source| BindError::Refused { address: address(), source };
+        if path.exists() {
+            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(BindError::InUse(address()));
+            }
+            std::fs::remove_file(path).map_err(refused)?;
+        }
+        let listener = UnixListener::bind(path).map_err(refused)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(refused)?;
+        Ok(Self { listener, path: path.to_owned() })
+    }
+
+    /// The connections that come in.
+    pub fn incoming(self) -> impl Stream<Item = io::Result<UnixStream>> {
+        let remove = RemoveOnDrop(self.path);
+        UnixListenerStream::new(self.listener).inspect(move |_| {
+            let _held = &remove;
+        })
+    }
+}
+
+struct RemoveOnDrop(PathBuf);
+
+impl Drop for RemoveOnDrop {
+    fn drop(&mut self) {
+        // Best effort: a left-over socket is replaced by the next start.
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+/// Binds a TCP address.
+///
+/// # Errors
+/// [`BindError::InUse`] when somebody listens there.
+pub async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse(Address::Tcp(address)),
+        _ => BindError::Refused { address: Address::Tcp(address), source },
+    })
+}
+
+/// The connections that come in over TCP.
+pub fn tcp_incoming(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> {
+    TcpListenerStream::new(listener).inspect(|stream| {
+        if let Ok(stream) = stream {
+            // A connection that is gone already will say so when it is read.
+            drop(stream.set_nodelay(true));
+        }
+    })
+}
+
+/// A connection of either kind, for a service that takes its address from settings.
+///
+/// # Errors
+/// [`BindError`] when it cannot listen there.
+pub async fn bind(address: &Address) -> Result<Bound, BindError> {
+    Ok(match address {
+        Address::Unix(path) => Bound(Either::Left(UnixSocket::bind(path)?)),
+        Address::Tcp(address) => Bound(Either::Right(bind_tcp(*address).await?)),
+    })
+}
+
+/// A listener of either kind.
+#[derive(Debug)]
+pub struct Bound(Either<UnixSocket, TcpListener>);
+
+impl Bound {
+    /// Where it listens in fact: a TCP port of 0 has become a real one.
+    pub fn address(&self) -> Address {
+        match &self.0 {
+            Either::Left(socket) => Address::Unix(socket.path.clone()),
+            Either::Right(listener) => match listener.local_addr() {
+                Ok(address) => Address::Tcp(address),
+                Err(_) => Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
+            },
+        }
+    }
+
+    /// Serves on it; see [`crate::host::serve`].
+    ///
+    /// # Errors
+    /// [`crate::ServeError`] when the transport fails.
+    pub async fn serve(self, service: crate::host::Hosted, access: Access, shutdown: crate::Shutdown) -> Result<(), crate::ServeError> {
+        match self.0 {
+            Either::Left(socket) => serve(socket.incoming(), service, access, shutdown).await,
+            Either::Right(listener) => serve(tcp_incoming(listener), service, access, shutdown).await,
+        }
+    }
+}
+
+async fn serve<C: Connection>(
+    incoming: impl Stream<Item = io::Result<C>>,
+    service: crate::host::Hosted,
+    access: Access,
+    shutdown: crate::Shutdown,
+) -> Result<(), crate::ServeError> {
+    crate::host::serve(incoming, service, access, shutdown).await
+}
+
+/// A channel that connects when it is first used, and again whenever the connection is lost.
+pub fn connect_lazy(address: &Address) -> Channel {
+    let tuned = |endpoint: Endpoint| {
+        endpoint
+            .http2_keep_alive_interval(std::time::Duration::from_secs(20))
+            .keep_alive_while_idle(true)
+            .connect_timeout(std::time::Duration::from_secs(5))
+            .tcp_nodelay(true)
+    };
+    match address {
+        Address::Tcp(tcp) => {
+            let uri = format!("http://{tcp}").parse::<Uri>().expect("a socket address makes a URI");
+            tuned(Endpoint::from(uri)).connect_lazy()
+        }
+        Address::Unix(path) => {
+            let path = path.clone();
+            let connect = tower::service_fn(move |_: Uri| {
+                let path = path.clone();
+                async move { UnixStream::connect(path).await.map(hyper_util::rt::TokioIo::new) }
+            });
+            tuned(Endpoint::from_static("http://localhost")).connect_with_connector_lazy(connect)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        assert_eq!("unix:/run/x".parse(), Ok(Address::Unix("/run/x".into())));
+        let tcp = Ok(Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 80))));
+        assert_eq!("127.0.0.1:80".parse(), tcp);
+        assert_eq!("http://127.0.0.1:80/".parse(), tcp);
+        for bad in ["", "unix:", "127.0.0.1", "nonsense", "http://"] {
+            assert!(bad.parse::<Address>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_socket_in_use_is_refused_and_a_left_over_one_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let socket = UnixSocket::bind(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(matches!(UnixSocket::bind(&path), Err(BindError::InUse(_))));
+        drop(socket);
+        assert!(path.exists(), "a listener that was killed leaves its socket behind");
+        let incoming = UnixSocket::bind(&path).unwrap().incoming();
+        drop(incoming);
+        assert!(!path.exists());
+    }
+}

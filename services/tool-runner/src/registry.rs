@@ -1,0 +1,187 @@
+//! The tools a runner offers. A tool is one file in `tools/` and one line in [`crate::tools::built_in`].
+
+use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc, time::Duration};
+
+use belay_json_schema::{InvalidSchema, Schema};
+use belay_proto::v1;
+use serde_json::Value;
+use thiserror::Error;
+
+/// What may be done about a call whose end nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// It changes nothing: it may always run again, and needs no durable row.
+    ReadOnly,
+    /// Running twice is the same as running once.
+    Idempotent,
+    /// It reaches out of the workspace: it never runs again by itself.
+    Manual,
+}
+
+impl Recovery {
+    pub(crate) fn to_proto(self) -> v1::RecoveryClass {
+        match self {
+            Self::ReadOnly => v1::RecoveryClass::ReadOnly,
+            Self::Idempotent => v1::RecoveryClass::Idempotent,
+            Self::Manual => v1::RecoveryClass::Manual,
+        }
+    }
+}
+
+/// What callers may assume about a tool; the terms of the Model Context Protocol.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Annotations {
+    /// It may remove or overwrite.
+    pub destructive: bool,
+    /// It reaches out of the workspace.
+    pub open_world: bool,
+}
+
+/// What a tool says of itself.
+#[derive(Clone, Debug)]
+pub struct ToolSpec {
+    /// The canonical name.
+    pub name: &'static str,
+    /// Other names.
+    pub aliases: &'static [&'static str],
+    /// What it does, for people and models.
+    pub description: &'static str,
+    /// JSON Schema of the arguments.
+    pub parameters: &'static str,
+    /// JSON Schema of the result.
+    pub result: &'static str,
+    /// What may be done after a loss.
+    pub recovery: Recovery,
+    /// The time limit of one call when nobody sets one.
+    pub default_timeout: Duration,
+    /// What callers may assume.
+    pub annotations: Annotations,
+}
+
+/// One call, as a tool sees it.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    /// The call's name.
+    pub name: String,
+    /// The attempt it belongs to, from 1.
+    pub attempt: u32,
+    /// The arguments; they fit the schema.
+    pub arguments: Value,
+    /// The workspace it is confined to.
+    pub workspace: String,
+}
+
+/// Why a tool did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolFailure {
+    /// The class, which decides about another attempt.
+    pub class: v1::ErrorClass,
+    /// A stable word for programs.
+    pub reason: String,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+impl ToolFailure {
+    /// A failure from its parts.
+    pub fn new(class: v1::ErrorClass, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { class, reason: reason.into(), message: message.into() }
+    }
+}
+
+/// How a tool's work ends.
+pub type ToolResult = Result<Value, ToolFailure>;
+
+/// A tool.
+pub trait Tool: Send + Sync + 'static {
+    /// What it says of itself.
+    fn spec(&self) -> ToolSpec;
+
+    /// Does the work. Dropping the future stops it.
+    fn call(&self, invocation: Invocation) -> Pin<Box<dyn Future<Output = ToolResult> + Send>>;
+}
+
+/// A tool that has been checked.
+pub(crate) struct Registered {
+    pub(crate) spec: ToolSpec,
+    pub(crate) parameters: Schema,
+    pub(crate) result: Schema,
+    pub(crate) tool: Box<dyn Tool>,
+}
+
+/// The tools a runner offers, by every name they have.
+#[derive(Clone)]
+pub struct Registry {
+    by_name: BTreeMap<&'static str, Arc<Registered>>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_name.keys()).finish()
+    }
+}
+
+/// Why tools cannot be offered.
+#[derive(Debug, Error)]
+pub enum RegistryError {
+    /// Two tools have the same name.
+    #[error("two tools are called `{0}`")]
+    NameTaken(&'static str),
+    /// A tool's schema is none.
+    #[error("tool `{tool}`: {source}")]
+    Schema {
+        /// The tool.
+        tool: &'static str,
+        /// What is wrong with it.
+        source: InvalidSchema,
+    },
+}
+
+impl Registry {
+    /// Offers these tools.
+    ///
+    /// # Errors
+    /// [`RegistryError`] when a name is taken or a schema is none.
+    pub fn new(tools: impl IntoIterator<Item = Box<dyn Tool>>) -> Result<Self, RegistryError> {
+        let mut by_name = BTreeMap::new();
+        for tool in tools {
+            let spec = tool.spec();
+            let schema = |text| Schema::new(text).map_err(|source| RegistryError::Schema { tool: spec.name, source });
+            let (parameters, result) = (schema(spec.parameters)?, schema(spec.result)?);
+            let registered = Arc::new(Registered { spec: spec.clone(), parameters, result, tool });
+            for name in std::iter::once(spec.name).chain(spec.aliases.iter().copied()) {
+                if by_name.insert(name, Arc::clone(&registered)).is_some() {
+                    return Err(RegistryError::NameTaken(name));
+                }
+            }
+        }
+        Ok(Self { by_name })
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Registered>> {
+        self.by_name.get(name).map(Arc::clone)
+    }
+
+    /// Every tool once, by its canonical name.
+    pub(crate) fn tools(&self) -> impl Iterator<Item = v1::Tool> {
+        self.by_name.iter().filter(|(name, tool)| **name == tool.spec.name).map(|(_, tool)| describe(&tool.spec))
+    }
+}
+
+fn describe(spec: &ToolSpec) -> v1::Tool {
+    v1::Tool {
+        name: spec.name.into(),
+        aliases: spec.aliases.iter().map(|&alias| alias.into()).collect(),
+        description: spec.description.into(),
+        parameters_schema: spec.parameters.into(),
+        result_schema: spec.result.into(),
+        recovery: spec.recovery.to_proto().into(),
+        default_timeout: Some(belay_proto::duration(spec.default_timeout)),
+        annotations: Some(v1::ToolAnnotations {
+            read_only: spec.recovery == Recovery::ReadOnly,
+            destructive: spec.annotations.destructive,
+            idempotent: spec.recovery != Recovery::Manual,
+            open_world: spec.annotations.open_world,
+        }),
+    }
+}

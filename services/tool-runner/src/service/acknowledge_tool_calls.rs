@@ -1,0 +1,17 @@
+use belay_proto::v1;
+use tonic::Status;
+
+use super::attempt_of;
+use crate::Calls;
+
+pub(super) async fn acknowledge_tool_calls(
+    calls: &Calls,
+    request: v1::AcknowledgeToolCallsRequest,
+) -> Result<v1::AcknowledgeToolCallsResponse, Status> {
+    for name in &request.names {
+        attempt_of(name)?;
+    }
+    calls.admit(request.fence).await?;
+    calls.acknowledge(request.names).await?;
+    Ok(v1::AcknowledgeToolCallsResponse {})
+}

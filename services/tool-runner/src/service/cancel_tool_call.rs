@@ -1,0 +1,11 @@
+use belay_proto::v1;
+use tonic::Status;
+
+use super::attempt_of;
+use crate::Calls;
+
+pub(super) async fn cancel_tool_call(calls: &Calls, request: v1::CancelToolCallRequest) -> Result<v1::ToolCall, Status> {
+    attempt_of(&request.name)?;
+    calls.admit(request.fence).await?;
+    calls.cancel(&request.name).await.map(|call| (*call).clone())
+}

@@ -1,0 +1,257 @@
+//! Belay's two processes, and the client that drives them.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use belay_bench::stats;
+use belay_proto::v1::{
+    self, ExecutionEvent, execution::State, execution_event::Kind, executor_service_client::ExecutorServiceClient,
+    start_execution_request::Source, step, watch_execution_response::Content,
+};
+use belay_service_kit::net::{self, Address};
+use futures::future;
+use tonic::transport::Channel;
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+
+use crate::{
+    Result,
+    place::Place,
+    process::Process,
+    subject::{Load, Speed, Subject, within},
+};
+
+/// How long to wait between two questions whether a starting service serves.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Belay, running: a tool runner and an executor, each in a process of its own, on unix sockets.
+pub(crate) struct Belay {
+    runner: Process,
+    executor: Process,
+    program: PathBuf,
+    client: ExecutorServiceClient<Channel>,
+}
+
+impl Belay {
+    /// Starts both processes and answers when both serve.
+    pub(crate) async fn start(binaries: &Path, place: &Place) -> Result<Self> {
+        let socket = place.socket("runner.sock");
+        let state = place.file("runner").display().to_string();
+        let arguments = ["--listen", &socket.to_string(), "--state-dir", &state];
+        let mut runner = Process::start(&binaries.join("belay-tool-runner"), &arguments, place.state())?;
+        serves(&mut runner, &socket, "belay.v1.ToolRunnerService").await?;
+        let program = binaries.join("belay-executor");
+        let executor = start_executor(&program, place).await?;
+        let client = ExecutorServiceClient::new(net::connect_lazy(&place.socket("executor.sock")));
+        Ok(Self {
+            runner,
+            executor,
+            program,
+            client,
+        })
+    }
+
+    /// Ends the executor with SIGKILL and starts it again on what it left behind. Answers when it serves.
+    pub(crate) async fn lose_executor(&mut self, place: &Place) -> Result<()> {
+        self.executor.kill().await?;
+        self.executor = start_executor(&self.program, place).await?;
+        Ok(())
+    }
+
+    /// Starts executions, all at once, and answers with their names when all are accepted.
+    pub(crate) async fn begin(&self, load: Load) -> Result<Vec<String>> {
+        let request = v1::StartExecutionRequest {
+            source: Some(Source::Plan(plan(load.steps))),
+            ..Default::default()
+        };
+        let starts = (0..load.executions).map(|_| {
+            let (mut client, request) = (self.client.clone(), request.clone());
+            async move { client.start_execution(request).await }
+        });
+        let started = future::try_join_all(starts)
+            .await
+            .map_err(|status| self.executor.explain(status.into()))?;
+        Ok(started
+            .into_iter()
+            .map(|execution| execution.into_inner().name)
+            .collect())
+    }
+
+    /// Waits until executions have ended. An error if one did not complete every step.
+    pub(crate) async fn finish(&self, names: &[String], steps: u32) -> Result<Vec<v1::Execution>> {
+        let ended = future::try_join_all(names.iter().map(|name| self.wait(name)));
+        let ended = within("the end of an execution", ended)
+            .await
+            .map_err(|error| self.executor.explain(error))?;
+        for execution in &ended {
+            let completed = execution.totals.map_or(0, |totals| totals.completed);
+            if execution.state() != State::Completed || u32::try_from(completed) != Ok(steps) {
+                let state = execution.state().as_str_name();
+                return Err(format!("{} ended as {state} with {completed} of {steps} steps", execution.name).into());
+            }
+        }
+        Ok(ended)
+    }
+
+    async fn wait(&self, name: &str) -> Result<v1::Execution> {
+        loop {
+            let request = v1::WaitExecutionRequest {
+                name: name.into(),
+                longest_wait: None,
+            };
+            let execution = self.client.clone().wait_execution(request).await?.into_inner();
+            if execution.end_time.is_some() {
+                return Ok(execution);
+            }
+        }
+    }
+
+    /// The events of an execution from the first on, until `enough` says so or the execution has ended.
+    pub(crate) async fn events(
+        &self,
+        name: &str,
+        mut enough: impl FnMut(&Kind) -> bool,
+    ) -> Result<Vec<ExecutionEvent>> {
+        let request = v1::WatchExecutionRequest {
+            name: name.into(),
+            after_sequence: Some(0),
+            heartbeat_interval: None,
+        };
+        let mut events = Vec::new();
+        let watching = async {
+            let mut stream = self.client.clone().watch_execution(request).await?.into_inner();
+            while let Some(message) = stream.message().await? {
+                let Some(Content::Event(event)) = message.content else {
+                    continue;
+                };
+                let last = event.kind.as_ref().is_some_and(&mut enough);
+                events.push(event);
+                if last {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        within("an event", watching)
+            .await
+            .map_err(|error| self.executor.explain(error))?;
+        Ok(events)
+    }
+}
+
+impl Subject for Belay {
+    fn pids(&self) -> [u32; 2] {
+        [self.runner.pid(), self.executor.pid()]
+    }
+
+    /// The clock runs from the first acceptance to the last end, as the executor recorded them.
+    async fn run(&mut self, load: Load) -> Result<Speed> {
+        let names = self.begin(load).await?;
+        let ended = self.finish(&names, load.steps).await?;
+        let times = |time: fn(&v1::Execution) -> Option<_>| {
+            ended.iter().filter_map(time).map(|time| belay_proto::micros(&time))
+        };
+        let (first, last) = (times(|e| e.create_time).min(), times(|e| e.end_time).max());
+        let micros = last
+            .zip(first)
+            .map(|(last, first)| last - first)
+            .filter(|&micros| micros > 0)
+            .ok_or("no time passed")?;
+        // Read at the end, so that no watcher disturbs; and of one execution only, since with more it is throughput that counts.
+        let mut latencies = match names.as_slice() {
+            [one] => step_latencies(&self.events(one, |_| false).await?),
+            _ => Vec::new(),
+        };
+        Ok(Speed {
+            p50_us: stats::percentile(&mut latencies, 50),
+            p99_us: stats::percentile(&mut latencies, 99),
+            steps_per_second: load.total() * 1e6 / micros as f64,
+        })
+    }
+}
+
+async fn start_executor(program: &Path, place: &Place) -> Result<Process> {
+    let socket = place.socket("executor.sock");
+    let (listen, runner) = (socket.to_string(), place.socket("runner.sock").to_string());
+    let state = place.file("executor").display().to_string();
+    let arguments = ["--listen", &listen, "--state-dir", &state, "--runner", &runner];
+    let mut process = Process::start(program, &arguments, place.state())?;
+    serves(&mut process, &socket, "belay.v1.ExecutorService").await?;
+    Ok(process)
+}
+
+/// Asks for the service's health until it serves.
+async fn serves(process: &mut Process, address: &Address, service: &str) -> Result<()> {
+    let mut client = HealthClient::new(net::connect_lazy(address));
+    let asking = async {
+        loop {
+            process.check()?;
+            let request = HealthCheckRequest {
+                service: service.into(),
+            };
+            if client
+                .check(request)
+                .await
+                .is_ok_and(|health| health.get_ref().status() == ServingStatus::Serving)
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    };
+    within(&format!("the start of {service}"), asking).await
+}
+
+/// Steps that do nothing, one after the other.
+fn plan(steps: u32) -> v1::Plan {
+    let noop = v1::ToolStep {
+        tool: "noop".into(),
+        arguments: "{}".into(),
+    };
+    let step = |n| v1::Step {
+        id: format!("s{n}"),
+        kind: Some(step::Kind::Tool(noop.clone())),
+        ..Default::default()
+    };
+    v1::Plan {
+        id: "bench".into(),
+        steps: (0..steps).map(step).collect(),
+        parallelism: 1,
+        ..Default::default()
+    }
+}
+
+/// From each call's request to the next one's, in microseconds: a whole turn of intent, call, result and commit.
+fn step_latencies(events: &[ExecutionEvent]) -> Vec<u64> {
+    let requested = |event: &&ExecutionEvent| matches!(event.kind, Some(Kind::ToolCallRequested(_)));
+    let times = events.iter().filter(requested).filter_map(|event| event.time.as_ref());
+    let times: Vec<i64> = times.map(belay_proto::micros).collect();
+    times
+        .windows(2)
+        .map(|pair| u64::try_from(pair[1] - pair[0]).unwrap_or(0))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_lasts_until_the_next_call_is_requested() {
+        let event = |micros, kind| ExecutionEvent {
+            time: Some(belay_proto::timestamp(micros)),
+            kind: Some(kind),
+            ..Default::default()
+        };
+        let request = || Kind::ToolCallRequested(v1::ToolCallRequested::default());
+        let events = [
+            event(1_000_000, request()),
+            event(1_000_300, Kind::StepCompleted(v1::StepCompleted::default())),
+            event(1_000_400, request()),
+            event(1_000_900, request()),
+        ];
+        assert_eq!(step_latencies(&events), [400, 500]);
+        assert_eq!(step_latencies(&events[..1]), [0; 0]);
+    }
+}

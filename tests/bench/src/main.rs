@@ -1,0 +1,167 @@
+//! Measures Belay beside a floor on the same machine in the same minutes, and tells how far above it Belay is.
+//!
+//! See README.md for what each figure means.
+
+mod belay;
+mod crash;
+mod floor;
+mod place;
+mod proc;
+mod process;
+mod report;
+mod rounds;
+mod strace;
+mod subject;
+mod table;
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use clap::Parser;
+
+use place::Place;
+use report::{Measured, Report};
+use rounds::Scale;
+
+type Failure = Box<dyn Error + Send + Sync>;
+type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Measures Belay beside the floor: latency, throughput, CPU, memory, flushes, and the way back after a kill -9.
+#[derive(Debug, Parser)]
+#[command(
+    name = "belay-bench",
+    after_help = "Example: cargo run --release -p belay-bench -- --quick"
+)]
+struct Settings {
+    /// How many rounds; the medians of their ratios are told.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50))]
+    rounds: u8,
+    /// One small round: shows that everything works, not how fast it is.
+    #[arg(long, conflicts_with = "rounds")]
+    quick: bool,
+    /// Exit with 1 when a target is missed. Times in milliseconds do not count, since they depend on the machine.
+    #[arg(long)]
+    check: bool,
+    /// Where the programs are; without it the release folder, and those that are not there are built.
+    #[arg(long, value_name = "DIR")]
+    binaries: Option<PathBuf>,
+    /// Where stores and result.json are kept, on a real disk; without it `bench` in the target folder.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let settings = Settings::parse();
+    let interrupted = async {
+        // Dropping the measurement ends the processes it started. Without a handler the signal itself would end the bench.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let measured = tokio::select! {
+        measured = measure(&settings) => measured,
+        () = interrupted => return ExitCode::from(130),
+    };
+    match measured {
+        Ok(false) if settings.check => ExitCode::FAILURE,
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Measures and tells everything; answers whether every target is reached.
+async fn measure(settings: &Settings) -> Result<bool> {
+    let program = env::current_exe()?;
+    let target = program
+        .ancestors()
+        .nth(2)
+        .ok_or("run the bench from the target folder, where cargo puts it")?;
+    let binaries = match &settings.binaries {
+        Some(folder) => folder
+            .canonicalize()
+            .map_err(|error| format!("--binaries {}: {error}", folder.display()))?,
+        None => built(target)?,
+    };
+    let root = settings.dir.clone().unwrap_or_else(|| target.join("bench"));
+    let file_system = place::on_disk(&root)?;
+    let (rounds, scale) = if settings.quick {
+        (1, Scale::QUICK)
+    } else {
+        (usize::from(settings.rounds), Scale::FULL)
+    };
+
+    let mut measured = Measured {
+        rounds: Vec::new(),
+        crashes: Vec::new(),
+        flushes: rounds::flushes(&binaries, &root, scale).await?,
+    };
+    for number in 0..rounds {
+        eprintln!("Round {} of {rounds}", number + 1);
+        measured
+            .rounds
+            .push(rounds::round(number, &binaries, &root, scale).await?);
+        measured
+            .crashes
+            .push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
+    }
+
+    let rows = report::rows(&measured);
+    let cores = std::thread::available_parallelism()?.get();
+    println!(
+        "Belay and the floor, {rounds} rounds, {cores} cores, {file_system}, {}\n",
+        binaries.display()
+    );
+    print!("{}", table::draw(&rows));
+    println!("\nEvery execution completed, and after each kill -9 every step stood in its history exactly once.");
+    let result = root.join("result.json");
+    let report = Report {
+        cores,
+        file_system: &file_system,
+        rows: &rows,
+        measured: &measured,
+    };
+    fs::write(&result, serde_json::to_string_pretty(&report)?)
+        .map_err(|error| format!("{}: {error}", result.display()))?;
+    println!("Written to {}", result.display());
+    Ok(!rows.iter().any(table::Row::fails))
+}
+
+/// The release folder, after building what is missing in it.
+fn built(target: &Path) -> Result<PathBuf> {
+    let folder = target.join("release");
+    let programs = [
+        ("belay-executor", "belay-executor"),
+        ("belay-tool-runner", "belay-tool-runner"),
+        ("belay-bench", "belay-floor"),
+    ];
+    let missing = programs.iter().filter(|(_, program)| !folder.join(program).exists());
+    let arguments: Vec<&str> = missing
+        .flat_map(|(package, program)| ["-p", package, "--bin", program])
+        .collect();
+    if !arguments.is_empty() {
+        eprintln!("Building what is missing in {}", folder.display());
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build
+            .args(["build", "--release", "--target-dir"])
+            .arg(target)
+            .args(arguments)
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        let status = build
+            .status()
+            .map_err(|error| format!("cargo could not be started: {error}"))?;
+        if !status.success() {
+            return Err("the programs could not be built: see above".into());
+        }
+    }
+    Ok(folder)
+}

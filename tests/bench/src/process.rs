@@ -1,0 +1,104 @@
+//! Processes that the bench starts, and ends.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use tokio::{
+    io::{BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+use crate::{Failure, Result};
+
+/// How many lines of a log an error shows.
+const LAST_WORDS: usize = 8;
+
+/// A running process. It is killed when this is dropped.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    pid: u32,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a program. What it writes goes to `NAME.log` in `folder`, after what an earlier process of the name wrote.
+    pub(crate) fn start(program: &Path, arguments: &[&str], folder: &Path) -> Result<Self> {
+        let (mut command, log) = prepare(program, arguments, folder)?;
+        command.stdout(File::options().append(true).open(&log)?);
+        Self::spawn(program, command, log)
+    }
+
+    /// Starts a program that is talked to over stdin and stdout.
+    pub(crate) fn start_talking(
+        program: &Path,
+        arguments: &[&str],
+        folder: &Path,
+    ) -> Result<(Self, ChildStdin, Lines<BufReader<ChildStdout>>)> {
+        let (mut command, log) = prepare(program, arguments, folder)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Self::spawn(program, command, log)?;
+        let input = process.child.stdin.take().expect("asked for above");
+        let output = process.child.stdout.take().expect("asked for above");
+        Ok((
+            process,
+            input,
+            tokio::io::AsyncBufReadExt::lines(BufReader::new(output)),
+        ))
+    }
+
+    fn spawn(program: &Path, mut command: Command, log: PathBuf) -> Result<Self> {
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let child = command
+            .spawn()
+            .map_err(|error| format!("{} could not be started: {error}", program.display()))?;
+        let pid = child.id().ok_or("the process ended before it could be looked at")?;
+        Ok(Self { name, child, pid, log })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// An error if the process has ended by itself.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => Err(self.explain(format!("{} ended with {status}", self.name).into())),
+        }
+    }
+
+    /// The error, and what the process said last.
+    pub(crate) fn explain(&self, error: Failure) -> Failure {
+        // A log that cannot be read must not hide the error.
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LAST_WORDS)..];
+        format!("{error}\nLast lines of {}:\n  {}", self.name, last.join("\n  ")).into()
+    }
+
+    /// Ends the process with SIGKILL, and answers when it is gone.
+    pub(crate) async fn kill(&mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
+    }
+}
+
+fn prepare(program: &Path, arguments: &[&str], folder: &Path) -> Result<(Command, PathBuf)> {
+    let log = folder
+        .join(program.file_name().unwrap_or_default())
+        .with_extension("log");
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(File::options().create(true).append(true).open(&log)?)
+        .kill_on_drop(true);
+    // The user's own settings of Belay must not change what is measured.
+    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("BELAY_")) {
+        command.env_remove(variable);
+    }
+    Ok((command, log))
+}

@@ -1,0 +1,117 @@
+//! From what was measured to what is told.
+
+use belay_bench::stats;
+use serde::Serialize;
+
+use crate::{
+    crash::Crash,
+    rounds::{Round, Side},
+    strace::Counted,
+    table::{Bound, Row, Target},
+};
+
+/// Everything that was measured.
+#[derive(Serialize)]
+pub(crate) struct Measured {
+    pub(crate) rounds: Vec<Round>,
+    pub(crate) crashes: Vec<Crash>,
+    /// Flushes per step of the floor and of Belay.
+    pub(crate) flushes: [Counted; 2],
+}
+
+/// What is told: the table's rows, and what they were made from.
+#[derive(Serialize)]
+pub(crate) struct Report<'a> {
+    pub(crate) cores: usize,
+    pub(crate) file_system: &'a str,
+    pub(crate) rows: &'a [Row],
+    pub(crate) measured: &'a Measured,
+}
+
+const KIB_PER_MIB: f64 = 1024.0;
+
+/// The rows, in the order of the targets.
+pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
+    let paired = |id, metric, unit, bound: Option<Bound>, of: fn(&Side) -> Option<f64>| {
+        let median =
+            |side: fn(&Round) -> &Side| stats::median(measured.rounds.iter().filter_map(|round| of(side(round))));
+        let ratio = |round: &Round| Some(of(&round.belay)? / of(&round.floor)?);
+        let ratio = stats::median(measured.rounds.iter().filter_map(ratio));
+        Row {
+            id,
+            metric,
+            unit,
+            floor: median(|r| &r.floor),
+            belay: median(|r| &r.belay),
+            ratio,
+            target: bound.map(Target::Ratio),
+            note: None,
+        }
+    };
+    let memory = |metric, most, of| Row {
+        target: Some(Target::Figure(Bound::AtMost(most))),
+        ..paired("P4", metric, "MiB", None, of)
+    };
+    vec![
+        paired("P1", "step p50, 1 execution", "µs", Some(Bound::AtMost(1.57)), |side| {
+            side.one.speed.p50_us.map(|us| us as f64)
+        }),
+        paired("", "step p99, 1 execution", "µs", None, |side| {
+            side.one.speed.p99_us.map(|us| us as f64)
+        }),
+        paired("", "steps/s, 1 execution", "", None, |side| {
+            Some(side.one.speed.steps_per_second)
+        }),
+        paired("P2", "steps/s, 64 executions", "", Some(Bound::AtLeast(0.42)), |side| {
+            Some(side.some.speed.steps_per_second)
+        }),
+        paired(
+            "P2",
+            "steps/s, 256 executions",
+            "",
+            Some(Bound::AtLeast(0.42)),
+            |side| Some(side.many.speed.steps_per_second),
+        ),
+        paired(
+            "P3",
+            "CPU per step, 64 executions",
+            "µs",
+            Some(Bound::AtMost(2.8)),
+            |side| Some(side.some.cpu_us_per_step),
+        ),
+        memory("memory (PSS), idle", 64.0, |side| {
+            Some(side.idle_kib as f64 / KIB_PER_MIB)
+        }),
+        memory("memory (PSS), after 256 executions", 128.0, |side| {
+            Some(side.busy_kib as f64 / KIB_PER_MIB)
+        }),
+        flushes(&measured.flushes),
+        Row {
+            id: "P6",
+            metric: "kill -9 to the next step, 64 executions",
+            unit: "ms",
+            belay: stats::median(measured.crashes.iter().map(|crash| crash.next_step_ms)),
+            target: Some(Target::Time(Bound::AtMost(500.0))),
+            ..Row::default()
+        },
+    ]
+}
+
+fn flushes([floor, belay]: &[Counted; 2]) -> Row {
+    let (floor, belay, note) = match (floor, belay) {
+        (Ok(floor), Ok(belay)) => (Some(*floor), Some(*belay), None),
+        (Err(reason), _) | (_, Err(reason)) => (None, None, Some(reason.clone())),
+    };
+    let ratio = belay.zip(floor).map(|(belay, floor)| belay / floor);
+    let target = Some(Target::Figure(Bound::Between(1.0, 1.1)));
+    Row {
+        id: "P5",
+        metric: "flushes per step, 1 execution",
+        unit: "",
+        floor,
+        belay,
+        ratio,
+        target,
+        note,
+    }
+}

@@ -1,0 +1,170 @@
+//! The rounds: every load on the floor and on Belay, one right after the other, so that a noisy minute hits both.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::{
+    Result,
+    belay::Belay,
+    floor::Floor,
+    place::Place,
+    proc,
+    strace::{self, Counted},
+    subject::{Load, Sample, Subject, measure},
+};
+
+/// How much is done.
+#[derive(Clone, Copy)]
+pub(crate) struct Scale {
+    /// Done and not measured: connections, caches and allocators are warm after it.
+    warm_up: Load,
+    one: Load,
+    some: Load,
+    many: Load,
+    flushes: Load,
+    pub(crate) crash: Load,
+}
+
+impl Scale {
+    pub(crate) const FULL: Self = Self {
+        warm_up: Load {
+            executions: 16,
+            steps: 50,
+        },
+        one: Load {
+            executions: 1,
+            steps: 1000,
+        },
+        some: Load {
+            executions: 64,
+            steps: 200,
+        },
+        many: Load {
+            executions: 256,
+            steps: 50,
+        },
+        flushes: Load {
+            executions: 1,
+            steps: 1000,
+        },
+        crash: Load {
+            executions: 64,
+            steps: 200,
+        },
+    };
+
+    pub(crate) const QUICK: Self = Self {
+        warm_up: Load {
+            executions: 4,
+            steps: 25,
+        },
+        one: Load {
+            executions: 1,
+            steps: 200,
+        },
+        some: Load {
+            executions: 64,
+            steps: 50,
+        },
+        many: Load {
+            executions: 256,
+            steps: 10,
+        },
+        flushes: Load {
+            executions: 1,
+            steps: 200,
+        },
+        crash: Load {
+            executions: 64,
+            steps: 60,
+        },
+    };
+}
+
+/// What one side showed in a round.
+#[derive(Serialize)]
+pub(crate) struct Side {
+    /// 1 execution.
+    pub(crate) one: Sample,
+    /// 64 executions.
+    pub(crate) some: Sample,
+    /// 256 executions.
+    pub(crate) many: Sample,
+    /// Both processes' memory (PSS) when they are ready, in KiB.
+    pub(crate) idle_kib: u64,
+    /// The same after the 256 executions.
+    pub(crate) busy_kib: u64,
+}
+
+/// One round.
+#[derive(Serialize)]
+pub(crate) struct Round {
+    pub(crate) floor: Side,
+    pub(crate) belay: Side,
+}
+
+/// Measures both sides on new stores. Which of them goes first changes from load to load and from round to round.
+pub(crate) async fn round(number: usize, binaries: &Path, root: &Path, scale: Scale) -> Result<Round> {
+    let place = Place::new(root)?;
+    let floor = Floor::start(binaries, &place).await?;
+    let belay = Belay::start(binaries, &place).await?;
+    let idle_kib = [proc::resident_kib(&floor.pids())?, proc::resident_kib(&belay.pids())?];
+    let mut both = Pair {
+        floor,
+        belay,
+        floor_first: number.is_multiple_of(2),
+    };
+    both.measure(scale.warm_up).await?;
+    let (one, some, many) = (
+        both.measure(scale.one).await?,
+        both.measure(scale.some).await?,
+        both.measure(scale.many).await?,
+    );
+    let Pair { floor, belay, .. } = both;
+    let busy_kib = [proc::resident_kib(&floor.pids())?, proc::resident_kib(&belay.pids())?];
+    let side = |n: usize| Side {
+        one: one[n],
+        some: some[n],
+        many: many[n],
+        idle_kib: idle_kib[n],
+        busy_kib: busy_kib[n],
+    };
+    Ok(Round {
+        floor: side(0),
+        belay: side(1),
+    })
+}
+
+struct Pair {
+    floor: Floor,
+    belay: Belay,
+    floor_first: bool,
+}
+
+impl Pair {
+    /// One load on both sides; the other one goes first the next time.
+    async fn measure(&mut self, load: Load) -> Result<[Sample; 2]> {
+        let samples = if self.floor_first {
+            let floor = measure(&mut self.floor, load).await?;
+            [floor, measure(&mut self.belay, load).await?]
+        } else {
+            let belay = measure(&mut self.belay, load).await?;
+            [measure(&mut self.floor, load).await?, belay]
+        };
+        self.floor_first = !self.floor_first;
+        Ok(samples)
+    }
+}
+
+/// Counts both sides' flushes, apart from the rounds, because strace slows down what it looks at.
+pub(crate) async fn flushes(binaries: &Path, root: &Path, scale: Scale) -> Result<[Counted; 2]> {
+    let place = Place::new(root)?;
+    let mut floor = Floor::start(binaries, &place).await?;
+    let of_floor = strace::flushes_per_step(&mut floor, scale.flushes, &place).await?;
+    let mut belay = Belay::start(binaries, &place).await?;
+    Ok([
+        of_floor,
+        strace::flushes_per_step(&mut belay, scale.flushes, &place).await?,
+    ])
+}

@@ -1,0 +1,330 @@
+//! One process per seed, replay, and the verdict in the words of `cargo test`.
+//!
+//! A process is the unit because hash maps, tokio and SQLite keep state that belongs to the process: only a new one starts
+//! from the seed and nothing else. The test binary starts itself, as many at a time as there are cores.
+//!
+//! `BELAY_SIM_SEEDS=n` runs n seeds of each scenario instead of 200; `BELAY_SIM_SEED=s` runs that one, with every disk
+//! operation shown.
+
+mod arguments;
+mod child;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use self::arguments::{Arguments, Filter};
+use self::child::{Finished, Outcome};
+use crate::scenario::{Expect, Scenario};
+
+const DEFAULT_SEEDS: u64 = 200;
+const SEEDS_VARIABLE: &str = "BELAY_SIM_SEEDS";
+const SEED_VARIABLE: &str = "BELAY_SIM_SEED";
+/// How many seeds are run twice.
+const REPEATED_SEEDS: u64 = 10;
+/// How many failing seeds are shown with their output.
+const SHOWN_FAILURES: usize = 3;
+
+/// One test: a scenario and what is asked of it.
+struct Case<'a> {
+    name: String,
+    scenario: &'a Scenario,
+    check: Check,
+}
+
+enum Check {
+    Holds(&'static [&'static str]),
+    Repeats,
+    Found { violation: &'static str, within: u64 },
+}
+
+/// Runs the scenarios as the command line and the environment say: the `main` of the test binary.
+pub fn main(scenarios: &[Scenario]) -> ExitCode {
+    match run(scenarios) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(scenarios: &[Scenario]) -> Result<ExitCode, String> {
+    let arguments = Arguments::parse(env::args().skip(1));
+    if let Some(child) = &arguments.child {
+        let scenario = scenarios.iter().find(|scenario| scenario.name == child.scenario);
+        let scenario = scenario.ok_or_else(|| format!("no scenario is called {:?}", child.scenario))?;
+        return child::run(scenario, child.seed, child.show_details);
+    }
+    let cases = cases(scenarios);
+    if arguments.list {
+        // None is ignored, which is what `--list --ignored` asks for.
+        let listed: Vec<_> = cases
+            .iter()
+            .filter(|case| !arguments.ignored && arguments.filter.selects(&case.name))
+            .collect();
+        for case in &listed {
+            println!("{}: test", case.name);
+        }
+        // nextest asks for names and nothing else.
+        if !arguments.terse {
+            println!("\n{} tests, 0 benchmarks", listed.len());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(seed) = number(SEED_VARIABLE)? {
+        return replay(scenarios, &arguments.filter, seed);
+    }
+    let seeds = number(SEEDS_VARIABLE)?.unwrap_or(DEFAULT_SEEDS);
+    Ok(run_all(&cases, &arguments, seeds))
+}
+
+fn number(variable: &str) -> Result<Option<u64>, String> {
+    match env::var(variable) {
+        Ok(text) => text
+            .parse()
+            .map(Some)
+            .map_err(|_| format!("{variable}={text:?} is not a whole number")),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(format!("{variable}: {error}")),
+    }
+}
+
+fn cases<'a>(scenarios: &'a [Scenario]) -> Vec<Case<'a>> {
+    let checks = |scenario: &Scenario| match scenario.expect {
+        Expect::Holds { counted } => vec![Check::Holds(counted), Check::Repeats],
+        Expect::Found { violation, within } => vec![Check::Found { violation, within }],
+    };
+    let case = |scenario: &'a Scenario, check: Check| Case {
+        name: format!("{}::{}", scenario.name, check.suffix()),
+        scenario,
+        check,
+    };
+    scenarios
+        .iter()
+        .flat_map(|scenario| checks(scenario).into_iter().map(move |check| case(scenario, check)))
+        .collect()
+}
+
+impl Check {
+    fn suffix(&self) -> &'static str {
+        match self {
+            Self::Holds(_) => "holds",
+            Self::Repeats => "repeats",
+            Self::Found { .. } => "is_found",
+        }
+    }
+}
+
+/// Runs one seed of the selected scenarios, showing everything. A planted bug runs only when it is named.
+fn replay(scenarios: &[Scenario], filter: &Filter, seed: u64) -> Result<ExitCode, String> {
+    let planted = |scenario: &Scenario| matches!(scenario.expect, Expect::Found { .. });
+    let selected = scenarios.iter().filter(|scenario| match filter.is_empty() {
+        true => !planted(scenario),
+        false => filter.selects(scenario.name),
+    });
+    let mut results = Vec::new();
+    for scenario in selected {
+        println!("{} with seed {seed}", scenario.name);
+        let finished = child::start(scenario.name, seed, true)?;
+        print!("{}", finished.output);
+        if let Outcome::Failed(why) = &finished.outcome {
+            println!("FAILED: {why}");
+        }
+        results.push((scenario.name.to_owned(), finished.outcome == Outcome::Passed));
+    }
+    Ok(conclude(&results, scenarios.len() - results.len()))
+}
+
+fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: u64) -> ExitCode {
+    let selected: Vec<_> = cases
+        .iter()
+        .filter(|case| !arguments.ignored && arguments.filter.selects(&case.name))
+        .collect();
+    println!("\nrunning {} tests", selected.len());
+    let mut results = Vec::new();
+    for case in &selected {
+        let verdict = case.verdict(seeds);
+        println!(
+            "test {} ... {}",
+            case.name,
+            if verdict.is_ok() { "ok" } else { "FAILED" }
+        );
+        match &verdict {
+            Ok(summary) => println!("     {summary}"),
+            Err(why) => println!("{why}"),
+        }
+        results.push((case.name.clone(), verdict.is_ok()));
+    }
+    conclude(&results, cases.len() - selected.len())
+}
+
+/// Prints the last lines, as libtest does.
+fn conclude(results: &[(String, bool)], filtered: usize) -> ExitCode {
+    let failed: Vec<_> = results
+        .iter()
+        .filter(|(_, passed)| !passed)
+        .map(|(name, _)| name)
+        .collect();
+    if !failed.is_empty() {
+        println!("\nfailures:");
+        for name in &failed {
+            println!("    {name}");
+        }
+    }
+    let (word, passed) = (
+        if failed.is_empty() { "ok" } else { "FAILED" },
+        results.len() - failed.len(),
+    );
+    println!(
+        "\ntest result: {word}. {passed} passed; {} failed; 0 ignored; 0 measured; {filtered} filtered out\n",
+        failed.len()
+    );
+    if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+impl Case<'_> {
+    /// What the runs showed, or why that is a failure.
+    fn verdict(&self, seeds: u64) -> Result<String, String> {
+        match &self.check {
+            Check::Holds(counted) => self.holds(seeds, counted),
+            Check::Repeats => self.repeats(seeds.min(REPEATED_SEEDS)),
+            Check::Found { violation, within } => self.is_found(violation, *within),
+        }
+    }
+
+    fn holds(&self, seeds: u64, counted: &[&str]) -> Result<String, String> {
+        let runs = for_each(
+            0..seeds,
+            |seed| child::start(self.scenario.name, seed, false),
+            |_| false,
+        )?;
+        let failures: Vec<_> = runs.iter().filter(|(_, run)| run.outcome != Outcome::Passed).collect();
+        if !failures.is_empty() {
+            let shown: Vec<_> = failures
+                .iter()
+                .take(SHOWN_FAILURES)
+                .map(|(seed, run)| self.describe(*seed, run))
+                .collect();
+            let all: Vec<_> = failures.iter().map(|(seed, _)| seed.to_string()).collect();
+            return Err(format!(
+                "{}\n{} of {seeds} seeds failed: {}",
+                shown.concat(),
+                all.len(),
+                all.join(", ")
+            ));
+        }
+        let mut sums = BTreeMap::<&str, u64>::new();
+        for (name, count) in runs.iter().flat_map(|(_, run)| &run.counters) {
+            *sums.entry(name).or_default() += count;
+        }
+        if let Some(missing) = counted.iter().find(|name| !sums.contains_key(**name)) {
+            return Err(format!(
+                "over {seeds} seeds there were no {missing}: this simulation proves nothing about them"
+            ));
+        }
+        let hashes: BTreeSet<_> = runs.iter().map(|(_, run)| run.hash).collect();
+        if hashes.len() != runs.len() {
+            return Err(format!(
+                "{seeds} seeds made only {} different traces: the seed does not decide",
+                hashes.len()
+            ));
+        }
+        let sums: String = sums.iter().map(|(name, sum)| format!(", {name}: {sum}")).collect();
+        Ok(format!("{seeds} seeds{sums}"))
+    }
+
+    fn repeats(&self, seeds: u64) -> Result<String, String> {
+        let twice = |seed| {
+            let first = child::start(self.scenario.name, seed, true)?;
+            Ok((first, child::start(self.scenario.name, seed, true)?))
+        };
+        let runs = for_each(0..seeds, twice, |_| false)?;
+        for (seed, (first, second)) in &runs {
+            if first.hash.is_none() || first.hash != second.hash {
+                let mut lines = first.output.lines().zip(second.output.lines());
+                let differing = lines.find(|(one, other)| one != other);
+                let (one, other) = differing.unwrap_or(("(the same lines)", "(the same lines)"));
+                return Err(format!(
+                    "two runs of seed {seed} differ first here:\n  {one}\n  {other}"
+                ));
+            }
+        }
+        Ok(format!("{seeds} seeds twice, the same trace each time"))
+    }
+
+    fn is_found(&self, violation: &str, within: u64) -> Result<String, String> {
+        let finds = |run: &Finished| matches!(&run.outcome, Outcome::Failed(why) if why.contains(violation));
+        let runs = for_each(0..within, |seed| child::start(self.scenario.name, seed, false), finds)?;
+        if let Some((seed, run)) = runs
+            .iter()
+            .find(|(_, run)| run.outcome != Outcome::Passed && !finds(run))
+        {
+            return Err(format!(
+                "failed, but not by {violation:?}:\n{}",
+                self.describe(*seed, run)
+            ));
+        }
+        match runs.iter().find(|(_, run)| finds(run)) {
+            Some((seed, _)) => Ok(format!("found at seed {seed}")),
+            None => Err(format!(
+                "the planted bug ({violation:?}) was not found within {within} seeds"
+            )),
+        }
+    }
+
+    fn describe(&self, seed: u64, run: &Finished) -> String {
+        let why = match &run.outcome {
+            Outcome::Passed => "passed",
+            Outcome::Failed(why) => why,
+        };
+        format!(
+            "---- {name}, seed {seed} ----\n{}{why}\nreplay: {SEED_VARIABLE}={seed} cargo test -p {} --test simulation -- --exact {name}\n\n",
+            run.output,
+            env!("CARGO_PKG_NAME"),
+            name = self.scenario.name,
+        )
+    }
+}
+
+/// Runs `work` for each seed, as many at a time as there are cores, until all are done or one result is `enough`; results
+/// in order of the seeds.
+fn for_each<R: Send>(
+    seeds: Range<u64>,
+    work: impl Fn(u64) -> Result<R, String> + Sync,
+    enough: impl Fn(&R) -> bool + Sync,
+) -> Result<Vec<(u64, R)>, String> {
+    let waiting = Mutex::new(seeds);
+    let done = Mutex::new(Vec::new());
+    let stop = AtomicBool::new(false);
+    let worker = || {
+        while !stop.load(Ordering::Relaxed) {
+            let Some(seed) = waiting.lock().unwrap_or_else(PoisonError::into_inner).next() else {
+                return;
+            };
+            let result = work(seed);
+            if result.as_ref().map_or(true, &enough) {
+                stop.store(true, Ordering::Relaxed);
+            }
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((seed, result));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, Into::into) {
+            scope.spawn(worker);
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(seed, _)| *seed);
+    done.into_iter()
+        .map(|(seed, result)| result.map(|result| (seed, result)))
+        .collect()
+}
