@@ -13,6 +13,8 @@ use crate::{
     render::{
         json,
         text::{Line, Style},
+        time,
+        violation::{self, Source},
     },
 };
 
@@ -55,15 +57,6 @@ pub(crate) struct Report {
     pub(crate) violations: Vec<PlanViolation>,
     /// The plan that is wrong.
     pub(crate) source: Option<Source>,
-}
-
-/// A text with a name, to point into.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    /// What its author calls it: a path, or `<stdin>`.
-    pub(crate) name: String,
-    /// All of it.
-    pub(crate) text: String,
 }
 
 impl Failure {
@@ -133,7 +126,7 @@ impl Report {
             next: (source.name != STDIN).then(|| format!("belay plan validate {}", source.name)),
             ..Report::new(
                 Exit::REFUSED,
-                "PLAN_INVALID",
+                "PLAN_REFUSED",
                 format!("the plan {} is refused: {problems}", source.name),
             )
         }
@@ -209,14 +202,14 @@ impl Report {
                 .and(Style::Plain, format!(": {}", self.message)),
         ];
         for violation in self.violations.iter().take(VIOLATIONS_SHOWN) {
-            lines.extend(violation_lines(violation, self.source.as_ref()));
+            lines.extend(violation::lines(violation, self.source.as_ref()));
         }
         if let Some(more @ 1..) = self.violations.len().checked_sub(VIOLATIONS_SHOWN) {
             lines.push(Line::new(format!("  … and {more} more; `-o json` shows all")));
         }
         lines.extend(self.details.iter().map(|detail| Line::new(format!("  {detail}"))));
         if let Some(wait) = self.retry_after {
-            lines.push(Line::new(format!("  again in {}", crate::render::time::short(wait))));
+            lines.push(Line::new(format!("  again in {}", time::short(wait))));
         }
         if let Some(next) = &self.next {
             lines.push(Line::default().and(Style::Dim, "next: ").and(Style::Strong, next));
@@ -276,55 +269,6 @@ impl From<io::Error> for Failure {
             _ => Failure::internal(format!("the output cannot be written: {error}")),
         }
     }
-}
-
-/// Like a compiler: `plan.yaml:12:7: steps[2].depends_on[0]: …`, the line, and a caret under the column.
-fn violation_lines(violation: &PlanViolation, source: Option<&Source>) -> Vec<Line> {
-    let name = source.map_or("plan", |source| source.name.as_str());
-    let place = match (violation.line, violation.column) {
-        (1.., 1..) => format!("{name}:{}:{}", violation.line, violation.column),
-        (1.., _) => format!("{name}:{}", violation.line),
-        _ => name.to_owned(),
-    };
-    let field = if violation.field.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", violation.field)
-    };
-    let mut lines = vec![
-        Line::default()
-            .and(Style::Strong, format!("{place}: "))
-            .and(Style::Plain, format!("{field}{}", violation.message)),
-    ];
-    let line = usize::try_from(violation.line - 1).ok();
-    if let Some(text) = line.and_then(|line| source?.text.lines().nth(line)) {
-        lines.extend(snippet(text, violation.line, violation.column));
-    }
-    lines
-}
-
-/// The line of the plan with its number, and the caret where there is a column. Long lines are cut around the column.
-fn snippet(text: &str, line: i32, column: i32) -> Vec<Line> {
-    const WIDTH: usize = 100;
-    let column = usize::try_from(column).unwrap_or(0).min(text.chars().count() + 1);
-    let skipped = if column > WIDTH { column - WIDTH / 2 } else { 0 };
-    let shown: String = text.chars().skip(skipped).take(WIDTH).collect();
-    let mut lines = vec![
-        Line::default()
-            .and(Style::Dim, format!("  {line:>5} | "))
-            .and(Style::Plain, &shown),
-    ];
-    if column > 0 {
-        let before: String = shown.chars().take(column - 1 - skipped).collect();
-        let width = unicode_width::UnicodeWidthStr::width(crate::render::text::clean(&before).as_str());
-        lines.push(
-            Line::default()
-                .and(Style::Dim, "        | ")
-                .and(Style::Plain, " ".repeat(width))
-                .and(Style::Bad, "^"),
-        );
-    }
-    lines
 }
 
 /// 2 for what the services refused before anything happened, else 1.
@@ -426,30 +370,12 @@ mod tests {
              \x20       |                                           ^\n\
              plan.yaml: timeout: must not be negative\n\
              next: belay plan validate plan.yaml\n\
-             code: PLAN_INVALID (docs/errors/PLAN_INVALID.md)\n"
+             code: PLAN_REFUSED (docs/errors/PLAN_REFUSED.md)\n"
         );
         let value = report.json();
         assert_eq!(value["field"], "steps[0].depends_on[0]");
         assert_eq!(value["violations"][0]["line"], 3);
         assert_eq!(report.exit, Exit::REFUSED);
-    }
-
-    #[test]
-    fn a_caret_never_leaves_its_line() {
-        let source = Source {
-            name: "p".to_owned(),
-            text: format!("{}x", "a".repeat(300)),
-        };
-        for column in [1, 100, 101, 301, 302, 9_999, i32::MAX] {
-            let lines = violation_lines(&violation("f", "m", 1, column), Some(&source));
-            let (text, caret) = (lines[1].render(false), lines[2].render(false));
-            assert!(caret.len() <= text.len() + 1, "column {column}");
-        }
-        assert_eq!(
-            violation_lines(&violation("f", "m", 7, 1), Some(&source)).len(),
-            1,
-            "a line that is not there"
-        );
     }
 
     #[test]

@@ -8,7 +8,10 @@ use std::{
 
 use belay_proto::v1::{PlanDocument, PlanFormat};
 
-use crate::failure::{Failure, Report, STDIN, Source};
+use crate::{
+    failure::{Failure, Report, STDIN},
+    render::violation::Source,
+};
 
 /// The longest plan the contract allows (`PlanDocument.text`), in bytes.
 const LONGEST: u64 = 4 << 20;

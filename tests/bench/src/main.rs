@@ -99,6 +99,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         (usize::from(settings.rounds), Scale::FULL)
     };
 
+    eprintln!("Counting flushes");
     let mut measured = Measured {
         rounds: Vec::new(),
         crashes: Vec::new(),
@@ -117,7 +118,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
     let rows = report::rows(&measured);
     let cores = std::thread::available_parallelism()?.get();
     println!(
-        "Belay and the floor, {rounds} rounds, {cores} cores, {file_system}, {}\n",
+        "Belay and the floor. Rounds: {rounds}. Cores: {cores}. Disk: {file_system}. Programs: {}.\n",
         binaries.display()
     );
     print!("{}", table::draw(&rows));

@@ -10,6 +10,7 @@ use belay_proto::v1::{
     ApprovalMode, Execution, ExecutionView, GetExecutionRequest, StartExecutionRequest, start_execution_request,
 };
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 
 use super::{Context, plan, unless_stopped};
 use crate::{
@@ -157,16 +158,19 @@ async fn start(
             plan::check(client, &context.namespace, file).await?;
             Err(status.into())
         }
-        Err(status) if status.code() == Code::AlreadyExists => Err(already_exists(client, &name, &status).await.into()),
+        Err(status) if status.code() == Code::AlreadyExists => Err(already_exists(client, name, &status).await.into()),
         Err(status) => Err(status.into()),
     }
 }
 
-/// Says that the id is taken, and by what.
-async fn already_exists(client: &mut Client, name: &str, status: &Status) -> Report {
+/// Says that the id, or the request id, is taken, and by what; the server names it where it is not the one that was asked for.
+async fn already_exists(client: &mut Client, asked: String, status: &Status) -> Report {
     let mut report = Report::of_status(status);
+    let named = status
+        .get_details_error_info()
+        .and_then(|mut info| info.metadata.remove("existing"));
     let request = GetExecutionRequest {
-        name: name.to_owned(),
+        name: named.unwrap_or(asked),
         view: ExecutionView::Basic.into(),
     };
     if let Ok(existing) = client.get_execution(request).await.map(tonic::Response::into_inner) {
@@ -174,13 +178,13 @@ async fn already_exists(client: &mut Client, name: &str, status: &Status) -> Rep
             .create_time
             .as_ref()
             .map(|created| format!(", accepted {}", time::date_and_time(created)));
-        report.details.push(format!(
+        report.details = vec![format!(
             "{}: {}, plan {}{}",
             names::id(&existing.name),
             words::execution_state(existing.state()),
             existing.plan_id,
             accepted.unwrap_or_default(),
-        ));
+        )];
         report.next = Some(format!("belay executions get {}", names::id(&existing.name)));
     }
     report

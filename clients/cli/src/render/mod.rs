@@ -9,4 +9,5 @@ pub(crate) mod plan;
 pub(crate) mod text;
 pub(crate) mod time;
 pub(crate) mod tool;
+pub(crate) mod violation;
 pub(crate) mod words;

@@ -164,7 +164,7 @@ fn a_refused_plan_ends_with_2_and_its_line() {
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (&value["code"], &value["violations"][0]["line"]),
-        (&"PLAN_INVALID".into(), &3.into())
+        (&"PLAN_REFUSED".into(), &3.into())
     );
 }
 

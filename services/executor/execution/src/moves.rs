@@ -61,7 +61,7 @@ impl StepState {
 }
 
 /// What moves an execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // named after the events
 pub enum ExecutionMove {
     Started,
@@ -73,7 +73,7 @@ pub enum ExecutionMove {
 }
 
 /// What moves a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // named after the events
 pub enum StepMove {
     /// Not an event: follows from the completion of the last step it waited for.

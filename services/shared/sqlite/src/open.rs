@@ -71,6 +71,7 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
     };
     let writer = connect(location)?;
     prepare(&writer, schema)?;
+    settle(&writer)?;
     let writer = Arc::new(Mutex::new(writer));
     let reader = match location.vfs {
         Some(_) => Arc::clone(&writer),
@@ -135,6 +136,12 @@ fn prepare(connection: &Connection, schema: &Schema) -> Result<(), SqliteError> 
         return Err(SqliteError::Newer { found: format, known: schema.format });
     }
     Ok(())
+}
+
+/// A commit whose flush failed is not on the disk, yet its frames may still be in the page cache, and the next opening would take them
+/// for committed. Writing the log back, which flushes it, makes what is believed from here on true.
+fn settle(connection: &Connection) -> Result<(), SqliteError> {
+    Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
 #[cfg(test)]

@@ -1,0 +1,9 @@
+//! Small plays: words in, picture out.
+
+mod order;
+mod pausing;
+mod recovery;
+mod retries;
+mod stopping;
+mod templates;
+mod unknown;
