@@ -15,7 +15,7 @@ use crate::{exit::Exit, failure::Report, follow::is_over, names};
 const FAILED_SHOWN: usize = 5;
 
 /// Everything a person asks about one execution.
-pub(crate) fn full(execution: &Execution, now: Duration) -> Vec<Line> {
+pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec<Line> {
     let state = execution.state();
     let mut lines = vec![
         Line::default()
@@ -49,7 +49,7 @@ pub(crate) fn full(execution: &Execution, now: Duration) -> Vec<Line> {
                 .map(|reason| Line::default().and(Style::Warn, words::waiting(reason, now))),
         );
     }
-    lines.push(next(&next_command(execution)));
+    lines.push(next(&next_command(execution, is_driven)));
     lines
 }
 
@@ -134,8 +134,8 @@ fn took(execution: &Execution, now: Duration) -> Option<Duration> {
     time::between(execution.create_time.as_ref(), end)
 }
 
-/// What a person types next about an execution.
-pub(crate) fn next_command(execution: &Execution) -> String {
+/// What a person types next about an execution; one that nobody drives has to be resumed, whatever its state.
+fn next_command(execution: &Execution, is_driven: bool) -> String {
     let id = names::id(&execution.name);
     let said = execution
         .waiting
@@ -143,7 +143,9 @@ pub(crate) fn next_command(execution: &Execution) -> String {
         .map(|reason| reason.next_command.as_str())
         .find(|command| !command.is_empty());
     match execution.state() {
-        execution::State::Paused => format!("belay executions resume {id}"),
+        state if !is_over(state) && (state == execution::State::Paused || !is_driven) => {
+            format!("belay executions resume {id}")
+        }
         state if is_over(state) => format!("belay executions get {id} -o json   (with every step's output)"),
         _ => said.map_or_else(|| format!("belay executions watch {id}"), str::to_owned),
     }
@@ -214,7 +216,7 @@ pub(crate) fn summary(execution: &Execution, now: Duration) -> Vec<Line> {
                 .and(Style::Plain, &execution.workspace),
         );
     }
-    lines.push(next(&next_command(execution)));
+    lines.push(next(&next_command(execution, true)));
     lines
 }
 
@@ -349,7 +351,7 @@ mod tests {
     #[test]
     fn one_execution_tells_why_it_failed_without_being_asked_twice() {
         assert_eq!(
-            screen(&full(&failed(), NOW)),
+            screen(&full(&failed(), true, NOW)),
             "e1  failed  12s\n\
              \x20 plan      quickstart\n\
              \x20 accepted  2026-11-21 03:04:05Z by me\n\
@@ -397,23 +399,28 @@ mod tests {
 
     #[test]
     fn the_next_command_fits_the_state() {
-        let next = |state: execution::State, said: &str| {
+        let next = |state: execution::State, said: &str, is_driven: bool| {
             let waiting = vec![WaitingReason {
                 next_command: said.to_owned(),
                 ..Default::default()
             }];
-            next_command(&Execution {
+            let execution = Execution {
                 name: "x/e".to_owned(),
                 state: state.into(),
                 waiting,
                 ..Default::default()
-            })
+            };
+            next_command(&execution, is_driven)
         };
-        assert_eq!(next(execution::State::Running, ""), "belay executions watch e");
-        assert_eq!(next(execution::State::Running, "do this"), "do this");
-        assert_eq!(next(execution::State::Paused, ""), "belay executions resume e");
+        assert_eq!(next(execution::State::Running, "", true), "belay executions watch e");
+        assert_eq!(next(execution::State::Running, "do this", true), "do this");
         assert_eq!(
-            next(execution::State::Completed, ""),
+            next(execution::State::Running, "do this", false),
+            "belay executions resume e"
+        );
+        assert_eq!(next(execution::State::Paused, "", true), "belay executions resume e");
+        assert_eq!(
+            next(execution::State::Completed, "", false),
             "belay executions get e -o json   (with every step's output)"
         );
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use belay_plan::{Plan, Step};
 
 use crate::{
-    CallId, CallRequest, Created, Event, EventKind, ExecutionState, Failure, Json, SkipReason, StepState, Timestamp, ToolFacts,
-    apply::Impossible,
+    CallId, CallRequest, Created, Event, EventKind, ExecutionState, Failure, Json, SkipReason, StepState, Timestamp,
+    ToolFacts, apply::Impossible,
 };
 
 /// One execution. Made from events and changed by events only.
@@ -57,7 +57,9 @@ pub(crate) struct PausedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// A step failed in a plan that stops on an error, or failed fatally.
-    Error { step: usize },
+    Error {
+        step: usize,
+    },
     Cancelled,
     Deadline,
 }
@@ -206,7 +208,10 @@ impl Execution {
     /// version wrote it.
     pub fn replay(events: impl IntoIterator<Item = Event>) -> Result<Self, Impossible> {
         let mut events = events.into_iter();
-        let first = events.next().ok_or(Impossible { sequence: 1, what: "the list of events is empty".into() })?;
+        let first = events.next().ok_or(Impossible {
+            sequence: 1,
+            what: "the list of events is empty".into(),
+        })?;
         let mut execution = Self::create(first)?;
         for event in events {
             execution.apply(&event)?;
@@ -219,15 +224,27 @@ impl Execution {
     /// # Errors
     /// [`Impossible`] when the event is not `Created` with sequence 1.
     pub fn create(first: Event) -> Result<Self, Impossible> {
-        let Event { sequence: 1, time, kind: EventKind::Created(created) } = first else {
-            return Err(Impossible { sequence: first.sequence, what: "the first event must be `created`".into() });
+        let Event {
+            sequence: 1,
+            time,
+            kind: EventKind::Created(created),
+        } = first
+        else {
+            return Err(Impossible {
+                sequence: first.sequence,
+                what: "the first event must be `created`".into(),
+            });
         };
         let steps: Vec<StepRecord> = created
             .plan
             .steps()
             .iter()
             .map(|step| StepRecord {
-                state: if step.dependencies().is_empty() { StepState::Ready } else { StepState::Pending },
+                state: if step.dependencies().is_empty() {
+                    StepState::Ready
+                } else {
+                    StepState::Pending
+                },
                 attempt: 0,
                 calls: 0,
                 unmet: step.dependencies().len(),
@@ -241,8 +258,12 @@ impl Execution {
                 call_end: None,
             })
             .collect();
-        let ready: BTreeSet<usize> =
-            steps.iter().enumerate().filter(|(_, step)| step.state == StepState::Ready).map(|(index, _)| index).collect();
+        let ready: BTreeSet<usize> = steps
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| step.state == StepState::Ready)
+            .map(|(index, _)| index)
+            .collect();
         Ok(Self {
             created: *created,
             created_at: time,
@@ -255,7 +276,10 @@ impl Execution {
             stop: None,
             requests: BTreeSet::new(),
             first_failure: None,
-            totals: Totals { total: steps.len(), ..Totals::default() },
+            totals: Totals {
+                total: steps.len(),
+                ..Totals::default()
+            },
             active: 0,
             pending: steps.len() - ready.len(),
             steps,
@@ -316,7 +340,12 @@ impl Execution {
 
     /// Its steps, in the plan's order.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView<'_>> {
-        self.created.plan.steps().iter().zip(&self.steps).map(|(step, record)| StepView { step, record })
+        self.created
+            .plan
+            .steps()
+            .iter()
+            .zip(&self.steps)
+            .map(|(step, record)| StepView { step, record })
     }
 
     /// The calls whose intent is recorded and whose end is not.
@@ -342,12 +371,20 @@ impl Execution {
         if let Some(paused) = &self.paused {
             return vec![Waiting::Resume { since: paused.since }];
         }
-        let mut waiting: Vec<Waiting> =
-            self.unknown.iter().map(|&step| Waiting::Outcome { since: self.steps[step].since }).collect();
+        let mut waiting: Vec<Waiting> = self
+            .unknown
+            .iter()
+            .map(|&step| Waiting::Outcome {
+                since: self.steps[step].since,
+            })
+            .collect();
         if self.in_flight.is_empty()
             && let Some(&(until, step)) = self.backing_off.first()
         {
-            waiting.push(Waiting::Timer { since: self.steps[step].since, until });
+            waiting.push(Waiting::Timer {
+                since: self.steps[step].since,
+                until,
+            });
         }
         waiting
     }

@@ -15,12 +15,13 @@ mod moves;
 mod next;
 mod time;
 
+pub use apply::Impossible;
 pub use canonical::{Json, digest};
 pub use event::{
-    ApprovalMode, CallId, CallRequest, Created, Event, EventKind, Finished, Progress, Receipt, RecoveryClass, SkipReason, ToolFacts,
+    ApprovalMode, CallId, CallRequest, Created, Event, EventKind, Finished, Progress, Receipt, RecoveryClass,
+    SkipReason, ToolFacts,
 };
 pub use execution::{CallInFlight, Execution, StepView, Totals, Waiting};
-pub use apply::Impossible;
 pub use failure::{ErrorClass, Failure};
 pub use moves::{EXECUTION_MOVES, ExecutionMove, ExecutionState, STEP_MOVES, StepMove, StepState};
 pub use next::{Action, Surroundings};

@@ -1,11 +1,12 @@
 //! `belay executions get`.
 
-use belay_proto::v1::{ExecutionView, GetExecutionRequest};
+use belay_proto::v1::{Execution, ExecutionView, GetExecutionRequest};
 
 use super::super::Context;
 use crate::{
     args::{Which, help},
     clock,
+    connect::{Client, Session},
     exit::Exit,
     failure::Failure,
     names,
@@ -22,18 +23,23 @@ pub(crate) struct Get {
 
 /// Shows the execution.
 pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
-    let execution = context
-        .ask(async |client| {
-            let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
-            let request = GetExecutionRequest {
-                name,
-                view: ExecutionView::Full.into(),
-            };
-            Ok(client.get_execution(request).await?.into_inner())
-        })
-        .await?;
+    let mut session = Session::open(&context.place).await?;
+    // Services that run only for the moment of this command drive nothing on.
+    let is_driven = !session.is_embedded();
+    let answer = ask(&mut session.client, &context.namespace, &verb.which.id).await;
+    session.close().await;
+    let execution = answer?;
     context
         .screen
-        .show(&execution, || execution::full(&execution, clock::now()))?;
+        .show(&execution, || execution::full(&execution, is_driven, clock::now()))?;
     Ok(Exit::OK)
+}
+
+async fn ask(client: &mut Client, namespace: &str, id: &str) -> Result<Execution, Failure> {
+    let name = names::resolve(client, namespace, id).await?;
+    let view = ExecutionView::Full.into();
+    Ok(client
+        .get_execution(GetExecutionRequest { name, view })
+        .await?
+        .into_inner())
 }

@@ -2,12 +2,13 @@
 
 use super::super::{Context, unless_stopped};
 use crate::{
-    args::{Which, execution_help},
+    args::{Format, Which, execution_help},
     attend::{Attendance, attend, take_up},
     connect::Session,
     exit::Exit,
     failure::Failure,
     names,
+    render::text::{Line, Style},
     signals::Signals,
 };
 
@@ -36,6 +37,14 @@ pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signal
         }
     })
     .await??;
+    if context.screen.format == Format::Text {
+        let id = names::id(&execution.name);
+        context.screen.say(
+            &Line::new("execution ")
+                .and(Style::Strong, id)
+                .and(Style::Plain, " goes on"),
+        );
+    }
     let attendance = Attendance {
         name: execution.name,
         after: execution.last_sequence,

@@ -1,4 +1,7 @@
 //! The fold, driven by scripts: what an execution does about everything that can happen to it.
 
+mod moves;
+mod properties;
+mod scale;
 mod stories;
 mod support;

@@ -21,11 +21,17 @@ fn delays(retry: RetryPolicy) -> Vec<u64> {
 
 fn exponential(max_retries: u32, initial: u64, factor: f64, max: u64) -> RetryPolicy {
     let (initial, max) = (Duration::from_secs(initial), Duration::from_secs(max));
-    RetryPolicy { max_attempts: max_retries + 1, backoff: Backoff::Exponential { initial, factor, max } }
+    RetryPolicy {
+        max_attempts: max_retries + 1,
+        backoff: Backoff::Exponential { initial, factor, max },
+    }
 }
 
 fn list(max_attempts: u32, delays: &[u64]) -> RetryPolicy {
-    RetryPolicy { max_attempts, backoff: Backoff::List(delays.iter().copied().map(Duration::from_secs).collect()) }
+    RetryPolicy {
+        max_attempts,
+        backoff: Backoff::List(delays.iter().copied().map(Duration::from_secs).collect()),
+    }
 }
 
 // REQUIREMENTS section 3, the numbers of each source.
@@ -49,8 +55,12 @@ fn the_delays_are_those_of_the_sources() {
 // S0-07, S2-FR-059, S2-FR-067, S4-22: the attempts are counted and each says why the one before failed.
 #[test]
 fn a_passing_failure_is_tried_again() {
-    let story = story("draft; publish after draft").tries("draft", 3, "2s 4s").replies("draft: transient, rate-limit, ok");
-    assert_eq!(story.play().full_picture(), [
+    let story = story("draft; publish after draft")
+        .tries("draft", 3, "2s 4s")
+        .replies("draft: transient, rate-limit, ok");
+    assert_eq!(
+        story.play().full_picture(),
+        [
             "0s started, draft started, draft call 1.1",
             "1s draft call 1.1 TRANSIENT, draft waits 2s after TRANSIENT",
             "3s draft started attempt 2, draft call 2.1",
@@ -58,18 +68,25 @@ fn a_passing_failure_is_tried_again() {
             "8s draft started attempt 3, draft call 3.1",
             "9s draft call 3.1 ok, draft completed, publish started, publish call 1.1",
             "10s publish call 1.1 ok, publish completed, COMPLETED",
-        ]);
+        ]
+    );
 }
 
 // S0-13, S2-FR-061: the last attempt's failure is the step's.
 #[test]
 fn the_last_failure_is_the_result() {
-    assert_eq!(story("draft").tries("draft", 2, "2s").replies("draft: transient, crash").picture(), [
+    assert_eq!(
+        story("draft")
+            .tries("draft", 2, "2s")
+            .replies("draft: transient, crash")
+            .picture(),
+        [
             "0s started, draft started",
             "1s draft waits 2s after TRANSIENT",
             "3s draft started attempt 2",
             "4s draft failed CRASH, FAILED",
-        ]);
+        ]
+    );
 }
 
 // S0-09, S1-20, S2-FR-062: some failures are not worth another attempt.
@@ -77,7 +94,10 @@ fn the_last_failure_is_the_result() {
 fn what_cannot_get_better_is_not_tried_again() {
     for word in ["fatal", "invalid", "denied"] {
         let failed = format!("1s draft failed {}, FAILED", word.to_uppercase());
-        let picture = story("draft").tries("draft", 5, "1s").replies(&format!("draft: {word}")).picture();
+        let picture = story("draft")
+            .tries("draft", 5, "1s")
+            .replies(&format!("draft: {word}"))
+            .picture();
         assert_eq!(picture, ["0s started, draft started", failed.as_str()]);
     }
 }
@@ -86,48 +106,66 @@ fn what_cannot_get_better_is_not_tried_again() {
 #[test]
 fn a_wait_between_attempts_holds_the_slot() {
     let pair = || story("a; b").tries("a", 2, "5s").replies("a: transient, ok");
-    assert_eq!(pair().picture(), [
+    assert_eq!(
+        pair().picture(),
+        [
             "0s started, a started",
             "1s a waits 5s after TRANSIENT",
             "6s a started attempt 2",
             "7s a completed, b started",
             "8s b completed, COMPLETED",
-        ]);
-    assert_eq!(pair().parallelism(2).picture(), [
+        ]
+    );
+    assert_eq!(
+        pair().parallelism(2).picture(),
+        [
             "0s started, a started, b started",
             "1s a waits 5s after TRANSIENT, b completed",
             "6s a started attempt 2",
             "7s a completed, COMPLETED",
-        ]);
+        ]
+    );
 }
 
 // S2-FR-048, S3-08: an attempt that takes too long is stopped by the runner, and tried again.
 #[test]
 fn an_attempt_has_a_time_limit() {
-    let story = story("draft").attempt_limit("draft", "3s").tries("draft", 2, "1s").replies("draft: ok 10s, ok 2s");
-    assert_eq!(story.picture(), [
+    let story = story("draft")
+        .attempt_limit("draft", "3s")
+        .tries("draft", 2, "1s")
+        .replies("draft: ok 10s, ok 2s");
+    assert_eq!(
+        story.picture(),
+        [
             "0s started, draft started",
             "3s draft waits 1s after TOOL_TIMEOUT",
             "4s draft started attempt 2",
             "6s draft completed, COMPLETED",
-        ]);
+        ]
+    );
 }
 
 /// A step of 10 s that fails after 4 s and could be tried again.
 fn limited(delay: &str) -> Story {
-    story("draft").step_limit("draft", "10s").tries("draft", 9, delay).replies("draft: transient 4s, ok 9s")
+    story("draft")
+        .step_limit("draft", "10s")
+        .tries("draft", 9, delay)
+        .replies("draft: transient 4s, ok 9s")
 }
 
 // S2-ASM-018: the time limit of a step counts the waits, and its last attempt gets what is left.
 #[test]
 fn a_step_has_a_time_limit_over_all_its_attempts() {
     let play = limited("5s").play();
-    assert_eq!(play.picture(), [
+    assert_eq!(
+        play.picture(),
+        [
             "0s started, draft started",
             "4s draft waits 5s after TRANSIENT",
             "9s draft started attempt 2",
             "10s draft failed TOOL_TIMEOUT, FAILED",
-        ]);
+        ]
+    );
     let timeouts: Vec<u64> = play
         .events
         .iter()
@@ -142,23 +180,35 @@ fn a_step_has_a_time_limit_over_all_its_attempts() {
 #[test]
 fn no_wait_begins_that_outlasts_the_step() {
     let play = limited("6s").play();
-    assert_eq!(play.picture(), ["0s started, draft started", "4s draft failed TRANSIENT, FAILED"]);
+    assert_eq!(
+        play.picture(),
+        ["0s started, draft started", "4s draft failed TRANSIENT, FAILED"]
+    );
     let message = &play.execution.first_failure().unwrap().message;
-    assert!(message.ends_with("the step's time limit leaves no room for another attempt"), "{message}");
+    assert!(
+        message.ends_with("the step's time limit leaves no room for another attempt"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_pause_can_use_up_the_time_of_a_step() {
-    assert_eq!(limited("2s").acts("5s pause; 20s resume").picture(), [
+    assert_eq!(
+        limited("2s").acts("5s pause; 20s resume").picture(),
+        [
             "0s started, draft started",
             "4s draft waits 2s after TRANSIENT",
             "5s paused",
             "20s resumed, draft failed STEP_TIMEOUT, FAILED",
-        ]);
+        ]
+    );
     // The same for a step whose call was stopped by the pause.
-    assert_eq!(limited("2s").acts("3s pause discarding; 20s resume").picture(), [
+    assert_eq!(
+        limited("2s").acts("3s pause discarding; 20s resume").picture(),
+        [
             "0s started, draft started",
             "3s paused, discarding, draft call 1.1 stopped",
             "20s resumed, draft failed STEP_TIMEOUT, FAILED",
-        ]);
+        ]
+    );
 }

@@ -12,23 +12,32 @@ fn stop_on_error_stops_siblings_and_skips_the_rest() {
         .stop_on_error()
         .replies("a: invalid 2s; b: ok 9s")
         .play();
-    assert_eq!(play.picture(), [
+    assert_eq!(
+        play.picture(),
+        [
             "0s started, a started, b started",
             "2s a failed INVALID, c skipped STOP_ON_ERROR by a, d skipped STOP_ON_ERROR by a, b call 1.1 stopped, b cancelled, FAILED",
-        ]);
+        ]
+    );
     assert_eq!(play.execution.first_failure().unwrap().reason, "INVALID");
 }
 
 // A sibling that cannot be stopped, or is done before, keeps its result.
 #[test]
 fn stop_on_error_waits_for_what_cannot_be_stopped() {
-    let picture =
-        story("a; b; c after b").parallelism(2).stop_on_error().replies("a: invalid 2s; b: ok! 9s").picture();
-    assert_eq!(picture, [
+    let picture = story("a; b; c after b")
+        .parallelism(2)
+        .stop_on_error()
+        .replies("a: invalid 2s; b: ok! 9s")
+        .picture();
+    assert_eq!(
+        picture,
+        [
             "0s started, a started, b started",
             "2s a failed INVALID, c skipped STOP_ON_ERROR by a",
             "9s b completed, FAILED",
-        ]);
+        ]
+    );
 }
 
 // A failure during the wind-up is not tried again, and a step between two attempts ends.
@@ -41,131 +50,205 @@ fn nothing_is_tried_again_once_stopped() {
         .tries("c", 5, "9s")
         .replies("a: invalid 3s; b: transient 1s; c: transient! 5s")
         .picture();
-    assert_eq!(picture, [
+    assert_eq!(
+        picture,
+        [
             "0s started, a started, b started, c started",
             "1s b waits 9s after TRANSIENT",
             "3s a failed INVALID, b cancelled",
             "5s c failed TRANSIENT, FAILED",
-        ]);
+        ]
+    );
 }
 
 // S2-X-02, S1-20: a fatal failure stops the execution, whatever the plan says about errors.
 #[test]
 fn a_fatal_failure_stops_everything() {
-    let picture = story("a; b; c after b; d").parallelism(2).replies("a: fatal 2s; b: ok 9s").picture();
-    assert_eq!(picture, [
+    let picture = story("a; b; c after b; d")
+        .parallelism(2)
+        .replies("a: fatal 2s; b: ok 9s")
+        .picture();
+    assert_eq!(
+        picture,
+        [
             "0s started, a started, b started",
             "2s a failed FATAL, c skipped STOP_ON_ERROR by a, d skipped STOP_ON_ERROR by a, b call 1.1 stopped, b cancelled, FAILED",
-        ]);
+        ]
+    );
 }
 
 // S4-27, S1-26: cancelled while a call runs.
 #[test]
 fn cancelling_stops_what_runs() {
     let picture = story("a; b after a; c").acts("0.5s cancel").picture();
-    assert_eq!(picture, [
+    assert_eq!(
+        picture,
+        [
             "0s started, a started",
             "0.5s cancel requested, b skipped CANCELLED, c skipped CANCELLED, a call 1.1 stopped, a cancelled, CANCELLED",
-        ]);
+        ]
+    );
 }
 
 // S1-28: cancelled between two attempts.
 #[test]
 fn cancelling_interrupts_a_wait() {
-    assert_eq!(story("a; b").tries("a", 2, "60s").replies("a: transient").acts("5s cancel").picture(), [
+    assert_eq!(
+        story("a; b")
+            .tries("a", 2, "60s")
+            .replies("a: transient")
+            .acts("5s cancel")
+            .picture(),
+        [
             "0s started, a started",
             "1s a waits 60s after TRANSIENT",
             "5s cancel requested, a cancelled, b skipped CANCELLED, CANCELLED",
-        ]);
+        ]
+    );
 }
 
 #[test]
 fn cancelling_ends_a_pause() {
-    assert_eq!(story("a; b").acts("0.5s pause; 5s cancel").picture(), [
+    assert_eq!(
+        story("a; b").acts("0.5s pause; 5s cancel").picture(),
+        [
             "0s started, a started",
             "0.5s paused",
             "1s a completed",
             "5s cancel requested, b skipped CANCELLED, CANCELLED",
-        ]);
-    assert_eq!(story("a; b").acts("0.5s pause discarding; 5s cancel").picture(), [
+        ]
+    );
+    assert_eq!(
+        story("a; b").acts("0.5s pause discarding; 5s cancel").picture(),
+        [
             "0s started, a started",
             "0.5s paused, discarding, a call 1.1 stopped",
             "5s cancel requested, a cancelled, b skipped CANCELLED, CANCELLED",
-        ]);
-    assert_eq!(story("a; b").acts("0s pause; 5s cancel").picture(), [
+        ]
+    );
+    assert_eq!(
+        story("a; b").acts("0s pause; 5s cancel").picture(),
+        [
             "0s paused",
             "5s cancel requested, a skipped CANCELLED, b skipped CANCELLED, CANCELLED",
-        ]);
+        ]
+    );
 }
 
 // What a call that cannot be stopped came to is recorded, and cancellation does not make it undone.
 #[test]
 fn cancelling_too_late_changes_nothing() {
     let play = story("a").replies("a: ok! 2s").acts("1s cancel").play();
-    assert_eq!(play.picture(), [
+    assert_eq!(
+        play.picture(),
+        [
             "0s started, a started",
             "1s cancel requested",
             "2s a completed, COMPLETED",
-        ]);
+        ]
+    );
     let ended = story("a").acts("5s cancel; 6s pause; 7s resume").play();
-    assert_eq!((ended.state(), ended.execution.last_sequence()), (ExecutionState::Completed, 7));
+    assert_eq!(
+        (ended.state(), ended.execution.last_sequence()),
+        (ExecutionState::Completed, 7)
+    );
     assert_eq!(ended.refused.len(), 3, "{:?}", ended.refused);
 }
 
 // What a person asks for a second time, or without reason, is refused and changes nothing.
 #[test]
 fn requests_that_make_no_sense_are_refused() {
-    let play = story("a").replies("a: ok 9s").acts("1s resume; 2s pause; 3s pause; 4s resume; 5s resume").play();
-    assert_eq!(play.refused, [
+    let play = story("a")
+        .replies("a: ok 9s")
+        .acts("1s resume; 2s pause; 3s pause; 4s resume; 5s resume")
+        .play();
+    assert_eq!(
+        play.refused,
+        [
             "an execution that is Running has no move Resumed",
             "an execution that is Paused has no move Paused",
             "an execution that is Running has no move Resumed",
-        ]);
-    let play = story("a").replies("a: ok! 9s").acts("1s cancel; 2s cancel; 3s pause; 4s resume").play();
-    assert_eq!(play.refused, [
+        ]
+    );
+    let play = story("a")
+        .replies("a: ok! 9s")
+        .acts("1s cancel; 2s cancel; 3s pause; 4s resume")
+        .play();
+    assert_eq!(
+        play.refused,
+        [
             "an execution that is Cancelling has no move CancelRequested",
             "an execution that is Cancelling has no move Paused",
             "an execution that is Cancelling has no move Resumed",
-        ]);
+        ]
+    );
 }
 
 // S4-26: out of time.
 #[test]
 fn the_time_limit_ends_everything() {
-    let picture = story("a; b; c after b; d").parallelism(2).limit("5s").replies("a: ok; b: ok 9s").picture();
-    assert_eq!(picture, [
+    let picture = story("a; b; c after b; d")
+        .parallelism(2)
+        .limit("5s")
+        .replies("a: ok; b: ok 9s")
+        .picture();
+    assert_eq!(
+        picture,
+        [
             "0s started, a started, b started",
             "1s a completed, d started",
             "2s d completed",
             "5s out of time, c skipped TIMED_OUT, b call 1.1 stopped, b cancelled, TIMED_OUT",
-        ]);
+        ]
+    );
 }
 
 #[test]
 fn the_time_limit_does_not_wait_for_a_retry_or_a_person() {
-    assert_eq!(story("a").limit("5s").tries("a", 2, "60s").replies("a: transient").picture(), [
+    assert_eq!(
+        story("a")
+            .limit("5s")
+            .tries("a", 2, "60s")
+            .replies("a: transient")
+            .picture(),
+        [
             "0s started, a started",
             "1s a waits 60s after TRANSIENT",
             "5s out of time, a cancelled, TIMED_OUT",
-        ]);
-    assert_eq!(story("a").limit("5s").acts("0s pause").picture(), [
-            "0s paused",
-            "5s out of time, a skipped TIMED_OUT, TIMED_OUT",
-        ]);
-    assert_eq!(story("a").limit("5s").replies("a: unknown").picture(), [
+        ]
+    );
+    assert_eq!(
+        story("a").limit("5s").acts("0s pause").picture(),
+        ["0s paused", "5s out of time, a skipped TIMED_OUT, TIMED_OUT",]
+    );
+    assert_eq!(
+        story("a").limit("5s").replies("a: unknown").picture(),
+        [
             "0s started, a started",
             "1s a unknown",
             "5s out of time, a failed OUTCOME_UNKNOWN, TIMED_OUT",
-        ]);
+        ]
+    );
 }
 
 // Cancellation and the time limit go before the stop on an error; neither goes before the other.
 #[test]
 fn what_stops_it_first_is_the_reason() {
-    let pair = || story("a; b").parallelism(2).stop_on_error().replies("a: invalid; b: ok! 9s");
+    let pair = || {
+        story("a; b")
+            .parallelism(2)
+            .stop_on_error()
+            .replies("a: invalid; b: ok! 9s")
+    };
     assert_eq!(pair().play().state(), ExecutionState::Failed);
     assert_eq!(pair().acts("2s cancel").play().state(), ExecutionState::Cancelled);
     assert_eq!(pair().limit("3s").play().state(), ExecutionState::TimedOut);
-    assert_eq!(pair().limit("3s").acts("2s cancel").play().state(), ExecutionState::Cancelled);
-    assert_eq!(pair().limit("3s").acts("4s cancel").play().state(), ExecutionState::TimedOut);
+    assert_eq!(
+        pair().limit("3s").acts("2s cancel").play().state(),
+        ExecutionState::Cancelled
+    );
+    assert_eq!(
+        pair().limit("3s").acts("4s cancel").play().state(),
+        ExecutionState::TimedOut
+    );
 }

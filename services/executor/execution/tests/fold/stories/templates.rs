@@ -22,7 +22,10 @@ fn arguments(play: &Play, id: &str) -> String {
 #[test]
 fn outputs_arrive_with_their_types() {
     let play = story("publish; draft")
-        .output("draft", &json!({"words": 120, "tags": ["a", "b"], "draft": true, "title": "Hi", "id": 9_007_199_254_740_993_u64}))
+        .output(
+            "draft",
+            &json!({"words": 120, "tags": ["a", "b"], "draft": true, "title": "Hi", "id": 9_007_199_254_740_993_u64}),
+        )
         .arguments(
             "publish",
             json!({
@@ -36,12 +39,18 @@ fn outputs_arrive_with_their_types() {
             }),
         )
         .play();
-    assert_eq!(play.picture(), [
+    assert_eq!(
+        play.picture(),
+        [
             "0s started, draft started",
             "1s draft completed, publish started",
             "2s publish completed, COMPLETED",
-        ]);
-    assert_eq!(arguments(&play, "publish"), r#"{"draft":true,"first":"a","id":9007199254740993,"line":"Hi has 120 words","literal":"${draft.result}","tags":["a","b"],"words":120}"#);
+        ]
+    );
+    assert_eq!(
+        arguments(&play, "publish"),
+        r#"{"draft":true,"first":"a","id":9007199254740993,"line":"Hi has 120 words","literal":"${draft.result}","tags":["a","b"],"words":120}"#
+    );
 }
 
 // What an output brings in is data: it is not looked at for further references.
@@ -62,9 +71,15 @@ fn a_path_that_leads_nowhere_fails_the_step() {
         .arguments("publish", json!({"text": "${draft.result.titel}"}))
         .tries("publish", 3, "1s")
         .play();
-    assert_eq!(play.full_picture(), [
+    assert_eq!(
+        play.full_picture(),
+        [
             "0s started, draft started, draft call 1.1",
             "1s draft call 1.1 ok, draft completed, publish started, publish failed UNRESOLVED_REFERENCE, tweet skipped DEPENDENCY_FAILED by publish, PARTIAL",
-        ]);
-    assert_eq!(play.execution.first_failure().unwrap().message, "Cannot resolve path: draft.result.titel (`draft.result` has no `titel`; did you mean `title`?)");
+        ]
+    );
+    assert_eq!(
+        play.execution.first_failure().unwrap().message,
+        "Cannot resolve path: draft.result.titel (`draft.result` has no `titel`; did you mean `title`?)"
+    );
 }

@@ -1,18 +1,19 @@
 //! A driver on a virtual clock: it stores, then acts, dies where it is told to, and looks at every event that comes by.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
 use belay_execution::{
-    Action, ApprovalMode, Created, Event, EventKind, Execution, ExecutionMove, ExecutionState, RecoveryClass, StepMove, StepState,
-    Surroundings, Timestamp, ToolFacts,
+    Action, ApprovalMode, Created, Event, EventKind, Execution, ExecutionState, RecoveryClass, Surroundings, Timestamp,
+    ToolFacts,
 };
 use belay_plan::{Plan, Step, StepKind};
 
 use super::{
     Audit,
+    moves::{Moves, Standing},
     runner::{Runner, Script},
 };
 
@@ -36,8 +37,12 @@ pub(crate) fn created(plan: Plan) -> Created {
             default_timeout: Duration::from_secs(120),
         }
     };
-    let tools: BTreeMap<String, ToolFacts> =
-        plan.steps().iter().map(facts).map(|facts| (facts.used_as.clone(), facts)).collect();
+    let tools: BTreeMap<String, ToolFacts> = plan
+        .steps()
+        .iter()
+        .map(facts)
+        .map(|facts| (facts.used_as.clone(), facts))
+        .collect();
     Created {
         uid: "uid".to_owned(),
         approval_mode: ApprovalMode::Wait,
@@ -54,15 +59,10 @@ pub(crate) fn created(plan: Plan) -> Created {
 
 /// A list of events as it would be without the crashes.
 pub(crate) fn without_recoveries(events: &[Event]) -> Vec<(Timestamp, &EventKind)> {
-    let real = events.iter().filter(|event| !matches!(event.kind, EventKind::Recovered { .. }));
+    let real = events
+        .iter()
+        .filter(|event| !matches!(event.kind, EventKind::Recovered { .. }));
     real.map(|event| (event.time, &event.kind)).collect()
-}
-
-/// The moves that were made in a play.
-#[derive(Default)]
-pub(crate) struct Moves {
-    pub(crate) execution: HashSet<(ExecutionState, ExecutionMove, ExecutionState)>,
-    pub(crate) steps: HashSet<(StepState, StepMove, StepState)>,
 }
 
 pub(crate) struct Play {
@@ -83,7 +83,8 @@ pub(crate) struct Play {
     /// Whether each event is checked against a replay of all before it, and every step looked at; both are quadratic.
     pub(crate) thorough: bool,
     pub(crate) moves: Moves,
-    pub(crate) turns: usize,
+    /// How many events each turn came to.
+    pub(crate) turns: Vec<usize>,
     /// The present as the store has it, built up event by event.
     stored: Execution,
     audit: Audit,
@@ -91,7 +92,11 @@ pub(crate) struct Play {
 
 impl Play {
     pub(crate) fn new(created: Created, script: Script) -> Self {
-        let first = Event { sequence: 1, time: START, kind: EventKind::Created(Box::new(created)) };
+        let first = Event {
+            sequence: 1,
+            time: START,
+            kind: EventKind::Created(Box::new(created)),
+        };
         let execution = Execution::create(first.clone()).unwrap();
         Self {
             stored: execution.clone(),
@@ -106,23 +111,33 @@ impl Play {
             batches: false,
             thorough: true,
             moves: Moves::default(),
-            turns: 0,
+            turns: Vec::new(),
         }
     }
 
     /// Goes on until the execution has ended, or nothing more will happen by itself.
     pub(crate) fn run(&mut self) {
-        if self.turns == 0 {
+        if self.turns.is_empty() {
             // What is asked for before anything has started belongs to the first turn.
             let due = self.due();
             self.turn(due);
         }
         while let Some(moment) = self.next_moment() {
-            assert!(self.turns < MAX_TURNS, "this goes round in a circle");
+            assert!(self.turns.len() < MAX_TURNS, "this goes round in a circle");
             self.now = self.now.max(moment);
             let due = self.due();
             self.turn(due);
         }
+    }
+
+    /// The present as it was right after the first event of a kind.
+    pub(crate) fn just_after(&self, kind: impl Fn(&EventKind) -> bool) -> Execution {
+        let place = self
+            .events
+            .iter()
+            .position(|event| kind(&event.kind))
+            .expect("there is such an event");
+        Execution::replay(self.events[..=place].iter().cloned()).unwrap()
     }
 
     pub(crate) fn state(&self) -> ExecutionState {
@@ -137,7 +152,10 @@ impl Play {
 
     fn next_moment(&self) -> Option<Timestamp> {
         let acts = self.acts.front().map(|(at, _)| *at);
-        let ends = self.execution.in_flight().filter_map(|call| self.runner.ends_at(call.request.call));
+        let ends = self
+            .execution
+            .in_flight()
+            .filter_map(|call| self.runner.ends_at(call.request.call));
         acts.into_iter().chain(ends).chain(self.execution.wake_at()).min()
     }
 
@@ -158,7 +176,6 @@ impl Play {
     /// again what was not.
     fn turn(&mut self, mut outside: Vec<EventKind>) {
         loop {
-            self.turns += 1;
             let mut fresh = Vec::new();
             let mut recorded = Vec::new();
             let mut refused = Vec::new();
@@ -170,29 +187,39 @@ impl Play {
                         recorded.push(place);
                     }
                     Err(impossible) => {
-                        assert!(before.is_none_or(|before| before == self.execution), "a refused request changed something");
-                        refused.push(impossible.what);
+                        assert!(
+                            before.is_none_or(|before| before == self.execution),
+                            "a refused request changed something"
+                        );
+                        refused.push((place, impossible.what));
                     }
                 }
             }
-            fresh.extend(self.execution.advance(Surroundings { now: self.now, ledger_id: "ledger" }));
-            let Some(crash) = self.crashes.pop_front().flatten() else {
-                self.refused.extend(refused);
+            fresh.extend(self.execution.advance(Surroundings {
+                now: self.now,
+                ledger_id: "ledger",
+            }));
+            self.turns.push(fresh.len());
+            let Some(kept) = self.crashes.pop_front().flatten() else {
+                self.refused.extend(refused.into_iter().map(|(_, why)| why));
                 self.store(fresh);
                 if self.thorough {
                     assert_eq!(self.execution, self.stored, "the present is not what was stored");
                 }
                 return self.perform();
             };
-            let kept = crash % (fresh.len() + 1);
             fresh.truncate(kept);
             self.store(fresh);
             self.execution = Execution::replay(self.events.iter().cloned()).unwrap();
             assert_eq!(self.execution, self.stored);
-            outside = match recorded.get(kept) {
-                Some(&first_lost) => outside.split_off(first_lost),
-                None => Vec::new(),
-            };
+            let lost = recorded.get(kept).copied().unwrap_or(outside.len());
+            outside.drain(..lost);
+            self.refused.extend(
+                refused
+                    .into_iter()
+                    .filter(|(place, _)| *place < lost)
+                    .map(|(_, why)| why),
+            );
             if !self.state().is_terminal() {
                 let in_doubt = self.execution.in_flight().map(|call| call.request.call).collect();
                 outside.insert(0, EventKind::Recovered { in_doubt });
@@ -202,12 +229,12 @@ impl Play {
 
     fn store(&mut self, events: Vec<Event>) {
         for event in events {
-            let before = self.thorough.then(|| standing(&self.stored));
+            let before = self.thorough.then(|| Standing::of(&self.stored));
             self.stored.apply(&event).unwrap();
             self.audit.see(&event);
             self.events.push(event.clone());
             if let Some(before) = before {
-                self.note_moves(before, &event.kind);
+                self.moves.note(&before, &event.kind, &self.stored);
                 let replayed = Execution::replay(self.events.iter().cloned()).unwrap();
                 assert_eq!(replayed, self.stored, "replaying is not the same as going on");
                 assert_eq!(replayed.actions(), self.stored.actions());
@@ -223,7 +250,11 @@ impl Play {
         for action in actions {
             match action {
                 Action::Send(call) => {
-                    let request = &self.execution.call(call).expect("only calls in flight are sent").request;
+                    let request = &self
+                        .execution
+                        .call(call)
+                        .expect("only calls in flight are sent")
+                        .request;
                     self.runner.send(request, self.now);
                 }
                 Action::Stop(call) => self.runner.stop(call, self.now),
@@ -242,55 +273,4 @@ impl Play {
         let owned = self.execution.in_flight().len() > 0 || !self.execution.waiting().is_empty();
         assert!(owned, "nobody will ever go on with {:?}", self.execution);
     }
-
-    fn note_moves(&mut self, (state, steps): Standing, kind: &EventKind) {
-        match execution_move(kind) {
-            Some(by) => {
-                self.moves.execution.insert((state, by, self.stored.state()));
-            }
-            None => assert_eq!(state, self.stored.state(), "{kind:?} moved the execution"),
-        }
-        for (step, (from, view)) in steps.into_iter().zip(self.stored.steps()).enumerate() {
-            if from != view.state() {
-                let by = if kind.step() == Some(step) { step_move(kind) } else { Some(StepMove::DependenciesCompleted) };
-                self.moves.steps.insert((from, by.expect("only some events move a step"), view.state()));
-            }
-        }
-    }
-}
-
-/// The states of an execution and its steps.
-type Standing = (ExecutionState, Vec<StepState>);
-
-fn standing(execution: &Execution) -> Standing {
-    (execution.state(), execution.steps().map(|step| step.state()).collect())
-}
-
-/// What an event does to the execution, by the table's name.
-pub(crate) fn execution_move(kind: &EventKind) -> Option<ExecutionMove> {
-    Some(match kind {
-        EventKind::Started => ExecutionMove::Started,
-        EventKind::Paused { .. } => ExecutionMove::Paused,
-        EventKind::Resumed { .. } => ExecutionMove::Resumed,
-        EventKind::CancelRequested { .. } => ExecutionMove::CancelRequested,
-        EventKind::DeadlineExceeded => ExecutionMove::DeadlineExceeded,
-        EventKind::Finished(_) => ExecutionMove::Finished,
-        _ => return None,
-    })
-}
-
-/// What an event does to its step, by the table's name, if it moves it.
-pub(crate) fn step_move(kind: &EventKind) -> Option<StepMove> {
-    Some(match kind {
-        EventKind::StepStarted { .. } => StepMove::Started,
-        EventKind::CallRequested(_) => StepMove::CallRequested,
-        EventKind::CallCancelled { .. } => StepMove::CallDiscarded,
-        EventKind::RetryScheduled { .. } => StepMove::RetryScheduled,
-        EventKind::StepCompleted { .. } => StepMove::Completed,
-        EventKind::StepFailed { .. } => StepMove::Failed,
-        EventKind::StepSkipped { .. } => StepMove::Skipped,
-        EventKind::StepCancelled { .. } => StepMove::Cancelled,
-        EventKind::StepOutcomeUnknown { .. } => StepMove::OutcomeUnknown,
-        _ => return None,
-    })
 }

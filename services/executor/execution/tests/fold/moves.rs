@@ -1,0 +1,192 @@
+//! The tables of moves: stories make every row, and no other move can be made at all.
+
+use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
+
+use belay_execution::{
+    CallId, CallRequest, EXECUTION_MOVES, Event, EventKind, Execution, ExecutionState, Finished, Json, Progress,
+    RecoveryClass, STEP_MOVES, SkipReason,
+};
+
+use crate::support::{Moves, Play, Standing, act_of, failure, story};
+
+/// Stories that between them make every move.
+fn plays() -> Vec<Play> {
+    let pair = || story("a; b after a").parallelism(2);
+    let retried = || pair().tries("a", 3, "2s").replies("a: transient, ok");
+    let failing = || story("a; b").parallelism(2).replies("a: invalid; b: ok");
+    let stories = [
+        pair(),
+        pair().acts("0s pause; 1s resume"),
+        pair().acts("0s cancel"),
+        pair().acts("0s pause; 1s cancel"),
+        pair().acts("0s pause").limit("1s"),
+        pair().acts("0.5s pause discarding; 2s resume"),
+        pair().acts("0.5s pause discarding; 2s cancel"),
+        pair().acts("0.5s pause discarding; 9s resume").step_limit("a", "5s"),
+        pair().acts("0.5s cancel"),
+        pair().limit("0.5s"),
+        pair().replies("b: ok!").acts("1.5s cancel"),
+        pair().acts("1.5s pause"),
+        retried(),
+        retried().acts("2s cancel"),
+        retried().acts("2s pause; 9s resume").step_limit("a", "5s"),
+        failing(),
+        failing().acts("0.5s pause"),
+        pair().replies("a: invalid"),
+        pair().replies("a: invalid").acts("0.5s pause"),
+        pair().replies("a: unknown").acts("2s cancel"),
+    ];
+    let mut plays: Vec<Play> = stories.into_iter().map(|story| story.play()).collect();
+    // One whose executor was away from the acceptance until its time was over.
+    let mut late = pair().limit("1s").rehearse();
+    late.now = late.now.saturating_add(Duration::from_secs(9));
+    late.run();
+    plays.push(late);
+    plays
+}
+
+#[test]
+fn every_move_is_made() {
+    let mut made = Moves::default();
+    for play in plays() {
+        made.extend(play.moves);
+    }
+    assert_same("execution", &made.execution, EXECUTION_MOVES);
+    assert_same("step", &made.steps, STEP_MOVES);
+}
+
+// Each kind of event is offered, with everything about it as it should be, in each situation that the stories come to. What is accepted
+// anywhere are the tables, row for row: every other pair of a state and a move is refused everywhere.
+#[test]
+fn no_other_move_can_be_made() {
+    let mut accepted = Moves::default();
+    for play in plays() {
+        for length in 1..=play.events.len() {
+            let now = Execution::replay(play.events[..length].iter().cloned()).unwrap();
+            for kind in everything(&now) {
+                let event = Event {
+                    sequence: now.last_sequence() + 1,
+                    time: play.now,
+                    kind,
+                };
+                let mut next = now.clone();
+                if next.apply(&event).is_ok() {
+                    accepted.note(&Standing::of(&now), &event.kind, &next);
+                }
+            }
+        }
+    }
+    assert_same("execution", &accepted.execution, EXECUTION_MOVES);
+    assert_same("step", &accepted.steps, STEP_MOVES);
+}
+
+#[track_caller]
+fn assert_same<Row: Copy + Debug + Eq + Hash>(what: &str, made: &HashSet<Row>, table: &[Row]) {
+    let table: HashSet<Row> = table.iter().copied().collect();
+    let missing: Vec<_> = table.difference(made).collect();
+    let beyond: Vec<_> = made.difference(&table).collect();
+    assert!(
+        missing.is_empty() && beyond.is_empty(),
+        "{what}: not made {missing:?}, not in the table {beyond:?}"
+    );
+}
+
+/// Every event that moves something, fitting the present in everything but perhaps the move.
+fn everything(now: &Execution) -> Vec<EventKind> {
+    use ExecutionState as S;
+    let mut kinds = vec![
+        EventKind::Started,
+        act_of("pause"),
+        act_of("resume"),
+        act_of("cancel"),
+        EventKind::DeadlineExceeded,
+    ];
+    let states = [
+        S::Pending,
+        S::Running,
+        S::Paused,
+        S::Cancelling,
+        S::Completed,
+        S::Partial,
+        S::Failed,
+        S::Cancelled,
+        S::TimedOut,
+    ];
+    kinds.extend(states.map(|state| {
+        EventKind::Finished(Box::new(Finished {
+            state,
+            totals: now.totals(),
+            failure: None,
+            duration: Duration::ZERO,
+        }))
+    }));
+    let progress = Progress {
+        done: now.totals().done() + 1,
+        total: now.totals().total,
+    };
+    for (step, view) in now.steps().enumerate() {
+        let attempt = view.attempt();
+        kinds.extend([
+            EventKind::StepStarted {
+                step,
+                attempt: attempt + 1,
+            },
+            EventKind::RetryScheduled {
+                step,
+                attempt,
+                failure: failure("transient"),
+                retry_count: attempt,
+                delay: Duration::ZERO,
+                not_before: now.created_at(),
+            },
+            EventKind::StepCompleted {
+                step,
+                attempt,
+                progress,
+                duration: Duration::ZERO,
+            },
+            EventKind::StepFailed {
+                step,
+                attempt,
+                failure: failure("invalid"),
+                progress,
+            },
+            EventKind::StepSkipped {
+                step,
+                reason: SkipReason::Cancelled,
+                because: None,
+                progress,
+            },
+            EventKind::StepCancelled {
+                step,
+                attempt,
+                progress,
+            },
+            EventKind::StepOutcomeUnknown {
+                step,
+                attempt,
+                failure: failure("unknown"),
+            },
+        ]);
+        for number in 1..=3 {
+            let call = CallId { step, attempt, number };
+            kinds.extend([
+                EventKind::CallCancelled { call },
+                EventKind::CallRequested(Box::new(request(call))),
+            ]);
+        }
+    }
+    kinds
+}
+
+fn request(call: CallId) -> CallRequest {
+    CallRequest {
+        call,
+        tool: "work".to_owned(),
+        arguments: Json::from_text("{}"),
+        arguments_digest: String::new(),
+        recovery: RecoveryClass::Transactional,
+        ledger_id: "ledger".to_owned(),
+        timeout: Duration::from_secs(1),
+    }
+}

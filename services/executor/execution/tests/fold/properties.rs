@@ -1,0 +1,357 @@
+//! Any plan, any answers, any interference: the rules hold.
+
+use std::time::Duration;
+
+use belay_execution::{Event, EventKind, Execution, ExecutionState, Json, Surroundings};
+use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft};
+use proptest::{collection::vec, option, prelude::*, sample::Index};
+use serde_json::json;
+
+use crate::support::{Crash, Outcome, Play, Reply, START, act_of, created, failure, without_recoveries};
+
+const MAX_STEPS: usize = 12;
+
+/// Calls after which a step's runner no longer gives up by itself, so that every play ends.
+const PATIENCE: usize = 8;
+
+/// Everything that decides how a play goes.
+#[derive(Clone, Debug)]
+struct World {
+    plan: PlanDraft,
+    replies: Vec<Reply>,
+    acts: Vec<(Duration, &'static str)>,
+    batches: bool,
+}
+
+impl World {
+    fn play(&self, crashes: &[Option<Crash>]) -> Play {
+        let plan = Plan::new(self.plan.clone()).unwrap();
+        let replies = self.replies.clone();
+        let script = move |call: belay_execution::CallId, before: usize| {
+            let mut reply = replies[(call.step * 5 + before) % replies.len()].clone();
+            if before >= PATIENCE && matches!(reply.outcome, Outcome::Cancelled) {
+                reply.outcome = Outcome::Completed(Json::from_text("{}"));
+            }
+            reply
+        };
+        let mut play = Play::new(created(plan), Box::new(script));
+        play.acts = self
+            .acts
+            .iter()
+            .map(|&(at, words)| (START.saturating_add(at), act_of(words)))
+            .collect();
+        play.batches = self.batches;
+        play.crashes = crashes.to_vec().into();
+        play.run();
+        play
+    }
+}
+
+/// Half seconds, so that much happens at the same moment.
+fn moments(most: u64) -> impl Strategy<Value = Duration> {
+    (0..=most).prop_map(|halves| Duration::from_millis(halves * 500))
+}
+
+fn limits(most: u64) -> impl Strategy<Value = Option<Duration>> {
+    option::weighted(0.2, moments(most).prop_map(|limit| limit + Duration::from_millis(500)))
+}
+
+/// A step, by what it depends on: `rank` makes the graph acyclic, `wishes` has a bit for each step that it would depend on.
+#[derive(Clone, Debug)]
+struct Seed {
+    rank: u8,
+    wishes: u16,
+    reads: bool,
+    retry: Option<RetryPolicy>,
+    timeout: Option<Duration>,
+    attempt_timeout: Option<Duration>,
+}
+
+fn seeds() -> impl Strategy<Value = Seed> {
+    let delays = vec(moments(6).prop_map(|delay| delay + Duration::from_millis(500)), 0..3);
+    let retry = (1_u32..=4, delays).prop_map(|(max_attempts, delays)| RetryPolicy {
+        max_attempts,
+        backoff: Backoff::List(delays),
+    });
+    // Two wishes at once are rare enough for graphs with some width.
+    let wishes = (any::<u16>(), any::<u16>()).prop_map(|(some, others)| some & others);
+    (
+        any::<u8>(),
+        wishes,
+        any::<bool>(),
+        option::of(retry),
+        limits(30),
+        limits(8),
+    )
+        .prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout)| Seed {
+            rank,
+            wishes,
+            reads,
+            retry,
+            timeout,
+            attempt_timeout,
+        })
+}
+
+fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
+    let draft = |(place, seed): (usize, &Seed)| {
+        let granted =
+            |other: &usize| seed.wishes & (1 << other) != 0 && (seeds[*other].rank, *other) < (seed.rank, place);
+        let depends_on: Vec<String> = (0..seeds.len())
+            .filter(granted)
+            .map(|other| format!("s{other}"))
+            .collect();
+        let arguments = match depends_on.first() {
+            Some(first) if seed.reads => json!({"n": format!("${{{first}.result.n}}")}),
+            _ => json!({}),
+        };
+        StepDraft {
+            id: format!("s{place}"),
+            title: String::new(),
+            depends_on,
+            timeout: seed.timeout,
+            attempt_timeout: seed.attempt_timeout,
+            retry: seed.retry.clone(),
+            kind: StepKindDraft::Tool {
+                tool: "work".to_owned(),
+                arguments,
+            },
+        }
+    };
+    seeds.iter().enumerate().map(draft).collect()
+}
+
+fn plans() -> impl Strategy<Value = PlanDraft> {
+    let parts = (
+        vec(seeds(), 1..=MAX_STEPS),
+        prop::bool::weighted(0.3),
+        0_u32..=4,
+        limits(60),
+    );
+    parts.prop_map(|(seeds, stop_on_error, parallelism, timeout)| PlanDraft {
+        id: "any".to_owned(),
+        steps: steps(&seeds),
+        stop_on_error,
+        parallelism,
+        timeout,
+        ..PlanDraft::default()
+    })
+}
+
+fn replies() -> impl Strategy<Value = Reply> {
+    let failed = |word| Just(Outcome::Failed(failure(word)));
+    let outcome = prop_oneof![
+        8 => Just(Outcome::Completed(Json::from_text(r#"{"n":1}"#))),
+        1 => Just(Outcome::Completed(Json::from_text("{}"))),
+        3 => failed("transient"),
+        1 => failed("crash"),
+        1 => failed("invalid"),
+        1 => failed("fatal"),
+        1 => Just(Outcome::Cancelled),
+        1 => Just(Outcome::Unknown(failure("unknown"))),
+    ];
+    (outcome, moments(8), option::weighted(0.7, moments(3))).prop_map(|(outcome, latency, stops_in)| Reply {
+        outcome,
+        latency,
+        stops_in,
+    })
+}
+
+fn acts() -> impl Strategy<Value = Vec<(Duration, &'static str)>> {
+    let words = prop_oneof![
+        3 => Just("pause"),
+        3 => Just("pause discarding"),
+        8 => Just("resume"),
+        1 => Just("cancel"),
+    ];
+    vec((moments(40), words), 0..8).prop_map(|mut acts| {
+        acts.sort_by_key(|(at, _)| *at);
+        acts
+    })
+}
+
+fn worlds() -> impl Strategy<Value = World> {
+    (plans(), vec(replies(), 1..24), acts(), any::<bool>()).prop_map(|(plan, replies, acts, batches)| World {
+        plan,
+        replies,
+        acts,
+        batches,
+    })
+}
+
+fn crashes() -> impl Strategy<Value = Vec<Option<Crash>>> {
+    vec(option::weighted(0.4, 0_usize..6), 0..40)
+}
+
+/// The events of any play.
+fn lists() -> impl Strategy<Value = Vec<Event>> {
+    worlds().prop_map(|world| world.play(&[]).events)
+}
+
+/// Something done to a list that nothing does to a journal.
+#[derive(Clone, Debug)]
+enum Tampering {
+    Omit(Index),
+    Repeat(Index),
+    Exchange(Index, Index),
+    /// One event happens in the place of another.
+    Replace(Index, Index),
+    /// One event is about another step, which the plan may not have.
+    Redirect(Index, usize),
+    Cut(Index),
+}
+
+fn tamperings() -> impl Strategy<Value = Tampering> {
+    let place = any::<Index>;
+    prop_oneof![
+        place().prop_map(Tampering::Omit),
+        place().prop_map(Tampering::Repeat),
+        (place(), place()).prop_map(|(one, other)| Tampering::Exchange(one, other)),
+        (place(), place()).prop_map(|(place, by)| Tampering::Replace(place, by)),
+        (place(), 0..=MAX_STEPS).prop_map(|(place, step)| Tampering::Redirect(place, step)),
+        place().prop_map(Tampering::Cut),
+    ]
+}
+
+impl Tampering {
+    fn apply(&self, kinds: &mut Vec<EventKind>) {
+        let length = kinds.len();
+        match self {
+            Self::Omit(place) => {
+                kinds.remove(place.index(length));
+            }
+            Self::Repeat(place) => kinds.insert(place.index(length), kinds[place.index(length)].clone()),
+            Self::Exchange(one, other) => kinds.swap(one.index(length), other.index(length)),
+            Self::Replace(place, by) => kinds[place.index(length)] = kinds[by.index(length)].clone(),
+            Self::Redirect(place, step) => redirect(&mut kinds[place.index(length)], *step),
+            Self::Cut(place) => kinds.truncate(1 + place.index(length)),
+        }
+    }
+}
+
+fn redirect(kind: &mut EventKind, to: usize) {
+    use EventKind as K;
+    match kind {
+        K::StepStarted { step, .. }
+        | K::RetryScheduled { step, .. }
+        | K::StepCompleted { step, .. }
+        | K::StepFailed { step, .. }
+        | K::StepSkipped { step, .. }
+        | K::StepCancelled { step, .. }
+        | K::StepOutcomeUnknown { step, .. } => *step = to,
+        K::CallRequested(request) => request.call.step = to,
+        K::CallCompleted { call, .. }
+        | K::CallFailed { call, .. }
+        | K::CallCancelled { call }
+        | K::CallOutcomeUnknown { call, .. } => {
+            call.step = to;
+        }
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    // REQUIREMENTS section 4, numbers 1, 2, 5, 6, 8 and 12, which every play checks at every event; and whatever happened, a person can
+    // bring it to an end. B-01, B-12, S2-NFR-005, S2-NFR-006: the same world twice makes the same list, and so it does for an executor that
+    // dies again and again.
+    #[test]
+    fn the_rules_hold_and_crashes_change_nothing(world in worlds(), crashes in crashes()) {
+        let mut play = world.play(&[]);
+        prop_assert_eq!(&world.play(&[]).events, &play.events);
+
+        let disturbed = world.play(&crashes);
+        prop_assert_eq!(without_recoveries(&disturbed.events), without_recoveries(&play.events));
+        prop_assert_eq!(disturbed.refused, play.refused.clone());
+
+        if play.state() == ExecutionState::Paused {
+            play.act(act_of("resume"));
+        }
+        if !play.state().is_terminal() {
+            play.act(act_of("cancel"));
+        }
+        prop_assert!(play.state().is_terminal());
+    }
+
+    // A gap, a repetition or another order is seen at once.
+    #[test]
+    fn a_list_whose_numbers_do_not_fit_is_refused(events in lists(), place: Index) {
+        let place = place.index(events.len());
+        let mut repeated = events.clone();
+        repeated.insert(place, events[place].clone());
+        prop_assert!(Execution::replay(repeated).is_err());
+        if place + 1 < events.len() {
+            let mut omitted = events.clone();
+            omitted.remove(place);
+            prop_assert!(Execution::replay(omitted).is_err());
+            let mut exchanged = events;
+            exchanged.swap(place, place + 1);
+            prop_assert!(Execution::replay(exchanged).is_err());
+        }
+    }
+
+    // With new numbers, a list that was tampered with is refused, or is a history that can be gone on with: it never panics, and it never
+    // leads to a decision that cannot be made.
+    #[test]
+    fn a_list_that_was_tampered_with_is_refused_or_lived_with(events in lists(), tamperings in vec(tamperings(), 1..4)) {
+        let times: Vec<_> = events.iter().map(|event| event.time).collect();
+        let mut kinds: Vec<EventKind> = events.into_iter().map(|event| event.kind).collect();
+        for tampering in tamperings {
+            if !kinds.is_empty() {
+                tampering.apply(&mut kinds);
+            }
+        }
+        let time = |place: usize| times[place.min(times.len() - 1)];
+        let numbered = kinds.into_iter().zip(1..).enumerate();
+        go_on(Execution::replay(numbered.map(|(place, (kind, sequence))| Event { sequence, time: time(place), kind })).ok());
+    }
+
+    // Events of one play, in any order: those that are accepted make a history that can be gone on with.
+    #[test]
+    fn what_is_accepted_can_be_gone_on_with(events in lists(), order in vec((any::<Index>(), 0..=MAX_STEPS), 0..200)) {
+        let mut execution = Execution::create(events[0].clone()).unwrap();
+        for (place, step) in order {
+            let mut event = events[place.index(events.len())].clone();
+            event.sequence = execution.last_sequence() + 1;
+            redirect(&mut event.kind, step);
+            let mut next = execution.clone();
+            if next.apply(&event).is_ok() {
+                execution = next;
+            }
+        }
+        go_on(Some(execution));
+    }
+}
+
+/// Decides what can be decided, now and in the end.
+fn go_on(execution: Option<Execution>) {
+    let Some(mut execution) = execution else { return };
+    for hours in [0, 1] {
+        let now = START.saturating_add(Duration::from_secs(hours * 3_600));
+        execution.advance(Surroundings {
+            now,
+            ledger_id: "ledger",
+        });
+        assert_eq!(execution.actions(), execution.actions());
+        let waiting: Vec<_> = execution
+            .steps()
+            .filter_map(|step| step.waiting())
+            .chain(execution.waiting())
+            .collect();
+        assert!(
+            execution.state().is_terminal() || !waiting.is_empty() || execution.in_flight().len() > 0,
+            "lost: {execution:?}"
+        );
+    }
+    if execution.record(START, act_of("cancel")).is_ok() {
+        execution.advance(Surroundings {
+            now: START,
+            ledger_id: "ledger",
+        });
+        assert!(
+            execution.state().is_terminal() || execution.in_flight().len() > 0,
+            "nothing ends {execution:?}"
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! A client of the contract that does not give up when a service is away.
+
+use std::{path::Path, time::Duration};
+
+use belay_proto::v1::{self, executor_service_client::ExecutorServiceClient, watch_execution_response::Content};
+use tokio::net::UnixStream;
+use tonic::{
+    Code, Status, Streaming,
+    transport::{Channel, Endpoint, Uri},
+};
+
+use crate::picture::Picture;
+
+/// A channel to a unix socket, made anew whenever it is lost.
+pub fn channel(socket: &Path) -> Channel {
+    let socket = socket.to_owned();
+    Endpoint::from_static("http://localhost").connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(socket).await.map(hyper_util::rt::TokioIo::new) }
+    }))
+}
+
+/// A client of one executor.
+#[derive(Clone, Debug)]
+pub struct Client {
+    executor: ExecutorServiceClient<Channel>,
+}
+
+impl Client {
+    /// A client of whoever listens on this socket.
+    pub fn new(socket: &Path) -> Self {
+        Self { executor: ExecutorServiceClient::new(channel(socket)) }
+    }
+
+    /// The bare client.
+    pub fn raw(&self) -> ExecutorServiceClient<Channel> {
+        self.executor.clone()
+    }
+
+    /// Starts a plan written in YAML, under a request id, as often as it takes.
+    ///
+    /// # Panics
+    /// When the plan is refused.
+    pub async fn start(&self, id: &str, plan: &str) -> v1::Execution {
+        let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
+        let request = v1::StartExecutionRequest {
+            execution_id: id.into(),
+            request_id: format!("start-{id}"),
+            source: Some(v1::start_execution_request::Source::Document(document)),
+            ..v1::StartExecutionRequest::default()
+        };
+        retry(|| async { self.raw().start_execution(request.clone()).await }).await.expect("the plan is accepted")
+    }
+
+    /// The execution as it is.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub async fn get(&self, id: &str) -> v1::Execution {
+        let request = v1::GetExecutionRequest { name: name(id), view: v1::ExecutionView::Full.into() };
+        retry(|| async { self.raw().get_execution(request.clone()).await }).await.expect("the execution is there")
+    }
+
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// What the service says.
+    pub async fn watch(&self, id: &str, after_sequence: Option<i64>) -> Result<Streaming<v1::WatchExecutionResponse>, Status> {
+        let heartbeat_interval = Some(belay_proto::duration(Duration::from_millis(200)));
+        let request = v1::WatchExecutionRequest { name: name(id), after_sequence, heartbeat_interval };
+        self.raw().watch_execution(request).await.map(tonic::Response::into_inner)
+    }
+
+    /// Watches to the end, through every loss of the connection, and gives every event once.
+    ///
+    /// # Panics
+    /// When there is a gap or a repetition, or the end does not come within two minutes.
+    pub async fn watch_to_the_end(&self, id: &str) -> Picture {
+        let watched = async {
+            let mut picture = Picture::default();
+            while !picture.ended() {
+                let Ok(mut stream) = self.watch(id, Some(picture.last_sequence())).await else {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    continue;
+                };
+                while let Ok(Some(message)) = stream.message().await {
+                    if let Some(Content::Event(event)) = message.content {
+                        picture.take(event);
+                    }
+                }
+            }
+            picture
+        };
+        tokio::time::timeout(Duration::from_secs(120), watched).await.expect("the execution ends within two minutes")
+    }
+}
+
+/// The full name of an execution in the default namespace.
+pub fn name(id: &str) -> String {
+    format!("namespaces/default/executions/{id}")
+}
+
+/// Asks until the service is there; any other refusal is the answer.
+///
+/// # Errors
+/// What the service says.
+pub async fn retry<T, F>(mut ask: impl FnMut() -> F) -> Result<T, Status>
+where
+    F: Future<Output = Result<tonic::Response<T>, Status>>,
+{
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer.into_inner()),
+            Err(status) if matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal) => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(status) => return Err(status),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! An execution as a client sees it, built from events alone: what a user's own program would do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use belay_proto::v1::{self, execution_event::Kind, step_status::State as Step};
+
+/// What the events so far tell.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    events: Vec<v1::ExecutionEvent>,
+    steps: BTreeMap<String, (Step, i32)>,
+    state: Option<v1::execution::State>,
+    open_calls: BTreeSet<String>,
+    requested: BTreeSet<String>,
+}
+
+impl Picture {
+    /// Takes the next event.
+    ///
+    /// # Panics
+    /// When it is not the next one, or breaks a promise of the contract.
+    pub fn take(&mut self, event: v1::ExecutionEvent) {
+        assert_eq!(event.sequence, self.last_sequence() + 1, "no gap and no repetition");
+        let step = event.step_id.clone();
+        let mut set = |state: Step| {
+            let attempt = event.attempt;
+            self.steps.entry(step.clone()).and_modify(|known| *known = (state, known.1.max(attempt))).or_insert((state, attempt));
+        };
+        match event.kind.as_ref().expect("an event has a kind") {
+            Kind::ExecutionFinished(finished) => self.state = Some(finished.state()),
+            Kind::StepStarted(_) => set(Step::Running),
+            Kind::StepRetryScheduled(_) => set(Step::BackingOff),
+            Kind::StepCompleted(_) => set(Step::Completed),
+            Kind::StepFailed(_) => set(Step::Failed),
+            Kind::StepSkipped(_) => set(Step::Skipped),
+            Kind::StepCancelled(_) => set(Step::Cancelled),
+            Kind::StepOutcomeUnknown(_) => set(Step::OutcomeUnknown),
+            Kind::ToolCallRequested(_) => {
+                assert!(self.requested.insert(event.call.clone()), "{} is requested once", event.call);
+                self.open_calls.insert(event.call.clone());
+            }
+            Kind::ToolCallCompleted(_) | Kind::ToolCallFailed(_) | Kind::ToolCallCancelled(_) | Kind::ToolCallOutcomeUnknown(_) => {
+                assert!(self.open_calls.remove(&event.call), "{} ends once", event.call);
+            }
+            _ => {}
+        }
+        self.events.push(event);
+    }
+
+    /// The number of the last event.
+    pub fn last_sequence(&self) -> i64 {
+        self.events.last().map_or(0, |event| event.sequence)
+    }
+
+    /// Whether the execution has ended.
+    pub fn ended(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// The state in which it ended.
+    pub fn state(&self) -> Option<v1::execution::State> {
+        self.state
+    }
+
+    /// Every event.
+    pub fn events(&self) -> &[v1::ExecutionEvent] {
+        &self.events
+    }
+
+    /// How many events are of the kinds that `is` picks.
+    pub fn count(&self, is: impl Fn(&Kind) -> bool) -> usize {
+        self.events.iter().filter(|event| event.kind.as_ref().is_some_and(&is)).count()
+    }
+
+    /// Compares with what the server says.
+    ///
+    /// # Panics
+    /// When the two differ.
+    pub fn assert_equals(&self, execution: &v1::Execution) {
+        assert_eq!(self.state, Some(execution.state()));
+        assert_eq!(self.last_sequence(), execution.last_sequence);
+        let server: BTreeMap<String, (Step, i32)> =
+            execution.steps.iter().map(|step| (step.step_id.clone(), (step.state(), step.attempt))).collect();
+        assert_eq!(self.steps, server);
+        assert!(self.open_calls.is_empty(), "every call has ended: {:?}", self.open_calls);
+        let totals = execution.totals.expect("an execution has totals");
+        assert_eq!(totals.total, totals.completed + totals.failed + totals.skipped + totals.cancelled);
+    }
+}

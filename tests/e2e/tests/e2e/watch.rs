@@ -1,0 +1,99 @@
+//! Watching.
+
+use belay_e2e::{Client, picture::Picture, process::Services};
+use belay_proto::v1::{self, watch_execution_response::Content};
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
+use tonic::Code;
+
+const PLAN: &str = "
+id: long
+parallelism: 4
+steps:
+";
+
+fn plan(steps: usize) -> String {
+    let step = |n: usize| format!("  - {{id: s{n}, tool: noop, arguments: {{sleep_ms: {}, output: {n}}}}}\n", n % 7);
+    PLAN.to_owned() + &(0..steps).map(step).collect::<String>()
+}
+
+/// B-02, S2-FR-068, S2-FR-069, S2-FR-070, S2-FR-071, S2-FR-072: snapshot first, then every event once, whatever the connection does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_disconnects_leave_no_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    client.start("long", &plan(400)).await;
+    let mut random = SmallRng::seed_from_u64(3);
+    let (mut picture, mut disconnects) = (Picture::default(), 0);
+    while !picture.ended() || disconnects < 200 {
+        if picture.ended() {
+            // The rest of the disconnects happen to a replay.
+            picture = Picture::default();
+        }
+        let mut stream = client.watch("long", Some(picture.last_sequence())).await.unwrap();
+        let first = stream.message().await.unwrap().expect("there is a snapshot");
+        let Some(Content::Snapshot(snapshot)) = first.content else { panic!("the snapshot comes first") };
+        assert!(snapshot.last_sequence >= picture.last_sequence(), "a snapshot is never older than what was seen");
+        for _ in 0..random.random_range(0..20) {
+            match stream.message().await.unwrap().and_then(|message| message.content) {
+                Some(Content::Event(event)) => picture.take(event),
+                Some(Content::Heartbeat(beat)) => assert_eq!(beat.last_sequence, picture.last_sequence()),
+                Some(Content::Snapshot(_)) => panic!("there is one snapshot"),
+                None => break,
+            }
+        }
+        disconnects += 1;
+    }
+    let picture = client.watch_to_the_end("long").await;
+    picture.assert_equals(&client.get("long").await);
+    let progress: Vec<i32> = picture.events().iter().filter_map(done).collect();
+    assert_eq!(progress, (1..=400).collect::<Vec<_>>(), "progress counts every step");
+}
+
+fn done(event: &v1::ExecutionEvent) -> Option<i32> {
+    match event.kind.as_ref()? {
+        v1::execution_event::Kind::StepCompleted(completed) => completed.progress.map(|progress| progress.done),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_that_cannot_be_is_refused_with_the_oldest_sequence() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    client.start("short", &plan(1)).await;
+    client.watch_to_the_end("short").await;
+    for cursor in [-1, 999] {
+        let status = client.watch("short", Some(cursor)).await.map(drop).unwrap_err();
+        assert_eq!(status.code(), Code::OutOfRange);
+        let info = tonic_types::StatusExt::get_details_error_info(&status).unwrap();
+        assert_eq!(info.metadata["oldest_sequence"], "1");
+        assert_eq!(info.reason, "SEQUENCE_OUT_OF_RANGE");
+    }
+    let mut stream = client.watch("short", None).await.unwrap();
+    assert!(matches!(stream.message().await.unwrap().unwrap().content, Some(Content::Snapshot(_))));
+    assert!(stream.message().await.unwrap().is_none(), "nothing follows the last event");
+}
+
+/// A quiet execution's watch says that it is alive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_carry_the_cursor() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    client.start("quiet", "{id: quiet, steps: [{id: a, tool: noop, arguments: {sleep_ms: 600000}}]}").await;
+    let mut stream = client.watch("quiet", Some(0)).await.unwrap();
+    let mut last = 0;
+    loop {
+        match stream.message().await.unwrap().unwrap().content {
+            Some(Content::Event(event)) => last = event.sequence,
+            Some(Content::Heartbeat(beat)) => {
+                assert!(last > 0);
+                assert_eq!(beat.last_sequence, last);
+                break;
+            }
+            _ => {}
+        }
+    }
+}
