@@ -1,11 +1,8 @@
 //! Stays with an execution to its end: shows what happens, survives broken connections, ends as the execution does.
 
-use std::{
-    cell::{Cell, RefCell},
-    io,
-    time::Duration,
-};
+use std::{cell::RefCell, io, rc::Rc, time::Duration};
 
+use belay_all_in_one::{Embedded, StartError};
 use belay_proto::v1::{
     Execution, ExecutionEvent, ExecutionView, GetExecutionRequest, ResumeExecutionRequest, WatchExecutionRequest,
     WatchExecutionResponse, execution::State,
@@ -157,7 +154,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
     let started = Instant::now();
     let connection = Connection {
         client: RefCell::new(session.client.clone()),
-        embedded: Cell::new(session.is_embedded()),
+        embedded: RefCell::new(session.embedded()),
     };
     let watched = Watched {
         session,
@@ -182,6 +179,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
             biased;
             stop = signals.next() => return End::Stopped(stop),
             () = &mut over => return End::WaitedLongEnough,
+            reason = connection.failed() => return End::Failed(reason.into()),
             next = seen.next() => {
                 ask_at = Instant::now() + ASK_AFTER;
                 match next {
@@ -204,7 +202,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
         if let Err(failure) = shown {
             return End::Failed(failure);
         }
-        if connection.embedded.get() && !attendance.drive && view.is_caught_up() {
+        if connection.is_embedded() && !attendance.drive && view.is_caught_up() {
             return End::Idle;
         }
     }
@@ -214,8 +212,23 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
 struct Connection {
     /// For questions beside the watch.
     client: RefCell<Client>,
-    /// Whether the services run in this process.
-    embedded: Cell<bool>,
+    /// The services, where they run in this process.
+    embedded: RefCell<Option<Rc<Embedded>>>,
+}
+
+impl Connection {
+    fn is_embedded(&self) -> bool {
+        self.embedded.borrow().is_some()
+    }
+
+    /// Answers when the store of this process's own services has failed: nothing would ever happen again.
+    async fn failed(&self) -> StartError {
+        let embedded = self.embedded.borrow().clone();
+        match embedded {
+            Some(embedded) => embedded.failed().await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// One execution of a session, as `follow` wants it.
@@ -243,7 +256,7 @@ impl Watchable for Watched<'_> {
             .reconnect(self.attendance.drive && tries >= TRIES_BEFORE_DRIVING)
             .await?;
         self.connection.client.replace(self.session.client.clone());
-        self.connection.embedded.set(self.session.is_embedded());
+        self.connection.embedded.replace(self.session.embedded());
         if self.session.is_embedded() && !was_embedded {
             take_up(&mut self.session.client, &self.attendance.name).await?;
         }

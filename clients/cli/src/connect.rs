@@ -1,6 +1,6 @@
 //! Finds somebody to talk to: the server that is named, the `belay` that holds the state directory, or services started in this process.
 
-use std::{env, io, path::PathBuf, str::FromStr, time::Duration};
+use std::{env, io, path::PathBuf, rc::Rc, str::FromStr, time::Duration};
 
 use belay_all_in_one::{Embedded, Endpoint, Opened, Options, StateDir};
 use belay_proto::v1::executor_service_client::ExecutorServiceClient;
@@ -103,7 +103,7 @@ pub(crate) struct Session {
     /// The executor's client; cheap to clone.
     pub(crate) client: Client,
     place: Place,
-    embedded: Option<Embedded>,
+    embedded: Option<Rc<Embedded>>,
 }
 
 impl Session {
@@ -131,7 +131,7 @@ impl Session {
                     return Ok(Session {
                         client,
                         place: place.clone(),
-                        embedded: Some(embedded),
+                        embedded: Some(Rc::new(embedded)),
                     });
                 }
                 Opened::Held(endpoint) => match connect_to(&endpoint).await {
@@ -155,6 +155,11 @@ impl Session {
         self.embedded.is_some()
     }
 
+    /// The services in this process, to look after; let go of them before [`Session::close`].
+    pub(crate) fn embedded(&self) -> Option<Rc<Embedded>> {
+        self.embedded.clone()
+    }
+
     /// After a broken connection. A named server's channel mends itself. The holder of a state directory may have another socket now; where
     /// there is none any more, its place is taken if `take_its_place` says so.
     pub(crate) async fn reconnect(&mut self, take_its_place: bool) -> Result<(), Failure> {
@@ -175,7 +180,7 @@ impl Session {
 
     /// Ends the embedded services, if there are any, in good order.
     pub(crate) async fn close(self) {
-        if let Some(embedded) = self.embedded {
+        if let Some(embedded) = self.embedded.and_then(Rc::into_inner) {
             embedded.shutdown().await;
         }
     }

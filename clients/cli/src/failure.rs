@@ -188,7 +188,11 @@ impl Report {
         let mut report = Report::new(Exit::INTERNAL, error.code(), error.to_string()).next(error.next());
         let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
-            report.details.push(cause.to_string());
+            // Some messages tell their cause themselves.
+            let cause_told = cause.to_string();
+            if !report.message.contains(&cause_told) {
+                report.details.push(cause_told);
+            }
             source = cause.source();
         }
         report

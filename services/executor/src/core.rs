@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::{BinaryHeap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -53,6 +53,11 @@ pub struct Executions {
     writer: GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>,
     fence: i64,
     live: Mutex<HashMap<ExecutionKey, mpsc::UnboundedSender<Command>>>,
+    /// Names whose creation is on its way to the store: they are not in `live` yet, and must not be loaded beside it.
+    creating: Mutex<HashSet<ExecutionName>>,
+    created: Notify,
+    /// What was taken into memory since the start and has not ended, whether or not it is in memory now.
+    driven: Mutex<HashSet<ExecutionKey>>,
     hubs: Mutex<HashMap<ExecutionKey, Weak<Hub>>>,
     timers: Mutex<BinaryHeap<Reverse<(i64, ExecutionKey)>>>,
     timer_set: Notify,
@@ -78,6 +83,9 @@ impl Executions {
             writer,
             fence,
             live: Mutex::default(),
+            creating: Mutex::default(),
+            created: Notify::new(),
+            driven: Mutex::default(),
             hubs: Mutex::default(),
             timers: Mutex::default(),
             timer_set: Notify::new(),
@@ -115,18 +123,21 @@ impl Executions {
         }
     }
 
-    /// Pauses what is in memory, discarding running calls, so that nothing goes on by itself at the next start. Answers when it stands.
-    pub async fn pause_all(&self, principal: &str, reason: &str) {
-        let keys: Vec<ExecutionKey> = self.live().keys().copied().collect();
+    /// Pauses everything that was driven here, discarding running calls, so that nothing goes on by itself at the next start. Answers when
+    /// it stands.
+    pub async fn pause_all(self: &Arc<Self>, principal: &str, reason: &str) {
+        let keys: Vec<ExecutionKey> = lock(&self.driven).iter().copied().collect();
         for key in keys {
-            let (answer, answered) = tokio::sync::oneshot::channel();
-            let sent = self.live().get(&key).is_some_and(|live| {
-                let (principal, reason) = (principal.to_owned(), reason.to_owned());
-                live.send(Command::PauseAndSettle { principal, reason, answer }).is_ok()
-            });
-            if sent {
-                // An error means that the execution ended first.
-                drop(answered.await);
+            match self.read(move |reader| reader.get(key)).await {
+                Ok(Some(row)) if !row.standing.ended => {
+                    let (answer, answered) = tokio::sync::oneshot::channel();
+                    let (principal, reason) = (principal.to_owned(), reason.to_owned());
+                    self.send(row, Command::PauseAndSettle { principal, reason, answer }).await;
+                    // An error means that the execution ended first.
+                    drop(answered.await);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::error!(%error, "An execution cannot be paused"),
             }
         }
     }
@@ -140,7 +151,7 @@ impl Executions {
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<ExecutionKey, mpsc::UnboundedSender<Command>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live)
     }
 
     /// Reads from the store, off the threads that serve.
@@ -189,7 +200,7 @@ impl Executions {
 
     /// The meeting place of an execution's watchers.
     pub(crate) fn hub(&self, key: ExecutionKey) -> Arc<Hub> {
-        let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hubs = lock(&self.hubs);
         if let Some(hub) = hubs.get(&key).and_then(Weak::upgrade) {
             return hub;
         }
@@ -202,7 +213,15 @@ impl Executions {
     }
 
     /// Hands a command to an execution, taking it into memory if it is not there.
-    pub(crate) fn send(self: &Arc<Self>, row: ExecutionRow, command: Command) {
+    pub(crate) async fn send(self: &Arc<Self>, row: ExecutionRow, command: Command) {
+        let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
+        loop {
+            let created = self.created.notified();
+            if !lock(&self.creating).contains(&name) {
+                break;
+            }
+            created.await;
+        }
         let mut live = self.live();
         // A driver leaves under this lock and only with an empty queue, so a command that was sent is read.
         if let Some(sender) = live.get(&row.key) {
@@ -213,7 +232,12 @@ impl Executions {
         drop(sender.send(command));
         live.insert(row.key, sender);
         drop(live);
-        Driver::spawn_from_store(Arc::clone(self), row, receiver);
+        self.spawn(row, receiver);
+    }
+
+    fn spawn(self: &Arc<Self>, row: ExecutionRow, commands: mpsc::UnboundedReceiver<Command>) {
+        lock(&self.driven).insert(row.key);
+        Driver::spawn_from_store(Arc::clone(self), row, commands);
     }
 
     /// Asks an execution that is in memory; nothing when it is not.
@@ -229,23 +253,33 @@ impl Executions {
         let (sender, receiver) = mpsc::unbounded_channel();
         live.insert(row.key, sender);
         drop(live);
-        Driver::spawn_from_store(Arc::clone(self), row, receiver);
+        self.spawn(row, receiver);
+    }
+
+    /// Announces that an execution is about to be stored; what is returned ends the announcement when it is dropped.
+    pub(crate) fn announce(&self, name: &ExecutionName) -> Announced<'_> {
+        lock(&self.creating).insert(name.clone());
+        Announced { executions: self, name: name.clone() }
     }
 
     /// Enters a new execution; its driver reads from what is returned.
     pub(crate) fn enter(&self, key: ExecutionKey) -> mpsc::UnboundedReceiver<Command> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.live().insert(key, sender);
+        lock(&self.driven).insert(key);
         receiver
     }
 
     /// Lets an execution leave memory, unless a command is waiting for it.
-    pub(crate) fn leave(&self, key: ExecutionKey, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
+    pub(crate) fn leave(&self, key: ExecutionKey, ended: bool, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
         let mut live = self.live();
         if !commands.is_empty() {
             return false;
         }
         live.remove(&key);
+        if ended {
+            lock(&self.driven).remove(&key);
+        }
         true
     }
 
@@ -255,7 +289,7 @@ impl Executions {
     }
 
     pub(crate) fn set_timer(&self, wake_at: i64, key: ExecutionKey) {
-        self.timers.lock().unwrap_or_else(PoisonError::into_inner).push(Reverse((wake_at, key)));
+        lock(&self.timers).push(Reverse((wake_at, key)));
         self.timer_set.notify_one();
     }
 
@@ -270,13 +304,30 @@ impl Executions {
     }
 }
 
+/// An execution is about to be stored.
+pub(crate) struct Announced<'a> {
+    executions: &'a Executions,
+    name: ExecutionName,
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        lock(&self.executions.creating).remove(&self.name);
+        self.executions.created.notify_waiters();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Wakes executions that left memory, each at its time.
 async fn wake_in_time(executions: Weak<Executions>) {
     loop {
         let Some(this) = executions.upgrade() else { return };
         let now = this.clock.now_micros();
         let (due, next) = {
-            let mut timers = this.timers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut timers = lock(&this.timers);
             let mut due = Vec::new();
             while let Some(&Reverse((_, key))) = timers.peek().filter(|Reverse((at, _))| *at <= now) {
                 timers.pop();

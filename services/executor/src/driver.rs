@@ -100,6 +100,7 @@ impl Driver {
         let standing = standing_of(&execution, now);
         let fence = executions.fence(row.shard);
         let described = Box::new(wire::full(&name, &execution));
+        let announced = executions.announce(&name);
         let create = Operation::Create { execution: row, transition, standing: standing.clone(), fence };
         let key = match executions.commit(create).await.map_err(|error| unwritable(&error))? {
             Ok(belay_journal::Done::Created(key)) => key,
@@ -107,6 +108,7 @@ impl Driver {
             Err(refused) => return Ok(Err(refused)),
         };
         let commands = executions.enter(key);
+        drop(announced);
         let hub = executions.hub(key);
         hub.publish(messages);
         let driver = Self::new(executions, key, name, names, execution, hub, commands, standing, ledger_id);
@@ -227,7 +229,7 @@ impl Driver {
                 if let Some(wake_at) = wake_at.filter(|_| !self.standing.ended) {
                     self.executions.set_timer(wake_at.as_micros(), self.key);
                 }
-                if self.executions.leave(self.key, &self.commands) {
+                if self.executions.leave(self.key, self.standing.ended, &self.commands) {
                     return Ok(());
                 }
             }

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use belay_proto::v1;
+use belay_proto::v1::{self, execution_event::Kind};
 use tokio::sync::watch;
 
 /// How many transitions are kept for watchers that are close behind.
@@ -18,20 +18,29 @@ const KEPT: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Hub {
     recent: Mutex<VecDeque<Arc<[v1::ExecutionEvent]>>>,
-    /// The last committed sequence, as far as this hub was told; 0 before that.
-    last: watch::Sender<u64>,
+    told: watch::Sender<Told>,
+}
+
+/// What a hub was told so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// The last committed sequence; 0 before anything was told.
+    pub(crate) last: u64,
+    /// Whether that was the execution's end.
+    pub(crate) ended: bool,
 }
 
 impl Hub {
     pub(crate) fn new() -> Self {
-        Self { recent: Mutex::default(), last: watch::Sender::new(0) }
+        Self { recent: Mutex::default(), told: watch::Sender::default() }
     }
 
     /// Tells watchers of a committed transition.
     pub(crate) fn publish(&self, events: Vec<v1::ExecutionEvent>) {
-        let Some(last) = events.last().map(sequence) else { return };
+        let Some(event) = events.last() else { return };
+        let told = Told { last: sequence(event), ended: matches!(event.kind, Some(Kind::ExecutionFinished(_))) };
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.last.receiver_count() == 0 {
+        if self.told.receiver_count() == 0 {
             // Whoever comes later reads the journal.
             recent.clear();
         } else {
@@ -40,12 +49,12 @@ impl Hub {
             }
             recent.push_back(events.into());
         }
-        self.last.send_replace(last);
+        self.told.send_replace(told);
     }
 
     /// Hears of new transitions.
-    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
-        self.last.subscribe()
+    pub(crate) fn follow(&self) -> watch::Receiver<Told> {
+        self.told.subscribe()
     }
 
     /// The transition that holds the event after `cursor`, if it is in memory.
@@ -82,7 +91,7 @@ mod tests {
         hub.publish(events(6..=6));
         let first = |cursor| hub.after(cursor).map(|events| sequence(&events[0]));
         assert_eq!((first(1), first(2), first(3), first(5), first(6)), (None, Some(3), Some(3), Some(6), None));
-        assert_eq!(*follower.borrow(), 6);
+        assert_eq!(*follower.borrow(), Told { last: 6, ended: false });
         for n in 7..1000 {
             hub.publish(events(n..=n));
         }

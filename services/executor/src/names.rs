@@ -4,7 +4,7 @@ use belay_service_kit::status;
 use tonic::Status;
 
 /// An execution's name, in parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExecutionName {
     pub(crate) namespace: String,
     pub(crate) id: String,

@@ -148,17 +148,7 @@ impl Subject for Belay {
     /// The clock runs from the first acceptance to the last end, as the executor recorded them.
     async fn run(&mut self, load: Load) -> Result<Speed> {
         let names = self.begin(load).await?;
-        if std::env::var_os("EXPERIMENT").is_some() { for name in names.iter() { loop {
-            let request = v1::GetExecutionRequest { name: name.clone(), view: 1 };
-            let e = self.client.clone().get_execution(request).await?.into_inner();
-            if e.end_time.is_some() { break; }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        } } }
         let ended = self.finish(&names, load.steps).await?;
-        { let c: Vec<i64> = ended.iter().filter_map(|e| e.create_time.as_ref()).map(belay_proto::micros).collect();
-          let e: Vec<i64> = ended.iter().filter_map(|e| e.end_time.as_ref()).map(belay_proto::micros).collect();
-          let (a, b, z) = (c.iter().min().unwrap(), c.iter().max().unwrap(), e.iter().max().unwrap());
-          eprintln!("  {}x{} accept {} us of {} us", load.executions, load.steps, b-a, z-a); }
         let times = |time: fn(&v1::Execution) -> Option<_>| {
             ended.iter().filter_map(time).map(|time| belay_proto::micros(&time))
         };

@@ -64,6 +64,8 @@ struct Run {
     boot: Boot,
     runtime: runtime::Id,
     powered: bool,
+    /// Its process wants to end.
+    exiting: bool,
     databases: BTreeSet<PathBuf>,
 }
 
@@ -131,6 +133,7 @@ pub fn boot(host: &'static str) {
             boot,
             runtime,
             powered: true,
+            exiting: false,
             databases: BTreeSet::new(),
         };
         machines.hosts.entry(host).or_default().run = Some(run);
@@ -155,15 +158,21 @@ pub fn light_fuse(host: &'static str, changes: u32) {
 
 /// The hosts whose fuse has blown and that were not halted since.
 pub fn blown() -> Vec<&'static str> {
-    MACHINES.with_borrow(|machines| {
-        let dark = |host: &Host| host.run.as_ref().is_some_and(|run| !run.powered);
-        machines
-            .hosts
-            .iter()
-            .filter(|(_, host)| dark(host))
-            .map(|(name, _)| *name)
-            .collect()
-    })
+    hosts_whose_run(|run| !run.powered)
+}
+
+/// Ends the process that is executing, at the end of the step, as if it were killed: nothing is closed. It is started again.
+pub fn exit() {
+    MACHINES.with_borrow_mut(|machines| {
+        if let Some(run) = machines.here().and_then(|(_, host)| host.run.as_mut()) {
+            run.exiting = true;
+        }
+    });
+}
+
+/// The hosts whose process asked for its end and that were not halted since.
+pub fn exiting() -> Vec<&'static str> {
+    hosts_whose_run(|run| run.exiting)
 }
 
 /// Sets what is wrong with the disk of `host`, across restarts.
@@ -262,6 +271,17 @@ pub(crate) fn note_unlinked(boot: Boot, path: &Path) {
 /// Whether `path` was removed and not yet asked about.
 pub(crate) fn take_unlinked(boot: Boot, path: &Path) -> bool {
     with_host(boot, |host| host.unlinked.remove(path)).unwrap_or(false)
+}
+
+fn hosts_whose_run(is_so: impl Fn(&Run) -> bool) -> Vec<&'static str> {
+    MACHINES.with_borrow(|machines| {
+        machines
+            .hosts
+            .iter()
+            .filter(|(_, host)| host.run.as_ref().is_some_and(&is_so))
+            .map(|(name, _)| *name)
+            .collect()
+    })
 }
 
 fn with_host<R>(boot: Boot, change: impl FnOnce(&mut Host) -> R) -> Option<R> {

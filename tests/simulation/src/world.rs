@@ -165,6 +165,11 @@ impl World {
             let down = self.downtimes.remove(host).unwrap_or_default();
             self.lose_power(host, down);
         }
+        for host in machine::exiting() {
+            trace::event(format_args!("{host}: its process ends and is started again"));
+            trace::count("restarts of a failed process");
+            self.restart(host);
+        }
         Ok(done)
     }
 
@@ -184,8 +189,7 @@ impl World {
             }
             Fault::Kill { host } if self.sim.is_host_running(host) => {
                 trace::count("kills");
-                machine::halt(host);
-                self.sim.bounce(host);
+                self.restart(host);
             }
             Fault::Kill { host } => trace::event(format_args!("{host}: is down already")),
             Fault::Partition { a, b, lasts } => {
@@ -219,6 +223,12 @@ impl World {
             self.repair(host, peer);
         }
         self.decide(down, Action::Boot(host));
+    }
+
+    /// Ends the process of `host` without a chance to close anything, and starts it again.
+    fn restart(&mut self, host: &'static str) {
+        machine::halt(host);
+        self.sim.bounce(host);
     }
 
     fn boot(&mut self, host: &'static str) {

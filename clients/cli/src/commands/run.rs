@@ -131,7 +131,13 @@ fn workspace(folder: &Path, is_local: bool) -> Result<String, Failure> {
         Failure::refused("WORKSPACE_INVALID", message).into()
     };
     let path = match is_local {
-        true => folder.canonicalize().map_err(|error| refused(&error.to_string()))?,
+        true => {
+            let path = folder.canonicalize().map_err(|error| refused(&error.to_string()))?;
+            if !path.is_dir() {
+                return Err(refused("it is a file, and a workspace is a folder"));
+            }
+            path
+        }
         false if folder.is_absolute() => folder.to_owned(),
         false => {
             return Err(refused(
@@ -238,6 +244,9 @@ mod tests {
             (missing.exit, missing.code.as_str()),
             (Exit::REFUSED, "WORKSPACE_INVALID")
         );
+        std::fs::write(folder.path().join("f"), "").unwrap();
+        let file = workspace(&folder.path().join("f"), true).unwrap_err().report();
+        assert!(file.message.ends_with("/f: it is a file, and a workspace is a folder"), "{}", file.message);
     }
 
     #[test]

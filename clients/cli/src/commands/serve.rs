@@ -58,12 +58,18 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
             return Err(failure);
         }
     }
-    signals.next().await;
+    let failed = tokio::select! {
+        _ = signals.next() => None,
+        reason = embedded.failed() => Some(reason),
+    };
     context
         .screen
         .say(&Line::new("stopping; what is not finished goes on at the next start"));
     embedded.shutdown().await;
-    Ok(Exit::OK)
+    match failed {
+        Some(reason) => Err(reason.into()),
+        None => Ok(Exit::OK),
+    }
 }
 
 fn announce(context: &Context, embedded: &Embedded, state_dir: &str) -> Result<(), Failure> {

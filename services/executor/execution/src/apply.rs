@@ -26,10 +26,7 @@ impl Execution {
     /// [`Impossible`] when there is a gap before it, its move does not exist, or it contradicts what is known of its step or its call.
     /// The execution must not be used after that.
     pub fn apply(&mut self, event: &Event) -> Result<(), Impossible> {
-        let impossible = |what: String| Impossible {
-            sequence: event.sequence,
-            what,
-        };
+        let impossible = |what: String| Impossible { sequence: event.sequence, what };
         if event.sequence != self.last_sequence + 1 {
             return Err(impossible(format!("the event before it is {}", self.last_sequence)));
         }
@@ -50,17 +47,10 @@ impl Execution {
                 self.move_execution(ExecutionMove::Started, None)?;
                 self.started_at = Some(time);
             }
-            K::Paused {
-                discard_calls,
-                request_id,
-                ..
-            } => {
+            K::Paused { discard_calls, request_id, .. } => {
                 self.move_execution(ExecutionMove::Paused, None)?;
                 self.remember(request_id);
-                self.paused = Some(PausedBy {
-                    since: time,
-                    discard_calls: *discard_calls,
-                });
+                self.paused = Some(PausedBy { since: time, discard_calls: *discard_calls });
             }
             K::Resumed { request_id, .. } => {
                 self.move_execution(ExecutionMove::Resumed, None)?;
@@ -92,13 +82,7 @@ impl Execution {
                 self.ended_at = Some(time);
             }
             K::StepStarted { step, attempt } => self.step_started(*step, *attempt, time)?,
-            K::RetryScheduled {
-                step,
-                attempt,
-                failure,
-                not_before,
-                ..
-            } => {
+            K::RetryScheduled { step, attempt, failure, not_before, .. } => {
                 self.check_step(*step, *attempt, StepMove::RetryScheduled)?;
                 self.move_step(*step, StepMove::RetryScheduled, time)?;
                 let record = &mut self.steps[*step];
@@ -116,9 +100,7 @@ impl Execution {
                 self.steps[*step].failure = None;
                 self.meet_dependents(*step, time)?;
             }
-            K::StepFailed {
-                step, attempt, failure, ..
-            } => {
+            K::StepFailed { step, attempt, failure, .. } => {
                 self.check_step(*step, *attempt, StepMove::Failed)?;
                 self.move_step(*step, StepMove::Failed, time)?;
                 self.end_step(*step, time);
@@ -130,9 +112,7 @@ impl Execution {
                     self.stop = Some(Stop::Error { step: *step });
                 }
             }
-            K::StepSkipped {
-                step, reason, because, ..
-            } => {
+            K::StepSkipped { step, reason, because, .. } => {
                 self.check_step(*step, 0, StepMove::Skipped)?;
                 self.move_step(*step, StepMove::Skipped, time)?;
                 self.end_step(*step, time);
@@ -161,10 +141,7 @@ impl Execution {
                 let CallId { step, attempt, number } = request.call;
                 let record = self.record_of(step)?;
                 if attempt != record.attempt || number != record.calls + 1 || !self.uncalled.contains(&step) {
-                    return Err(format!(
-                        "{} does not follow call {}.{}",
-                        request.call, record.attempt, record.calls
-                    ));
+                    return Err(format!("{} does not follow call {}.{}", request.call, record.attempt, record.calls));
                 }
                 self.check_under_way()?;
                 if record.state == StepState::Ready {
@@ -172,13 +149,7 @@ impl Execution {
                 }
                 self.uncalled.remove(&step);
                 self.steps[step].calls = number;
-                self.in_flight.insert(
-                    request.call,
-                    CallInFlight {
-                        request: (**request).clone(),
-                        since: time,
-                    },
-                );
+                self.in_flight.insert(request.call, CallInFlight { request: (**request).clone(), since: time });
             }
             K::CallCompleted { call, result, .. } => {
                 self.end_call(*call, CallEnd::Completed)?;
@@ -212,9 +183,7 @@ impl Execution {
     }
 
     fn record_of(&self, step: usize) -> Result<&StepRecord, String> {
-        self.steps
-            .get(step)
-            .ok_or_else(|| format!("the plan has no step {step}"))
+        self.steps.get(step).ok_or_else(|| format!("the plan has no step {step}"))
     }
 
     /// Nothing starts before the execution does, while it is paused, or once it is stopped.
@@ -256,10 +225,7 @@ impl Execution {
     }
 
     fn move_step(&mut self, step: usize, by: StepMove, time: Timestamp) -> Result<(), String> {
-        let record = self
-            .steps
-            .get_mut(step)
-            .ok_or_else(|| format!("the plan has no step {step}"))?;
+        let record = self.steps.get_mut(step).ok_or_else(|| format!("the plan has no step {step}"))?;
         let from = record.state;
         record.state =
             step_move(from, by).ok_or_else(|| format!("step {step}, which is {from:?}, has no move {by:?}"))?;
@@ -274,19 +240,12 @@ impl Execution {
         self.check_under_way()?;
         let record = self.record_of(step)?;
         if attempt != record.attempt + 1 || self.uncalled.contains(&step) {
-            return Err(format!(
-                "attempt {attempt} of step {step} does not follow attempt {}",
-                record.attempt
-            ));
+            return Err(format!("attempt {attempt} of step {step} does not follow attempt {}", record.attempt));
         }
-        if let Some(open) = self.created.plan.steps()[step]
-            .dependencies()
-            .iter()
-            .find(|&&on| !self.steps[on].state.is_terminal())
+        if let Some(open) =
+            self.created.plan.steps()[step].dependencies().iter().find(|&&on| !self.steps[on].state.is_terminal())
         {
-            return Err(format!(
-                "step {step} started before step {open}, which it depends on, had ended"
-            ));
+            return Err(format!("step {step} started before step {open}, which it depends on, had ended"));
         }
         let first = record.attempt == 0;
         if let Some(not_before) = record.not_before {
@@ -325,9 +284,7 @@ impl Execution {
     }
 
     fn end_call(&mut self, call: CallId, end: CallEnd) -> Result<(), String> {
-        self.in_flight
-            .remove(&call)
-            .ok_or_else(|| format!("{call} is not in flight"))?;
+        self.in_flight.remove(&call).ok_or_else(|| format!("{call} is not in flight"))?;
         self.steps[call.step].call_end = Some(end);
         self.unsettled.insert(call.step);
         Ok(())

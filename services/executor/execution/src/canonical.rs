@@ -111,10 +111,7 @@ mod tests {
     #[test]
     fn keys_are_sorted_by_utf16_and_not_by_bytes() {
         let value = json!({"\u{fb33}": 1, "\u{1f600}": 2, "a": 3});
-        assert_eq!(
-            Json::canonical(&value).as_str(),
-            "{\"a\":3,\"\u{1f600}\":2,\"\u{fb33}\":1}"
-        );
+        assert_eq!(Json::canonical(&value).as_str(), "{\"a\":3,\"\u{1f600}\":2,\"\u{fb33}\":1}");
     }
 
     #[test]
@@ -125,9 +122,6 @@ mod tests {
 
     #[test]
     fn the_digest_is_that_of_the_text() {
-        assert_eq!(
-            digest(b"abc"),
-            "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(digest(b"abc"), "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 }

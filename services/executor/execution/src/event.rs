@@ -177,20 +177,11 @@ pub enum EventKind {
     /// It began.
     Started,
     /// Nothing new starts. `discard_calls`: running calls are stopped and will run again after the resumption.
-    Paused {
-        principal: String,
-        reason: String,
-        discard_calls: bool,
-        request_id: String,
-    },
+    Paused { principal: String, reason: String, discard_calls: bool, request_id: String },
     /// It goes on.
     Resumed { principal: String, request_id: String },
     /// Somebody asked it to stop.
-    CancelRequested {
-        principal: String,
-        reason: String,
-        request_id: String,
-    },
+    CancelRequested { principal: String, reason: String, request_id: String },
     /// An executor took it up again; these calls' ends were not recorded.
     Recovered { in_doubt: Vec<CallId> },
     /// Its time limit ran out.
@@ -210,53 +201,22 @@ pub enum EventKind {
         not_before: Timestamp,
     },
     /// A step completed; its output is its last call's result.
-    StepCompleted {
-        step: usize,
-        attempt: u32,
-        progress: Progress,
-        duration: Duration,
-    },
+    StepCompleted { step: usize, attempt: u32, progress: Progress, duration: Duration },
     /// A step failed for good.
-    StepFailed {
-        step: usize,
-        attempt: u32,
-        failure: Failure,
-        progress: Progress,
-    },
+    StepFailed { step: usize, attempt: u32, failure: Failure, progress: Progress },
     /// A step will not run.
-    StepSkipped {
-        step: usize,
-        reason: SkipReason,
-        because: Option<usize>,
-        progress: Progress,
-    },
+    StepSkipped { step: usize, reason: SkipReason, because: Option<usize>, progress: Progress },
     /// A step that had started was stopped.
-    StepCancelled {
-        step: usize,
-        attempt: u32,
-        progress: Progress,
-    },
+    StepCancelled { step: usize, attempt: u32, progress: Progress },
     /// Nobody knows what a step's call did.
-    StepOutcomeUnknown {
-        step: usize,
-        attempt: u32,
-        failure: Failure,
-    },
+    StepOutcomeUnknown { step: usize, attempt: u32, failure: Failure },
 
     /// A call goes out.
     CallRequested(Box<CallRequest>),
     /// A call ended with a result.
-    CallCompleted {
-        call: CallId,
-        result: Json,
-        receipt: Receipt,
-    },
+    CallCompleted { call: CallId, result: Json, receipt: Receipt },
     /// A call ended with a failure.
-    CallFailed {
-        call: CallId,
-        failure: Failure,
-        receipt: Receipt,
-    },
+    CallFailed { call: CallId, failure: Failure, receipt: Receipt },
     /// A call was stopped; it left nothing behind.
     CallCancelled { call: CallId },
     /// A call's end cannot be known.

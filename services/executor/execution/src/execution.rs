@@ -208,10 +208,7 @@ impl Execution {
     /// version wrote it.
     pub fn replay(events: impl IntoIterator<Item = Event>) -> Result<Self, Impossible> {
         let mut events = events.into_iter();
-        let first = events.next().ok_or(Impossible {
-            sequence: 1,
-            what: "the list of events is empty".into(),
-        })?;
+        let first = events.next().ok_or(Impossible { sequence: 1, what: "the list of events is empty".into() })?;
         let mut execution = Self::create(first)?;
         for event in events {
             execution.apply(&event)?;
@@ -224,27 +221,15 @@ impl Execution {
     /// # Errors
     /// [`Impossible`] when the event is not `Created` with sequence 1.
     pub fn create(first: Event) -> Result<Self, Impossible> {
-        let Event {
-            sequence: 1,
-            time,
-            kind: EventKind::Created(created),
-        } = first
-        else {
-            return Err(Impossible {
-                sequence: first.sequence,
-                what: "the first event must be `created`".into(),
-            });
+        let Event { sequence: 1, time, kind: EventKind::Created(created) } = first else {
+            return Err(Impossible { sequence: first.sequence, what: "the first event must be `created`".into() });
         };
         let steps: Vec<StepRecord> = created
             .plan
             .steps()
             .iter()
             .map(|step| StepRecord {
-                state: if step.dependencies().is_empty() {
-                    StepState::Ready
-                } else {
-                    StepState::Pending
-                },
+                state: if step.dependencies().is_empty() { StepState::Ready } else { StepState::Pending },
                 attempt: 0,
                 calls: 0,
                 unmet: step.dependencies().len(),
@@ -276,10 +261,7 @@ impl Execution {
             stop: None,
             requests: BTreeSet::new(),
             first_failure: None,
-            totals: Totals {
-                total: steps.len(),
-                ..Totals::default()
-            },
+            totals: Totals { total: steps.len(), ..Totals::default() },
             active: 0,
             pending: steps.len() - ready.len(),
             steps,
@@ -340,12 +322,7 @@ impl Execution {
 
     /// Its steps, in the plan's order.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView<'_>> {
-        self.created
-            .plan
-            .steps()
-            .iter()
-            .zip(&self.steps)
-            .map(|(step, record)| StepView { step, record })
+        self.created.plan.steps().iter().zip(&self.steps).map(|(step, record)| StepView { step, record })
     }
 
     /// The calls whose intent is recorded and whose end is not.
@@ -371,20 +348,12 @@ impl Execution {
         if let Some(paused) = &self.paused {
             return vec![Waiting::Resume { since: paused.since }];
         }
-        let mut waiting: Vec<Waiting> = self
-            .unknown
-            .iter()
-            .map(|&step| Waiting::Outcome {
-                since: self.steps[step].since,
-            })
-            .collect();
+        let mut waiting: Vec<Waiting> =
+            self.unknown.iter().map(|&step| Waiting::Outcome { since: self.steps[step].since }).collect();
         if self.in_flight.is_empty()
             && let Some(&(until, step)) = self.backing_off.first()
         {
-            waiting.push(Waiting::Timer {
-                since: self.steps[step].since,
-                until,
-            });
+            waiting.push(Waiting::Timer { since: self.steps[step].since, until });
         }
         waiting
     }

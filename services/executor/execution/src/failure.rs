@@ -67,11 +67,7 @@ pub struct Failure {
 impl Failure {
     /// A failure from its parts.
     pub fn new(class: ErrorClass, reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            class,
-            reason: reason.into(),
-            message: message.into(),
-        }
+        Self { class, reason: reason.into(), message: message.into() }
     }
 }
 

@@ -26,10 +26,7 @@ pub enum ExecutionState {
 impl ExecutionState {
     /// Whether nothing can happen any more.
     pub fn is_terminal(self) -> bool {
-        matches!(
-            self,
-            Self::Completed | Self::Partial | Self::Failed | Self::Cancelled | Self::TimedOut
-        )
+        matches!(self, Self::Completed | Self::Partial | Self::Failed | Self::Cancelled | Self::TimedOut)
     }
 }
 
@@ -150,10 +147,7 @@ pub const STEP_MOVES: &[(StepState, StepMove, StepState)] = {
 };
 
 pub(crate) fn step_move(from: StepState, by: StepMove) -> Option<StepState> {
-    STEP_MOVES
-        .iter()
-        .find(|(state, moved_by, _)| *state == from && *moved_by == by)
-        .map(|(_, _, to)| *to)
+    STEP_MOVES.iter().find(|(state, moved_by, _)| *state == from && *moved_by == by).map(|(_, _, to)| *to)
 }
 
 /// `to` is looked at for `Finished` only, which has several targets.

@@ -38,11 +38,7 @@ impl Execution {
     /// # Errors
     /// [`Impossible`] when it cannot happen now; the execution is unchanged then.
     pub fn record(&mut self, now: Timestamp, kind: EventKind) -> Result<Event, Impossible> {
-        let event = Event {
-            sequence: self.last_sequence + 1,
-            time: now.max(self.last_time),
-            kind,
-        };
+        let event = Event { sequence: self.last_sequence + 1, time: now.max(self.last_time), kind };
         // Every kind that comes from outside is checked before its first change.
         self.apply(&event)?;
         Ok(event)
@@ -59,13 +55,8 @@ impl Execution {
                 return events;
             }
             for kind in decided {
-                let event = Event {
-                    sequence: self.last_sequence + 1,
-                    time: now,
-                    kind,
-                };
-                self.apply(&event)
-                    .expect("decide only makes moves that exist; shown by the property tests");
+                let event = Event { sequence: self.last_sequence + 1, time: now, kind };
+                self.apply(&event).expect("decide only makes moves that exist; shown by the property tests");
                 events.push(event);
             }
         }
@@ -77,17 +68,8 @@ impl Execution {
             return Vec::new();
         }
         let stopping = self.stop.is_some() || self.paused.as_ref().is_some_and(|paused| paused.discard_calls);
-        let mut actions: Vec<Action> = self
-            .in_flight
-            .keys()
-            .map(|&call| {
-                if stopping {
-                    Action::Stop(call)
-                } else {
-                    Action::Send(call)
-                }
-            })
-            .collect();
+        let mut actions: Vec<Action> =
+            self.in_flight.keys().map(|&call| if stopping { Action::Stop(call) } else { Action::Send(call) }).collect();
         actions.extend(self.wake_at().map(Action::WakeAt));
         actions
     }
@@ -153,18 +135,11 @@ impl Execution {
                 }
             }
         }
-        if self.totals.done() == self.totals.total {
-            vec![self.finish(now)]
-        } else {
-            Vec::new()
-        }
+        if self.totals.done() == self.totals.total { vec![self.finish(now)] } else { Vec::new() }
     }
 
     fn progress(&self, more: usize) -> Progress {
-        Progress {
-            done: self.totals.done() + more,
-            total: self.totals.total,
-        }
+        Progress { done: self.totals.done() + more, total: self.totals.total }
     }
 
     /// What the end of its call means for a step.
@@ -174,23 +149,10 @@ impl Execution {
         match record.call_end.as_ref().expect("an unsettled step has an ended call") {
             CallEnd::Completed => {
                 let duration = record.started_at.map_or(Duration::ZERO, |started| now.since(started));
-                EventKind::StepCompleted {
-                    step,
-                    attempt,
-                    progress: self.progress(1),
-                    duration,
-                }
+                EventKind::StepCompleted { step, attempt, progress: self.progress(1), duration }
             }
-            CallEnd::Cancelled => EventKind::StepCancelled {
-                step,
-                attempt,
-                progress: self.progress(1),
-            },
-            CallEnd::Unknown(failure) => EventKind::StepOutcomeUnknown {
-                step,
-                attempt,
-                failure: failure.clone(),
-            },
+            CallEnd::Cancelled => EventKind::StepCancelled { step, attempt, progress: self.progress(1) },
+            CallEnd::Unknown(failure) => EventKind::StepOutcomeUnknown { step, attempt, failure: failure.clone() },
             CallEnd::Failed(failure) => self.retry_or_fail(step, failure, now),
         }
     }
@@ -205,26 +167,10 @@ impl Execution {
         let delay = plan.retry().delay(attempt - 1);
         let not_before = now.saturating_add(delay);
         if self.step_deadline(step).is_some_and(|deadline| deadline <= not_before) {
-            let message = format!(
-                "{}; the step's time limit leaves no room for another attempt",
-                failure.message
-            );
-            return self.fail(
-                step,
-                Failure {
-                    message,
-                    ..failure.clone()
-                },
-            );
+            let message = format!("{}; the step's time limit leaves no room for another attempt", failure.message);
+            return self.fail(step, Failure { message, ..failure.clone() });
         }
-        EventKind::RetryScheduled {
-            step,
-            attempt,
-            failure: failure.clone(),
-            retry_count: attempt,
-            delay,
-            not_before,
-        }
+        EventKind::RetryScheduled { step, attempt, failure: failure.clone(), retry_count: attempt, delay, not_before }
     }
 
     fn step_deadline(&self, step: usize) -> Option<Timestamp> {
@@ -250,23 +196,12 @@ impl Execution {
                 StepState::Ready | StepState::Pending if attempt == 0 => {
                     let doomed = self.doomed.get(&step).map(|&(reason, because)| (reason, Some(because)));
                     let (reason, because) = doomed.unwrap_or((reason, cause));
-                    EventKind::StepSkipped {
-                        step,
-                        reason,
-                        because,
-                        progress,
-                    }
+                    EventKind::StepSkipped { step, reason, because, progress }
                 }
-                StepState::Ready | StepState::BackingOff => EventKind::StepCancelled {
-                    step,
-                    attempt,
-                    progress,
-                },
-                StepState::Running if self.uncalled.contains(&step) => EventKind::StepCancelled {
-                    step,
-                    attempt,
-                    progress,
-                },
+                StepState::Ready | StepState::BackingOff => EventKind::StepCancelled { step, attempt, progress },
+                StepState::Running if self.uncalled.contains(&step) => {
+                    EventKind::StepCancelled { step, attempt, progress }
+                }
                 StepState::OutcomeUnknown => EventKind::StepFailed {
                     step,
                     attempt,
@@ -287,18 +222,9 @@ impl Execution {
     /// step in the plan's order.
     fn start_something(&self, around: Surroundings<'_>) -> Option<EventKind> {
         let uncalled = self.uncalled.first().copied();
-        let retry = || {
-            self.backing_off
-                .first()
-                .filter(|(not_before, _)| *not_before <= around.now)
-                .map(|&(_, step)| step)
-        };
-        let ready = || {
-            self.ready
-                .first()
-                .copied()
-                .filter(|_| self.active < self.plan().parallelism())
-        };
+        let retry =
+            || self.backing_off.first().filter(|(not_before, _)| *not_before <= around.now).map(|&(_, step)| step);
+        let ready = || self.ready.first().copied().filter(|_| self.active < self.plan().parallelism());
         let step = uncalled.or_else(retry).or_else(ready)?;
         if self.step_deadline(step).is_some_and(|deadline| deadline <= around.now) {
             let message = "The step's time limit ran out between two calls.";
@@ -306,10 +232,7 @@ impl Execution {
         }
         Some(match uncalled {
             Some(_) => self.request_call(step, around),
-            None => EventKind::StepStarted {
-                step,
-                attempt: self.steps[step].attempt + 1,
-            },
+            None => EventKind::StepStarted { step, attempt: self.steps[step].attempt + 1 },
         })
     }
 
@@ -319,10 +242,7 @@ impl Execution {
         let StepKind::Tool(tool) = plan.kind();
         let output = |id: &str| {
             let index = self.plan().step_index(id)?;
-            self.steps[index]
-                .output
-                .as_ref()
-                .map(|output| Cow::Owned(output.value()))
+            self.steps[index].output.as_ref().map(|output| Cow::Owned(output.value()))
         };
         let Some(facts) = self.tool(&tool.tool) else {
             let message = format!("Tool '{}' not found in the execution's record.", tool.tool);
@@ -331,24 +251,15 @@ impl Execution {
         let arguments = match tool.arguments.resolve(&output) {
             Ok(arguments) => Json::canonical(&arguments),
             Err(unresolved) => {
-                let failure = Failure::new(
-                    ErrorClass::InvalidArguments,
-                    "UNRESOLVED_REFERENCE",
-                    unresolved.to_string(),
-                );
+                let failure =
+                    Failure::new(ErrorClass::InvalidArguments, "UNRESOLVED_REFERENCE", unresolved.to_string());
                 return self.fail(step, failure);
             }
         };
         let limit = plan.attempt_timeout().unwrap_or(facts.default_timeout);
-        let left = self
-            .step_deadline(step)
-            .map_or(limit, |deadline| deadline.since(around.now));
+        let left = self.step_deadline(step).map_or(limit, |deadline| deadline.since(around.now));
         EventKind::CallRequested(Box::new(CallRequest {
-            call: CallId {
-                step,
-                attempt: record.attempt,
-                number: record.calls + 1,
-            },
+            call: CallId { step, attempt: record.attempt, number: record.calls + 1 },
             tool: facts.tool.clone(),
             arguments_digest: digest(arguments.as_str().as_bytes()),
             arguments,
@@ -359,21 +270,11 @@ impl Execution {
     }
 
     fn fail(&self, step: usize, failure: Failure) -> EventKind {
-        EventKind::StepFailed {
-            step,
-            attempt: self.steps[step].attempt,
-            failure,
-            progress: self.progress(1),
-        }
+        EventKind::StepFailed { step, attempt: self.steps[step].attempt, failure, progress: self.progress(1) }
     }
 
     fn finish(&self, now: Timestamp) -> EventKind {
-        let Totals {
-            total,
-            completed,
-            failed,
-            ..
-        } = self.totals;
+        let Totals { total, completed, failed, .. } = self.totals;
         // What was stopped too late to stop anything has completed: the totals are the truth.
         let state = match self.stop {
             _ if completed == total => ExecutionState::Completed,

@@ -19,10 +19,7 @@ impl Timestamp {
 
     /// This moment and `duration` more; the end of time when that is beyond it.
     pub fn saturating_add(self, duration: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)),
-        )
+        Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// How long ago `earlier` was; zero when it was later, since wall clocks may be set back.

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{limits::MAX_VIOLATIONS, path::FieldPath};
+use crate::{
+    limits::MAX_VIOLATIONS,
+    path::{FieldPath, Segment},
+};
 
 /// Why a plan was refused: at least one violation. Those of a text come in the order of its lines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +56,43 @@ pub(crate) struct Problem {
     /// The field, by the names of [`crate::PlanDraft`].
     pub(crate) path: FieldPath,
     pub(crate) message: String,
+}
+
+/// Something wrong in a step, found by somebody who knows more than the plan says: which tools there are, and what they take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepProblem {
+    /// The step's place in the checked plan, from 0.
+    pub step: usize,
+    /// The field of the step, by the names of [`crate::StepDraft`], as an RFC 6901 JSON pointer: `/tool`, `/arguments/path`.
+    pub pointer: String,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl StepProblem {
+    /// Gives problems in the steps of an accepted document its author's names, lines and columns.
+    pub fn locate(format: crate::Format, text: &str, problems: Vec<Self>) -> Vec<Violation> {
+        crate::document::locate(format, text, problems)
+    }
+}
+
+impl From<StepProblem> for Problem {
+    fn from(problem: StepProblem) -> Self {
+        let mut path = FieldPath::root().key("steps").index(problem.step);
+        for part in problem.pointer.split('/').skip(1) {
+            path.push(match part.parse() {
+                Ok(index) => Segment::Index(index),
+                Err(_) => Segment::Key(part.replace("~1", "/").replace("~0", "~").into()),
+            });
+        }
+        Self { path, message: problem.message }
+    }
+}
+
+impl From<StepProblem> for Violation {
+    fn from(problem: StepProblem) -> Self {
+        Problem::from(problem).into()
+    }
 }
 
 impl From<Problem> for Violation {

@@ -21,7 +21,7 @@ mod template;
 
 pub use document::Format;
 pub use draft::{PlanDraft, StepDraft, StepKindDraft};
-pub use error::{InvalidPlan, Violation};
+pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
 pub use plan::{Plan, Step, StepKind, ToolStep};
 pub use retry::{Backoff, RetryPolicy};

@@ -53,7 +53,7 @@ async fn ask(
     check("request_id", &request_id)?;
     let row = executions.find(&name).await?;
     let (answer, answered) = oneshot::channel();
-    executions.send(row, Command::Request { kind: Box::new(kind), etag, request_id, answer });
+    executions.send(row, Command::Request { kind: Box::new(kind), etag, request_id, answer }).await;
     match answered.await {
         Ok(described) => described.map(|execution| *execution),
         Err(_) => Err(status::error(Code::Unavailable, "STOPPING", "The executor is stopping; ask again.").into()),

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use belay_execution::{Created, Event, EventKind, ToolFacts, digest};
 use belay_journal::{NewExecution, Refused, SHARDS};
-use belay_plan::{Format, InvalidPlan, Plan, StepKind, Violation, limits, nearest};
+use belay_plan::{Format, InvalidPlan, Plan, StepKind, StepProblem, Violation, limits, nearest};
 use belay_proto::v1::{self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource};
 use belay_service_kit::{Principal, status};
 use prost::Message as _;
@@ -28,7 +28,7 @@ pub(super) async fn validate_plan(
         None => return Err(status::invalid("plan", "is needed, as `plan` or as `document`").into()),
     };
     let catalogue = executions.runner.catalogue(true).await?;
-    Ok(match checked(source, &catalogue) {
+    Ok(match checked(&source, &catalogue) {
         Ok((plan, _)) => v1::ValidatePlanResponse { violations: Vec::new(), plan: Some(wire::plan_message(&plan)) },
         Err(invalid) => v1::ValidatePlanResponse { violations: invalid.violations.into_iter().map(violation).collect(), plan: None },
     })
@@ -58,10 +58,10 @@ pub(super) async fn start_execution(
         None => return Err(status::invalid("plan", "is needed, as `plan` or as `document`").into()),
     };
     let catalogue = executions.runner.catalogue(false).await?;
-    let (plan, tools) = match checked(source.clone(), &catalogue) {
+    let (plan, tools) = match checked(&source, &catalogue) {
         Ok(checked) => checked,
         // A tool may have come since the catalogue was read.
-        Err(_) => checked(source, executions.runner.catalogue(true).await?.as_ref()).map_err(refusal)?,
+        Err(_) => checked(&source, executions.runner.catalogue(true).await?.as_ref()).map_err(refusal)?,
     };
 
     let now = executions.now();
@@ -137,42 +137,55 @@ async fn started_before(executions: &Arc<Executions>, refused: Refused) -> Resul
     }
 }
 
-#[derive(Clone)]
 enum Source {
     Message(v1::Plan),
     Document(v1::PlanDocument),
 }
 
 /// A plan that can be carried out with these tools, and the facts about them. Everything that can be refused is refused here.
-fn checked(source: Source, catalogue: &Catalogue) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
-    let plan = match source {
-        Source::Message(plan) => wire::plan_from(plan)?,
+fn checked(source: &Source, catalogue: &Catalogue) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
+    let (plan, document) = match source {
+        Source::Message(plan) => (wire::plan_from(plan.clone())?, None),
         Source::Document(document) => {
             let format = match document.format() {
                 v1::PlanFormat::Unspecified => Format::Auto,
                 v1::PlanFormat::Yaml => Format::Yaml,
                 v1::PlanFormat::Json => Format::Json,
             };
-            Plan::parse(format, &document.text)?
+            (Plan::parse(format, &document.text)?, Some((format, &document.text)))
         }
     };
-    let mut violations = Vec::new();
-    let mut tools: Vec<ToolFacts> = Vec::new();
-    for (index, step) in plan.steps().iter().enumerate() {
-        let StepKind::Tool(call) = step.kind();
+    let (tools, problems) = tools_of(&plan, catalogue);
+    if problems.is_empty() {
+        return Ok((plan, tools));
+    }
+    let violations = match document {
+        Some((format, text)) => StepProblem::locate(format, text, problems),
+        None => problems.into_iter().map(Violation::from).collect(),
+    };
+    Err(InvalidPlan { violations })
+}
+
+/// The facts about a plan's tools, and what does not fit them.
+fn tools_of(plan: &Plan, catalogue: &Catalogue) -> (Vec<ToolFacts>, Vec<StepProblem>) {
+    let (mut tools, mut problems) = (Vec::<ToolFacts>::new(), Vec::new());
+    for (step, planned) in plan.steps().iter().enumerate() {
+        if problems.len() >= limits::MAX_VIOLATIONS {
+            break;
+        }
+        let StepKind::Tool(call) = planned.kind();
         let Some((tool, schema)) = catalogue.find(&call.tool) else {
             let did_you_mean = nearest(&call.tool, catalogue.names()).map(|name| format!("; did you mean `{name}`?"));
             let message = format!("Tool '{}' not found{}", call.tool, did_you_mean.unwrap_or_default());
-            violations.push(Violation { field: format!("steps[{index}].tool"), message, line: 0, column: 0 });
+            problems.push(StepProblem { step, pointer: "/tool".into(), message });
             continue;
         };
         if let Some(schema) = schema {
             let found = schema.violations_except(call.arguments.source(), &call.arguments.reference_paths());
-            violations.extend(found.into_iter().map(|violation| Violation {
-                field: format!("steps[{index}].arguments{}", field_of(&violation.pointer)),
+            problems.extend(found.into_iter().map(|violation| StepProblem {
+                step,
+                pointer: format!("/arguments{}", violation.pointer),
                 message: violation.message,
-                line: 0,
-                column: 0,
             }));
         }
         if !tools.iter().any(|facts| facts.used_as == call.tool) {
@@ -183,26 +196,8 @@ fn checked(source: Source, catalogue: &Catalogue) -> Result<(Plan, Vec<ToolFacts
                 default_timeout: tool.default_timeout.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
             });
         }
-        if violations.len() >= limits::MAX_VIOLATIONS {
-            break;
-        }
     }
-    if violations.is_empty() { Ok((plan, tools)) } else { Err(InvalidPlan { violations }) }
-}
-
-/// `/lines/0` as an author writes it: `.lines[0]`.
-fn field_of(pointer: &str) -> String {
-    pointer
-        .split('/')
-        .skip(1)
-        .map(|part| {
-            if part.bytes().all(|byte| byte.is_ascii_digit()) && !part.is_empty() {
-                format!("[{part}]")
-            } else {
-                format!(".{}", part.replace("~1", "/").replace("~0", "~"))
-            }
-        })
-        .collect()
+    (tools, problems)
 }
 
 fn refusal(invalid: InvalidPlan) -> Status {
@@ -269,12 +264,6 @@ fn shard_of(namespace: &str, id: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pointers_become_fields_as_authors_write_them() {
-        assert_eq!(field_of(""), "");
-        assert_eq!(field_of("/lines/0/a~1b"), ".lines[0].a/b");
-    }
 
     #[test]
     fn a_trace_is_taken_only_when_it_is_one() {

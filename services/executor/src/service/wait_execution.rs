@@ -19,26 +19,18 @@ pub(super) async fn wait_execution(executions: &Arc<Executions>, request: v1::Wa
             .min(LONGEST),
     };
     let row = executions.find(&name).await?;
-    // Followed before the state is read, so that an end in between is not missed.
+    // Followed before the row is read again, so that an end in between is not missed.
     let hub = executions.hub(row.key);
-    let mut changes = hub.follow();
-    let wait = async {
-        loop {
-            changes.mark_unchanged();
-            if executions.find(&name).await?.standing.ended {
-                return Ok::<(), Status>(());
-            }
-            if changes.changed().await.is_err() {
-                return Ok(());
-            }
-        }
-    };
+    let mut told = hub.follow();
+    if executions.find(&name).await?.standing.ended {
+        return describe(executions, &name, &row).await;
+    }
     tokio::select! {
         biased;
-        waited = wait => waited?,
+        // An error means that the hub is gone, which this function holds.
+        ended = told.wait_for(|told| told.ended) => drop(ended),
         () = executions.shutdown.requested() => {}
         () = tokio::time::sleep(longest) => {}
     }
-    let row = executions.find(&name).await?;
     describe(executions, &name, &row).await
 }

@@ -9,7 +9,7 @@ use super::{Messages, describe};
 use crate::{
     Executions,
     core::unreadable,
-    hub::{Hub, sequence},
+    hub::{Hub, Told, sequence},
     names::ExecutionName,
     wire,
 };
@@ -59,7 +59,7 @@ struct Watch {
     executions: Arc<Executions>,
     row: ExecutionRow,
     hub: Arc<Hub>,
-    changes: tokio::sync::watch::Receiver<u64>,
+    changes: tokio::sync::watch::Receiver<Told>,
     cursor: u64,
     heartbeat: Duration,
 }
@@ -115,7 +115,7 @@ impl Watch {
         if let Some(events) = self.hub.after(cursor) {
             return Ok(after(&events));
         }
-        let known = *self.changes.borrow();
+        let known = self.changes.borrow().last;
         if known != 0 && known <= cursor {
             return Ok(Vec::new());
         }

@@ -2,6 +2,7 @@
 
 mod moves;
 mod properties;
+mod refusals;
 mod scale;
 mod stories;
 mod support;

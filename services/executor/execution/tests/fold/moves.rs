@@ -3,11 +3,10 @@
 use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
 
 use belay_execution::{
-    CallId, CallRequest, EXECUTION_MOVES, Event, EventKind, Execution, ExecutionState, Finished, Json, Progress,
-    RecoveryClass, STEP_MOVES, SkipReason,
+    CallId, EXECUTION_MOVES, Event, EventKind, Execution, ExecutionState, Finished, Progress, STEP_MOVES, SkipReason,
 };
 
-use crate::support::{Moves, Play, Standing, act_of, failure, story};
+use crate::support::{Moves, Play, Standing, act_of, failure, request, story};
 
 /// Stories that between them make every move.
 fn plays() -> Vec<Play> {
@@ -64,11 +63,7 @@ fn no_other_move_can_be_made() {
         for length in 1..=play.events.len() {
             let now = Execution::replay(play.events[..length].iter().cloned()).unwrap();
             for kind in everything(&now) {
-                let event = Event {
-                    sequence: now.last_sequence() + 1,
-                    time: play.now,
-                    kind,
-                };
+                let event = Event { sequence: now.last_sequence() + 1, time: play.now, kind };
                 let mut next = now.clone();
                 if next.apply(&event).is_ok() {
                     accepted.note(&Standing::of(&now), &event.kind, &next);
@@ -85,22 +80,14 @@ fn assert_same<Row: Copy + Debug + Eq + Hash>(what: &str, made: &HashSet<Row>, t
     let table: HashSet<Row> = table.iter().copied().collect();
     let missing: Vec<_> = table.difference(made).collect();
     let beyond: Vec<_> = made.difference(&table).collect();
-    assert!(
-        missing.is_empty() && beyond.is_empty(),
-        "{what}: not made {missing:?}, not in the table {beyond:?}"
-    );
+    assert!(missing.is_empty() && beyond.is_empty(), "{what}: not made {missing:?}, not in the table {beyond:?}");
 }
 
 /// Every event that moves something, fitting the present in everything but perhaps the move.
 fn everything(now: &Execution) -> Vec<EventKind> {
     use ExecutionState as S;
-    let mut kinds = vec![
-        EventKind::Started,
-        act_of("pause"),
-        act_of("resume"),
-        act_of("cancel"),
-        EventKind::DeadlineExceeded,
-    ];
+    let mut kinds =
+        vec![EventKind::Started, act_of("pause"), act_of("resume"), act_of("cancel"), EventKind::DeadlineExceeded];
     let states = [
         S::Pending,
         S::Running,
@@ -113,24 +100,13 @@ fn everything(now: &Execution) -> Vec<EventKind> {
         S::TimedOut,
     ];
     kinds.extend(states.map(|state| {
-        EventKind::Finished(Box::new(Finished {
-            state,
-            totals: now.totals(),
-            failure: None,
-            duration: Duration::ZERO,
-        }))
+        EventKind::Finished(Box::new(Finished { state, totals: now.totals(), failure: None, duration: Duration::ZERO }))
     }));
-    let progress = Progress {
-        done: now.totals().done() + 1,
-        total: now.totals().total,
-    };
+    let progress = Progress { done: now.totals().done() + 1, total: now.totals().total };
     for (step, view) in now.steps().enumerate() {
         let attempt = view.attempt();
         kinds.extend([
-            EventKind::StepStarted {
-                step,
-                attempt: attempt + 1,
-            },
+            EventKind::StepStarted { step, attempt: attempt + 1 },
             EventKind::RetryScheduled {
                 step,
                 attempt,
@@ -139,54 +115,16 @@ fn everything(now: &Execution) -> Vec<EventKind> {
                 delay: Duration::ZERO,
                 not_before: now.created_at(),
             },
-            EventKind::StepCompleted {
-                step,
-                attempt,
-                progress,
-                duration: Duration::ZERO,
-            },
-            EventKind::StepFailed {
-                step,
-                attempt,
-                failure: failure("invalid"),
-                progress,
-            },
-            EventKind::StepSkipped {
-                step,
-                reason: SkipReason::Cancelled,
-                because: None,
-                progress,
-            },
-            EventKind::StepCancelled {
-                step,
-                attempt,
-                progress,
-            },
-            EventKind::StepOutcomeUnknown {
-                step,
-                attempt,
-                failure: failure("unknown"),
-            },
+            EventKind::StepCompleted { step, attempt, progress, duration: Duration::ZERO },
+            EventKind::StepFailed { step, attempt, failure: failure("invalid"), progress },
+            EventKind::StepSkipped { step, reason: SkipReason::Cancelled, because: None, progress },
+            EventKind::StepCancelled { step, attempt, progress },
+            EventKind::StepOutcomeUnknown { step, attempt, failure: failure("unknown") },
         ]);
         for number in 1..=3 {
             let call = CallId { step, attempt, number };
-            kinds.extend([
-                EventKind::CallCancelled { call },
-                EventKind::CallRequested(Box::new(request(call))),
-            ]);
+            kinds.extend([EventKind::CallCancelled { call }, EventKind::CallRequested(Box::new(request(call)))]);
         }
     }
     kinds
-}
-
-fn request(call: CallId) -> CallRequest {
-    CallRequest {
-        call,
-        tool: "work".to_owned(),
-        arguments: Json::from_text("{}"),
-        arguments_digest: String::new(),
-        recovery: RecoveryClass::Transactional,
-        ledger_id: "ledger".to_owned(),
-        timeout: Duration::from_secs(1),
-    }
 }

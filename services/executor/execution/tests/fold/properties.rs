@@ -35,11 +35,7 @@ impl World {
             reply
         };
         let mut play = Play::new(created(plan), Box::new(script));
-        play.acts = self
-            .acts
-            .iter()
-            .map(|&(at, words)| (START.saturating_add(at), act_of(words)))
-            .collect();
+        play.acts = self.acts.iter().map(|&(at, words)| (START.saturating_add(at), act_of(words))).collect();
         play.batches = self.batches;
         play.crashes = crashes.to_vec().into();
         play.run();
@@ -69,38 +65,27 @@ struct Seed {
 
 fn seeds() -> impl Strategy<Value = Seed> {
     let delays = vec(moments(6).prop_map(|delay| delay + Duration::from_millis(500)), 0..3);
-    let retry = (1_u32..=4, delays).prop_map(|(max_attempts, delays)| RetryPolicy {
-        max_attempts,
-        backoff: Backoff::List(delays),
-    });
+    let retry = (1_u32..=4, delays)
+        .prop_map(|(max_attempts, delays)| RetryPolicy { max_attempts, backoff: Backoff::List(delays) });
     // Two wishes at once are rare enough for graphs with some width.
     let wishes = (any::<u16>(), any::<u16>()).prop_map(|(some, others)| some & others);
-    (
-        any::<u8>(),
-        wishes,
-        any::<bool>(),
-        option::of(retry),
-        limits(30),
-        limits(8),
-    )
-        .prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout)| Seed {
+    (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8)).prop_map(
+        |(rank, wishes, reads, retry, timeout, attempt_timeout)| Seed {
             rank,
             wishes,
             reads,
             retry,
             timeout,
             attempt_timeout,
-        })
+        },
+    )
 }
 
 fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
     let draft = |(place, seed): (usize, &Seed)| {
         let granted =
             |other: &usize| seed.wishes & (1 << other) != 0 && (seeds[*other].rank, *other) < (seed.rank, place);
-        let depends_on: Vec<String> = (0..seeds.len())
-            .filter(granted)
-            .map(|other| format!("s{other}"))
-            .collect();
+        let depends_on: Vec<String> = (0..seeds.len()).filter(granted).map(|other| format!("s{other}")).collect();
         let arguments = match depends_on.first() {
             Some(first) if seed.reads => json!({"n": format!("${{{first}.result.n}}")}),
             _ => json!({}),
@@ -112,22 +97,14 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             timeout: seed.timeout,
             attempt_timeout: seed.attempt_timeout,
             retry: seed.retry.clone(),
-            kind: StepKindDraft::Tool {
-                tool: "work".to_owned(),
-                arguments,
-            },
+            kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments },
         }
     };
     seeds.iter().enumerate().map(draft).collect()
 }
 
 fn plans() -> impl Strategy<Value = PlanDraft> {
-    let parts = (
-        vec(seeds(), 1..=MAX_STEPS),
-        prop::bool::weighted(0.3),
-        0_u32..=4,
-        limits(60),
-    );
+    let parts = (vec(seeds(), 1..=MAX_STEPS), prop::bool::weighted(0.3), 0_u32..=4, limits(60));
     parts.prop_map(|(seeds, stop_on_error, parallelism, timeout)| PlanDraft {
         id: "any".to_owned(),
         steps: steps(&seeds),
@@ -329,29 +306,16 @@ fn go_on(execution: Option<Execution>) {
     let Some(mut execution) = execution else { return };
     for hours in [0, 1] {
         let now = START.saturating_add(Duration::from_secs(hours * 3_600));
-        execution.advance(Surroundings {
-            now,
-            ledger_id: "ledger",
-        });
+        execution.advance(Surroundings { now, ledger_id: "ledger" });
         assert_eq!(execution.actions(), execution.actions());
-        let waiting: Vec<_> = execution
-            .steps()
-            .filter_map(|step| step.waiting())
-            .chain(execution.waiting())
-            .collect();
+        let waiting: Vec<_> = execution.steps().filter_map(|step| step.waiting()).chain(execution.waiting()).collect();
         assert!(
             execution.state().is_terminal() || !waiting.is_empty() || execution.in_flight().len() > 0,
             "lost: {execution:?}"
         );
     }
     if execution.record(START, act_of("cancel")).is_ok() {
-        execution.advance(Surroundings {
-            now: START,
-            ledger_id: "ledger",
-        });
-        assert!(
-            execution.state().is_terminal() || execution.in_flight().len() > 0,
-            "nothing ends {execution:?}"
-        );
+        execution.advance(Surroundings { now: START, ledger_id: "ledger" });
+        assert!(execution.state().is_terminal() || execution.in_flight().len() > 0, "nothing ends {execution:?}");
     }
 }

@@ -20,23 +20,14 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         timeout: None,
         attempt_timeout: None,
         retry: None,
-        kind: StepKindDraft::Tool {
-            tool: "work".to_owned(),
-            arguments: json!({}),
-        },
+        kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
     }
 }
 
 /// `MAX_STEPS` steps; `depends_on` says on which step another depends.
 fn play(parallelism: u32, depends_on: impl Fn(usize) -> Option<usize>, first: Outcome) -> Play {
     let steps = (0..MAX_STEPS).map(|place| step(place, depends_on(place))).collect();
-    let plan = Plan::new(PlanDraft {
-        id: "big".to_owned(),
-        steps,
-        parallelism,
-        ..PlanDraft::default()
-    })
-    .unwrap();
+    let plan = Plan::new(PlanDraft { id: "big".to_owned(), steps, parallelism, ..PlanDraft::default() }).unwrap();
     let script = move |call: belay_execution::CallId, _| Reply {
         outcome: if call.step == 0 { first.clone() } else { completed() },
         latency: Duration::from_secs(1),
@@ -90,12 +81,7 @@ fn one_failure_skips_all_others() {
         play.run();
         assert_eq!(
             play.execution.totals(),
-            Totals {
-                total: MAX_STEPS,
-                failed: 1,
-                skipped: MAX_STEPS - 1,
-                ..Totals::default()
-            }
+            Totals { total: MAX_STEPS, failed: 1, skipped: MAX_STEPS - 1, ..Totals::default() }
         );
     }
 }
@@ -103,14 +89,8 @@ fn one_failure_skips_all_others() {
 #[test]
 fn a_cancellation_ends_all_steps_at_once() {
     let mut play = play(256, |_| None, completed());
-    play.acts
-        .push_back((play.now.saturating_add(Duration::from_millis(1)), act_of("cancel")));
+    play.acts.push_back((play.now.saturating_add(Duration::from_millis(1)), act_of("cancel")));
     play.run();
-    let totals = Totals {
-        total: MAX_STEPS,
-        cancelled: 256,
-        skipped: MAX_STEPS - 256,
-        ..Totals::default()
-    };
+    let totals = Totals { total: MAX_STEPS, cancelled: 256, skipped: MAX_STEPS - 256, ..Totals::default() };
     assert_eq!(play.execution.totals(), totals);
 }

@@ -13,7 +13,7 @@ mod yaml;
 use std::collections::HashSet;
 
 use crate::{
-    Plan, Violation, check,
+    Plan, StepProblem, Violation, check,
     error::{Findings, Problem},
     limits::MAX_PLAN_BYTES,
     path::FieldPath,
@@ -52,13 +52,7 @@ pub(crate) fn parse(format: Format, text: &str) -> Result<Plan, Findings<Violati
     }
     // Editors that write a byte order mark do not show it: positions count without it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let is_json = match format {
-        Format::Auto => text.trim_start().starts_with('{'),
-        Format::Yaml => false,
-        Format::Json => true,
-    };
-    let parsed = if is_json { json::parse(text) } else { yaml::parse(text) };
-    let root = parsed.map_err(|error| whole(error.message, error.line, error.column))?;
+    let root = parse_tree(format, text).map_err(|error| whole(error.message, error.line, error.column))?;
     read_and_check(text, &root).map_err(|mut findings| {
         let positions = Positions::new(text);
         findings.sort_by_key(|finding| finding.offset);
@@ -72,6 +66,31 @@ pub(crate) fn parse(format: Format, text: &str) -> Result<Plan, Findings<Violati
             })
         })
     })
+}
+
+/// Gives what somebody else found in the steps of an accepted document its author's names and places.
+pub(crate) fn locate(format: Format, text: &str, problems: Vec<StepProblem>) -> Vec<Violation> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let Ok(root) = parse_tree(format, text) else {
+        return problems.into_iter().map(Violation::from).collect();
+    };
+    let origin = read::read(text, &root).origin;
+    let positions = Positions::new(text);
+    let located = problems.into_iter().map(|problem| {
+        let Finding { field, message, offset } = origin.finding(problem.into());
+        let (line, column) = offset.map_or((0, 0), |offset| positions.line_and_column(offset));
+        Violation { field: field.to_string(), message, line, column }
+    });
+    located.collect()
+}
+
+fn parse_tree(format: Format, text: &str) -> Result<Node, tree::SyntaxError> {
+    let is_json = match format {
+        Format::Auto => text.trim_start().starts_with('{'),
+        Format::Yaml => false,
+        Format::Json => true,
+    };
+    if is_json { json::parse(text) } else { yaml::parse(text) }
 }
 
 /// One violation of the document as a whole.

@@ -11,10 +11,7 @@ fn everything_that_happens_in_the_shortest_story() {
     let play = story("draft").play();
     assert_eq!(
         play.full_picture(),
-        [
-            "0s started, draft started, draft call 1.1",
-            "1s draft call 1.1 ok, draft completed, COMPLETED",
-        ]
+        ["0s started, draft started, draft call 1.1", "1s draft call 1.1 ok, draft completed, COMPLETED",]
     );
 }
 
@@ -75,22 +72,13 @@ fn generate_then_moderate_beside_analyse() {
             "5s moderate completed, COMPLETED",
         ]
     );
-    assert_eq!(
-        play.execution.totals(),
-        Totals {
-            total: 3,
-            completed: 3,
-            ..Totals::default()
-        }
-    );
+    assert_eq!(play.execution.totals(), Totals { total: 3, completed: 3, ..Totals::default() });
 }
 
 // S2-FR-008, S4-14, S2-X-02: what depends on a failed step is skipped, however far away; the rest goes on.
 #[test]
 fn a_failure_blocks_what_depends_on_it_and_nothing_else() {
-    let play = story("draft; publish after draft; tweet after publish; clean")
-        .replies("draft: invalid")
-        .play();
+    let play = story("draft; publish after draft; tweet after publish; clean").replies("draft: invalid").play();
     assert_eq!(
         play.picture(),
         [
@@ -105,10 +93,7 @@ fn a_failure_blocks_what_depends_on_it_and_nothing_else() {
 // S4-28: one failure does not lose the results of siblings.
 #[test]
 fn a_sibling_of_a_failure_keeps_its_result() {
-    let play = story("a; b; c after b")
-        .parallelism(2)
-        .replies("a: invalid 1s; b: ok 2s")
-        .play();
+    let play = story("a; b; c after b").parallelism(2).replies("a: invalid 1s; b: ok 2s").play();
     assert_eq!(
         play.picture(),
         [
@@ -133,29 +118,15 @@ fn how_it_ended_follows_from_how_the_steps_ended() {
     assert_eq!(end("a: ok; b: fatal"), ExecutionState::Partial);
     let chain = story("a; b after a").replies("a: invalid").play();
     assert_eq!(chain.state(), ExecutionState::Failed);
-    assert_eq!(
-        chain.execution.totals(),
-        Totals {
-            total: 2,
-            failed: 1,
-            skipped: 1,
-            ..Totals::default()
-        }
-    );
+    assert_eq!(chain.execution.totals(), Totals { total: 2, failed: 1, skipped: 1, ..Totals::default() });
     let stops = story("a; b").stop_on_error().replies("b: invalid").play();
-    assert_eq!(
-        (stops.state(), stops.execution.totals().completed),
-        (ExecutionState::Failed, 1)
-    );
+    assert_eq!((stops.state(), stops.execution.totals().completed), (ExecutionState::Failed, 1));
 }
 
 // S2-NFR-016, S2-FR-072: each step tells how long it took, from its first attempt, and how far the whole is.
 #[test]
 fn steps_tell_their_duration_and_the_progress() {
-    let play = story("a; b")
-        .tries("a", 2, "4s")
-        .replies("a: transient 2s, ok 3s; b: ok 5s")
-        .play();
+    let play = story("a; b").tries("a", 2, "4s").replies("a: transient 2s, ok 3s; b: ok 5s").play();
     let told: Vec<_> = play
         .events
         .iter()

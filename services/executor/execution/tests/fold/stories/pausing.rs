@@ -24,11 +24,7 @@ fn a_pause_lets_calls_end_and_starts_nothing() {
 // Retries wait for the resumption too; a failure during the pause is decided at once.
 #[test]
 fn a_pause_outlasts_a_wait() {
-    let picture = story("a")
-        .tries("a", 2, "2s")
-        .replies("a: transient, ok")
-        .acts("0.5s pause; 9s resume")
-        .picture();
+    let picture = story("a").tries("a", 2, "2s").replies("a: transient, ok").acts("0.5s pause; 9s resume").picture();
     assert_eq!(
         picture,
         [
@@ -44,9 +40,7 @@ fn a_pause_outlasts_a_wait() {
 // The stopped call burns no attempt: the next call of the same attempt goes out after the resumption.
 #[test]
 fn a_pause_can_discard_what_runs() {
-    let story = story("a; b after a")
-        .replies("a: ok 4s, ok")
-        .acts("1s pause discarding; 5s resume");
+    let story = story("a; b after a").replies("a: ok 4s, ok").acts("1s pause discarding; 5s resume");
     assert_eq!(
         story.play().full_picture(),
         [
@@ -86,10 +80,7 @@ fn calls_are_numbered_within_their_attempt() {
 // A call that ends before it can be stopped counts.
 #[test]
 fn discarding_comes_too_late_for_a_call_that_cannot_be_stopped() {
-    let play = story("a; b")
-        .replies("a: ok! 4s")
-        .acts("1s pause discarding; 9s resume")
-        .play();
+    let play = story("a; b").replies("a: ok! 4s").acts("1s pause discarding; 9s resume").play();
     assert_eq!(
         play.picture(),
         [
@@ -107,11 +98,7 @@ fn discarding_comes_too_late_for_a_call_that_cannot_be_stopped() {
 fn a_call_that_was_stopped_by_nobody_goes_out_again() {
     assert_eq!(
         story("a").replies("a: cancelled 2s, ok").picture(),
-        [
-            "0s started, a started",
-            "2s a call 1.1 stopped, a call 1.2",
-            "3s a completed, COMPLETED",
-        ]
+        ["0s started, a started", "2s a call 1.1 stopped, a call 1.2", "3s a completed, COMPLETED",]
     );
 }
 
@@ -119,11 +106,7 @@ fn a_call_that_was_stopped_by_nobody_goes_out_again() {
 fn it_can_begin_paused() {
     assert_eq!(
         story("a").acts("0s pause; 7s resume").picture(),
-        [
-            "0s paused",
-            "7s resumed, started, a started",
-            "8s a completed, COMPLETED",
-        ]
+        ["0s paused", "7s resumed, started, a started", "8s a completed, COMPLETED",]
     );
 }
 
@@ -135,46 +118,22 @@ fn the_end_of_the_last_call_ends_a_paused_execution() {
         ["0s started, a started", "0.5s paused", "1s a completed, COMPLETED",]
     );
     assert_eq!(
-        story("a; b")
-            .parallelism(2)
-            .replies("a: invalid; b: ok")
-            .acts("0.5s pause")
-            .picture(),
-        [
-            "0s started, a started, b started",
-            "0.5s paused",
-            "1s a failed INVALID, b completed, PARTIAL",
-        ]
+        story("a; b").parallelism(2).replies("a: invalid; b: ok").acts("0.5s pause").picture(),
+        ["0s started, a started, b started", "0.5s paused", "1s a failed INVALID, b completed, PARTIAL",]
     );
     assert_eq!(
         story("a; b after a").replies("a: invalid").acts("0.5s pause").picture(),
-        [
-            "0s started, a started",
-            "0.5s paused",
-            "1s a failed INVALID, b skipped DEPENDENCY_FAILED by a, FAILED",
-        ]
+        ["0s started, a started", "0.5s paused", "1s a failed INVALID, b skipped DEPENDENCY_FAILED by a, FAILED",]
     );
 }
 
 // A paused execution waits for a person and for its time limit, not for its retries.
 #[test]
 fn a_pause_needs_no_timer() {
-    let play = story("a")
-        .tries("a", 2, "60s")
-        .replies("a: transient")
-        .acts("2s pause")
-        .play();
+    let play = story("a").tries("a", 2, "60s").replies("a: transient").acts("2s pause").play();
     assert!(play.execution.is_parked());
     assert_eq!(play.execution.actions(), []);
-    let limited = story("a")
-        .limit("99s")
-        .tries("a", 2, "60s")
-        .replies("a: transient")
-        .acts("2s pause")
-        .play();
+    let limited = story("a").limit("99s").tries("a", 2, "60s").replies("a: transient").acts("2s pause").play();
     let paused = limited.just_after(|kind| matches!(kind, EventKind::Paused { .. }));
-    assert_eq!(
-        paused.actions(),
-        [Action::WakeAt(START.saturating_add(Duration::from_secs(99)))]
-    );
+    assert_eq!(paused.actions(), [Action::WakeAt(START.saturating_add(Duration::from_secs(99)))]);
 }

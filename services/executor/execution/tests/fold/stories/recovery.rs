@@ -67,14 +67,8 @@ fn what_became_due_meanwhile_is_done_at_once() {
     let play = story("a").tries("a", 2, "2s").replies("a: transient, ok").play();
     let mut late = play.just_after(|kind| matches!(kind, EventKind::RetryScheduled { .. }));
     let now = play.now.saturating_add(Duration::from_secs(3_600));
-    let events = late.advance(Surroundings {
-        now,
-        ledger_id: "ledger",
-    });
-    assert!(
-        matches!(events[0].kind, EventKind::StepStarted { step: 0, attempt: 2 }),
-        "{events:?}"
-    );
+    let events = late.advance(Surroundings { now, ledger_id: "ledger" });
+    assert!(matches!(events[0].kind, EventKind::StepStarted { step: 0, attempt: 2 }), "{events:?}");
     assert!(events.iter().all(|event| event.time == now));
 }
 
@@ -83,15 +77,9 @@ fn what_became_due_meanwhile_is_done_at_once() {
 fn time_never_runs_backwards() {
     let play = story("a; b after a").play();
     let mut set_back = play.just_after(|kind| matches!(kind, EventKind::CallCompleted { .. }));
-    let decided = set_back.advance(Surroundings {
-        now: START,
-        ledger_id: "ledger",
-    });
+    let decided = set_back.advance(Surroundings { now: START, ledger_id: "ledger" });
     let a_second_later = START.saturating_add(Duration::from_secs(1));
-    assert_eq!(
-        decided.iter().map(|event| event.time).collect::<Vec<_>>(),
-        [a_second_later; 3]
-    );
+    assert_eq!(decided.iter().map(|event| event.time).collect::<Vec<_>>(), [a_second_later; 3]);
     let paused = set_back.record(START, act_of("pause")).unwrap();
     assert_eq!(paused.time, a_second_later);
 }

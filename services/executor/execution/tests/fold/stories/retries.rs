@@ -21,17 +21,11 @@ fn delays(retry: RetryPolicy) -> Vec<u64> {
 
 fn exponential(max_retries: u32, initial: u64, factor: f64, max: u64) -> RetryPolicy {
     let (initial, max) = (Duration::from_secs(initial), Duration::from_secs(max));
-    RetryPolicy {
-        max_attempts: max_retries + 1,
-        backoff: Backoff::Exponential { initial, factor, max },
-    }
+    RetryPolicy { max_attempts: max_retries + 1, backoff: Backoff::Exponential { initial, factor, max } }
 }
 
 fn list(max_attempts: u32, delays: &[u64]) -> RetryPolicy {
-    RetryPolicy {
-        max_attempts,
-        backoff: Backoff::List(delays.iter().copied().map(Duration::from_secs).collect()),
-    }
+    RetryPolicy { max_attempts, backoff: Backoff::List(delays.iter().copied().map(Duration::from_secs).collect()) }
 }
 
 // REQUIREMENTS section 3, the numbers of each source.
@@ -55,9 +49,8 @@ fn the_delays_are_those_of_the_sources() {
 // S0-07, S2-FR-059, S2-FR-067, S4-22: the attempts are counted and each says why the one before failed.
 #[test]
 fn a_passing_failure_is_tried_again() {
-    let story = story("draft; publish after draft")
-        .tries("draft", 3, "2s 4s")
-        .replies("draft: transient, rate-limit, ok");
+    let story =
+        story("draft; publish after draft").tries("draft", 3, "2s 4s").replies("draft: transient, rate-limit, ok");
     assert_eq!(
         story.play().full_picture(),
         [
@@ -76,10 +69,7 @@ fn a_passing_failure_is_tried_again() {
 #[test]
 fn the_last_failure_is_the_result() {
     assert_eq!(
-        story("draft")
-            .tries("draft", 2, "2s")
-            .replies("draft: transient, crash")
-            .picture(),
+        story("draft").tries("draft", 2, "2s").replies("draft: transient, crash").picture(),
         [
             "0s started, draft started",
             "1s draft waits 2s after TRANSIENT",
@@ -94,10 +84,7 @@ fn the_last_failure_is_the_result() {
 fn what_cannot_get_better_is_not_tried_again() {
     for word in ["fatal", "invalid", "denied"] {
         let failed = format!("1s draft failed {}, FAILED", word.to_uppercase());
-        let picture = story("draft")
-            .tries("draft", 5, "1s")
-            .replies(&format!("draft: {word}"))
-            .picture();
+        let picture = story("draft").tries("draft", 5, "1s").replies(&format!("draft: {word}")).picture();
         assert_eq!(picture, ["0s started, draft started", failed.as_str()]);
     }
 }
@@ -130,10 +117,7 @@ fn a_wait_between_attempts_holds_the_slot() {
 // S2-FR-048, S3-08: an attempt that takes too long is stopped by the runner, and tried again.
 #[test]
 fn an_attempt_has_a_time_limit() {
-    let story = story("draft")
-        .attempt_limit("draft", "3s")
-        .tries("draft", 2, "1s")
-        .replies("draft: ok 10s, ok 2s");
+    let story = story("draft").attempt_limit("draft", "3s").tries("draft", 2, "1s").replies("draft: ok 10s, ok 2s");
     assert_eq!(
         story.picture(),
         [
@@ -147,10 +131,7 @@ fn an_attempt_has_a_time_limit() {
 
 /// A step of 10 s that fails after 4 s and could be tried again.
 fn limited(delay: &str) -> Story {
-    story("draft")
-        .step_limit("draft", "10s")
-        .tries("draft", 9, delay)
-        .replies("draft: transient 4s, ok 9s")
+    story("draft").step_limit("draft", "10s").tries("draft", 9, delay).replies("draft: transient 4s, ok 9s")
 }
 
 // S2-ASM-018: the time limit of a step counts the waits, and its last attempt gets what is left.
@@ -180,15 +161,9 @@ fn a_step_has_a_time_limit_over_all_its_attempts() {
 #[test]
 fn no_wait_begins_that_outlasts_the_step() {
     let play = limited("6s").play();
-    assert_eq!(
-        play.picture(),
-        ["0s started, draft started", "4s draft failed TRANSIENT, FAILED"]
-    );
+    assert_eq!(play.picture(), ["0s started, draft started", "4s draft failed TRANSIENT, FAILED"]);
     let message = &play.execution.first_failure().unwrap().message;
-    assert!(
-        message.ends_with("the step's time limit leaves no room for another attempt"),
-        "{message}"
-    );
+    assert!(message.ends_with("the step's time limit leaves no room for another attempt"), "{message}");
 }
 
 #[test]

@@ -7,11 +7,7 @@ use crate::support::story;
 // S4-16, X12, X14: the first failure stops what runs, skips what has not started, and is the result.
 #[test]
 fn stop_on_error_stops_siblings_and_skips_the_rest() {
-    let play = story("a; b; c; d after b")
-        .parallelism(2)
-        .stop_on_error()
-        .replies("a: invalid 2s; b: ok 9s")
-        .play();
+    let play = story("a; b; c; d after b").parallelism(2).stop_on_error().replies("a: invalid 2s; b: ok 9s").play();
     assert_eq!(
         play.picture(),
         [
@@ -22,14 +18,22 @@ fn stop_on_error_stops_siblings_and_skips_the_rest() {
     assert_eq!(play.execution.first_failure().unwrap().reason, "INVALID");
 }
 
+// What depends on the failed step could not have run anyway, and says that.
+#[test]
+fn stop_on_error_is_not_the_reason_of_dependents() {
+    assert_eq!(
+        story("a; b after a; c").stop_on_error().replies("a: invalid").picture(),
+        [
+            "0s started, a started",
+            "1s a failed INVALID, b skipped DEPENDENCY_FAILED by a, c skipped STOP_ON_ERROR by a, FAILED",
+        ]
+    );
+}
+
 // A sibling that cannot be stopped, or is done before, keeps its result.
 #[test]
 fn stop_on_error_waits_for_what_cannot_be_stopped() {
-    let picture = story("a; b; c after b")
-        .parallelism(2)
-        .stop_on_error()
-        .replies("a: invalid 2s; b: ok! 9s")
-        .picture();
+    let picture = story("a; b; c after b").parallelism(2).stop_on_error().replies("a: invalid 2s; b: ok! 9s").picture();
     assert_eq!(
         picture,
         [
@@ -64,10 +68,7 @@ fn nothing_is_tried_again_once_stopped() {
 // S2-X-02, S1-20: a fatal failure stops the execution, whatever the plan says about errors.
 #[test]
 fn a_fatal_failure_stops_everything() {
-    let picture = story("a; b; c after b; d")
-        .parallelism(2)
-        .replies("a: fatal 2s; b: ok 9s")
-        .picture();
+    let picture = story("a; b; c after b; d").parallelism(2).replies("a: fatal 2s; b: ok 9s").picture();
     assert_eq!(
         picture,
         [
@@ -94,11 +95,7 @@ fn cancelling_stops_what_runs() {
 #[test]
 fn cancelling_interrupts_a_wait() {
     assert_eq!(
-        story("a; b")
-            .tries("a", 2, "60s")
-            .replies("a: transient")
-            .acts("5s cancel")
-            .picture(),
+        story("a; b").tries("a", 2, "60s").replies("a: transient").acts("5s cancel").picture(),
         [
             "0s started, a started",
             "1s a waits 60s after TRANSIENT",
@@ -128,10 +125,7 @@ fn cancelling_ends_a_pause() {
     );
     assert_eq!(
         story("a; b").acts("0s pause; 5s cancel").picture(),
-        [
-            "0s paused",
-            "5s cancel requested, a skipped CANCELLED, b skipped CANCELLED, CANCELLED",
-        ]
+        ["0s paused", "5s cancel requested, a skipped CANCELLED, b skipped CANCELLED, CANCELLED",]
     );
 }
 
@@ -139,29 +133,16 @@ fn cancelling_ends_a_pause() {
 #[test]
 fn cancelling_too_late_changes_nothing() {
     let play = story("a").replies("a: ok! 2s").acts("1s cancel").play();
-    assert_eq!(
-        play.picture(),
-        [
-            "0s started, a started",
-            "1s cancel requested",
-            "2s a completed, COMPLETED",
-        ]
-    );
+    assert_eq!(play.picture(), ["0s started, a started", "1s cancel requested", "2s a completed, COMPLETED",]);
     let ended = story("a").acts("5s cancel; 6s pause; 7s resume").play();
-    assert_eq!(
-        (ended.state(), ended.execution.last_sequence()),
-        (ExecutionState::Completed, 7)
-    );
+    assert_eq!((ended.state(), ended.execution.last_sequence()), (ExecutionState::Completed, 7));
     assert_eq!(ended.refused.len(), 3, "{:?}", ended.refused);
 }
 
 // What a person asks for a second time, or without reason, is refused and changes nothing.
 #[test]
 fn requests_that_make_no_sense_are_refused() {
-    let play = story("a")
-        .replies("a: ok 9s")
-        .acts("1s resume; 2s pause; 3s pause; 4s resume; 5s resume")
-        .play();
+    let play = story("a").replies("a: ok 9s").acts("1s resume; 2s pause; 3s pause; 4s resume; 5s resume").play();
     assert_eq!(
         play.refused,
         [
@@ -170,10 +151,7 @@ fn requests_that_make_no_sense_are_refused() {
             "an execution that is Running has no move Resumed",
         ]
     );
-    let play = story("a")
-        .replies("a: ok! 9s")
-        .acts("1s cancel; 2s cancel; 3s pause; 4s resume")
-        .play();
+    let play = story("a").replies("a: ok! 9s").acts("1s cancel; 2s cancel; 3s pause; 4s resume").play();
     assert_eq!(
         play.refused,
         [
@@ -187,11 +165,7 @@ fn requests_that_make_no_sense_are_refused() {
 // S4-26: out of time.
 #[test]
 fn the_time_limit_ends_everything() {
-    let picture = story("a; b; c after b; d")
-        .parallelism(2)
-        .limit("5s")
-        .replies("a: ok; b: ok 9s")
-        .picture();
+    let picture = story("a; b; c after b; d").parallelism(2).limit("5s").replies("a: ok; b: ok 9s").picture();
     assert_eq!(
         picture,
         [
@@ -206,16 +180,8 @@ fn the_time_limit_ends_everything() {
 #[test]
 fn the_time_limit_does_not_wait_for_a_retry_or_a_person() {
     assert_eq!(
-        story("a")
-            .limit("5s")
-            .tries("a", 2, "60s")
-            .replies("a: transient")
-            .picture(),
-        [
-            "0s started, a started",
-            "1s a waits 60s after TRANSIENT",
-            "5s out of time, a cancelled, TIMED_OUT",
-        ]
+        story("a").limit("5s").tries("a", 2, "60s").replies("a: transient").picture(),
+        ["0s started, a started", "1s a waits 60s after TRANSIENT", "5s out of time, a cancelled, TIMED_OUT",]
     );
     assert_eq!(
         story("a").limit("5s").acts("0s pause").picture(),
@@ -223,32 +189,17 @@ fn the_time_limit_does_not_wait_for_a_retry_or_a_person() {
     );
     assert_eq!(
         story("a").limit("5s").replies("a: unknown").picture(),
-        [
-            "0s started, a started",
-            "1s a unknown",
-            "5s out of time, a failed OUTCOME_UNKNOWN, TIMED_OUT",
-        ]
+        ["0s started, a started", "1s a unknown", "5s out of time, a failed OUTCOME_UNKNOWN, TIMED_OUT",]
     );
 }
 
 // Cancellation and the time limit go before the stop on an error; neither goes before the other.
 #[test]
 fn what_stops_it_first_is_the_reason() {
-    let pair = || {
-        story("a; b")
-            .parallelism(2)
-            .stop_on_error()
-            .replies("a: invalid; b: ok! 9s")
-    };
+    let pair = || story("a; b").parallelism(2).stop_on_error().replies("a: invalid; b: ok! 9s");
     assert_eq!(pair().play().state(), ExecutionState::Failed);
     assert_eq!(pair().acts("2s cancel").play().state(), ExecutionState::Cancelled);
     assert_eq!(pair().limit("3s").play().state(), ExecutionState::TimedOut);
-    assert_eq!(
-        pair().limit("3s").acts("2s cancel").play().state(),
-        ExecutionState::Cancelled
-    );
-    assert_eq!(
-        pair().limit("3s").acts("4s cancel").play().state(),
-        ExecutionState::TimedOut
-    );
+    assert_eq!(pair().limit("3s").acts("2s cancel").play().state(), ExecutionState::Cancelled);
+    assert_eq!(pair().limit("3s").acts("4s cancel").play().state(), ExecutionState::TimedOut);
 }

@@ -41,11 +41,7 @@ fn outputs_arrive_with_their_types() {
         .play();
     assert_eq!(
         play.picture(),
-        [
-            "0s started, draft started",
-            "1s draft completed, publish started",
-            "2s publish completed, COMPLETED",
-        ]
+        ["0s started, draft started", "1s draft completed, publish started", "2s publish completed, COMPLETED",]
     );
     assert_eq!(
         arguments(&play, "publish"),
@@ -56,10 +52,8 @@ fn outputs_arrive_with_their_types() {
 // What an output brings in is data: it is not looked at for further references.
 #[test]
 fn an_output_is_never_a_template() {
-    let play = story("a; b")
-        .output("a", &json!("${a.result.secret}"))
-        .arguments("b", json!({"text": "${a.result}"}))
-        .play();
+    let play =
+        story("a; b").output("a", &json!("${a.result.secret}")).arguments("b", json!({"text": "${a.result}"})).play();
     assert_eq!(arguments(&play, "b"), r#"{"text":"${a.result.secret}"}"#);
 }
 

@@ -7,9 +7,7 @@ use crate::support::story;
 // REQUIREMENTS section 1: the step is parked, what depends on it waits, everything else goes on.
 #[test]
 fn an_unknown_outcome_parks_its_step_and_nothing_else() {
-    let play = story("pay; receipt after pay; clean; tidy after clean")
-        .replies("pay: unknown")
-        .play();
+    let play = story("pay; receipt after pay; clean; tidy after clean").replies("pay: unknown").play();
     assert_eq!(
         play.picture(),
         [
@@ -35,10 +33,7 @@ fn an_unknown_outcome_is_not_tried_again() {
 // What nobody found out is a failure at the end, and says so.
 #[test]
 fn stopping_ends_a_step_whose_outcome_is_unknown() {
-    let play = story("pay; receipt after pay")
-        .replies("pay: unknown")
-        .acts("9s cancel")
-        .play();
+    let play = story("pay; receipt after pay").replies("pay: unknown").acts("9s cancel").play();
     assert_eq!(
         play.picture(),
         [
@@ -52,10 +47,7 @@ fn stopping_ends_a_step_whose_outcome_is_unknown() {
         "The execution was stopped before anybody found out whether the step's call took effect."
     );
     assert_eq!(
-        story("pay; b")
-            .stop_on_error()
-            .replies("pay: unknown; b: invalid")
-            .picture(),
+        story("pay; b").stop_on_error().replies("pay: unknown; b: invalid").picture(),
         [
             "0s started, pay started",
             "1s pay unknown, b started",

@@ -42,10 +42,7 @@ impl Audit {
     /// Of a plan whose `created` has sequence 1 and is not shown to it.
     pub(crate) fn new(plan: Plan) -> Self {
         Self {
-            totals: Totals {
-                total: plan.steps().len(),
-                ..Totals::default()
-            },
+            totals: Totals { total: plan.steps().len(), ..Totals::default() },
             plan,
             last_sequence: 1,
             last_time: Timestamp::default(),
@@ -89,14 +86,7 @@ impl Audit {
             EventKind::Recovered { in_doubt } => assert_eq!(in_doubt, &Vec::from_iter(self.open.iter().copied())),
             EventKind::Finished(finished) => self.finished(finished),
             EventKind::StepStarted { step, attempt } => self.step_started(*step, *attempt, event.time),
-            EventKind::RetryScheduled {
-                step,
-                attempt,
-                failure,
-                retry_count,
-                delay,
-                not_before,
-            } => {
+            EventKind::RetryScheduled { step, attempt, failure, retry_count, delay, not_before } => {
                 self.check_attempt(*step, *attempt);
                 let retry = self.plan.steps()[*step].retry();
                 assert!(failure.class.is_retryable() && *attempt < retry.max_attempts && self.stop.is_none());
@@ -105,27 +95,14 @@ impl Audit {
                 assert_eq!(*not_before, event.time.saturating_add(*delay));
                 self.not_before.insert(*step, *not_before);
             }
-            EventKind::StepCompleted {
-                step,
-                attempt,
-                progress,
-                ..
-            } => {
+            EventKind::StepCompleted { step, attempt, progress, .. } => {
                 self.check_attempt(*step, *attempt);
-                assert!(
-                    self.effects.contains(step),
-                    "step {step} completed without a completed call"
-                );
+                assert!(self.effects.contains(step), "step {step} completed without a completed call");
                 self.completed.insert(*step);
                 self.totals.completed += 1;
                 self.step_ended(*step, *progress);
             }
-            EventKind::StepFailed {
-                step,
-                attempt,
-                failure,
-                progress,
-            } => {
+            EventKind::StepFailed { step, attempt, failure, progress } => {
                 self.check_attempt(*step, *attempt);
                 self.totals.failed += 1;
                 self.step_ended(*step, *progress);
@@ -135,23 +112,13 @@ impl Audit {
                 }
             }
             EventKind::StepSkipped { step, progress, .. } => {
-                assert!(
-                    !self.attempts.contains_key(step),
-                    "step {step} was skipped after it had started"
-                );
+                assert!(!self.attempts.contains_key(step), "step {step} was skipped after it had started");
                 self.totals.skipped += 1;
                 self.step_ended(*step, *progress);
             }
-            EventKind::StepCancelled {
-                step,
-                attempt,
-                progress,
-            } => {
+            EventKind::StepCancelled { step, attempt, progress } => {
                 self.check_attempt(*step, *attempt);
-                assert!(
-                    self.stop.is_some(),
-                    "step {step} was cancelled, and nothing was stopped"
-                );
+                assert!(self.stop.is_some(), "step {step} was cancelled, and nothing was stopped");
                 self.totals.cancelled += 1;
                 self.step_ended(*step, *progress);
             }
@@ -163,10 +130,7 @@ impl Audit {
             EventKind::CallCompleted { call, .. } => {
                 self.call_ended(*call);
                 // S2-NFR-007: whatever happens, a step takes effect once.
-                assert!(
-                    self.effects.insert(call.step),
-                    "{call} took effect after another call of its step had"
-                );
+                assert!(self.effects.insert(call.step), "{call} took effect after another call of its step had");
             }
             EventKind::CallFailed { call, .. }
             | EventKind::CallCancelled { call }
@@ -180,46 +144,28 @@ impl Audit {
         self.check_may_start();
         // Number 1, S2-FR-006, S4-12.
         for dependency in self.plan.steps()[step].dependencies() {
-            assert!(
-                self.completed.contains(dependency),
-                "step {step} started before step {dependency} had completed"
-            );
+            assert!(self.completed.contains(dependency), "step {step} started before step {dependency} had completed");
         }
         assert!(!self.ended.contains(&step), "step {step} started after its end");
         assert!(attempt <= self.plan.steps()[step].retry().max_attempts);
         assert_eq!(attempt, self.attempts.get(&step).copied().unwrap_or(0) + 1);
-        assert!(
-            self.not_before
-                .remove(&step)
-                .is_none_or(|not_before| not_before <= time),
-            "step {step} did not wait"
-        );
+        assert!(self.not_before.remove(&step).is_none_or(|not_before| not_before <= time), "step {step} did not wait");
         self.attempts.insert(step, attempt);
         self.holding.insert(step);
-        assert!(
-            self.holding.len() <= self.plan.parallelism(),
-            "more steps at once than the plan allows"
-        );
+        assert!(self.holding.len() <= self.plan.parallelism(), "more steps at once than the plan allows");
     }
 
     fn call_requested(&mut self, call: CallId) {
         self.check_may_start();
         self.check_attempt(call.step, call.attempt);
         // Number 12.
-        assert!(
-            !self.effects.contains(&call.step),
-            "{call} was requested after its step had taken effect"
-        );
+        assert!(!self.effects.contains(&call.step), "{call} was requested after its step had taken effect");
         assert!(
             !self.open.iter().any(|open| open.step == call.step),
             "{call} was requested while another was in flight"
         );
         let before = self.requested.range(CallId { number: 0, ..call }..call).count();
-        assert_eq!(
-            before + 1,
-            usize::try_from(call.number).unwrap(),
-            "{call} is out of turn"
-        );
+        assert_eq!(before + 1, usize::try_from(call.number).unwrap(), "{call} is out of turn");
         assert!(self.requested.insert(call), "{call} was requested twice");
         self.open.insert(call);
     }
@@ -234,13 +180,7 @@ impl Audit {
         assert!(self.ended.insert(step), "step {step} ended twice");
         self.holding.remove(&step);
         // S2-FR-072.
-        assert_eq!(
-            progress,
-            Progress {
-                done: self.ended.len(),
-                total: self.plan.steps().len()
-            }
-        );
+        assert_eq!(progress, Progress { done: self.ended.len(), total: self.plan.steps().len() });
     }
 
     fn finished(&mut self, finished: &Finished) {
@@ -250,12 +190,7 @@ impl Audit {
         // Number 8, S4-09, S4-11.
         assert_eq!(self.ended.len(), self.totals.total);
         assert_eq!((finished.totals, &finished.failure), (self.totals, &self.first_failure));
-        let Totals {
-            total,
-            completed,
-            failed,
-            ..
-        } = self.totals;
+        let Totals { total, completed, failed, .. } = self.totals;
         let expected = match self.stop {
             Some(Stop::Cancel) if completed < total => ExecutionState::Cancelled,
             Some(Stop::Deadline) if completed < total => ExecutionState::TimedOut,
@@ -267,17 +202,10 @@ impl Audit {
     }
 
     fn check_attempt(&self, step: usize, attempt: u32) {
-        assert_eq!(
-            self.attempts.get(&step),
-            Some(&attempt),
-            "not the attempt that step {step} is in"
-        );
+        assert_eq!(self.attempts.get(&step), Some(&attempt), "not the attempt that step {step} is in");
     }
 
     fn check_may_start(&self) {
-        assert!(
-            self.started && !self.paused && self.stop.is_none(),
-            "something started that must not"
-        );
+        assert!(self.started && !self.paused && self.stop.is_none(), "something started that must not");
     }
 }

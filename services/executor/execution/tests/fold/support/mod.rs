@@ -11,4 +11,4 @@ pub(crate) use audit::Audit;
 pub(crate) use moves::{Moves, Standing};
 pub(crate) use play::{Crash, Play, START, created, without_recoveries};
 pub(crate) use runner::{Outcome, Reply};
-pub(crate) use story::{Story, act_of, failure, story};
+pub(crate) use story::{Story, act_of, failure, request, story};

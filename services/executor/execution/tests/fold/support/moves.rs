@@ -19,10 +19,7 @@ pub(crate) struct Standing {
 
 impl Standing {
     pub(crate) fn of(execution: &Execution) -> Self {
-        Self {
-            state: execution.state(),
-            steps: execution.steps().map(|step| step.state()).collect(),
-        }
+        Self { state: execution.state(), steps: execution.steps().map(|step| step.state()).collect() }
     }
 }
 
@@ -37,13 +34,9 @@ impl Moves {
         }
         for (step, (from, view)) in before.steps.iter().zip(after.steps()).enumerate() {
             if *from != view.state() {
-                let by = if kind.step() == Some(step) {
-                    step_move(kind)
-                } else {
-                    Some(StepMove::DependenciesCompleted)
-                };
-                self.steps
-                    .insert((*from, by.expect("this event moves no step"), view.state()));
+                let by =
+                    if kind.step() == Some(step) { step_move(kind) } else { Some(StepMove::DependenciesCompleted) };
+                self.steps.insert((*from, by.expect("this event moves no step"), view.state()));
             }
         }
     }

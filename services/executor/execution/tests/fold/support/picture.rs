@@ -33,10 +33,7 @@ impl Play {
             let (_, line) = lines.last_mut().expect("just pushed");
             line.push(self.words(&event.kind));
         }
-        lines
-            .into_iter()
-            .map(|(at, line)| format!("{}s {}", at.as_secs_f64(), line.join(", ")))
-            .collect()
+        lines.into_iter().map(|(at, line)| format!("{}s {}", at.as_secs_f64(), line.join(", "))).collect()
     }
 
     fn words(&self, kind: &EventKind) -> String {
@@ -45,12 +42,8 @@ impl Play {
         match kind {
             EventKind::Created(_) => "created".to_owned(),
             EventKind::Started => "started".to_owned(),
-            EventKind::Paused {
-                discard_calls: false, ..
-            } => "paused".to_owned(),
-            EventKind::Paused {
-                discard_calls: true, ..
-            } => "paused, discarding".to_owned(),
+            EventKind::Paused { discard_calls: false, .. } => "paused".to_owned(),
+            EventKind::Paused { discard_calls: true, .. } => "paused, discarding".to_owned(),
             EventKind::Resumed { .. } => "resumed".to_owned(),
             EventKind::CancelRequested { .. } => "cancel requested".to_owned(),
             EventKind::DeadlineExceeded => "out of time".to_owned(),
@@ -61,21 +54,12 @@ impl Play {
             },
             EventKind::StepStarted { step, attempt: 1 } => format!("{} started", name(*step)),
             EventKind::StepStarted { step, attempt } => format!("{} started attempt {attempt}", name(*step)),
-            EventKind::RetryScheduled {
-                step, failure, delay, ..
-            } => {
-                format!(
-                    "{} waits {}s after {}",
-                    name(*step),
-                    delay.as_secs_f64(),
-                    failure.reason
-                )
+            EventKind::RetryScheduled { step, failure, delay, .. } => {
+                format!("{} waits {}s after {}", name(*step), delay.as_secs_f64(), failure.reason)
             }
             EventKind::StepCompleted { step, .. } => format!("{} completed", name(*step)),
             EventKind::StepFailed { step, failure, .. } => format!("{} failed {}", name(*step), failure.reason),
-            EventKind::StepSkipped {
-                step, reason, because, ..
-            } => {
+            EventKind::StepSkipped { step, reason, because, .. } => {
                 let because = because.map_or(String::new(), |because| format!(" by {}", name(because)));
                 format!("{} skipped {}{because}", name(*step), skip_words(*reason))
             }

@@ -37,12 +37,8 @@ pub(crate) fn created(plan: Plan) -> Created {
             default_timeout: Duration::from_secs(120),
         }
     };
-    let tools: BTreeMap<String, ToolFacts> = plan
-        .steps()
-        .iter()
-        .map(facts)
-        .map(|facts| (facts.used_as.clone(), facts))
-        .collect();
+    let tools: BTreeMap<String, ToolFacts> =
+        plan.steps().iter().map(facts).map(|facts| (facts.used_as.clone(), facts)).collect();
     Created {
         uid: "uid".to_owned(),
         approval_mode: ApprovalMode::Wait,
@@ -59,9 +55,7 @@ pub(crate) fn created(plan: Plan) -> Created {
 
 /// A list of events as it would be without the crashes.
 pub(crate) fn without_recoveries(events: &[Event]) -> Vec<(Timestamp, &EventKind)> {
-    let real = events
-        .iter()
-        .filter(|event| !matches!(event.kind, EventKind::Recovered { .. }));
+    let real = events.iter().filter(|event| !matches!(event.kind, EventKind::Recovered { .. }));
     real.map(|event| (event.time, &event.kind)).collect()
 }
 
@@ -92,11 +86,7 @@ pub(crate) struct Play {
 
 impl Play {
     pub(crate) fn new(created: Created, script: Script) -> Self {
-        let first = Event {
-            sequence: 1,
-            time: START,
-            kind: EventKind::Created(Box::new(created)),
-        };
+        let first = Event { sequence: 1, time: START, kind: EventKind::Created(Box::new(created)) };
         let execution = Execution::create(first.clone()).unwrap();
         Self {
             stored: execution.clone(),
@@ -132,11 +122,7 @@ impl Play {
 
     /// The present as it was right after the first event of a kind.
     pub(crate) fn just_after(&self, kind: impl Fn(&EventKind) -> bool) -> Execution {
-        let place = self
-            .events
-            .iter()
-            .position(|event| kind(&event.kind))
-            .expect("there is such an event");
+        let place = self.events.iter().position(|event| kind(&event.kind)).expect("there is such an event");
         Execution::replay(self.events[..=place].iter().cloned()).unwrap()
     }
 
@@ -152,10 +138,7 @@ impl Play {
 
     fn next_moment(&self) -> Option<Timestamp> {
         let acts = self.acts.front().map(|(at, _)| *at);
-        let ends = self
-            .execution
-            .in_flight()
-            .filter_map(|call| self.runner.ends_at(call.request.call));
+        let ends = self.execution.in_flight().filter_map(|call| self.runner.ends_at(call.request.call));
         acts.into_iter().chain(ends).chain(self.execution.wake_at()).min()
     }
 
@@ -195,10 +178,7 @@ impl Play {
                     }
                 }
             }
-            fresh.extend(self.execution.advance(Surroundings {
-                now: self.now,
-                ledger_id: "ledger",
-            }));
+            fresh.extend(self.execution.advance(Surroundings { now: self.now, ledger_id: "ledger" }));
             self.turns.push(fresh.len());
             let Some(kept) = self.crashes.pop_front().flatten() else {
                 self.refused.extend(refused.into_iter().map(|(_, why)| why));
@@ -214,12 +194,7 @@ impl Play {
             assert_eq!(self.execution, self.stored);
             let lost = recorded.get(kept).copied().unwrap_or(outside.len());
             outside.drain(..lost);
-            self.refused.extend(
-                refused
-                    .into_iter()
-                    .filter(|(place, _)| *place < lost)
-                    .map(|(_, why)| why),
-            );
+            self.refused.extend(refused.into_iter().filter(|(place, _)| *place < lost).map(|(_, why)| why));
             if !self.state().is_terminal() {
                 let in_doubt = self.execution.in_flight().map(|call| call.request.call).collect();
                 outside.insert(0, EventKind::Recovered { in_doubt });
@@ -250,11 +225,7 @@ impl Play {
         for action in actions {
             match action {
                 Action::Send(call) => {
-                    let request = &self
-                        .execution
-                        .call(call)
-                        .expect("only calls in flight are sent")
-                        .request;
+                    let request = &self.execution.call(call).expect("only calls in flight are sent").request;
                     self.runner.send(request, self.now);
                 }
                 Action::Stop(call) => self.runner.stop(call, self.now),

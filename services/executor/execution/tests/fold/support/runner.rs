@@ -44,66 +44,34 @@ struct Call {
 
 impl Runner {
     pub(crate) fn new(script: Script) -> Self {
-        Self {
-            script,
-            calls: BTreeMap::new(),
-        }
+        Self { script, calls: BTreeMap::new() }
     }
 
     /// Starts a call, or attaches to it.
     pub(crate) fn send(&mut self, request: &CallRequest, now: Timestamp) {
         let id = request.call;
-        let before = self
-            .calls
-            .range(
-                CallId {
-                    attempt: 0,
-                    number: 0,
-                    ..id
-                }..id,
-            )
-            .count();
+        let before = self.calls.range(CallId { attempt: 0, number: 0, ..id }..id).count();
         match self.calls.entry(id) {
             Entry::Occupied(known) => {
                 let known = known.get().request.as_ref();
-                assert!(
-                    known.is_none_or(|known| known == request),
-                    "{id} was sent again with other arguments"
-                );
+                assert!(known.is_none_or(|known| known == request), "{id} was sent again with other arguments");
             }
             Entry::Vacant(place) => {
-                let Reply {
-                    mut outcome,
-                    mut latency,
-                    stops_in,
-                } = (self.script)(id, before);
+                let Reply { mut outcome, mut latency, stops_in } = (self.script)(id, before);
                 if latency > request.timeout {
-                    outcome = Outcome::Failed(Failure::new(
-                        ErrorClass::Timeout,
-                        "TOOL_TIMEOUT",
-                        "The tool took too long.",
-                    ));
+                    outcome =
+                        Outcome::Failed(Failure::new(ErrorClass::Timeout, "TOOL_TIMEOUT", "The tool took too long."));
                     latency = request.timeout;
                 }
                 let ends_at = now.saturating_add(latency);
-                place.insert(Call {
-                    request: Some(request.clone()),
-                    outcome,
-                    ends_at,
-                    stops_in,
-                });
+                place.insert(Call { request: Some(request.clone()), outcome, ends_at, stops_in });
             }
         }
     }
 
     /// Stops a call, also one that never arrived.
     pub(crate) fn stop(&mut self, id: CallId, now: Timestamp) {
-        let gone = Call {
-            request: None,
-            outcome: Outcome::Cancelled,
-            ends_at: now,
-            stops_in: None,
-        };
+        let gone = Call { request: None, outcome: Outcome::Cancelled, ends_at: now, stops_in: None };
         let call = self.calls.entry(id).or_insert(gone);
         let Some(stops_in) = call.stops_in.take() else { return };
         let stopped_at = now.saturating_add(stops_in);
@@ -120,21 +88,10 @@ impl Runner {
 
     /// What the executor records about the end of a call.
     pub(crate) fn end(&self, id: CallId) -> EventKind {
-        let receipt = Receipt {
-            ledger_id: "ledger".to_owned(),
-            duration: Duration::ZERO,
-        };
+        let receipt = Receipt { ledger_id: "ledger".to_owned(), duration: Duration::ZERO };
         match self.calls[&id].outcome.clone() {
-            Outcome::Completed(result) => EventKind::CallCompleted {
-                call: id,
-                result,
-                receipt,
-            },
-            Outcome::Failed(failure) => EventKind::CallFailed {
-                call: id,
-                failure,
-                receipt,
-            },
+            Outcome::Completed(result) => EventKind::CallCompleted { call: id, result, receipt },
+            Outcome::Failed(failure) => EventKind::CallFailed { call: id, failure, receipt },
             Outcome::Cancelled => EventKind::CallCancelled { call: id },
             Outcome::Unknown(failure) => EventKind::CallOutcomeUnknown { call: id, failure },
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use belay_execution::{ErrorClass, EventKind, Failure, Json};
+use belay_execution::{CallId, CallRequest, ErrorClass, EventKind, Failure, Json, RecoveryClass};
 use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft};
 use serde_json::{Value, json};
 
@@ -26,31 +26,15 @@ pub(crate) fn story(steps: &str) -> Story {
         StepDraft {
             id: id.trim().to_owned(),
             title: String::new(),
-            depends_on: after
-                .split(',')
-                .map(str::trim)
-                .filter(|id| !id.is_empty())
-                .map(str::to_owned)
-                .collect(),
+            depends_on: after.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect(),
             timeout: None,
             attempt_timeout: None,
             retry: None,
-            kind: StepKindDraft::Tool {
-                tool: "work".to_owned(),
-                arguments: json!({}),
-            },
+            kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
         }
     });
-    let plan = PlanDraft {
-        id: "story".to_owned(),
-        steps: steps.collect(),
-        ..PlanDraft::default()
-    };
-    Story {
-        plan,
-        replies: HashMap::new(),
-        acts: Vec::new(),
-    }
+    let plan = PlanDraft { id: "story".to_owned(), steps: steps.collect(), ..PlanDraft::default() };
+    Story { plan, replies: HashMap::new(), acts: Vec::new() }
 }
 
 impl Story {
@@ -86,10 +70,7 @@ impl Story {
     pub(crate) fn tries(self, id: &str, max_attempts: u32, delays: &str) -> Self {
         self.retry(
             id,
-            RetryPolicy {
-                max_attempts,
-                backoff: Backoff::List(delays.split_whitespace().map(seconds).collect()),
-            },
+            RetryPolicy { max_attempts, backoff: Backoff::List(delays.split_whitespace().map(seconds).collect()) },
         )
     }
 
@@ -108,18 +89,14 @@ impl Story {
     pub(crate) fn replies(mut self, words: &str) -> Self {
         for step in words.split(';') {
             let (id, replies) = step.split_once(':').expect("`step: reply, reply`");
-            self.replies
-                .insert(id.trim().to_owned(), replies.split(',').map(reply).collect());
+            self.replies.insert(id.trim().to_owned(), replies.split(',').map(reply).collect());
         }
         self
     }
 
     /// A step's call completes with this, after a second.
     pub(crate) fn output(mut self, id: &str, output: &Value) -> Self {
-        let reply = Reply {
-            outcome: Outcome::Completed(Json::canonical(output)),
-            ..reply("ok")
-        };
+        let reply = Reply { outcome: Outcome::Completed(Json::canonical(output)), ..reply("ok") };
         self.replies.insert(id.to_owned(), vec![reply]);
         self
     }
@@ -137,23 +114,13 @@ impl Story {
     pub(crate) fn rehearse(self) -> Play {
         let Story { plan, replies, acts } = self;
         let plan = Plan::new(plan).unwrap();
-        let by_step: Vec<Vec<Reply>> = plan
-            .steps()
-            .iter()
-            .map(|step| replies.get(step.id()).cloned().unwrap_or_default())
-            .collect();
-        assert!(
-            replies.keys().all(|id| plan.step_index(id).is_some()),
-            "a reply for a step that is not there"
-        );
-        let script = move |call: belay_execution::CallId, before: usize| {
-            by_step[call.step].get(before).cloned().unwrap_or_else(|| reply("ok"))
-        };
+        let by_step: Vec<Vec<Reply>> =
+            plan.steps().iter().map(|step| replies.get(step.id()).cloned().unwrap_or_default()).collect();
+        assert!(replies.keys().all(|id| plan.step_index(id).is_some()), "a reply for a step that is not there");
+        let script =
+            move |call: CallId, before: usize| by_step[call.step].get(before).cloned().unwrap_or_else(|| reply("ok"));
         let mut play = Play::new(created(plan), Box::new(script));
-        play.acts = acts
-            .into_iter()
-            .map(|(at, kind)| (START.saturating_add(at), kind))
-            .collect();
+        play.acts = acts.into_iter().map(|(at, kind)| (START.saturating_add(at), kind)).collect();
         play
     }
 
@@ -170,11 +137,7 @@ impl Story {
     }
 
     fn step(&mut self, id: &str) -> &mut StepDraft {
-        self.plan
-            .steps
-            .iter_mut()
-            .find(|step| step.id == id)
-            .expect("a step of the story")
+        self.plan.steps.iter_mut().find(|step| step.id == id).expect("a step of the story")
     }
 }
 
@@ -183,24 +146,10 @@ pub(crate) fn act_of(words: &str) -> EventKind {
     let principal = "person".to_owned();
     let (reason, request_id) = (String::new(), String::new());
     match words {
-        "pause" => EventKind::Paused {
-            principal,
-            reason,
-            discard_calls: false,
-            request_id,
-        },
-        "pause discarding" => EventKind::Paused {
-            principal,
-            reason,
-            discard_calls: true,
-            request_id,
-        },
+        "pause" => EventKind::Paused { principal, reason, discard_calls: false, request_id },
+        "pause discarding" => EventKind::Paused { principal, reason, discard_calls: true, request_id },
         "resume" => EventKind::Resumed { principal, request_id },
-        "cancel" => EventKind::CancelRequested {
-            principal,
-            reason,
-            request_id,
-        },
+        "cancel" => EventKind::CancelRequested { principal, reason, request_id },
         _ => panic!("nobody can ask for `{words}`"),
     }
 }
@@ -225,25 +174,30 @@ fn reply(words: &str) -> Reply {
     let mut words = words.split_whitespace();
     let outcome = words.next().expect("a reply has an outcome");
     let latency = words.next().map_or(Duration::from_secs(1), seconds);
-    let stops_in = if outcome.ends_with('!') {
-        None
-    } else {
-        Some(Duration::ZERO)
-    };
+    let stops_in = if outcome.ends_with('!') { None } else { Some(Duration::ZERO) };
     let outcome = match outcome.trim_end_matches('!') {
         "ok" => Outcome::Completed(Json::from_text("{}")),
         "cancelled" => Outcome::Cancelled,
         "unknown" => Outcome::Unknown(failure("unknown")),
         word => Outcome::Failed(failure(word)),
     };
-    Reply {
-        outcome,
-        latency,
-        stops_in,
-    }
+    Reply { outcome, latency, stops_in }
 }
 
 fn seconds(text: &str) -> Duration {
     let number = text.strip_suffix('s').and_then(|number| number.parse().ok());
     Duration::from_secs_f64(number.unwrap_or_else(|| panic!("`{text}` is not like `2s`")))
+}
+
+/// A call's intent, with nothing in it that matters.
+pub(crate) fn request(call: CallId) -> CallRequest {
+    CallRequest {
+        call,
+        tool: "work".to_owned(),
+        arguments: Json::from_text("{}"),
+        arguments_digest: String::new(),
+        recovery: RecoveryClass::Transactional,
+        ledger_id: "ledger".to_owned(),
+        timeout: Duration::from_secs(1),
+    }
 }

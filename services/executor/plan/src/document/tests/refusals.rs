@@ -230,3 +230,14 @@ fn places_in_json_are_found_past_every_kind_of_value() {
         ],
     );
 }
+
+/// What the executor finds about tools stands where the author wrote it, under the author's names, and in the author's order.
+#[test]
+fn problems_in_steps_are_located() {
+    let text = "{\n  \"plan\": {\"id\": \"p\", \"steps\": [\n    {\"id\": \"b\", \"order\": 2, \"skillId\": \"x\"},\n    {\"id\": \"a\", \"order\": 1, \"skillId\": \"noup\", \"params\": {\"n\": [1, 2]}}\n  ]}\n}";
+    super::read(text);
+    let problem = |pointer: &str| crate::StepProblem { step: 0, pointer: pointer.into(), message: "m".into() };
+    let located = crate::StepProblem::locate(crate::Format::Json, text, vec![problem("/tool"), problem("/arguments/n/1")]);
+    let places: Vec<_> = located.iter().map(|found| (found.field.as_str(), found.line, found.column)).collect();
+    assert_eq!(places, [("plan.steps[1].skillId", 4, 40), ("plan.steps[1].params.n[1]", 4, 68)]);
+}

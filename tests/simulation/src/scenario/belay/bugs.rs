@@ -1,0 +1,70 @@
+//! Bugs to plant at the seams, so that the checker can show that it sees them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use belay_journal::{Done, JournalWriter, Operation, Refused, StoreError};
+use belay_sqlite::Synchronous;
+
+/// How long a journal that writes behind lets a batch wait.
+const BEHIND: Duration = Duration::from_millis(40);
+
+/// What is wrong with the services. Nothing by default.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bugs {
+    /// The journal acknowledges a batch before it commits it.
+    pub(super) writes_behind: bool,
+    /// The runner's ledger is empty after a restart, under the same id.
+    pub(super) forgets_calls: bool,
+    pub(super) journal: Synchronous,
+    pub(super) ledger: Synchronous,
+}
+
+/// A journal that answers appends at once and commits them a little later, or with the next batch.
+pub(super) struct WritesBehind(Arc<Mutex<Behind>>);
+
+struct Behind {
+    writer: Box<dyn JournalWriter>,
+    held: Vec<Operation>,
+}
+
+impl WritesBehind {
+    pub(super) fn new(writer: Box<dyn JournalWriter>) -> Self {
+        let held = Vec::new();
+        Self(Arc::new(Mutex::new(Behind { writer, held })))
+    }
+}
+
+fn lock(behind: &Mutex<Behind>) -> MutexGuard<'_, Behind> {
+    behind.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Behind {
+    fn flush(&mut self) -> Result<(), StoreError> {
+        let held = std::mem::take(&mut self.held);
+        match held.is_empty() {
+            true => Ok(()),
+            false => self.writer.commit(held).map(drop),
+        }
+    }
+}
+
+impl JournalWriter for WritesBehind {
+    fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError> {
+        let mut behind = lock(&self.0);
+        behind.flush()?;
+        // Only the store can say what key a new execution has.
+        if batch.iter().any(|operation| matches!(operation, Operation::Create { .. })) {
+            return behind.writer.commit(batch);
+        }
+        let answers = batch.iter().map(|_| Ok(Done::Appended)).collect();
+        behind.held = batch;
+        let later = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            tokio::time::sleep(BEHIND).await;
+            // A failure is heard of by the next commit, which is the bug.
+            drop(lock(&later).flush());
+        });
+        Ok(answers)
+    }
+}

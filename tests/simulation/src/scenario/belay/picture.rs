@@ -1,0 +1,179 @@
+//! What a client that knows the contract and nothing else makes of the events it is shown.
+
+use belay_proto::v1::{self, execution, execution_event::Kind, step_status};
+
+use super::plans;
+
+/// What is to be the same for everybody who knows the same events.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Picture {
+    pub(super) state: i32,
+    /// Without what follows from the plan and from the moment.
+    pub(super) steps: Vec<v1::StepStatus>,
+    totals: v1::StepTotals,
+    start_time: Option<pbjson_types::Timestamp>,
+    end_time: Option<pbjson_types::Timestamp>,
+    failure: Option<v1::Failure>,
+}
+
+impl Picture {
+    /// The server's own.
+    pub(super) fn of(execution: &v1::Execution) -> Self {
+        let steps = execution.steps.iter().map(|step| v1::StepStatus {
+            title: String::new(),
+            tool: String::new(),
+            max_attempts: 0,
+            waiting: None,
+            ..step.clone()
+        });
+        Self {
+            state: execution.state,
+            steps: steps.collect(),
+            totals: execution.totals.unwrap_or_default(),
+            start_time: execution.start_time,
+            end_time: execution.end_time,
+            failure: execution.failure.clone(),
+        }
+    }
+}
+
+/// A picture in the making.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    pub(super) picture: Picture,
+    pub(super) plan: v1::Plan,
+    /// For each step the places of those it waits for.
+    pub(super) dependencies: Vec<Vec<usize>>,
+    /// Nothing new starts any more.
+    stopping: bool,
+}
+
+impl Fold {
+    /// The place of the step that `event` is about.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn index(&self, event: &v1::ExecutionEvent) -> Result<usize, String> {
+        let place = self.plan.steps.iter().position(|step| step.id == event.step_id);
+        place.ok_or_else(|| format!("event {} is about step {:?}", event.sequence, event.step_id))
+    }
+
+    /// Adds an event.
+    ///
+    /// # Errors
+    /// When it says nothing, or nothing that has a place.
+    pub(super) fn apply(&mut self, event: &v1::ExecutionEvent) -> Result<(), String> {
+        use execution::State as E;
+        use step_status::State as S;
+        let kind = event
+            .kind
+            .as_ref()
+            .ok_or_else(|| format!("event {} says nothing", event.sequence))?;
+        let step = match event.step_id.as_str() {
+            "" => None,
+            _ => Some(self.index(event)?),
+        };
+        match (kind, step) {
+            (Kind::ExecutionCreated(created), None) => self.create(created),
+            (Kind::ExecutionStarted(_), None) => {
+                self.picture.state = E::Running.into();
+                self.picture.start_time = event.time;
+            }
+            (Kind::ExecutionPaused(_), None) => self.picture.state = E::Paused.into(),
+            (Kind::ExecutionResumed(_), None) => self.picture.state = E::Running.into(),
+            (Kind::ExecutionCancelRequested(_) | Kind::ExecutionDeadlineExceeded(_), None) => {
+                self.picture.state = E::Cancelling.into();
+                self.stopping = true;
+            }
+            (Kind::ExecutionRecovered(_), None) => {}
+            (Kind::ExecutionFinished(finished), None) => {
+                self.picture.state = finished.state;
+                self.picture.end_time = event.time;
+            }
+            (Kind::StepStarted(_), Some(index)) => {
+                let step = &mut self.picture.steps[index];
+                step.set_state(S::Running);
+                step.attempt = event.attempt;
+                step.start_time = step.start_time.or(event.time);
+            }
+            (Kind::StepRetryScheduled(retry), Some(index)) => {
+                let step = &mut self.picture.steps[index];
+                step.set_state(S::BackingOff);
+                step.failure = retry.failure.clone();
+            }
+            (Kind::StepCompleted(_), Some(index)) => {
+                self.end(index, S::Completed, event);
+                self.picture.totals.completed += 1;
+                self.picture.steps[index].failure = None;
+                self.make_ready();
+            }
+            (Kind::StepFailed(failed), Some(index)) => {
+                self.end(index, S::Failed, event);
+                self.picture.totals.failed += 1;
+                self.picture.steps[index].failure = failed.failure.clone();
+                self.picture.failure = self.picture.failure.take().or_else(|| failed.failure.clone());
+                let class = failed.failure.as_ref().map(v1::Failure::error_class);
+                self.stopping |= self.plan.stop_on_error || class == Some(v1::ErrorClass::Fatal);
+            }
+            (Kind::StepSkipped(skipped), Some(index)) => {
+                self.end(index, S::Skipped, event);
+                self.picture.totals.skipped += 1;
+                let step = &mut self.picture.steps[index];
+                step.skip_reason = skipped.reason;
+                step.skipped_because = skipped.because.clone();
+            }
+            (Kind::StepCancelled(_), Some(index)) => {
+                self.end(index, S::Cancelled, event);
+                self.picture.totals.cancelled += 1;
+            }
+            (Kind::StepOutcomeUnknown(unknown), Some(index)) => {
+                let step = &mut self.picture.steps[index];
+                step.set_state(S::OutcomeUnknown);
+                step.failure = unknown.failure.clone();
+            }
+            (Kind::ToolCallRequested(_), Some(index)) => self.picture.steps[index].set_state(S::Running),
+            (Kind::ToolCallCompleted(completed), Some(index)) => {
+                self.picture.steps[index].output = completed.result.clone();
+            }
+            (Kind::ToolCallCancelled(_), Some(index)) if !self.stopping => {
+                self.picture.steps[index].set_state(S::Ready);
+            }
+            (Kind::ToolCallCancelled(_) | Kind::ToolCallFailed(_) | Kind::ToolCallOutcomeUnknown(_), Some(_)) => {}
+            (_, step) => return Err(format!("event {} is out of place, step {step:?}", event.sequence)),
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, created: &v1::ExecutionCreated) {
+        self.plan = created.plan.clone().unwrap_or_default();
+        let place = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
+        let dependencies = |step| plans::dependencies(step).iter().filter_map(place).collect();
+        self.dependencies = self.plan.steps.iter().map(dependencies).collect();
+        self.picture.state = execution::State::Pending.into();
+        self.picture.totals.total = i32::try_from(self.plan.steps.len()).unwrap_or(i32::MAX);
+        let pending = |step: &v1::Step| v1::StepStatus {
+            step_id: step.id.clone(),
+            state: step_status::State::Pending.into(),
+            ..v1::StepStatus::default()
+        };
+        self.picture.steps = self.plan.steps.iter().map(pending).collect();
+        self.make_ready();
+    }
+
+    fn end(&mut self, index: usize, state: step_status::State, event: &v1::ExecutionEvent) {
+        let step = &mut self.picture.steps[index];
+        step.set_state(state);
+        step.end_time = event.time;
+    }
+
+    fn make_ready(&mut self) {
+        use step_status::State::{Completed, Pending, Ready};
+        for (index, dependencies) in self.dependencies.iter().enumerate() {
+            let steps = &mut self.picture.steps;
+            let met = dependencies.iter().all(|&on| steps[on].state() == Completed);
+            if met && steps[index].state() == Pending {
+                steps[index].set_state(Ready);
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Plans from the seed: small graphs with everything in them that a plan can say.
+
+use std::time::Duration;
+
+use belay_proto::v1::{self, ErrorClass, step};
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use serde_json::{Value, json};
+
+use super::tools::{LOOK, PUT, SEND};
+
+/// Values are up to this long, in bytes: several pages, so that a commit has something to tear.
+const LONGEST_VALUE: usize = 9000;
+
+/// A plan of 1 to 8 steps.
+pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
+    let count = random.random_range(1..=8);
+    v1::Plan {
+        id,
+        description: String::new(),
+        steps: (0..count).map(|index| step(random, index)).collect(),
+        stop_on_error: random.random_bool(0.25),
+        parallelism: random.random_range(0..=4),
+        timeout: random.random_bool(0.15).then(|| milliseconds(random, 500, 6000)),
+    }
+}
+
+fn step(random: &mut StdRng, index: usize) -> v1::Step {
+    let depends_on: Vec<usize> = (0..index).filter(|_| random.random_bool(0.25)).collect();
+    let mut arguments = json!({"ms": random.random_range(0..150), "value": value(random, index)});
+    let attempts = *[1, 1, 2, 3, 4].choose(random).expect("not empty");
+    if random.random_bool(0.3) {
+        let class = class(random);
+        arguments["class"] = i32::from(class).into();
+        arguments["fails"] = random.random_range(1..=4).into();
+    }
+    let hangs = random.random_bool(0.1);
+    if hangs {
+        arguments["hangs"] = random.random_range(1..=2).into();
+    }
+    let tool = v1::ToolStep {
+        tool: (*[LOOK, PUT, SEND, SEND].choose(random).expect("not empty")).to_owned(),
+        arguments: arguments.to_string(),
+    };
+    v1::Step {
+        id: format!("s{index}"),
+        depends_on: depends_on.into_iter().map(|index| format!("s{index}")).collect(),
+        timeout: random.random_bool(0.1).then(|| milliseconds(random, 300, 3000)),
+        attempt_timeout: (hangs || random.random_bool(0.1)).then(|| milliseconds(random, 50, 600)),
+        retry: (attempts > 1).then(|| v1::RetryPolicy {
+            max_attempts: attempts,
+            backoff: (1..attempts).map(|_| milliseconds(random, 0, 400)).collect(),
+            exponential: None,
+        }),
+        kind: Some(step::Kind::Tool(tool)),
+        ..v1::Step::default()
+    }
+}
+
+/// A number, a long text, or what an earlier step gave back.
+fn value(random: &mut StdRng, index: usize) -> Value {
+    let earlier = random.random_range(0..index.max(1));
+    match random.random_range(0..100) {
+        0..25 if index > 0 => format!("${{s{earlier}.result.run}}").into(),
+        25..40 if index > 0 => format!("after ${{s{earlier}.result.run}}").into(),
+        40..60 => "x".repeat(random.random_range(0..LONGEST_VALUE)).into(),
+        _ => random.random_range(0..1000).into(),
+    }
+}
+
+fn class(random: &mut StdRng) -> ErrorClass {
+    match random.random_range(0..100) {
+        0..70 => ErrorClass::Transient,
+        70..80 => ErrorClass::RateLimit,
+        80..90 => ErrorClass::InvalidArguments,
+        _ => ErrorClass::Fatal,
+    }
+}
+
+fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> pbjson_types::Duration {
+    belay_proto::duration(Duration::from_millis(random.random_range(least..=most)))
+}
+
+/// The ids of the steps that `step` waits for: those it names, and those whose results it uses.
+pub(super) fn dependencies(step: &v1::Step) -> Vec<String> {
+    let Some(step::Kind::Tool(tool)) = &step.kind else {
+        return step.depends_on.clone();
+    };
+    let used = tool.arguments.split("${").skip(1);
+    let used = used.filter_map(|rest| rest.split_once('.')).map(|(id, _)| id.to_owned());
+    step.depends_on.iter().cloned().chain(used).collect()
+}

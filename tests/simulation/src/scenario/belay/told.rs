@@ -1,0 +1,136 @@
+//! What clients were told, outside of the simulated machines: no crash takes it back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use belay_proto::v1;
+
+use super::picture::Picture;
+use crate::checker::Checker;
+use crate::trace;
+
+/// What clients were told. Clones are one memory.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told {
+    state: Arc<Mutex<State>>,
+    checker: Checker,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    healed: bool,
+    /// Requests whose execution has ended, as their client saw it.
+    ended: BTreeSet<String>,
+    executions: BTreeMap<String, Heard>,
+}
+
+/// What was heard of one execution.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Heard {
+    pub(super) uid: String,
+    /// The request that it was started with.
+    pub(super) request_id: String,
+    /// Events by sequence.
+    pub(super) events: BTreeMap<i64, v1::ExecutionEvent>,
+    /// The server's own account, by the sequence of the last event in it.
+    pub(super) accounts: BTreeMap<i64, Picture>,
+    /// The ids of the requests to pause, resume and cancel that were acknowledged.
+    pub(super) requests: BTreeSet<String>,
+}
+
+impl Told {
+    pub(super) fn new(checker: &Checker) -> Self {
+        Self {
+            checker: checker.clone(),
+            ..Self::default()
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is one insertion: a panic elsewhere leaves nothing half-done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is not as it must be.
+    pub(super) fn violation(&self, what: impl std::fmt::Display) {
+        self.checker.violation(what);
+    }
+
+    /// `request_id` was answered with `execution`.
+    pub(super) fn started(&self, request_id: &str, execution: &v1::Execution) {
+        trace::count("executions started");
+        {
+            let mut state = self.state();
+            let heard = state.executions.entry(execution.name.clone()).or_default();
+            heard.uid.clone_from(&execution.uid);
+            heard.request_id = request_id.to_owned();
+        }
+        self.saw(execution);
+    }
+
+    /// Somebody got the server's full account of an execution.
+    pub(super) fn saw(&self, execution: &v1::Execution) {
+        let mut state = self.state();
+        let heard = state.executions.entry(execution.name.clone()).or_default();
+        let account = Picture::of(execution);
+        let before = heard.accounts.insert(execution.last_sequence, account.clone());
+        drop(state);
+        if before.is_some_and(|before| before != account) {
+            let (name, sequence) = (&execution.name, execution.last_sequence);
+            self.violation(format_args!("{name} was one thing at event {sequence}, which is gone, and is another"));
+        }
+    }
+
+    /// A watcher of execution `name` was shown `event`.
+    pub(super) fn shown(&self, name: &str, event: v1::ExecutionEvent) {
+        let mut state = self.state();
+        let heard = state.executions.entry(name.to_owned()).or_default();
+        let sequence = event.sequence;
+        let before = heard.events.insert(sequence, event.clone());
+        drop(state);
+        if before.is_some_and(|before| before != event) {
+            self.violation(format_args!(
+                "event {sequence} of {name} is gone: another was shown before"
+            ));
+        }
+    }
+
+    /// A pause, resumption or cancellation of execution `name` was acknowledged.
+    pub(super) fn acknowledged(&self, name: &str, request_id: String) {
+        trace::count("requests acknowledged");
+        let mut state = self.state();
+        let heard = state.executions.entry(name.to_owned()).or_default();
+        heard.requests.insert(request_id);
+    }
+
+    /// The execution of this request has ended, and whoever asked for it knows.
+    pub(super) fn ended(&self, request_id: &str) {
+        self.state().ended.insert(request_id.to_owned());
+    }
+
+    /// How many requests have seen their execution end.
+    pub(super) fn ended_count(&self) -> usize {
+        self.state().ended.len()
+    }
+
+    /// Which of `requests` have not.
+    pub(super) fn open(&self, requests: &[String]) -> Vec<String> {
+        let state = self.state();
+        requests.iter().filter(|id| !state.ended.contains(*id)).cloned().collect()
+    }
+
+    /// From now on nothing fails any more.
+    pub(super) fn set_healed(&self) {
+        self.state().healed = true;
+    }
+
+    /// Whether nothing fails any more.
+    pub(super) fn is_healed(&self) -> bool {
+        self.state().healed
+    }
+
+    /// All that was heard, by the executions' names.
+    pub(super) fn all(&self) -> BTreeMap<String, Heard> {
+        self.state().executions.clone()
+    }
+}
