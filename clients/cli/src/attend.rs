@@ -138,6 +138,11 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
         .next(resume)
         .into(),
         End::Failed(Failure::ClosedPipe) if attendance.drive => Failure::Quiet(Exit::CLOSED_PIPE),
+        // Refused for good: there is nothing to come back to by the same way.
+        End::Failed(Failure::Report(mut report)) if report.exit == Exit::REFUSED => {
+            report.next.get_or_insert_with(|| format!("belay executions get {id}"));
+            Failure::Report(report)
+        }
         End::Failed(Failure::Report(mut report)) => {
             report
                 .details
@@ -179,7 +184,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
             biased;
             stop = signals.next() => return End::Stopped(stop),
             () = &mut over => return End::WaitedLongEnough,
-            reason = connection.failed() => return End::Failed(reason.into()),
+            reason = connection.failed() => return End::Failed(store_failed(&reason).into()),
             next = seen.next() => {
                 ask_at = Instant::now() + ASK_AFTER;
                 match next {
@@ -206,6 +211,13 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
             return End::Idle;
         }
     }
+}
+
+/// The store takes no more. What to do about it comes before the command that goes on.
+fn store_failed(reason: &StartError) -> Report {
+    let mut report = Report::of_start(reason);
+    report.details.extend(report.next.take());
+    report
 }
 
 /// What is known of the session while the watch has it.

@@ -164,12 +164,11 @@ impl Report {
             .filter(|field| !field.is_empty());
         report.retry_after = details.retry_info().and_then(|info| info.retry_delay);
         report.retryable = report.retry_after.is_some() || may_pass(status.code());
-        report
-            .details
-            .extend(violations.iter().map(|violation| match violation.field.as_str() {
-                "" => violation.description.clone(),
-                field => format!("{field}: {}", violation.description),
-            }));
+        let told = violations.iter().map(|violation| match violation.field.as_str() {
+            "" => violation.description.clone(),
+            field => format!("{field}: {}", violation.description),
+        });
+        report.details.extend(told.filter(|line| line != message));
         for (key, value) in metadata {
             if key == "next_command" {
                 report.next = Some(value);
@@ -177,7 +176,8 @@ impl Report {
                 report.details.push(format!("{key}: {value}"));
             }
         }
-        if report.next.is_none() {
+        // A service that says why it is unavailable is there: starting another would not help.
+        if report.next.is_none() && (reason.is_none() || status.code() != Code::Unavailable) {
             report.next = next_command(status.code()).map(str::to_owned);
         }
         report

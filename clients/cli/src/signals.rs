@@ -59,6 +59,7 @@ impl Signals {
 
 async fn either(interrupt: &mut Signal, terminate: &mut Signal) -> Stop {
     tokio::select! {
+        biased;
         _ = interrupt.recv() => Stop::Interrupt,
         _ = terminate.recv() => Stop::Terminate,
     }

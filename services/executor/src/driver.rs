@@ -1,13 +1,20 @@
 //! The thin loop around one execution: hear what happened, have it decided, make it durable, then act on it.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use belay_execution::{Action, CallId, CallRequest, Event, EventKind, Execution, RecoveryClass, Surroundings, Timestamp};
 use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing, Transition};
 use belay_proto::v1;
 use belay_service_kit::status;
 use prost::Message as _;
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::AbortHandle,
+};
 use tonic::{Code, Status};
 
 use crate::{
@@ -64,9 +71,8 @@ pub(crate) struct Driver {
     commands: mpsc::UnboundedReceiver<Command>,
     news: mpsc::UnboundedReceiver<News>,
     heard: mpsc::UnboundedSender<News>,
-    /// Calls that a task takes to the runner, and those that one has stopped.
-    sent: HashSet<CallId>,
-    stopped: HashSet<CallId>,
+    /// Who is on the way to the runner for a call: one at a time.
+    errands: HashMap<CallId, Underway>,
     /// Calls that may have been sent before this driver.
     in_doubt: HashSet<CallId>,
     /// Calls whose outcome the runner may forget once it is durable here.
@@ -175,8 +181,7 @@ impl Driver {
             commands,
             news,
             heard,
-            sent: HashSet::new(),
-            stopped: HashSet::new(),
+            errands: HashMap::new(),
             in_doubt: HashSet::new(),
             unacknowledged: Vec::new(),
             standing,
@@ -264,14 +269,13 @@ impl Driver {
             News::Fenced => return Err(GaveUp::Lost(Status::aborted("another executor owns the execution"))),
             News::Ended(kind) => {
                 self.runner_away_since = None;
-                // A call that was stopped answers twice, once to whoever sent it and once to whoever stopped it.
+                // Whoever sent a call may have had its answer just before somebody else went to stop it.
                 if let Some(call) = kind.call().filter(|&call| self.execution.call(call).is_some()) {
                     let needs_acknowledgement =
                         self.execution.call(call).is_some_and(|call| call.request.recovery != RecoveryClass::ReadOnly);
                     let event = self.execution.record(self.executions.now(), kind);
                     events.push(event.map_err(|error| GaveUp::Lost(Status::internal(error.to_string())))?);
-                    self.sent.remove(&call);
-                    self.stopped.remove(&call);
+                    self.errands.remove(&call);
                     self.in_doubt.remove(&call);
                     if needs_acknowledgement {
                         self.unacknowledged.push(call);
@@ -353,12 +357,12 @@ impl Driver {
             match action {
                 Action::WakeAt(at) => wake_at = Some(at),
                 Action::Send(call) => {
-                    if self.sent.insert(call) {
+                    if !self.errands.contains_key(&call) {
                         self.take_to_runner(call, false);
                     }
                 }
                 Action::Stop(call) => {
-                    if self.stopped.insert(call) {
+                    if self.errands.get(&call).is_none_or(|errand| !errand.stops) {
                         self.take_to_runner(call, true);
                     }
                 }
@@ -367,7 +371,7 @@ impl Driver {
         wake_at
     }
 
-    fn take_to_runner(&self, call: CallId, stop: bool) {
+    fn take_to_runner(&mut self, call: CallId, stop: bool) {
         let request = self.execution.call(call).expect("actions name calls in flight only").request.clone();
         let errand = Errand {
             executions: Arc::clone(&self.executions),
@@ -378,7 +382,8 @@ impl Driver {
             heard: self.heard.clone(),
             request,
         };
-        tokio::spawn(errand.run(stop));
+        let task = tokio::spawn(errand.run(stop)).abort_handle();
+        self.errands.insert(call, Underway { stops: stop, task });
     }
 
     fn describe(&self) -> Box<v1::Execution> {
@@ -393,6 +398,19 @@ impl Driver {
             });
         }
         Box::new(described)
+    }
+}
+
+/// A task on its way to the runner. When this is dropped it sends nothing more: the runner forgets a call once its end is stored here,
+/// so whoever still asked for it after that would have it run again.
+struct Underway {
+    stops: bool,
+    task: AbortHandle,
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }
 

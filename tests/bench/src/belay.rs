@@ -44,12 +44,7 @@ impl Belay {
         let program = binaries.join("belay-executor");
         let executor = start_executor(&program, place).await?;
         let client = ExecutorServiceClient::new(net::connect_lazy(&place.socket("executor.sock")));
-        Ok(Self {
-            runner,
-            executor,
-            program,
-            client,
-        })
+        Ok(Self { runner, executor, program, client })
     }
 
     /// Ends the executor with SIGKILL and starts it again on what it left behind. Answers when it serves.
@@ -61,29 +56,19 @@ impl Belay {
 
     /// Starts executions, all at once, and answers with their names when all are accepted.
     pub(crate) async fn begin(&self, load: Load) -> Result<Vec<String>> {
-        let request = v1::StartExecutionRequest {
-            source: Some(Source::Plan(plan(load.steps))),
-            ..Default::default()
-        };
+        let request = v1::StartExecutionRequest { source: Some(Source::Plan(plan(load.steps))), ..Default::default() };
         let starts = (0..load.executions).map(|_| {
             let (mut client, request) = (self.client.clone(), request.clone());
             async move { client.start_execution(request).await }
         });
-        let started = future::try_join_all(starts)
-            .await
-            .map_err(|status| self.executor.explain(status.into()))?;
-        Ok(started
-            .into_iter()
-            .map(|execution| execution.into_inner().name)
-            .collect())
+        let started = future::try_join_all(starts).await.map_err(|status| self.executor.explain(status.into()))?;
+        Ok(started.into_iter().map(|execution| execution.into_inner().name).collect())
     }
 
     /// Waits until executions have ended. An error if one did not complete every step.
     pub(crate) async fn finish(&self, names: &[String], steps: u32) -> Result<Vec<v1::Execution>> {
         let ended = future::try_join_all(names.iter().map(|name| self.wait(name)));
-        let ended = within("the end of an execution", ended)
-            .await
-            .map_err(|error| self.executor.explain(error))?;
+        let ended = within("the end of an execution", ended).await.map_err(|error| self.executor.explain(error))?;
         for execution in &ended {
             let completed = execution.totals.map_or(0, |totals| totals.completed);
             if execution.state() != State::Completed || u32::try_from(completed) != Ok(steps) {
@@ -96,10 +81,7 @@ impl Belay {
 
     async fn wait(&self, name: &str) -> Result<v1::Execution> {
         loop {
-            let request = v1::WaitExecutionRequest {
-                name: name.into(),
-                longest_wait: None,
-            };
+            let request = v1::WaitExecutionRequest { name: name.into(), longest_wait: None };
             let execution = self.client.clone().wait_execution(request).await?.into_inner();
             if execution.end_time.is_some() {
                 return Ok(execution);
@@ -113,11 +95,8 @@ impl Belay {
         name: &str,
         mut enough: impl FnMut(&Kind) -> bool,
     ) -> Result<Vec<ExecutionEvent>> {
-        let request = v1::WatchExecutionRequest {
-            name: name.into(),
-            after_sequence: Some(0),
-            heartbeat_interval: None,
-        };
+        let request =
+            v1::WatchExecutionRequest { name: name.into(), after_sequence: Some(0), heartbeat_interval: None };
         let mut events = Vec::new();
         let watching = async {
             let mut stream = self.client.clone().watch_execution(request).await?.into_inner();
@@ -133,9 +112,7 @@ impl Belay {
             }
             Ok(())
         };
-        within("an event", watching)
-            .await
-            .map_err(|error| self.executor.explain(error))?;
+        within("an event", watching).await.map_err(|error| self.executor.explain(error))?;
         Ok(events)
     }
 }
@@ -153,11 +130,8 @@ impl Subject for Belay {
             ended.iter().filter_map(time).map(|time| belay_proto::micros(&time))
         };
         let (first, last) = (times(|e| e.create_time).min(), times(|e| e.end_time).max());
-        let micros = last
-            .zip(first)
-            .map(|(last, first)| last - first)
-            .filter(|&micros| micros > 0)
-            .ok_or("no time passed")?;
+        let micros =
+            last.zip(first).map(|(last, first)| last - first).filter(|&micros| micros > 0).ok_or("no time passed")?;
         // Read at the end, so that no watcher disturbs; and of one execution only, since with more it is throughput that counts.
         let mut latencies = match names.as_slice() {
             [one] => step_latencies(&self.events(one, |_| false).await?),
@@ -187,14 +161,8 @@ async fn serves(process: &mut Process, address: &Address, service: &str) -> Resu
     let asking = async {
         loop {
             process.check()?;
-            let request = HealthCheckRequest {
-                service: service.into(),
-            };
-            if client
-                .check(request)
-                .await
-                .is_ok_and(|health| health.get_ref().status() == ServingStatus::Serving)
-            {
+            let request = HealthCheckRequest { service: service.into() };
+            if client.check(request).await.is_ok_and(|health| health.get_ref().status() == ServingStatus::Serving) {
                 return Ok(());
             }
             tokio::time::sleep(ASK_AGAIN).await;
@@ -205,21 +173,9 @@ async fn serves(process: &mut Process, address: &Address, service: &str) -> Resu
 
 /// Steps that do nothing, one after the other.
 fn plan(steps: u32) -> v1::Plan {
-    let noop = v1::ToolStep {
-        tool: "noop".into(),
-        arguments: "{}".into(),
-    };
-    let step = |n| v1::Step {
-        id: format!("s{n}"),
-        kind: Some(step::Kind::Tool(noop.clone())),
-        ..Default::default()
-    };
-    v1::Plan {
-        id: "bench".into(),
-        steps: (0..steps).map(step).collect(),
-        parallelism: 1,
-        ..Default::default()
-    }
+    let noop = v1::ToolStep { tool: "noop".into(), arguments: "{}".into() };
+    let step = |n| v1::Step { id: format!("s{n}"), kind: Some(step::Kind::Tool(noop.clone())), ..Default::default() };
+    v1::Plan { id: "bench".into(), steps: (0..steps).map(step).collect(), parallelism: 1, ..Default::default() }
 }
 
 /// From each call's request to the next one's, in microseconds: a whole turn of intent, call, result and commit.
@@ -227,10 +183,7 @@ fn step_latencies(events: &[ExecutionEvent]) -> Vec<u64> {
     let requested = |event: &&ExecutionEvent| matches!(event.kind, Some(Kind::ToolCallRequested(_)));
     let times = events.iter().filter(requested).filter_map(|event| event.time.as_ref());
     let times: Vec<i64> = times.map(belay_proto::micros).collect();
-    times
-        .windows(2)
-        .map(|pair| u64::try_from(pair[1] - pair[0]).unwrap_or(0))
-        .collect()
+    times.windows(2).map(|pair| u64::try_from(pair[1] - pair[0]).unwrap_or(0)).collect()
 }
 
 #[cfg(test)]

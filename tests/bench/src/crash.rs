@@ -43,10 +43,8 @@ pub(crate) async fn crash(binaries: &Path, place: &Place, load: Load) -> Result<
         exactly_once(&events, load.steps).map_err(|wrong| format!("after a kill -9, {name}: {wrong}"))?;
         histories.push(events);
     }
-    let ended_before = histories
-        .iter()
-        .filter(|events| events.last().is_none_or(|event| time(event) <= killed_at))
-        .count();
+    let ended_before =
+        histories.iter().filter(|events| events.last().is_none_or(|event| time(event) <= killed_at)).count();
     if ended_before > 0 {
         return Err(format!(
             "{ended_before} executions ended before the kill, so the load is too small to show anything"
@@ -56,22 +54,12 @@ pub(crate) async fn crash(binaries: &Path, place: &Place, load: Load) -> Result<
     let new_step = |event: &&ExecutionEvent| {
         time(event) > killed_at && matches!(event.kind, Some(Kind::StepStarted(_) | Kind::StepCompleted(_)))
     };
-    let next = histories
-        .iter()
-        .flatten()
-        .filter(new_step)
-        .map(time)
-        .min()
-        .ok_or("no step was recorded after the kill")?;
+    let next =
+        histories.iter().flatten().filter(new_step).map(time).min().ok_or("no step was recorded after the kill")?;
     let recovered = |events: &&Vec<ExecutionEvent>| {
-        events
-            .iter()
-            .any(|event| matches!(event.kind, Some(Kind::ExecutionRecovered(_))))
+        events.iter().any(|event| matches!(event.kind, Some(Kind::ExecutionRecovered(_))))
     };
-    Ok(Crash {
-        next_step_ms: (next - killed_at) as f64 / 1e3,
-        recovered: histories.iter().filter(recovered).count(),
-    })
+    Ok(Crash { next_step_ms: (next - killed_at) as f64 / 1e3, recovered: histories.iter().filter(recovered).count() })
 }
 
 fn time(event: &ExecutionEvent) -> i64 {

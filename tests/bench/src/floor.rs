@@ -43,12 +43,7 @@ impl Floor {
         let arguments = ["executor", "--tool", &socket, "--store", &store];
         let (executor, input, mut output) = Process::start_talking(&program, &arguments, place.state())?;
         next_line(&mut output, &executor).await?;
-        Ok(Self {
-            tool,
-            executor,
-            input,
-            output,
-        })
+        Ok(Self { tool, executor, input, output })
     }
 }
 
@@ -58,9 +53,7 @@ impl Subject for Floor {
     }
 
     async fn run(&mut self, load: Load) -> Result<Speed> {
-        self.input
-            .write_all(format!("{} {}\n", load.executions, load.steps).as_bytes())
-            .await?;
+        self.input.write_all(format!("{} {}\n", load.executions, load.steps).as_bytes()).await?;
         let answer: Answer = serde_json::from_str(&next_line(&mut self.output, &self.executor).await?)?;
         Ok(Speed {
             p50_us: Some(answer.p50_us),

@@ -33,10 +33,7 @@ type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// Measures Belay beside the floor: latency, throughput, CPU, memory, flushes, and the way back after a kill -9.
 #[derive(Debug, Parser)]
-#[command(
-    name = "belay-bench",
-    after_help = "Example: cargo run --release -p belay-bench -- --quick"
-)]
+#[command(name = "belay-bench", after_help = "Example: cargo run --release -p belay-bench -- --quick")]
 struct Settings {
     /// How many rounds; the medians of their ratios are told.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50))]
@@ -81,38 +78,22 @@ async fn main() -> ExitCode {
 /// Measures and tells everything; answers whether every target is reached.
 async fn measure(settings: &Settings) -> Result<bool> {
     let program = env::current_exe()?;
-    let target = program
-        .ancestors()
-        .nth(2)
-        .ok_or("run the bench from the target folder, where cargo puts it")?;
+    let target = program.ancestors().nth(2).ok_or("run the bench from the target folder, where cargo puts it")?;
     let binaries = match &settings.binaries {
-        Some(folder) => folder
-            .canonicalize()
-            .map_err(|error| format!("--binaries {}: {error}", folder.display()))?,
+        Some(folder) => folder.canonicalize().map_err(|error| format!("--binaries {}: {error}", folder.display()))?,
         None => built(target)?,
     };
     let root = settings.dir.clone().unwrap_or_else(|| target.join("bench"));
     let file_system = place::on_disk(&root)?;
-    let (rounds, scale) = if settings.quick {
-        (1, Scale::QUICK)
-    } else {
-        (usize::from(settings.rounds), Scale::FULL)
-    };
+    let (rounds, scale) = if settings.quick { (1, Scale::QUICK) } else { (usize::from(settings.rounds), Scale::FULL) };
 
     eprintln!("Counting flushes");
-    let mut measured = Measured {
-        rounds: Vec::new(),
-        crashes: Vec::new(),
-        flushes: rounds::flushes(&binaries, &root, scale).await?,
-    };
+    let mut measured =
+        Measured { rounds: Vec::new(), crashes: Vec::new(), flushes: rounds::flushes(&binaries, &root, scale).await? };
     for number in 0..rounds {
         eprintln!("Round {} of {rounds}", number + 1);
-        measured
-            .rounds
-            .push(rounds::round(number, &binaries, &root, scale).await?);
-        measured
-            .crashes
-            .push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
+        measured.rounds.push(rounds::round(number, &binaries, &root, scale).await?);
+        measured.crashes.push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
     }
 
     let rows = report::rows(&measured);
@@ -124,12 +105,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
     print!("{}", table::draw(&rows));
     println!("\nEvery execution completed, and after each kill -9 every step stood in its history exactly once.");
     let result = root.join("result.json");
-    let report = Report {
-        cores,
-        file_system: &file_system,
-        rows: &rows,
-        measured: &measured,
-    };
+    let report = Report { cores, file_system: &file_system, rows: &rows, measured: &measured };
     fs::write(&result, serde_json::to_string_pretty(&report)?)
         .map_err(|error| format!("{}: {error}", result.display()))?;
     println!("Written to {}", result.display());
@@ -145,9 +121,7 @@ fn built(target: &Path) -> Result<PathBuf> {
         ("belay-bench", "belay-floor"),
     ];
     let missing = programs.iter().filter(|(_, program)| !folder.join(program).exists());
-    let arguments: Vec<&str> = missing
-        .flat_map(|(package, program)| ["-p", package, "--bin", program])
-        .collect();
+    let arguments: Vec<&str> = missing.flat_map(|(package, program)| ["-p", package, "--bin", program]).collect();
     if !arguments.is_empty() {
         eprintln!("Building what is missing in {}", folder.display());
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -157,9 +131,7 @@ fn built(target: &Path) -> Result<PathBuf> {
             .arg(target)
             .args(arguments)
             .current_dir(env!("CARGO_MANIFEST_DIR"));
-        let status = build
-            .status()
-            .map_err(|error| format!("cargo could not be started: {error}"))?;
+        let status = build.status().map_err(|error| format!("cargo could not be started: {error}"))?;
         if !status.success() {
             return Err("the programs could not be built: see above".into());
         }

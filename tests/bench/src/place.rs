@@ -59,7 +59,7 @@ pub(crate) fn on_disk(folder: &Path) -> Result<String> {
     if matches!(name, "tmpfs" | "ramfs") {
         let folder = folder.display();
         return Err(
-            format!("{folder} is on {name}, where a flush costs nothing: name a folder on a disk with --dir").into(),
+            format!("{folder} is on {name}, where a flush costs nothing: name a folder on a disk with --dir").into()
         );
     }
     Ok(name.into())

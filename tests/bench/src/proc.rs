@@ -13,9 +13,7 @@ pub(crate) fn cpu_time(pids: &[u32]) -> Result<Duration> {
         let stat = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         ticks += cpu_ticks(&stat).ok_or_else(|| format!("{path} has no CPU times: {stat}"))?;
     }
-    Ok(Duration::from_secs_f64(
-        ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
-    ))
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
 /// Fields 14 and 15, `utime` and `stime`. The second field is a name in parentheses that may itself hold spaces and parentheses.

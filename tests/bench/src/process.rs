@@ -43,18 +43,12 @@ impl Process {
         let mut process = Self::spawn(program, command, log)?;
         let input = process.child.stdin.take().expect("asked for above");
         let output = process.child.stdout.take().expect("asked for above");
-        Ok((
-            process,
-            input,
-            tokio::io::AsyncBufReadExt::lines(BufReader::new(output)),
-        ))
+        Ok((process, input, tokio::io::AsyncBufReadExt::lines(BufReader::new(output))))
     }
 
     fn spawn(program: &Path, mut command: Command, log: PathBuf) -> Result<Self> {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let child = command
-            .spawn()
-            .map_err(|error| format!("{} could not be started: {error}", program.display()))?;
+        let child = command.spawn().map_err(|error| format!("{} could not be started: {error}", program.display()))?;
         let pid = child.id().ok_or("the process ended before it could be looked at")?;
         Ok(Self { name, child, pid, log })
     }
@@ -87,9 +81,7 @@ impl Process {
 }
 
 fn prepare(program: &Path, arguments: &[&str], folder: &Path) -> Result<(Command, PathBuf)> {
-    let log = folder
-        .join(program.file_name().unwrap_or_default())
-        .with_extension("log");
+    let log = folder.join(program.file_name().unwrap_or_default()).with_extension("log");
     let mut command = Command::new(program);
     command
         .args(arguments)

@@ -56,35 +56,19 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         paired("P1", "step p50, 1 execution", "µs", Some(Bound::AtMost(1.57)), |side| {
             side.one.speed.p50_us.map(|us| us as f64)
         }),
-        paired("", "step p99, 1 execution", "µs", None, |side| {
-            side.one.speed.p99_us.map(|us| us as f64)
-        }),
-        paired("", "steps/s, 1 execution", "", None, |side| {
-            Some(side.one.speed.steps_per_second)
-        }),
+        paired("", "step p99, 1 execution", "µs", None, |side| side.one.speed.p99_us.map(|us| us as f64)),
+        paired("", "steps/s, 1 execution", "", None, |side| Some(side.one.speed.steps_per_second)),
         paired("P2", "steps/s, 64 executions", "", Some(Bound::AtLeast(0.42)), |side| {
             Some(side.some.speed.steps_per_second)
         }),
-        paired(
-            "P2",
-            "steps/s, 256 executions",
-            "",
-            Some(Bound::AtLeast(0.42)),
-            |side| Some(side.many.speed.steps_per_second),
-        ),
-        paired(
-            "P3",
-            "CPU per step, 64 executions",
-            "µs",
-            Some(Bound::AtMost(2.8)),
-            |side| Some(side.some.cpu_us_per_step),
-        ),
-        memory("memory (PSS), idle", 64.0, |side| {
-            Some(side.idle_kib as f64 / KIB_PER_MIB)
+        paired("P2", "steps/s, 256 executions", "", Some(Bound::AtLeast(0.42)), |side| {
+            Some(side.many.speed.steps_per_second)
         }),
-        memory("memory (PSS), after 256 executions", 128.0, |side| {
-            Some(side.busy_kib as f64 / KIB_PER_MIB)
+        paired("P3", "CPU per step, 64 executions", "µs", Some(Bound::AtMost(2.8)), |side| {
+            Some(side.some.cpu_us_per_step)
         }),
+        memory("memory (PSS), idle", 64.0, |side| Some(side.idle_kib as f64 / KIB_PER_MIB)),
+        memory("memory (PSS), after 256 executions", 128.0, |side| Some(side.busy_kib as f64 / KIB_PER_MIB)),
         flushes(&measured.flushes),
         Row {
             id: "P6",
@@ -104,14 +88,5 @@ fn flushes([floor, belay]: &[Counted; 2]) -> Row {
     };
     let ratio = belay.zip(floor).map(|(belay, floor)| belay / floor);
     let target = Some(Target::Figure(Bound::Between(1.0, 1.1)));
-    Row {
-        id: "P5",
-        metric: "flushes per step, 1 execution",
-        unit: "",
-        floor,
-        belay,
-        ratio,
-        target,
-        note,
-    }
+    Row { id: "P5", metric: "flushes per step, 1 execution", unit: "", floor, belay, ratio, target, note }
 }

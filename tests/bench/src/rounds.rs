@@ -28,57 +28,21 @@ pub(crate) struct Scale {
 
 impl Scale {
     pub(crate) const FULL: Self = Self {
-        warm_up: Load {
-            executions: 16,
-            steps: 50,
-        },
-        one: Load {
-            executions: 1,
-            steps: 1000,
-        },
-        some: Load {
-            executions: 64,
-            steps: 200,
-        },
-        many: Load {
-            executions: 256,
-            steps: 50,
-        },
-        flushes: Load {
-            executions: 1,
-            steps: 1000,
-        },
-        crash: Load {
-            executions: 64,
-            steps: 200,
-        },
+        warm_up: Load { executions: 16, steps: 50 },
+        one: Load { executions: 1, steps: 1000 },
+        some: Load { executions: 64, steps: 200 },
+        many: Load { executions: 256, steps: 50 },
+        flushes: Load { executions: 1, steps: 1000 },
+        crash: Load { executions: 64, steps: 200 },
     };
 
     pub(crate) const QUICK: Self = Self {
-        warm_up: Load {
-            executions: 4,
-            steps: 25,
-        },
-        one: Load {
-            executions: 1,
-            steps: 200,
-        },
-        some: Load {
-            executions: 64,
-            steps: 50,
-        },
-        many: Load {
-            executions: 256,
-            steps: 10,
-        },
-        flushes: Load {
-            executions: 1,
-            steps: 200,
-        },
-        crash: Load {
-            executions: 64,
-            steps: 60,
-        },
+        warm_up: Load { executions: 4, steps: 25 },
+        one: Load { executions: 1, steps: 200 },
+        some: Load { executions: 64, steps: 50 },
+        many: Load { executions: 256, steps: 10 },
+        flushes: Load { executions: 1, steps: 200 },
+        crash: Load { executions: 64, steps: 60 },
     };
 }
 
@@ -110,30 +74,15 @@ pub(crate) async fn round(number: usize, binaries: &Path, root: &Path, scale: Sc
     let floor = Floor::start(binaries, &place).await?;
     let belay = Belay::start(binaries, &place).await?;
     let idle_kib = [proc::resident_kib(&floor.pids())?, proc::resident_kib(&belay.pids())?];
-    let mut both = Pair {
-        floor,
-        belay,
-        floor_first: number.is_multiple_of(2),
-    };
+    let mut both = Pair { floor, belay, floor_first: number.is_multiple_of(2) };
     both.measure(scale.warm_up).await?;
-    let (one, some, many) = (
-        both.measure(scale.one).await?,
-        both.measure(scale.some).await?,
-        both.measure(scale.many).await?,
-    );
+    let (one, some, many) =
+        (both.measure(scale.one).await?, both.measure(scale.some).await?, both.measure(scale.many).await?);
     let Pair { floor, belay, .. } = both;
     let busy_kib = [proc::resident_kib(&floor.pids())?, proc::resident_kib(&belay.pids())?];
-    let side = |n: usize| Side {
-        one: one[n],
-        some: some[n],
-        many: many[n],
-        idle_kib: idle_kib[n],
-        busy_kib: busy_kib[n],
-    };
-    Ok(Round {
-        floor: side(0),
-        belay: side(1),
-    })
+    let side =
+        |n: usize| Side { one: one[n], some: some[n], many: many[n], idle_kib: idle_kib[n], busy_kib: busy_kib[n] };
+    Ok(Round { floor: side(0), belay: side(1) })
 }
 
 struct Pair {
@@ -163,8 +112,5 @@ pub(crate) async fn flushes(binaries: &Path, root: &Path, scale: Scale) -> Resul
     let mut floor = Floor::start(binaries, &place).await?;
     let of_floor = strace::flushes_per_step(&mut floor, scale.flushes, &place).await?;
     let mut belay = Belay::start(binaries, &place).await?;
-    Ok([
-        of_floor,
-        strace::flushes_per_step(&mut belay, scale.flushes, &place).await?,
-    ])
+    Ok([of_floor, strace::flushes_per_step(&mut belay, scale.flushes, &place).await?])
 }

@@ -17,11 +17,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
     let upper = *values.get(middle)?;
-    Some(if values.len().is_multiple_of(2) {
-        f64::midpoint(values[middle - 1], upper)
-    } else {
-        upper
-    })
+    Some(if values.len().is_multiple_of(2) { f64::midpoint(values[middle - 1], upper) } else { upper })
 }
 
 #[cfg(test)]

@@ -26,12 +26,7 @@ pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, pla
         .args(["-f", "-c", "-e", "trace=fsync,fdatasync", "-o"])
         .arg(&summary)
         .args(pids.iter().flat_map(|pid| ["-p".into(), pid.to_string()]));
-    let mut strace = match command
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-    {
+    let mut strace = match command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn() {
         Ok(strace) => strace,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Err("install strace".into())),
         Err(error) => return Err(format!("strace could not be started: {error}").into()),
@@ -49,10 +44,7 @@ pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, pla
     }
     within("a load under strace", subject.run(load)).await?;
     // On SIGINT strace lets the processes go and writes its summary.
-    let pid = strace
-        .id()
-        .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
-        .ok_or("strace ended by itself")?;
+    let pid = strace.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).ok_or("strace ended by itself")?;
     kill_process(pid, Signal::INT)?;
     within("strace's end", async {
         while talk.next_line().await?.is_some() {}
@@ -66,9 +58,7 @@ pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, pla
 fn flushes(summary: &str) -> u64 {
     let calls = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        matches!(fields.last(), Some(&("fsync" | "fdatasync")))
-            .then(|| fields.get(3)?.parse::<u64>().ok())
-            .flatten()
+        matches!(fields.last(), Some(&("fsync" | "fdatasync"))).then(|| fields.get(3)?.parse::<u64>().ok()).flatten()
     };
     summary.lines().filter_map(calls).sum()
 }

@@ -56,20 +56,13 @@ pub(crate) async fn measure(subject: &mut impl Subject, load: Load) -> Result<Sa
     let before = proc::cpu_time(&subject.pids())?;
     let speed = within("a load", subject.run(load)).await?;
     let cpu = proc::cpu_time(&subject.pids())?.saturating_sub(before);
-    Ok(Sample {
-        load,
-        speed,
-        cpu_us_per_step: cpu.as_secs_f64() * 1e6 / load.total(),
-    })
+    Ok(Sample { load, speed, cpu_us_per_step: cpu.as_secs_f64() * 1e6 / load.total() })
 }
 
 /// The work's answer, or an error when it takes longer than anything here may.
 pub(crate) async fn within<T>(what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
     let late = |_| {
-        format!(
-            "{what} took longer than {} s: the machine is too busy, or a process hangs",
-            LONGEST_WAIT.as_secs()
-        )
+        format!("{what} took longer than {} s: the machine is too busy, or a process hangs", LONGEST_WAIT.as_secs())
     };
     tokio::time::timeout(LONGEST_WAIT, work).await.map_err(late)?
 }

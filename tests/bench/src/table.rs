@@ -98,26 +98,14 @@ impl Row {
 pub(crate) fn draw(rows: &[Row]) -> String {
     let mut lines = vec![["", "metric", "floor", "belay", "ratio", "target", "met?"].map(String::from)];
     for row in rows {
-        let metric = if row.unit.is_empty() {
-            row.metric.into()
-        } else {
-            format!("{} ({})", row.metric, row.unit)
-        };
+        let metric = if row.unit.is_empty() { row.metric.into() } else { format!("{} ({})", row.metric, row.unit) };
         let met = match (&row.note, row.met()) {
             (Some(note), _) => format!("not measured: {note}"),
             (None, Some(met)) => if met { "yes" } else { "NO" }.into(),
             (None, None) => String::new(),
         };
         let target = row.target.map(|target| target.to_string()).unwrap_or_default();
-        lines.push([
-            row.id.into(),
-            metric,
-            figure(row.floor),
-            figure(row.belay),
-            figure(row.ratio),
-            target,
-            met,
-        ]);
+        lines.push([row.id.into(), metric, figure(row.floor), figure(row.belay), figure(row.ratio), target, met]);
     }
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 7] = std::array::from_fn(width);
@@ -125,11 +113,7 @@ pub(crate) fn draw(rows: &[Row]) -> String {
     for line in &lines {
         let cell = |column: usize| {
             let (text, width) = (&line[column], widths[column]);
-            if (2..=4).contains(&column) {
-                format!("{text:>width$}")
-            } else {
-                format!("{text:<width$}")
-            }
+            if (2..=4).contains(&column) { format!("{text:>width$}") } else { format!("{text:<width$}") }
         };
         let cells: Vec<String> = (0..widths.len()).map(cell).collect();
         drawn.push_str(cells.join("  ").trim_end());
@@ -153,12 +137,7 @@ mod tests {
     use super::*;
 
     fn row(ratio: f64, belay: f64, target: Target) -> Row {
-        Row {
-            ratio: Some(ratio),
-            belay: Some(belay),
-            target: Some(target),
-            ..Row::default()
-        }
+        Row { ratio: Some(ratio), belay: Some(belay), target: Some(target), ..Row::default() }
     }
 
     #[test]
@@ -174,14 +153,7 @@ mod tests {
             [0.99, 1.0, 1.1, 1.11].map(|figure| row(1.0, figure, flushes).met() == Some(true)),
             [false, true, true, false]
         );
-        assert_eq!(
-            Row {
-                target: Some(flushes),
-                ..Row::default()
-            }
-            .met(),
-            None
-        );
+        assert_eq!(Row { target: Some(flushes), ..Row::default() }.met(), None);
     }
 
     #[test]
@@ -202,12 +174,7 @@ mod tests {
                 floor: Some(400.4),
                 ..row(1.5, 600.0, Target::Ratio(Bound::AtMost(1.57)))
             },
-            Row {
-                id: "P5",
-                metric: "flushes per step",
-                note: Some("install strace".into()),
-                ..Row::default()
-            },
+            Row { id: "P5", metric: "flushes per step", note: Some("install strace".into()), ..Row::default() },
         ];
         let header = "    metric            floor  belay  ratio  target        met?\n";
         let lines = "\

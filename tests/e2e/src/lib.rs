@@ -3,9 +3,11 @@
 //! Nothing here knows the insides of a service. A test may end any of the processes at any moment; whatever is left is ended with the
 //! test.
 
+pub mod belay;
 pub mod client;
 pub mod picture;
 pub mod process;
 
+pub use belay::Home;
 pub use client::Client;
 pub use process::{Process, binary};

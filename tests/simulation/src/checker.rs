@@ -57,10 +57,14 @@ impl Checker {
         self.state().recoveries
     }
 
-    /// Something is not as it must be.
+    /// Something is not as it must be. The verdict has it once, however often it is seen.
     pub fn violation(&self, what: impl Display) {
+        let what = what.to_string();
         trace::event(format_args!("VIOLATION: {what}"));
-        self.state().violations.push(what.to_string());
+        let violations = &mut self.state().violations;
+        if !violations.contains(&what) {
+            violations.push(what);
+        }
     }
 
     /// `Err` with every violation, one a line.

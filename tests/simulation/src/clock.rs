@@ -38,12 +38,7 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::
     );
     if STOPPED.load(Ordering::Relaxed) && is_time_of_day {
         // SAFETY: the caller's promise.
-        unsafe {
-            time.write(libc::timespec {
-                tv_sec: EPOCH_SECONDS.into(),
-                tv_nsec: 0,
-            })
-        };
+        unsafe { time.write(libc::timespec { tv_sec: EPOCH_SECONDS.into(), tv_nsec: 0 }) };
         return 0;
     }
     // SAFETY: the system call with the caller's own arguments.

@@ -105,43 +105,22 @@ pub fn generate(random: &mut StdRng, site: Site, horizon: Duration) -> Schedule 
 fn fault(random: &mut StdRng, site: Site) -> Fault {
     let host = *site.servers.choose(random).expect("a site has a server");
     let pair: Vec<_> = site.everyone.choose_multiple(random, 2).copied().collect();
-    let &[a, b] = pair.as_slice() else {
-        panic!("a site has two machines")
-    };
+    let &[a, b] = pair.as_slice() else { panic!("a site has two machines") };
     match random.random_range(0..100) {
-        0..15 => Fault::PowerLoss {
-            host,
-            down: milliseconds(random, 1, 800),
-        },
-        15..45 => Fault::PowerLossAtChange {
-            host,
-            changes: random.random_range(0..40),
-            down: milliseconds(random, 1, 800),
-        },
+        0..15 => Fault::PowerLoss { host, down: milliseconds(random, 1, 800) },
+        15..45 => {
+            Fault::PowerLossAtChange { host, changes: random.random_range(0..40), down: milliseconds(random, 1, 800) }
+        }
         45..55 => Fault::Kill { host },
-        55..70 => Fault::Partition {
-            a,
-            b,
-            lasts: milliseconds(random, 10, 1500),
-        },
-        70..80 => Fault::OneWayPartition {
-            from: a,
-            to: b,
-            lasts: milliseconds(random, 10, 1500),
-        },
+        55..70 => Fault::Partition { a, b, lasts: milliseconds(random, 10, 1500) },
+        70..80 => Fault::OneWayPartition { from: a, to: b, lasts: milliseconds(random, 10, 1500) },
         _ => {
             let disk = match random.random_range(0..4) {
-                0 | 1 => Disk::Failing {
-                    one_in: random.random_range(2..60),
-                },
+                0 | 1 => Disk::Failing { one_in: random.random_range(2..60) },
                 2 => Disk::Full,
                 _ => Disk::Unsyncable,
             };
-            Fault::Disk {
-                host,
-                disk,
-                lasts: milliseconds(random, 10, 800),
-            }
+            Fault::Disk { host, disk, lasts: milliseconds(random, 10, 800) }
         }
     }
 }
@@ -168,9 +147,7 @@ impl Conditions {
         Self {
             max_latency: milliseconds(random, 1, 60),
             spontaneous_sync: *[0.0, 0.02, 0.3].choose(random).expect("not empty"),
-            torn_block: *[None, Some(512), Some(512), Some(4096)]
-                .choose(random)
-                .expect("not empty"),
+            torn_block: *[None, Some(512), Some(512), Some(4096)].choose(random).expect("not empty"),
         }
     }
 }

@@ -87,27 +87,18 @@ struct Machines {
 
 impl Machines {
     fn new(seed: u64) -> Self {
-        Self {
-            hosts: BTreeMap::new(),
-            boots: 0,
-            calm: false,
-            random: SmallRng::seed_from_u64(seed),
-        }
+        Self { hosts: BTreeMap::new(), boots: 0, calm: false, random: SmallRng::seed_from_u64(seed) }
     }
 
     /// The host that is executing, when it has power.
     fn here(&mut self) -> Option<(&'static str, &mut Host)> {
         let runtime = runtime::Handle::try_current().ok()?.id();
         let live = |run: &Run| run.runtime == runtime && run.powered;
-        self.hosts
-            .iter_mut()
-            .find(|(_, host)| host.run.as_ref().is_some_and(live))
-            .map(|(name, host)| (*name, host))
+        self.hosts.iter_mut().find(|(_, host)| host.run.as_ref().is_some_and(live)).map(|(name, host)| (*name, host))
     }
 
     fn here_in(&mut self, boot: Boot) -> Option<(&'static str, &mut Host)> {
-        self.here()
-            .filter(|(_, host)| host.run.as_ref().is_some_and(|run| run.boot == boot))
+        self.here().filter(|(_, host)| host.run.as_ref().is_some_and(|run| run.boot == boot))
     }
 }
 
@@ -129,13 +120,7 @@ pub fn boot(host: &'static str) {
     MACHINES.with_borrow_mut(|machines| {
         machines.boots += 1;
         let boot = Boot(machines.boots);
-        let run = Run {
-            boot,
-            runtime,
-            powered: true,
-            exiting: false,
-            databases: BTreeSet::new(),
-        };
+        let run = Run { boot, runtime, powered: true, exiting: false, databases: BTreeSet::new() };
         machines.hosts.entry(host).or_default().run = Some(run);
     });
 }
@@ -203,11 +188,7 @@ pub(crate) fn current() -> Option<Boot> {
     if !turmoil::in_simulation() {
         return None;
     }
-    MACHINES.with_borrow_mut(|machines| {
-        machines
-            .here()
-            .and_then(|(_, host)| host.run.as_ref().map(|run| run.boot))
-    })
+    MACHINES.with_borrow_mut(|machines| machines.here().and_then(|(_, host)| host.run.as_ref().map(|run| run.boot)))
 }
 
 /// Whether a file opened in `boot` may be accessed now; burns the fuse.
@@ -250,12 +231,7 @@ pub(crate) fn access(boot: Boot, access: Access) -> Result<(), Refusal> {
 
 /// Notes that `path` is open as a database in `boot`; false when it already is.
 pub(crate) fn claim_database(boot: Boot, path: &Path) -> bool {
-    with_host(boot, |host| {
-        host.run
-            .as_mut()
-            .is_some_and(|run| run.databases.insert(path.to_owned()))
-    })
-    .unwrap_or(false)
+    with_host(boot, |host| host.run.as_mut().is_some_and(|run| run.databases.insert(path.to_owned()))).unwrap_or(false)
 }
 
 /// Undoes [`claim_database`].
@@ -275,12 +251,7 @@ pub(crate) fn take_unlinked(boot: Boot, path: &Path) -> bool {
 
 fn hosts_whose_run(is_so: impl Fn(&Run) -> bool) -> Vec<&'static str> {
     MACHINES.with_borrow(|machines| {
-        machines
-            .hosts
-            .iter()
-            .filter(|(_, host)| host.run.as_ref().is_some_and(&is_so))
-            .map(|(name, _)| *name)
-            .collect()
+        machines.hosts.iter().filter(|(_, host)| host.run.as_ref().is_some_and(&is_so)).map(|(name, _)| *name).collect()
     })
 }
 

@@ -33,10 +33,7 @@ const DEFAULT_PORT: u16 = 80;
 pub async fn listen(port: u16) -> io::Result<impl Stream<Item = io::Result<Connection>> + Send> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?;
     Ok(stream::unfold(listener, |listener| async move {
-        let accepted = listener
-            .accept()
-            .await
-            .map(|(stream, peer)| Connection { stream, peer });
+        let accepted = listener.accept().await.map(|(stream, peer)| Connection { stream, peer });
         Some((accepted, listener))
     }))
 }
@@ -101,9 +98,8 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         Box::pin(async move {
-            let host = uri
-                .host()
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the URI names no host"))?;
+            let host =
+                uri.host().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the URI names no host"))?;
             let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(DEFAULT_PORT))).await?;
             let peer = stream.peer_addr()?;
             Ok(TokioIo::new(Connection { stream, peer }))

@@ -63,10 +63,8 @@ fn run(scenarios: &[Scenario]) -> Result<ExitCode, String> {
     let cases = cases(scenarios);
     if arguments.list {
         // None is ignored, which is what `--list --ignored` asks for.
-        let listed: Vec<_> = cases
-            .iter()
-            .filter(|case| !arguments.ignored && arguments.filter.selects(&case.name))
-            .collect();
+        let listed: Vec<_> =
+            cases.iter().filter(|case| !arguments.ignored && arguments.filter.selects(&case.name)).collect();
         for case in &listed {
             println!("{}: test", case.name);
         }
@@ -85,10 +83,7 @@ fn run(scenarios: &[Scenario]) -> Result<ExitCode, String> {
 
 fn number(variable: &str) -> Result<Option<u64>, String> {
     match env::var(variable) {
-        Ok(text) => text
-            .parse()
-            .map(Some)
-            .map_err(|_| format!("{variable}={text:?} is not a whole number")),
+        Ok(text) => text.parse().map(Some).map_err(|_| format!("{variable}={text:?} is not a whole number")),
         Err(env::VarError::NotPresent) => Ok(None),
         Err(error) => Err(format!("{variable}: {error}")),
     }
@@ -104,10 +99,7 @@ fn cases<'a>(scenarios: &'a [Scenario]) -> Vec<Case<'a>> {
         scenario,
         check,
     };
-    scenarios
-        .iter()
-        .flat_map(|scenario| checks(scenario).into_iter().map(move |check| case(scenario, check)))
-        .collect()
+    scenarios.iter().flat_map(|scenario| checks(scenario).into_iter().map(move |check| case(scenario, check))).collect()
 }
 
 impl Check {
@@ -141,19 +133,13 @@ fn replay(scenarios: &[Scenario], filter: &Filter, seed: u64) -> Result<ExitCode
 }
 
 fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: u64) -> ExitCode {
-    let selected: Vec<_> = cases
-        .iter()
-        .filter(|case| !arguments.ignored && arguments.filter.selects(&case.name))
-        .collect();
+    let selected: Vec<_> =
+        cases.iter().filter(|case| !arguments.ignored && arguments.filter.selects(&case.name)).collect();
     println!("\nrunning {} tests", selected.len());
     let mut results = Vec::new();
     for case in &selected {
         let verdict = case.verdict(seeds);
-        println!(
-            "test {} ... {}",
-            case.name,
-            if verdict.is_ok() { "ok" } else { "FAILED" }
-        );
+        println!("test {} ... {}", case.name, if verdict.is_ok() { "ok" } else { "FAILED" });
         match &verdict {
             Ok(summary) => println!("     {summary}"),
             Err(why) => println!("{why}"),
@@ -165,30 +151,19 @@ fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: u64) -> ExitCode {
 
 /// Prints the last lines, as libtest does.
 fn conclude(results: &[(String, bool)], filtered: usize) -> ExitCode {
-    let failed: Vec<_> = results
-        .iter()
-        .filter(|(_, passed)| !passed)
-        .map(|(name, _)| name)
-        .collect();
+    let failed: Vec<_> = results.iter().filter(|(_, passed)| !passed).map(|(name, _)| name).collect();
     if !failed.is_empty() {
         println!("\nfailures:");
         for name in &failed {
             println!("    {name}");
         }
     }
-    let (word, passed) = (
-        if failed.is_empty() { "ok" } else { "FAILED" },
-        results.len() - failed.len(),
-    );
+    let (word, passed) = (if failed.is_empty() { "ok" } else { "FAILED" }, results.len() - failed.len());
     println!(
         "\ntest result: {word}. {passed} passed; {} failed; 0 ignored; 0 measured; {filtered} filtered out\n",
         failed.len()
     );
-    if failed.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Case<'_> {
@@ -202,25 +177,13 @@ impl Case<'_> {
     }
 
     fn holds(&self, seeds: u64, counted: &[&str]) -> Result<String, String> {
-        let runs = for_each(
-            0..seeds,
-            |seed| child::start(self.scenario.name, seed, false),
-            |_| false,
-        )?;
+        let runs = for_each(0..seeds, |seed| child::start(self.scenario.name, seed, false), |_| false)?;
         let failures: Vec<_> = runs.iter().filter(|(_, run)| run.outcome != Outcome::Passed).collect();
         if !failures.is_empty() {
-            let shown: Vec<_> = failures
-                .iter()
-                .take(SHOWN_FAILURES)
-                .map(|(seed, run)| self.describe(*seed, run))
-                .collect();
+            let shown: Vec<_> =
+                failures.iter().take(SHOWN_FAILURES).map(|(seed, run)| self.describe(*seed, run)).collect();
             let all: Vec<_> = failures.iter().map(|(seed, _)| seed.to_string()).collect();
-            return Err(format!(
-                "{}\n{} of {seeds} seeds failed: {}",
-                shown.concat(),
-                all.len(),
-                all.join(", ")
-            ));
+            return Err(format!("{}\n{} of {seeds} seeds failed: {}", shown.concat(), all.len(), all.join(", ")));
         }
         let mut sums = BTreeMap::<&str, u64>::new();
         for (name, count) in runs.iter().flat_map(|(_, run)| &run.counters) {
@@ -233,10 +196,7 @@ impl Case<'_> {
         }
         let hashes: BTreeSet<_> = runs.iter().map(|(_, run)| run.hash).collect();
         if hashes.len() != runs.len() {
-            return Err(format!(
-                "{seeds} seeds made only {} different traces: the seed does not decide",
-                hashes.len()
-            ));
+            return Err(format!("{seeds} seeds made only {} different traces: the seed does not decide", hashes.len()));
         }
         let sums: String = sums.iter().map(|(name, sum)| format!(", {name}: {sum}")).collect();
         Ok(format!("{seeds} seeds{sums}"))
@@ -253,9 +213,7 @@ impl Case<'_> {
                 let mut lines = first.output.lines().zip(second.output.lines());
                 let differing = lines.find(|(one, other)| one != other);
                 let (one, other) = differing.unwrap_or(("(the same lines)", "(the same lines)"));
-                return Err(format!(
-                    "two runs of seed {seed} differ first here:\n  {one}\n  {other}"
-                ));
+                return Err(format!("two runs of seed {seed} differ first here:\n  {one}\n  {other}"));
             }
         }
         Ok(format!("{seeds} seeds twice, the same trace each time"))
@@ -264,20 +222,15 @@ impl Case<'_> {
     fn is_found(&self, violation: &str, within: u64) -> Result<String, String> {
         let finds = |run: &Finished| matches!(&run.outcome, Outcome::Failed(why) if why.contains(violation));
         let runs = for_each(0..within, |seed| child::start(self.scenario.name, seed, false), finds)?;
-        if let Some((seed, run)) = runs
-            .iter()
-            .find(|(_, run)| run.outcome != Outcome::Passed && !finds(run))
-        {
-            return Err(format!(
-                "failed, but not by {violation:?}:\n{}",
-                self.describe(*seed, run)
-            ));
-        }
+        // One bug may break several promises: a seed may show another one first.
+        let others = runs.iter().filter(|(_, run)| run.outcome != Outcome::Passed && !finds(run));
+        let others: Vec<_> = others.map(|(seed, run)| self.describe(*seed, run)).collect();
         match runs.iter().find(|(_, run)| finds(run)) {
-            Some((seed, _)) => Ok(format!("found at seed {seed}")),
-            None => Err(format!(
-                "the planted bug ({violation:?}) was not found within {within} seeds"
-            )),
+            Some((seed, _)) => Ok(format!("found at seed {seed}; {} seeds failed otherwise", others.len())),
+            None => {
+                let shown: Vec<_> = others.into_iter().take(SHOWN_FAILURES).collect();
+                Err(format!("{}the planted bug ({violation:?}) was not found within {within} seeds", shown.concat()))
+            }
         }
     }
 
@@ -324,7 +277,5 @@ fn for_each<R: Send>(
     });
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(seed, _)| *seed);
-    done.into_iter()
-        .map(|(seed, result)| result.map(|result| (seed, result)))
-        .collect()
+    done.into_iter().map(|(seed, result)| result.map(|result| (seed, result))).collect()
 }

@@ -1,6 +1,7 @@
 //! What runs: each scenario builds a world from a seed, runs it, and checks it.
 
 pub mod append_log;
+pub mod belay;
 pub mod randomness;
 
 /// A simulation with a name.

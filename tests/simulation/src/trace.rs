@@ -33,10 +33,7 @@ pub struct Summary {
 
 /// Begins a new trace on this thread. Details are always hashed; `show_details` prints them too.
 pub fn begin(show_details: bool) {
-    TRACE.set(Trace {
-        show_details,
-        ..Trace::default()
-    });
+    TRACE.set(Trace { show_details, ..Trace::default() });
 }
 
 /// Sets the simulated time that the lines to come carry.
@@ -71,8 +68,5 @@ pub fn count(what: &'static str) {
 
 /// The hash and counters so far.
 pub fn summary() -> Summary {
-    TRACE.with_borrow(|trace| Summary {
-        hash: trace.hash.finish(),
-        counters: trace.counters.clone(),
-    })
+    TRACE.with_borrow(|trace| Summary { hash: trace.hash.finish(), counters: trace.counters.clone() })
 }

@@ -145,12 +145,7 @@ unsafe extern "C" fn open(
     let target = file.cast::<SqliteFile>();
     // SAFETY: SQLite allocated szOsFile bytes there. Without methods it will not call `close` after a failure.
     unsafe {
-        target.write(SqliteFile {
-            base: ffi::sqlite3_file {
-                pMethods: std::ptr::null(),
-            },
-            open: std::ptr::null_mut(),
-        });
+        target.write(SqliteFile { base: ffi::sqlite3_file { pMethods: std::ptr::null() }, open: std::ptr::null_mut() });
     }
     guarded(ffi::SQLITE_CANTOPEN, || {
         // SAFETY: SQLite's file names are null or C strings.
@@ -166,10 +161,7 @@ unsafe extern "C" fn open(
         let open = Box::new(OpenFile::open(&path, mode)?);
         // SAFETY: as above; the flags' address is null or writable.
         unsafe {
-            target.write(SqliteFile {
-                base: ffi::sqlite3_file { pMethods: &METHODS },
-                open: Box::into_raw(open),
-            });
+            target.write(SqliteFile { base: ffi::sqlite3_file { pMethods: &METHODS }, open: Box::into_raw(open) });
             if !out_flags.is_null() {
                 *out_flags = flags;
             }
@@ -202,11 +194,7 @@ unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, buffer: *mut c_void, amo
         };
         // SAFETY: an open file.
         let length = unsafe { opened(file) }.read(buffer, position(offset))?;
-        Ok(if length < amount {
-            ffi::SQLITE_IOERR_SHORT_READ
-        } else {
-            ffi::SQLITE_OK
-        })
+        Ok(if length < amount { ffi::SQLITE_IOERR_SHORT_READ } else { ffi::SQLITE_OK })
     })
 }
 
@@ -290,10 +278,7 @@ unsafe extern "C" fn delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync_
 unsafe extern "C" fn access(_: *mut ffi::sqlite3_vfs, name: *const c_char, _flags: c_int, result: *mut c_int) -> c_int {
     guarded(ffi::SQLITE_IOERR_ACCESS, || {
         // SAFETY: SQLite's file names are C strings.
-        let exists = unsafe { path(name) }
-            .map(|path| disk::exists(&path))
-            .transpose()?
-            .unwrap_or(false);
+        let exists = unsafe { path(name) }.map(|path| disk::exists(&path)).transpose()?.unwrap_or(false);
         // SAFETY: SQLite's address for the answer.
         unsafe { *result = exists.into() };
         Ok(ffi::SQLITE_OK)

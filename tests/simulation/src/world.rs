@@ -144,11 +144,7 @@ impl World {
 
     fn step(&mut self) -> turmoil::Result<bool> {
         trace::set_now(self.sim.elapsed());
-        while let Some(entry) = self
-            .agenda
-            .first_entry()
-            .filter(|entry| entry.key().0 <= self.sim.elapsed())
-        {
+        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= self.sim.elapsed()) {
             match entry.remove() {
                 Action::Begin(fault) => self.begin(fault),
                 Action::Boot(host) => self.boot(host),

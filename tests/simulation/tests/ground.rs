@@ -19,16 +19,11 @@ const DATABASE: &str = "/data/ground.db";
 const LOG: &str = "/data/ground.db-wal";
 const LONGEST: Duration = Duration::from_secs(10);
 
-const NOTHING_TORN: Conditions = Conditions {
-    max_latency: Duration::from_millis(1),
-    spontaneous_sync: 0.0,
-    torn_block: None,
-};
+const NOTHING_TORN: Conditions =
+    Conditions { max_latency: Duration::from_millis(1), spontaneous_sync: 0.0, torn_block: None };
 
 fn open(synchronous: &str) -> rusqlite::Result<Connection> {
-    fs::create_dir_all("/data")
-        .and_then(|()| fs::sync_dir("/"))
-        .expect("turmoil's folders do not fail");
+    fs::create_dir_all("/data").and_then(|()| fs::sync_dir("/")).expect("turmoil's folders do not fail");
     let connection = Connection::open_with_flags_and_vfs(Path::new(DATABASE), OpenFlags::default(), vfs::NAME)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -39,11 +34,7 @@ fn open(synchronous: &str) -> rusqlite::Result<Connection> {
 
 fn ids(connection: &Connection) -> Vec<i64> {
     let mut select = connection.prepare("SELECT id FROM kept ORDER BY id").unwrap();
-    select
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .collect::<rusqlite::Result<_>>()
-        .unwrap()
+    select.query_map([], |row| row.get(0)).unwrap().collect::<rusqlite::Result<_>>().unwrap()
 }
 
 /// What the runs of the host saw, one entry a run.
@@ -73,10 +64,7 @@ fn observe<T: 'static, H: Send + 'static>(world: &mut World, work: impl Fn(usize
 }
 
 fn run_until_seen<T>(world: &mut World, seen: &Seen<T>, runs: usize) {
-    assert!(
-        world.run_until(LONGEST, || seen.borrow().len() >= runs).unwrap(),
-        "the host did not come up"
-    );
+    assert!(world.run_until(LONGEST, || seen.borrow().len() >= runs).unwrap(), "the host did not come up");
 }
 
 /// Inserts the run's number and says what was there before, and how long the log was.
@@ -85,9 +73,7 @@ fn insert_one_a_run(synchronous: &'static str) -> impl Fn(usize) -> ((Vec<i64>, 
         let log = fs::metadata(LOG).map_or(0, |metadata| metadata.len());
         let connection = open(synchronous).unwrap();
         let before = ids(&connection);
-        connection
-            .execute("INSERT INTO kept VALUES (?1)", [run as i64])
-            .unwrap();
+        connection.execute("INSERT INTO kept VALUES (?1)", [run as i64]).unwrap();
         ((before, log), connection)
     }
 }
@@ -102,10 +88,7 @@ fn a_power_loss_keeps_what_was_synced_and_closes_nothing() {
     run_until_seen(&mut world, &seen, 2);
     let (before, log) = seen.borrow()[1].clone();
     assert_eq!(before, [0]);
-    assert!(
-        log > 0,
-        "the log was checkpointed and removed: the connection was closed"
-    );
+    assert!(log > 0, "the log was checkpointed and removed: the connection was closed");
 }
 
 /// `NORMAL` syncs at a checkpoint only, and so at a proper close, which this is not.
@@ -128,10 +111,7 @@ fn a_killed_process_leaves_the_page_cache_and_closes_nothing() {
     run_until_seen(&mut world, &seen, 2);
     let (before, log) = seen.borrow()[1].clone();
     assert_eq!(before, [0]);
-    assert!(
-        log > 0,
-        "the log was checkpointed and removed: the connection was closed"
-    );
+    assert!(log > 0, "the log was checkpointed and removed: the connection was closed");
 }
 
 #[test]
@@ -151,10 +131,7 @@ fn a_proper_close_leaves_no_log() {
 /// once it was done, and the second is there or not. S2-NFR-005.
 #[test]
 fn a_power_loss_at_any_change_of_the_disk_keeps_finished_commits() {
-    let torn = Conditions {
-        torn_block: Some(512),
-        ..NOTHING_TORN
-    };
+    let torn = Conditions { torn_block: Some(512), ..NOTHING_TORN };
     let mut finished = 0;
     for changes in 0..60 {
         let mut world = World::new(changes.into(), &torn, LONGEST);
@@ -172,9 +149,7 @@ fn a_power_loss_at_any_change_of_the_disk_keeps_finished_commits() {
                 return (committed, connection);
             }
             let connection = open("FULL").unwrap();
-            let integrity: String = connection
-                .query_row("PRAGMA integrity_check", [], |row| row.get(0))
-                .unwrap();
+            let integrity: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
             assert_eq!(integrity, "ok", "after {changes} changes");
             (ids(&connection), Some(connection))
         });
@@ -185,36 +160,19 @@ fn a_power_loss_at_any_change_of_the_disk_keeps_finished_commits() {
         }
         run_until_seen(&mut world, &seen, 2);
         let seen = seen.borrow();
-        assert!(
-            seen[1].starts_with(&seen[0]),
-            "after {changes} changes: committed {:?}, found {:?}",
-            seen[0],
-            seen[1]
-        );
+        assert!(seen[1].starts_with(&seen[0]), "after {changes} changes: committed {:?}, found {:?}", seen[0], seen[1]);
     }
-    assert!(
-        (1..60).contains(&finished),
-        "{finished} of 60 runs finished: the fuse does not cover the commits"
-    );
+    assert!((1..60).contains(&finished), "{finished} of 60 runs finished: the fuse does not cover the commits");
 }
 
 /// The log is removed at the close, which nothing makes durable, and created again by the next process: its content must not
 /// mix with, or go with, the old one's.
 #[test]
 fn a_log_that_is_created_again_after_a_close_is_whole() {
-    let mut world = World::new(
-        1,
-        &Conditions {
-            spontaneous_sync: 1.0,
-            ..NOTHING_TORN
-        },
-        LONGEST,
-    );
+    let mut world = World::new(1, &Conditions { spontaneous_sync: 1.0, ..NOTHING_TORN }, LONGEST);
     let seen = observe(&mut world, |run| {
         let connection = open("FULL").unwrap();
-        connection
-            .execute("INSERT INTO kept VALUES (?1)", [run as i64])
-            .unwrap();
+        connection.execute("INSERT INTO kept VALUES (?1)", [run as i64]).unwrap();
         let found = ids(&connection);
         match run {
             0 => (found, connection.close().map(|()| None).unwrap()),
@@ -255,9 +213,7 @@ fn a_connection_of_an_earlier_run_is_dead() {
         }
         let connection = open("FULL").unwrap();
         let old = held.take().expect("the first run left it");
-        let inserted = old
-            .execute("INSERT INTO kept VALUES (7)", [])
-            .map_err(|error| error.sqlite_error_code());
+        let inserted = old.execute("INSERT INTO kept VALUES (7)", []).map_err(|error| error.sqlite_error_code());
         drop(old);
         connection.execute("INSERT INTO kept VALUES (8)", []).unwrap();
         (Some((inserted, ids(&connection))), Some(connection))
@@ -274,9 +230,7 @@ fn a_failing_and_a_full_disk_fail_commits_that_succeed_when_it_is_well() {
     let seen = observe(&mut world, |_| {
         let connection = open("FULL").unwrap();
         let insert = |id: i64| {
-            connection
-                .execute("INSERT INTO kept VALUES (?1)", [id])
-                .map_err(|error| error.sqlite_error_code().unwrap())
+            connection.execute("INSERT INTO kept VALUES (?1)", [id]).map_err(|error| error.sqlite_error_code().unwrap())
         };
         let outcomes = [Disk::Failing { one_in: 1 }, Disk::Full, Disk::Well].map(|disk| {
             machine::set_disk(HOST, disk);
@@ -294,9 +248,7 @@ fn time_in_sql_is_the_simulation_s() {
     let mut world = World::new(1, &NOTHING_TORN, LONGEST);
     let seen = observe(&mut world, |_| {
         let connection = open("FULL").unwrap();
-        let now: String = connection
-            .query_row("SELECT datetime('now')", [], |row| row.get(0))
-            .unwrap();
+        let now: String = connection.query_row("SELECT datetime('now')", [], |row| row.get(0)).unwrap();
         (now, ())
     });
     run_until_seen(&mut world, &seen, 1);
@@ -308,10 +260,7 @@ fn time_in_sql_is_the_simulation_s() {
 fn outside_a_simulation_there_is_no_disk() {
     vfs::register();
     let opened = Connection::open_with_flags_and_vfs(Path::new(DATABASE), OpenFlags::default(), vfs::NAME);
-    assert_eq!(
-        opened.map(drop).map_err(|error| error.sqlite_error_code()),
-        Err(Some(ErrorCode::CannotOpen))
-    );
+    assert_eq!(opened.map(drop).map_err(|error| error.sqlite_error_code()), Err(Some(ErrorCode::CannotOpen)));
 }
 
 /// Why a store checkpoints when it opens: a commit whose sync failed is reported as failed, but its frames stay in the page
@@ -327,15 +276,11 @@ fn a_commit_whose_sync_failed_comes_back_unsynced_unless_it_is_checkpointed() {
             match run {
                 0 => {
                     machine::set_disk(HOST, Disk::Unsyncable);
-                    connection
-                        .execute("INSERT INTO kept VALUES (1)", [])
-                        .expect_err("its sync fails");
+                    connection.execute("INSERT INTO kept VALUES (1)", []).expect_err("its sync fails");
                     machine::set_disk(HOST, Disk::Well);
                 }
                 1 if checkpoint => {
-                    connection
-                        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-                        .unwrap();
+                    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
                 }
                 _ => {}
             }

@@ -7,18 +7,23 @@ use serde_json::json;
 
 use super::{Context, unless_stopped};
 use crate::{
-    args::{Format, help},
+    args::Format,
     exit::Exit,
     failure::{Failure, Report},
     render::text::{Line, Style, table},
     signals::Signals,
 };
 
+/// A server that was told to stop has done what it was asked.
+const HELP: &str = "Example:\n  belay serve --listen 127.0.0.1:7433\n\nExit codes:\n  0    stopped by Ctrl-C or SIGTERM, in good order\n  \
+                    1    it cannot start, or its store takes no more\n  2    used wrongly\n  130  stopped at once by a second Ctrl-C \
+                    (143: SIGTERM)";
+
 /// Run the services until Ctrl-C, and carry on with everything that is not finished
 ///
 /// BELAY_LOG sets how much is logged on standard error, such as BELAY_LOG=warn.
 #[derive(clap::Args, Debug)]
-#[command(after_help = help!("belay serve --listen 127.0.0.1:7433"))]
+#[command(after_help = HELP)]
 pub(crate) struct Serve {
     /// Listen on TCP, too, such as 127.0.0.1:7433; port 0 takes a free one
     #[arg(long, value_name = "ADDR")]

@@ -113,7 +113,9 @@ impl Execution {
                 }
             }
             K::StepSkipped { step, reason, because, .. } => {
-                self.check_step(*step, 0, StepMove::Skipped)?;
+                if self.record_of(*step)?.attempt > 0 {
+                    return Err(format!("step {step} has started, and can no longer be skipped"));
+                }
                 self.move_step(*step, StepMove::Skipped, time)?;
                 self.end_step(*step, time);
                 self.totals.skipped += 1;

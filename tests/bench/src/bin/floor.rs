@@ -88,10 +88,7 @@ impl Tool for Noop {
 async fn serve(listen: &Path) -> Result<(), Failure> {
     let socket = UnixSocket::bind(listen)?;
     say("ready")?;
-    Ok(Server::builder()
-        .add_service(ToolServer::new(Noop))
-        .serve_with_incoming(socket.incoming())
-        .await?)
+    Ok(Server::builder().add_service(ToolServer::new(Noop)).serve_with_incoming(socket.incoming()).await?)
 }
 
 /// Several loads run in one process, so that each finds it as warm as Belay's executor is.
@@ -157,10 +154,7 @@ async fn run_one(
     for seq in 0..steps {
         let began = Instant::now();
         let name = format!("namespaces/default/executions/{execution}/steps/{seq}/calls/1.1");
-        let request = CallRequest {
-            name,
-            arguments: "{}".into(),
-        };
+        let request = CallRequest { name, arguments: "{}".into() };
         let response = client.call(request.clone()).await?.into_inner();
         // As long as what Belay stores of a step that does nothing.
         let body = format!("{} {:<240}", request.name, response.result);

@@ -1,6 +1,10 @@
 //! End-to-end tests over the real programs.
 
+mod bad_input;
+mod cli;
 mod crash;
 mod errors;
+mod faults;
+mod pages;
 mod requests;
 mod watch;

@@ -6,14 +6,7 @@ pub(super) const CHILD: &str = "--child";
 pub(super) const DETAILS: &str = "--details";
 
 /// libtest's options that take the next argument as their value.
-const WITH_VALUE: [&str; 6] = [
-    "--format",
-    "--test-threads",
-    "--color",
-    "--logfile",
-    "--shuffle-seed",
-    "-Z",
-];
+const WITH_VALUE: [&str; 6] = ["--format", "--test-threads", "--color", "--logfile", "--shuffle-seed", "-Z"];
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -50,11 +43,7 @@ impl Filter {
 
     pub(super) fn selects(&self, name: &str) -> bool {
         let matches = |pattern: &String| {
-            if self.exact {
-                name == pattern
-            } else {
-                name.contains(pattern.as_str())
-            }
+            if self.exact { name == pattern } else { name.contains(pattern.as_str()) }
         };
         (self.wanted.is_empty() || self.wanted.iter().any(matches)) && !self.skipped.iter().any(matches)
     }
@@ -90,11 +79,7 @@ impl Child {
     fn parse(arguments: &mut impl Iterator<Item = String>) -> Option<Self> {
         let scenario = arguments.next()?;
         let seed = arguments.next()?.parse().ok()?;
-        Some(Self {
-            scenario,
-            seed,
-            show_details: arguments.next().as_deref() == Some(DETAILS),
-        })
+        Some(Self { scenario, seed, show_details: arguments.next().as_deref() == Some(DETAILS) })
     }
 }
 
@@ -109,15 +94,9 @@ mod tests {
     #[test]
     fn filters_as_libtest_does() {
         let part = parse("log --nocapture --test-threads 3 --skip planted").filter;
-        assert_eq!(
-            ["append_log", "log::planted", "other"].map(|name| part.selects(name)),
-            [true, false, false]
-        );
+        assert_eq!(["append_log", "log::planted", "other"].map(|name| part.selects(name)), [true, false, false]);
         let exact = parse("--exact append_log").filter;
-        assert_eq!(
-            ["append_log", "append_log::holds"].map(|name| exact.selects(name)),
-            [true, false]
-        );
+        assert_eq!(["append_log", "append_log::holds"].map(|name| exact.selects(name)), [true, false]);
         assert!(parse("").filter.selects("anything"));
     }
 
@@ -129,11 +108,7 @@ mod tests {
 
     #[test]
     fn reads_a_child_of_its_own() {
-        let child = Child {
-            scenario: "append_log".to_owned(),
-            seed: 17,
-            show_details: true,
-        };
+        let child = Child { scenario: "append_log".to_owned(), seed: 17, show_details: true };
         assert_eq!(parse("--child append_log 17 --details").child, Some(child));
     }
 }

@@ -46,27 +46,17 @@ pub(super) enum Outcome {
 pub(super) fn start(scenario: &str, seed: u64, show_details: bool) -> Result<Finished, String> {
     let binary = env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
     let mut command = Command::new(binary);
-    command
-        .args([CHILD, scenario, &seed.to_string()])
-        .args(show_details.then_some(DETAILS));
-    let ended = command
-        .output()
-        .map_err(|error| format!("cannot start seed {seed}: {error}"))?;
+    command.args([CHILD, scenario, &seed.to_string()]).args(show_details.then_some(DETAILS));
+    let ended = command.output().map_err(|error| format!("cannot start seed {seed}: {error}"))?;
 
-    let mut finished = Finished {
-        outcome: Outcome::Passed,
-        hash: None,
-        counters: BTreeMap::new(),
-        output: String::new(),
-    };
+    let mut finished =
+        Finished { outcome: Outcome::Passed, hash: None, counters: BTreeMap::new(), output: String::new() };
     let mut failures = Vec::new();
     for line in String::from_utf8_lossy(&ended.stdout).lines() {
         if let Some(hash) = line.strip_prefix(RESULT_HASH) {
             finished.hash = u64::from_str_radix(hash, 16).ok();
         } else if let Some((count, name)) = line.strip_prefix(RESULT_COUNT).and_then(|rest| rest.split_once(' ')) {
-            finished
-                .counters
-                .insert(name.to_owned(), count.parse().unwrap_or_default());
+            finished.counters.insert(name.to_owned(), count.parse().unwrap_or_default());
         } else if let Some(failure) = line.strip_prefix(RESULT_FAILURE) {
             failures.push(failure.to_owned());
         } else {
@@ -84,20 +74,14 @@ pub(super) fn start(scenario: &str, seed: u64, show_details: bool) -> Result<Fin
 
 /// Runs one seed in this process.
 pub(super) fn run(scenario: &Scenario, seed: u64, show_details: bool) -> Result<ExitCode, String> {
-    let limit = Rlimit {
-        current: Some(CPU_SECONDS),
-        maximum: Some(CPU_SECONDS),
-    };
+    let limit = Rlimit { current: Some(CPU_SECONDS), maximum: Some(CPU_SECONDS) };
     setrlimit(Resource::Cpu, limit).map_err(|error| format!("cannot limit the processor time: {error}"))?;
 
     // A panic in a task of a simulated host ends that task only.
     static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        PANICS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(info.to_string().replace('\n', " "));
+        PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string().replace('\n', " "));
         usual(info);
     }));
 
@@ -109,16 +93,10 @@ pub(super) fn run(scenario: &Scenario, seed: u64, show_details: bool) -> Result<
         trace::begin(show_details);
         (scenario_run(seed), trace::summary())
     });
-    let ended = simulation
-        .map_err(|error| format!("cannot start a thread: {error}"))?
-        .join();
+    let ended = simulation.map_err(|error| format!("cannot start a thread: {error}"))?.join();
 
-    let mut failures: Vec<String> = PANICS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .iter()
-        .map(|panic| format!("a panic: {panic}"))
-        .collect();
+    let mut failures: Vec<String> =
+        PANICS.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|panic| format!("a panic: {panic}")).collect();
     if let Ok((result, summary)) = ended {
         println!("{RESULT_HASH}{:016x}", summary.hash);
         for (name, count) in summary.counters {
@@ -129,9 +107,5 @@ pub(super) fn run(scenario: &Scenario, seed: u64, show_details: bool) -> Result<
     for failure in &failures {
         println!("{RESULT_FAILURE}{failure}");
     }
-    Ok(if failures.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

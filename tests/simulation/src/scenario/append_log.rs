@@ -31,10 +31,7 @@ use crate::{machine, net, trace, vfs};
 
 const STORE: &str = "store";
 const CLIENTS: [&str; 2] = ["alice", "bob"];
-const SITE: Site = Site {
-    servers: &[STORE],
-    everyone: &[STORE, CLIENTS[0], CLIENTS[1]],
-};
+const SITE: Site = Site { servers: &[STORE], everyone: &[STORE, CLIENTS[0], CLIENTS[1]] };
 
 const PORT: u16 = 7000;
 const FOLDER: &str = "/data";
@@ -86,9 +83,7 @@ fn run(seed: u64, synchronous: &'static str) -> Result<(), String> {
     world.heal();
     world.power_cycle(STORE);
     let before = checker.recoveries();
-    let is_up = world
-        .run_until(LONGEST, || checker.recoveries() > before)
-        .map_err(|error| error.to_string())?;
+    let is_up = world.run_until(LONGEST, || checker.recoveries() > before).map_err(|error| error.to_string())?;
     if !is_up {
         checker.violation("the store did not come up after the last power loss");
     }
@@ -135,21 +130,14 @@ async fn append_rows(client: u64, seed: u64, checker: Checker) -> turmoil::Resul
 }
 
 fn connect() -> Channel {
-    Endpoint::from_static("http://store:7000")
-        .connect_timeout(PATIENCE)
-        .connect_with_connector_lazy(net::Connector)
+    Endpoint::from_static("http://store:7000").connect_timeout(PATIENCE).connect_with_connector_lazy(net::Connector)
 }
 
 async fn append(channel: &Channel, id: u64) -> Result<(), Status> {
     let mut client = tonic::client::Grpc::new(channel.clone());
-    client
-        .ready()
-        .await
-        .map_err(|error| Status::unavailable(error.to_string()))?;
+    client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let path = PathAndQuery::from_static(APPEND);
-    let answer: Response<u64> = client
-        .unary(Request::new(id), path, ProstCodec::<u64, u64>::default())
-        .await?;
+    let answer: Response<u64> = client.unary(Request::new(id), path, ProstCodec::<u64, u64>::default()).await?;
     match answer.into_inner() == id {
         true => Ok(()),
         false => Err(Status::internal("another row was acknowledged")),
@@ -168,14 +156,8 @@ async fn serve(checker: Checker, synchronous: &'static str) -> turmoil::Result {
         }
         tokio::time::sleep(REOPEN_AFTER).await;
     };
-    let service = AppendLog {
-        connection: Arc::new(Mutex::new(connection)),
-        checker,
-    };
-    Server::builder()
-        .add_service(service)
-        .serve_with_incoming(net::listen(PORT).await?)
-        .await?;
+    let service = AppendLog { connection: Arc::new(Mutex::new(connection)), checker };
+    Server::builder().add_service(service).serve_with_incoming(net::listen(PORT).await?).await?;
     Ok(())
 }
 
@@ -185,9 +167,7 @@ fn is_disk_fault(error: &rusqlite::Error) -> bool {
 }
 
 fn open(synchronous: &str) -> rusqlite::Result<Connection> {
-    fs::create_dir_all(FOLDER)
-        .and_then(|()| fs::sync_dir("/"))
-        .expect("turmoil's folders do not fail");
+    fs::create_dir_all(FOLDER).and_then(|()| fs::sync_dir("/")).expect("turmoil's folders do not fail");
     let connection = Connection::open_with_flags_and_vfs(Path::new(DATABASE), Default::default(), vfs::NAME)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -238,10 +218,7 @@ impl UnaryService<u64> for AppendLog {
         let service = self.clone();
         Box::pin(async move {
             let id = request.into_inner();
-            let connection = service
-                .connection
-                .lock()
-                .map_err(|_| Status::internal("an append panicked"))?;
+            let connection = service.connection.lock().map_err(|_| Status::internal("an append panicked"))?;
             let inserted = connection
                 .prepare_cached("INSERT INTO log (id, content) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
                 .and_then(|mut insert| insert.execute(params![id, content(id)]));
@@ -249,9 +226,7 @@ impl UnaryService<u64> for AppendLog {
                 Ok(_) => Ok(Response::new(id)),
                 Err(error) if is_disk_fault(&error) => Err(Status::unavailable(error.to_string())),
                 Err(error) => {
-                    service
-                        .checker
-                        .violation(format_args!("row {id} cannot be appended: {error}"));
+                    service.checker.violation(format_args!("row {id} cannot be appended: {error}"));
                     Err(Status::internal(error.to_string()))
                 }
             }
@@ -272,11 +247,7 @@ impl Service<http::Request<Body>> for AppendLog {
         let service = self.clone();
         Box::pin(async move {
             Ok(match request.uri().path() {
-                APPEND => {
-                    tonic::server::Grpc::new(ProstCodec::default())
-                        .unary(service, request)
-                        .await
-                }
+                APPEND => tonic::server::Grpc::new(ProstCodec::default()).unary(service, request).await,
                 _ => Status::unimplemented("only Append").into_http(),
             })
         })

@@ -22,10 +22,7 @@ pub fn run(_seed: u64) -> Result<(), String> {
     trace::event(format_args!("rand's thread generator: {}", rand::rng().random::<u64>()));
     trace::event(format_args!("tokio's select!: {:?}", selections()?));
     trace::event(format_args!("SQLite: {}", sqlite()?));
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "whether this clock stands still is the question"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "whether this clock stands still is the question")]
     let (now, uptime) = (std::time::SystemTime::now(), std::time::Instant::now());
     trace::event(format_args!("the clock: {now:?}, {uptime:?}"));
     Ok(())
@@ -33,9 +30,7 @@ pub fn run(_seed: u64) -> Result<(), String> {
 
 /// Which of two ready branches tokio takes, many times.
 fn selections() -> Result<Vec<u8>, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
     let select = || async {
         tokio::select! {
             () = std::future::ready(()) => 0,

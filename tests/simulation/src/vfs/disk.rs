@@ -90,13 +90,7 @@ impl OpenFile {
             return Err(Failure::Busy);
         }
         let folder_sync_due = creates && mode.is_journal;
-        Ok(Self {
-            boot,
-            path: path.to_owned(),
-            file: Some(file),
-            mode,
-            folder_sync_due,
-        })
+        Ok(Self { boot, path: path.to_owned(), file: Some(file), mode, folder_sync_due })
     }
 
     fn file(&self) -> &File {
@@ -118,18 +112,8 @@ impl OpenFile {
 
     pub(super) fn write(&self, data: &[u8], offset: u64) -> Result {
         let length = self.file_length()?;
-        machine::access(
-            self.boot,
-            Access::Write {
-                grows: offset + data.len() as u64 > length,
-            },
-        )?;
-        trace::detail(format_args!(
-            "write {} {offset}+{} {:016x}",
-            self.path.display(),
-            data.len(),
-            digest(data)
-        ));
+        machine::access(self.boot, Access::Write { grows: offset + data.len() as u64 > length })?;
+        trace::detail(format_args!("write {} {offset}+{} {:016x}", self.path.display(), data.len(), digest(data)));
         if offset > length {
             let gap = usize::try_from(offset - length).map_err(io::Error::other)?;
             self.file().write_all_at(&vec![0; gap], length)?;
@@ -224,7 +208,5 @@ fn folder(path: &Path) -> &Path {
 
 /// FNV-1a, so that a trace tells one content from another.
 fn digest(data: &[u8]) -> u64 {
-    data.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -128,7 +128,7 @@ fn after_a_call_was_discarded() {
         refusal(now, EventKind::StepStarted { step: 0, attempt: 2 }),
         "attempt 2 of step 0 does not follow attempt 1"
     );
-    assert_eq!(refusal(now, skipped), "attempt 0 of step 0 is not the one under way, which is 1");
+    assert_eq!(refusal(now, skipped), "step 0 has started, and can no longer be skipped");
     let paused = &story("a; b after a").acts("0.5s pause discarding").play().just_after(discarded);
     assert_eq!(refusal(paused, EventKind::CallRequested(Box::new(request(call(1, 2))))), "nothing may start now");
 }

@@ -1,5 +1,4 @@
-//! As many steps as a plan may have. Nothing here looks at a clock: work that grows with the square of the steps would not come to an end
-//! in the time that anybody waits for a test.
+//! As many steps as a plan may have, and exactly as many events as that takes.
 
 use std::time::Duration;
 

@@ -109,14 +109,8 @@ pub(super) async fn executor(site: Site) -> turmoil::Result {
 }
 
 fn location(file: &str, synchronous: Synchronous) -> Location {
-    fs::create_dir_all(FOLDER)
-        .and_then(|()| fs::sync_dir("/"))
-        .expect("turmoil's folders do not fail");
-    Location {
-        path: Path::new(FOLDER).join(file),
-        vfs: Some(vfs::NAME.to_string_lossy().into_owned()),
-        synchronous,
-    }
+    fs::create_dir_all(FOLDER).and_then(|()| fs::sync_dir("/")).expect("turmoil's folders do not fail");
+    Location { path: Path::new(FOLDER).join(file), vfs: Some(vfs::NAME.to_string_lossy().into_owned()), synchronous }
 }
 
 async fn run_runner(site: Site) -> Outcome {
@@ -169,13 +163,17 @@ async fn run_executor(site: Site) -> Outcome {
 
 fn open_journal(site: &Site) -> Result<Opened, StoreError> {
     let mut journal = belay_journal_sqlite::open(&location("journal.db", site.bugs.journal), || "store".to_owned())?;
-    // Planted bugs may lose the rise of the fence itself.
-    let stale = site.owners.with(|owned| {
-        owned.newest_fence = journal.fence;
-        owned.last_operation.take()
+    let (before, stale) = site.owners.with(|owned| {
+        let before = std::mem::replace(&mut owned.newest_fence, journal.fence);
+        (before, owned.last_operation.take())
     });
-    if let Some(operation) = stale {
-        refuse_stale(&mut *journal.writer, operation, &site.checker)?;
+    match stale {
+        _ if journal.fence <= before => {
+            let now = journal.fence;
+            site.checker.violation(format_args!("fence {before} is gone: the journal opens with {now}"));
+        }
+        Some(operation) => refuse_stale(&mut *journal.writer, operation, &site.checker)?,
+        None => {}
     }
     let writer: Box<dyn JournalWriter> = match site.bugs.writes_behind {
         true => Box::new(WritesBehind::new(journal.writer)),

@@ -13,7 +13,6 @@ use crate::trace;
 pub(super) struct Run {
     /// The call's name.
     pub(super) call: String,
-    pub(super) recovery: Recovery,
     pub(super) arguments: Value,
     /// Microseconds since the Unix epoch.
     pub(super) began: i64,
@@ -38,7 +37,6 @@ impl Outside {
         trace::count("runs of a tool");
         runs.push(Run {
             call: call.to_owned(),
-            recovery,
             arguments: arguments.clone(),
             began: hosts::now_micros(),
             succeeded: None,

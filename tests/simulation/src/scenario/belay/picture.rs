@@ -65,10 +65,7 @@ impl Fold {
     pub(super) fn apply(&mut self, event: &v1::ExecutionEvent) -> Result<(), String> {
         use execution::State as E;
         use step_status::State as S;
-        let kind = event
-            .kind
-            .as_ref()
-            .ok_or_else(|| format!("event {} says nothing", event.sequence))?;
+        let kind = event.kind.as_ref().ok_or_else(|| format!("event {} says nothing", event.sequence))?;
         let step = match event.step_id.as_str() {
             "" => None,
             _ => Some(self.index(event)?),

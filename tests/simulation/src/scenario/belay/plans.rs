@@ -50,7 +50,7 @@ fn step(random: &mut StdRng, index: usize) -> v1::Step {
         attempt_timeout: (hangs || random.random_bool(0.1)).then(|| milliseconds(random, 50, 600)),
         retry: (attempts > 1).then(|| v1::RetryPolicy {
             max_attempts: attempts,
-            backoff: (1..attempts).map(|_| milliseconds(random, 0, 400)).collect(),
+            backoff: (1..attempts).map(|_| milliseconds(random, 1, 400)).collect(),
             exponential: None,
         }),
         kind: Some(step::Kind::Tool(tool)),

@@ -40,10 +40,7 @@ pub(super) struct Heard {
 
 impl Told {
     pub(super) fn new(checker: &Checker) -> Self {
-        Self {
-            checker: checker.clone(),
-            ..Self::default()
-        }
+        Self { checker: checker.clone(), ..Self::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -89,9 +86,7 @@ impl Told {
         let before = heard.events.insert(sequence, event.clone());
         drop(state);
         if before.is_some_and(|before| before != event) {
-            self.violation(format_args!(
-                "event {sequence} of {name} is gone: another was shown before"
-            ));
+            self.violation(format_args!("event {sequence} of {name} is gone: another was shown before"));
         }
     }
 

@@ -32,18 +32,8 @@ const PARAMETERS: &str = r#"{
 
 /// Every tool of the simulation.
 pub(super) fn all(outside: &Outside) -> Vec<Box<dyn Tool>> {
-    let tool = |name, recovery| -> Box<dyn Tool> {
-        Box::new(Scripted {
-            name,
-            recovery,
-            outside: outside.clone(),
-        })
-    };
-    vec![
-        tool(LOOK, Recovery::ReadOnly),
-        tool(PUT, Recovery::Idempotent),
-        tool(SEND, Recovery::Manual),
-    ]
+    let tool = |name, recovery| -> Box<dyn Tool> { Box::new(Scripted { name, recovery, outside: outside.clone() }) };
+    vec![tool(LOOK, Recovery::ReadOnly), tool(PUT, Recovery::Idempotent), tool(SEND, Recovery::Manual)]
 }
 
 struct Scripted {
@@ -69,12 +59,7 @@ impl Tool for Scripted {
     fn call(&self, invocation: Invocation) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> {
         let (outside, recovery) = (self.outside.clone(), self.recovery);
         Box::pin(async move {
-            let Invocation {
-                name,
-                attempt,
-                arguments,
-                ..
-            } = invocation;
+            let Invocation { name, attempt, arguments, .. } = invocation;
             if !machine::is_powered() {
                 // What a dead machine still computes reaches nobody.
                 return pending().await;

@@ -54,6 +54,22 @@ fn independent_steps_share_the_parallelism() {
     );
 }
 
+// S2-ASM-004: what ends together is told in the plan's order.
+#[test]
+fn calls_that_end_in_one_turn_are_settled_in_order() {
+    let mut play = story("a; b; c after a").parallelism(2).rehearse();
+    play.batches = true;
+    play.run();
+    assert_eq!(
+        play.full_picture(),
+        [
+            "0s started, a started, a call 1.1, b started, b call 1.1",
+            "1s a call 1.1 ok, b call 1.1 ok, a completed, b completed, c started, c call 1.1",
+            "2s c call 1.1 ok, c completed, COMPLETED",
+        ]
+    );
+}
+
 // S4-35: the plan of the source document.
 #[test]
 fn generate_then_moderate_beside_analyse() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_execution::{EventKind, Surroundings};
+use belay_execution::{Event, EventKind, ExecutionState, Surroundings};
 
 use crate::support::{START, Story, act_of, story, without_recoveries};
 
@@ -70,6 +70,23 @@ fn what_became_due_meanwhile_is_done_at_once() {
     let events = late.advance(Surroundings { now, ledger_id: "ledger" });
     assert!(matches!(events[0].kind, EventKind::StepStarted { step: 0, attempt: 2 }), "{events:?}");
     assert!(events.iter().all(|event| event.time == now));
+}
+
+// One that died between a step's start and its call makes the call, unless it is to stop by then.
+#[test]
+fn a_step_without_its_call_is_not_forgotten() {
+    let play = story("a").play();
+    let cut = play.just_after(|kind| matches!(kind, EventKind::StepStarted { .. }));
+    let around = Surroundings { now: play.now, ledger_id: "ledger" };
+
+    let mut goes_on = cut.clone();
+    assert!(matches!(goes_on.advance(around)[..], [Event { kind: EventKind::CallRequested(_), .. }]));
+
+    let mut stops = cut;
+    stops.record(play.now, act_of("cancel")).unwrap();
+    stops.advance(around);
+    assert_eq!(stops.state(), ExecutionState::Cancelled);
+    assert_eq!(stops.totals().cancelled, 1);
 }
 
 // A wall clock that is set back does not turn the list around.

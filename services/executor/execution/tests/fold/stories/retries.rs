@@ -114,6 +114,21 @@ fn a_wait_between_attempts_holds_the_slot() {
     );
 }
 
+// What is under way goes before what is new.
+#[test]
+fn a_retry_goes_before_a_step_that_could_start() {
+    let story = story("a; b; c").parallelism(2).tries("a", 2, "1s").replies("a: transient, ok; b: ok 2s");
+    assert_eq!(
+        story.picture(),
+        [
+            "0s started, a started, b started",
+            "1s a waits 1s after TRANSIENT",
+            "2s b completed, a started attempt 2, c started",
+            "3s a completed, c completed, COMPLETED",
+        ]
+    );
+}
+
 // S2-FR-048, S3-08: an attempt that takes too long is stopped by the runner, and tried again.
 #[test]
 fn an_attempt_has_a_time_limit() {

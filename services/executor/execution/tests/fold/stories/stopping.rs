@@ -1,6 +1,6 @@
 //! Stop on an error, cancellation and the time limit.
 
-use belay_execution::ExecutionState;
+use belay_execution::{Action, CallId, EventKind, ExecutionState, Waiting};
 
 use crate::support::story;
 
@@ -127,6 +127,18 @@ fn cancelling_ends_a_pause() {
         story("a; b").acts("0s pause; 5s cancel").picture(),
         ["0s paused", "5s cancel requested, a skipped CANCELLED, b skipped CANCELLED, CANCELLED",]
     );
+}
+
+// Nobody is asked to resume what is being cancelled.
+#[test]
+fn cancelling_waits_for_the_call_and_not_for_a_person() {
+    let play = story("a; b").replies("a: ok! 9s").acts("1s pause; 2s cancel").play();
+    let paused = play.just_after(|kind| matches!(kind, EventKind::Paused { .. }));
+    let cancelling = play.just_after(|kind| matches!(kind, EventKind::CancelRequested { .. }));
+    assert!(matches!(paused.waiting()[..], [Waiting::Resume { .. }]));
+    assert_eq!(cancelling.waiting(), []);
+    let call = CallId { step: 0, attempt: 1, number: 1 };
+    assert_eq!((paused.actions(), cancelling.actions()), (vec![Action::Send(call)], vec![Action::Stop(call)]));
 }
 
 // What a call that cannot be stopped came to is recorded, and cancellation does not make it undone.

@@ -1,0 +1,209 @@
+//! The runner's half: hands the order to a launcher and waits until the command runs.
+
+use std::{
+    ffi::OsString,
+    io::{self, IoSliceMut, Write as _},
+    mem::MaybeUninit,
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
+    path::PathBuf,
+    process::Stdio,
+    sync::Arc,
+};
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use crate::{
+    error::LaunchError,
+    order::{Command, Failure, Message, Order},
+    running::{KillHandle, Launched, Leftovers, Running, read_body},
+    settings::Settings,
+    spec::Spec,
+    take_over,
+    wire::frame,
+};
+
+/// Something that starts commands behind walls.
+///
+/// Promises: when `launch` fails, nothing of the command has run and nothing is left of it. When it succeeds, the program is
+/// executing with every wall in force. A command never outlives the process that launched it.
+pub trait Launcher: Send + Sync {
+    /// Starts a command. Blocks for the few milliseconds it takes.
+    ///
+    /// # Errors
+    /// When the spec is refused, the program or its working directory is not there, or a layer is missing.
+    fn launch(&self, spec: Spec) -> Result<Running, LaunchError>;
+}
+
+/// Builds all walls from nothing for each command.
+#[derive(Debug)]
+pub struct NamespaceLauncher {
+    settings: Settings,
+    leftovers: Arc<Leftovers>,
+}
+
+impl NamespaceLauncher {
+    /// A launcher with these settings.
+    ///
+    /// # Errors
+    /// When a setting is refused, or this program's `main` did not call [`crate::take_over_if_asked`].
+    pub fn new(settings: Settings) -> Result<Self, LaunchError> {
+        if !take_over::ready() {
+            return Err(LaunchError::NotReady);
+        }
+        settings.check()?;
+        Ok(Self { settings, leftovers: Arc::default() })
+    }
+
+    /// Starts the built-in attacks instead of a program.
+    pub(crate) fn launch_attacks(&self, spec: Spec) -> Result<Running, LaunchError> {
+        // Not through the link: where it leads is no mount of ours once we are in another namespace.
+        let binary = std::fs::canonicalize(&self.settings.executable)
+            .map_err(|source| LaunchError::launcher("looking for this binary", source))?;
+        self.start(spec, Some(binary))
+    }
+
+    fn start(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<Running, LaunchError> {
+        self.leftovers.sweep();
+        let program = spec.program.clone();
+        let command = self.command(spec, attacks)?;
+        let (stdout, command_stdout) = io::pipe().map_err(|source| LaunchError::launcher("making a pipe", source))?;
+        let (stderr, command_stderr) = io::pipe().map_err(|source| LaunchError::launcher("making a pipe", source))?;
+        let cwd = command.cwd.clone();
+        let (mut control, mut launched) =
+            spawn(&self.settings, &Order::Run(command), Stdio::from(command_stdout), Stdio::from(command_stderr), &self.leftovers)?;
+
+        let (mut init, mut enforced) = (None, None);
+        while init.is_none() || enforced.is_none() {
+            match receive(&mut control).map_err(|source| LaunchError::launcher("listening to the launcher", source))? {
+                Some((Message::Init, Some(pidfd))) => init = Some(KillHandle::new(pidfd)),
+                Some((Message::Started(what), _)) => enforced = Some(what),
+                Some((Message::Failed(failure), _)) => {
+                    // Its mounts go with it: the caller may try again at once.
+                    let _ = launched.wait();
+                    return Err(self.explain(failure, program, cwd));
+                }
+                Some(_) | None => return Err(LaunchError::LauncherLost { program }),
+            }
+        }
+        let (Some(kill), Some(enforced)) = (init, enforced) else { return Err(LaunchError::LauncherLost { program }) };
+        Ok(Running { stdout, stderr, enforced, kill, control, launcher: launched, outcome: None })
+    }
+
+    fn command(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<Command, LaunchError> {
+        spec.check()?;
+        let settings = &self.settings;
+        let Spec { program, args, env, cwd, workspace, limits } = spec;
+        Ok(Command {
+            program: program.into(),
+            args,
+            env: environment(settings, env),
+            cwd,
+            lower: workspace.lower,
+            staging: workspace.staging,
+            hidden: workspace.hidden,
+            limits,
+            read_only: settings.read_only.clone(),
+            path: settings.path.clone(),
+            service_uid: settings.service_uid,
+            service_gid: settings.service_gid,
+            landlock_floor: settings.landlock_floor,
+            attacks,
+        })
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn explain(&self, failure: Failure, program: String, cwd: PathBuf) -> LaunchError {
+        let os = io::Error::from_raw_os_error;
+        match failure {
+            Failure::Layer(layer, doing, error) => LaunchError::Layer { layer, doing, source: os(error) },
+            Failure::ProgramNotFound if program.contains('/') => LaunchError::ProgramNotFound { searched: program.clone(), program },
+            Failure::ProgramNotFound => {
+                LaunchError::ProgramNotFound { program, searched: self.settings.path_value().to_string_lossy().into_owned() }
+            }
+            Failure::ProgramNotExecutable(error) => LaunchError::ProgramNotExecutable { program, source: os(error) },
+            Failure::WorkingDirectory(error) => LaunchError::WorkingDirectory { cwd, source: os(error) },
+            Failure::Spec(field, problem) => LaunchError::Spec { field, problem },
+        }
+    }
+}
+
+impl Launcher for NamespaceLauncher {
+    fn launch(&self, spec: Spec) -> Result<Running, LaunchError> {
+        self.start(spec, None)
+    }
+}
+
+/// The whole environment of a command: ours, then the operator's, then the call's; of equal names the last counts.
+fn environment(settings: &Settings, call: Vec<(String, OsString)>) -> Vec<(String, OsString)> {
+    let ours = [
+        ("HOME", "/tmp/home"),
+        ("TMPDIR", "/tmp"),
+        ("USER", "belay"),
+        ("LOGNAME", "belay"),
+        ("LANG", "C.UTF-8"),
+        ("TZ", "UTC"),
+        ("TERM", "dumb"),
+        // A repository's own configuration is all the git there is: no system, no user, no questions.
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+    ];
+    let mut all: Vec<(String, OsString)> = vec![("PATH".to_owned(), settings.path_value())];
+    all.extend(ours.map(|(name, value)| (name.to_owned(), value.into())));
+    for (name, value) in settings.env.iter().cloned().chain(call) {
+        match all.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = value,
+            None => all.push((name, value)),
+        }
+    }
+    all
+}
+
+/// Executes this binary as a launcher with an order.
+pub(crate) fn spawn(
+    settings: &Settings,
+    order: &Order,
+    stdout: Stdio,
+    stderr: Stdio,
+    leftovers: &Arc<Leftovers>,
+) -> Result<(UnixStream, Launched), LaunchError> {
+    let failed = |doing| move |source| LaunchError::launcher(doing, source);
+    let (mut control, theirs) = UnixStream::pair().map_err(failed("making a socket"))?;
+    // Nothing here makes std fork instead of posix_spawn, whose cost does not grow with the runner.
+    let child = std::process::Command::new(&settings.executable)
+        .arg0(take_over::LAUNCHER)
+        .env_clear()
+        .stdin(OwnedFd::from(theirs))
+        .stdout(stdout)
+        .stderr(stderr)
+        .spawn()
+        .map_err(failed("executing this binary as the launcher"))?;
+    let launched = Launched::new(child, Arc::clone(leftovers));
+    control.write_all(&frame(order)).map_err(failed("telling the launcher what to do"))?;
+    Ok((control, launched))
+}
+
+/// The next message, with the descriptor that came along. `None`: there will be none.
+pub(crate) fn receive(control: &mut UnixStream) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
+    let mut header = [0; 4];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    let got = recvmsg(&*control, &mut [IoSliceMut::new(&mut header)], &mut ancillary, flags);
+    match got {
+        Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+        got if got?.bytes < header.len() => return Ok(None),
+        _ => {}
+    }
+    let fd = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(read_body(control, header)?.map(|message| (message, fd)))
+}

@@ -1,0 +1,284 @@
+//! A command that is running, and what became of it.
+
+use std::{
+    io::{self, PipeReader, Read as _},
+    ops::AddAssign,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+    process::Child,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    process::{Signal, pidfd_send_signal},
+};
+
+use crate::{
+    order::Message,
+    wire::{Wire, frame_length, unframe, wire_enum, wire_struct},
+};
+
+/// What is in force around a command beyond what every command has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enforced {
+    /// The Landlock ABI.
+    pub landlock_abi: u8,
+    /// Whether the pid namespace counts processes itself. If not, RLIMIT_NPROC does alone.
+    pub process_limit: bool,
+}
+
+wire_struct!(Enforced { landlock_abi, process_limit });
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It ended by itself with this code.
+    Exited(i32),
+    /// A signal ended it. SIGXCPU (24) and SIGXFSZ (25) are its limits on time and file size.
+    Signalled(i32),
+    /// Its time on the wall was up.
+    TimedOut,
+    /// A [`KillHandle`] was used.
+    Killed,
+    /// Something outside killed the sandbox's own processes, such as the kernel for want of memory.
+    Lost,
+}
+
+/// What all processes of a command used together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time in the programs.
+    pub user: Duration,
+    /// Processor time in the kernel.
+    pub system: Duration,
+    /// Bytes of memory of the largest process.
+    pub max_resident_bytes: u64,
+}
+
+wire_struct!(Usage { user, system, max_resident_bytes });
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.user += other.user;
+        self.system += other.system;
+        self.max_resident_bytes = self.max_resident_bytes.max(other.max_resident_bytes);
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Its end.
+    pub status: Status,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// The launcher's word on an end.
+pub(crate) struct Ended {
+    pub(crate) end: End,
+    pub(crate) usage: Usage,
+}
+
+wire_struct!(Ended { end, usage });
+
+pub(crate) enum End {
+    Exited(i32),
+    Signalled(i32),
+    TimedOut,
+    Lost,
+}
+
+wire_enum!(End { 0 = Exited(code), 1 = Signalled(signal), 2 = TimedOut, 3 = Lost });
+
+impl End {
+    /// The end in a raw wait status.
+    pub(crate) fn of(status: i32) -> Self {
+        if libc::WIFSIGNALED(status) { Self::Signalled(libc::WTERMSIG(status)) } else { Self::Exited(libc::WEXITSTATUS(status)) }
+    }
+}
+
+/// Kills a command. Can be cloned and used from any thread, also after the command is over.
+#[derive(Clone, Debug)]
+pub struct KillHandle(Arc<Init>);
+
+#[derive(Debug)]
+struct Init {
+    pidfd: OwnedFd,
+    killed: AtomicBool,
+}
+
+impl KillHandle {
+    pub(crate) fn new(pidfd: OwnedFd) -> Self {
+        Self(Arc::new(Init { pidfd, killed: AtomicBool::new(false) }))
+    }
+
+    /// Kills every process of the command at once. [`Running::wait`] returns when none is left; only then the kill is done.
+    ///
+    /// # Errors
+    /// When the kernel refuses the signal. A command that is over is no error.
+    pub fn kill(&self) -> io::Result<()> {
+        self.0.killed.store(true, Ordering::Release);
+        match pidfd_send_signal(&self.0.pidfd, Signal::KILL) {
+            Err(Errno::SRCH) => Ok(()),
+            sent => Ok(sent?),
+        }
+    }
+
+    fn was_used(&self) -> bool {
+        self.0.killed.load(Ordering::Acquire)
+    }
+
+    /// Waits until init is dead, and with it everything in its namespace.
+    fn wait_for_death(&self) -> io::Result<()> {
+        loop {
+            match poll(&mut [PollFd::new(&self.0.pidfd, PollFlags::IN)], None) {
+                Err(Errno::INTR) => {}
+                polled => return polled.map(drop).map_err(Into::into),
+            }
+        }
+    }
+}
+
+/// A command that is running. Dropping it kills the command.
+#[derive(Debug)]
+pub struct Running {
+    /// The command's standard output. Ends when no process of the command is left to write to it.
+    pub stdout: PipeReader,
+    /// The command's standard error.
+    pub stderr: PipeReader,
+    pub(crate) enforced: Enforced,
+    pub(crate) kill: KillHandle,
+    pub(crate) control: UnixStream,
+    pub(crate) launcher: Launched,
+    pub(crate) outcome: Option<Outcome>,
+}
+
+impl Running {
+    /// What is in force around it beyond what every command has.
+    #[must_use]
+    pub fn enforced(&self) -> Enforced {
+        self.enforced
+    }
+
+    /// A handle to kill it from elsewhere.
+    #[must_use]
+    pub fn kill_handle(&self) -> KillHandle {
+        self.kill.clone()
+    }
+
+    /// Waits until the command is over and no process of it is left: what it changed is final then. Its mounts may stand for a
+    /// moment longer, see [`Running::tear_down`]. Somebody has to read the output meanwhile, or the command waits for that.
+    ///
+    /// # Errors
+    /// When the connection to the launcher cannot be read.
+    pub fn wait(&mut self) -> io::Result<Outcome> {
+        if let Some(outcome) = self.outcome {
+            return Ok(outcome);
+        }
+        let ended = match read(&mut self.control)? {
+            Some(Message::Ended(ended)) => ended,
+            // Nobody is left who could have said so. The command dies with them; see it through.
+            _ => {
+                self.kill.wait_for_death()?;
+                Ended { end: End::Lost, usage: Usage::default() }
+            }
+        };
+        let status = match ended.end {
+            End::Exited(code) => Status::Exited(code),
+            End::Signalled(signal) => Status::Signalled(signal),
+            End::TimedOut => Status::TimedOut,
+            End::Lost if self.kill.was_used() => Status::Killed,
+            End::Lost => Status::Lost,
+        };
+        Ok(*self.outcome.insert(Outcome { status, usage: ended.usage }))
+    }
+
+    /// Waits like [`Running::wait`], then until the command's mounts are gone and its launcher has ended.
+    ///
+    /// # Errors
+    /// When the launcher cannot be waited for.
+    pub fn tear_down(mut self) -> io::Result<Outcome> {
+        let outcome = self.wait()?;
+        self.launcher.wait()?;
+        Ok(outcome)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.outcome.is_none() {
+            // That it cannot be killed is heard nowhere; the launcher does it when it sees this end of the connection close.
+            let _ = self.kill.kill();
+        }
+    }
+}
+
+/// The next message from the launcher, with no descriptor. `None`: there will be none.
+pub(crate) fn read<T: Wire>(control: &mut UnixStream) -> io::Result<Option<T>> {
+    let mut header = [0; 4];
+    match control.read_exact(&mut header) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => return Ok(None),
+        read => read?,
+    }
+    read_body(control, header)
+}
+
+/// The rest of a frame whose header has been read.
+pub(crate) fn read_body<T: Wire>(control: &mut UnixStream, header: [u8; 4]) -> io::Result<Option<T>> {
+    let mut body = vec![0; frame_length(header)];
+    control.read_exact(&mut body)?;
+    unframe(&body).map(Some).ok_or_else(|| io::Error::other("the launcher sent what is no message"))
+}
+
+/// Launchers that were left to end by themselves. An ended child is kept by the kernel until somebody asks after it.
+#[derive(Debug, Default)]
+pub(crate) struct Leftovers(Mutex<Vec<Child>>);
+
+impl Leftovers {
+    /// Asks after all of them.
+    pub(crate) fn sweep(&self) {
+        let mut children = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that cannot be asked after is nobody's child any more.
+        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+}
+
+/// A launcher. Dropped, it is left to end by itself.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    child: Option<Child>,
+    leftovers: Arc<Leftovers>,
+}
+
+impl Launched {
+    pub(crate) fn new(child: Child, leftovers: Arc<Leftovers>) -> Self {
+        Self { child: Some(child), leftovers }
+    }
+
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        match self.child.take() {
+            Some(mut child) => child.wait().map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take()
+            && matches!(child.try_wait(), Ok(None))
+        {
+            self.leftovers.0.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+        }
+    }
+}
+

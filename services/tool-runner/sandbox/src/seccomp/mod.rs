@@ -1,0 +1,235 @@
+//! Turns a list of rules on system calls into the program the kernel runs before each of them.
+//!
+//! Every program begins with two guards: another architecture's calls and the x32 calls of x86_64 have numbers of their own, which would
+//! walk past any list. The calls themselves are found by binary search.
+
+mod policy;
+
+use libc::sock_filter;
+
+pub(crate) use policy::{for_command, for_init};
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xC000_00B7;
+
+/// Bit 30 of a call's number marks the x32 interface on x86_64; nowhere does a call with it exist.
+const X32: u32 = 0x4000_0000;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Allow,
+    /// The call fails with this error.
+    Fail(i32),
+    /// The process dies with SIGSYS.
+    Kill,
+}
+
+impl Action {
+    fn encoded(self) -> u32 {
+        match self {
+            Self::Allow => libc::SECCOMP_RET_ALLOW,
+            Self::Fail(error) => libc::SECCOMP_RET_ERRNO | (error as u32 & libc::SECCOMP_RET_DATA),
+            Self::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+        }
+    }
+}
+
+/// Whether `argument & mask == value` has to hold, or not to. The low 32 bits only: each argument tested here is an `int` to the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Condition {
+    pub(crate) argument: u8,
+    pub(crate) mask: u32,
+    pub(crate) value: u32,
+    pub(crate) equal: bool,
+}
+
+/// What to do about one call. Of several rules for a call the first whose condition holds counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    pub(crate) call: u32,
+    pub(crate) when: Option<Condition>,
+    pub(crate) then: Action,
+}
+
+/// The whole program; calls without a rule that applies meet `otherwise`.
+pub(crate) fn compile(rules: &[Rule], otherwise: Action) -> Vec<sock_filter> {
+    let mut sorted = rules.to_vec();
+    sorted.sort_by_key(|rule| rule.call);
+    let calls: Vec<&[Rule]> = sorted.chunk_by(|a, b| a.call == b.call).collect();
+
+    let mut program = vec![
+        load(offset::ARCHITECTURE),
+        jump(libc::BPF_JEQ, ARCHITECTURE, 1, 0),
+        answer(Action::Kill),
+        load(offset::CALL),
+        jump(libc::BPF_JSET, X32, 0, 1),
+        answer(Action::Kill),
+    ];
+    program.extend(search(&calls, otherwise));
+    program
+}
+
+/// Where the fields of `struct seccomp_data` are, in bytes.
+mod offset {
+    pub(super) const CALL: u32 = 0;
+    pub(super) const ARCHITECTURE: u32 = 4;
+    pub(super) const ARGUMENTS: u32 = 16;
+}
+
+/// A piece of program that ends in an answer on every path, so that pieces can stand one after the other.
+fn search(calls: &[&[Rule]], otherwise: Action) -> Vec<sock_filter> {
+    match calls {
+        [] => vec![answer(otherwise)],
+        [only] => {
+            let body = body(only, otherwise);
+            let beyond = u8::try_from(body.len()).expect("a call has a handful of rules");
+            let mut piece = vec![jump(libc::BPF_JEQ, only[0].call, 0, beyond)];
+            piece.extend(body);
+            piece.push(answer(otherwise));
+            piece
+        }
+        _ => {
+            let (low, high) = calls.split_at(calls.len() / 2);
+            let low = search(low, otherwise);
+            // A conditional jump reaches 255 instructions, an unconditional one all of them.
+            let mut piece = vec![jump(libc::BPF_JGE, high[0][0].call, 0, 1), skip(low.len() as u32)];
+            piece.extend(low);
+            piece.extend(search(high, otherwise));
+            piece
+        }
+    }
+}
+
+fn body(rules: &[Rule], otherwise: Action) -> Vec<sock_filter> {
+    let mut body = Vec::new();
+    for rule in rules {
+        let Some(condition) = rule.when else {
+            body.push(answer(rule.then));
+            return body;
+        };
+        // Both architectures are little-endian: the low half comes first.
+        body.push(load(offset::ARGUMENTS + 8 * u32::from(condition.argument)));
+        body.push(instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, condition.mask, 0, 0));
+        let (holds, fails) = if condition.equal { (0, 1) } else { (1, 0) };
+        body.push(jump(libc::BPF_JEQ, condition.value, holds, fails));
+        body.push(answer(rule.then));
+    }
+    body.push(answer(otherwise));
+    body
+}
+
+fn load(offset: u32) -> sock_filter {
+    instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0)
+}
+
+fn answer(action: Action) -> sock_filter {
+    instruction(libc::BPF_RET | libc::BPF_K, action.encoded(), 0, 0)
+}
+
+fn skip(distance: u32) -> sock_filter {
+    instruction(libc::BPF_JMP | libc::BPF_JA, distance, 0, 0)
+}
+
+fn jump(test: u32, value: u32, holds: u8, fails: u8) -> sock_filter {
+    instruction(libc::BPF_JMP | test | libc::BPF_K, value, holds, fails)
+}
+
+fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: code as u16, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel's interpreter, as far as our programs need it.
+    fn run(program: &[sock_filter], architecture: u32, call: u32, arguments: [u64; 6]) -> u32 {
+        let mut data = [call.to_le_bytes(), architecture.to_le_bytes(), [0; 4], [0; 4]].concat();
+        data.extend(arguments.iter().flat_map(|argument| argument.to_le_bytes()));
+        let (mut at, mut register) = (0, 0_u32);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            at += 1;
+            let branch = |holds: bool| usize::from(if holds { jt } else { jf });
+            match u32::from(code) {
+                code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => {
+                    register = u32::from_le_bytes(*data[k as usize..].first_chunk().unwrap());
+                }
+                code if code == libc::BPF_ALU | libc::BPF_AND => register &= k,
+                code if code == libc::BPF_JMP | libc::BPF_JA => at += k as usize,
+                code if code == libc::BPF_JMP | libc::BPF_JEQ => at += branch(register == k),
+                code if code == libc::BPF_JMP | libc::BPF_JGE => at += branch(register >= k),
+                code if code == libc::BPF_JMP | libc::BPF_JSET => at += branch(register & k != 0),
+                code if code == libc::BPF_RET => return k,
+                code => panic!("instruction {code:#x}"),
+            }
+        }
+    }
+
+    fn on(call: u32, then: Action) -> Rule {
+        Rule { call, when: None, then }
+    }
+
+    #[test]
+    fn every_call_meets_its_own_rule_and_its_neighbours_do_not() {
+        for count in [0_u32, 1, 2, 3, 7, 100, 400] {
+            let rules: Vec<Rule> = (0..count).map(|n| on(3 * n + 1, Action::Fail(n as i32 + 1))).collect();
+            let program = compile(&rules, Action::Allow);
+            for call in 0..3 * count + 3 {
+                let expected = if call % 3 == 1 && call / 3 < count { Action::Fail((call / 3) as i32 + 1) } else { Action::Allow };
+                assert_eq!(run(&program, ARCHITECTURE, call, [0; 6]), expected.encoded(), "call {call} of {count} rules");
+            }
+        }
+    }
+
+    #[test]
+    fn other_architectures_and_x32_are_killed_before_any_rule() {
+        let program = compile(&[on(39, Action::Allow)], Action::Allow);
+        const I386: u32 = 0x4000_0003;
+        assert_eq!(run(&program, I386, 39, [0; 6]), Action::Kill.encoded());
+        assert_eq!(run(&program, ARCHITECTURE, 39 | X32, [0; 6]), Action::Kill.encoded());
+        assert_eq!(run(&program, ARCHITECTURE, 39, [0; 6]), Action::Allow.encoded());
+    }
+
+    #[test]
+    fn conditions_are_tried_in_order_on_the_low_half_of_their_argument() {
+        let when = |value, equal| Some(Condition { argument: 1, mask: 0xf0, value, equal });
+        let rules = [
+            Rule { call: 5, when: when(0x10, true), then: Action::Fail(1) },
+            Rule { call: 5, when: when(0x20, false), then: Action::Fail(2) },
+        ];
+        let program = compile(&rules, Action::Allow);
+        let answer = |argument: u64| run(&program, ARCHITECTURE, 5, [0x10, argument, 0, 0, 0, 0]);
+        assert_eq!(answer(0x1f), Action::Fail(1).encoded());
+        assert_eq!(answer(0x3f), Action::Fail(2).encoded());
+        assert_eq!(answer(0x2f), Action::Allow.encoded());
+        assert_eq!(answer(0xffff_ffff_0000_001f), Action::Fail(1).encoded());
+    }
+
+    #[test]
+    fn what_a_command_needs_is_allowed_and_what_breaks_out_is_not() {
+        let program = for_command();
+        assert!(program.len() < 4096, "the kernel's limit");
+        let call = |number: libc::c_long, arguments| run(&program, ARCHITECTURE, number as u32, arguments);
+        let allowed = Action::Allow.encoded();
+        let refused = Action::Fail(libc::EPERM).encoded();
+
+        assert_eq!(call(libc::SYS_execve, [0; 6]), allowed);
+        assert_eq!(call(libc::SYS_clone, [libc::SIGCHLD as u64, 0, 0, 0, 0, 0]), allowed);
+        assert_eq!(call(libc::SYS_socket, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0]), allowed);
+        assert_eq!(call(libc::SYS_fchmodat, [0, 0, 0o755, 0, 0, 0]), allowed);
+        assert_eq!(call(libc::SYS_personality, [0xffff_ffff, 0, 0, 0, 0, 0]), allowed);
+
+        assert_eq!(call(libc::SYS_clone, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0]), refused);
+        assert_eq!(call(libc::SYS_socket, [libc::AF_INET as u64, 1, 0, 0, 0, 0]), refused);
+        assert_eq!(call(libc::SYS_fchmodat, [0, 0, 0o4755, 0, 0, 0]), refused);
+        assert_eq!(call(libc::SYS_mknodat, [0, 0, u64::from(libc::S_IFCHR | 0o666), 0, 0, 0]), refused);
+        assert_eq!(call(libc::SYS_ioctl, [0, libc::TIOCSTI, 0, 0, 0, 0]), refused);
+        assert_eq!(call(libc::SYS_personality, [8, 0, 0, 0, 0, 0]), refused);
+        assert_eq!(call(libc::SYS_mount, [0; 6]), refused);
+        assert_eq!(call(libc::SYS_clone3, [0; 6]), Action::Fail(libc::ENOSYS).encoded());
+    }
+}

@@ -1,0 +1,190 @@
+//! Which system calls the command and its init are left with.
+
+use libc::{c_long, sock_filter};
+
+use super::{Action, Condition, Rule, compile};
+
+/// Calls that pretend not to exist, so that programs fall back to one the filter can judge.
+const ABSENT: &[c_long] = &[
+    // Its flags are in memory, where no filter sees them; the C library falls back to clone.
+    libc::SYS_clone3,
+    // Does the work of other calls without making them.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Memory that neither a debugger nor the out-of-memory killer can see.
+    libc::SYS_memfd_secret,
+];
+
+/// Calls that administer the machine, build views of it, look into other processes, or open wide kernel surface for little use.
+const REFUSED: &[c_long] = &[
+    // Namespaces and mounts.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    // Other processes' memory and descriptors.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // Programs and probes inside the kernel.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    // Keyrings are not namespaced.
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_request_key,
+    // The kernel itself.
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_syslog,
+    libc::SYS_acct,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    // Files by handle walk past every path.
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_fanotify_init,
+    // The clock.
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    // Placement of memory.
+    libc::SYS_mbind,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    libc::SYS_set_mempolicy,
+    libc::SYS_set_mempolicy_home_node,
+    libc::SYS_vmsplice,
+];
+
+/// The same for calls that only x86_64 has.
+#[cfg(target_arch = "x86_64")]
+const REFUSED_HERE: &[c_long] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib, libc::SYS_ustat, libc::SYS_sysfs];
+#[cfg(target_arch = "aarch64")]
+const REFUSED_HERE: &[c_long] = &[];
+
+/// Since Linux 6.15, and not in the libc crate yet; the number is the same everywhere.
+const OPEN_TREE_ATTR: c_long = 467;
+
+/// All that a sealed init does: reap, kill, report, and whatever its allocator needs meanwhile.
+const INIT: &[c_long] = &[
+    libc::SYS_wait4,
+    libc::SYS_getpid,
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_sendto,
+    libc::SYS_close,
+    libc::SYS_exit_group,
+    libc::SYS_restart_syscall,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+];
+
+/// The command's filter: everything but the lists above. A list of what is allowed would break a toolchain a week.
+pub(crate) fn for_command() -> Vec<sock_filter> {
+    let refused = REFUSED.iter().chain(REFUSED_HERE).map(|call| (call, Action::Fail(libc::EPERM)));
+    let absent = ABSENT.iter().map(|call| (call, Action::Fail(libc::ENOSYS)));
+    let mut rules: Vec<Rule> = refused.chain(absent).map(|(call, then)| rule(*call, None, then)).collect();
+
+    let refuse = |call, condition| rule(call, Some(condition), Action::Fail(libc::EPERM));
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        rules.push(refuse(call, is_not(0, libc::AF_UNIX as u32)));
+    }
+    const NAMESPACES: [i32; 7] = [
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWCGROUP,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+    ];
+    let namespaces = NAMESPACES.iter().fold(0, |all, flag| all | *flag as u32);
+    rules.push(refuse(libc::SYS_clone, has_any(0, namespaces)));
+    for request in [libc::TIOCSTI, TIOCLINUX, libc::TIOCSETD, libc::TIOCCONS] {
+        rules.push(refuse(libc::SYS_ioctl, is(1, u32::MAX, request as u32)));
+    }
+    // Asking for the personality is harmless, any but the plain one changes how memory is laid out.
+    rules.push(rule(libc::SYS_personality, Some(is(0, u32::MAX, u32::MAX)), Action::Allow));
+    rules.push(refuse(libc::SYS_personality, is_not(0, 0)));
+    for (call, mode) in MAKES_NODES {
+        for kind in [libc::S_IFCHR, libc::S_IFBLK] {
+            rules.push(refuse(*call, is(*mode, libc::S_IFMT, kind)));
+        }
+    }
+    for (call, mode) in CHANGES_MODES {
+        rules.push(refuse(*call, has_any(*mode, libc::S_ISUID | libc::S_ISGID)));
+    }
+    compile(&rules, Action::Allow)
+}
+
+/// Init's filter: nothing but its list, on pain of death.
+pub(crate) fn for_init() -> Vec<sock_filter> {
+    let mut rules: Vec<Rule> = INIT.iter().map(|call| rule(*call, None, Action::Allow)).collect();
+    // Everybody in its namespace, nobody by name.
+    rules.push(rule(libc::SYS_kill, Some(is(0, u32::MAX, u32::MAX)), Action::Allow));
+    compile(&rules, Action::Kill)
+}
+
+/// Not in the libc crate: talks to the console, and can type into it.
+const TIOCLINUX: u64 = 0x541C;
+
+/// Calls that make nodes, with the argument that holds the mode.
+const MAKES_NODES: &[(c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+
+/// Calls that change a mode, with the argument that holds it.
+const CHANGES_MODES: &[(c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+];
+
+/// Since Linux 6.6; the number is the same everywhere.
+const FCHMODAT2: c_long = 452;
+
+fn rule(call: c_long, when: Option<Condition>, then: Action) -> Rule {
+    Rule { call: call as u32, when, then }
+}
+
+fn is(argument: u8, mask: u32, value: u32) -> Condition {
+    Condition { argument, mask, value, equal: true }
+}
+
+fn is_not(argument: u8, value: u32) -> Condition {
+    Condition { argument, mask: u32::MAX, value, equal: false }
+}
+
+fn has_any(argument: u8, bits: u32) -> Condition {
+    Condition { argument, mask: bits, value: 0, equal: false }
+}

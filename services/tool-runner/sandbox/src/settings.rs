@@ -1,0 +1,79 @@
+//! What the operator decides once for all commands.
+
+use std::{
+    ffi::OsString,
+    path::{Component, Path, PathBuf},
+};
+
+use crate::error::LaunchError;
+
+/// What the operator decides once for all commands.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The binary to execute as the launcher. Its `main` has to call [`crate::take_over_if_asked`] first.
+    /// `/proc/self/exe` by default: it stays right when the file is replaced by an upgrade.
+    pub executable: PathBuf,
+    /// The user commands run as outside the sandbox when the runner is root. Never 0; nothing else should belong to it.
+    pub service_uid: u32,
+    /// The group to `service_uid`.
+    pub service_gid: u32,
+    /// Folders and files shown read-only at their own place beside `/usr`: toolchains outside of it. Absolute paths.
+    pub read_only: Vec<PathBuf>,
+    /// The folders in which a program without a slash is looked for, and the command's `PATH`.
+    pub path: Vec<PathBuf>,
+    /// Variables every command gets. Only here may names stand that loaders and interpreters obey (`LD_LIBRARY_PATH`, `PYTHONPATH`).
+    pub env: Vec<(String, OsString)>,
+    /// The Landlock ABI below which nothing is started. 1 (Linux 5.13) by default: it confines reads, writes and execution.
+    /// 3 (6.2) adds truncation, 4 (6.7) TCP ports, 6 (6.12) signals and abstract sockets, which namespaces confine as well.
+    pub landlock_floor: u8,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            executable: PathBuf::from("/proc/self/exe"),
+            // Just below the overflow id (65534), which would make foreign files look like the service's own.
+            service_uid: 65533,
+            service_gid: 65533,
+            read_only: Vec::new(),
+            path: ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from).to_vec(),
+            env: Vec::new(),
+            landlock_floor: 1,
+        }
+    }
+}
+
+/// Places in the view that are built by the launcher: nothing may be shown over or under them.
+const BUILT: [&str; 6] = ["proc", "dev", "tmp", "etc", "workspace", ".layers"];
+
+impl Settings {
+    pub(crate) fn check(&self) -> Result<(), LaunchError> {
+        if self.service_uid == 0 || self.service_gid == 0 {
+            return Err(LaunchError::spec("settings.service_uid", "must not be 0: no command ever runs as root"));
+        }
+        if self.landlock_floor == 0 {
+            return Err(LaunchError::spec("settings.landlock_floor", "must be at least 1: nothing runs without Landlock"));
+        }
+        for (n, path) in self.read_only.iter().enumerate() {
+            let refuse = |problem: &str| LaunchError::spec(format!("settings.read_only[{n}]"), problem);
+            let mut parts = path.components();
+            if parts.next() != Some(Component::RootDir) || !parts.clone().all(|part| matches!(part, Component::Normal(_))) {
+                return Err(refuse("must be an absolute path without `..`"));
+            }
+            match parts.next() {
+                None => return Err(refuse("must not be the whole root")),
+                Some(top) if BUILT.iter().any(|built| top.as_os_str() == *built) => {
+                    return Err(refuse(&format!("the sandbox builds /{} itself", Path::new(&top).display())));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of `PATH`.
+    pub(crate) fn path_value(&self) -> OsString {
+        let folders: Vec<_> = self.path.iter().map(|folder| folder.as_os_str()).collect();
+        folders.join(":".as_ref())
+    }
+}

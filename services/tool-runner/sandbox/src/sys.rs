@@ -1,0 +1,198 @@
+//! The system calls that no safe crate offers, each wrapped once.
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_ulong},
+    io,
+    os::{
+        fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
+    ptr,
+    time::Duration,
+};
+
+use crate::running::Usage;
+
+/// Proof that this process has one thread, which is what makes it sound to go on in Rust after a fork.
+#[derive(Clone, Copy)]
+pub(crate) struct OneThread(());
+
+impl OneThread {
+    /// Counts the threads. `/proc/self/task` has one link for itself, one for its parent and one a thread.
+    pub(crate) fn check() -> io::Result<Self> {
+        match std::fs::metadata("/proc/self/task")?.nlink() {
+            3 => Ok(Self(())),
+            _ => Err(io::Error::other("take_over_if_asked() has to be called before any thread is started")),
+        }
+    }
+}
+
+/// Which side of a [`clone`] this is.
+pub(crate) enum Side {
+    Child,
+    Parent { pid: i32, pidfd: OwnedFd },
+}
+
+/// A child in new namespaces, or a plain fork for `flags == 0`. The child dies with SIGCHLD like any other.
+pub(crate) fn clone(_: OneThread, flags: c_int) -> io::Result<Side> {
+    let mut pidfd: c_int = -1;
+    // The legacy call and not clone3, which containers answer with ENOSYS. Both architectures take the pidfd in the third argument.
+    let flags = (flags | libc::CLONE_PIDFD | libc::SIGCHLD) as c_ulong;
+    // SAFETY: no stack is given and no memory is shared, so this is a fork; with one thread no lock can be held by another.
+    // `pidfd` outlives the call.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, &raw mut pidfd, 0_usize, 0_usize) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Side::Child),
+        pid => Ok(Side::Parent {
+            pid: pid as i32,
+            // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+            pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
+        }),
+    }
+}
+
+/// Ends the process at once: nothing that was copied from the parent is flushed or run.
+pub(crate) fn exit(code: i32) -> ! {
+    // SAFETY: takes an integer and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// A child that has ended, its raw wait status, and what it and the children it waited for have used.
+pub(crate) struct Reaped {
+    pub(crate) pid: i32,
+    pub(crate) status: i32,
+    pub(crate) usage: Usage,
+}
+
+/// Waits for one child, or for any with `pid == -1`. `None`: there is no child left.
+pub(crate) fn wait(pid: i32) -> io::Result<Option<Reaped>> {
+    let mut status = 0;
+    // SAFETY: all zeroes is a valid rusage, a struct of integers.
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are to live values of the right type.
+        let pid = unsafe { libc::wait4(pid, &raw mut status, libc::__WALL, &raw mut used) };
+        if pid >= 0 {
+            return Ok(Some(Reaped { pid, status, usage: usage(&used) }));
+        }
+        match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
+        }
+    }
+}
+
+fn usage(used: &libc::rusage) -> Usage {
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    Usage {
+        user: time(used.ru_utime),
+        system: time(used.ru_stime),
+        max_resident_bytes: used.ru_maxrss as u64 * 1024,
+    }
+}
+
+/// Kills every process of this pid namespace but its init, which has to be the caller.
+pub(crate) fn kill_all_others() {
+    // SAFETY: takes no arguments.
+    let first = unsafe { libc::getpid() } == 1;
+    assert!(first, "only the init of a pid namespace may kill everything it can see");
+    // SAFETY: takes two integers. That nobody is left is no failure.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
+}
+
+#[repr(C)]
+struct MountAttr {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    userns: u64,
+}
+
+/// Which mounts below a descriptor are meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    One,
+    Tree,
+}
+
+/// Sets attributes (`MOUNT_ATTR_*`) on a mount, takes it out of propagation, and maps its owners through `userns` if given.
+pub(crate) fn mount_setattr(
+    mount: BorrowedFd<'_>,
+    reach: Reach,
+    attributes: u64,
+    userns: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let attr = MountAttr {
+        set: attributes | userns.map_or(0, |_| libc::MOUNT_ATTR_IDMAP),
+        clear: 0,
+        propagation: libc::MS_PRIVATE,
+        userns: userns.map_or(0, |fd| fd.as_raw_fd() as u64),
+    };
+    let mut flags = libc::AT_EMPTY_PATH;
+    if reach == Reach::Tree {
+        flags |= libc::AT_RECURSIVE;
+    }
+    // SAFETY: the path is a C string, the struct has the layout of `struct mount_attr` and its size is given.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags as c_uint,
+            &raw const attr,
+            size_of::<MountAttr>(),
+        )
+    };
+    done(result)
+}
+
+/// Marks every descriptor from `first` on to be closed by the next `execve`.
+pub(crate) fn close_on_exec_from(first: c_uint) -> io::Result<()> {
+    // SAFETY: takes three integers, and changes a flag of descriptors only.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    done(result)
+}
+
+/// Puts every signal back to its default and unblocks all: ignored and blocked signals survive an `execve`, and Rust ignores SIGPIPE.
+pub(crate) fn reset_signals() {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: installs no handler. The few that cannot be changed answer EINVAL, which is fine.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: all zeroes is a valid set, sigemptyset makes it the empty one, and the old one is not asked for.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+    }
+}
+
+/// Puts a seccomp program in force for this process and all it will start. Needs `no_new_privs`.
+pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(io::Error::other)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel copies `len` instructions from a live slice of that length and writes nothing.
+    let result =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0 as c_ulong, &raw const program) };
+    done(result)
+}
+
+/// Replaces the program. Comes back only with the reason why it could not.
+pub(crate) fn execve(program: &CStr, args: &[CString], env: &[CString]) -> io::Error {
+    let pointers = |list: &[CString]| -> Vec<*const c_char> {
+        list.iter().map(|item| item.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (args, env) = (pointers(args), pointers(env));
+    // SAFETY: all strings end in NUL, both lists end in a null pointer, and all of them outlive the call.
+    unsafe { libc::execve(program.as_ptr(), args.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+fn done(result: c_long) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

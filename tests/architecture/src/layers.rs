@@ -1,0 +1,204 @@
+//! Imports go down.
+
+use crate::house::{self, Crate};
+
+/// Low to high: a crate imports only from layers before its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Layer {
+    Values,
+    Machines,
+    Contract,
+    Adapters,
+    Services,
+    /// All services in one process.
+    Bundle,
+    Clients,
+    Tests,
+}
+
+use Layer::*;
+
+/// Where each crate stands. ARCHITECTURE.md, "Layers", shows the same to people and says what each layer knows nothing of: a new crate gets
+/// its line in both.
+const LAYERS: &[(&str, Layer)] = &[
+    ("belay-plan", Values),
+    ("belay-execution", Machines),
+    ("belay-journal", Contract),
+    ("belay-proto", Contract),
+    ("belay-journal-sqlite", Adapters),
+    ("belay-json-schema", Adapters),
+    ("belay-sandbox", Adapters),
+    ("belay-service-kit", Adapters),
+    ("belay-sqlite", Adapters),
+    ("belay-executor", Services),
+    ("belay-tool-runner", Services),
+    ("belay-all-in-one", Bundle),
+    ("belay-cli", Clients),
+    ("belay-architecture-tests", Tests),
+    ("belay-bench", Tests),
+    ("belay-e2e", Tests),
+    ("belay-simulation", Tests),
+];
+
+/// Arrows within a layer that are wanted.
+const SIDEWAYS: &[(&str, &str, &str)] =
+    &[("belay-journal-sqlite", "belay-sqlite", "a store may use the group commit that all stores share")];
+
+/// All that a client may know of us.
+const OPEN_TO_CLIENTS: &[&str] = &["belay-all-in-one", "belay-proto"];
+
+/// Whether the crate is pure: no I/O, no async, no clock. See [`crate::pure`].
+pub(crate) fn is_pure(name: &str) -> bool {
+    layer(name).is_some_and(|layer| layer <= Machines)
+}
+
+fn layer(name: &str) -> Option<Layer> {
+    LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
+}
+
+/// The service that owns the crate: nobody else may import it.
+fn owner(member: &Crate) -> Option<&str> {
+    let service = member.folder.strip_prefix("services/")?.split('/').next()?;
+    (!["shared", "all-in-one"].contains(&service)).then_some(service)
+}
+
+/// One sentence for each crate without a layer and each arrow that is not allowed.
+fn violations(crates: &[Crate]) -> Vec<String> {
+    let mut found = Vec::new();
+    for from in crates {
+        let Some(upper) = layer(&from.name) else {
+            found.push(format!(
+                "`{}` ({}) is unknown: give it a layer, here and in ARCHITECTURE.md",
+                from.name, from.folder
+            ));
+            continue;
+        };
+        for to in &from.imports {
+            let to = crates.iter().find(|known| known.name == *to).expect("imports are members");
+            // The unknown has its own sentence.
+            let Some(lower) = layer(&to.name) else { continue };
+            found.extend(refusal(from, upper, to, lower));
+        }
+    }
+    found
+}
+
+fn refusal(from: &Crate, upper: Layer, to: &Crate, lower: Layer) -> Option<String> {
+    let arrow = format!("`{}` imports `{}`", from.name, to.name);
+    if SIDEWAYS.iter().any(|(a, b, _)| *a == from.name && *b == to.name) {
+        return None;
+    }
+    if upper == lower {
+        return Some(format!("{arrow}: both are in the layer {upper:?}, and neighbours do not know each other"));
+    }
+    if upper < lower {
+        return Some(format!("{arrow}: the arrow points up, from {upper:?} to {lower:?}"));
+    }
+    if upper == Clients && !OPEN_TO_CLIENTS.contains(&to.name.as_str()) {
+        return Some(format!("{arrow}: a client knows only {}", OPEN_TO_CLIENTS.join(" and ")));
+    }
+    match owner(to) {
+        Some(service) if upper < Bundle && owner(from) != Some(service) => Some(format!(
+            "{arrow}: it is inside services/{service}; services speak gRPC, and what two of them use stands in services/shared"
+        )),
+        _ => None,
+    }
+}
+
+#[test]
+fn imports_go_down() {
+    let found = violations(&house::crates());
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+#[test]
+fn the_table_names_no_crate_that_is_gone() {
+    let crates = house::crates();
+    let is_member = |name: &str| crates.iter().any(|member| member.name == name);
+    let mut named: Vec<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
+    named.extend(SIDEWAYS.iter().flat_map(|(from, to, _)| [*from, *to]));
+    named.extend(OPEN_TO_CLIENTS);
+    named.retain(|name| !is_member(name));
+    assert!(named.is_empty(), "no crate is called {named:?}: take it out of tests/architecture/src/layers.rs");
+}
+
+#[test]
+fn the_map_shows_every_crate_below_the_tests() {
+    let map = std::fs::read_to_string(house::root().join("ARCHITECTURE.md")).unwrap();
+    let rows: Vec<&str> = map.lines().filter(|line| line.starts_with("| L")).collect();
+    for (name, _) in LAYERS.iter().filter(|(_, layer)| *layer < Tests) {
+        let shown = rows.iter().any(|row| row.contains(&format!("`{name}`")));
+        assert!(shown, "ARCHITECTURE.md, \"Layers\", does not show `{name}`");
+    }
+}
+
+/// A made-up house: each crate with its folder and what it imports.
+fn made_up(crates: &[(&str, &str, &[&str])]) -> Vec<String> {
+    let house: Vec<Crate> = crates
+        .iter()
+        .map(|(name, folder, imports)| Crate {
+            name: (*name).to_owned(),
+            folder: (*folder).to_owned(),
+            imports: imports.iter().map(|name| (*name).to_owned()).collect(),
+        })
+        .collect();
+    violations(&house)
+}
+
+const PLAN: (&str, &str, &[&str]) = ("belay-plan", "services/executor/plan", &[]);
+const RUNNER: (&str, &str, &[&str]) = ("belay-tool-runner", "services/tool-runner", &[]);
+
+#[test]
+fn an_unknown_crate_is_refused() {
+    let found = made_up(&[("belay-cupboard", "services/cupboard", &[])]);
+    let [sentence] = found.as_slice() else { panic!("{found:?}") };
+    assert!(sentence.contains("`belay-cupboard`") && sentence.contains("give it a layer"), "{sentence}");
+}
+
+#[test]
+fn an_arrow_up_is_refused() {
+    let found = made_up(&[
+        ("belay-plan", "services/executor/plan", &["belay-execution"]),
+        ("belay-execution", "services/executor/execution", &["belay-plan"]),
+    ]);
+    assert_eq!(found, ["`belay-plan` imports `belay-execution`: the arrow points up, from Values to Machines"]);
+}
+
+#[test]
+fn an_arrow_to_a_neighbour_is_refused_unless_it_is_listed() {
+    let found = made_up(&[
+        ("belay-sqlite", "services/shared/sqlite", &["belay-service-kit"]),
+        ("belay-service-kit", "services/shared/service-kit", &[]),
+        ("belay-journal-sqlite", "services/executor/journal-sqlite", &["belay-sqlite"]),
+    ]);
+    let [sentence] = found.as_slice() else { panic!("{found:?}") };
+    assert!(sentence.starts_with("`belay-sqlite` imports `belay-service-kit`: both are in"), "{sentence}");
+}
+
+#[test]
+fn a_services_inside_is_its_own() {
+    let found = made_up(&[
+        PLAN,
+        ("belay-executor", "services/executor", &["belay-plan"]),
+        ("belay-tool-runner", "services/tool-runner", &["belay-plan"]),
+        ("belay-service-kit", "services/shared/service-kit", &["belay-plan"]),
+        ("belay-simulation", "tests/simulation", &["belay-plan", "belay-executor"]),
+    ]);
+    let [runner, kit] = found.as_slice() else { panic!("{found:?}") };
+    assert!(runner.starts_with("`belay-tool-runner` imports `belay-plan`: it is inside services/executor"), "{runner}");
+    assert!(kit.starts_with("`belay-service-kit` imports `belay-plan`: it is inside services/executor"), "{kit}");
+}
+
+#[test]
+fn the_command_line_knows_no_service() {
+    let found = made_up(&[
+        RUNNER,
+        ("belay-proto", "proto", &[]),
+        ("belay-all-in-one", "services/all-in-one", &["belay-tool-runner"]),
+        ("belay-cli", "clients/cli", &["belay-proto", "belay-all-in-one", "belay-tool-runner"]),
+    ]);
+    assert_eq!(
+        found,
+        ["`belay-cli` imports `belay-tool-runner`: a client knows only belay-all-in-one and belay-proto"]
+    );
+}

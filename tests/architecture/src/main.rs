@@ -1,0 +1,11 @@
+//! What ARCHITECTURE.md and docs/requirements.md say is true of the code as it is: who may import whom, which crates are pure, where
+//! `unsafe` and the clock may be, and which test shows which requirement.
+//!
+//! Every rule is a function over what it judges, so that it is also tried on made-up cases that it has to refuse.
+
+mod house;
+mod layers;
+mod manners;
+mod pure;
+mod requirements;
+mod source;

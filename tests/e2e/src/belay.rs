@@ -1,0 +1,266 @@
+//! The `belay` command as people and scripts use it: its output line by line, its exit code, its signals.
+
+use std::{
+    ffi::OsStr,
+    io::{BufRead as _, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::binary;
+
+/// How long anything may take before the test gives up on it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A user's folder: plans in it, and a state directory of its own.
+#[derive(Debug)]
+pub struct Home(TempDir);
+
+impl Home {
+    /// An empty one.
+    ///
+    /// # Panics
+    /// When there is no place for temporary files.
+    #[expect(clippy::new_without_default, reason = "it makes a folder")]
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder can be made"))
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The state directory.
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// Writes a file, and gives its path as an argument.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, content).expect("a file can be written");
+        path.into_os_string().into_string().expect("temporary folders have plain names")
+    }
+
+    /// `belay` with nothing of the environment that could change what it does, and no terminal.
+    pub fn belay<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(binary("belay"));
+        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BELAY_")) {
+            command.env_remove(name);
+        }
+        command.env("BELAY_STATE_DIR", self.state());
+        command
+    }
+
+    /// Runs `belay` to its end.
+    pub fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ended {
+        Running::start(self.belay(arguments)).end()
+    }
+
+    /// Runs `belay … -o json` to its end, and reads what it prints.
+    ///
+    /// # Panics
+    /// When that is not JSON, or anything stands on standard error.
+    pub fn json(&self, arguments: &[&str]) -> (i32, Value) {
+        let ended = self.run(arguments.iter().chain(&["-o", "json"]));
+        assert_eq!(ended.talk, "", "programs read standard output alone");
+        (ended.code, serde_json::from_str(&ended.out).expect("JSON on standard output"))
+    }
+
+    /// Starts `belay` in the background.
+    pub fn start<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Running {
+        Running::start(self.belay(arguments))
+    }
+
+    /// Starts `belay serve`, and waits until it serves.
+    pub fn serve(&self) -> Running {
+        let mut server = self.start(["serve"]);
+        server.wait_for("keeps data in");
+        server
+    }
+
+    /// What happened to an execution, event by event, as `executions watch` tells programs.
+    ///
+    /// # Panics
+    /// When it is not told as JSON, or with a gap.
+    pub fn events(&self, id: &str) -> Vec<Value> {
+        let ended = self.run(["executions", "watch", id, "-o", "jsonl"]);
+        events(&ended.out)
+    }
+}
+
+/// Events, one a line.
+///
+/// # Panics
+/// When one is no JSON, or one is missing.
+pub fn events(lines: &str) -> Vec<Value> {
+    let events: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("a line is an event")).collect();
+    for (place, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence"], (place + 1).to_string(), "events have no gap");
+    }
+    events
+}
+
+/// How many events are of this kind and, unless it is empty, of this step.
+pub fn count(events: &[Value], kind: &str, step: &str) -> usize {
+    events.iter().filter(|event| event.get(kind).is_some() && (step.is_empty() || event["stepId"] == step)).count()
+}
+
+/// A command that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit code; -1 when a signal ended it.
+    pub code: i32,
+    /// What it wrote to standard output.
+    pub out: String,
+    /// What it wrote to standard error.
+    pub talk: String,
+}
+
+/// A command that runs; killed with this value.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    out: Option<BufReader<ChildStdout>>,
+    lines: Option<Receiver<String>>,
+    talk: Receiver<String>,
+    seen: String,
+}
+
+impl Running {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(command: Command) -> Self {
+        let mut running = Self::start_unread(command);
+        running.lines = running.out.take().map(lines);
+        running
+    }
+
+    /// Starts it with a reader of its output that has not begun to read; [`Self::close_output`] makes it go away.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_unread(mut command: Command) -> Self {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command can be started");
+        let out = child.stdout.take().map(BufReader::new);
+        let talk = lines(BufReader::new(child.stderr.take().expect("it is piped")));
+        Self { child, out, lines: None, talk, seen: String::new() }
+    }
+
+    /// Waits for a line of standard output that has these words.
+    ///
+    /// # Panics
+    /// When it does not come.
+    pub fn wait_for(&mut self, words: &str) -> String {
+        let lines = self.lines.as_ref().expect("the output is read");
+        loop {
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.seen += &line;
+                    if line.contains(words) {
+                        return line;
+                    }
+                }
+                Err(end) => panic!("{words:?} did not come ({end}) after:\n{}\n{}", self.seen, self.talk.try_iter().collect::<String>()),
+            }
+        }
+    }
+
+    /// Reads one line, and then is no reader any more.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn close_output(&mut self) -> String {
+        let mut line = String::new();
+        let mut out = self.out.take().expect("nobody else reads the output");
+        assert_ne!(out.read_line(&mut line).expect("the output is text"), 0, "it has something to say");
+        line
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Panics
+    /// When it has ended already.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the process is there");
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.stop();
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When that does not come within a minute.
+    pub fn end(mut self) -> Ended {
+        if let Some(lines) = self.lines.take() {
+            rest(&lines, &mut self.seen);
+        }
+        let mut talk = String::new();
+        rest(&self.talk, &mut talk);
+        let status = self.child.wait().expect("a child can be waited for");
+        Ended { code: status.code().unwrap_or(-1), out: std::mem::take(&mut self.seen), talk }
+    }
+
+    fn stop(&mut self) {
+        // An error means that it has ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Lines as they come, each with its end.
+fn lines(mut reader: BufReader<impl Read + Send + 'static>) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        while reader.read_line(&mut line).is_ok_and(|read| read > 0) {
+            if sender.send(std::mem::take(&mut line)).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Everything that still comes, until the other end is closed.
+fn rest(lines: &Receiver<String>, into: &mut String) {
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) => into.push_str(&line),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => panic!("the command does not end; so far:\n{into}"),
+        }
+    }
+}
+
+/// The folder of this repository.
+///
+/// # Panics
+/// When this package has been moved out of it.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("this package is tests/e2e")
+}

@@ -1,0 +1,392 @@
+//! What must hold of what is left at the end: REQUIREMENTS section 4, against what clients were told and what the tools did.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use belay_proto::v1::{self, execution, execution_event::Kind, payload, step_status};
+use serde_json::Value;
+
+use super::client::is_terminal;
+use super::outside::Run;
+use super::picture::{Fold, Picture};
+use super::plans;
+use super::told::Heard;
+use crate::trace;
+
+/// How much later than a machine's clock another's may be, in microseconds: one step of the simulation.
+const SKEW: i64 = 1000;
+
+/// An execution as the server has it after the last restart.
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    pub(super) execution: v1::Execution,
+    pub(super) events: Vec<v1::ExecutionEvent>,
+}
+
+/// Everything that is wrong.
+pub(super) type Violations = Vec<String>;
+
+/// One call, as the events have it.
+struct Call<'a> {
+    step: usize,
+    request: &'a v1::ToolCallRequested,
+    ends: Vec<&'a v1::ExecutionEvent>,
+}
+
+/// Holds what was kept against what was told and what was done.
+pub(super) fn audit(
+    kept: &BTreeMap<String, Kept>,
+    told: &BTreeMap<String, Heard>,
+    runs: &[Run],
+    plans: &BTreeMap<String, v1::Plan>,
+) -> Violations {
+    let mut violations = Violations::new();
+    // S2-NFR-005: no acknowledged start is lost. B-15: and none is there that nobody asked for, or twice.
+    for name in told.keys().filter(|name| !kept.contains_key(*name)) {
+        violations.push(format!("{name} was acknowledged and is gone"));
+    }
+    for name in kept.keys().filter(|name| !told.contains_key(*name)) {
+        violations.push(format!("{name} is nobody's: a request made two executions"));
+    }
+    let requests: BTreeSet<_> = told.values().map(|heard| &heard.request_id).collect();
+    if requests.len() != told.len() {
+        violations.push("a request made two executions".to_owned());
+    }
+    let mut intents = BTreeSet::new();
+    for (name, kept) in kept {
+        let Some(heard) = told.get(name) else { continue };
+        let mut one = One { name, kept, heard, runs, violations: &mut violations };
+        let Some((fold, calls)) = one.replay() else { continue };
+        one.totals(&fold.picture);
+        one.plan(&fold, plans.get(&heard.request_id));
+        one.was_told();
+        for (call, facts) in &calls {
+            one.call(call, facts, &fold);
+        }
+        intents.extend(calls.into_keys());
+    }
+    // Stored before it is acted on.
+    for run in runs.iter().filter(|run| !intents.contains(&run.call)) {
+        violations.push(format!("{} ran, and its intent is gone", run.call));
+    }
+    violations
+}
+
+struct One<'a> {
+    name: &'a str,
+    kept: &'a Kept,
+    heard: &'a Heard,
+    runs: &'a [Run],
+    violations: &'a mut Violations,
+}
+
+impl<'a> One<'a> {
+    fn violation(&mut self, what: impl std::fmt::Display) {
+        self.violations.push(format!("{}: {what}", self.name));
+    }
+
+    /// The events one by one: invariants 1, 2, 5, and the server's accounts on the way (B-02, B-12).
+    fn replay(&mut self) -> Option<(Fold, BTreeMap<String, Call<'a>>)> {
+        let kept: &'a Kept = self.kept;
+        let heard: &'a Heard = self.heard;
+        let mut fold = Fold::default();
+        let mut calls = BTreeMap::<String, Call<'a>>::new();
+        let mut not_before = BTreeMap::<usize, i64>::new();
+        for (event, sequence) in kept.events.iter().zip(1..) {
+            if event.sequence != sequence || event.event_id != format!("{}.{sequence}", heard.uid) {
+                self.violation(format_args!("event {} ({}) stands at {sequence}", event.sequence, event.event_id));
+                return None;
+            }
+            self.before(event, &fold, &mut not_before);
+            if let Err(misfit) = fold.apply(event) {
+                self.violation(misfit);
+                return None;
+            }
+            match &event.kind {
+                Some(Kind::ToolCallRequested(request)) => {
+                    let (step, ends) = (fold.index(event).unwrap_or_default(), Vec::new());
+                    if calls.insert(event.call.clone(), Call { step, request, ends }).is_some() {
+                        self.violation(format_args!("{} was requested twice", event.call));
+                    }
+                    self.number(event, &calls);
+                }
+                Some(
+                    Kind::ToolCallCompleted(_)
+                    | Kind::ToolCallFailed(_)
+                    | Kind::ToolCallCancelled(_)
+                    | Kind::ToolCallOutcomeUnknown(_),
+                ) => match calls.get_mut(&event.call) {
+                    Some(call) => call.ends.push(event),
+                    None => self.violation(format_args!("{} ended without having been requested", event.call)),
+                },
+                _ => {}
+            }
+            if let Some(account) = heard.accounts.get(&sequence)
+                && *account != fold.picture
+            {
+                let picture = &fold.picture;
+                self.violation(format_args!(
+                    "the server's account at event {sequence} is not what its events make: {account:?}, not {picture:?}"
+                ));
+            }
+        }
+        let last = i64::try_from(kept.events.len()).unwrap_or(i64::MAX);
+        if let Some(sequence) = heard.accounts.keys().find(|sequence| **sequence > last) {
+            self.violation(format_args!("an account at event {sequence} was given, which is gone"));
+        }
+        if Picture::of(&kept.execution) != fold.picture || kept.execution.last_sequence != last {
+            self.violation("the last account is not what the events make");
+        }
+        Some((fold, calls))
+    }
+
+    /// What must be true before an event.
+    fn before(&mut self, event: &v1::ExecutionEvent, fold: &Fold, not_before: &mut BTreeMap<usize, i64>) {
+        use step_status::State as S;
+        let Ok(step) = fold.index(event) else { return };
+        let time = event.time.as_ref().map_or(0, belay_proto::micros);
+        match &event.kind {
+            Some(Kind::StepStarted(_)) => {
+                let steps = &fold.picture.steps;
+                if let Some(open) = fold.dependencies[step].iter().find(|on| steps[**on].state() != S::Completed) {
+                    self.violation(format_args!(
+                        "step {step} started before step {open}, which it needs, had completed"
+                    ));
+                }
+                let is_active = |other: &v1::StepStatus| {
+                    let waits = matches!(other.state(), S::Pending | S::OutcomeUnknown) || is_over(other.state());
+                    !waits && other.attempt > 0
+                };
+                let others = steps.iter().enumerate().filter(|(other, status)| *other != step && is_active(status));
+                let at_once = others.count() + 1;
+                let most = usize::try_from(fold.plan.parallelism.max(1)).unwrap_or(usize::MAX);
+                if at_once > most {
+                    self.violation(format_args!("{at_once} steps at once, and at most {most} may be"));
+                }
+                if event.attempt != steps[step].attempt + 1 || not_before.get(&step).is_some_and(|at| time < *at) {
+                    self.violation(format_args!("attempt {} of step {step} started out of turn", event.attempt));
+                }
+            }
+            Some(Kind::StepRetryScheduled(retry)) => {
+                trace::count("retries");
+                not_before.insert(step, retry.not_before.as_ref().map_or(0, belay_proto::micros));
+            }
+            _ => {}
+        }
+        if is_over(fold.picture.steps[step].state()) {
+            self.violation(format_args!("event {} is about step {step}, which had ended", event.sequence));
+        }
+    }
+
+    /// The calls of an attempt are numbered from 1, and there is another only after one that was discarded.
+    fn number(&mut self, event: &v1::ExecutionEvent, calls: &BTreeMap<String, Call<'_>>) {
+        let name = &event.call;
+        let parts = name.rsplit_once('.').and_then(|(stem, number)| Some((stem, number.parse::<u32>().ok()?)));
+        let Some((stem, number)) = parts else {
+            return self.violation(format_args!("{name} is no name of a call"));
+        };
+        if number > 1 {
+            let before = calls.get(&format!("{stem}.{}", number - 1));
+            let discarded = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallCancelled(_))));
+            if !before.is_some_and(discarded) {
+                self.violation(format_args!("{name} follows a call that was not discarded"));
+            }
+        }
+    }
+
+    /// Invariants 6 and 8, and 9 as far as it goes without an audit log: every step ended, and has an event that says so.
+    fn totals(&mut self, picture: &Picture) {
+        let finished: Vec<_> = self
+            .kept
+            .events
+            .iter()
+            .filter_map(|event| match &event.kind {
+                Some(Kind::ExecutionFinished(finished)) => Some((event.sequence, finished)),
+                _ => None,
+            })
+            .collect();
+        let [(sequence, finished)] = finished[..] else {
+            return self.violation(format_args!("it ended {} times", finished.len()));
+        };
+        if sequence != self.kept.execution.last_sequence || !is_terminal(finished.state()) {
+            self.violation(format_args!(
+                "it ended at event {sequence}, as {:?}, which is not the last",
+                finished.state()
+            ));
+        }
+        let count = |state| picture.steps.iter().filter(|step| step.state() == state).count();
+        use step_status::State as S;
+        let counted = [count(S::Completed), count(S::Failed), count(S::Skipped), count(S::Cancelled)];
+        let totals = finished.totals.unwrap_or_default();
+        let said = [totals.completed, totals.failed, totals.skipped, totals.cancelled]
+            .map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        if counted != said || counted.iter().sum::<usize>() != picture.steps.len() {
+            self.violation(format_args!(
+                "of {} steps it says {said:?}, and there are {counted:?}",
+                picture.steps.len()
+            ));
+        }
+        let [completed, failed, ..] = counted;
+        use execution::State as E;
+        let fits = match finished.state() {
+            E::Completed => failed == 0,
+            E::Partial => failed > 0 && completed > 0,
+            E::Failed => failed > 0,
+            _ => completed < picture.steps.len(),
+        };
+        if !fits {
+            self.violation(format_args!("it ended as {:?} with {counted:?}", finished.state()));
+        }
+        trace::count(match finished.state() {
+            E::Completed => "executions completed",
+            E::Partial => "executions partial",
+            E::Failed => "executions failed",
+            E::Cancelled => "executions cancelled",
+            _ => "executions timed out",
+        });
+    }
+
+    /// What runs is what was asked for.
+    fn plan(&mut self, fold: &Fold, asked: Option<&v1::Plan>) {
+        let Some(asked) = asked else { return self.violation("nobody asked for it") };
+        let needs = |plan: &v1::Plan| {
+            plan.steps.iter().map(|step| (step.id.clone(), plans::dependencies(step))).collect::<Vec<_>>()
+        };
+        if needs(asked) != needs(&fold.plan) {
+            self.violation("its plan is not the one that was asked for");
+        }
+    }
+
+    /// Nothing that was shown or acknowledged is gone. S2-NFR-005.
+    fn was_told(&mut self) {
+        let kept: &'a Kept = self.kept;
+        let heard: &'a Heard = self.heard;
+        for (sequence, event) in &heard.events {
+            let place = usize::try_from(sequence - 1).ok();
+            if place.and_then(|place| kept.events.get(place)) != Some(event) {
+                self.violation(format_args!("event {sequence} was shown and is gone"));
+            }
+        }
+        let recorded = |id: &str| {
+            kept.events
+                .iter()
+                .filter(|event| match &event.kind {
+                    Some(Kind::ExecutionPaused(paused)) => paused.request_id == id,
+                    Some(Kind::ExecutionResumed(resumed)) => resumed.request_id == id,
+                    Some(Kind::ExecutionCancelRequested(cancel)) => cancel.request_id == id,
+                    _ => false,
+                })
+                .count()
+        };
+        for request in &heard.requests {
+            match recorded(request) {
+                1 => {}
+                0 => self.violation(format_args!("request {request} was acknowledged and is gone")),
+                times => self.violation(format_args!("request {request} was carried out {times} times")),
+            }
+        }
+        if kept.execution.uid != heard.uid {
+            self.violation("it is another one now");
+        }
+    }
+
+    /// Invariants 2 and 12, and what the body of the tool did for this call.
+    fn call(&mut self, name: &str, call: &Call<'a>, fold: &Fold) {
+        let [end] = call.ends[..] else {
+            return self.violation(format_args!("{name} ended {} times", call.ends.len()));
+        };
+        let ended = end.time.as_ref().map_or(0, belay_proto::micros);
+        let all: &'a [Run] = self.runs;
+        let runs: Vec<(usize, &Run)> = all.iter().enumerate().filter(|(_, run)| run.call == name).collect();
+        // S2-FR-057, S2-NFR-007, B-01: an outcome that is stored is never made again.
+        for (number, run) in &runs {
+            if run.began > ended + SKEW {
+                self.violation(format_args!(
+                    "run {number} of {name} began after the call's end was stored: executed again"
+                ));
+            }
+            if run.arguments != json(call.request.arguments.as_ref()) {
+                self.violation(format_args!("run {number} of {name} had other arguments than its intent"));
+            }
+        }
+        self.arguments(name, call, fold);
+        let is_manual = call.request.recovery() == v1::RecoveryClass::Manual;
+        if is_manual && runs.len() > 1 {
+            self.violation(format_args!("{name} was executed again: its body ran {} times", runs.len()));
+        }
+        let successes: Vec<usize> =
+            runs.iter().filter(|(_, run)| run.succeeded == Some(true)).map(|(number, _)| *number).collect();
+        match &end.kind {
+            Some(Kind::ToolCallCompleted(completed)) => {
+                let result = json(completed.result.as_ref());
+                let from = result["run"].as_u64().and_then(|run| usize::try_from(run).ok());
+                // S2-NFR-006: the result is the one that the body gave, for these arguments.
+                if !from.is_some_and(|run| successes.contains(&run)) {
+                    self.violation(format_args!(
+                        "{name} completed with the result of run {from:?}, and not of {successes:?}"
+                    ));
+                }
+                if result["value"] != json(call.request.arguments.as_ref())["value"] {
+                    self.violation(format_args!("{name} completed with another call's result"));
+                }
+                self.output(name, call, completed, fold);
+            }
+            Some(Kind::ToolCallCancelled(_)) if is_manual && !runs.is_empty() => {
+                self.violation(format_args!("{name} was discarded as if it had not run, and its body ran"));
+            }
+            Some(Kind::ToolCallOutcomeUnknown(_)) => trace::count("unknown outcomes"),
+            Some(Kind::ToolCallCancelled(_)) => trace::count("calls discarded"),
+            _ => {}
+        }
+    }
+
+    /// A completed call completes its step, once, with its result for output.
+    fn output(&mut self, name: &str, call: &Call<'a>, completed: &v1::ToolCallCompleted, fold: &Fold) {
+        let step = &fold.picture.steps[call.step];
+        if step.state() != step_status::State::Completed || step.output != completed.result {
+            self.violation(format_args!("step {} is not what its completed call made it", step.step_id));
+        }
+        // S2-FR-058: however many attempts, calls and crashes it took, the effect is there once.
+        let calls_of_step = name.rsplit_once('/').map_or(name, |(calls, _)| calls);
+        let effects = self.runs.iter().filter(|run| {
+            run.succeeded == Some(true) && run.call.rsplit_once('/').is_some_and(|(calls, _)| calls == calls_of_step)
+        });
+        let effects = effects.count();
+        if call.request.recovery() == v1::RecoveryClass::Manual && effects != 1 {
+            self.violation(format_args!("{calls_of_step} completed, and its effect happened {effects} times"));
+        }
+    }
+
+    /// A call is given what its plan says, with what earlier steps gave back in its place.
+    fn arguments(&mut self, name: &str, call: &Call<'a>, fold: &Fold) {
+        let Some(v1::step::Kind::Tool(tool)) = &fold.plan.steps[call.step].kind else { return };
+        let planned: Value = serde_json::from_str(&tool.arguments).unwrap_or_default();
+        let output_of = |id: &str| {
+            let step = fold.picture.steps.iter().find(|step| step.step_id == id)?;
+            Some(json(step.output.as_ref())["run"].clone())
+        };
+        let template = planned["value"].as_str().and_then(|text| {
+            let (before, rest) = text.split_once("${")?;
+            Some((before, output_of(rest.split_once('.')?.0)?))
+        });
+        let expected = match template {
+            Some(("", run)) => run,
+            Some((before, run)) => format!("{before}{run}").into(),
+            None => planned["value"].clone(),
+        };
+        if json(call.request.arguments.as_ref())["value"] != expected {
+            self.violation(format_args!("{name} was not given {expected}"));
+        }
+    }
+}
+
+fn is_over(state: step_status::State) -> bool {
+    use step_status::State as S;
+    matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled)
+}
+
+fn json(payload: Option<&v1::Payload>) -> Value {
+    match payload.and_then(|payload| payload.content.as_ref()) {
+        Some(payload::Content::Json(text)) => serde_json::from_str(text).unwrap_or_default(),
+        Some(payload::Content::Blob(_)) | None => Value::Null,
+    }
+}

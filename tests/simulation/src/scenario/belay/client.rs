@@ -1,0 +1,238 @@
+//! Clients: they start executions, meddle with them, and see them to their end.
+
+use std::future::Future;
+use std::time::Duration;
+
+use belay_proto::v1::executor_service_client::ExecutorServiceClient;
+use belay_proto::v1::{self, execution, step_status};
+use belay_service_kit::status;
+use futures::future::join_all;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
+
+use super::told::Told;
+use super::{hosts, watcher};
+use crate::trace;
+
+/// How long an answer may take before the connection is given up: turmoil's TCP does not send again what a partition swallowed.
+pub(super) const PATIENCE: Duration = Duration::from_millis(1000);
+
+/// Reasons that say: nothing is wrong with the request, ask again later. And those by which a state forbids what was asked.
+const EXPECTED: [&str; 8] = [
+    "EXECUTION_ENDED",
+    "FENCED",
+    "RUNNER_UNAVAILABLE",
+    "STOPPING",
+    "STORE_FAILED",
+    "STORE_FULL",
+    "WRONG_STATE",
+    "LEDGER_UNAVAILABLE",
+];
+
+/// An execution to be started.
+#[derive(Debug, Clone)]
+pub(super) struct Order {
+    pub(super) after: Duration,
+    pub(super) plan: v1::Plan,
+    pub(super) request_id: String,
+    pub(super) seed: u64,
+}
+
+/// A client's way to the executor, made anew after every failure.
+pub(super) struct Connection {
+    client: ExecutorServiceClient<Channel>,
+    told: Told,
+}
+
+impl Connection {
+    pub(super) fn new(told: &Told) -> Self {
+        Self { client: connect(), told: told.clone() }
+    }
+
+    /// Asks something; nothing when there is no answer, or a refusal that may be.
+    pub(super) async fn ask<T, Fut>(&mut self, ask: impl FnOnce(ExecutorServiceClient<Channel>) -> Fut) -> Option<T>
+    where
+        Fut: Future<Output = Result<Response<T>, Status>>,
+    {
+        match tokio::time::timeout(PATIENCE, ask(self.client.clone())).await {
+            Ok(Ok(answer)) => Some(answer.into_inner()),
+            Ok(Err(status)) => {
+                self.refused(&status);
+                None
+            }
+            Err(_) => {
+                trace::event("no answer");
+                self.client = connect();
+                None
+            }
+        }
+    }
+
+    /// Notes a refusal, which is a violation when it may not be.
+    pub(super) fn refused(&mut self, status: &Status) {
+        let (code, message) = (status.code(), status.message());
+        trace::event(format_args!("refused: {code:?} {message}"));
+        let reason = status::reason(status);
+        let is_ours = std::error::Error::source(status).is_none();
+        match reason.as_deref() {
+            Some(reason) if EXPECTED.contains(&reason) => {}
+            Some(reason @ ("EXECUTION_NOT_FOUND" | "SEQUENCE_OUT_OF_RANGE")) => {
+                self.told.violation(format_args!("what was told is gone: {reason}: {message}"));
+            }
+            Some(reason) => self.told.violation(format_args!("{reason}: {message}")),
+            None if is_ours && matches!(code, Code::Internal | Code::DataLoss | Code::InvalidArgument) => {
+                self.told.violation(format_args!("{code:?}: {message}"));
+            }
+            None => self.client = connect(),
+        }
+    }
+}
+
+fn connect() -> ExecutorServiceClient<Channel> {
+    ExecutorServiceClient::new(hosts::channel("http://executor:7000"))
+}
+
+/// One client machine: carries out its orders side by side.
+pub(super) async fn work(orders: Vec<Order>, told: Told) -> turmoil::Result {
+    join_all(orders.into_iter().map(|order| carry_through(order, &told))).await;
+    Ok(())
+}
+
+async fn carry_through(order: Order, told: &Told) {
+    tokio::time::sleep(order.after).await;
+    let mut random = StdRng::seed_from_u64(order.seed);
+    let name = start(&order, told, &mut random).await;
+    let seed = random.random();
+    tokio::join!(
+        attend(&name, &order.request_id, told, &mut random),
+        watcher::watch(&name, told, StdRng::seed_from_u64(seed))
+    );
+    told.ended(&order.request_id);
+}
+
+/// Asks until there is an answer, each time with the same request id. S2-NFR-007, S2-FR-058, B-15.
+async fn start(order: &Order, told: &Told, random: &mut StdRng) -> String {
+    let request = v1::StartExecutionRequest {
+        source: Some(v1::start_execution_request::Source::Plan(order.plan.clone())),
+        request_id: order.request_id.clone(),
+        start_paused: random.random_bool(0.05),
+        ..v1::StartExecutionRequest::default()
+    };
+    let mut connection = Connection::new(told);
+    loop {
+        let request = request.clone();
+        let answer = connection.ask(|mut client| async move { client.start_execution(request).await });
+        if let Some(execution) = answer.await {
+            trace::event(format_args!("{} is {}", order.request_id, execution.name));
+            told.started(&order.request_id, &execution);
+            return execution.name;
+        }
+        pause(random, 200).await;
+    }
+}
+
+/// Looks after an execution until it has ended: meddles with it while things fail, and lets it end when they do not.
+async fn attend(name: &str, request_id: &str, told: &Told, random: &mut StdRng) {
+    let mut connection = Connection::new(told);
+    for number in 0.. {
+        pause(random, 400).await;
+        let Some(execution) = look(&mut connection, name, random).await else {
+            continue;
+        };
+        let state = execution.state();
+        if is_terminal(state) {
+            return;
+        }
+        let unknown = |step: &v1::StepStatus| step.state() == step_status::State::OutcomeUnknown;
+        let request = format!("{request_id}-{number}");
+        let chance = random.random_range(0..100);
+        if execution.steps.iter().any(unknown) && (told.is_healed() || chance < 20) {
+            // A person would find out what the call did; here the execution is given up.
+            cancel(&mut connection, told, name, request).await;
+        } else if state == execution::State::Paused {
+            if told.is_healed() || chance < 50 {
+                resume(&mut connection, told, name, request).await;
+            }
+        } else if !told.is_healed() {
+            match chance {
+                0..8 => suspend(&mut connection, told, name, request, random.random()).await,
+                8..10 => cancel(&mut connection, told, name, request).await,
+                _ => {}
+            }
+        }
+    }
+}
+
+async fn look(connection: &mut Connection, name: &str, random: &mut StdRng) -> Option<v1::Execution> {
+    let name = name.to_owned();
+    let execution = if random.random_bool(0.2) {
+        let longest_wait = Some(belay_proto::duration(PATIENCE / 2));
+        let request = v1::WaitExecutionRequest { name, longest_wait };
+        let answer = connection.ask(|mut client| async move { client.wait_execution(request).await });
+        answer.await?
+    } else {
+        let view = v1::ExecutionView::Full.into();
+        let request = v1::GetExecutionRequest { name, view };
+        let answer = connection.ask(|mut client| async move { client.get_execution(request).await });
+        answer.await?
+    };
+    connection.told.saw(&execution);
+    Some(execution)
+}
+
+async fn cancel(connection: &mut Connection, told: &Told, name: &str, request_id: String) {
+    let request = v1::CancelExecutionRequest {
+        name: name.to_owned(),
+        reason: "the seed said so".to_owned(),
+        request_id: request_id.clone(),
+        ..v1::CancelExecutionRequest::default()
+    };
+    let answer = connection.ask(|mut client| async move { client.cancel_execution(request).await });
+    if let Some(execution) = answer.await {
+        trace::count("cancellations");
+        told.acknowledged(name, request_id);
+        told.saw(&execution);
+    }
+}
+
+async fn suspend(connection: &mut Connection, told: &Told, name: &str, request_id: String, discard_calls: bool) {
+    let request = v1::PauseExecutionRequest {
+        name: name.to_owned(),
+        reason: "the seed said so".to_owned(),
+        request_id: request_id.clone(),
+        discard_calls,
+        ..v1::PauseExecutionRequest::default()
+    };
+    let answer = connection.ask(|mut client| async move { client.pause_execution(request).await });
+    if let Some(execution) = answer.await {
+        trace::count("pauses");
+        told.acknowledged(name, request_id);
+        told.saw(&execution);
+    }
+}
+
+async fn resume(connection: &mut Connection, told: &Told, name: &str, request_id: String) {
+    let request = v1::ResumeExecutionRequest {
+        name: name.to_owned(),
+        request_id: request_id.clone(),
+        ..v1::ResumeExecutionRequest::default()
+    };
+    let answer = connection.ask(|mut client| async move { client.resume_execution(request).await });
+    if let Some(execution) = answer.await {
+        trace::count("resumptions");
+        told.acknowledged(name, request_id);
+        told.saw(&execution);
+    }
+}
+
+/// Waits up to so many milliseconds.
+pub(super) async fn pause(random: &mut StdRng, longest: u64) {
+    tokio::time::sleep(Duration::from_millis(random.random_range(10..longest))).await;
+}
+
+pub(super) fn is_terminal(state: execution::State) -> bool {
+    use execution::State as S;
+    matches!(state, S::Completed | S::Partial | S::Failed | S::Cancelled | S::TimedOut)
+}

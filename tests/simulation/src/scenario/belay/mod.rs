@@ -1,0 +1,170 @@
+//! Belay's own services: an executor and a tool runner, each with its store on its machine's simulated disk, and clients that
+//! start executions, meddle with them and watch them, while power, processes, network and disks fail.
+//!
+//! ```text
+//! alice, bob ── gRPC ──▶ executor (journal) ── gRPC ──▶ runner (ledger) ──▶ tools ──▶ the outside world
+//! ```
+//!
+//! What clients were told and what the tools did is remembered outside of the machines. Once nothing fails any more every
+//! execution has to end; then both machines lose power once more, and what is left is held against what was told and done.
+
+mod audit;
+mod auditor;
+mod bugs;
+mod client;
+mod hosts;
+mod outside;
+mod picture;
+mod plans;
+mod told;
+mod tools;
+mod watcher;
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use belay_proto::v1;
+use belay_sqlite::Synchronous;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use self::auditor::Found;
+use self::bugs::Bugs;
+use self::client::Order;
+use self::hosts::Owners;
+use self::outside::Outside;
+use self::told::Told;
+use crate::checker::Checker;
+use crate::fault::{self, Conditions};
+use crate::trace;
+use crate::world::World;
+
+const EXECUTOR: &str = "executor";
+const EXECUTOR_PORT: u16 = 7000;
+const RUNNER: &str = "runner";
+const RUNNER_PORT: u16 = 7100;
+const CLIENTS: [&str; 2] = ["alice", "bob"];
+const AUDITOR: &str = "auditor";
+const SITE: fault::Site =
+    fault::Site { servers: &[EXECUTOR, RUNNER], everyone: &[EXECUTOR, RUNNER, CLIENTS[0], CLIENTS[1]] };
+
+/// Within this time faults begin and executions are started.
+const HORIZON: Duration = Duration::from_secs(4);
+/// When everything has to have ended, counted from the moment at which nothing fails any more.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than all of it.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Belay as it is: everything it promises holds.
+///
+/// # Errors
+/// What was violated.
+pub fn as_it_is(seed: u64) -> Result<(), String> {
+    run(seed, Bugs::default())
+}
+
+/// A planted bug: the journal acknowledges before it commits.
+///
+/// # Errors
+/// What was violated.
+pub fn acknowledging_before_the_commit(seed: u64) -> Result<(), String> {
+    let writes_behind = true;
+    run(seed, Bugs { writes_behind, ..Bugs::default() })
+}
+
+/// A planted bug: after a restart of the runner a call that it has carried out is carried out again.
+///
+/// # Errors
+/// What was violated.
+pub fn forgetting_calls(seed: u64) -> Result<(), String> {
+    let forgets_calls = true;
+    run(seed, Bugs { forgets_calls, ..Bugs::default() })
+}
+
+/// A planted bug: the journal's commits are acknowledged before they are synced.
+///
+/// # Errors
+/// What was violated.
+pub fn journal_without_sync(seed: u64) -> Result<(), String> {
+    let journal = Synchronous::Normal;
+    run(seed, Bugs { journal, ..Bugs::default() })
+}
+
+/// A planted bug: a call begins before its row in the ledger is synced.
+///
+/// # Errors
+/// What was violated.
+pub fn ledger_without_sync(seed: u64) -> Result<(), String> {
+    let ledger = Synchronous::Normal;
+    run(seed, Bugs { ledger, ..Bugs::default() })
+}
+
+fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let conditions = Conditions::generate(&mut random);
+    let mut world = World::new(seed, &conditions, LONGEST);
+    let checker = Checker::default();
+    let told = Told::new(&checker);
+    let site = hosts::Site {
+        bugs,
+        outside: Outside::default(),
+        checker: checker.clone(),
+        seed: random.random(),
+        owners: Owners::default(),
+    };
+
+    let here = site.clone();
+    world.host(RUNNER, move || hosts::runner(here.clone()));
+    let here = site.clone();
+    world.host(EXECUTOR, move || hosts::executor(here.clone()));
+    let orders = orders(&mut random);
+    for (index, name) in CLIENTS.into_iter().enumerate() {
+        let own = orders.iter().skip(index).step_by(CLIENTS.len()).cloned().collect();
+        world.client(name, client::work(own, told.clone()));
+    }
+    world.schedule(fault::generate(&mut random, SITE, HORIZON));
+
+    let failed = |error: Box<dyn std::error::Error>| error.to_string();
+    let all_ended = || told.ended_count() == orders.len();
+    world.run_until(HORIZON, all_ended).map_err(failed)?;
+    trace::event("nothing fails any more");
+    world.heal();
+    told.set_healed();
+    // Invariant 6 of REQUIREMENTS: nothing is stuck.
+    if !world.run_until(PATIENCE, all_ended).map_err(failed)? {
+        let requests: Vec<_> = orders.iter().map(|order| order.request_id.clone()).collect();
+        checker.violation(format_args!("stuck: {:?}", told.open(&requests)));
+    }
+
+    world.power_cycle(EXECUTOR);
+    world.power_cycle(RUNNER);
+    let found = Found::default();
+    let auditor = auditor::read_everything(random.random(), told.clone(), site.owners.clone(), found.clone());
+    world.client(AUDITOR, auditor);
+    let take = || found.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let is_read = || found.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    if !world.run_until(PATIENCE, is_read).map_err(failed)? {
+        checker.violation("what is stored cannot be read after the last power loss");
+    }
+    if let Some(kept) = take() {
+        let plans: BTreeMap<String, v1::Plan> =
+            orders.into_iter().map(|order| (order.request_id, order.plan)).collect();
+        for violation in audit::audit(&kept, &told.all(), &site.outside.all(), &plans) {
+            checker.violation(violation);
+        }
+    }
+    checker.verdict()
+}
+
+/// 1 to 6 executions, to be started while things fail.
+fn orders(random: &mut StdRng) -> Vec<Order> {
+    let count = random.random_range(1..=6);
+    let order = |number| Order {
+        after: Duration::from_millis(random.random_range(0..3000)),
+        plan: plans::generate(random, format!("plan-{number}")),
+        request_id: format!("request-{number}"),
+        seed: random.random(),
+    };
+    (0..count).map(order).collect()
+}
