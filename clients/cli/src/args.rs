@@ -58,13 +58,7 @@ pub(crate) struct Everywhere {
     #[arg(long, global = true, value_name = "ADDR", env = "BELAY_SERVER")]
     server: Option<Address>,
     /// What to show to a server over TCP; in BELAY_TOKEN it is not in the list of processes
-    #[arg(
-        long,
-        global = true,
-        value_name = "TOKEN",
-        env = "BELAY_TOKEN",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "TOKEN", env = "BELAY_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// What comes out
     #[arg(short, long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
@@ -77,11 +71,7 @@ pub(crate) struct Everywhere {
 impl Everywhere {
     /// Where to look for the services.
     pub(crate) fn place(&self) -> Place {
-        Place {
-            server: self.server.clone(),
-            token: self.token.clone(),
-            state_dir: self.state_dir.clone(),
-        }
+        Place { server: self.server.clone(), token: self.token.clone(), state_dir: self.state_dir.clone() }
     }
 }
 
@@ -160,9 +150,7 @@ pub(crate) fn wants_json(arguments: &[String]) -> bool {
             .is_some_and(|v| is_json(v.trim_start_matches('=')))
     };
     arguments.iter().any(joined)
-        || arguments
-            .windows(2)
-            .any(|pair| matches!(pair[0].as_str(), "-o" | "--output") && is_json(&pair[1]))
+        || arguments.windows(2).any(|pair| matches!(pair[0].as_str(), "-o" | "--output") && is_json(&pair[1]))
 }
 
 #[cfg(test)]
@@ -184,11 +172,7 @@ mod tests {
                 return;
             }
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(
-                help.contains("Example:\n  ") && help.contains("Exit codes:\n"),
-                "{}",
-                command.get_name()
-            );
+            assert!(help.contains("Example:\n  ") && help.contains("Exit codes:\n"), "{}", command.get_name());
             assert!(command.get_about().is_some(), "{}", command.get_name());
             command.get_subcommands().for_each(check);
         }
@@ -208,14 +192,8 @@ mod tests {
             "--namespace",
             "n",
         ]);
-        assert_eq!(
-            (cli.everywhere.output, cli.everywhere.namespace.as_str()),
-            (Format::Json, "n")
-        );
-        assert_eq!(
-            cli.everywhere.place().server,
-            Some(Address::Http("http://h:1".to_owned()))
-        );
+        assert_eq!((cli.everywhere.output, cli.everywhere.namespace.as_str()), (Format::Json, "n"));
+        assert_eq!(cli.everywhere.place().server, Some(Address::Http("http://h:1".to_owned())));
     }
 
     #[test]

@@ -110,10 +110,7 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
     let resume = format!("belay executions resume {id}");
     let (kept, next) = match embedded {
         true => ("it is kept, and goes on when it is resumed", resume.clone()),
-        false => (
-            "it goes on at the server",
-            format!("belay executions watch {id} --after {last}"),
-        ),
+        false => ("it goes on at the server", format!("belay executions watch {id} --after {last}")),
     };
     match end {
         End::Stopped(stop) => {
@@ -144,9 +141,7 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
             Failure::Report(report)
         }
         End::Failed(Failure::Report(mut report)) => {
-            report
-                .details
-                .push(format!("execution {id}: nothing that was recorded is lost"));
+            report.details.push(format!("execution {id}: nothing that was recorded is lost"));
             report.next = Some(next);
             Failure::Report(report)
         }
@@ -157,15 +152,9 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
 
 async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attendance, view: &mut View) -> End {
     let started = Instant::now();
-    let connection = Connection {
-        client: RefCell::new(session.client.clone()),
-        embedded: RefCell::new(session.embedded()),
-    };
-    let watched = Watched {
-        session,
-        attendance,
-        connection: &connection,
-    };
+    let connection =
+        Connection { client: RefCell::new(session.client.clone()), embedded: RefCell::new(session.embedded()) };
+    let watched = Watched { session, attendance, connection: &connection };
     let mut seen = std::pin::pin!(follow::follow(watched, Some(attendance.after)));
     let mut ticks = tokio::time::interval(REDRAW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -264,9 +253,7 @@ impl Watchable for Watched<'_> {
 
     async fn reconnect(&mut self, tries: u32) -> Result<(), Failure> {
         let was_embedded = self.session.is_embedded();
-        self.session
-            .reconnect(self.attendance.drive && tries >= TRIES_BEFORE_DRIVING)
-            .await?;
+        self.session.reconnect(self.attendance.drive && tries >= TRIES_BEFORE_DRIVING).await?;
         self.connection.client.replace(self.session.client.clone());
         self.connection.embedded.replace(self.session.embedded());
         if self.session.is_embedded() && !was_embedded {
@@ -279,10 +266,7 @@ impl Watchable for Watched<'_> {
 /// Lets the services drive the execution on, whether it was paused or its last driver has gone. One that is at work or has ended stays as
 /// it is.
 pub(crate) async fn take_up(client: &mut Client, name: &str) -> Result<Execution, Failure> {
-    let request = ResumeExecutionRequest {
-        name: name.to_owned(),
-        ..Default::default()
-    };
+    let request = ResumeExecutionRequest { name: name.to_owned(), ..Default::default() };
     match client.resume_execution(request).await {
         Ok(execution) => Ok(execution.into_inner()),
         Err(status) if status.code() == Code::FailedPrecondition => {
@@ -297,10 +281,7 @@ pub(crate) async fn take_up(client: &mut Client, name: &str) -> Result<Execution
 }
 
 async fn get(client: &mut Client, name: &str) -> Result<Execution, Failure> {
-    let request = GetExecutionRequest {
-        name: name.to_owned(),
-        view: ExecutionView::Full.into(),
-    };
+    let request = GetExecutionRequest { name: name.to_owned(), view: ExecutionView::Full.into() };
     Ok(client.get_execution(request).await?.into_inner())
 }
 
@@ -322,13 +303,7 @@ impl View {
             Format::Json if screen.talk_moves => Some(Live::new(ProgressDrawTarget::stderr(), screen.talk_colours)),
             _ => None,
         };
-        View {
-            screen,
-            picture: None,
-            last_sequence: after,
-            live,
-            told: Vec::new(),
-        }
+        View { screen, picture: None, last_sequence: after, live, told: Vec::new() }
     }
 
     fn last_sequence(&self) -> i64 {
@@ -348,10 +323,10 @@ impl View {
             Seen::Snapshot(execution) => self.picture = Some(Picture::new(*execution)),
             Seen::Event(event) => self.show_event(&event)?,
             Seen::Lost { why, wait } => {
-                self.talk(&Line::default().and(
-                    Style::Warn,
-                    format!("connection lost ({why}); trying again in {}", time::short(wait)),
-                ))?;
+                self.talk(
+                    &Line::default()
+                        .and(Style::Warn, format!("connection lost ({why}); trying again in {}", time::short(wait))),
+                )?;
             }
             Seen::Back => self.talk(&Line::default().and(Style::Good, "connected again"))?,
         }
@@ -380,10 +355,7 @@ impl View {
 
     /// Asks what holds it up. Without an answer the next question will do.
     async fn wait_for(&mut self, client: &mut Client, name: &str) -> Result<(), Failure> {
-        let request = GetExecutionRequest {
-            name: name.to_owned(),
-            view: ExecutionView::Basic.into(),
-        };
+        let request = GetExecutionRequest { name: name.to_owned(), view: ExecutionView::Basic.into() };
         let answer = tokio::time::timeout(ASK_AFTER, client.get_execution(request)).await;
         let (Ok(Ok(answer)), Some(picture)) = (answer, &mut self.picture) else {
             return Ok(());
@@ -398,9 +370,7 @@ impl View {
             let steady: Vec<String> = waits.iter().map(|wait| without_time(wait)).collect();
             if self.told != steady {
                 self.told = steady;
-                waits
-                    .iter()
-                    .for_each(|wait| self.screen.say(&Line::default().and(Style::Warn, wait)));
+                waits.iter().for_each(|wait| self.screen.say(&Line::default().and(Style::Warn, wait)));
             }
         }
         self.redraw();
@@ -440,9 +410,6 @@ mod tests {
     fn a_wait_is_told_once_however_long_it_takes() {
         let words = without_time("waits for a tool runner: r1 (since 3s); next: belay serve");
         assert_eq!(words, "waits for a tool runner: r1; next: belay serve");
-        assert_eq!(
-            words,
-            without_time("waits for a tool runner: r1 (since 8s); next: belay serve")
-        );
+        assert_eq!(words, without_time("waits for a tool runner: r1 (since 8s); next: belay serve"));
     }
 }

@@ -3,10 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The time since 1970-01-01T00:00:00Z; zero on a machine whose clock stands before it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a client outside the simulation, which may not import service-kit"
-)]
+#[expect(clippy::disallowed_methods, reason = "a client outside the simulation, which may not import service-kit")]
 pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

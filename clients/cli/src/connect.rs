@@ -111,36 +111,20 @@ impl Session {
     pub(crate) async fn open(place: &Place) -> Result<Session, Failure> {
         if let Some(address) = &place.server {
             let client = connect(address, place.token.as_deref()).await?;
-            return Ok(Session {
-                client,
-                place: place.clone(),
-                embedded: None,
-            });
+            return Ok(Session { client, place: place.clone(), embedded: None });
         }
         let state_dir = place.state_dir()?;
         let mut tries = 0;
         loop {
-            let options = Options {
-                state_dir: state_dir.clone(),
-                listen: None,
-                drive_all: false,
-            };
+            let options = Options { state_dir: state_dir.clone(), listen: None, drive_all: false };
             match belay_all_in_one::open(options).await? {
                 Opened::Holder(embedded) => {
                     let client = connect_to(embedded.endpoint()).await?;
-                    return Ok(Session {
-                        client,
-                        place: place.clone(),
-                        embedded: Some(Rc::new(embedded)),
-                    });
+                    return Ok(Session { client, place: place.clone(), embedded: Some(Rc::new(embedded)) });
                 }
                 Opened::Held(endpoint) => match connect_to(&endpoint).await {
                     Ok(client) => {
-                        return Ok(Session {
-                            client,
-                            place: place.clone(),
-                            embedded: None,
-                        });
+                        return Ok(Session { client, place: place.clone(), embedded: None });
                     }
                     Err(failure) if tries == HOLDER_TRIES => return Err(failure),
                     Err(_) => tries += 1,
@@ -273,12 +257,9 @@ fn no_answer(address: &Address, kind: Option<io::ErrorKind>, cause: &str) -> Rep
         }
         (Address::Unix(_), _) => "check: is it the socket of a `belay serve`?",
     };
-    let mut report = Report::new(
-        Exit::INTERNAL,
-        "SERVER_UNREACHABLE",
-        format!("no server answers at {address}: {cause}"),
-    )
-    .detail(far);
+    let mut report =
+        Report::new(Exit::INTERNAL, "SERVER_UNREACHABLE", format!("no server answers at {address}: {cause}"))
+            .detail(far);
     report.retryable = true;
     match address {
         Address::Unix(_) => report.next("belay serve"),
@@ -299,16 +280,9 @@ mod tests {
         assert_eq!("unix:///run/b.sock".parse(), Ok(Address::Unix("/run/b.sock".into())));
         assert_eq!("http://h:1/".parse(), Ok(Address::Http("http://h:1".to_owned())));
         assert_eq!("http://[::1]:7".parse(), Ok(Address::Http("http://[::1]:7".to_owned())));
-        for wrong in [
-            "",
-            "h:1",
-            "unix:b.sock",
-            "https://h:1",
-            "http://h",
-            "http://:1",
-            "http://h:99999",
-            "http://h:1/x",
-        ] {
+        for wrong in
+            ["", "h:1", "unix:b.sock", "https://h:1", "http://h", "http://:1", "http://h:99999", "http://h:1/x"]
+        {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
     }
@@ -327,14 +301,8 @@ mod tests {
             "Connection refused",
         );
         assert_eq!(report.message, "no server answers at http://h:1: Connection refused");
-        assert_eq!(
-            report.details,
-            ["the machine was reached, but nothing listens at that port"]
-        );
-        assert_eq!(
-            report.next.as_deref(),
-            Some("belay serve --listen h:1   (on that machine)")
-        );
+        assert_eq!(report.details, ["the machine was reached, but nothing listens at that port"]);
+        assert_eq!(report.next.as_deref(), Some("belay serve --listen h:1   (on that machine)"));
         assert!(report.retryable);
     }
 

@@ -58,15 +58,8 @@ mod tests {
     use super::*;
 
     fn ended(state: State, class: Option<ErrorClass>) -> Execution {
-        let failure = class.map(|class| Failure {
-            error_class: class.into(),
-            ..Default::default()
-        });
-        Execution {
-            state: state.into(),
-            failure,
-            ..Default::default()
-        }
+        let failure = class.map(|class| Failure { error_class: class.into(), ..Default::default() });
+        Execution { state: state.into(), failure, ..Default::default() }
     }
 
     // S2-X-26: exit codes 0, 1, 30 to 34.
@@ -92,11 +85,7 @@ mod tests {
             (State::Failed, Some(ErrorClass::OutcomeUnknown), 1),
         ];
         for (state, class, code) in cases {
-            assert_eq!(
-                Exit::of_execution(&ended(state, class)),
-                Exit(code),
-                "{state:?} {class:?}"
-            );
+            assert_eq!(Exit::of_execution(&ended(state, class)), Exit(code), "{state:?} {class:?}");
         }
     }
 }

@@ -111,24 +111,14 @@ impl Report {
 
     /// A plan that the server refused.
     pub(crate) fn of_plan(source: &Source, violations: Vec<PlanViolation>) -> Report {
-        let problems = if violations.len() == 1 {
-            "1 problem".to_owned()
-        } else {
-            format!("{} problems", violations.len())
-        };
+        let problems =
+            if violations.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", violations.len()) };
         Report {
-            field: violations
-                .first()
-                .map(|violation| violation.field.clone())
-                .filter(|field| !field.is_empty()),
+            field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
             violations,
             source: Some(source.clone()),
             next: (source.name != STDIN).then(|| format!("belay plan validate {}", source.name)),
-            ..Report::new(
-                Exit::REFUSED,
-                "PLAN_REFUSED",
-                format!("the plan {} is refused: {problems}", source.name),
-            )
+            ..Report::new(Exit::REFUSED, "PLAN_REFUSED", format!("the plan {} is refused: {problems}", source.name))
         }
     }
 
@@ -137,31 +127,14 @@ impl Report {
         let details = status.get_error_details();
         let info = details.error_info();
         let reason = info.map(|info| info.reason.clone()).filter(|reason| !reason.is_empty());
-        let mut metadata: Vec<_> = info
-            .map(|info| info.metadata.clone())
-            .unwrap_or_default()
-            .into_iter()
-            .collect();
+        let mut metadata: Vec<_> = info.map(|info| info.metadata.clone()).unwrap_or_default().into_iter().collect();
         metadata.sort();
-        let violations = details
-            .bad_request()
-            .map(|request| request.field_violations.as_slice())
-            .unwrap_or_default();
+        let violations = details.bad_request().map(|request| request.field_violations.as_slice()).unwrap_or_default();
 
-        let message = if status.message().is_empty() {
-            status.code().description()
-        } else {
-            status.message()
-        };
-        let mut report = Report::new(
-            exit_of(status.code()),
-            reason.as_deref().unwrap_or(code_name(status.code())),
-            message,
-        );
-        report.field = violations
-            .first()
-            .map(|violation| violation.field.clone())
-            .filter(|field| !field.is_empty());
+        let message = if status.message().is_empty() { status.code().description() } else { status.message() };
+        let mut report =
+            Report::new(exit_of(status.code()), reason.as_deref().unwrap_or(code_name(status.code())), message);
+        report.field = violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty());
         report.retry_after = details.retry_info().and_then(|info| info.retry_delay);
         report.retryable = report.retry_after.is_some() || may_pass(status.code());
         let told = violations.iter().map(|violation| match violation.field.as_str() {
@@ -200,11 +173,7 @@ impl Report {
 
     /// The screen, the most important line first.
     pub(crate) fn lines(&self) -> Vec<Line> {
-        let mut lines = vec![
-            Line::default()
-                .and(Style::Bad, "error")
-                .and(Style::Plain, format!(": {}", self.message)),
-        ];
+        let mut lines = vec![Line::default().and(Style::Bad, "error").and(Style::Plain, format!(": {}", self.message))];
         for violation in self.violations.iter().take(VIOLATIONS_SHOWN) {
             lines.extend(violation::lines(violation, self.source.as_ref()));
         }
@@ -218,10 +187,7 @@ impl Report {
         if let Some(next) = &self.next {
             lines.push(Line::default().and(Style::Dim, "next: ").and(Style::Strong, next));
         }
-        lines.push(Line::default().and(
-            Style::Dim,
-            format!("code: {} (docs/errors/{}.md)", self.code, self.code),
-        ));
+        lines.push(Line::default().and(Style::Dim, format!("code: {} (docs/errors/{}.md)", self.code, self.code)));
         lines
     }
 
@@ -237,11 +203,7 @@ impl Report {
             "next_command": self.next,
         });
         if !self.violations.is_empty() {
-            value["violations"] = self
-                .violations
-                .iter()
-                .filter_map(|violation| json::of(violation).ok())
-                .collect();
+            value["violations"] = self.violations.iter().filter_map(|violation| json::of(violation).ok()).collect();
         }
         value
     }
@@ -291,10 +253,7 @@ fn exit_of(code: Code) -> Exit {
 
 /// Whether a failure of this kind goes away by itself.
 fn may_pass(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::ResourceExhausted
-    )
+    matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::ResourceExhausted)
 }
 
 fn next_command(code: Code) -> Option<&'static str> {
@@ -340,12 +299,7 @@ mod tests {
     }
 
     fn violation(field: &str, message: &str, line: i32, column: i32) -> PlanViolation {
-        PlanViolation {
-            field: field.to_owned(),
-            message: message.to_owned(),
-            line,
-            column,
-        }
+        PlanViolation { field: field.to_owned(), message: message.to_owned(), line, column }
     }
 
     #[test]
@@ -357,12 +311,7 @@ mod tests {
         let report = Report::of_plan(
             &source,
             vec![
-                violation(
-                    "steps[0].depends_on[0]",
-                    "there is no step `aa`; did you mean `a`?",
-                    3,
-                    41,
-                ),
+                violation("steps[0].depends_on[0]", "there is no step `aa`; did you mean `a`?", 3, 41),
                 violation("timeout", "must not be negative", 0, 0),
             ],
         );
@@ -384,16 +333,9 @@ mod tests {
 
     #[test]
     fn many_problems_stay_on_one_screen() {
-        let source = Source {
-            name: "p".to_owned(),
-            text: String::new(),
-        };
-        let report = Report::of_plan(
-            &source,
-            (0..20)
-                .map(|i| violation(&format!("steps[{i}]"), "bad", 0, 0))
-                .collect(),
-        );
+        let source = Source { name: "p".to_owned(), text: String::new() };
+        let report =
+            Report::of_plan(&source, (0..20).map(|i| violation(&format!("steps[{i}]"), "bad", 0, 0)).collect());
         assert!(screen(&report).contains("  … and 14 more; `-o json` shows all\n"));
         assert_eq!(report.json()["violations"].as_array().map(Vec::len), Some(20));
     }
@@ -404,17 +346,10 @@ mod tests {
         details.set_error_info(
             "LABELS_TOO_MANY",
             "belay.dev",
-            [
-                ("limit".to_owned(), "64".to_owned()),
-                ("next_command".to_owned(), "belay run".to_owned()),
-            ],
+            [("limit".to_owned(), "64".to_owned()), ("next_command".to_owned(), "belay run".to_owned())],
         );
         details.set_retry_info(Some(Duration::from_millis(1_500)));
-        let report = Report::of_status(&Status::with_error_details(
-            Code::InvalidArgument,
-            "refused\x1b[2J",
-            details,
-        ));
+        let report = Report::of_status(&Status::with_error_details(Code::InvalidArgument, "refused\x1b[2J", details));
         assert_eq!(
             screen(&report),
             "error: refused[2J\n  labels: at most 64\n  limit: 64\n  again in 1.5s\nnext: belay run\n\
@@ -433,18 +368,15 @@ mod tests {
     #[test]
     fn a_bare_status_still_says_what_to_do() {
         let report = Report::of_status(&Status::unavailable(""));
-        assert_eq!(
-            (report.code.as_str(), report.exit, report.retryable),
-            ("UNAVAILABLE", Exit::INTERNAL, true)
-        );
+        assert_eq!((report.code.as_str(), report.exit, report.retryable), ("UNAVAILABLE", Exit::INTERNAL, true));
         assert_eq!(report.next.as_deref(), Some("belay serve"));
+        let details = ErrorDetails::with_error_info("RUNNER_UNAVAILABLE", "belay.dev", []);
+        let report = Report::of_status(&Status::with_error_details(Code::Unavailable, "no runner", details));
+        assert_eq!(report.next, None, "another server would not help");
     }
 
     #[test]
     fn a_closed_pipe_is_no_error_to_talk_about() {
-        assert!(matches!(
-            Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)),
-            Failure::ClosedPipe
-        ));
+        assert!(matches!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)), Failure::ClosedPipe));
     }
 }

@@ -135,9 +135,7 @@ fn may_pass(code: Code) -> bool {
 
 /// How long to wait before a try, counted from 1.
 fn wait_before(attempt: u32) -> Duration {
-    FIRST_WAIT
-        .saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1)))
-        .min(LONGEST_WAIT)
+    FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(LONGEST_WAIT)
 }
 
 /// What has been seen so far.
@@ -164,11 +162,7 @@ enum Taken {
 
 impl Cursor {
     fn new(after: Option<i64>) -> Cursor {
-        Cursor {
-            last: after,
-            end: None,
-            snapshot_seen: false,
-        }
+        Cursor { last: after, end: None, snapshot_seen: false }
     }
 
     fn is_at_the_end(&self) -> bool {
@@ -210,10 +204,7 @@ impl Cursor {
 
 /// Whether an execution in this state has ended.
 pub(crate) fn is_over(state: State) -> bool {
-    matches!(
-        state,
-        State::Completed | State::Partial | State::Failed | State::Cancelled | State::TimedOut
-    )
+    matches!(state, State::Completed | State::Partial | State::Failed | State::Cancelled | State::TimedOut)
 }
 
 #[cfg(test)]
@@ -240,10 +231,7 @@ mod tests {
 
         async fn watch(&mut self, after: Option<i64>) -> Result<Self::Messages, Status> {
             self.asked.push(after);
-            let answer = self
-                .answers
-                .pop_front()
-                .unwrap_or_else(|| Err(Status::unavailable("gone")));
+            let answer = self.answers.pop_front().unwrap_or_else(|| Err(Status::unavailable("gone")));
             answer.map(stream::iter)
         }
 
@@ -258,29 +246,17 @@ mod tests {
     }
 
     fn snapshot(state: State, last_sequence: i64) -> Message {
-        message(Content::Snapshot(Execution {
-            state: state.into(),
-            last_sequence,
-            ..Default::default()
-        }))
+        message(Content::Snapshot(Execution { state: state.into(), last_sequence, ..Default::default() }))
     }
 
     fn event(sequence: i64) -> Message {
         let kind = Some(Kind::ExecutionStarted(ExecutionStarted {}));
-        message(Content::Event(ExecutionEvent {
-            sequence,
-            kind,
-            ..Default::default()
-        }))
+        message(Content::Event(ExecutionEvent { sequence, kind, ..Default::default() }))
     }
 
     fn finished(sequence: i64) -> Message {
         let kind = Some(Kind::ExecutionFinished(ExecutionFinished::default()));
-        message(Content::Event(ExecutionEvent {
-            sequence,
-            kind,
-            ..Default::default()
-        }))
+        message(Content::Event(ExecutionEvent { sequence, kind, ..Default::default() }))
     }
 
     /// Everything a follower sees, as words.
@@ -305,22 +281,14 @@ mod tests {
     async fn a_broken_stream_goes_on_where_it_broke() {
         let mut script = Script {
             answers: [
-                Ok(vec![
-                    snapshot(State::Running, 2),
-                    event(1),
-                    event(2),
-                    Err(Status::unavailable("reset")),
-                ]),
+                Ok(vec![snapshot(State::Running, 2), event(1), event(2), Err(Status::unavailable("reset"))]),
                 Err(Status::unavailable("refused")),
                 Ok(vec![snapshot(State::Running, 3), event(2), event(3), finished(4)]),
             ]
             .into(),
             ..Default::default()
         };
-        assert_eq!(
-            story(&mut script, Some(0)).await,
-            "snapshot 1 2 lost(reset, 100ms) lost(refused, 200ms) back 3 4"
-        );
+        assert_eq!(story(&mut script, Some(0)).await, "snapshot 1 2 lost(reset, 100ms) lost(refused, 200ms) back 3 4");
         assert_eq!(script.asked, [Some(0), Some(2), Some(2)]);
         assert_eq!(script.reconnects, 2);
     }
@@ -330,13 +298,7 @@ mod tests {
         let mut script = Script {
             answers: [
                 Ok(vec![snapshot(State::Running, 1), event(1), event(1), event(3)]),
-                Ok(vec![
-                    snapshot(State::Running, 3),
-                    event(2),
-                    event(3),
-                    finished(4),
-                    event(5),
-                ]),
+                Ok(vec![snapshot(State::Running, 3), event(2), event(3), finished(4), event(5)]),
             ]
             .into(),
             ..Default::default()
@@ -349,15 +311,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn ends_at_once_where_everything_is_known() {
-        let mut script = Script {
-            answers: [Ok(vec![snapshot(State::Failed, 9)])].into(),
-            ..Default::default()
-        };
+        let mut script = Script { answers: [Ok(vec![snapshot(State::Failed, 9)])].into(), ..Default::default() };
         assert_eq!(story(&mut script, Some(9)).await, "snapshot");
-        let mut script = Script {
-            answers: [Ok(vec![snapshot(State::Completed, 9)])].into(),
-            ..Default::default()
-        };
+        let mut script = Script { answers: [Ok(vec![snapshot(State::Completed, 9)])].into(), ..Default::default() };
         assert_eq!(story(&mut script, None).await, "snapshot");
     }
 
@@ -372,10 +328,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_is_final_and_an_absence_is_not_for_ever() {
-        let mut script = Script {
-            answers: [Err(Status::not_found("no"))].into(),
-            ..Default::default()
-        };
+        let mut script = Script { answers: [Err(Status::not_found("no"))].into(), ..Default::default() };
         assert_eq!(story(&mut script, Some(0)).await, "error(NOT_FOUND)");
         let mut script = Script::default();
         let told = story(&mut script, Some(0)).await;
@@ -386,26 +339,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_only_repeats_its_snapshot_is_given_up() {
         let only_snapshots = std::iter::repeat_with(|| Ok(vec![snapshot(State::Running, 3)])).take(100);
-        let mut script = Script {
-            answers: only_snapshots.collect(),
-            ..Default::default()
-        };
+        let mut script = Script { answers: only_snapshots.collect(), ..Default::default() };
         assert!(story(&mut script, Some(3)).await.ends_with("error(SERVER_UNREACHABLE)"));
         assert!(script.asked.len() <= TRIES as usize + 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn heartbeats_keep_the_follower_patient() {
-        let alive = || {
-            Ok(vec![
-                snapshot(State::Running, 3),
-                message(Content::Heartbeat(Heartbeat::default())),
-            ])
-        };
-        let mut script = Script {
-            answers: std::iter::repeat_with(alive).take(100).collect(),
-            ..Default::default()
-        };
+        let alive = || Ok(vec![snapshot(State::Running, 3), message(Content::Heartbeat(Heartbeat::default()))]);
+        let mut script = Script { answers: std::iter::repeat_with(alive).take(100).collect(), ..Default::default() };
         story(&mut script, Some(3)).await;
         assert!(script.asked.len() > 100);
     }

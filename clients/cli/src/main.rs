@@ -37,16 +37,10 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return told(
-                &screen,
-                Failure::internal(format!("no threads can be started: {error}")),
-            )
-            .into();
+            return told(&screen, Failure::internal(format!("no threads can be started: {error}"))).into();
         }
     };
-    let exit = runtime
-        .block_on(perform(cli, screen))
-        .unwrap_or_else(|failure| told(&screen, failure));
+    let exit = runtime.block_on(perform(cli, screen)).unwrap_or_else(|failure| told(&screen, failure));
     // Whatever still runs, such as a read from a terminal, has nothing left to do for anybody.
     runtime.shutdown_background();
     exit.into()
@@ -56,11 +50,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit, Failure> {
     let Some(command) = cli.command else {
         return commands::welcome(&screen);
     };
-    let context = Context {
-        screen,
-        place: cli.everywhere.place(),
-        namespace: cli.everywhere.namespace,
-    };
+    let context = Context { screen, place: cli.everywhere.place(), namespace: cli.everywhere.namespace };
     let mut signals =
         Signals::listen().map_err(|error| Failure::internal(format!("Ctrl-C cannot be listened for: {error}")))?;
     log_to_stderr(matches!(command, Command::Serve(_)));
@@ -72,10 +62,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit, Failure> {
 fn log_to_stderr(serves: bool) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("BELAY_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(if serves { "info" } else { "off" }));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
 /// Says what went wrong, and with which code the process ends.

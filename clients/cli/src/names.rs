@@ -57,10 +57,7 @@ pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) ->
         Typed::Last => ("", 1),
         Typed::Prefix(prefix) => {
             let name = format!("{parent}/executions/{prefix}");
-            let request = GetExecutionRequest {
-                name: name.clone(),
-                view: ExecutionView::Basic.into(),
-            };
+            let request = GetExecutionRequest { name: name.clone(), view: ExecutionView::Basic.into() };
             match client.get_execution(request).await {
                 Ok(_) => return Ok(name),
                 Err(status) if status.code() == Code::NotFound => (prefix, CANDIDATES + 1),
@@ -68,20 +65,9 @@ pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) ->
             }
         }
     };
-    let request = ListExecutionsRequest {
-        parent,
-        page_size,
-        id_prefix: prefix.to_owned(),
-        ..Default::default()
-    };
-    let found: Vec<String> = client
-        .list_executions(request)
-        .await?
-        .into_inner()
-        .executions
-        .into_iter()
-        .map(|e| e.name)
-        .collect();
+    let request = ListExecutionsRequest { parent, page_size, id_prefix: prefix.to_owned(), ..Default::default() };
+    let found: Vec<String> =
+        client.list_executions(request).await?.into_inner().executions.into_iter().map(|e| e.name).collect();
     choose(namespace, prefix, found)
 }
 
@@ -89,12 +75,11 @@ pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) ->
 fn choose(namespace: &str, prefix: &str, mut found: Vec<String>) -> Result<String, Failure> {
     match (found.len(), prefix) {
         (1, _) => Ok(found.remove(0)),
-        (0, "") => Err(Failure::refused(
-            "EXECUTION_NOT_FOUND",
-            format!("there is no execution in namespace {namespace} yet"),
-        )
-        .next("belay run PLAN")
-        .into()),
+        (0, "") => {
+            Err(Failure::refused("EXECUTION_NOT_FOUND", format!("there is no execution in namespace {namespace} yet"))
+                .next("belay run PLAN")
+                .into())
+        }
         (0, _) => Err(Failure::refused(
             "EXECUTION_NOT_FOUND",
             format!("no execution in namespace {namespace} has an id that begins with `{prefix}`"),
@@ -103,10 +88,8 @@ fn choose(namespace: &str, prefix: &str, mut found: Vec<String>) -> Result<Strin
         .into()),
         (many, _) => {
             let shown = many.min(CANDIDATES as usize);
-            let mut report = Failure::refused(
-                "EXECUTION_AMBIGUOUS",
-                format!("more than one execution begins with `{prefix}`"),
-            );
+            let mut report =
+                Failure::refused("EXECUTION_AMBIGUOUS", format!("more than one execution begins with `{prefix}`"));
             report.details = found.iter().take(shown).map(|name| id(name).to_owned()).collect();
             if many > shown {
                 report.details.push("…".to_owned());
@@ -124,46 +107,20 @@ mod tests {
     fn reads_what_people_type() {
         assert_eq!(read("@last").unwrap(), Typed::Last);
         assert_eq!(read("a1-b").unwrap(), Typed::Prefix("a1-b"));
-        assert_eq!(
-            read("namespaces/x/executions/a").unwrap(),
-            Typed::Full("namespaces/x/executions/a")
-        );
-        for wrong in [
-            "",
-            "@first",
-            "A",
-            "-a",
-            "a/b",
-            "namespaces/x/executions/",
-            "namespaces//executions/a",
-            "a b",
-        ] {
+        assert_eq!(read("namespaces/x/executions/a").unwrap(), Typed::Full("namespaces/x/executions/a"));
+        for wrong in ["", "@first", "A", "-a", "a/b", "namespaces/x/executions/", "namespaces//executions/a", "a b"] {
             assert_eq!(read(wrong).unwrap_err().report().code, "INVALID_USAGE", "{wrong}");
         }
     }
 
     #[test]
     fn a_prefix_must_name_one() {
-        let names = |ids: &[&str]| {
-            ids.iter()
-                .map(|id| format!("namespaces/default/executions/{id}"))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(
-            choose("default", "a", names(&["ab"])).unwrap(),
-            "namespaces/default/executions/ab"
-        );
-        assert_eq!(
-            choose("default", "a", vec![]).unwrap_err().report().code,
-            "EXECUTION_NOT_FOUND"
-        );
-        assert_eq!(
-            choose("default", "", vec![]).unwrap_err().report().next.as_deref(),
-            Some("belay run PLAN")
-        );
-        let report = choose("default", "a", names(&["a1", "a2", "a3", "a4", "a5", "a6"]))
-            .unwrap_err()
-            .report();
+        let names =
+            |ids: &[&str]| ids.iter().map(|id| format!("namespaces/default/executions/{id}")).collect::<Vec<_>>();
+        assert_eq!(choose("default", "a", names(&["ab"])).unwrap(), "namespaces/default/executions/ab");
+        assert_eq!(choose("default", "a", vec![]).unwrap_err().report().code, "EXECUTION_NOT_FOUND");
+        assert_eq!(choose("default", "", vec![]).unwrap_err().report().next.as_deref(), Some("belay run PLAN"));
+        let report = choose("default", "a", names(&["a1", "a2", "a3", "a4", "a5", "a6"])).unwrap_err().report();
         assert_eq!(
             (report.code.as_str(), report.details.join(" ")),
             ("EXECUTION_AMBIGUOUS", "a1 a2 a3 a4 a5 …".to_owned())

@@ -50,10 +50,7 @@ impl PlanFile {
 
     fn read_from(name: String, format: PlanFormat, reader: impl Read) -> Result<PlanFile, Failure> {
         let mut bytes = Vec::new();
-        reader
-            .take(LONGEST + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| unreadable(&name, &error.to_string()))?;
+        reader.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&name, &error.to_string()))?;
         if bytes.len() as u64 > LONGEST {
             return Err(Failure::refused("PLAN_TOO_LARGE", format!("the plan {name} is longer than 4 MiB")).into());
         }
@@ -62,18 +59,12 @@ impl PlanFile {
             let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
             unreadable(&name, &format!("line {line} is not UTF-8"))
         })?;
-        Ok(PlanFile {
-            source: Source { name, text },
-            format,
-        })
+        Ok(PlanFile { source: Source { name, text }, format })
     }
 
     /// The plan as requests carry it.
     pub(crate) fn document(&self) -> PlanDocument {
-        PlanDocument {
-            format: self.format.into(),
-            text: self.source.text.clone(),
-        }
+        PlanDocument { format: self.format.into(), text: self.source.text.clone() }
     }
 }
 
@@ -95,10 +86,7 @@ mod tests {
     #[test]
     fn refuses_what_cannot_be_a_plan_before_anything_is_sent() {
         assert_eq!(refusal(&vec![b' '; LONGEST as usize + 1]).code, "PLAN_TOO_LARGE");
-        assert_eq!(
-            refusal(b"a\nb\n\xff").message,
-            "the plan p cannot be read: line 3 is not UTF-8"
-        );
+        assert_eq!(refusal(b"a\nb\n\xff").message, "the plan p cannot be read: line 3 is not UTF-8");
         let missing = PlanFile::read_now(Path::new("/nonexistent/plan.yaml"));
         assert!(matches!(missing, Err(Failure::Report(report)) if report.message.contains("/nonexistent/plan.yaml")));
     }
@@ -106,11 +94,9 @@ mod tests {
     #[test]
     fn the_format_is_told_from_the_name() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, format) in [
-            ("a.json", PlanFormat::Json),
-            ("b.yml", PlanFormat::Yaml),
-            ("c", PlanFormat::Unspecified),
-        ] {
+        for (name, format) in
+            [("a.json", PlanFormat::Json), ("b.yml", PlanFormat::Yaml), ("c", PlanFormat::Unspecified)]
+        {
             let path = folder.path().join(name);
             std::fs::write(&path, "{}").unwrap();
             assert_eq!(PlanFile::read_now(&path).unwrap().document().format(), format);

@@ -46,10 +46,7 @@ impl Screen {
 
     /// Data for people.
     pub(crate) fn print(&self, lines: &[Line]) -> io::Result<()> {
-        let text: String = lines
-            .iter()
-            .map(|line| line.render(self.output_colours) + "\n")
-            .collect();
+        let text: String = lines.iter().map(|line| line.render(self.output_colours) + "\n").collect();
         put(&text)
     }
 

@@ -21,14 +21,9 @@ pub(crate) fn tell(error: &Error) -> Exit {
             Exit::OK
         }
         _ => {
-            let arguments: Vec<String> = std::env::args_os()
-                .map(|argument| argument.to_string_lossy().into_owned())
-                .collect();
-            let format = if wants_json(&arguments) {
-                Format::Json
-            } else {
-                Format::Text
-            };
+            let arguments: Vec<String> =
+                std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+            let format = if wants_json(&arguments) { Format::Json } else { Format::Text };
             let report = report(&error.render().to_string(), &arguments);
             Screen::of_process(format).report(&report);
             report.exit
@@ -72,11 +67,7 @@ mod tests {
     fn told(line: &str) -> String {
         let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let error = Cli::try_parse_from(&arguments).expect_err("mistyped");
-        report(&error.render().to_string(), &arguments)
-            .lines()
-            .iter()
-            .map(|line| line.render(false) + "\n")
-            .collect()
+        report(&error.render().to_string(), &arguments).lines().iter().map(|line| line.render(false) + "\n").collect()
     }
 
     #[test]
@@ -94,9 +85,6 @@ mod tests {
     fn a_wrong_value_says_how_to_write_it() {
         let told = told("belay run plan.yaml --wait-timeout soon");
         assert!(told.contains("write it like 90s, 15m, 1h30m or 2d"), "{told}");
-        assert!(
-            told.contains("next: belay run --help\n") && !told.contains("Usage"),
-            "{told}"
-        );
+        assert!(told.contains("next: belay run --help\n") && !told.contains("Usage"), "{told}");
     }
 }

@@ -176,7 +176,11 @@ impl Running {
                         return line;
                     }
                 }
-                Err(end) => panic!("{words:?} did not come ({end}) after:\n{}\n{}", self.seen, self.talk.try_iter().collect::<String>()),
+                Err(end) => panic!(
+                    "{words:?} did not come ({end}) after:\n{}\n{}",
+                    self.seen,
+                    self.talk.try_iter().collect::<String>()
+                ),
             }
         }
     }

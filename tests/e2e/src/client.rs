@@ -65,7 +65,11 @@ impl Client {
     ///
     /// # Errors
     /// What the service says.
-    pub async fn watch(&self, id: &str, after_sequence: Option<i64>) -> Result<Streaming<v1::WatchExecutionResponse>, Status> {
+    pub async fn watch(
+        &self,
+        id: &str,
+        after_sequence: Option<i64>,
+    ) -> Result<Streaming<v1::WatchExecutionResponse>, Status> {
         let heartbeat_interval = Some(belay_proto::duration(Duration::from_millis(200)));
         let request = v1::WatchExecutionRequest { name: name(id), after_sequence, heartbeat_interval };
         self.raw().watch_execution(request).await.map(tonic::Response::into_inner)
@@ -111,7 +115,9 @@ where
     loop {
         match ask().await {
             Ok(answer) => return Ok(answer.into_inner()),
-            Err(status) if matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal) => {
+            Err(status)
+                if matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal) =>
+            {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             Err(status) => return Err(status),

@@ -24,7 +24,10 @@ impl Picture {
         let step = event.step_id.clone();
         let mut set = |state: Step| {
             let attempt = event.attempt;
-            self.steps.entry(step.clone()).and_modify(|known| *known = (state, known.1.max(attempt))).or_insert((state, attempt));
+            self.steps
+                .entry(step.clone())
+                .and_modify(|known| *known = (state, known.1.max(attempt)))
+                .or_insert((state, attempt));
         };
         match event.kind.as_ref().expect("an event has a kind") {
             Kind::ExecutionFinished(finished) => self.state = Some(finished.state()),
@@ -39,7 +42,10 @@ impl Picture {
                 assert!(self.requested.insert(event.call.clone()), "{} is requested once", event.call);
                 self.open_calls.insert(event.call.clone());
             }
-            Kind::ToolCallCompleted(_) | Kind::ToolCallFailed(_) | Kind::ToolCallCancelled(_) | Kind::ToolCallOutcomeUnknown(_) => {
+            Kind::ToolCallCompleted(_)
+            | Kind::ToolCallFailed(_)
+            | Kind::ToolCallCancelled(_)
+            | Kind::ToolCallOutcomeUnknown(_) => {
                 assert!(self.open_calls.remove(&event.call), "{} ends once", event.call);
             }
             _ => {}

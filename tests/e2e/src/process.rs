@@ -77,8 +77,11 @@ pub struct Services {
 impl Services {
     /// Starts both and waits until they serve.
     pub async fn start(folder: &Path) -> Self {
-        let services =
-            Self { folder: folder.to_owned(), executor: Self::start_executor(folder), runner: Self::start_runner(folder) };
+        let services = Self {
+            folder: folder.to_owned(),
+            executor: Self::start_executor(folder),
+            runner: Self::start_runner(folder),
+        };
         services.ready().await;
         services
     }
@@ -106,7 +109,9 @@ impl Services {
     /// When they do not within a minute.
     pub async fn ready(&self) {
         let serving = async {
-            for (socket, service) in [("runner.sock", "belay.v1.ToolRunnerService"), ("executor.sock", "belay.v1.ExecutorService")] {
+            for (socket, service) in
+                [("runner.sock", "belay.v1.ToolRunnerService"), ("executor.sock", "belay.v1.ExecutorService")]
+            {
                 let channel = crate::client::channel(&self.folder.join(socket));
                 let mut health = tonic_health::pb::health_client::HealthClient::new(channel);
                 let asked = tonic_health::pb::HealthCheckRequest { service: service.into() };
@@ -115,13 +120,20 @@ impl Services {
                 }
             }
         };
-        assert!(tokio::time::timeout(Duration::from_secs(60), serving).await.is_ok(), "the services serve within a minute");
+        assert!(
+            tokio::time::timeout(Duration::from_secs(60), serving).await.is_ok(),
+            "the services serve within a minute"
+        );
     }
 
     fn start_runner(folder: &Path) -> Process {
         let path = |name: &str| folder.join(name).display().to_string();
         let listen = format!("unix:{}", path("runner.sock"));
-        Process::start("belay-tool-runner", &["--listen", &listen, "--state-dir", &path("runner")], &folder.join("runner.log"))
+        Process::start(
+            "belay-tool-runner",
+            &["--listen", &listen, "--state-dir", &path("runner")],
+            &folder.join("runner.log"),
+        )
     }
 
     fn start_executor(folder: &Path) -> Process {

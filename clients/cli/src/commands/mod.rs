@@ -76,11 +76,7 @@ async fn unless_stopped<T>(signals: &mut Signals, work: impl Future<Output = T>)
 
 /// What `belay` alone says: five lines that get one going.
 pub(crate) fn welcome(screen: &Screen) -> Result<Exit, Failure> {
-    let row = |command: &str, what: &str| {
-        Line::new("  ")
-            .column(Style::Strong, command, 32)
-            .and(Style::Plain, what)
-    };
+    let row = |command: &str, what: &str| Line::new("  ").column(Style::Strong, command, 32).and(Style::Plain, what);
     screen.print(&[
         row("belay run plan.yaml", "carry out a plan, and watch it"),
         row("belay plan validate plan.yaml", "check a plan, run nothing"),

@@ -30,9 +30,7 @@ pub(crate) struct Validate {
 /// Asks the services what is wrong with the plan.
 pub(crate) async fn validate(context: &Context, verb: Validate) -> Result<Exit, Failure> {
     let file = PlanFile::read(&verb.plan).await?;
-    let response = context
-        .ask(async |client| check(client, &context.namespace, &file).await)
-        .await?;
+    let response = context.ask(async |client| check(client, &context.namespace, &file).await).await?;
     context.screen.show(&response, || {
         let steps = response.plan.as_ref().map_or(0, |plan| plan.steps.len());
         vec![
@@ -51,13 +49,8 @@ pub(crate) async fn check(
     file: &PlanFile,
 ) -> Result<ValidatePlanResponse, Failure> {
     let source = Some(validate_plan_request::Source::Document(file.document()));
-    let response = client
-        .validate_plan(ValidatePlanRequest {
-            parent: names::parent(namespace),
-            source,
-        })
-        .await?
-        .into_inner();
+    let response =
+        client.validate_plan(ValidatePlanRequest { parent: names::parent(namespace), source }).await?.into_inner();
     match response.violations.is_empty() {
         true => Ok(response),
         false => Err(Report::of_plan(&file.source, response.violations).into()),

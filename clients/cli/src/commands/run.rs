@@ -86,16 +86,9 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
         }
     };
     if context.screen.format == Format::Text {
-        context
-            .screen
-            .say(&Line::new("execution ").and(Style::Strong, names::id(&started.name)));
+        context.screen.say(&Line::new("execution ").and(Style::Strong, names::id(&started.name)));
     }
-    let attendance = Attendance {
-        name: started.name,
-        after: 0,
-        drive: true,
-        longest: verb.wait_timeout,
-    };
+    let attendance = Attendance { name: started.name, after: 0, drive: true, longest: verb.wait_timeout };
     attend(context, session, signals, attendance).await
 }
 
@@ -108,12 +101,7 @@ fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecut
         request_id: verb.request_id.clone().unwrap_or_default(),
         validate_only: verb.dry_run,
         labels: verb.labels.iter().cloned().collect(),
-        approval_mode: if nobody_to_ask {
-            ApprovalMode::Fail
-        } else {
-            ApprovalMode::Wait
-        }
-        .into(),
+        approval_mode: if nobody_to_ask { ApprovalMode::Fail } else { ApprovalMode::Wait }.into(),
         workspace: verb
             .workspace
             .as_deref()
@@ -140,14 +128,10 @@ fn workspace(folder: &Path, is_local: bool) -> Result<String, Failure> {
         }
         false if folder.is_absolute() => folder.to_owned(),
         false => {
-            return Err(refused(
-                "over TCP it must be an absolute path, as the server's machine names it",
-            ));
+            return Err(refused("over TCP it must be an absolute path, as the server's machine names it"));
         }
     };
-    path.into_os_string()
-        .into_string()
-        .map_err(|_| refused("its path is not UTF-8"))
+    path.into_os_string().into_string().map_err(|_| refused("its path is not UTF-8"))
 }
 
 async fn start(
@@ -172,18 +156,11 @@ async fn start(
 /// Says that the id, or the request id, is taken, and by what; the server names it where it is not the one that was asked for.
 async fn already_exists(client: &mut Client, asked: String, status: &Status) -> Report {
     let mut report = Report::of_status(status);
-    let named = status
-        .get_details_error_info()
-        .and_then(|mut info| info.metadata.remove("existing"));
-    let request = GetExecutionRequest {
-        name: named.unwrap_or(asked),
-        view: ExecutionView::Basic.into(),
-    };
+    let named = status.get_details_error_info().and_then(|mut info| info.metadata.remove("existing"));
+    let request = GetExecutionRequest { name: named.unwrap_or(asked), view: ExecutionView::Basic.into() };
     if let Ok(existing) = client.get_execution(request).await.map(tonic::Response::into_inner) {
-        let accepted = existing
-            .create_time
-            .as_ref()
-            .map(|created| format!(", accepted {}", time::date_and_time(created)));
+        let accepted =
+            existing.create_time.as_ref().map(|created| format!(", accepted {}", time::date_and_time(created)));
         report.details = vec![format!(
             "{}: {}, plan {}{}",
             names::id(&existing.name),
@@ -202,21 +179,14 @@ async fn dry_run(
     file: &PlanFile,
     request: StartExecutionRequest,
 ) -> Result<Exit, Failure> {
-    let plan = plan::check(client, &context.namespace, file)
-        .await?
-        .plan
-        .unwrap_or_default();
+    let plan = plan::check(client, &context.namespace, file).await?.plan.unwrap_or_default();
     let mut execution = start(context, client, file, request).await?;
     let workspace = execution.workspace.clone();
     let shown = execution.plan.get_or_insert(plan).clone();
     context.screen.show(&execution, || {
         let mut lines = render::plan::preview(&shown);
         if !workspace.is_empty() {
-            lines.push(
-                Line::default()
-                    .and(Style::Dim, "workspace: ")
-                    .and(Style::Plain, &workspace),
-            );
+            lines.push(Line::default().and(Style::Dim, "workspace: ").and(Style::Plain, &workspace));
         }
         lines.push(
             Line::default()
@@ -240,10 +210,7 @@ mod tests {
         let plain = folder.path().canonicalize().unwrap().join("w");
         assert_eq!(workspace(&winding, true).unwrap(), plain.to_str().unwrap());
         let missing = workspace(&folder.path().join("x"), true).unwrap_err().report();
-        assert_eq!(
-            (missing.exit, missing.code.as_str()),
-            (Exit::REFUSED, "WORKSPACE_INVALID")
-        );
+        assert_eq!((missing.exit, missing.code.as_str()), (Exit::REFUSED, "WORKSPACE_INVALID"));
         std::fs::write(folder.path().join("f"), "").unwrap();
         let file = workspace(&folder.path().join("f"), true).unwrap_err().report();
         assert!(file.message.ends_with("/f: it is a file, and a workspace is a folder"), "{}", file.message);
@@ -252,12 +219,6 @@ mod tests {
     #[test]
     fn a_workspace_on_another_machine_is_taken_as_it_is() {
         assert_eq!(workspace(Path::new("/srv/w"), false).unwrap(), "/srv/w");
-        assert!(
-            workspace(Path::new("."), false)
-                .unwrap_err()
-                .report()
-                .message
-                .contains("absolute path")
-        );
+        assert!(workspace(Path::new("."), false).unwrap_err().report().message.contains("absolute path"));
     }
 }

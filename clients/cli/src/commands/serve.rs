@@ -41,11 +41,7 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
         .into());
     }
     let state_dir = context.place.state_dir()?;
-    let options = Options {
-        state_dir: state_dir.clone(),
-        listen: verb.listen,
-        drive_all: true,
-    };
+    let options = Options { state_dir: state_dir.clone(), listen: verb.listen, drive_all: true };
     let embedded = match unless_stopped(signals, belay_all_in_one::open(options)).await?? {
         Opened::Holder(embedded) => embedded,
         Opened::Held(endpoint) => {
@@ -67,9 +63,7 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
         _ = signals.next() => None,
         reason = embedded.failed() => Some(reason),
     };
-    context
-        .screen
-        .say(&Line::new("stopping; what is not finished goes on at the next start"));
+    context.screen.say(&Line::new("stopping; what is not finished goes on at the next start"));
     embedded.shutdown().await;
     match failed {
         Some(reason) => Err(reason.into()),
@@ -79,19 +73,13 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
 
 fn announce(context: &Context, embedded: &Embedded, state_dir: &str) -> Result<(), Failure> {
     let socket = address(embedded.endpoint());
-    let http = embedded
-        .listening()
-        .map(|(address, token)| (format!("http://{address}"), token.as_str()));
+    let http = embedded.listening().map(|(address, token)| (format!("http://{address}"), token.as_str()));
     if context.screen.format != Format::Text {
         let url = http.map(|(url, _)| url);
-        return Ok(context
-            .screen
-            .print_json(&json!({ "socket": socket, "listen": url, "stateDir": state_dir }))?);
+        return Ok(context.screen.print_json(&json!({ "socket": socket, "listen": url, "stateDir": state_dir }))?);
     }
     // The token is for the person at the terminal; files and logs that output is sent to are read by others.
-    Ok(context
-        .screen
-        .print(&announcement(&socket, http, state_dir, context.screen.output_moves))?)
+    Ok(context.screen.print(&announcement(&socket, http, state_dir, context.screen.output_moves))?)
 }
 
 fn announcement(socket: &str, http: Option<(String, &str)>, state_dir: &str, to_a_person: bool) -> Vec<Line> {
@@ -99,10 +87,7 @@ fn announcement(socket: &str, http: Option<(String, &str)>, state_dir: &str, to_
     if let Some((url, token)) = http {
         rows.push(("and at", url.clone()));
         if to_a_person {
-            rows.push((
-                "elsewhere",
-                format!("BELAY_SERVER={url} BELAY_TOKEN={token} belay executions list"),
-            ));
+            rows.push(("elsewhere", format!("BELAY_SERVER={url} BELAY_TOKEN={token} belay executions list")));
         }
     }
     rows.push(("keeps data in", state_dir.to_owned()));
@@ -110,10 +95,8 @@ fn announcement(socket: &str, http: Option<(String, &str)>, state_dir: &str, to_
         "try here",
         "belay run plan.yaml   (commands of the same user find this server by themselves)".to_owned(),
     ));
-    let rows: Vec<_> = rows
-        .into_iter()
-        .map(|(name, value)| vec![(Style::Dim, name.to_owned()), (Style::Plain, value)])
-        .collect();
+    let rows: Vec<_> =
+        rows.into_iter().map(|(name, value)| vec![(Style::Dim, name.to_owned()), (Style::Plain, value)]).collect();
     let mut lines = vec![Line::default().and(Style::Strong, "belay serves; Ctrl-C stops it")];
     lines.extend(table(&rows));
     lines
@@ -133,15 +116,10 @@ mod tests {
     #[test]
     fn a_log_file_never_gets_the_token() {
         let text = |to_a_person| -> String {
-            announcement(
-                "unix:/s/sock",
-                Some(("http://127.0.0.1:7".to_owned(), "s3cret")),
-                "/s",
-                to_a_person,
-            )
-            .iter()
-            .map(|line| line.render(false) + "\n")
-            .collect()
+            announcement("unix:/s/sock", Some(("http://127.0.0.1:7".to_owned(), "s3cret")), "/s", to_a_person)
+                .iter()
+                .map(|line| line.render(false) + "\n")
+                .collect()
         };
         assert!(text(true).contains("BELAY_TOKEN=s3cret"));
         assert_eq!(

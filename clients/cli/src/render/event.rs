@@ -13,11 +13,7 @@ use crate::names;
 pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
     let when = event.time.as_ref().map(time::time_of_day).unwrap_or_default();
     let (style, what) = what(event, picture)?;
-    let about = if event.step_id.is_empty() {
-        names::id(&event.execution)
-    } else {
-        &event.step_id
-    };
+    let about = if event.step_id.is_empty() { names::id(&event.execution) } else { &event.step_id };
     Some(
         Line::default()
             .and(Style::Dim, format!("{when}  "))
@@ -56,31 +52,20 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         Kind::ExecutionCreated(created) => {
             let plan = created.plan.as_ref();
             let steps = words::steps(plan.map_or(0, |plan| plan.steps.len()));
-            (
-                Style::Plain,
-                format!("accepted: plan {}, {steps}", plan.map_or("", |plan| plan.id.as_str())),
-            )
+            (Style::Plain, format!("accepted: plan {}, {steps}", plan.map_or("", |plan| plan.id.as_str())))
         }
         Kind::ExecutionStarted(_) => (Style::Plain, "started".to_owned()),
-        Kind::ExecutionPaused(paused) => (
-            Style::Warn,
-            format!("paused{}{}", by(&paused.principal), why(&paused.reason)),
-        ),
+        Kind::ExecutionPaused(paused) => {
+            (Style::Warn, format!("paused{}{}", by(&paused.principal), why(&paused.reason)))
+        }
         Kind::ExecutionResumed(resumed) => (Style::Plain, format!("resumed{}", by(&resumed.principal))),
-        Kind::ExecutionCancelRequested(asked) => (
-            Style::Warn,
-            format!("cancel requested{}{}", by(&asked.principal), why(&asked.reason)),
-        ),
+        Kind::ExecutionCancelRequested(asked) => {
+            (Style::Warn, format!("cancel requested{}{}", by(&asked.principal), why(&asked.reason)))
+        }
         Kind::ExecutionRecovered(recovered) => match recovered.in_doubt.len() {
             0 => (Style::Plain, "taken up again".to_owned()),
-            1 => (
-                Style::Warn,
-                "taken up again; the end of 1 call is being asked for".to_owned(),
-            ),
-            calls => (
-                Style::Warn,
-                format!("taken up again; the ends of {calls} calls are being asked for"),
-            ),
+            1 => (Style::Warn, "taken up again; the end of 1 call is being asked for".to_owned()),
+            calls => (Style::Warn, format!("taken up again; the ends of {calls} calls are being asked for")),
         },
         Kind::ExecutionDeadlineExceeded(_) => (Style::Bad, "the plan's time limit ran out".to_owned()),
         Kind::ExecutionFinished(finished) => {
@@ -89,36 +74,22 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
                 .as_ref()
                 .map(|took| format!(" in {}", time::short(time::duration(took))))
                 .unwrap_or_default();
-            let totals = finished
-                .totals
-                .as_ref()
-                .map(|totals| format!(": {}", words::totals(totals)))
-                .unwrap_or_default();
+            let totals =
+                finished.totals.as_ref().map(|totals| format!(": {}", words::totals(totals))).unwrap_or_default();
             let state = finished.state();
-            (
-                words::execution_style(state),
-                format!("{}{took}{totals}", words::execution_state(state)),
-            )
+            (words::execution_style(state), format!("{}{took}{totals}", words::execution_state(state)))
         }
         Kind::StepStarted(_) => match (event.attempt, step) {
-            (attempt @ 2.., Some(step)) => (
-                Style::Plain,
-                format!("started, attempt {attempt} of {}", step.max_attempts),
-            ),
+            (attempt @ 2.., Some(step)) => {
+                (Style::Plain, format!("started, attempt {attempt} of {}", step.max_attempts))
+            }
             (attempt @ 2.., None) => (Style::Plain, format!("started, attempt {attempt}")),
             _ => (Style::Plain, "started".to_owned()),
         },
         Kind::StepRetryScheduled(retry) => {
             let delay = retry.delay.as_ref().map(time::duration).unwrap_or_default();
             let retries = words::retries(step, retry.retry_count);
-            (
-                Style::Warn,
-                format!(
-                    "retrying ({retries}) in {}{}",
-                    time::short(delay),
-                    error(retry.failure.as_ref())
-                ),
-            )
+            (Style::Warn, format!("retrying ({retries}) in {}{}", time::short(delay), error(retry.failure.as_ref())))
         }
         Kind::StepCompleted(completed) => {
             let took = completed
@@ -126,90 +97,53 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
                 .as_ref()
                 .map(|took| format!(" in {}", time::short(time::duration(took))))
                 .unwrap_or_default();
-            (
-                Style::Good,
-                format!("completed{took}{}", progress(completed.progress.as_ref())),
-            )
+            (Style::Good, format!("completed{took}{}", progress(completed.progress.as_ref())))
         }
         Kind::StepFailed(failed) => {
-            let attempts = if failed.attempts > 1 {
-                format!(" after {} attempts", failed.attempts)
-            } else {
-                String::new()
-            };
+            let attempts =
+                if failed.attempts > 1 { format!(" after {} attempts", failed.attempts) } else { String::new() };
             (
                 Style::Bad,
-                format!(
-                    "failed{attempts}{}{}",
-                    progress(failed.progress.as_ref()),
-                    error(failed.failure.as_ref())
-                ),
+                format!("failed{attempts}{}{}", progress(failed.progress.as_ref()), error(failed.failure.as_ref())),
             )
         }
         Kind::StepSkipped(skipped) => {
             let because = words::skipped(skipped.reason(), &skipped.because);
-            (
-                Style::Dim,
-                format!("skipped {because}{}", progress(skipped.progress.as_ref())),
-            )
+            (Style::Dim, format!("skipped {because}{}", progress(skipped.progress.as_ref())))
         }
-        Kind::StepCancelled(cancelled) => (
-            Style::Warn,
-            format!("cancelled{}", progress(cancelled.progress.as_ref())),
-        ),
-        Kind::StepOutcomeUnknown(unknown) => (
-            Style::Warn,
-            format!(
-                "outcome unknown, a person has to look{}",
-                error(unknown.failure.as_ref())
-            ),
-        ),
+        Kind::StepCancelled(cancelled) => (Style::Warn, format!("cancelled{}", progress(cancelled.progress.as_ref()))),
+        Kind::StepOutcomeUnknown(unknown) => {
+            (Style::Warn, format!("outcome unknown, a person has to look{}", error(unknown.failure.as_ref())))
+        }
         Kind::ToolCallRequested(call) => {
             let arguments = call.arguments.as_ref().map(words::payload).unwrap_or_default();
             (Style::Plain, format!("calls {} {arguments}", call.tool))
         }
-        Kind::ToolCallCompleted(call) => (
-            Style::Plain,
-            format!(
-                "call answered {}",
-                call.result.as_ref().map(words::payload).unwrap_or_default()
-            ),
-        ),
+        Kind::ToolCallCompleted(call) => {
+            (Style::Plain, format!("call answered {}", call.result.as_ref().map(words::payload).unwrap_or_default()))
+        }
         Kind::ToolCallFailed(call) => (Style::Plain, format!("call failed{}", error(call.failure.as_ref()))),
         Kind::ToolCallCancelled(_) => (Style::Plain, "call cancelled".to_owned()),
-        Kind::ToolCallOutcomeUnknown(call) => (
-            Style::Warn,
-            format!("call's outcome unknown{}", error(call.failure.as_ref())),
-        ),
+        Kind::ToolCallOutcomeUnknown(call) => {
+            (Style::Warn, format!("call's outcome unknown{}", error(call.failure.as_ref())))
+        }
     })
 }
 
 fn by(principal: &str) -> String {
-    if principal.is_empty() {
-        String::new()
-    } else {
-        format!(" by {principal}")
-    }
+    if principal.is_empty() { String::new() } else { format!(" by {principal}") }
 }
 
 fn why(reason: &str) -> String {
-    if reason.is_empty() {
-        String::new()
-    } else {
-        format!(": {reason}")
-    }
+    if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }
 
 fn progress(progress: Option<&Progress>) -> String {
-    progress
-        .map(|progress| format!(" ({}/{})", progress.done, progress.total))
-        .unwrap_or_default()
+    progress.map(|progress| format!(" ({}/{})", progress.done, progress.total)).unwrap_or_default()
 }
 
 fn error(failure: Option<&Failure>) -> String {
-    failure
-        .map(|failure| format!(": {}", words::failure(failure)))
-        .unwrap_or_default()
+    failure.map(|failure| format!(": {}", words::failure(failure))).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -224,20 +158,10 @@ mod tests {
     use super::*;
 
     fn told(step: &str, attempt: i32, kind: Kind) -> String {
-        let status = StepStatus {
-            step_id: "fetch".to_owned(),
-            max_attempts: 3,
-            ..Default::default()
-        };
-        let picture = Picture::new(Execution {
-            steps: vec![status],
-            ..Default::default()
-        });
+        let status = StepStatus { step_id: "fetch".to_owned(), max_attempts: 3, ..Default::default() };
+        let picture = Picture::new(Execution { steps: vec![status], ..Default::default() });
         let event = ExecutionEvent {
-            time: Some(Timestamp {
-                seconds: 1_795_230_245,
-                nanos: 0,
-            }),
+            time: Some(Timestamp { seconds: 1_795_230_245, nanos: 0 }),
             execution: "namespaces/default/executions/e1".to_owned(),
             step_id: step.to_owned(),
             attempt,
@@ -252,11 +176,7 @@ mod tests {
     }
 
     fn failure(message: &str, reason: &str) -> Option<Failure> {
-        Some(Failure {
-            message: message.to_owned(),
-            reason: reason.to_owned(),
-            ..Default::default()
-        })
+        Some(Failure { message: message.to_owned(), reason: reason.to_owned(), ..Default::default() })
     }
 
     fn done(done: i32) -> Option<Progress> {
@@ -266,29 +186,11 @@ mod tests {
     // S2-FR-068 to S2-FR-072: start, call, result, end and overall progress are told. S1-22, S1-34: so are retries.
     #[test]
     fn a_run_reads_like_a_log() {
-        let plan = Plan {
-            id: "quickstart".to_owned(),
-            steps: vec![Step::default(); 2],
-            ..Default::default()
-        };
-        let arguments = Some(Payload {
-            content: Some(Content::Json(r#"{"path":"a"}"#.to_owned())),
-        });
-        let totals = Some(StepTotals {
-            total: 2,
-            failed: 1,
-            skipped: 1,
-            ..Default::default()
-        });
+        let plan = Plan { id: "quickstart".to_owned(), steps: vec![Step::default(); 2], ..Default::default() };
+        let arguments = Some(Payload { content: Some(Content::Json(r#"{"path":"a"}"#.to_owned())) });
+        let totals = Some(StepTotals { total: 2, failed: 1, skipped: 1, ..Default::default() });
         let log = [
-            told(
-                "",
-                0,
-                Kind::ExecutionCreated(ExecutionCreated {
-                    plan: Some(plan),
-                    ..Default::default()
-                }),
-            ),
+            told("", 0, Kind::ExecutionCreated(ExecutionCreated { plan: Some(plan), ..Default::default() })),
             told("fetch", 1, Kind::StepStarted(StepStarted::default())),
             told(
                 "fetch",
@@ -313,11 +215,7 @@ mod tests {
             told(
                 "fetch",
                 2,
-                Kind::StepFailed(StepFailed {
-                    failure: failure("reset", "NET"),
-                    attempts: 2,
-                    progress: done(1),
-                }),
+                Kind::StepFailed(StepFailed { failure: failure("reset", "NET"), attempts: 2, progress: done(1) }),
             ),
             told(
                 "publish",
@@ -328,14 +226,7 @@ mod tests {
                     progress: done(2),
                 }),
             ),
-            told(
-                "fetch",
-                1,
-                Kind::StepCompleted(StepCompleted {
-                    progress: done(1),
-                    duration: seconds(2),
-                }),
-            ),
+            told("fetch", 1, Kind::StepCompleted(StepCompleted { progress: done(1), duration: seconds(2) })),
             told(
                 "",
                 0,
@@ -366,20 +257,9 @@ mod tests {
     #[test]
     fn an_unknown_event_is_skipped_only_where_that_is_safe() {
         let picture = Picture::new(Execution::default());
-        let event = ExecutionEvent {
-            safe_to_skip: true,
-            ..Default::default()
-        };
+        let event = ExecutionEvent { safe_to_skip: true, ..Default::default() };
         assert!(line(&event, &picture).is_none());
-        let event = ExecutionEvent {
-            safe_to_skip: false,
-            ..Default::default()
-        };
-        assert!(
-            line(&event, &picture)
-                .expect("has a line")
-                .render(false)
-                .contains("a newer one shows it")
-        );
+        let event = ExecutionEvent { safe_to_skip: false, ..Default::default() };
+        assert!(line(&event, &picture).expect("has a line").render(false).contains("a newer one shows it"));
     }
 }

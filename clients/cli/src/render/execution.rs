@@ -22,31 +22,19 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
             .and(Style::Strong, names::id(&execution.name))
             .and(Style::Plain, "  ")
             .and(words::execution_style(state), words::execution_state(state))
-            .and(
-                Style::Plain,
-                format!("  {}", took(execution, now).map(time::short).unwrap_or_default()),
-            ),
+            .and(Style::Plain, format!("  {}", took(execution, now).map(time::short).unwrap_or_default())),
     ];
     lines.extend(table(&facts(execution)));
     if !execution.steps.is_empty() {
         lines.push(Line::default().and(Style::Strong, "steps"));
-        lines.extend(table(
-            &execution
-                .steps
-                .iter()
-                .map(|step| step_row(step, now))
-                .collect::<Vec<_>>(),
-        ));
+        lines.extend(table(&execution.steps.iter().map(|step| step_row(step, now)).collect::<Vec<_>>()));
     }
     if let (true, Some(failure)) = (execution.steps.is_empty(), &execution.failure) {
         lines.push(Line::default().and(Style::Bad, words::failure(failure)));
     }
     if !is_over(state) {
         lines.extend(
-            execution
-                .waiting
-                .iter()
-                .map(|reason| Line::default().and(Style::Warn, words::waiting(reason, now))),
+            execution.waiting.iter().map(|reason| Line::default().and(Style::Warn, words::waiting(reason, now))),
         );
     }
     lines.push(next(&next_command(execution, is_driven)));
@@ -54,30 +42,14 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
 }
 
 fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
-    let started_by = if execution.principal.is_empty() {
-        String::new()
-    } else {
-        format!(" by {}", execution.principal)
-    };
-    let created = execution
-        .create_time
-        .as_ref()
-        .map(|created| time::date_and_time(created) + &started_by);
-    let totals = execution
-        .totals
-        .as_ref()
-        .map(|totals| format!("{} of {}", words::totals(totals), totals.total));
+    let started_by =
+        if execution.principal.is_empty() { String::new() } else { format!(" by {}", execution.principal) };
+    let created = execution.create_time.as_ref().map(|created| time::date_and_time(created) + &started_by);
+    let totals = execution.totals.as_ref().map(|totals| format!("{} of {}", words::totals(totals), totals.total));
     let facts = [
         ("plan", Some(execution.plan_id.clone())),
         ("accepted", created),
-        (
-            "deadline",
-            execution
-                .deadline
-                .as_ref()
-                .filter(|_| execution.end_time.is_none())
-                .map(time::date_and_time),
-        ),
+        ("deadline", execution.deadline.as_ref().filter(|_| execution.end_time.is_none()).map(time::date_and_time)),
         ("steps", totals),
         ("workspace", Some(execution.workspace.clone())),
         ("labels", Some(labels(execution))),
@@ -86,10 +58,7 @@ fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
     facts
         .into_iter()
         .filter_map(|(name, value)| {
-            Some(vec![
-                (Style::Dim, name.to_owned()),
-                (Style::Plain, value.filter(|value| !value.is_empty())?),
-            ])
+            Some(vec![(Style::Dim, name.to_owned()), (Style::Plain, value.filter(|value| !value.is_empty())?)])
         })
         .collect()
 }
@@ -101,9 +70,7 @@ fn step_row(step: &StepStatus, now: Duration) -> Vec<(Style, String)> {
         attempt => format!("attempt {attempt}/{}", step.max_attempts),
     };
     let end = step.end_time.as_ref().map_or(Some(now), time::since_epoch);
-    let took = time::between(step.start_time.as_ref(), end)
-        .map(time::short)
-        .unwrap_or_default();
+    let took = time::between(step.start_time.as_ref(), end).map(time::short).unwrap_or_default();
     let mut notes = Vec::new();
     if state == State::Skipped {
         notes.push(words::skipped(step.skip_reason(), &step.skipped_because));
@@ -137,11 +104,7 @@ fn took(execution: &Execution, now: Duration) -> Option<Duration> {
 /// What a person types next about an execution; one that nobody drives has to be resumed, whatever its state.
 fn next_command(execution: &Execution, is_driven: bool) -> String {
     let id = names::id(&execution.name);
-    let said = execution
-        .waiting
-        .iter()
-        .map(|reason| reason.next_command.as_str())
-        .find(|command| !command.is_empty());
+    let said = execution.waiting.iter().map(|reason| reason.next_command.as_str()).find(|command| !command.is_empty());
     match execution.state() {
         state if !is_over(state) && (state == execution::State::Paused || !is_driven) => {
             format!("belay executions resume {id}")
@@ -158,24 +121,15 @@ pub(crate) fn next(command: &str) -> Line {
 
 /// `a=b team=x`.
 fn labels(execution: &Execution) -> String {
-    execution
-        .labels
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect::<Vec<_>>()
-        .join(" ")
+    execution.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 /// A table of executions in BASIC view, the columns' names first.
 pub(crate) fn list(executions: &[Execution], now: Duration) -> Vec<Line> {
-    let heading = ["ID", "STATE", "PLAN", "AGE", "BY", "LABELS"]
-        .map(|name| (Style::Dim, name.to_owned()))
-        .to_vec();
+    let heading = ["ID", "STATE", "PLAN", "AGE", "BY", "LABELS"].map(|name| (Style::Dim, name.to_owned())).to_vec();
     let rows = executions.iter().map(|execution| {
         let state = execution.state();
-        let age = time::between(execution.create_time.as_ref(), Some(now))
-            .map(time::short)
-            .unwrap_or_default();
+        let age = time::between(execution.create_time.as_ref(), Some(now)).map(time::short).unwrap_or_default();
         vec![
             (Style::Strong, names::id(&execution.name).to_owned()),
             (words::execution_style(state), words::execution_state(state)),
@@ -191,30 +145,17 @@ pub(crate) fn list(executions: &[Execution], now: Duration) -> Vec<Line> {
 /// What is said after an execution that completed.
 pub(crate) fn summary(execution: &Execution, now: Duration) -> Vec<Line> {
     let state = execution.state();
-    let took = took(execution, now)
-        .map(|took| format!(" in {}", time::short(took)))
-        .unwrap_or_default();
-    let totals = execution
-        .totals
-        .as_ref()
-        .map(|totals| format!(": {}", words::totals(totals)))
-        .unwrap_or_default();
+    let took = took(execution, now).map(|took| format!(" in {}", time::short(took))).unwrap_or_default();
+    let totals = execution.totals.as_ref().map(|totals| format!(": {}", words::totals(totals))).unwrap_or_default();
     let mut lines = vec![
         Line::default()
             .and(Style::Strong, names::id(&execution.name))
             .and(Style::Plain, " ")
-            .and(
-                words::execution_style(state),
-                format!("{}{took}", words::execution_state(state)),
-            )
+            .and(words::execution_style(state), format!("{}{took}", words::execution_state(state)))
             .and(Style::Plain, totals),
     ];
     if !execution.workspace.is_empty() {
-        lines.push(
-            Line::default()
-                .and(Style::Dim, "workspace: ")
-                .and(Style::Plain, &execution.workspace),
-        );
+        lines.push(Line::default().and(Style::Dim, "workspace: ").and(Style::Plain, &execution.workspace));
     }
     lines.push(next(&next_command(execution, true)));
     lines
@@ -228,29 +169,14 @@ pub(crate) fn report(execution: &Execution) -> Report {
     let (code, what) = match execution.state() {
         execution::State::Cancelled => ("EXECUTION_CANCELLED".to_owned(), "was cancelled"),
         execution::State::TimedOut => ("EXECUTION_TIMED_OUT".to_owned(), "ran out of the time its plan allows"),
-        execution::State::Partial => (
-            failure.map_or("EXECUTION_FAILED".to_owned(), words::reason),
-            "failed in part",
-        ),
+        execution::State::Partial => (failure.map_or("EXECUTION_FAILED".to_owned(), words::reason), "failed in part"),
         _ => (failure.map_or("EXECUTION_FAILED".to_owned(), words::reason), "failed"),
     };
-    let mut report = Report::new(
-        Exit::of_execution(execution),
-        &code,
-        format!("execution {id} {what}: {totals}"),
-    );
-    let failed: Vec<&StepStatus> = execution
-        .steps
-        .iter()
-        .filter(|step| step.state() == State::Failed)
-        .collect();
+    let mut report = Report::new(Exit::of_execution(execution), &code, format!("execution {id} {what}: {totals}"));
+    let failed: Vec<&StepStatus> = execution.steps.iter().filter(|step| step.state() == State::Failed).collect();
     report.details.extend(failed.iter().take(FAILED_SHOWN).map(|step| {
         let why = step.failure.as_ref().map(words::failure).unwrap_or_default();
-        let attempts = if step.attempt > 1 {
-            format!(", {} attempts", step.attempt)
-        } else {
-            String::new()
-        };
+        let attempts = if step.attempt > 1 { format!(", {} attempts", step.attempt) } else { String::new() };
         format!("step {} ({}{attempts}): {why}", step.step_id, step.tool)
     }));
     if let Some(more @ 1..) = failed.len().checked_sub(FAILED_SHOWN) {
@@ -276,10 +202,7 @@ mod tests {
     const NOW: Duration = Duration::from_secs(1_795_230_300);
 
     fn at(seconds: i64) -> Option<Timestamp> {
-        Some(Timestamp {
-            seconds: 1_795_230_245 + seconds,
-            nanos: 0,
-        })
+        Some(Timestamp { seconds: 1_795_230_245 + seconds, nanos: 0 })
     }
 
     fn step(id: &str, state: State) -> StepStatus {
@@ -306,20 +229,9 @@ mod tests {
             principal: "me".to_owned(),
             create_time: at(0),
             end_time: at(12),
-            totals: Some(StepTotals {
-                total: 3,
-                completed: 1,
-                failed: 1,
-                skipped: 1,
-                ..Default::default()
-            }),
+            totals: Some(StepTotals { total: 3, completed: 1, failed: 1, skipped: 1, ..Default::default() }),
             steps: vec![
-                StepStatus {
-                    attempt: 1,
-                    start_time: at(0),
-                    end_time: at(4),
-                    ..step("a", State::Completed)
-                },
+                StepStatus { attempt: 1, start_time: at(0), end_time: at(4), ..step("a", State::Completed) },
                 StepStatus {
                     attempt: 2,
                     max_attempts: 2,
@@ -335,10 +247,7 @@ mod tests {
                 },
             ],
             failure: Some(failure),
-            trace: Some(TraceContext {
-                traceparent: "00-4bf92f-00f0-01".to_owned(),
-                ..Default::default()
-            }),
+            trace: Some(TraceContext { traceparent: "00-4bf92f-00f0-01".to_owned(), ..Default::default() }),
             labels: [("team".to_owned(), "x".to_owned()), ("a".to_owned(), "b".to_owned())].into(),
             ..Default::default()
         }
@@ -400,24 +309,13 @@ mod tests {
     #[test]
     fn the_next_command_fits_the_state() {
         let next = |state: execution::State, said: &str, is_driven: bool| {
-            let waiting = vec![WaitingReason {
-                next_command: said.to_owned(),
-                ..Default::default()
-            }];
-            let execution = Execution {
-                name: "x/e".to_owned(),
-                state: state.into(),
-                waiting,
-                ..Default::default()
-            };
+            let waiting = vec![WaitingReason { next_command: said.to_owned(), ..Default::default() }];
+            let execution = Execution { name: "x/e".to_owned(), state: state.into(), waiting, ..Default::default() };
             next_command(&execution, is_driven)
         };
         assert_eq!(next(execution::State::Running, "", true), "belay executions watch e");
         assert_eq!(next(execution::State::Running, "do this", true), "do this");
-        assert_eq!(
-            next(execution::State::Running, "do this", false),
-            "belay executions resume e"
-        );
+        assert_eq!(next(execution::State::Running, "do this", false), "belay executions resume e");
         assert_eq!(next(execution::State::Paused, "", true), "belay executions resume e");
         assert_eq!(
             next(execution::State::Completed, "", false),
@@ -430,11 +328,7 @@ mod tests {
         let completed = Execution {
             state: execution::State::Completed.into(),
             workspace: "/w".to_owned(),
-            totals: Some(StepTotals {
-                total: 3,
-                completed: 3,
-                ..Default::default()
-            }),
+            totals: Some(StepTotals { total: 3, completed: 3, ..Default::default() }),
             ..failed()
         };
         assert_eq!(

@@ -24,22 +24,12 @@ pub(crate) fn of<T: Serialize>(message: &T) -> Result<Value, Failure> {
 
 /// The value as text: on one line, or indented for reading. Characters that would steer a terminal are escaped, which JSON allows.
 pub(crate) fn text(value: &Value, indented: bool) -> String {
-    let text = if indented {
-        format!("{value:#}")
-    } else {
-        value.to_string()
-    };
+    let text = if indented { format!("{value:#}") } else { value.to_string() };
     if !text.contains(|c| is_dangerous(c) && c != '\n') {
         return text;
     }
     text.chars()
-        .map(|c| {
-            if is_dangerous(c) && c != '\n' {
-                format!("\\u{:04x}", u32::from(c))
-            } else {
-                c.to_string()
-            }
-        })
+        .map(|c| if is_dangerous(c) && c != '\n' { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() })
         .collect()
 }
 
@@ -74,11 +64,7 @@ fn is_time(name: &str) -> bool {
 
 /// Replaces an inline payload by its value. Text that is no JSON after all stays as it is, in its wrapping.
 fn unwrap_payload(payload: &mut Value) {
-    if let Some(value) = payload
-        .get("json")
-        .and_then(Value::as_str)
-        .and_then(|text| serde_json::from_str(text).ok())
-    {
+    if let Some(value) = payload.get("json").and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()) {
         *payload = value;
     }
 }
@@ -95,19 +81,14 @@ mod tests {
     use super::*;
 
     fn payload(json: &str) -> Option<Payload> {
-        Some(Payload {
-            content: Some(Content::Json(json.to_owned())),
-        })
+        Some(Payload { content: Some(Content::Json(json.to_owned())) })
     }
 
     #[test]
     fn an_event_is_canonical_with_plain_values() {
         let event = ExecutionEvent {
             sequence: 3,
-            time: Some(Timestamp {
-                seconds: 1_795_230_245,
-                nanos: 120_000_000,
-            }),
+            time: Some(Timestamp { seconds: 1_795_230_245, nanos: 120_000_000 }),
             step_id: "fetch".to_owned(),
             kind: Some(Kind::ToolCallRequested(ToolCallRequested {
                 tool: "read_file".to_owned(),
@@ -132,34 +113,18 @@ mod tests {
 
     #[test]
     fn an_execution_shows_outputs_references_and_labels_as_they_are() {
-        let blob = BlobRef {
-            digest: "sha256:00".to_owned(),
-            size_bytes: 5,
-            media_type: String::new(),
-        };
+        let blob = BlobRef { digest: "sha256:00".to_owned(), size_bytes: 5, media_type: String::new() };
         let execution = Execution {
             state: belay_proto::v1::execution::State::TimedOut.into(),
-            labels: [
-                ("json".to_owned(), "1".to_owned()),
-                ("createTime".to_owned(), "x+00:00".to_owned()),
-            ]
-            .into(),
+            labels: [("json".to_owned(), "1".to_owned()), ("createTime".to_owned(), "x+00:00".to_owned())].into(),
             steps: vec![
                 StepStatus {
                     state: step_status::State::Completed.into(),
                     output: payload("[1]"),
                     ..Default::default()
                 },
-                StepStatus {
-                    output: Some(Payload {
-                        content: Some(Content::Blob(blob)),
-                    }),
-                    ..Default::default()
-                },
-                StepStatus {
-                    output: payload("no json"),
-                    ..Default::default()
-                },
+                StepStatus { output: Some(Payload { content: Some(Content::Blob(blob)) }), ..Default::default() },
+                StepStatus { output: payload("no json"), ..Default::default() },
             ],
             ..Default::default()
         };

@@ -18,12 +18,7 @@ impl Live {
     /// Draws on a terminal. Lines longer than the window is wide are cut.
     pub(crate) fn new(target: ProgressDrawTarget, colours: bool) -> Live {
         let style = ProgressStyle::with_template("{wide_msg}").expect("the template is a constant that parses");
-        Live {
-            area: MultiProgress::with_draw_target(target),
-            lines: Vec::new(),
-            style,
-            colours,
-        }
+        Live { area: MultiProgress::with_draw_target(target), lines: Vec::new(), style, colours }
     }
 
     /// Adds a line that stays.

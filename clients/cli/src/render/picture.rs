@@ -28,12 +28,7 @@ pub(crate) struct Picture {
 impl Picture {
     /// What a snapshot in FULL view says.
     pub(crate) fn new(execution: Execution) -> Picture {
-        let places = execution
-            .steps
-            .iter()
-            .enumerate()
-            .map(|(place, step)| (step.step_id.clone(), place))
-            .collect();
+        let places = execution.steps.iter().enumerate().map(|(place, step)| (step.step_id.clone(), place)).collect();
         Picture { execution, places }
     }
 
@@ -70,12 +65,8 @@ impl Picture {
                 self.execution.set_state(execution::State::Paused);
                 let next_command = format!("belay executions resume {}", names::id(&self.execution.name));
                 let kind = waiting_reason::Kind::Resume.into();
-                self.execution.waiting = vec![WaitingReason {
-                    kind,
-                    since: event.time,
-                    next_command,
-                    ..Default::default()
-                }];
+                self.execution.waiting =
+                    vec![WaitingReason { kind, since: event.time, next_command, ..Default::default() }];
             }
             Kind::ExecutionCancelRequested(_) => self.execution.set_state(execution::State::Cancelling),
             Kind::ExecutionFinished(finished) => {
@@ -89,11 +80,7 @@ impl Picture {
     }
 
     fn apply_to_step(&mut self, event: &ExecutionEvent, kind: &Kind) {
-        let Some(step) = self
-            .places
-            .get(&event.step_id)
-            .and_then(|place| self.execution.steps.get_mut(*place))
-        else {
+        let Some(step) = self.places.get(&event.step_id).and_then(|place| self.execution.steps.get_mut(*place)) else {
             return;
         };
         let state = match kind {
@@ -105,12 +92,8 @@ impl Picture {
             Kind::StepRetryScheduled(retry) => {
                 step.failure = retry.failure.clone();
                 let kind = waiting_reason::Kind::Timer.into();
-                step.waiting = Some(WaitingReason {
-                    kind,
-                    since: event.time,
-                    until: retry.not_before,
-                    ..Default::default()
-                });
+                step.waiting =
+                    Some(WaitingReason { kind, since: event.time, until: retry.not_before, ..Default::default() });
                 State::BackingOff
             }
             Kind::StepCompleted(_) => State::Completed,
@@ -147,41 +130,19 @@ impl Picture {
             .iter()
             .filter(|step| matches!(step.state(), State::Running | State::BackingOff | State::OutcomeUnknown))
             .collect();
-        let mut lines: Vec<Line> = active
-            .iter()
-            .take(STEPS_SHOWN)
-            .map(|step| step_line(step, now))
-            .collect();
+        let mut lines: Vec<Line> = active.iter().take(STEPS_SHOWN).map(|step| step_line(step, now)).collect();
         if let Some(more @ 1..) = active.len().checked_sub(STEPS_SHOWN) {
             lines.push(Line::default().and(Style::Dim, format!("  … and {more} more")));
         }
-        lines.extend(
-            self.waits(now)
-                .into_iter()
-                .map(|wait| Line::default().and(Style::Warn, format!("  {wait}"))),
-        );
+        lines.extend(self.waits(now).into_iter().map(|wait| Line::default().and(Style::Warn, format!("  {wait}"))));
 
-        let ended = self
-            .execution
-            .steps
-            .iter()
-            .filter(|step| has_ended(step.state()))
-            .count();
+        let ended = self.execution.steps.iter().filter(|step| has_ended(step.state())).count();
         let since = time::between(self.execution.create_time.as_ref(), Some(now)).unwrap_or_default();
         lines.push(
-            Line::default()
-                .and(
-                    Style::Strong,
-                    format!("{ended}/{}", words::steps(self.execution.steps.len())),
-                )
-                .and(
-                    Style::Dim,
-                    format!(
-                        "  {}  {}",
-                        time::short(Duration::from_secs(since.as_secs())),
-                        names::id(&self.execution.name)
-                    ),
-                ),
+            Line::default().and(Style::Strong, format!("{ended}/{}", words::steps(self.execution.steps.len()))).and(
+                Style::Dim,
+                format!("  {}  {}", time::short(Duration::from_secs(since.as_secs())), names::id(&self.execution.name)),
+            ),
         );
         lines
     }
@@ -196,11 +157,8 @@ impl Picture {
             if matches!(reason.kind(), waiting_reason::Kind::Call | waiting_reason::Kind::Timer) {
                 continue;
             }
-            let next = if reason.next_command.is_empty() {
-                String::new()
-            } else {
-                format!("; next: {}", reason.next_command)
-            };
+            let next =
+                if reason.next_command.is_empty() { String::new() } else { format!("; next: {}", reason.next_command) };
             waits.push(words::waiting(reason, now) + &next);
         }
         waits.truncate(STEPS_SHOWN);
@@ -210,40 +168,22 @@ impl Picture {
 
 /// Whether a step in this state has ended.
 pub(crate) fn has_ended(state: State) -> bool {
-    matches!(
-        state,
-        State::Completed | State::Failed | State::Skipped | State::Cancelled
-    )
+    matches!(state, State::Completed | State::Failed | State::Skipped | State::Cancelled)
 }
 
 fn step_line(step: &StepStatus, now: Duration) -> Line {
-    let error = || {
-        step.failure
-            .as_ref()
-            .map(|failure| shorten(&words::failure(failure), LONGEST_ERROR))
-            .unwrap_or_default()
-    };
+    let error =
+        || step.failure.as_ref().map(|failure| shorten(&words::failure(failure), LONGEST_ERROR)).unwrap_or_default();
     let since = time::between(step.start_time.as_ref(), Some(now)).unwrap_or_default();
-    let id = Line::new("  ")
-        .column(Style::Strong, &step.step_id, 16)
-        .and(Style::Plain, " ");
+    let id = Line::new("  ").column(Style::Strong, &step.step_id, 16).and(Style::Plain, " ");
     match step.state() {
         State::BackingOff => {
-            let until = step
-                .waiting
-                .as_ref()
-                .and_then(|waiting| time::since_epoch(waiting.until.as_ref()?));
+            let until = step.waiting.as_ref().and_then(|waiting| time::since_epoch(waiting.until.as_ref()?));
             let wait = until.unwrap_or(now).saturating_sub(now);
             let retries = words::retries(Some(step), step.attempt);
-            id.and(
-                Style::Warn,
-                format!("retrying ({retries}) in {}s: {}", wait.as_secs(), error()),
-            )
+            id.and(Style::Warn, format!("retrying ({retries}) in {}s: {}", wait.as_secs(), error()))
         }
-        State::OutcomeUnknown => id.and(
-            Style::Warn,
-            format!("outcome unknown, a person has to look: {}", error()),
-        ),
+        State::OutcomeUnknown => id.and(Style::Warn, format!("outcome unknown, a person has to look: {}", error())),
         _ => {
             let attempt = if step.attempt > 1 {
                 format!("  attempt {}/{}", step.attempt, step.max_attempts)
@@ -299,11 +239,7 @@ mod tests {
     }
 
     fn shown(picture: &Picture, now: u64) -> Vec<String> {
-        picture
-            .lines(Duration::from_secs(now))
-            .iter()
-            .map(|line| line.render(false))
-            .collect()
+        picture.lines(Duration::from_secs(now)).iter().map(|line| line.render(false)).collect()
     }
 
     // S2-FR-072: overall progress is visible.
@@ -314,31 +250,19 @@ mod tests {
         picture.apply(&event(3, "b", Kind::StepStarted(StepStarted::default())));
         assert_eq!(
             shown(&picture, 112),
-            [
-                "  a                read_file  10s",
-                "  b                read_file  9s",
-                "0/2 steps  12s  e1"
-            ]
+            ["  a                read_file  10s", "  b                read_file  9s", "0/2 steps  12s  e1"]
         );
         let failure = Some(Failure {
             message: "reset".to_owned(),
             error_class: ErrorClass::Transient.into(),
             ..Default::default()
         });
-        let retry = StepRetryScheduled {
-            failure,
-            retry_count: 1,
-            not_before: at(116),
-            ..Default::default()
-        };
+        let retry = StepRetryScheduled { failure, retry_count: 1, not_before: at(116), ..Default::default() };
         picture.apply(&event(4, "b", Kind::StepRetryScheduled(retry)));
         picture.apply(&event(5, "a", Kind::StepCompleted(StepCompleted::default())));
         assert_eq!(
             shown(&picture, 112),
-            [
-                "  b                retrying (1/2) in 4s: reset (TRANSIENT)",
-                "1/2 steps  12s  e1"
-            ]
+            ["  b                retrying (1/2) in 4s: reset (TRANSIENT)", "1/2 steps  12s  e1"]
         );
     }
 
@@ -375,10 +299,7 @@ mod tests {
             state: State::Running.into(),
             ..Default::default()
         });
-        let picture = Picture::new(Execution {
-            steps: steps.collect(),
-            ..Default::default()
-        });
+        let picture = Picture::new(Execution { steps: steps.collect(), ..Default::default() });
         let lines = shown(&picture, 0);
         assert_eq!(lines.len(), STEPS_SHOWN + 2);
         assert_eq!(lines[STEPS_SHOWN], "  … and 92 more");

@@ -22,10 +22,11 @@ pub(crate) fn preview(plan: &Plan) -> Vec<Line> {
         .as_ref()
         .map(|limit| format!(", at most {}", time::short(time::duration(limit))))
         .unwrap_or_default();
-    let mut lines = vec![Line::new("plan ").and(Style::Strong, &plan.id).and(
-        Style::Plain,
-        format!(": {}, {pace}{stop}{limit}", words::steps(plan.steps.len())),
-    )];
+    let mut lines = vec![
+        Line::new("plan ")
+            .and(Style::Strong, &plan.id)
+            .and(Style::Plain, format!(": {}, {pace}{stop}{limit}", words::steps(plan.steps.len()))),
+    ];
     if !plan.description.is_empty() {
         lines.push(Line::default().and(Style::Dim, format!("  {}", plan.description)));
     }
@@ -42,12 +43,7 @@ fn row(step: &Step) -> Vec<(Style, String)> {
     if !step.depends_on.is_empty() {
         conditions.push(format!("after {}", step.depends_on.join(", ")));
     }
-    if let Some(attempts) = step
-        .retry
-        .as_ref()
-        .map(|retry| retry.max_attempts)
-        .filter(|attempts| *attempts > 1)
-    {
+    if let Some(attempts) = step.retry.as_ref().map(|retry| retry.max_attempts).filter(|attempts| *attempts > 1) {
         conditions.push(format!("up to {attempts} attempts"));
     }
     if let Some(limit) = &step.timeout {
@@ -78,19 +74,10 @@ mod tests {
             })),
             ..Default::default()
         };
-        let retry = Some(RetryPolicy {
-            max_attempts: 3,
-            ..Default::default()
-        });
+        let retry = Some(RetryPolicy { max_attempts: 3, ..Default::default() });
         let plan = Plan {
             id: "p".to_owned(),
-            steps: vec![
-                step("a", &[]),
-                Step {
-                    retry,
-                    ..step("b", &["a"])
-                },
-            ],
+            steps: vec![step("a", &[]), Step { retry, ..step("b", &["a"]) }],
             stop_on_error: true,
             timeout: Some(pbjson_types::Duration { seconds: 90, nanos: 0 }),
             ..Default::default()

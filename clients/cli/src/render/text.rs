@@ -87,13 +87,7 @@ pub(crate) fn is_dangerous(c: char) -> bool {
 /// The text on one line and harmless: tabs and line breaks become spaces, everything else dangerous goes.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
-        .map(|c| {
-            if matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}') {
-                ' '
-            } else {
-                c
-            }
-        })
+        .map(|c| if matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}') { ' ' } else { c })
         .filter(|c| !is_dangerous(*c))
         .collect()
 }
@@ -111,20 +105,14 @@ pub(crate) fn table(rows: &[Vec<(Style, String)>]) -> Vec<Line> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
-            rows.iter()
-                .filter_map(|row| row.get(column))
-                .map(|(_, text)| clean(text).width())
-                .max()
-                .unwrap_or(0)
+            rows.iter().filter_map(|row| row.get(column)).map(|(_, text)| clean(text).width()).max().unwrap_or(0)
         })
         .collect();
     rows.iter()
         .map(|row| {
             row.iter()
                 .zip(&widths)
-                .fold(Line::new("  "), |line, ((style, text), width)| {
-                    line.column(*style, text, width + 2)
-                })
+                .fold(Line::new("  "), |line, ((style, text), width)| line.column(*style, text, width + 2))
         })
         .collect()
 }
@@ -138,11 +126,7 @@ mod tests {
         let hostile = "a\x1b[2Jb\u{9b}31mc\u{202e}d\u{2066}e\x07f\x7fg\r\nh\ti\u{2028}j";
         let line = Line::new(hostile).and(Style::Bad, hostile);
         assert_eq!(line.render(false), "a[2Jb31mcdefg  h i ja[2Jb31mcdefg  h i j");
-        assert_eq!(
-            line.render(true).matches('\x1b').count(),
-            2,
-            "only the two colour codes of our own"
-        );
+        assert_eq!(line.render(true).matches('\x1b').count(), 2, "only the two colour codes of our own");
     }
 
     #[test]
@@ -155,10 +139,8 @@ mod tests {
     #[test]
     fn columns_stand_under_each_other_whatever_the_width_of_their_letters() {
         let row = |a: &str, b: &str| vec![(Style::Plain, a.to_owned()), (Style::Plain, b.to_owned())];
-        let lines: Vec<String> = table(&[row("日本", "x"), row("abcde", "y")])
-            .iter()
-            .map(|line| line.render(false))
-            .collect();
+        let lines: Vec<String> =
+            table(&[row("日本", "x"), row("abcde", "y")]).iter().map(|line| line.render(false)).collect();
         assert_eq!(lines, ["  日本   x", "  abcde  y"]);
     }
 

@@ -6,18 +6,12 @@ use pbjson_types::Timestamp;
 
 /// A timestamp as the time since 1970; `None` for one before that.
 pub(crate) fn since_epoch(time: &Timestamp) -> Option<Duration> {
-    Some(Duration::new(
-        time.seconds.try_into().ok()?,
-        time.nanos.try_into().ok()?,
-    ))
+    Some(Duration::new(time.seconds.try_into().ok()?, time.nanos.try_into().ok()?))
 }
 
 /// The time since 1970 as a timestamp.
 pub(crate) fn timestamp(time: Duration) -> Timestamp {
-    Timestamp {
-        seconds: time.as_secs().try_into().unwrap_or(i64::MAX),
-        nanos: time.subsec_nanos() as i32,
-    }
+    Timestamp { seconds: time.as_secs().try_into().unwrap_or(i64::MAX), nanos: time.subsec_nanos() as i32 }
 }
 
 /// A protobuf duration; negative ones count as zero.
@@ -69,11 +63,7 @@ pub(crate) fn short(duration: Duration) -> String {
 }
 
 fn two(large: u64, unit: &str, small: u64, small_unit: &str) -> String {
-    if small == 0 {
-        format!("{large}{unit}")
-    } else {
-        format!("{large}{unit} {small}{small_unit}")
-    }
+    if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit} {small}{small_unit}") }
 }
 
 /// Reads `500ms`, `90s`, `15m`, `1h30m`, `2d`.
@@ -98,10 +88,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
             _ => return Err(wrong()),
         };
         rest = &rest[letters..];
-        let part = number
-            .checked_mul(milliseconds)
-            .map(Duration::from_millis)
-            .ok_or_else(wrong)?;
+        let part = number.checked_mul(milliseconds).map(Duration::from_millis).ok_or_else(wrong)?;
         total = total.checked_add(part).ok_or_else(wrong)?;
     }
     Ok(total)
@@ -135,44 +122,23 @@ mod tests {
         assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(parse("2d"), Ok(Duration::from_secs(172_800)));
-        for wrong in [
-            "",
-            "5",
-            "h",
-            "1x",
-            "-1s",
-            "1.5h",
-            "99999999999999999999s",
-            "18446744073709551615d",
-        ] {
+        for wrong in ["", "5", "h", "1x", "-1s", "1.5h", "99999999999999999999s", "18446744073709551615d"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn times_are_utc() {
-        let time = Timestamp {
-            seconds: 1_795_230_245,
-            nanos: 120_000_000,
-        };
+        let time = Timestamp { seconds: 1_795_230_245, nanos: 120_000_000 };
         assert_eq!(date_and_time(&time), "2026-11-21 03:04:05Z");
         assert_eq!(time_of_day(&time), "03:04:05Z");
-        assert_eq!(
-            date_and_time(&Timestamp {
-                seconds: i64::MAX,
-                nanos: 0
-            }),
-            "-"
-        );
+        assert_eq!(date_and_time(&Timestamp { seconds: i64::MAX, nanos: 0 }), "-");
     }
 
     #[test]
     fn clocks_that_disagree_give_no_negative_time() {
         let later = Timestamp { seconds: 100, nanos: 0 };
-        assert_eq!(
-            between(Some(&later), Some(Duration::from_secs(90))),
-            Some(Duration::ZERO)
-        );
+        assert_eq!(between(Some(&later), Some(Duration::from_secs(90))), Some(Duration::ZERO));
         assert_eq!(between(None, Some(Duration::from_secs(90))), None);
     }
 }

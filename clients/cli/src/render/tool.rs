@@ -11,14 +11,11 @@ use super::{
 /// A table of tools.
 pub(crate) fn list(tools: &[Tool]) -> Vec<Line> {
     let rows = tools.iter().map(|tool| {
-        let effect = tool
-            .annotations
-            .as_ref()
-            .map_or("", |hints| match (hints.read_only, hints.destructive) {
-                (true, _) => "reads",
-                (_, true) => "may overwrite",
-                _ => "writes",
-            });
+        let effect = tool.annotations.as_ref().map_or("", |hints| match (hints.read_only, hints.destructive) {
+            (true, _) => "reads",
+            (_, true) => "may overwrite",
+            _ => "writes",
+        });
         vec![
             (Style::Strong, tool.name.clone()),
             (Style::Dim, effect.to_owned()),
@@ -40,21 +37,14 @@ pub(crate) fn describe(tool: &Tool) -> Vec<Line> {
         (hints.idempotent, "twice is the same as once"),
         (hints.open_world, "reaches out of the workspace"),
     ];
-    let hints: Vec<&str> = hints
-        .iter()
-        .filter(|(holds, _)| *holds)
-        .map(|(_, words)| *words)
-        .collect();
+    let hints: Vec<&str> = hints.iter().filter(|(holds, _)| *holds).map(|(_, words)| *words).collect();
     let facts = [
         ("also called", tool.aliases.join(", ")),
         ("effect", hints.join(", ")),
         ("after a loss", recovery),
         (
             "time limit",
-            tool.default_timeout
-                .as_ref()
-                .map(|limit| time::short(time::duration(limit)))
-                .unwrap_or_default(),
+            tool.default_timeout.as_ref().map(|limit| time::short(time::duration(limit))).unwrap_or_default(),
         ),
     ];
     let facts: Vec<_> = facts
@@ -80,9 +70,7 @@ fn fields(heading: &str, schema: &str) -> Vec<Line> {
         return lines;
     };
     let is_required = |name: &str| {
-        parsed["required"]
-            .as_array()
-            .is_some_and(|required| required.iter().any(|entry| entry.as_str() == Some(name)))
+        parsed["required"].as_array().is_some_and(|required| required.iter().any(|entry| entry.as_str() == Some(name)))
     };
     let rows = properties.iter().map(|(name, property)| {
         let kind = match &property["type"] {
@@ -95,10 +83,7 @@ fn fields(heading: &str, schema: &str) -> Vec<Line> {
             (Style::Plain, name.clone()),
             (Style::Dim, kind),
             (Style::Warn, required.to_owned()),
-            (
-                Style::Plain,
-                property["description"].as_str().unwrap_or_default().to_owned(),
-            ),
+            (Style::Plain, property["description"].as_str().unwrap_or_default().to_owned()),
         ]
     });
     lines.extend(table(&rows.collect::<Vec<_>>()));
@@ -127,10 +112,7 @@ mod tests {
             result_schema: "true".to_owned(),
             recovery: RecoveryClass::ReadOnly.into(),
             default_timeout: Some(pbjson_types::Duration { seconds: 120, nanos: 0 }),
-            annotations: Some(ToolAnnotations {
-                read_only: true,
-                ..Default::default()
-            }),
+            annotations: Some(ToolAnnotations { read_only: true, ..Default::default() }),
         }
     }
 

@@ -22,19 +22,13 @@ pub(crate) fn lines(violation: &PlanViolation, source: Option<&Source>) -> Vec<L
         (1.., _) => format!("{name}:{}", violation.line),
         _ => name.to_owned(),
     };
-    let field = if violation.field.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", violation.field)
-    };
+    let field = if violation.field.is_empty() { String::new() } else { format!("{}: ", violation.field) };
     let mut lines = vec![
         Line::default()
             .and(Style::Strong, format!("{place}: "))
             .and(Style::Plain, format!("{field}{}", violation.message)),
     ];
-    let line = usize::try_from(violation.line)
-        .ok()
-        .and_then(|line| line.checked_sub(1));
+    let line = usize::try_from(violation.line).ok().and_then(|line| line.checked_sub(1));
     if let Some(text) = line.and_then(|line| source?.text.lines().nth(line)) {
         lines.extend(snippet(text, violation.line, violation.column));
     }
@@ -47,19 +41,12 @@ fn snippet(text: &str, line: i32, column: i32) -> Vec<Line> {
     let column = usize::try_from(column).unwrap_or(0).min(text.chars().count() + 1);
     let skipped = if column > WIDTH { column - WIDTH / 2 } else { 0 };
     let shown: String = text.chars().skip(skipped).take(WIDTH).collect();
-    let mut lines = vec![
-        Line::default()
-            .and(Style::Dim, format!("  {line:>5} | "))
-            .and(Style::Plain, &shown),
-    ];
+    let mut lines = vec![Line::default().and(Style::Dim, format!("  {line:>5} | ")).and(Style::Plain, &shown)];
     if column > 0 {
         let before: String = shown.chars().take(column - 1 - skipped).collect();
         let width = clean(&before).width();
         lines.push(
-            Line::default()
-                .and(Style::Dim, "        | ")
-                .and(Style::Plain, " ".repeat(width))
-                .and(Style::Bad, "^"),
+            Line::default().and(Style::Dim, "        | ").and(Style::Plain, " ".repeat(width)).and(Style::Bad, "^"),
         );
     }
     lines
@@ -70,31 +57,19 @@ mod tests {
     use super::*;
 
     fn violation(line: i32, column: i32) -> PlanViolation {
-        PlanViolation {
-            field: "f".to_owned(),
-            message: "m".to_owned(),
-            line,
-            column,
-        }
+        PlanViolation { field: "f".to_owned(), message: "m".to_owned(), line, column }
     }
 
     #[test]
     fn a_caret_never_leaves_its_line() {
-        let source = Source {
-            name: "p".to_owned(),
-            text: format!("{}x", "a".repeat(300)),
-        };
+        let source = Source { name: "p".to_owned(), text: format!("{}x", "a".repeat(300)) };
         for column in [1, 100, 101, 301, 302, 9_999, i32::MAX] {
             let shown = lines(&violation(1, column), Some(&source));
             let (text, caret) = (shown[1].render(false), shown[2].render(false));
             assert!(caret.len() <= text.len() + 1, "column {column}");
         }
         for line in [7, 0, i32::MIN, i32::MAX] {
-            assert_eq!(
-                lines(&violation(line, 1), Some(&source)).len(),
-                1,
-                "line {line} is not there"
-            );
+            assert_eq!(lines(&violation(line, 1), Some(&source)).len(), 1, "line {line} is not there");
         }
     }
 }

@@ -64,11 +64,7 @@ pub(crate) fn failure(failure: &Failure) -> String {
 /// A failure's stable word: its reason, else its class.
 pub(crate) fn reason(failure: &Failure) -> String {
     match failure.reason.as_str() {
-        "" => failure
-            .error_class()
-            .as_str_name()
-            .trim_start_matches("ERROR_CLASS_")
-            .to_owned(),
+        "" => failure.error_class().as_str_name().trim_start_matches("ERROR_CLASS_").to_owned(),
         reason => reason.to_owned(),
     }
 }
@@ -99,10 +95,9 @@ pub(crate) fn payload(payload: &Payload) -> String {
 pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
     let what = match reason.kind() {
         Kind::Timer => match reason.until.as_ref().and_then(time::since_epoch) {
-            Some(until) => format!(
-                "goes on in {}",
-                time::short(Duration::from_secs(until.saturating_sub(now).as_secs()))
-            ),
+            Some(until) => {
+                format!("goes on in {}", time::short(Duration::from_secs(until.saturating_sub(now).as_secs())))
+            }
             None => "waits for a moment in time".to_owned(),
         },
         Kind::Approval => "waits for a decision".to_owned(),
@@ -112,16 +107,9 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
         Kind::Call => "waits for a running call".to_owned(),
         Kind::Unspecified => "waits".to_owned(),
     };
-    let who = if reason.who.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", reason.who)
-    };
+    let who = if reason.who.is_empty() { String::new() } else { format!(": {}", reason.who) };
     match time::between(reason.since.as_ref(), Some(now)) {
-        Some(since) => format!(
-            "{what}{who} (since {})",
-            time::short(Duration::from_secs(since.as_secs()))
-        ),
+        Some(since) => format!("{what}{who} (since {})", time::short(Duration::from_secs(since.as_secs()))),
         None => format!("{what}{who}"),
     }
 }
@@ -134,33 +122,19 @@ pub(crate) fn totals(totals: &StepTotals) -> String {
         (totals.skipped, "skipped"),
         (totals.cancelled, "cancelled"),
     ];
-    let parts: Vec<String> = parts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect();
-    if parts.is_empty() {
-        "no step ended".to_owned()
-    } else {
-        parts.join(", ")
-    }
+    let parts: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    if parts.is_empty() { "no step ended".to_owned() } else { parts.join(", ") }
 }
 
 /// `1 step`, `3 steps`.
 pub(crate) fn steps(count: usize) -> String {
-    if count == 1 {
-        "1 step".to_owned()
-    } else {
-        format!("{count} steps")
-    }
+    if count == 1 { "1 step".to_owned() } else { format!("{count} steps") }
 }
 
 /// The retries a step has used and may use, `2/3`, as sources call it; the first attempt is no retry.
 pub(crate) fn retries(step: Option<&StepStatus>, retry_count: i32) -> String {
-    match step
-        .map(|step| step.max_attempts - 1)
-        .filter(|most| *most >= retry_count)
-    {
+    match step.map(|step| step.max_attempts - 1).filter(|most| *most >= retry_count) {
         Some(most) => format!("{retry_count}/{most}"),
         None => retry_count.to_string(),
     }
@@ -168,13 +142,7 @@ pub(crate) fn retries(step: Option<&StepStatus>, retry_count: i32) -> String {
 
 /// The trace id inside the execution's `traceparent`.
 pub(crate) fn trace_id(execution: &Execution) -> Option<&str> {
-    execution
-        .trace
-        .as_ref()?
-        .traceparent
-        .split('-')
-        .nth(1)
-        .filter(|id| !id.is_empty())
+    execution.trace.as_ref()?.traceparent.split('-').nth(1).filter(|id| !id.is_empty())
 }
 
 #[cfg(test)]
@@ -201,36 +169,23 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(waiting(&runner, now), "waits for a tool runner: runner-1 (since 12s)");
-        let timer = WaitingReason {
-            kind: Kind::Timer.into(),
-            until: at(1_004),
-            ..Default::default()
-        };
+        let timer = WaitingReason { kind: Kind::Timer.into(), until: at(1_004), ..Default::default() };
         assert_eq!(waiting(&timer, now), "goes on in 4s");
     }
 
     #[test]
     fn a_failure_without_a_reason_shows_its_class() {
-        let crash = Failure {
-            error_class: ErrorClass::Crash.into(),
-            message: "killed".to_owned(),
-            ..Default::default()
-        };
+        let crash =
+            Failure { error_class: ErrorClass::Crash.into(), message: "killed".to_owned(), ..Default::default() };
         assert_eq!(failure(&crash), "killed (CRASH)");
-        let reason = Failure {
-            reason: "TOOL_NOT_FOUND".to_owned(),
-            ..Default::default()
-        };
+        let reason = Failure { reason: "TOOL_NOT_FOUND".to_owned(), ..Default::default() };
         assert_eq!(failure(&reason), "TOOL_NOT_FOUND");
     }
 
     // S1-34: the status reads "retrying (X/3)", where X counts retries.
     #[test]
     fn retries_are_counted_without_the_first_attempt() {
-        let step = StepStatus {
-            max_attempts: 4,
-            ..Default::default()
-        };
+        let step = StepStatus { max_attempts: 4, ..Default::default() };
         assert_eq!(retries(Some(&step), 2), "2/3");
         assert_eq!(retries(None, 2), "2");
     }

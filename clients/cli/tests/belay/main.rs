@@ -16,11 +16,7 @@ use server::{Server, World, accepted, event};
 
 fn belay(server: &Server, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_belay"));
-    command
-        .args(arguments)
-        .arg("--server")
-        .arg(server.address())
-        .stdin(Stdio::null());
+    command.args(arguments).arg("--server").arg(server.address()).stdin(Stdio::null());
     command.env_remove("BELAY_TOKEN").env("NO_COLOR", "1");
     command
 }
@@ -47,16 +43,8 @@ fn finished(state: State, class: Option<ErrorClass>) -> Kind {
         reason: "PATH_OUTSIDE".to_owned(),
         retryable: false,
     });
-    let totals = Some(StepTotals {
-        total: 1,
-        ..Default::default()
-    });
-    Kind::ExecutionFinished(ExecutionFinished {
-        state: state.into(),
-        failure,
-        totals,
-        ..Default::default()
-    })
+    let totals = Some(StepTotals { total: 1, ..Default::default() });
+    Kind::ExecutionFinished(ExecutionFinished { state: state.into(), failure, totals, ..Default::default() })
 }
 
 fn life(end: Kind) -> Vec<ExecutionEvent> {
@@ -69,47 +57,30 @@ fn life(end: Kind) -> Vec<ExecutionEvent> {
 }
 
 fn story(end: Kind) -> World {
-    World {
-        story: Some((accepted("e1"), life(end))),
-        ..Default::default()
-    }
+    World { story: Some((accepted("e1"), life(end))), ..Default::default() }
 }
 
 /// One execution that has begun and goes on.
 fn under_way() -> World {
     let mut events = life(finished(State::Completed, None));
     events.truncate(2);
-    World {
-        executions: vec![(accepted("e1"), events)],
-        ..Default::default()
-    }
+    World { executions: vec![(accepted("e1"), events)], ..Default::default() }
 }
 
 fn sequences(output: &Output) -> Vec<String> {
     let value = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
-    text(&output.stdout)
-        .lines()
-        .map(|line| value(line)["sequence"].as_str().unwrap().to_owned())
-        .collect()
+    text(&output.stdout).lines().map(|line| value(line)["sequence"].as_str().unwrap().to_owned()).collect()
 }
 
 // B-02: through broken connections, every event comes once and in order.
 #[test]
 fn a_run_loses_and_doubles_nothing_when_the_connection_breaks() {
-    let server = Server::start(World {
-        breaks: vec![1, 3],
-        ..story(finished(State::Completed, None))
-    });
+    let server = Server::start(World { breaks: vec![1, 3], ..story(finished(State::Completed, None)) });
     let output = run(&server, &["run", &plan(&server), "-o", "jsonl"]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(sequences(&output), ["1", "2", "3", "4"]);
     assert_eq!(server.world().watches, [Some(0), Some(1), Some(3)]);
-    assert_eq!(
-        text(&output.stderr)
-            .matches("connection lost (the line was cut)")
-            .count(),
-        2
-    );
+    assert_eq!(text(&output.stderr).matches("connection lost (the line was cut)").count(), 2);
 }
 
 // S2-X-26: the exit code tells the error's class.
@@ -125,30 +96,16 @@ fn a_failed_execution_is_told_last_and_in_the_exit_code() {
     let output = run(&server, &["executions", "watch", "e1", "-o", "json"]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(32), ""));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        (&value["state"], &value["failure"]["reason"]),
-        (&"STATE_FAILED".into(), &"PATH_OUTSIDE".into())
-    );
+    assert_eq!((&value["state"], &value["failure"]["reason"]), (&"STATE_FAILED".into(), &"PATH_OUTSIDE".into()));
 }
 
 #[test]
 fn a_refused_plan_ends_with_2_and_its_line() {
-    let violation = PlanViolation {
-        field: "steps[0]".to_owned(),
-        message: "must be an object".to_owned(),
-        line: 3,
-        column: 5,
-    };
-    let server = Server::start(World {
-        violations: vec![violation],
-        ..Default::default()
-    });
+    let violation =
+        PlanViolation { field: "steps[0]".to_owned(), message: "must be an object".to_owned(), line: 3, column: 5 };
+    let server = Server::start(World { violations: vec![violation], ..Default::default() });
     let plan = plan(&server);
-    for arguments in [
-        &["run", &plan][..],
-        &["plan", "validate", &plan],
-        &["run", "--dry-run", &plan],
-    ] {
+    for arguments in [&["run", &plan][..], &["plan", "validate", &plan], &["run", "--dry-run", &plan]] {
         let output = run(&server, arguments);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
         let screen = text(&output.stderr);
@@ -162,10 +119,7 @@ fn a_refused_plan_ends_with_2_and_its_line() {
     let output = run(&server, &["plan", "validate", &plan, "-o", "json"]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), ""));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        (&value["code"], &value["violations"][0]["line"]),
-        (&"PLAN_REFUSED".into(), &3.into())
-    );
+    assert_eq!((&value["code"], &value["violations"][0]["line"]), (&"PLAN_REFUSED".into(), &3.into()));
 }
 
 // S0-04, S4-33: a dry run starts nothing.
@@ -181,20 +135,13 @@ fn a_dry_run_only_asks() {
 
 /// A watch under way, once it has told an event.
 fn watching(server: &Server) -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut child = belay(server, &["executions", "watch", "@last"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        belay(server, &["executions", "watch", "@last"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("started") {
         line.clear();
-        assert_ne!(
-            output.read_line(&mut line).unwrap(),
-            0,
-            "the watch ended before it told anything"
-        );
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "the watch ended before it told anything");
     }
     (child, output)
 }
@@ -233,11 +180,7 @@ fn refusals_say_what_to_type_next() {
     });
     let refused = |arguments: &[&str]| {
         let output = run(&server, arguments);
-        assert_eq!(
-            (output.status.code(), text(&output.stdout)),
-            (Some(2), ""),
-            "{arguments:?}"
-        );
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{arguments:?}");
         text(&output.stderr).to_owned()
     };
     assert!(refused(&["executions", "get", "e"]).contains("  e22\n  e1\nnext: give more of the id\n"));
@@ -259,11 +202,8 @@ fn refusals_say_what_to_type_next() {
 fn a_token_goes_to_a_server_over_tcp() {
     let server = Server::start(under_way());
     let mut command = Command::new(env!("CARGO_BIN_EXE_belay"));
-    let output = command
-        .args(["executions", "list", "--server", &server.url()])
-        .env("BELAY_TOKEN", "t0ken")
-        .output()
-        .unwrap();
+    let output =
+        command.args(["executions", "list", "--server", &server.url()]).env("BELAY_TOKEN", "t0ken").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(server.world().authorization.as_deref(), Some("Bearer t0ken"));
 }

@@ -55,17 +55,10 @@ impl Server {
     /// Listens on a socket and on TCP.
     pub(crate) fn start(world: World) -> Server {
         let folder = tempfile::tempdir().unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let world = Arc::new(Mutex::new(world));
         let changed = Arc::new(watch::Sender::new(()));
-        let service = ExecutorServiceServer::new(Scripted {
-            world: world.clone(),
-            changed: changed.clone(),
-        });
+        let service = ExecutorServiceServer::new(Scripted { world: world.clone(), changed: changed.clone() });
         let _inside = runtime.enter();
         let socket = net::UnixListener::bind(folder.path().join("socket")).unwrap();
         let listener = runtime.block_on(net::TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -74,13 +67,7 @@ impl Server {
         runtime.spawn(on_tcp.serve_with_incoming(TcpListenerStream::new(listener)));
         let on_socket = transport::Server::builder().add_service(service);
         runtime.spawn(on_socket.serve_with_incoming(UnixListenerStream::new(socket)));
-        Server {
-            folder,
-            tcp,
-            world,
-            changed,
-            _runtime: runtime,
-        }
+        Server { folder, tcp, world, changed, _runtime: runtime }
     }
 
     /// The socket's address for `--server`.
@@ -138,10 +125,7 @@ impl Scripted {
 impl ExecutorService for Scripted {
     async fn validate_plan(&self, _: Request<ValidatePlanRequest>) -> Result<Response<ValidatePlanResponse>, Status> {
         let violations = self.world.lock().unwrap().violations.clone();
-        let plan = violations.is_empty().then(|| Plan {
-            id: "p".to_owned(),
-            ..Default::default()
-        });
+        let plan = violations.is_empty().then(|| Plan { id: "p".to_owned(), ..Default::default() });
         Ok(Response::new(ValidatePlanResponse { violations, plan }))
     }
 
@@ -168,10 +152,7 @@ impl ExecutorService for Scripted {
         request: Request<ListExecutionsRequest>,
     ) -> Result<Response<ListExecutionsResponse>, Status> {
         let mut world = self.world.lock().unwrap();
-        world.authorization = request
-            .metadata()
-            .get("authorization")
-            .map(|value| value.to_str().unwrap().to_owned());
+        world.authorization = request.metadata().get("authorization").map(|value| value.to_str().unwrap().to_owned());
         let request = request.into_inner();
         let beginning = format!("{}/executions/{}", request.parent, request.id_prefix);
         let newest_first = world.executions.iter().rev().map(|(execution, _)| execution.clone());
@@ -179,10 +160,7 @@ impl ExecutorService for Scripted {
             .filter(|execution| execution.name.starts_with(&beginning))
             .take(usize::try_from(request.page_size).unwrap())
             .collect();
-        Ok(Response::new(ListExecutionsResponse {
-            executions,
-            ..Default::default()
-        }))
+        Ok(Response::new(ListExecutionsResponse { executions, ..Default::default() }))
     }
 
     type WatchExecutionStream = Pin<Box<dyn Stream<Item = Result<WatchExecutionResponse, Status>> + Send>>;
@@ -264,10 +242,5 @@ pub(crate) fn accepted(id: &str) -> Execution {
 /// An event of an execution.
 pub(crate) fn event(id: &str, sequence: i64, kind: Kind) -> ExecutionEvent {
     let execution = format!("namespaces/default/executions/{id}");
-    ExecutionEvent {
-        sequence,
-        execution,
-        kind: Some(kind),
-        ..Default::default()
-    }
+    ExecutionEvent { sequence, execution, kind: Some(kind), ..Default::default() }
 }

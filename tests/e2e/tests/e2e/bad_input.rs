@@ -30,17 +30,32 @@ fn a_faulty_plan_is_refused_by_field_and_line() {
         ("id: p\nsteps: []", "steps: the plan must be valid and have at least one step: add one"),
         ("id: 7\nsteps: [{id: a, tool: noop}]", "plan.yaml:1:5: id: must be text: put it in quotes, \"7\""),
         ("id: p\nstepps: []", "plan.yaml:2:1: stepps: there is no field `stepps` here; did you mean `steps`?"),
-        ("{id: p, steps: [{id: a, tool: noop, depend_on: []}]}", "steps[0].depend_on: there is no field `depend_on` here; did you mean `depends_on`?"),
-        ("{id: p, steps: [{id: a, tool: noop}, {id: a, tool: noop}]}", "steps[1].id: `a` is already the id of steps[0]: ids must be unique"),
+        (
+            "{id: p, steps: [{id: a, tool: noop, depend_on: []}]}",
+            "steps[0].depend_on: there is no field `depend_on` here; did you mean `depends_on`?",
+        ),
+        (
+            "{id: p, steps: [{id: a, tool: noop}, {id: a, tool: noop}]}",
+            "steps[1].id: `a` is already the id of steps[0]: ids must be unique",
+        ),
         ("{id: p, steps: [{id: a, tool: noop, depends_on: [b]}]}", "steps[0].depends_on[0]: there is no step `b`"),
-        ("{id: p, steps: [{id: a, tool: noop, arguments: {output: '${b.result}'}}]}", "steps[0].arguments.output: there is no step `b`"),
+        (
+            "{id: p, steps: [{id: a, tool: noop, arguments: {output: '${b.result}'}}]}",
+            "steps[0].arguments.output: there is no step `b`",
+        ),
         ("{id: p, steps: [{id: a, tool: noop, arguments: {output: '${a.result}'}}]}", "`a` is the step itself"),
         (
             "{id: p, steps: [{id: a, tool: noop, depends_on: [b]}, {id: b, tool: noop, depends_on: [a]}]}",
             "steps[0].depends_on[0]: cyclic dependencies: a → b → a",
         ),
-        ("{id: p, steps: [{id: a, tool: noop, timeout: 5}]}", "steps[0].timeout: `5` has no unit: write 5s for seconds"),
-        ("{id: p, steps: [{id: a, tool: noop, retry: {max_attempts: 0}}]}", "steps[0].retry.max_attempts: must be 1 to 100, not 0"),
+        (
+            "{id: p, steps: [{id: a, tool: noop, timeout: 5}]}",
+            "steps[0].timeout: `5` has no unit: write 5s for seconds",
+        ),
+        (
+            "{id: p, steps: [{id: a, tool: noop, retry: {max_attempts: 0}}]}",
+            "steps[0].retry.max_attempts: must be 1 to 100, not 0",
+        ),
         ("{id: p, parallelism: 0, steps: [{id: a, tool: noop}]}", "parallelism: must be at least 1"),
         ("{id: p, steps: [{id: a, tool: nop}]}", "steps[0].tool: Tool 'nop' not found; did you mean `noop`?"),
         ("{id: p, steps: [{id: a, tool: noop, arguments: {sleep_ms: soon}}]}", "steps[0].arguments.sleep_ms"),
@@ -48,7 +63,10 @@ fn a_faulty_plan_is_refused_by_field_and_line() {
     for (plan, words) in table {
         let screen = refusal(&home, "plan.yaml", plan);
         assert!(screen.contains(words), "{plan}:\n{screen}");
-        assert!(screen.ends_with("next: belay plan validate plan.yaml\ncode: PLAN_REFUSED (docs/errors/PLAN_REFUSED.md)\n"), "{screen}");
+        assert!(
+            screen.ends_with("next: belay plan validate plan.yaml\ncode: PLAN_REFUSED (docs/errors/PLAN_REFUSED.md)\n"),
+            "{screen}"
+        );
     }
     let screen = refusal(&home, "plan.json", r#"{"id": "p", "steps": [,]}"#);
     assert!(screen.contains("plan.json:1:23: this is not JSON"), "{screen}");
@@ -60,7 +78,8 @@ fn a_faulty_plan_is_refused_by_field_and_line() {
 fn ten_thousand_steps_are_a_plan_and_one_more_is_not() {
     let home = Home::new();
     let plan = |steps: usize| -> String {
-        (0..steps).fold("id: long\nsteps:\n".to_owned(), |plan, step| plan + &format!("  - {{id: s{step}, tool: noop}}\n"))
+        (0..steps)
+            .fold("id: long\nsteps:\n".to_owned(), |plan, step| plan + &format!("  - {{id: s{step}, tool: noop}}\n"))
     };
     let good = home.run(["plan", "validate", &home.file("good.yaml", plan(10_000))]);
     assert_eq!(good.code, 0, "{}", good.talk);
@@ -74,7 +93,8 @@ fn ten_thousand_steps_are_a_plan_and_one_more_is_not() {
 #[test]
 fn what_is_too_big_is_refused_by_name() {
     let home = Home::new();
-    let plan = |size: usize| format!("{{id: p, steps: [{{id: a, tool: noop, arguments: {{output: {}}}}}]}}", "x".repeat(size));
+    let plan =
+        |size: usize| format!("{{id: p, steps: [{{id: a, tool: noop, arguments: {{output: {}}}}}]}}", "x".repeat(size));
     let screen = refusal(&home, "big.yaml", plan(5_000_000));
     assert!(screen.starts_with("error: the plan big.yaml is longer than 4 MiB\n"), "{screen}");
     let screen = refusal(&home, "medium.yaml", plan(40_000));
@@ -100,7 +120,9 @@ fn a_plan_that_cannot_be_read_is_named() {
 fn a_workspace_is_a_folder_that_is_there() {
     let home = Home::new();
     let plan = home.file("plan.yaml", "{id: p, steps: [{id: a, tool: noop}]}");
-    for (folder, why) in [("nowhere", "No such file or directory"), ("plan.yaml", "it is a file, and a workspace is a folder")] {
+    for (folder, why) in
+        [("nowhere", "No such file or directory"), ("plan.yaml", "it is a file, and a workspace is a folder")]
+    {
         let ended = home.run(["run", &plan, "--workspace", folder]);
         assert_eq!(ended.code, 2);
         assert!(ended.talk.starts_with(&format!("error: the workspace {folder}: {why}")), "{}", ended.talk);
@@ -131,7 +153,11 @@ fn names_and_flags_are_checked() {
         let ended = home.run(arguments);
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{arguments:?}: {}", ended.talk);
         assert!(ended.talk.contains(words), "{arguments:?}: {}", ended.talk);
-        assert!(ended.talk.ends_with(&format!("code: {code} (docs/errors/{code}.md)\n")), "{arguments:?}: {}", ended.talk);
+        assert!(
+            ended.talk.ends_with(&format!("code: {code} (docs/errors/{code}.md)\n")),
+            "{arguments:?}: {}",
+            ended.talk
+        );
         let mut as_json = arguments.to_vec();
         as_json.extend(["-o", "json"]);
         let refusal: Value = serde_json::from_str(&home.run(&as_json).out).unwrap();

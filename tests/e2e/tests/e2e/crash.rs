@@ -47,7 +47,11 @@ async fn executions_survive_the_loss_of_any_process() {
     for watch in watches {
         let (id, picture) = watch.await.unwrap();
         assert_eq!(picture.state(), Some(State::Completed), "{id} (seed {seed})");
-        assert_eq!(picture.count(|kind| matches!(kind, Kind::ToolCallCompleted(_))), 40, "{id}: each call completes once");
+        assert_eq!(
+            picture.count(|kind| matches!(kind, Kind::ToolCallCompleted(_))),
+            40,
+            "{id}: each call completes once"
+        );
         assert_eq!(picture.count(|kind| matches!(kind, Kind::ToolCallRequested(_))), 40, "{id}: no call is repeated");
         picture.assert_equals(&client.get(&id).await);
     }

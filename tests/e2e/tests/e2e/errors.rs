@@ -23,9 +23,17 @@ async fn a_plan_that_cannot_be_carried_out_is_refused_by_field() {
     let client = Client::new(&services.socket());
     let table = [
         ("{id: p, steps: [{id: a, tool: noup}]}", "steps[0].tool", "noop"),
-        ("{id: p, steps: [{id: a, tool: noop, arguments: {sleep_ms: soon}}]}", "steps[0].arguments.sleep_ms", "integer"),
+        (
+            "{id: p, steps: [{id: a, tool: noop, arguments: {sleep_ms: soon}}]}",
+            "steps[0].arguments.sleep_ms",
+            "integer",
+        ),
         ("{id: p, steps: [{id: a, tool: noop, arguments: {slep_ms: 1}}]}", "steps[0].arguments", "slep_ms"),
-        ("{id: p, steps: [{id: a, tool: noop, depends_on: [b]}, {id: b, tool: noop, depends_on: [a]}]}", "steps", "cyclic dependencies"),
+        (
+            "{id: p, steps: [{id: a, tool: noop, depends_on: [b]}, {id: b, tool: noop, depends_on: [a]}]}",
+            "steps",
+            "cyclic dependencies",
+        ),
         ("{id: p, steps: [{id: a, tool: noop, arguments: {output: '${b.result}'}}]}", "steps[0].arguments.output", "b"),
         ("{id: p, stepps: []}", "stepps", "steps"),
         ("{id: p, steps: []}", "steps", "at least one step"),
@@ -35,7 +43,9 @@ async fn a_plan_that_cannot_be_carried_out_is_refused_by_field() {
         let status = refusal(&client, plan).await;
         assert_eq!(status.code(), Code::InvalidArgument, "{plan}: {status}");
         let violations = status.get_details_bad_request().unwrap().field_violations;
-        let found = violations.iter().any(|violation| violation.field.starts_with(field) && violation.description.contains(words));
+        let found = violations
+            .iter()
+            .any(|violation| violation.field.starts_with(field) && violation.description.contains(words));
         assert!(found, "{plan}: {violations:?}");
         assert_eq!(status.get_details_error_info().unwrap().domain, "belay.dev");
     }
@@ -50,10 +60,12 @@ async fn what_is_too_big_is_refused_by_name() {
     let services = Services::start(folder.path()).await;
     let client = Client::new(&services.socket());
     let big = "x".repeat(5_000_000);
-    let status = refusal(&client, &format!("{{id: p, steps: [{{id: a, tool: noop, arguments: {{output: {big}}}}}]}}")).await;
+    let status =
+        refusal(&client, &format!("{{id: p, steps: [{{id: a, tool: noop, arguments: {{output: {big}}}}}]}}")).await;
     assert_eq!(status.code(), Code::InvalidArgument, "{status}");
     let medium = "x".repeat(40_000);
-    let status = refusal(&client, &format!("{{id: p, steps: [{{id: a, tool: noop, arguments: {{output: {medium}}}}}]}}")).await;
+    let status =
+        refusal(&client, &format!("{{id: p, steps: [{{id: a, tool: noop, arguments: {{output: {medium}}}}}]}}")).await;
     assert_eq!(fields(&status), ["steps[0].arguments"], "{status}");
 }
 

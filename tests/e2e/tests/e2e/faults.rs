@@ -50,7 +50,9 @@ fn is_root(test: &str) -> bool {
 #[test]
 fn a_store_in_use_is_refused() {
     let home = with_keep();
-    for (lock, about) in [("journal.db.lock", "journal.db: the store is in use"), ("ledger.db.lock", "ledger.db: the store is in use")] {
+    for (lock, about) in
+        [("journal.db.lock", "journal.db: the store is in use"), ("ledger.db.lock", "ledger.db: the store is in use")]
+    {
         let held = File::create(home.state().join(lock)).unwrap();
         held.lock().unwrap();
         told(&home.run(["executions", "list"]), about, "STORE_LOCKED");
@@ -86,7 +88,11 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     drop(connection);
     let good = fs::read(&journal).unwrap();
-    let damaged = [("garbage", vec![b'x'; 9_000]), ("half of it", good[..good.len() / 2].to_vec()), ("its beginning", good[..50].to_vec())];
+    let damaged = [
+        ("garbage", vec![b'x'; 9_000]),
+        ("half of it", good[..good.len() / 2].to_vec()),
+        ("its beginning", good[..50].to_vec()),
+    ];
     for (what, bytes) in damaged {
         // Beside another file, a log is of no use to anybody.
         remove(&[&log, &index]);
@@ -104,7 +110,10 @@ fn a_store_of_a_newer_version_is_refused() {
     let home = with_keep();
     for store in ["journal.db", "ledger.db"] {
         let set = |version: i64| {
-            rusqlite::Connection::open(home.state().join(store)).unwrap().pragma_update(None, "user_version", version).unwrap();
+            rusqlite::Connection::open(home.state().join(store))
+                .unwrap()
+                .pragma_update(None, "user_version", version)
+                .unwrap();
         };
         set(99);
         told(&home.run(["executions", "list"]), &format!("{store}: the store has format 99"), "STORE_NEWER");
@@ -125,7 +134,8 @@ struct SmallDisk<'a>(&'a Path);
 impl<'a> SmallDisk<'a> {
     fn mount(folder: &'a Path) -> Option<Self> {
         fs::create_dir(folder).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1500k,mode=700", "none"]).arg(folder).status();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=1500k,mode=700", "none"]).arg(folder).status();
         mounted.is_ok_and(|status| status.success()).then_some(Self(folder))
     }
 
@@ -152,8 +162,16 @@ fn a_full_disk_loses_nothing() {
     assert_eq!(home.run(["run", &home.file("plan.yaml", PLAN), "--id", "keep"]).code, 0);
     let full = home.run(["run", &fat_plan(&home), "--id", "fat"]);
     assert_eq!(full.code, 1, "{}", full.talk);
-    assert!(full.talk.contains("error: the disk is full\n") && full.talk.contains("Make room on the disk"), "{}", full.talk);
-    assert!(full.talk.ends_with("next: belay executions resume fat\ncode: STORE_FULL (docs/errors/STORE_FULL.md)\n"), "{}", full.talk);
+    assert!(
+        full.talk.contains("error: the disk is full\n") && full.talk.contains("Make room on the disk"),
+        "{}",
+        full.talk
+    );
+    assert!(
+        full.talk.ends_with("next: belay executions resume fat\ncode: STORE_FULL (docs/errors/STORE_FULL.md)\n"),
+        "{}",
+        full.talk
+    );
     let completed = full.out.matches(" completed in ").count();
 
     disk.grow();
@@ -161,7 +179,10 @@ fn a_full_disk_loses_nothing() {
     assert_eq!(home.run(["executions", "resume", "fat"]).code, 0);
     let events = home.events("fat");
     let calls = belay_e2e::belay::count(&events, "toolCallRequested", "");
-    assert!((30..=31).contains(&calls), "only what was under way is called again, not the {completed} that had completed: {calls}");
+    assert!(
+        (30..=31).contains(&calls),
+        "only what was under way is called again, not the {completed} that had completed: {calls}"
+    );
 }
 
 /// A file that may not grow is a store that takes no more, and a server says so and ends instead of standing there.
@@ -194,7 +215,11 @@ fn a_state_directory_that_cannot_be_used_is_named() {
 
     let mut homeless = home.belay(["run", &plan]);
     homeless.env_remove("BELAY_STATE_DIR").env_remove("XDG_STATE_HOME").env_remove("HOME");
-    told(&Running::start(homeless).end(), "no state directory: neither XDG_STATE_HOME nor HOME is set", "STATE_DIR_UNUSABLE");
+    told(
+        &Running::start(homeless).end(),
+        "no state directory: neither XDG_STATE_HOME nor HOME is set",
+        "STATE_DIR_UNUSABLE",
+    );
 
     fs::create_dir(home.path("open")).unwrap();
     fs::set_permissions(home.path("open"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -230,7 +255,11 @@ fn a_port_in_use_is_named() {
 fn a_server_that_is_not_there_is_explained() {
     let home = Home::new();
     let socket = format!("unix:{}", home.path("socket").display());
-    told(&home.run(["executions", "list", "--server", &socket]), "there is no such socket: no server runs there", "SERVER_UNREACHABLE");
+    told(
+        &home.run(["executions", "list", "--server", &socket]),
+        "there is no such socket: no server runs there",
+        "SERVER_UNREACHABLE",
+    );
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{free}");
     told(&home.run(["executions", "list", "--server", &url]), "nothing listens at that port", "SERVER_UNREACHABLE");

@@ -40,7 +40,8 @@ async fn a_request_id_starts_one_execution() {
     let later = retry(|| async { client.raw().start_execution(start("", "once", SLOW)).await }).await.unwrap();
     assert_eq!(first.uid, later.uid, "also after a restart");
 
-    let other = client.raw().start_execution(start("", "once", "{id: other, steps: [{id: a, tool: noop}]}")).await.unwrap_err();
+    let other =
+        client.raw().start_execution(start("", "once", "{id: other, steps: [{id: a, tool: noop}]}")).await.unwrap_err();
     assert_eq!(other.code(), Code::AlreadyExists);
     let id = first.name.rsplit('/').next().unwrap();
     let taken = client.raw().start_execution(start(id, "", SLOW)).await.unwrap_err();
@@ -57,7 +58,12 @@ async fn cancelling_stops_what_runs_and_skips_the_rest() {
     let services = Services::start(folder.path()).await;
     let client = Client::new(&services.socket());
     client.start("slow", SLOW).await;
-    let cancel = v1::CancelExecutionRequest { name: name("slow"), reason: "enough".into(), request_id: "c".into(), ..Default::default() };
+    let cancel = v1::CancelExecutionRequest {
+        name: name("slow"),
+        reason: "enough".into(),
+        request_id: "c".into(),
+        ..Default::default()
+    };
     client.raw().cancel_execution(cancel.clone()).await.unwrap();
     let picture = client.watch_to_the_end("slow").await;
     assert_eq!(picture.state(), Some(State::Cancelled));
@@ -83,7 +89,8 @@ async fn a_pause_that_discards_calls_burns_no_attempt() {
     let started = client.start("p", plan).await;
     let stale = v1::PauseExecutionRequest { name: name("p"), etag: "old".into(), ..Default::default() };
     assert_eq!(client.raw().pause_execution(stale).await.unwrap_err().code(), Code::Aborted);
-    let pause = v1::PauseExecutionRequest { name: name("p"), etag: started.etag, discard_calls: true, ..Default::default() };
+    let pause =
+        v1::PauseExecutionRequest { name: name("p"), etag: started.etag, discard_calls: true, ..Default::default() };
     let paused = client.raw().pause_execution(pause).await.unwrap().into_inner();
     assert_eq!(paused.state(), State::Paused);
     assert_eq!(paused.waiting[0].kind(), v1::waiting_reason::Kind::Resume);
@@ -107,7 +114,9 @@ async fn time_limits_end_calls_and_executions() {
     let folder = tempfile::tempdir().unwrap();
     let services = Services::start(folder.path()).await;
     let client = Client::new(&services.socket());
-    client.start("late", "{id: late, timeout: 300ms, steps: [{id: a, tool: noop, arguments: {sleep_ms: 600000}}]}").await;
+    client
+        .start("late", "{id: late, timeout: 300ms, steps: [{id: a, tool: noop, arguments: {sleep_ms: 600000}}]}")
+        .await;
     let step = "{id: a, tool: noop, attempt_timeout: 50ms, arguments: {sleep_ms: 600000}, retry: {max_attempts: 2, backoff: [10ms]}}";
     client.start("attempts", &format!("{{id: attempts, steps: [{step}]}}")).await;
 
@@ -134,7 +143,9 @@ async fn outputs_flow_from_step_to_step() {
     let picture = client.watch_to_the_end("flow").await;
     let execution = client.get("flow").await;
     picture.assert_equals(&execution);
-    let Some(v1::payload::Content::Json(output)) = execution.steps[0].output.clone().unwrap().content else { panic!("inline") };
+    let Some(v1::payload::Content::Json(output)) = execution.steps[0].output.clone().unwrap().content else {
+        panic!("inline")
+    };
     assert_eq!(output, r#"[9007199254740993,"is 9007199254740993"]"#);
     let finished = picture.events().last().unwrap().kind.clone();
     let Some(Kind::ExecutionFinished(finished)) = finished else { panic!("the last event is the end") };
@@ -165,7 +176,8 @@ async fn lists_are_paged_and_filtered() {
         }
     }
     assert_eq!(ids, (0..5).rev().map(|n| name(&format!("e{n}"))).collect::<Vec<_>>());
-    let odd = v1::ListExecutionsRequest { labels: [("parity".to_owned(), "1".to_owned())].into(), ..Default::default() };
+    let odd =
+        v1::ListExecutionsRequest { labels: [("parity".to_owned(), "1".to_owned())].into(), ..Default::default() };
     assert_eq!(client.raw().list_executions(odd).await.unwrap().into_inner().executions.len(), 2);
     let running = v1::ListExecutionsRequest { states: vec![State::Running.into()], ..Default::default() };
     assert!(client.raw().list_executions(running).await.unwrap().into_inner().executions.is_empty());

@@ -28,17 +28,11 @@ pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Fail
     let execution = context
         .ask(async |client| {
             let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
-            let request = CancelExecutionRequest {
-                name: name.clone(),
-                reason: verb.reason,
-                ..Default::default()
-            };
+            let request = CancelExecutionRequest { name: name.clone(), reason: verb.reason, ..Default::default() };
             let answer = client.cancel_execution(request).await;
             Ok(answer.map_err(|status| refused(&status, &name))?.into_inner())
         })
         .await?;
-    context
-        .screen
-        .show(&execution, || execution::summary(&execution, clock::now()))?;
+    context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;
     Ok(Exit::OK)
 }

@@ -29,17 +29,12 @@ pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
     let answer = ask(&mut session.client, &context.namespace, &verb.which.id).await;
     session.close().await;
     let execution = answer?;
-    context
-        .screen
-        .show(&execution, || execution::full(&execution, is_driven, clock::now()))?;
+    context.screen.show(&execution, || execution::full(&execution, is_driven, clock::now()))?;
     Ok(Exit::OK)
 }
 
 async fn ask(client: &mut Client, namespace: &str, id: &str) -> Result<Execution, Failure> {
     let name = names::resolve(client, namespace, id).await?;
     let view = ExecutionView::Full.into();
-    Ok(client
-        .get_execution(GetExecutionRequest { name, view })
-        .await?
-        .into_inner())
+    Ok(client.get_execution(GetExecutionRequest { name, view }).await?.into_inner())
 }

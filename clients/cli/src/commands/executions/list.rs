@@ -77,18 +77,14 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
                 context.screen.print_json(&json::of(execution)?)?;
             }
         }
-        Format::Json => context.screen.print_json(&json::of(&ListExecutionsResponse {
-            executions,
-            next_page_token,
-        })?)?,
+        Format::Json => {
+            context.screen.print_json(&json::of(&ListExecutionsResponse { executions, next_page_token })?)?
+        }
         Format::Text if executions.is_empty() => context.screen.say(&Line::new(nothing(&context.namespace, &verb))),
         Format::Text => context.screen.print(&execution::list(&executions, now))?,
     }
     if more {
-        context.screen.say(&Line::new(format!(
-            "there are more: --limit {}",
-            u64::from(verb.limit) * 2
-        )));
+        context.screen.say(&Line::new(format!("there are more: --limit {}", u64::from(verb.limit) * 2)));
     }
     Ok(Exit::OK)
 }
@@ -120,10 +116,7 @@ fn nothing(namespace: &str, verb: &List) -> String {
         sought.push_str(&format!(" is {}", states.join(" or ")));
     }
     for (place, (key, value)) in verb.labels.iter().enumerate() {
-        sought.push_str(&format!(
-            "{} {key}={value}",
-            if place == 0 { ", with label" } else { " and" }
-        ));
+        sought.push_str(&format!("{} {key}={value}", if place == 0 { ", with label" } else { " and" }));
     }
     if let Some(since) = verb.since {
         sought.push_str(&format!(", accepted within {}", time::short(since)));

@@ -25,16 +25,11 @@ pub(crate) async fn pause(context: &Context, verb: Pause) -> Result<Exit, Failur
     let execution = context
         .ask(async |client| {
             let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
-            let request = PauseExecutionRequest {
-                name: name.clone(),
-                ..Default::default()
-            };
+            let request = PauseExecutionRequest { name: name.clone(), ..Default::default() };
             let answer = client.pause_execution(request).await;
             Ok(answer.map_err(|status| refused(&status, &name))?.into_inner())
         })
         .await?;
-    context
-        .screen
-        .show(&execution, || execution::summary(&execution, clock::now()))?;
+    context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;
     Ok(Exit::OK)
 }

@@ -39,17 +39,8 @@ pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signal
     .await??;
     if context.screen.format == Format::Text {
         let id = names::id(&execution.name);
-        context.screen.say(
-            &Line::new("execution ")
-                .and(Style::Strong, id)
-                .and(Style::Plain, " goes on"),
-        );
+        context.screen.say(&Line::new("execution ").and(Style::Strong, id).and(Style::Plain, " goes on"));
     }
-    let attendance = Attendance {
-        name: execution.name,
-        after: execution.last_sequence,
-        drive: true,
-        longest: None,
-    };
+    let attendance = Attendance { name: execution.name, after: execution.last_sequence, drive: true, longest: None };
     attend(context, session, signals, attendance).await
 }

@@ -35,16 +35,5 @@ pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals)
         }
     })
     .await??;
-    attend(
-        context,
-        session,
-        signals,
-        Attendance {
-            name,
-            after: verb.after,
-            drive: false,
-            longest: None,
-        },
-    )
-    .await
+    attend(context, session, signals, Attendance { name, after: verb.after, drive: false, longest: None }).await
 }

@@ -28,17 +28,13 @@ pub(crate) async fn describe(context: &Context, verb: Describe) -> Result<Exit, 
 fn find<'a>(tools: &'a [Tool], name: &str) -> Result<&'a Tool, Failure> {
     let is_called = |tool: &&Tool| tool.name == name || tool.aliases.iter().any(|alias| alias == name);
     tools.iter().find(is_called).ok_or_else(|| {
-        let names = tools
-            .iter()
-            .flat_map(|tool| std::iter::once(&tool.name).chain(&tool.aliases));
-        let likely = names
-            .map(|known| (strsim::jaro_winkler(known, name), known))
-            .max_by(|a, b| a.0.total_cmp(&b.0));
+        let names = tools.iter().flat_map(|tool| std::iter::once(&tool.name).chain(&tool.aliases));
+        let likely = names.map(|known| (strsim::jaro_winkler(known, name), known)).max_by(|a, b| a.0.total_cmp(&b.0));
         let report = Failure::refused("TOOL_NOT_FOUND", format!("there is no tool `{name}`"));
         let report = match likely.filter(|(likeness, _)| *likeness >= ALIKE) {
-            Some((_, known)) => report
-                .detail(format!("did you mean `{known}`?"))
-                .next(format!("belay tools describe {known}")),
+            Some((_, known)) => {
+                report.detail(format!("did you mean `{known}`?")).next(format!("belay tools describe {known}"))
+            }
             None => report.next("belay tools list"),
         };
         report.into()
@@ -52,11 +48,7 @@ mod tests {
     #[test]
     fn a_tool_is_found_by_any_of_its_names() {
         let tools = [
-            Tool {
-                name: "read_file".to_owned(),
-                aliases: vec!["cat".to_owned()],
-                ..Default::default()
-            },
+            Tool { name: "read_file".to_owned(), aliases: vec!["cat".to_owned()], ..Default::default() },
             Tool::default(),
         ];
         assert!(find(&tools, "cat").is_ok_and(|tool| tool.name == "read_file"));
@@ -64,9 +56,6 @@ mod tests {
             find(&tools, "raed_file").unwrap_err().report().next.as_deref(),
             Some("belay tools describe read_file")
         );
-        assert_eq!(
-            find(&tools, "zzz").unwrap_err().report().next.as_deref(),
-            Some("belay tools list")
-        );
+        assert_eq!(find(&tools, "zzz").unwrap_err().report().next.as_deref(), Some("belay tools list"));
     }
 }
