@@ -66,6 +66,7 @@ impl StartError {
             Self::NoStateDir | Self::StateDir { .. } | Self::ForeignStateDir(_) => "STATE_DIR_UNUSABLE",
             Self::HolderSilent(_) => "STORE_LOCKED",
             Self::Store { code, .. } => code,
+            Self::Bind(BindError::PathTooLong(_)) => "STATE_DIR_UNUSABLE",
             Self::Bind(BindError::InUse(_)) => "PORT_IN_USE",
             Self::Bind(BindError::Refused { .. }) => "CANNOT_LISTEN",
             Self::Internal(_) => "INTERNAL",
@@ -74,6 +75,9 @@ impl StartError {
 
     /// What to do.
     pub fn next(&self) -> String {
+        if matches!(self, Self::Bind(BindError::PathTooLong(_))) {
+            return "Name a folder with a shorter path with --state-dir or BELAY_STATE_DIR.".into();
+        }
         match self.code() {
             "STATE_DIR_UNUSABLE" => "Name a folder of your own with --state-dir or BELAY_STATE_DIR.".into(),
             "STORE_LOCKED" => "End the other process, or name another folder with --state-dir.".into(),
@@ -81,6 +85,7 @@ impl StartError {
                 "Nothing was changed. Put a backup of the file in its place, or move it away to begin with an empty store.".into()
             }
             "STORE_FULL" => "Make room on the disk and start again; nothing that was acknowledged is lost.".into(),
+            "FENCED" => "Put the newest journal back, or move ledger.db away if the work that came after the backup may be forgotten.".into(),
             "STORE_NEWER" => "Use the version of belay that wrote it, or a later one.".into(),
             "PORT_IN_USE" => "End the process that listens there (`ss -ltnp` names it), or choose another port with --listen.".into(),
             "CANNOT_LISTEN" => "Choose an address of this machine with --listen.".into(),

@@ -4,12 +4,12 @@ use std::{
     ffi::OsString,
     fs::{self, File, TryLockError},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use belay_service_kit::Ids;
+use belay_service_kit::{Ids, program};
 
 use crate::{Endpoint, StartError};
 
@@ -40,15 +40,15 @@ impl StateDir {
     /// Makes the folder, or takes the one that is there.
     pub(crate) fn prepare(path: &Path) -> Result<Self, StartError> {
         let unusable = |source| StartError::StateDir { path: path.to_owned(), source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+        if !path.exists() {
+            program::private_folder(path).map_err(unusable)?;
+        }
         let path = path.canonicalize().map_err(unusable)?;
         let metadata = fs::metadata(&path).map_err(unusable)?;
         if metadata.uid() != rustix::process::geteuid().as_raw() {
             return Err(StartError::ForeignStateDir(path));
         }
-        if metadata.mode() & 0o077 != 0 {
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(unusable)?;
-        }
+        program::private_folder(&path).map_err(unusable)?;
         Ok(Self(path))
     }
 

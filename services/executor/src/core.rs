@@ -163,12 +163,18 @@ impl Executions {
     /// Makes an operation durable.
     pub(crate) async fn commit(&self, operation: Operation) -> Result<Result<Done, Refused>, Failed> {
         let done = self.writer.commit(operation).await;
-        if let Err(CommitError::Failed(error)) = &done
-            && self.broken.send_if_modified(|broken| broken.is_none() && { *broken = Some(Arc::clone(error)); true })
-        {
-            tracing::error!(%error, "The journal failed; nothing is acknowledged from here on");
+        if let Err(CommitError::Failed(error)) = &done {
+            self.give_up(Arc::clone(error));
         }
         done
+    }
+
+    /// Nothing can be made durable or carried out any more: whoever started this should stop it.
+    pub(crate) fn give_up(&self, error: Arc<StoreError>) {
+        let first = self.broken.send_if_modified(|broken| broken.is_none() && { *broken = Some(Arc::clone(&error)); true });
+        if first {
+            tracing::error!(%error, "The executor cannot go on; nothing is acknowledged from here on");
+        }
     }
 
     /// The row of an execution.
@@ -392,6 +398,7 @@ pub fn store_reason(error: &StoreError) -> &'static str {
         StoreError::Corrupt(_) => "STORE_CORRUPT",
         StoreError::Full => "STORE_FULL",
         StoreError::Newer { .. } => "STORE_NEWER",
+        StoreError::Superseded => "FENCED",
         StoreError::Broken | StoreError::Other(_) => "STORE_FAILED",
     }
 }

@@ -6,8 +6,10 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{Action, CallId, CallRequest, Event, EventKind, Execution, RecoveryClass, Surroundings, Timestamp};
-use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing, Transition};
+use belay_execution::{
+    Action, CallId, CallRequest, ErrorClass, Event, EventKind, Execution, Failure, Receipt, RecoveryClass, Surroundings, Timestamp,
+};
+use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing, StoreError, Transition};
 use belay_proto::v1;
 use belay_service_kit::status;
 use prost::Message as _;
@@ -30,6 +32,9 @@ const WORTH_PARKING: Duration = Duration::from_secs(5);
 
 /// How long to wait before a runner that is away is asked again: doubles from the first to the last.
 const RUNNER_PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// A runner that cancels calls nobody asked it to is not asked for ever: after so many calls of one attempt, the attempt has failed.
+const MOST_UNASKED: u32 = 10;
 
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 
@@ -266,13 +271,19 @@ impl Driver {
             News::Away => {
                 self.runner_away_since.get_or_insert(self.executions.now());
             }
-            News::Fenced => return Err(GaveUp::Lost(Status::aborted("another executor owns the execution"))),
+            News::Fenced => {
+                self.executions.give_up(Arc::new(StoreError::Superseded));
+                return Err(GaveUp::Lost(Status::aborted("another executor owns the execution")));
+            }
             News::Ended(kind) => {
                 self.runner_away_since = None;
                 // Whoever sent a call may have had its answer just before somebody else went to stop it.
                 if let Some(call) = kind.call().filter(|&call| self.execution.call(call).is_some()) {
                     let needs_acknowledgement =
                         self.execution.call(call).is_some_and(|call| call.request.recovery != RecoveryClass::ReadOnly);
+                    let stopping = self.errands.get(&call).is_some_and(|errand| errand.stops);
+                    let unasked = matches!(kind, EventKind::CallCancelled { .. }) && !stopping;
+                    let kind = if unasked && call.number >= MOST_UNASKED { given_up(call) } else { kind };
                     let event = self.execution.record(self.executions.now(), kind);
                     events.push(event.map_err(|error| GaveUp::Lost(Status::internal(error.to_string())))?);
                     self.errands.remove(&call);
@@ -466,6 +477,12 @@ impl Errand {
             return;
         }
     }
+}
+
+fn given_up(call: CallId) -> EventKind {
+    let message = format!("The runner cancelled {MOST_UNASKED} calls of this attempt that nobody had asked it to cancel.");
+    let failure = Failure::new(ErrorClass::Transient, "CALL_CANCELLED_BY_RUNNER", message);
+    EventKind::CallFailed { call, failure, receipt: Receipt::default() }
 }
 
 fn names_of(name: &ExecutionName, execution: &Execution) -> CallNames {

@@ -1,18 +1,21 @@
 //! The executor as a process of its own.
 
-use std::{error::Error, sync::Arc};
+use std::{error::Error, process::ExitCode, sync::Arc};
 
 use belay_executor::{Executions, Parts, Runner, Settings, hosted};
-use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, shutdown, telemetry};
+use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
 use clap::Parser as _;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let settings = Settings::parse();
+async fn main() -> ExitCode {
+    program::end(run(Settings::parse()).await)
+}
+
+async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     telemetry::init("info", telemetry::LogFormat::Text);
     let access = Access::for_listener(&settings.listen, settings.token)?;
-    std::fs::create_dir_all(&settings.state_dir)?;
+    program::private_folder(&settings.state_dir)?;
 
     let ids = Ids::from_system();
     let journal = belay_journal_sqlite::open(&Location::file(settings.state_dir.join("journal.db")), || ids.next_id())?;

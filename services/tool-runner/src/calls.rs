@@ -331,3 +331,6 @@ fn payload(json: String) -> v1::Payload {
 fn not_durable(error: impl std::fmt::Display) -> Status {
     status::error(Code::Unavailable, "LEDGER_UNAVAILABLE", format!("The ledger of calls cannot be written: {error}.")).into()
 }
+
+#[cfg(test)]
+mod tests;

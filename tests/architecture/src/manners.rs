@@ -15,6 +15,7 @@ const UNSAFE: &[(&str, &str)] = &[
 const CLOCKS: &[(&str, &str)] = &[
     ("clients/cli/src/clock.rs", "what a person reads and types; a client may not import service-kit"),
     ("services/shared/service-kit/src/clock.rs", "the one clock of the services"),
+    ("services/tool-runner/sandbox/examples/launch_ratio.rs", "it measures what a launch costs, beside a bare one"),
     ("tests/simulation/src/scenario/randomness.rs", "whether the simulated clock stands still is the question"),
 ];
 

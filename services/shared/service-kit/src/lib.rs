@@ -8,6 +8,7 @@ pub mod deadline;
 pub mod host;
 pub mod ids;
 pub mod net;
+pub mod program;
 pub mod shutdown;
 pub mod status;
 pub mod telemetry;

@@ -52,12 +52,18 @@ impl fmt::Display for Address {
     }
 }
 
+/// The longest path that fits `sockaddr_un`, its ending NUL aside.
+const LONGEST_SOCKET_PATH: usize = 107;
+
 /// Why a service cannot listen.
 #[derive(Debug, Error)]
 pub enum BindError {
     /// Somebody else listens there.
     #[error("{0} is in use")]
     InUse(Address),
+    /// The socket's path is longer than the operating system takes.
+    #[error("the path of the socket {0} is longer than {LONGEST_SOCKET_PATH} bytes")]
+    PathTooLong(Address),
     /// The operating system refused.
     #[error("cannot listen on {address}")]
     Refused {
@@ -83,6 +89,9 @@ impl UnixSocket {
     pub fn bind(path: &Path) -> Result<Self, BindError> {
         let address = || Address::Unix(path.to_owned());
         let refused = |source| BindError::Refused { address: address(), source };
+        if path.as_os_str().len() > LONGEST_SOCKET_PATH {
+            return Err(BindError::PathTooLong(address()));
+        }
         if path.exists() {
             if std::os::unix::net::UnixStream::connect(path).is_ok() {
                 return Err(BindError::InUse(address()));
@@ -219,6 +228,12 @@ mod tests {
         for bad in ["", "unix:", "127.0.0.1", "nonsense", "http://"] {
             assert!(bad.parse::<Address>().is_err(), "{bad:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_path_that_is_too_long_is_told_so() {
+        let path = std::env::temp_dir().join("x".repeat(120));
+        assert!(matches!(UnixSocket::bind(&path), Err(BindError::PathTooLong(_))));
     }
 
     #[tokio::test]

@@ -69,8 +69,14 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
         None => Some(lock(location)?),
         Some(_) => None,
     };
+    if let Some(lock) = &lock {
+        refuse_emptied(location, lock)?;
+    }
     let writer = connect(location)?;
     prepare(&writer, schema)?;
+    if let Some(lock) = &lock {
+        lock.set_len(MADE).map_err(|source| SqliteError::Other(format!("the lock file cannot be marked: {source}")))?;
+    }
     settle(&writer)?;
     let writer = Arc::new(Mutex::new(writer));
     let reader = match location.vfs {
@@ -87,12 +93,24 @@ fn lock(location: &Location) -> Result<File, SqliteError> {
     path.push(".lock");
     let path = PathBuf::from(path);
     let failed = |source: std::io::Error| SqliteError::Other(format!("{}: {source}", path.display()));
-    let file = File::create(&path).map_err(failed)?;
+    let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(SqliteError::Locked),
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }
+}
+
+/// How long the lock file is once the database has been made: what tells an emptied database from one that was never begun.
+const MADE: u64 = 1;
+
+/// SQLite takes an empty file for a new database and forgets the log that could have restored it.
+fn refuse_emptied(location: &Location, lock: &File) -> Result<(), SqliteError> {
+    let length = |metadata: std::io::Result<std::fs::Metadata>| metadata.map(|metadata| metadata.len()).ok();
+    if length(std::fs::metadata(&location.path)) == Some(0) && length(lock.metadata()) == Some(MADE) {
+        return Err(SqliteError::Corrupt("the file is empty, and it was not when it was last used".into()));
+    }
+    Ok(())
 }
 
 fn connect(location: &Location) -> Result<Connection, SqliteError> {
@@ -194,5 +212,13 @@ mod tests {
         fs::write(folder.path().join("garbage"), [b'x'; 9000]).unwrap();
         assert!(matches!(refusal(&location("garbage"), &GOOD), SqliteError::Corrupt(_)));
         assert!(matches!(refusal(&location("no/such/folder"), &GOOD), SqliteError::Other(_)));
+
+        drop(open(&location("emptied"), &GOOD).unwrap());
+        fs::write(folder.path().join("emptied"), []).unwrap();
+        assert!(matches!(refusal(&location("emptied"), &GOOD), SqliteError::Corrupt(_)));
+        fs::remove_file(folder.path().join("emptied")).unwrap();
+        assert!(open(&location("emptied"), &GOOD).is_ok(), "a file that was moved away is begun anew");
+        fs::write(folder.path().join("interrupted"), []).unwrap();
+        assert!(open(&location("interrupted"), &GOOD).is_ok(), "a start that died before its first write left an empty file");
     }
 }
