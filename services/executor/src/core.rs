@@ -155,7 +155,10 @@ impl Executions {
     }
 
     /// Reads from the store, off the threads that serve.
-    pub(crate) async fn read<T: Send + 'static>(&self, work: impl FnOnce(&dyn JournalReader) -> T + Send + 'static) -> T {
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn JournalReader) -> T + Send + 'static,
+    ) -> T {
         let reader = Arc::clone(&self.reader);
         self.threads.run(move || work(reader.as_ref())).await
     }
@@ -171,7 +174,12 @@ impl Executions {
 
     /// Nothing can be made durable or carried out any more: whoever started this should stop it.
     pub(crate) fn give_up(&self, error: Arc<StoreError>) {
-        let first = self.broken.send_if_modified(|broken| broken.is_none() && { *broken = Some(Arc::clone(&error)); true });
+        let first = self.broken.send_if_modified(|broken| {
+            broken.is_none() && {
+                *broken = Some(Arc::clone(&error));
+                true
+            }
+        });
         if first {
             tracing::error!(%error, "The executor cannot go on; nothing is acknowledged from here on");
         }
@@ -196,9 +204,14 @@ impl Executions {
             for transition in &transitions {
                 messages.extend(wire::decode_all(transition).map_err(|error| undecodable(&error))?);
             }
-            let events: Vec<_> = wire::to_events(messages).collect::<Result<_, _>>().map_err(|error| undecodable(&error))?;
+            let events: Vec<_> =
+                wire::to_events(messages).collect::<Result<_, _>>().map_err(|error| undecodable(&error))?;
             Execution::replay(events).map_err(|impossible| {
-                Status::from(status::error(Code::DataLoss, "STORE_CORRUPT", format!("The execution's events do not fit together: {impossible}.")))
+                Status::from(status::error(
+                    Code::DataLoss,
+                    "STORE_CORRUPT",
+                    format!("The execution's events do not fit together: {impossible}."),
+                ))
             })
         });
         replayed.await
@@ -348,7 +361,8 @@ async fn wake_in_time(executions: Weak<Executions>) {
                 Err(error) => tracing::error!(%error, "An execution that is due cannot be read"),
             }
         }
-        let wait = next.map_or(Duration::from_secs(3600), |next| Duration::from_micros(u64::try_from(next - now).unwrap_or(0)));
+        let wait = next
+            .map_or(Duration::from_secs(3600), |next| Duration::from_micros(u64::try_from(next - now).unwrap_or(0)));
         let shutdown = this.shutdown.clone();
         tokio::select! {
             biased;

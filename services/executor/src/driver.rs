@@ -7,7 +7,8 @@ use std::{
 };
 
 use belay_execution::{
-    Action, CallId, CallRequest, ErrorClass, Event, EventKind, Execution, Failure, Receipt, RecoveryClass, Surroundings, Timestamp,
+    Action, CallId, CallRequest, ErrorClass, Event, EventKind, Execution, Failure, Receipt, RecoveryClass,
+    Surroundings, Timestamp,
 };
 use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing, StoreError, Transition};
 use belay_proto::v1;
@@ -128,14 +129,27 @@ impl Driver {
     }
 
     /// Takes an execution up from the store.
-    pub(crate) fn spawn_from_store(executions: Arc<Executions>, row: ExecutionRow, commands: mpsc::UnboundedReceiver<Command>) {
+    pub(crate) fn spawn_from_store(
+        executions: Arc<Executions>,
+        row: ExecutionRow,
+        commands: mpsc::UnboundedReceiver<Command>,
+    ) {
         tokio::spawn(async move {
             let key = row.key;
             match Self::from_store(&executions, row).await {
                 Ok((name, names, execution, standing, ledger_id)) => {
                     let hub = executions.hub(key);
-                    let mut driver =
-                        Self::new(Arc::clone(&executions), key, name, names, execution, hub, commands, standing, ledger_id);
+                    let mut driver = Self::new(
+                        Arc::clone(&executions),
+                        key,
+                        name,
+                        names,
+                        execution,
+                        hub,
+                        commands,
+                        standing,
+                        ledger_id,
+                    );
                     driver.in_doubt = driver.execution.in_flight().map(|call| call.request.call).collect();
                     driver.run().await;
                 }
@@ -248,7 +262,12 @@ impl Driver {
     }
 
     /// Waits for something to happen, and takes everything that has.
-    async fn hear(&mut self, wake_at: Option<Timestamp>, events: &mut Vec<Event>, replies: &mut Vec<Reply>) -> Result<(), GaveUp> {
+    async fn hear(
+        &mut self,
+        wake_at: Option<Timestamp>,
+        events: &mut Vec<Event>,
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), GaveUp> {
         let wait = wake_at.map(|at| at.since(self.executions.now()));
         tokio::select! {
             biased;
@@ -323,7 +342,8 @@ impl Driver {
         }
         let current = wire::etag(&self.execution);
         if !etag.is_empty() && etag != current {
-            let message = format!("The execution has changed: its etag is {current}, not {etag}. Read it again and decide anew.");
+            let message =
+                format!("The execution has changed: its etag is {current}, not {etag}. Read it again and decide anew.");
             return Err(status::error(Code::Aborted, "ETAG_MISMATCH", message).into());
         }
         let asked = match &kind {
@@ -480,7 +500,8 @@ impl Errand {
 }
 
 fn given_up(call: CallId) -> EventKind {
-    let message = format!("The runner cancelled {MOST_UNASKED} calls of this attempt that nobody had asked it to cancel.");
+    let message =
+        format!("The runner cancelled {MOST_UNASKED} calls of this attempt that nobody had asked it to cancel.");
     let failure = Failure::new(ErrorClass::Transient, "CALL_CANCELLED_BY_RUNNER", message);
     EventKind::CallFailed { call, failure, receipt: Receipt::default() }
 }
@@ -491,7 +512,8 @@ fn names_of(name: &ExecutionName, execution: &Execution) -> CallNames {
 }
 
 fn transition_of(names: &CallNames, execution: &Execution, events: &[Event]) -> (Transition, Vec<v1::ExecutionEvent>) {
-    let messages: Vec<v1::ExecutionEvent> = events.iter().map(|event| wire::encode(names, execution.plan(), event)).collect();
+    let messages: Vec<v1::ExecutionEvent> =
+        events.iter().map(|event| wire::encode(names, execution.plan(), event)).collect();
     let mut shown = Vec::with_capacity(messages.iter().map(|message| message.encoded_len() + 4).sum());
     for message in &messages {
         message.encode_length_delimited(&mut shown).expect("a vector grows");

@@ -22,7 +22,8 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let runner = Runner::new(net::connect_lazy(&settings.runner), settings.runner_token.as_deref())?;
     let listener = net::bind(&settings.listen).await?;
     let (trigger, stop) = Shutdown::new();
-    let parts = Parts { journal, threads: Threads::Real, runner, clock: Arc::new(SystemClock), ids, shutdown: stop.clone() };
+    let parts =
+        Parts { journal, threads: Threads::Real, runner, clock: Arc::new(SystemClock), ids, shutdown: stop.clone() };
     let executions = Executions::new(parts);
     let taken_up = executions.drive_all().await?;
     tracing::info!(address = %listener.address(), executions = taken_up, "The executor listens");

@@ -55,7 +55,14 @@ mod tests {
     fn a_name_comes_back_as_it_was_and_others_are_refused() {
         let name = "namespaces/default/executions/a-1";
         assert_eq!(ExecutionName::parse("name", name).unwrap().to_string(), name);
-        for bad in ["", "a", "executions/a", "namespaces/default/executions/", "namespaces/D/executions/a", "namespaces/d/executions/a/b"] {
+        for bad in [
+            "",
+            "a",
+            "executions/a",
+            "namespaces/default/executions/",
+            "namespaces/D/executions/a",
+            "namespaces/d/executions/a/b",
+        ] {
             let status = ExecutionName::parse("name", bad).unwrap_err();
             assert!(status.message().starts_with("name: "), "{status}");
         }

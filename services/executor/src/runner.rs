@@ -8,7 +8,9 @@ use std::{
 
 use belay_execution::{CallRequest, ErrorClass, EventKind, Failure, Json, Receipt, RecoveryClass};
 use belay_json_schema::Schema;
-use belay_proto::v1::{self, call_tool_response::Event, tool_call::State, tool_runner_service_client::ToolRunnerServiceClient};
+use belay_proto::v1::{
+    self, call_tool_response::Event, tool_call::State, tool_runner_service_client::ToolRunnerServiceClient,
+};
 use belay_service_kit::{host::LARGEST_MESSAGE, status};
 use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
 
@@ -37,8 +39,14 @@ pub(crate) struct Catalogue {
 
 impl Catalogue {
     fn new(tools: Vec<v1::Tool>, ledger_id: String) -> Self {
-        let names = |tool: &v1::Tool| std::iter::once(tool.name.clone()).chain(tool.aliases.iter().cloned()).collect::<Vec<_>>();
-        let by_name = tools.iter().enumerate().flat_map(|(index, tool)| names(tool).into_iter().map(move |name| (name, index))).collect();
+        let names = |tool: &v1::Tool| {
+            std::iter::once(tool.name.clone()).chain(tool.aliases.iter().cloned()).collect::<Vec<_>>()
+        };
+        let by_name = tools
+            .iter()
+            .enumerate()
+            .flat_map(|(index, tool)| names(tool).into_iter().map(move |name| (name, index)))
+            .collect();
         // The runner has checked its schemas and checks every call; one that cannot be read here only means a later refusal.
         let schemas = tools.iter().map(|tool| Schema::new(&tool.parameters_schema).ok()).collect();
         Self { ledger_id, tools, by_name, schemas }
@@ -111,7 +119,14 @@ impl Runner {
     }
 
     /// Has a call run, or attaches to it, and waits for its end.
-    pub(crate) async fn call(&self, name: String, workspace: String, request: &CallRequest, fence: v1::Fence, ledger_id: &str) -> Answer {
+    pub(crate) async fn call(
+        &self,
+        name: String,
+        workspace: String,
+        request: &CallRequest,
+        fence: v1::Fence,
+        ledger_id: &str,
+    ) -> Answer {
         let message = v1::CallToolRequest {
             name,
             tool: request.tool.clone(),
@@ -127,7 +142,12 @@ impl Runner {
         };
         loop {
             match stream.message().await {
-                Ok(Some(v1::CallToolResponse { event: Some(Event::Result(call)) })) => return Answer::Ended(end_of(request, call)),
+                Ok(Some(v1::CallToolResponse { event: Some(Event::Result(call)) })) => {
+                    // Read to its end: a stream that is dropped before its trailers is reset, and HTTP/2 takes a thousand resets for an
+                    // attack and closes the connection under everybody.
+                    while let Ok(Some(_)) = stream.message().await {}
+                    return Answer::Ended(end_of(request, call));
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => return Answer::Away(Status::unavailable("the runner ended the stream before the call")),
                 Err(status) => return refused(request, status),
@@ -156,7 +176,8 @@ fn unreachable_runner(status: Status) -> Status {
     status::error(Code::Unavailable, "RUNNER_UNAVAILABLE", message).into()
 }
 
-/// What a refusal means for the call. A refusal for good ends it; anything else is asked again, since the call may be running.
+/// What a refusal means for the call. Only what the runner itself refuses for good ends it: a status that a proxy or the transport made
+/// up says nothing about the call, which may be running.
 fn refused(request: &CallRequest, status: Status) -> Answer {
     let failed = |class, reason: &str| {
         let failure = Failure::new(class, reason, status.message());
@@ -167,11 +188,10 @@ fn refused(request: &CallRequest, status: Status) -> Answer {
         (Code::FailedPrecondition, Some("LEDGER_CHANGED")) => Answer::LedgerChanged,
         (Code::FailedPrecondition, Some("FENCED")) => Answer::Fenced,
         (Code::NotFound, Some(reason @ "TOOL_NOT_FOUND")) => failed(ErrorClass::InvalidArguments, reason),
-        (Code::InvalidArgument, reason) => failed(ErrorClass::InvalidArguments, reason.unwrap_or("INVALID_ARGUMENT")),
-        (Code::AlreadyExists, reason) => failed(ErrorClass::Internal, reason.unwrap_or("CALL_EXISTS")),
-        // Too big to send or to receive: sending it again would never end.
-        (Code::ResourceExhausted | Code::OutOfRange, reason) => failed(ErrorClass::InvalidArguments, reason.unwrap_or("TOO_LARGE")),
-        (Code::Unimplemented, reason) => failed(ErrorClass::Internal, reason.unwrap_or("UNIMPLEMENTED")),
+        (Code::InvalidArgument, Some(reason)) => failed(ErrorClass::InvalidArguments, reason),
+        (Code::AlreadyExists, Some(reason)) => failed(ErrorClass::Internal, reason),
+        // tonic's word for a message beyond the limit, sent or received: sending it again would never end.
+        (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, "TOO_LARGE"),
         _ => Answer::Away(status),
     }
 }
@@ -184,7 +204,10 @@ fn end_of(request: &CallRequest, ended: v1::ToolCall) -> EventKind {
         Receipt { ledger_id: receipt.ledger_id, duration }
     };
     let failure = |default| {
-        ended.failure.clone().map_or_else(|| Failure::new(default, "UNSAID", "The runner gave no reason."), wire::failure_from)
+        ended
+            .failure
+            .clone()
+            .map_or_else(|| Failure::new(default, "UNSAID", "The runner gave no reason."), wire::failure_from)
     };
     match ended.state() {
         State::Completed => {
@@ -212,5 +235,58 @@ pub(crate) fn without_ledger(request: &CallRequest) -> Option<EventKind> {
                 "The runner that had the call keeps another ledger now; what the call did cannot be known.",
             ),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use belay_execution::{CallId, digest};
+
+    use super::*;
+
+    fn request(recovery: RecoveryClass) -> CallRequest {
+        CallRequest {
+            call: CallId { step: 0, attempt: 1, number: 1 },
+            tool: "noop".into(),
+            arguments: Json::from_text("{}"),
+            arguments_digest: digest(b"{}"),
+            recovery,
+            ledger_id: "a".into(),
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    /// B-09: what is refused for good is never sent again; anything that does not come from the runner itself is asked again.
+    #[test]
+    fn only_the_runner_s_own_refusals_end_a_call() {
+        let request = request(RecoveryClass::Manual);
+        let ours = |code, reason| refused(&request, status::error(code, reason, "no").into());
+        let foreign = |code| refused(&request, Status::new(code, "h2 protocol error"));
+        assert!(matches!(ours(Code::NotFound, "TOOL_NOT_FOUND"), Answer::Ended(EventKind::CallFailed { .. })));
+        assert!(matches!(ours(Code::InvalidArgument, "INVALID_ARGUMENT"), Answer::Ended(EventKind::CallFailed { .. })));
+        assert!(matches!(ours(Code::FailedPrecondition, "FENCED"), Answer::Fenced));
+        assert!(matches!(ours(Code::FailedPrecondition, "LEDGER_CHANGED"), Answer::LedgerChanged));
+        assert!(matches!(ours(Code::Unavailable, "RUNNER_STOPPING"), Answer::Away(_)));
+        assert!(matches!(foreign(Code::OutOfRange), Answer::Ended(EventKind::CallFailed { .. })));
+        for code in [
+            Code::ResourceExhausted,
+            Code::Internal,
+            Code::Unknown,
+            Code::Cancelled,
+            Code::NotFound,
+            Code::Unauthenticated,
+        ] {
+            assert!(matches!(foreign(code), Answer::Away(_)), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_lost_ledger_leaves_an_unknown_outcome_only_where_running_again_could_harm() {
+        for recovery in [RecoveryClass::ReadOnly, RecoveryClass::Idempotent, RecoveryClass::Transactional] {
+            assert_eq!(without_ledger(&request(recovery)), None);
+        }
+        assert!(matches!(without_ledger(&request(RecoveryClass::Manual)), Some(EventKind::CallOutcomeUnknown { .. })));
     }
 }

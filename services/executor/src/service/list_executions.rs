@@ -13,13 +13,17 @@ pub(super) async fn list_executions(
 ) -> Result<v1::ListExecutionsResponse, Status> {
     let size = match request.page_size {
         0 => 50,
-        size => usize::try_from(size).map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?.min(1000),
+        size => usize::try_from(size)
+            .map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?
+            .min(1000),
     };
     // The token is the key that the last page ended with.
     let before = match request.page_token.as_str() {
         "" => None,
         token => {
-            let wrong = || Status::from(status::invalid("page_token", "is none of this service's; hand back what an answer gave"));
+            let wrong = || {
+                Status::from(status::invalid("page_token", "is none of this service's; hand back what an answer gave"))
+            };
             Some(ExecutionKey(token.parse().map_err(|_| wrong())?))
         }
     };

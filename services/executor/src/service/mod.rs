@@ -39,15 +39,24 @@ type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 impl ExecutorService for Service {
     type WatchExecutionStream = Messages<v1::WatchExecutionResponse>;
 
-    async fn validate_plan(&self, request: Request<v1::ValidatePlanRequest>) -> Result<Response<v1::ValidatePlanResponse>, Status> {
+    async fn validate_plan(
+        &self,
+        request: Request<v1::ValidatePlanRequest>,
+    ) -> Result<Response<v1::ValidatePlanResponse>, Status> {
         start_execution::validate_plan(&self.executions, request.into_inner()).await.map(Response::new)
     }
 
-    async fn start_execution(&self, request: Request<v1::StartExecutionRequest>) -> Result<Response<v1::Execution>, Status> {
+    async fn start_execution(
+        &self,
+        request: Request<v1::StartExecutionRequest>,
+    ) -> Result<Response<v1::Execution>, Status> {
         start_execution::start_execution(&self.executions, request).await.map(Response::new)
     }
 
-    async fn get_execution(&self, request: Request<v1::GetExecutionRequest>) -> Result<Response<v1::Execution>, Status> {
+    async fn get_execution(
+        &self,
+        request: Request<v1::GetExecutionRequest>,
+    ) -> Result<Response<v1::Execution>, Status> {
         let request = request.into_inner();
         let name = ExecutionName::parse("name", &request.name)?;
         let row = self.executions.find(&name).await?;
@@ -57,27 +66,45 @@ impl ExecutorService for Service {
         describe(&self.executions, &name, &row).await.map(Response::new)
     }
 
-    async fn list_executions(&self, request: Request<v1::ListExecutionsRequest>) -> Result<Response<v1::ListExecutionsResponse>, Status> {
+    async fn list_executions(
+        &self,
+        request: Request<v1::ListExecutionsRequest>,
+    ) -> Result<Response<v1::ListExecutionsResponse>, Status> {
         list_executions::list_executions(&self.executions, request.into_inner()).await.map(Response::new)
     }
 
-    async fn watch_execution(&self, request: Request<v1::WatchExecutionRequest>) -> Result<Response<Self::WatchExecutionStream>, Status> {
+    async fn watch_execution(
+        &self,
+        request: Request<v1::WatchExecutionRequest>,
+    ) -> Result<Response<Self::WatchExecutionStream>, Status> {
         watch_execution::watch_execution(&self.executions, request.into_inner()).await.map(Response::new)
     }
 
-    async fn wait_execution(&self, request: Request<v1::WaitExecutionRequest>) -> Result<Response<v1::Execution>, Status> {
+    async fn wait_execution(
+        &self,
+        request: Request<v1::WaitExecutionRequest>,
+    ) -> Result<Response<v1::Execution>, Status> {
         wait_execution::wait_execution(&self.executions, request.into_inner()).await.map(Response::new)
     }
 
-    async fn cancel_execution(&self, request: Request<v1::CancelExecutionRequest>) -> Result<Response<v1::Execution>, Status> {
+    async fn cancel_execution(
+        &self,
+        request: Request<v1::CancelExecutionRequest>,
+    ) -> Result<Response<v1::Execution>, Status> {
         requests::cancel_execution(&self.executions, request).await.map(Response::new)
     }
 
-    async fn pause_execution(&self, request: Request<v1::PauseExecutionRequest>) -> Result<Response<v1::Execution>, Status> {
+    async fn pause_execution(
+        &self,
+        request: Request<v1::PauseExecutionRequest>,
+    ) -> Result<Response<v1::Execution>, Status> {
         requests::pause_execution(&self.executions, request).await.map(Response::new)
     }
 
-    async fn resume_execution(&self, request: Request<v1::ResumeExecutionRequest>) -> Result<Response<v1::Execution>, Status> {
+    async fn resume_execution(
+        &self,
+        request: Request<v1::ResumeExecutionRequest>,
+    ) -> Result<Response<v1::Execution>, Status> {
         requests::resume_execution(&self.executions, request).await.map(Response::new)
     }
 
@@ -90,7 +117,11 @@ impl ExecutorService for Service {
 }
 
 /// An execution as it is: from memory when it is there, else from the store, which nobody is changing then.
-async fn describe(executions: &Arc<Executions>, name: &ExecutionName, row: &ExecutionRow) -> Result<v1::Execution, Status> {
+async fn describe(
+    executions: &Arc<Executions>,
+    name: &ExecutionName,
+    row: &ExecutionRow,
+) -> Result<v1::Execution, Status> {
     let (answer, answered) = oneshot::channel();
     if executions.ask(row.key, Command::Describe { answer })
         && let Ok(described) = answered.await

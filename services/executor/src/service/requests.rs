@@ -64,7 +64,9 @@ async fn ask(
 pub(super) fn check(field: &str, text: &str) -> Result<(), Status> {
     let longest = if field == "request_id" { 128 } else { 1024 };
     if text.len() > longest {
-        return Err(status::invalid(field, format!("is {} bytes long, and at most {longest} are taken", text.len())).into());
+        return Err(
+            status::invalid(field, format!("is {} bytes long, and at most {longest} are taken", text.len())).into()
+        );
     }
     if text.chars().any(|character| character.is_control() && character != '\n') {
         return Err(status::invalid(field, "holds control characters").into());

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use belay_execution::{Created, Event, EventKind, ToolFacts, digest};
 use belay_journal::{NewExecution, Refused, SHARDS};
 use belay_plan::{Format, InvalidPlan, Plan, StepKind, StepProblem, Violation, limits, nearest};
-use belay_proto::v1::{self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource};
+use belay_proto::v1::{
+    self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource,
+};
 use belay_service_kit::{Principal, status};
 use prost::Message as _;
 use tonic::{Code, Request, Status};
@@ -30,7 +32,9 @@ pub(super) async fn validate_plan(
     let catalogue = executions.runner.catalogue(true).await?;
     Ok(match checked(&source, &catalogue) {
         Ok((plan, _)) => v1::ValidatePlanResponse { violations: Vec::new(), plan: Some(wire::plan_message(&plan)) },
-        Err(invalid) => v1::ValidatePlanResponse { violations: invalid.violations.into_iter().map(violation).collect(), plan: None },
+        Err(invalid) => {
+            v1::ValidatePlanResponse { violations: invalid.violations.into_iter().map(violation).collect(), plan: None }
+        }
     })
 }
 
@@ -43,11 +47,23 @@ pub(super) async fn start_execution(
     let request = request.into_inner();
     let request_hash = hash(&request);
     let mode = request.approval_mode();
-    let v1::StartExecutionRequest { parent, execution_id, source, request_id, validate_only, labels, workspace, start_paused, .. } = request;
+    let v1::StartExecutionRequest {
+        parent,
+        execution_id,
+        source,
+        request_id,
+        validate_only,
+        labels,
+        workspace,
+        start_paused,
+        ..
+    } = request;
 
     let namespace = namespace("parent", &parent)?;
     if !execution_id.is_empty() && !is_id(&execution_id) {
-        let message = format!("`{execution_id}` is no id: take 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit");
+        let message = format!(
+            "`{execution_id}` is no id: take 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit"
+        );
         return Err(status::invalid("execution_id", message).into());
     }
     check("request_id", &request_id)?;
@@ -95,7 +111,12 @@ pub(super) async fn start_execution(
         return preview(&ExecutionName { namespace, id }, first);
     }
     let then = if start_paused {
-        vec![EventKind::Paused { principal, reason: "started paused".into(), discard_calls: false, request_id: String::new() }]
+        vec![EventKind::Paused {
+            principal,
+            reason: "started paused".into(),
+            discard_calls: false,
+            request_id: String::new(),
+        }]
     } else {
         Vec::new()
     };
@@ -122,15 +143,21 @@ async fn started_before(executions: &Arc<Executions>, refused: Refused) -> Resul
             return Err(status::error(Code::Aborted, "FENCED", format!("Nothing was started: {refused}.")).into());
         }
     };
-    let row = executions.read(move |reader| reader.get(existing)).await.map_err(|error| crate::core::unreadable(&error))?;
+    let row =
+        executions.read(move |reader| reader.get(existing)).await.map_err(|error| crate::core::unreadable(&error))?;
     let row = row.ok_or_else(|| Status::internal("the store names an execution that it does not have"))?;
     let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
     match reason {
         None => describe(executions, &name, &row).await,
         Some(reason) => {
             let message = match reason {
-                "EXECUTION_EXISTS" => format!("Execution `{}` exists already; nothing was started. Choose another id.", name.id),
-                _ => format!("This request id started execution `{}` with another request; nothing was started. Use a new one.", name.id),
+                "EXECUTION_EXISTS" => {
+                    format!("Execution `{}` exists already; nothing was started. Choose another id.", name.id)
+                }
+                _ => format!(
+                    "This request id started execution `{}` with another request; nothing was started. Use a new one.",
+                    name.id
+                ),
             };
             Err(status::error(Code::AlreadyExists, reason, message).with("existing", name).into())
         }
@@ -239,9 +266,13 @@ fn trace_of<T>(request: &Request<T>) -> (String, String) {
     let header = |name| request.metadata().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let parent = header("traceparent");
     let parts: Vec<&str> = parent.split('-').collect();
-    let hex = |part: &str, length| part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    let hex = |part: &str, length| {
+        part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
     match parts[..] {
-        [version, trace, span, flags] if hex(version, 2) && hex(trace, 32) && hex(span, 16) && hex(flags, 2) && version != "ff" => {
+        [version, trace, span, flags]
+            if hex(version, 2) && hex(trace, 32) && hex(span, 16) && hex(flags, 2) && version != "ff" =>
+        {
             let state = header("tracestate");
             (parent.to_owned(), if state.len() <= 512 { state.to_owned() } else { String::new() })
         }

@@ -10,7 +10,10 @@ use crate::{Executions, names::ExecutionName};
 /// The longest wait, and the one that is meant when none is given.
 const LONGEST: Duration = Duration::from_secs(60);
 
-pub(super) async fn wait_execution(executions: &Arc<Executions>, request: v1::WaitExecutionRequest) -> Result<v1::Execution, Status> {
+pub(super) async fn wait_execution(
+    executions: &Arc<Executions>,
+    request: v1::WaitExecutionRequest,
+) -> Result<v1::Execution, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
     let longest = match &request.longest_wait {
         None => LONGEST,

@@ -26,7 +26,9 @@ pub(super) async fn watch_execution(
         None => Duration::from_secs(15),
         Some(interval) => belay_proto::to_duration(interval)
             .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(600)).contains(interval))
-            .ok_or_else(|| Status::from(status::invalid("heartbeat_interval", "must be between 100 ms and 10 minutes")))?,
+            .ok_or_else(|| {
+                Status::from(status::invalid("heartbeat_interval", "must be between 100 ms and 10 minutes"))
+            })?,
     };
     let row = executions.find(&name).await?;
     // Followed before the snapshot is taken, so that nothing in between is missed.
@@ -38,12 +40,20 @@ pub(super) async fn watch_execution(
         None => last,
         Some(after) if (0..=last).contains(&after) => after,
         Some(after) => {
-            let message = format!("after_sequence: {after} is out of range: the oldest event kept is 1 and the last is {last}");
+            let message =
+                format!("after_sequence: {after} is out of range: the oldest event kept is 1 and the last is {last}");
             let error = status::error(Code::OutOfRange, "SEQUENCE_OUT_OF_RANGE", message);
             return Err(error.with("oldest_sequence", 1).with("last_sequence", last).into());
         }
     };
-    let watch = Watch { executions: Arc::clone(executions), row, hub, changes, cursor: u64::try_from(cursor).unwrap_or(0), heartbeat };
+    let watch = Watch {
+        executions: Arc::clone(executions),
+        row,
+        hub,
+        changes,
+        cursor: u64::try_from(cursor).unwrap_or(0),
+        heartbeat,
+    };
     Ok(Box::pin(watch.stream(snapshot)))
 }
 
@@ -65,7 +75,10 @@ struct Watch {
 }
 
 impl Watch {
-    fn stream(mut self, snapshot: v1::Execution) -> impl futures::Stream<Item = Result<v1::WatchExecutionResponse, Status>> {
+    fn stream(
+        mut self,
+        snapshot: v1::Execution,
+    ) -> impl futures::Stream<Item = Result<v1::WatchExecutionResponse, Status>> {
         let response = |content| v1::WatchExecutionResponse { content: Some(content) };
         async_stream::try_stream! {
             let ended = is_terminal(snapshot.state());
@@ -120,11 +133,20 @@ impl Watch {
             return Ok(Vec::new());
         }
         let key: ExecutionKey = self.row.key;
-        let transitions = self.executions.read(move |reader| reader.read(key, cursor, PAGE)).await.map_err(|error| unreadable(&error))?;
+        let transitions = self
+            .executions
+            .read(move |reader| reader.read(key, cursor, PAGE))
+            .await
+            .map_err(|error| unreadable(&error))?;
         let mut events = Vec::new();
         for transition in &transitions {
-            let decoded = wire::decode_all(transition)
-                .map_err(|error| Status::from(status::error(Code::DataLoss, "STORE_CORRUPT", format!("The events cannot be read: {error}."))))?;
+            let decoded = wire::decode_all(transition).map_err(|error| {
+                Status::from(status::error(
+                    Code::DataLoss,
+                    "STORE_CORRUPT",
+                    format!("The events cannot be read: {error}."),
+                ))
+            })?;
             events.extend(after(&decoded));
         }
         Ok(events)

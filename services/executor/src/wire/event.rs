@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use belay_execution::{
-    CallId, CallRequest, Created, Event, EventKind, Finished, Json, Progress, Receipt, SkipReason, Timestamp, ToolFacts, Totals,
+    CallId, CallRequest, Created, Event, EventKind, Finished, Json, Progress, Receipt, SkipReason, Timestamp,
+    ToolFacts, Totals,
 };
 use belay_journal::Transition;
 use belay_plan::Plan;
@@ -98,14 +99,17 @@ fn encode_kind(names: &CallNames, plan: &Plan, kind: &EventKind) -> Kind {
             discard_calls: *discard_calls,
             request_id: request_id.clone(),
         }),
-        K::Resumed { principal, request_id } => {
-            Kind::ExecutionResumed(v1::ExecutionResumed { principal: principal.clone(), request_id: request_id.clone() })
-        }
-        K::CancelRequested { principal, reason, request_id } => Kind::ExecutionCancelRequested(v1::ExecutionCancelRequested {
+        K::Resumed { principal, request_id } => Kind::ExecutionResumed(v1::ExecutionResumed {
             principal: principal.clone(),
-            reason: reason.clone(),
             request_id: request_id.clone(),
         }),
+        K::CancelRequested { principal, reason, request_id } => {
+            Kind::ExecutionCancelRequested(v1::ExecutionCancelRequested {
+                principal: principal.clone(),
+                reason: reason.clone(),
+                request_id: request_id.clone(),
+            })
+        }
         K::Recovered { in_doubt } => {
             let in_doubt = in_doubt.iter().map(|&call| names.call(plan, call)).collect();
             Kind::ExecutionRecovered(v1::ExecutionRecovered { in_doubt })
@@ -115,10 +119,16 @@ fn encode_kind(names: &CallNames, plan: &Plan, kind: &EventKind) -> Kind {
             state: state(finished.state).into(),
             totals: Some(totals(finished.totals)),
             failure: finished.failure.as_ref().map(failure),
-            next_stage: if finished.state == belay_execution::ExecutionState::Completed { "verifier".into() } else { String::new() },
+            next_stage: if finished.state == belay_execution::ExecutionState::Completed {
+                "verifier".into()
+            } else {
+                String::new()
+            },
             duration: Some(belay_proto::duration(finished.duration)),
         }),
-        K::StepStarted { step, .. } => Kind::StepStarted(v1::StepStarted { title: plan.steps()[*step].title().to_owned() }),
+        K::StepStarted { step, .. } => {
+            Kind::StepStarted(v1::StepStarted { title: plan.steps()[*step].title().to_owned() })
+        }
         K::RetryScheduled { failure: cause, retry_count, delay, not_before, .. } => {
             Kind::StepRetryScheduled(v1::StepRetryScheduled {
                 failure: Some(failure(cause)),
@@ -284,7 +294,8 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
             K::CancelRequested { principal: asked.principal, reason: asked.reason, request_id: asked.request_id }
         }
         Kind::ExecutionRecovered(recovered) => {
-            let calls = recovered.in_doubt.iter().map(|name| parse_call(plan, name).ok_or_else(|| lacks("a call of the plan")));
+            let calls =
+                recovered.in_doubt.iter().map(|name| parse_call(plan, name).ok_or_else(|| lacks("a call of the plan")));
             K::Recovered { in_doubt: calls.collect::<Result<_, _>>()? }
         }
         Kind::ExecutionDeadlineExceeded(_) => K::DeadlineExceeded,
@@ -321,9 +332,12 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
             progress: progress(completed.progress),
             duration: duration(completed.duration),
         },
-        Kind::StepFailed(failed) => {
-            K::StepFailed { step: step()?, attempt, failure: failure(failed.failure)?, progress: progress(failed.progress) }
-        }
+        Kind::StepFailed(failed) => K::StepFailed {
+            step: step()?,
+            attempt,
+            failure: failure(failed.failure)?,
+            progress: progress(failed.progress),
+        },
         Kind::StepSkipped(skipped) => K::StepSkipped {
             step: step()?,
             reason: skip_reason_from(skipped.reason()).ok_or_else(|| lacks("its reason"))?,
@@ -357,7 +371,9 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
             K::CallFailed { call: call()?, failure: failure(failed.failure)?, receipt: receipt(failed.receipt) }
         }
         Kind::ToolCallCancelled(_) => K::CallCancelled { call: call()? },
-        Kind::ToolCallOutcomeUnknown(unknown) => K::CallOutcomeUnknown { call: call()?, failure: failure(unknown.failure)? },
+        Kind::ToolCallOutcomeUnknown(unknown) => {
+            K::CallOutcomeUnknown { call: call()?, failure: failure(unknown.failure)? }
+        }
     })
 }
 

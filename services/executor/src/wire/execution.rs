@@ -164,7 +164,10 @@ fn steps(name: &ExecutionName, execution: &Execution) -> Vec<v1::StepStatus> {
                 end_time: view.ended_at().map(time),
                 output: view.output().map(payload),
                 failure: view.failure().map(failure),
-                skip_reason: view.skipped().map_or(v1::SkipReason::Unspecified, |(reason, _)| skip_reason(reason)).into(),
+                skip_reason: view
+                    .skipped()
+                    .map_or(v1::SkipReason::Unspecified, |(reason, _)| skip_reason(reason))
+                    .into(),
                 skipped_because: view.skipped().and_then(|(_, because)| because).map(id).unwrap_or_default(),
                 waiting: view.waiting().map(|waiting| waiting_reason(name, waiting)),
                 tool: tool.tool.clone(),
@@ -177,11 +180,23 @@ fn waiting_reason(name: &ExecutionName, waiting: Waiting) -> v1::WaitingReason {
     use v1::waiting_reason::Kind;
     let (kind, since, until, who, next_command) = match waiting {
         Waiting::Timer { since, until } => (Kind::Timer, since, Some(until), "the clock", String::new()),
-        Waiting::Resume { since } => (Kind::Resume, since, None, "a person", format!("belay executions resume {}", name.id)),
-        Waiting::Outcome { since } => {
-            (Kind::Outcome, since, None, "a person who finds out what the call did", format!("belay executions cancel {}", name.id))
+        Waiting::Resume { since } => {
+            (Kind::Resume, since, None, "a person", format!("belay executions resume {}", name.id))
         }
+        Waiting::Outcome { since } => (
+            Kind::Outcome,
+            since,
+            None,
+            "a person who finds out what the call did",
+            format!("belay executions cancel {}", name.id),
+        ),
         Waiting::Call { since } => (Kind::Call, since, None, "the tool", String::new()),
     };
-    v1::WaitingReason { kind: kind.into(), since: Some(time(since)), until: until.map(time), who: who.to_owned(), next_command }
+    v1::WaitingReason {
+        kind: kind.into(),
+        since: Some(time(since)),
+        until: until.map(time),
+        who: who.to_owned(),
+        next_command,
+    }
 }

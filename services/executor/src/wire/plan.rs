@@ -172,7 +172,11 @@ mod tests {
 
     #[test]
     fn what_a_message_cannot_mean_is_named() {
-        let step = v1::Step { id: "a".into(), timeout: Some(pbjson_types::Duration { seconds: -1, nanos: 0 }), ..v1::Step::default() };
+        let step = v1::Step {
+            id: "a".into(),
+            timeout: Some(pbjson_types::Duration { seconds: -1, nanos: 0 }),
+            ..v1::Step::default()
+        };
         let tool = v1::step::Kind::Tool(v1::ToolStep { tool: "noop".into(), arguments: "{".into() });
         let message = v1::Plan {
             id: "p".into(),
@@ -180,7 +184,8 @@ mod tests {
             steps: vec![step.clone(), v1::Step { kind: Some(tool), ..step }],
             ..v1::Plan::default()
         };
-        let fields: Vec<String> = plan_from(message).unwrap_err().violations.into_iter().map(|violation| violation.field).collect();
+        let fields: Vec<String> =
+            plan_from(message).unwrap_err().violations.into_iter().map(|violation| violation.field).collect();
         assert_eq!(fields, ["steps[0].kind", "steps[1].tool.arguments", "parallelism"]);
     }
 }
