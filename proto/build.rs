@@ -7,9 +7,8 @@ use prost::Message as _;
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let mut files: Vec<PathBuf> = fs::read_dir(root.join("belay/v1"))?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(root.join("belay/v1"))?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     files.sort();
     println!("cargo::rerun-if-changed={}", root.join("belay/v1").display());
 

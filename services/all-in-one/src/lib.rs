@@ -8,11 +8,7 @@ mod state_dir;
 pub use error::StartError;
 pub use state_dir::{StateDir, find_running};
 
-use std::{
-    net::SocketAddr,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use belay_executor::{Executions, Runner};
 use belay_service_kit::{Access, Ids, ServeError, Shutdown, SystemClock, Trigger, net};
@@ -95,11 +91,14 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let runner_listener = net::bind(&runner_socket).await.map_err(StartError::Bind)?;
     let executor_listener = net::bind(&executor_socket).await.map_err(StartError::Bind)?;
     let tcp = match options.listen {
-        Some(address) => Some((net::bind(&net::Address::Tcp(address)).await.map_err(StartError::Bind)?, state_dir.token(&ids)?)),
+        Some(address) => {
+            Some((net::bind(&net::Address::Tcp(address)).await.map_err(StartError::Bind)?, state_dir.token(&ids)?))
+        }
         None => None,
     };
 
-    let runner = Runner::new(net::connect_lazy(&runner_socket), None).map_err(|error| StartError::Internal(error.to_string()))?;
+    let runner = Runner::new(net::connect_lazy(&runner_socket), None)
+        .map_err(|error| StartError::Internal(error.to_string()))?;
     let executions = Executions::new(belay_executor::Parts {
         journal,
         threads: Threads::Real,
@@ -108,8 +107,11 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         ids,
         shutdown: stop.clone(),
     });
-    let mut serving =
-        vec![tokio::spawn(runner_listener.serve(belay_tool_runner::hosted(calls, stop.clone()), own_user(), stop.clone()))];
+    let mut serving = vec![tokio::spawn(runner_listener.serve(
+        belay_tool_runner::hosted(calls, stop.clone()),
+        own_user(),
+        stop.clone(),
+    ))];
     if options.drive_all {
         executions.drive_all().await.map_err(|error| StartError::journal(&state_dir.journal(), error))?;
     }

@@ -55,7 +55,13 @@ impl StateDir {
     /// Takes the lock; nothing when another process has it. The kernel lets it go with the process, however that ends.
     pub(crate) fn lock(&self) -> Result<Option<Held>, StartError> {
         let unusable = |source| StartError::StateDir { path: self.0.clone(), source };
-        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.0.join("lock")).map_err(unusable)?;
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.0.join("lock"))
+            .map_err(unusable)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Held(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -103,7 +109,8 @@ impl StateDir {
             Err(error) => return Err(unusable(error)),
         }
         let token = format!("{}{}", ids.next_id(), ids.next_id());
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).map_err(unusable)?;
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).map_err(unusable)?;
         writeln!(file, "{token}").map_err(unusable)?;
         Ok(token)
     }
@@ -132,7 +139,9 @@ mod tests {
             "HOME" => Some("/home/me".into()),
             _ => None,
         };
-        let resolve = |flag: Option<&str>, env: &dyn Fn(&str) -> Option<OsString>| StateDir::resolve(flag.map(Path::new), env).unwrap();
+        let resolve = |flag: Option<&str>, env: &dyn Fn(&str) -> Option<OsString>| {
+            StateDir::resolve(flag.map(Path::new), env).unwrap()
+        };
         assert_eq!(resolve(Some("/flag"), &env), Path::new("/flag"));
         assert_eq!(resolve(None, &env), Path::new("/state/belay"));
         let home = |name: &str| env(name).filter(|_| name == "HOME");

@@ -472,11 +472,15 @@ impl Errand {
                 Answer::Fenced => News::Fenced,
                 Answer::LedgerChanged => {
                     // Heard anew for the intents to come.
-                    drop(runner.catalogue(true).await);
+                    let catalogue = runner.catalogue(true).await;
                     match without_ledger(&self.request).filter(|_| self.maybe_sent) {
                         Some(unknown) => News::Ended(unknown),
                         None => {
-                            ledger_id.clear();
+                            // Not any ledger: were it lost too, the next would have the call run again.
+                            match catalogue {
+                                Ok(catalogue) => ledger_id.clone_from(&catalogue.ledger_id),
+                                Err(_) => tokio::time::sleep(patience).await,
+                            }
                             continue;
                         }
                     }

@@ -70,7 +70,10 @@ impl Calls {
                 let message = "The tool runner was lost while the call ran; what it did cannot be known.";
                 call.set_state(State::OutcomeUnknown);
                 call.failure = Some(failure(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN", message));
-                ledger.write(Entry::Call { digest: digest.clone(), ended: true, call: call.clone() }).await.map_err(not_durable)?;
+                ledger
+                    .write(Entry::Call { digest: digest.clone(), ended: true, call: call.clone() })
+                    .await
+                    .map_err(not_durable)?;
             }
             known.insert(call.name.clone(), Call::ended(digest.into(), call));
         }
@@ -130,7 +133,12 @@ impl Calls {
         });
         let (answer, outcome) = watch::channel(None);
         let (cancel, cancelled) = watch::channel(false);
-        let call = Call { digest: Arc::clone(&digest), outcome: outcome.clone(), cancel: Arc::new(cancel), started: Arc::clone(&started) };
+        let call = Call {
+            digest: Arc::clone(&digest),
+            outcome: outcome.clone(),
+            cancel: Arc::new(cancel),
+            started: Arc::clone(&started),
+        };
         slot.insert(call);
         drop(known);
 
@@ -172,7 +180,10 @@ impl Calls {
             Err(ToolFailure { class, reason, message }) => call.failure = Some(failure(class, &reason, message)),
         }
         call.end_time = Some(belay_proto::timestamp(self.clock.now_micros()));
-        call.receipt = Some(v1::Receipt { ledger_id: self.ledger.id().into(), duration: Some(belay_proto::duration(began.elapsed())) });
+        call.receipt = Some(v1::Receipt {
+            ledger_id: self.ledger.id().into(),
+            duration: Some(belay_proto::duration(began.elapsed())),
+        });
         if durable {
             let ended = Entry::Call { digest: digest.to_owned(), ended: true, call: call.clone() };
             if let Err(error) = self.ledger.write(ended).await {
@@ -223,7 +234,8 @@ impl Calls {
         } else {
             return Box::pin(self.cancel(name)).await;
         }
-        if let Err(error) = self.ledger.write(Entry::Call { digest: String::new(), ended: true, call: tombstone }).await {
+        if let Err(error) = self.ledger.write(Entry::Call { digest: String::new(), ended: true, call: tombstone }).await
+        {
             self.known().remove(name);
             return Err(not_durable(error));
         }
@@ -268,13 +280,16 @@ async fn run(order: &Order, mut cancelled: watch::Receiver<bool>) -> (State, Too
     let failed = |class, reason: &str, message: String| (State::Failed, Err(ToolFailure::new(class, reason, message)));
     let arguments = match serde_json::from_str(&order.arguments) {
         Ok(arguments) => arguments,
-        Err(error) => return failed(ErrorClass::InvalidArguments, "INVALID_ARGUMENTS", format!("arguments: not JSON: {error}")),
+        Err(error) => {
+            return failed(ErrorClass::InvalidArguments, "INVALID_ARGUMENTS", format!("arguments: not JSON: {error}"));
+        }
     };
     if let Some(violation) = parameters.violations(&arguments).first() {
         let message = format!("arguments{}: {}", violation.pointer, violation.message);
         return failed(ErrorClass::InvalidArguments, "INVALID_ARGUMENTS", message);
     }
-    let invocation = Invocation { name: order.name.clone(), attempt: order.attempt, arguments, workspace: order.workspace.clone() };
+    let invocation =
+        Invocation { name: order.name.clone(), attempt: order.attempt, arguments, workspace: order.workspace.clone() };
     let limit = order.timeout.unwrap_or(spec.default_timeout);
     let mut work = tool.call(invocation);
     let mut timer = pin!(tokio::time::sleep(limit));
@@ -295,7 +310,10 @@ async fn run(order: &Order, mut cancelled: watch::Receiver<bool>) -> (State, Too
         End::Worked(Ok(result)) => match result_schema.violations(&result).first() {
             None => (State::Completed, Ok(result)),
             Some(violation) => {
-                let message = format!("The result of `{}` does not fit its schema: {}: {}", spec.name, violation.pointer, violation.message);
+                let message = format!(
+                    "The result of `{}` does not fit its schema: {}: {}",
+                    spec.name, violation.pointer, violation.message
+                );
                 failed(ErrorClass::InvalidResult, "INVALID_RESULT", message)
             }
         },
@@ -304,7 +322,9 @@ async fn run(order: &Order, mut cancelled: watch::Receiver<bool>) -> (State, Too
             let message = "The call was stopped while it reached out; what it did cannot be known.";
             (State::OutcomeUnknown, Err(ToolFailure::new(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN", message)))
         }
-        End::Stopped => (State::Cancelled, Err(ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "The call was cancelled."))),
+        End::Stopped => {
+            (State::Cancelled, Err(ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "The call was cancelled.")))
+        }
         End::OutOfTime => {
             let message = format!("The call took longer than its limit of {limit:?}.");
             (State::TimedOut, Err(ToolFailure::new(ErrorClass::Timeout, "TIMEOUT", message)))
@@ -319,8 +339,14 @@ enum End {
 }
 
 fn failure(class: ErrorClass, reason: &str, message: impl Into<String>) -> v1::Failure {
-    let retryable =
-        matches!(class, ErrorClass::Crash | ErrorClass::RateLimit | ErrorClass::Transient | ErrorClass::Timeout | ErrorClass::InvalidResult);
+    let retryable = matches!(
+        class,
+        ErrorClass::Crash
+            | ErrorClass::RateLimit
+            | ErrorClass::Transient
+            | ErrorClass::Timeout
+            | ErrorClass::InvalidResult
+    );
     v1::Failure { error_class: class.into(), message: message.into(), reason: reason.into(), retryable }
 }
 
@@ -329,7 +355,8 @@ fn payload(json: String) -> v1::Payload {
 }
 
 fn not_durable(error: impl std::fmt::Display) -> Status {
-    status::error(Code::Unavailable, "LEDGER_UNAVAILABLE", format!("The ledger of calls cannot be written: {error}.")).into()
+    status::error(Code::Unavailable, "LEDGER_UNAVAILABLE", format!("The ledger of calls cannot be written: {error}."))
+        .into()
 }
 
 #[cfg(test)]

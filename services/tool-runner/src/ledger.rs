@@ -74,7 +74,8 @@ impl Ledger {
             let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
             read(&connection, new_id).map_err(SqliteError::from)?
         };
-        let writer = GroupCommit::start(threads, "belay-ledger", move |batch| write(&store, &batch).map_err(SqliteError::from));
+        let writer =
+            GroupCommit::start(threads, "belay-ledger", move |batch| write(&store, &batch).map_err(SqliteError::from));
         Ok(Self { id, known, fences, writer })
     }
 
@@ -110,8 +111,9 @@ fn read(connection: &Connection, new_id: impl FnOnce() -> String) -> Result<Cont
         .prepare("SELECT digest, ended, call FROM call ORDER BY name")?
         .query_map([], |row| {
             let bytes: Vec<u8> = row.get(2)?;
-            let call = v1::ToolCall::decode(bytes.as_slice())
-                .map_err(|error| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Blob, error.into()))?;
+            let call = v1::ToolCall::decode(bytes.as_slice()).map_err(|error| {
+                rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Blob, error.into())
+            })?;
             Ok(Known { digest: row.get(0)?, ended: row.get(1)?, call })
         })?
         .collect::<Result<_, _>>()?;

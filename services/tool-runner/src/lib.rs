@@ -13,7 +13,9 @@ pub mod tools;
 
 pub use calls::Calls;
 pub use ledger::{Ledger, LedgerError};
-pub use registry::{Annotations, Invocation, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult, ToolSpec};
+pub use registry::{
+    Annotations, Invocation, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult, ToolSpec,
+};
 pub use service::hosted;
 pub use settings::Settings;
 

@@ -17,8 +17,12 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let access = Access::for_listener(&settings.listen, settings.token)?;
     program::private_folder(&settings.state_dir)?;
 
-    let ledger = Ledger::open(&Location::file(settings.state_dir.join("ledger.db")), Threads::Real, || Ids::from_system().next_id())?;
-    let calls = Calls::recover(Parts { registry: Registry::new(tools::built_in())?, ledger, clock: Arc::new(SystemClock) }).await?;
+    let ledger = Ledger::open(&Location::file(settings.state_dir.join("ledger.db")), Threads::Real, || {
+        Ids::from_system().next_id()
+    })?;
+    let calls =
+        Calls::recover(Parts { registry: Registry::new(tools::built_in())?, ledger, clock: Arc::new(SystemClock) })
+            .await?;
     let listener = net::bind(&settings.listen).await?;
     tracing::info!(address = %listener.address(), "The tool runner listens");
 

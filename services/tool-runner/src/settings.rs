@@ -7,7 +7,11 @@ use clap::Parser;
 
 /// Runs tools for an executor.
 #[derive(Debug, Parser)]
-#[command(name = "belay-tool-runner", version, after_help = "Example: belay-tool-runner --listen unix:/run/belay/runner.sock --state-dir /var/lib/belay-runner")]
+#[command(
+    name = "belay-tool-runner",
+    version,
+    after_help = "Example: belay-tool-runner --listen unix:/run/belay/runner.sock --state-dir /var/lib/belay-runner"
+)]
 pub struct Settings {
     /// Where to listen: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]

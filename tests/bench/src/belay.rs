@@ -61,7 +61,8 @@ impl Belay {
             let (mut client, request) = (self.client.clone(), request.clone());
             async move { client.start_execution(request).await }
         });
-        let started = future::try_join_all(starts).await.map_err(|status| self.executor.explain(status.into()))?;
+        let started = async { Ok(future::try_join_all(starts).await?) };
+        let started = within("accepting executions", started).await.map_err(|error| self.executor.explain(error))?;
         Ok(started.into_iter().map(|execution| execution.into_inner().name).collect())
     }
 
@@ -73,7 +74,10 @@ impl Belay {
             let completed = execution.totals.map_or(0, |totals| totals.completed);
             if execution.state() != State::Completed || u32::try_from(completed) != Ok(steps) {
                 let state = execution.state().as_str_name();
-                return Err(format!("{} ended as {state} with {completed} of {steps} steps", execution.name).into());
+                let why =
+                    execution.failure.as_ref().map_or("no failure is recorded", |failure| failure.message.as_str());
+                let wrong = format!("{} ended as {state} with {completed} of {steps} steps: {why}", execution.name);
+                return Err(self.executor.explain(wrong.into()));
             }
         }
         Ok(ended)

@@ -61,8 +61,9 @@ fn begin(
          ON CONFLICT (one) DO UPDATE SET fence = fence + 1",
         [new_store_id()],
     )?;
-    let (store_id, fence, upto) = connection
-        .query_row("SELECT store_id, fence, heads_upto FROM meta", [], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?)))?;
+    let (store_id, fence, upto) = connection.query_row("SELECT store_id, fence, heads_upto FROM meta", [], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?))
+    })?;
     let mut heads = HashMap::new();
     let mut rows = connection.prepare("SELECT exec, max(id), count(*) FROM log WHERE id > ?1 GROUP BY exec")?;
     let mut rows = rows.query([upto])?;

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use belay_journal::{ExecutionKey, ExecutionRow, Filter, JournalReader, NewExecution, Standing, StoreError, Transition};
+use belay_journal::{
+    ExecutionKey, ExecutionRow, Filter, JournalReader, NewExecution, Standing, StoreError, Transition,
+};
 use belay_sqlite::SqliteError;
 use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter, types::Value};
 
@@ -11,7 +13,8 @@ use crate::{
     writer::{read_labels, recorded_head},
 };
 
-const COLUMNS: &str = "exec, namespace, id, shard, created_at, plan_id, labels, principal, coalesce(request_id, ''), request_hash,
+const COLUMNS: &str =
+    "exec, namespace, id, shard, created_at, plan_id, labels, principal, coalesce(request_id, ''), request_hash,
                        state, ended, wake_at, parked";
 
 pub(crate) struct SqliteReader {
@@ -62,7 +65,9 @@ fn execution_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
 
 impl JournalReader for SqliteReader {
     fn find(&self, namespace: &str, id: &str) -> Result<Option<ExecutionRow>, StoreError> {
-        Ok(self.rows("WHERE namespace = ?1 AND id = ?2", vec![namespace.to_owned().into(), id.to_owned().into()])?.pop())
+        Ok(self
+            .rows("WHERE namespace = ?1 AND id = ?2", vec![namespace.to_owned().into(), id.to_owned().into()])?
+            .pop())
     }
 
     fn get(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError> {
@@ -113,7 +118,9 @@ impl JournalReader for SqliteReader {
             }
             let far_enough = i64::try_from(after.saturating_add(limit as u64)).unwrap_or(i64::MAX);
             let entry: Option<i64> = connection
-                .prepare_cached("SELECT log FROM waypoint WHERE exec = ?1 AND first_seq > ?2 ORDER BY first_seq LIMIT 1")?
+                .prepare_cached(
+                    "SELECT log FROM waypoint WHERE exec = ?1 AND first_seq > ?2 ORDER BY first_seq LIMIT 1",
+                )?
                 .query_row([key.0, far_enough], |row| row.get(0))
                 .optional()?;
             let mut transitions = Vec::new();

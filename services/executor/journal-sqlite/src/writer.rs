@@ -6,7 +6,8 @@ use std::{
 };
 
 use belay_journal::{
-    Done, ExecutionKey, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, Standing, StoreError, Transition,
+    Done, ExecutionKey, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, Standing, StoreError,
+    Transition,
 };
 use belay_sqlite::{SqliteError, Store};
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -42,7 +43,8 @@ impl JournalWriter for SqliteWriter {
             return Err(StoreError::Broken);
         }
         let connection = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut transaction = Transaction { connection, heads: &self.heads, fences: &self.fences, changed: HashMap::new(), rows: 0 };
+        let mut transaction =
+            Transaction { connection, heads: &self.heads, fences: &self.fences, changed: HashMap::new(), rows: 0 };
         match transaction.run(batch, self.rows_since_checkpoint) {
             Ok((answers, changed, since_checkpoint)) => {
                 let mut heads = self.heads.write().unwrap_or_else(PoisonError::into_inner);
@@ -196,7 +198,9 @@ impl Transaction<'_> {
         let head = self.log(key, head, transition, fence)?;
         if let Some(standing) = standing {
             self.connection
-                .prepare_cached("UPDATE execution SET state = ?2, ended = ?3, wake_at = ?4, parked = ?5 WHERE exec = ?1")?
+                .prepare_cached(
+                    "UPDATE execution SET state = ?2, ended = ?3, wake_at = ?4, parked = ?5 WHERE exec = ?1",
+                )?
                 .execute(params![key.0, standing.state, standing.ended, standing.wake_at, standing.parked])?;
             self.record_head(key, head)?;
         }
@@ -204,7 +208,13 @@ impl Transaction<'_> {
     }
 
     /// One row of the log, and a waypoint where one is due.
-    fn log(&mut self, key: ExecutionKey, head: Head, transition: &Transition, fence: Fence) -> Result<Head, rusqlite::Error> {
+    fn log(
+        &mut self,
+        key: ExecutionKey,
+        head: Head,
+        transition: &Transition,
+        fence: Fence,
+    ) -> Result<Head, rusqlite::Error> {
         self.connection
             .prepare_cached(
                 "INSERT INTO log (exec, previous, first_seq, count, version, fence, shown, sealed)
@@ -296,7 +306,8 @@ pub(crate) mod tests {
         expected: &mut u64,
     ) {
         let fence = Fence { shard: 3, token: fence };
-        let transition = |first_sequence, count| Transition { first_sequence, count, version: 1, shown: vec![1; 40], sealed: None };
+        let transition =
+            |first_sequence, count| Transition { first_sequence, count, version: 1, shown: vec![1; 40], sealed: None };
         if *expected == 0 {
             for id in ["one", "other"] {
                 let execution = NewExecution { namespace: "n".into(), id: id.into(), shard: 3, ..new() };
@@ -321,7 +332,10 @@ pub(crate) mod tests {
         *expected += count;
         let sequences: Vec<u64> = reader.read(one, 0, usize::MAX).unwrap().iter().map(|t| t.first_sequence).collect();
         assert_eq!(sequences, (1..=*expected).collect::<Vec<_>>());
-        assert_eq!(reader.read(one, *expected / 2, 3).unwrap().first().map(|t| t.first_sequence), Some(*expected / 2 + 1).filter(|first| first <= expected));
+        assert_eq!(
+            reader.read(one, *expected / 2, 3).unwrap().first().map(|t| t.first_sequence),
+            Some(*expected / 2 + 1).filter(|first| first <= expected)
+        );
     }
 
     fn new() -> NewExecution {

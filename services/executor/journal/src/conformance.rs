@@ -34,7 +34,13 @@ fn standing(state: i32) -> Standing {
 
 fn transition(first_sequence: u64, count: u32) -> Transition {
     let shown = format!("{first_sequence}+{count};").into_bytes();
-    Transition { first_sequence, count, version: 1, shown, sealed: first_sequence.is_multiple_of(2).then(|| vec![7; 3]) }
+    Transition {
+        first_sequence,
+        count,
+        version: 1,
+        shown,
+        sealed: first_sequence.is_multiple_of(2).then(|| vec![7; 3]),
+    }
 }
 
 fn new_execution(id: &str, request_id: &str, request_hash: &str, created_at: i64) -> NewExecution {
@@ -117,7 +123,11 @@ fn appends_without_a_gap(store: &mut Opened, key: ExecutionKey) {
     let read = store.reader.read(key, 0, 100).unwrap();
     assert_eq!(read, vec![transition(1, 2), transition(3, 1), transition(4, 4)]);
     assert_eq!(store.reader.read(key, 2, 100).unwrap(), read[1..]);
-    assert_eq!(store.reader.read(key, 5, 100).unwrap(), read[2..], "a transition that holds a later event is given whole");
+    assert_eq!(
+        store.reader.read(key, 5, 100).unwrap(),
+        read[2..],
+        "a transition that holds a later event is given whole"
+    );
     assert_eq!(store.reader.read(key, 7, 100).unwrap(), vec![]);
 }
 
@@ -203,7 +213,11 @@ fn lists_by_filter(store: &mut Opened) {
     assert_eq!(ids(Filter { created_since: Some(101), ..base.clone() }), ["list-2", "list-1"]);
     assert_eq!(ids(Filter { labels: BTreeMap::from([("id".into(), "list-1".into())]), ..base.clone() }), ["list-1"]);
     assert_eq!(ids(Filter { namespace: "nobody".into(), ..base.clone() }), Vec::<String>::new());
-    assert_eq!(ids(Filter { id_prefix: "list_".into(), ..base.clone() }), Vec::<String>::new(), "a prefix is no pattern");
+    assert_eq!(
+        ids(Filter { id_prefix: "list_".into(), ..base.clone() }),
+        Vec::<String>::new(),
+        "a prefix is no pattern"
+    );
     assert_eq!(ids(Filter { limit: 2, ..base.clone() }), ["list-2", "list-1"]);
     let before = store.reader.find("default", "list-1").unwrap().map(|row| row.key);
     assert_eq!(ids(Filter { before, ..base }), ["list-0"]);

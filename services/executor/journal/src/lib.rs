@@ -191,7 +191,9 @@ pub enum StoreError {
         known: i64,
     },
     /// Somebody has gone on from a later state of this store: it was replaced, or restored from a backup.
-    #[error("the tool runner follows a later owner than this store knows of: the store was restored from a backup, or another executor has taken over")]
+    #[error(
+        "the tool runner follows a later owner than this store knows of: the store was restored from a backup, or another executor has taken over"
+    )]
     Superseded,
     /// An earlier commit failed; the store has to be opened again.
     #[error("an earlier write failed, so the store takes no more until it is opened again")]

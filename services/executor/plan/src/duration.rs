@@ -5,12 +5,8 @@ use std::time::Duration;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// The units in the order in which they may follow each other, with their length in nanoseconds.
-const UNITS: [(&str, u128); 4] = [
-    ("h", 3_600 * NANOS_PER_SECOND),
-    ("m", 60 * NANOS_PER_SECOND),
-    ("s", NANOS_PER_SECOND),
-    ("ms", 1_000_000),
-];
+const UNITS: [(&str, u128); 4] =
+    [("h", 3_600 * NANOS_PER_SECOND), ("m", 60 * NANOS_PER_SECOND), ("s", NANOS_PER_SECOND), ("ms", 1_000_000)];
 
 /// Reads a duration exactly, or says what to write instead.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -24,15 +20,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     while !rest.is_empty() {
         let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(shape)?;
         let (number, after) = rest.split_at(number_end);
-        let unit_end = after
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(after.len());
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_end);
         // Each unit once, from the longest down: the iterator never goes back.
         let (_, length) = units.find(|(name, _)| *name == unit).ok_or_else(shape)?;
-        nanos = scaled(number, *length)
-            .and_then(|part| nanos.checked_add(part))
-            .ok_or_else(shape)?;
+        nanos = scaled(number, *length).and_then(|part| nanos.checked_add(part)).ok_or_else(shape)?;
         rest = after;
     }
     if text.is_empty() {
@@ -55,11 +47,7 @@ fn scaled(number: &str, unit: u128) -> Option<u128> {
     }
     let whole: u128 = whole.parse().ok()?;
     let divisor = 10_u128.pow(fraction.len() as u32);
-    let parts = if fraction.is_empty() {
-        0
-    } else {
-        fraction.parse::<u128>().ok()?
-    } * unit;
+    let parts = if fraction.is_empty() { 0 } else { fraction.parse::<u128>().ok()? } * unit;
     parts.is_multiple_of(divisor).then(|| whole * unit + parts / divisor)
 }
 
@@ -117,10 +105,7 @@ pub(crate) mod list {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Duration>, D::Error> {
-        Ok(Vec::<Text>::deserialize(deserializer)?
-            .into_iter()
-            .map(|text| text.0)
-            .collect())
+        Ok(Vec::<Text>::deserialize(deserializer)?.into_iter().map(|text| text.0).collect())
     }
 }
 

@@ -97,12 +97,7 @@ impl From<StepProblem> for Violation {
 
 impl From<Problem> for Violation {
     fn from(problem: Problem) -> Self {
-        Self {
-            field: problem.path.to_string(),
-            message: problem.message,
-            line: 0,
-            column: 0,
-        }
+        Self { field: problem.path.to_string(), message: problem.message, line: 0, column: 0 }
     }
 }
 
@@ -115,10 +110,7 @@ pub(crate) struct Findings<T> {
 
 impl<T> Default for Findings<T> {
     fn default() -> Self {
-        Self {
-            kept: Vec::new(),
-            omitted: 0,
-        }
+        Self { kept: Vec::new(), omitted: 0 }
     }
 }
 
@@ -138,10 +130,7 @@ impl<T> Findings<T> {
 
     /// The same findings in other words; those that become `None` are dropped.
     pub(crate) fn filter_map<U>(self, f: impl FnMut(T) -> Option<U>) -> Findings<U> {
-        Findings {
-            kept: self.kept.into_iter().filter_map(f).collect(),
-            omitted: self.omitted,
-        }
+        Findings { kept: self.kept.into_iter().filter_map(f).collect(), omitted: self.omitted }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
@@ -163,10 +152,7 @@ impl<T> Findings<T> {
 
 impl From<Findings<Violation>> for InvalidPlan {
     fn from(findings: Findings<Violation>) -> Self {
-        let Findings {
-            kept: mut violations,
-            omitted,
-        } = findings;
+        let Findings { kept: mut violations, omitted } = findings;
         if omitted > 0 {
             violations.push(Violation {
                 field: String::new(),

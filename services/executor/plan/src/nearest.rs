@@ -45,11 +45,7 @@ mod tests {
             ("x", None),
             ("", None),
         ] {
-            assert_eq!(
-                nearest(word, ["id", "tool", "skillId", "depends_on"]),
-                expected,
-                "{word}"
-            );
+            assert_eq!(nearest(word, ["id", "tool", "skillId", "depends_on"]), expected, "{word}");
         }
     }
 

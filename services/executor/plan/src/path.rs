@@ -95,13 +95,7 @@ pub(crate) fn shown(text: &str) -> String {
     let mut shown: String = text
         .chars()
         .take(MAX_SHOWN)
-        .flat_map(|c| {
-            if c.is_control() {
-                c.escape_debug().collect()
-            } else {
-                vec![c]
-            }
-        })
+        .flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] })
         .collect();
     if text.chars().nth(MAX_SHOWN).is_some() {
         shown.push('…');

@@ -168,10 +168,7 @@ impl Step {
             timeout: self.timeout,
             attempt_timeout: self.attempt_timeout,
             retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
-            kind: StepKindDraft::Tool {
-                tool: tool.clone(),
-                arguments: arguments.source().clone(),
-            },
+            kind: StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() },
         }
     }
 }

@@ -40,11 +40,8 @@ const MISSING_DELAY: Duration = Duration::from_secs(1);
 
 impl Backoff {
     /// What a retry policy without a backoff means: 1 s, 2 s, 4 s, … up to 30 s.
-    pub const DEFAULT: Backoff = Backoff::Exponential {
-        initial: DEFAULT_INITIAL,
-        factor: DEFAULT_FACTOR,
-        max: DEFAULT_MAX,
-    };
+    pub const DEFAULT: Backoff =
+        Backoff::Exponential { initial: DEFAULT_INITIAL, factor: DEFAULT_FACTOR, max: DEFAULT_MAX };
 }
 
 /// The first delay, the growth and the longest delay where an author leaves them out.
@@ -54,10 +51,7 @@ pub(crate) const DEFAULT_MAX: Duration = Duration::from_secs(30);
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self {
-            max_attempts: 1,
-            backoff: Backoff::List(Vec::new()),
-        }
+        Self { max_attempts: 1, backoff: Backoff::List(Vec::new()) }
     }
 }
 
@@ -66,11 +60,9 @@ impl RetryPolicy {
     /// plan could hold; what cannot be computed is the longest delay.
     pub fn delay(&self, retry: u32) -> Duration {
         match &self.backoff {
-            Backoff::List(delays) => usize::try_from(retry)
-                .ok()
-                .and_then(|n| delays.get(n))
-                .copied()
-                .unwrap_or(MISSING_DELAY),
+            Backoff::List(delays) => {
+                usize::try_from(retry).ok().and_then(|n| delays.get(n)).copied().unwrap_or(MISSING_DELAY)
+            }
             Backoff::Exponential { initial, factor, max } => {
                 let growth = factor.powi(i32::try_from(retry).unwrap_or(i32::MAX));
                 Duration::try_from_secs_f64(initial.as_secs_f64() * growth).map_or(*max, |delay| delay.min(*max))
@@ -86,10 +78,7 @@ mod tests {
     use super::*;
 
     fn exponential(initial: Duration, factor: f64, max: Duration) -> RetryPolicy {
-        RetryPolicy {
-            max_attempts: 5,
-            backoff: Backoff::Exponential { initial, factor, max },
-        }
+        RetryPolicy { max_attempts: 5, backoff: Backoff::Exponential { initial, factor, max } }
     }
 
     fn seconds(policy: &RetryPolicy, retries: u32) -> Vec<f64> {
@@ -113,14 +102,8 @@ mod tests {
     #[test]
     fn exponential_delays_are_exact_and_capped() {
         let second = Duration::from_secs(1);
-        assert_eq!(
-            seconds(&exponential(2 * second, 2.0, 30 * second), 5),
-            [2.0, 4.0, 8.0, 16.0, 30.0]
-        );
-        assert_eq!(
-            seconds(&exponential(5 * second, 3.0, 3_600 * second), 3),
-            [5.0, 15.0, 45.0]
-        );
+        assert_eq!(seconds(&exponential(2 * second, 2.0, 30 * second), 5), [2.0, 4.0, 8.0, 16.0, 30.0]);
+        assert_eq!(seconds(&exponential(5 * second, 3.0, 3_600 * second), 3), [5.0, 15.0, 45.0]);
         assert_eq!(seconds(&exponential(second, 2.0, 30 * second), 3), [1.0, 2.0, 4.0]);
         assert_eq!(seconds(&exponential(60 * second, 1.0, 90 * second), 2), [60.0, 60.0]);
     }

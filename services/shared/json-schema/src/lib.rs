@@ -50,7 +50,9 @@ impl Schema {
                 let at = error.instance_path().as_str();
                 let is_template = templates.iter().any(|template| template == at);
                 let is_choice_around_one = is_choice(error.schema_path().as_str())
-                    && templates.iter().any(|template| template.strip_prefix(at).is_some_and(|rest| rest.starts_with('/')));
+                    && templates
+                        .iter()
+                        .any(|template| template.strip_prefix(at).is_some_and(|rest| rest.starts_with('/')));
                 !is_template && !is_choice_around_one
             })
             .map(|error| Violation { pointer: error.instance_path().as_str().to_owned(), message: error.to_string() })

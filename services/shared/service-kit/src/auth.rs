@@ -41,7 +41,9 @@ impl fmt::Debug for Access {
 
 /// A TCP listener without a token: every local user could reach it.
 #[derive(Clone, Copy, Debug, Error)]
-#[error("listening on TCP needs a token that callers have to show, since every user of this machine can reach the port")]
+#[error(
+    "listening on TCP needs a token that callers have to show, since every user of this machine can reach the port"
+)]
 pub struct TokenNeeded;
 
 impl Access {
@@ -68,7 +70,9 @@ impl Access {
                 match peer.map(|peer| peer.uid()) {
                     // Root can read the state directory anyway.
                     Some(peer) if peer == *uid || peer == 0 => format!("unix:{peer}"),
-                    Some(peer) => return Err(refused(&format!("The socket belongs to uid {uid}, and uid {peer} is asking."))),
+                    Some(peer) => {
+                        return Err(refused(&format!("The socket belongs to uid {uid}, and uid {peer} is asking.")));
+                    }
                     None => return Err(refused("The connection does not say which user it comes from.")),
                 }
             }

@@ -57,7 +57,8 @@ where
             match select(Box::pin(answer), Box::pin(timer)).await {
                 Either::Left((answer, _)) => answer,
                 Either::Right(_) => {
-                    Ok(Status::new(Code::DeadlineExceeded, "the caller's deadline passed before the answer was there").into_http())
+                    Ok(Status::new(Code::DeadlineExceeded, "the caller's deadline passed before the answer was there")
+                        .into_http())
                 }
             }
         })
@@ -86,7 +87,8 @@ mod tests {
 
     #[test]
     fn the_header_is_read_as_the_protocol_says() {
-        let parse = |text: &str| limit(&HeaderMap::from_iter([("grpc-timeout".parse().unwrap(), text.parse().unwrap())]));
+        let parse =
+            |text: &str| limit(&HeaderMap::from_iter([("grpc-timeout".parse().unwrap(), text.parse().unwrap())]));
         assert_eq!(parse("250m"), Some(Duration::from_millis(250)));
         assert_eq!(parse("1H"), Some(Duration::from_secs(3600)));
         assert_eq!(parse("99999999S"), Some(Duration::from_secs(99_999_999)));

@@ -20,9 +20,15 @@ pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What a listener yields: TCP, unix sockets, a simulated network.
-pub trait Connection: AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + Unpin + Send + 'static {}
+pub trait Connection:
+    AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + Unpin + Send + 'static
+{
+}
 
-impl<T: AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + Unpin + Send + 'static> Connection for T {}
+impl<T: AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + Unpin + Send + 'static> Connection
+    for T
+{
+}
 
 /// A service, ready to be served.
 pub struct Hosted {

@@ -173,7 +173,12 @@ impl Bound {
     ///
     /// # Errors
     /// [`crate::ServeError`] when the transport fails.
-    pub async fn serve(self, service: crate::host::Hosted, access: Access, shutdown: crate::Shutdown) -> Result<(), crate::ServeError> {
+    pub async fn serve(
+        self,
+        service: crate::host::Hosted,
+        access: Access,
+        shutdown: crate::Shutdown,
+    ) -> Result<(), crate::ServeError> {
         match self.0 {
             Either::Left(socket) => serve(socket.incoming(), service, access, shutdown).await,
             Either::Right(listener) => serve(tcp_incoming(listener), service, access, shutdown).await,

@@ -35,7 +35,9 @@ impl From<rusqlite::Error> for SqliteError {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(error.to_string()),
             Some(ErrorCode::DiskFull) => Self::Full,
             // The shared memory of the log could not grow, which a full disk is the reason for.
-            Some(ErrorCode::SystemIoFailure) if extended_code(&error) == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
+            Some(ErrorCode::SystemIoFailure) if extended_code(&error) == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => {
+                Self::Full
+            }
             _ => Self::Other(error.to_string()),
         }
     }

@@ -59,7 +59,9 @@ where
             let (operations, waiting): (Vec<Op>, Vec<_>) = batch.into_iter().unzip();
             // A caller that left does not want its answer; what it asked for is done all the same.
             match commit(operations) {
-                Ok(answers) => waiting.into_iter().zip(answers).for_each(|(caller, answer)| drop(caller.send(Ok(answer)))),
+                Ok(answers) => {
+                    waiting.into_iter().zip(answers).for_each(|(caller, answer)| drop(caller.send(Ok(answer))))
+                }
                 Err(error) => waiting.into_iter().for_each(|caller| drop(caller.send(Err(error.clone())))),
             }
         };

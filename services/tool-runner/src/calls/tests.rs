@@ -130,7 +130,11 @@ async fn a_cancelled_call_ends_and_one_that_never_arrived_is_forbidden() {
     let bench = open(folder.path(), Recovery::Idempotent).await;
     bench.let_go.add_permits(1);
     let late = ended(bench.order("never", json!({})).unwrap()).await.unwrap();
-    assert_eq!((late.state(), bench.runs.load(Ordering::SeqCst)), (State::Cancelled, 0), "a tombstone outlives the runner");
+    assert_eq!(
+        (late.state(), bench.runs.load(Ordering::SeqCst)),
+        (State::Cancelled, 0),
+        "a tombstone outlives the runner"
+    );
 }
 
 /// B-01: what a lost runner leaves behind is decided by the tool's recovery class, and never guessed.

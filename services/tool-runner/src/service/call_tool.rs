@@ -16,11 +16,19 @@ const LARGEST_ARGUMENTS: usize = 4 * 1024 * 1024;
 pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) -> Result<Outcome, Status> {
     let attempt = attempt_of(&request.name)?;
     if !request.ledger_id.is_empty() && request.ledger_id != calls.ledger_id() {
-        let message = format!("This runner's ledger is {}, not {}: it does not remember the same calls.", calls.ledger_id(), request.ledger_id);
-        return Err(status::error(Code::FailedPrecondition, "LEDGER_CHANGED", message).with("ledger_id", calls.ledger_id()).into());
+        let message = format!(
+            "This runner's ledger is {}, not {}: it does not remember the same calls.",
+            calls.ledger_id(),
+            request.ledger_id
+        );
+        return Err(status::error(Code::FailedPrecondition, "LEDGER_CHANGED", message)
+            .with("ledger_id", calls.ledger_id())
+            .into());
     }
     let Some(tool) = calls.registry.find(&request.tool) else {
-        return Err(status::error(Code::NotFound, "TOOL_NOT_FOUND", format!("Tool '{}' not found.", request.tool)).into());
+        return Err(
+            status::error(Code::NotFound, "TOOL_NOT_FOUND", format!("Tool '{}' not found.", request.tool)).into()
+        );
     };
     let arguments = match request.arguments.and_then(|payload| payload.content) {
         None => "{}".to_owned(),
@@ -29,11 +37,16 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) 
             let message = format!("are {} bytes, and at most {LARGEST_ARGUMENTS} are taken", json.len());
             return Err(status::invalid("arguments.json", message).into());
         }
-        Some(Content::Blob(_)) => return Err(status::invalid("arguments.blob", "this runner takes arguments inline only").into()),
+        Some(Content::Blob(_)) => {
+            return Err(status::invalid("arguments.blob", "this runner takes arguments inline only").into());
+        }
     };
     let timeout = request
         .timeout
-        .map(|timeout| belay_proto::to_duration(&timeout).ok_or_else(|| Status::from(status::invalid("timeout", "must not be negative"))))
+        .map(|timeout| {
+            belay_proto::to_duration(&timeout)
+                .ok_or_else(|| Status::from(status::invalid("timeout", "must not be negative")))
+        })
         .transpose()?;
     calls.admit(request.fence).await?;
     calls.call(Order { name: request.name, attempt, tool, arguments, timeout, workspace: request.workspace })

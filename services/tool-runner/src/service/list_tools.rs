@@ -7,7 +7,9 @@ use crate::Calls;
 pub(super) fn list_tools(calls: &Calls, request: &v1::ListToolsRequest) -> Result<v1::ListToolsResponse, Status> {
     let size = match request.page_size {
         0 => 100,
-        size => usize::try_from(size).map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?.min(1000),
+        size => usize::try_from(size)
+            .map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?
+            .min(1000),
     };
     // The token is the name that the last page ended with.
     let mut tools: Vec<v1::Tool> =

@@ -43,7 +43,10 @@ impl ToolRunnerService for Service {
     type CallToolStream = Messages<v1::CallToolResponse>;
     type AttachToolCallStream = Messages<v1::AttachToolCallResponse>;
 
-    async fn list_tools(&self, request: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
+    async fn list_tools(
+        &self,
+        request: Request<v1::ListToolsRequest>,
+    ) -> Result<Response<v1::ListToolsResponse>, Status> {
         list_tools::list_tools(&self.calls, request.get_ref()).map(Response::new)
     }
 
@@ -64,7 +67,10 @@ impl ToolRunnerService for Service {
         Ok(Response::new(follow(outcome, self.shutdown.clone(), attach_tool_call::message)))
     }
 
-    async fn cancel_tool_call(&self, request: Request<v1::CancelToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
+    async fn cancel_tool_call(
+        &self,
+        request: Request<v1::CancelToolCallRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
         cancel_tool_call::cancel_tool_call(&self.calls, request.into_inner()).await.map(Response::new)
     }
 
@@ -121,17 +127,22 @@ pub(crate) fn arguments_digest(arguments: &str) -> String {
 }
 
 fn hex(digest: Sha256) -> String {
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    digest.finalize().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// The attempt in `namespaces/*/executions/*/steps/*/calls/ATTEMPT.N`.
 fn attempt_of(name: &str) -> Result<u32, Status> {
     let wrong = || {
-        let message = format!("`{name}` is no name of a call: write namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER");
+        let message =
+            format!("`{name}` is no name of a call: write namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER");
         Status::from(status::invalid("name", message))
     };
     let parts: Vec<&str> = name.split('/').collect();
-    let ["namespaces", namespace, "executions", execution, "steps", step, "calls", call] = parts[..] else { return Err(wrong()) };
+    let ["namespaces", namespace, "executions", execution, "steps", step, "calls", call] = parts[..] else {
+        return Err(wrong());
+    };
     if name.len() > 512 || [namespace, execution, step].iter().any(|part| part.is_empty()) {
         return Err(wrong());
     }

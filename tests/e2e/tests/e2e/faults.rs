@@ -264,3 +264,43 @@ fn a_server_that_is_not_there_is_explained() {
     let url = format!("http://{free}");
     told(&home.run(["executions", "list", "--server", &url]), "nothing listens at that port", "SERVER_UNREACHABLE");
 }
+
+/// SQLite takes an empty file for a new database; whoever restarts after an accident must not be told that there never was anything.
+#[test]
+fn an_emptied_store_is_not_a_new_one() {
+    let home = with_keep();
+    let journal = home.state().join("journal.db");
+    let content = fs::read(&journal).unwrap();
+    fs::write(&journal, []).unwrap();
+    told(&home.run(["executions", "list"]), "journal.db: the store is damaged: the file is empty", "STORE_CORRUPT");
+    fs::write(&journal, content).unwrap();
+    keep_is_there(&home);
+}
+
+/// B-08: a journal that was put back from a backup is older than what the runner has seen; going on from it could do things twice.
+#[test]
+fn a_journal_older_than_the_runner_s_ledger_is_told_and_not_gone_on_from() {
+    let home = with_keep();
+    let copy = || journal_files(&home).map(|file| (fs::read(&file).ok(), file));
+    let put_back = |files: [(Option<Vec<u8>>, std::path::PathBuf); 3]| {
+        for (content, file) in files {
+            remove(&[&file]);
+            if let Some(content) = content {
+                fs::write(file, content).unwrap();
+            }
+        }
+    };
+    let backup = copy();
+    let plan = home.file("plan.yaml", PLAN);
+    for id in ["later", "latest"] {
+        assert_eq!(home.run(["run", &plan, "--id", id]).code, 0);
+    }
+    let newest = copy();
+    put_back(backup);
+    // The same name again: its calls have the names of calls that were made before.
+    let ended = home.run(["run", &plan, "--id", "latest"]);
+    assert_eq!(ended.code, 1, "{}", ended.talk);
+    assert!(ended.talk.contains("code: FENCED (docs/errors/FENCED.md)"), "{}", ended.talk);
+    put_back(newest);
+    keep_is_there(&home);
+}

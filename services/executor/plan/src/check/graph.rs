@@ -25,27 +25,15 @@ pub(super) fn cycles(dependencies: &[&[usize]]) -> Vec<Vec<usize>> {
         if found[component[start]] {
             continue;
         }
-        let onward = |step: usize| {
-            dependencies[step]
-                .iter()
-                .copied()
-                .find(|&next| component[next] == component[step])
-        };
+        let onward = |step: usize| dependencies[step].iter().copied().find(|&next| component[next] == component[step]);
         let mut walk = Vec::new();
         let mut step = start;
         // A step that shares its component with another, or with itself, always has a way onward: the walk ends where it meets itself.
         while let Some(next) = onward(step) {
             if walk_of[step] == start {
-                let entry = walk
-                    .iter()
-                    .position(|&met| met == step)
-                    .expect("it was met in this walk");
+                let entry = walk.iter().position(|&met| met == step).expect("it was met in this walk");
                 let mut cycle = walk.split_off(entry);
-                let earliest = cycle
-                    .iter()
-                    .enumerate()
-                    .min_by_key(|(_, step)| **step)
-                    .map_or(0, |(place, _)| place);
+                let earliest = cycle.iter().enumerate().min_by_key(|(_, step)| **step).map_or(0, |(place, _)| place);
                 cycle.rotate_left(earliest);
                 cycles.push(cycle);
                 found[component[start]] = true;

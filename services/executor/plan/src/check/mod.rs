@@ -29,16 +29,11 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize]) -> Result<Plan, Findings<
     checker.header(&draft);
     let steps_path = FieldPath::root().key("steps");
     if draft.steps.is_empty() {
-        checker.refuse(&steps_path, || {
-            "the plan must be valid and have at least one step: add one".to_owned()
-        });
+        checker.refuse(&steps_path, || "the plan must be valid and have at least one step: add one".to_owned());
     }
     if draft.steps.len() > MAX_STEPS {
         checker.refuse(&steps_path, || {
-            format!(
-                "has {} steps, and a plan may have {MAX_STEPS}: split it",
-                draft.steps.len()
-            )
+            format!("has {} steps, and a plan may have {MAX_STEPS}: split it", draft.steps.len())
         });
         return Err(checker.findings);
     }
@@ -58,22 +53,14 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize]) -> Result<Plan, Findings<
     if !findings.is_empty() {
         return Err(findings);
     }
-    let index = index
-        .into_iter()
-        .map(|(id, position)| (id.to_owned(), position))
-        .collect();
+    let index = index.into_iter().map(|(id, position)| (id.to_owned(), position)).collect();
     Ok(Plan {
         id: draft.id,
         description: draft.description,
         stop_on_error: draft.stop_on_error,
         parallelism: usize::try_from(draft.parallelism.max(1)).expect("at most MAX_PARALLELISM"),
         timeout: draft.timeout,
-        steps: draft
-            .steps
-            .into_iter()
-            .zip(parts)
-            .map(|(step, part)| part.complete(step))
-            .collect(),
+        steps: draft.steps.into_iter().zip(parts).map(|(step, part)| part.complete(step)).collect(),
         dependents,
         index,
     })
@@ -90,19 +77,14 @@ struct Checker<'d> {
 
 impl<'d> Checker<'d> {
     fn refuse(&mut self, path: &FieldPath, message: impl FnOnce() -> String) {
-        self.findings.add(|| Problem {
-            path: path.clone(),
-            message: message(),
-        });
+        self.findings.add(|| Problem { path: path.clone(), message: message() });
     }
 
     fn header(&mut self, draft: &PlanDraft) {
         let root = FieldPath::root();
         let size = plan_size(draft);
         if size > MAX_PLAN_BYTES {
-            self.refuse(&root, || {
-                format!("the plan holds {size} bytes, and may hold {MAX_PLAN_BYTES}: split it")
-            });
+            self.refuse(&root, || format!("the plan holds {size} bytes, and may hold {MAX_PLAN_BYTES}: split it"));
         }
         self.id(&root.key("id"), &draft.id, true);
         if draft.parallelism > MAX_PARALLELISM {
@@ -149,10 +131,7 @@ impl<'d> Checker<'d> {
             Some(&first) => {
                 let place = self.places[first];
                 self.refuse(&path, || {
-                    format!(
-                        "`{}` is already the id of steps[{place}]: ids must be unique",
-                        shown(&step.id)
-                    )
+                    format!("`{}` is already the id of steps[{place}]: ids must be unique", shown(&step.id))
                 });
             }
         }

@@ -63,10 +63,7 @@ impl Checker<'_> {
         if let Some(retry) = &step.retry {
             self.retry(&path.key("retry"), retry);
         }
-        Part {
-            dependencies,
-            arguments,
-        }
+        Part { dependencies, arguments }
     }
 
     fn tool(&mut self, path: &FieldPath, tool: &str) {
@@ -75,19 +72,14 @@ impl Checker<'_> {
         } else if tool.chars().count() > MAX_TOOL_CHARS || tool.contains(|c: char| c.is_control() || c.is_whitespace())
         {
             self.refuse(path, || {
-                format!(
-                    "`{}` is not a tool's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces",
-                    shown(tool)
-                )
+                format!("`{}` is not a tool's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces", shown(tool))
             });
         }
     }
 
     fn arguments(&mut self, path: &FieldPath, arguments: &serde_json::Value) -> Option<Template> {
         if !arguments.is_object() {
-            self.refuse(path, || {
-                "must be an object with the tool's arguments by name".to_owned()
-            });
+            self.refuse(path, || "must be an object with the tool's arguments by name".to_owned());
             return None;
         }
         let size = json_size(arguments);
@@ -115,20 +107,13 @@ impl Checker<'_> {
         explain: &str,
     ) -> Option<usize> {
         if id == steps[position].id {
-            self.refuse(path, || {
-                format!(
-                    "`{}` is the step itself, which cannot wait for its own result",
-                    shown(id)
-                )
-            });
+            self.refuse(path, || format!("`{}` is the step itself, which cannot wait for its own result", shown(id)));
             return None;
         }
         let found = self.index.get(id).copied();
         if found.is_none() {
             let suggestion = self.suggestion(id, steps);
-            self.refuse(path, || {
-                format!("there is no step `{}`{suggestion} ({explain})", shown(id))
-            });
+            self.refuse(path, || format!("there is no step `{}`{suggestion} ({explain})", shown(id)));
         }
         found
     }
@@ -144,10 +129,7 @@ impl Checker<'_> {
             Backoff::List(delays) => {
                 if delays.len() > MAX_ATTEMPTS as usize {
                     self.refuse(&path, || {
-                        format!(
-                            "has {} delays, and there are at most {MAX_ATTEMPTS} attempts",
-                            delays.len()
-                        )
+                        format!("has {} delays, and there are at most {MAX_ATTEMPTS} attempts", delays.len())
                     });
                     return;
                 }
@@ -178,19 +160,11 @@ impl Checker<'_> {
             Some(entry) => path.key("depends_on").index(entry),
             None => {
                 let mut references = parts[first].arguments.iter().flat_map(Template::references);
-                let inner = references
-                    .find(|(_, reference)| reference.step() == second_id)
-                    .map(|(inner, _)| inner);
-                path.key("arguments")
-                    .join(inner.expect("a dependency is listed or named in a template"))
+                let inner = references.find(|(_, reference)| reference.step() == second_id).map(|(inner, _)| inner);
+                path.key("arguments").join(inner.expect("a dependency is listed or named in a template"))
             }
         };
-        self.refuse(&path, || {
-            format!(
-                "cyclic dependencies: {} (each step waits for the next)",
-                named(cycle, steps)
-            )
-        });
+        self.refuse(&path, || format!("cyclic dependencies: {} (each step waits for the next)", named(cycle, steps)));
     }
 }
 
@@ -199,11 +173,8 @@ const MAX_STEPS_NAMED: usize = 20;
 
 /// `a → b → c → a`; the middle of a long cycle is counted, not named.
 fn named(cycle: &[usize], steps: &[StepDraft]) -> String {
-    let mut names: Vec<String> = cycle
-        .iter()
-        .take(MAX_STEPS_NAMED)
-        .map(|&position| shown(&steps[position].id))
-        .collect();
+    let mut names: Vec<String> =
+        cycle.iter().take(MAX_STEPS_NAMED).map(|&position| shown(&steps[position].id)).collect();
     if let Some(more @ 1..) = cycle.len().checked_sub(MAX_STEPS_NAMED) {
         names.push(format!("… {more} more …"));
     }

@@ -20,11 +20,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn refuse(&mut self, field: &FieldPath, offset: usize, message: impl FnOnce() -> String) {
-        self.findings.add(|| Finding {
-            field: field.clone(),
-            message: message(),
-            offset: Some(offset),
-        });
+        self.findings.add(|| Finding { field: field.clone(), message: message(), offset: Some(offset) });
     }
 }
 
@@ -81,32 +77,17 @@ impl<'n> Value<'n> {
             self.refuse(report, || format!("must be a list of {what}"));
             return Vec::new();
         };
-        entries
-            .iter()
-            .enumerate()
-            .map(|(index, node)| Value {
-                path: self.path.index(index),
-                node,
-            })
-            .collect()
+        entries.iter().enumerate().map(|(index, node)| Value { path: self.path.index(index), node }).collect()
     }
 
     /// The fields of an object; `None` when it is no object.
     pub(super) fn fields(&self, report: &mut Report, what: &str) -> Option<Fields<'n>> {
         let entries = self.node.entries();
         if entries.is_none() {
-            let subject = if self.path == FieldPath::root() {
-                "the plan "
-            } else {
-                ""
-            };
+            let subject = if self.path == FieldPath::root() { "the plan " } else { "" };
             self.refuse(report, || format!("{subject}must be {what}"));
         }
-        Some(Fields {
-            path: self.path.clone(),
-            entries: entries?,
-            known: Vec::new(),
-        })
+        Some(Fields { path: self.path.clone(), entries: entries?, known: Vec::new() })
     }
 }
 
@@ -120,10 +101,7 @@ pub(super) struct Fields<'n> {
 impl<'n> Fields<'n> {
     /// The field of this name, or of the other name that it may have; `None` when it is absent or null.
     pub(super) fn take(&mut self, report: &mut Report, name: &'static str) -> Option<Value<'n>> {
-        let other = OTHER_NAMES
-            .iter()
-            .find(|(main, _)| *main == name)
-            .map(|(_, other)| *other);
+        let other = OTHER_NAMES.iter().find(|(main, _)| *main == name).map(|(_, other)| *other);
         let ours = self.take_exactly(name);
         let theirs = other.and_then(|other| self.take_exactly(other));
         if let (Some(_), Some(theirs)) = (&ours, &theirs) {
@@ -136,10 +114,7 @@ impl<'n> Fields<'n> {
     pub(super) fn take_exactly(&mut self, name: &'static str) -> Option<Value<'n>> {
         self.known.push(name);
         let entry = self.entries.iter().find(|entry| entry.key.name == name)?;
-        let value = Value {
-            path: self.path.key(name),
-            node: &entry.value,
-        };
+        let value = Value { path: self.path.key(name), node: &entry.value };
         (!matches!(entry.value.kind, Kind::Null)).then_some(value)
     }
 
@@ -160,11 +135,7 @@ impl<'n> Fields<'n> {
             report.refuse(&self.path.key(name.to_owned()), entry.key.offset, || {
                 match nearest(name, self.known.iter().copied()) {
                     Some(near) => format!("there is no field `{}` here; did you mean `{near}`?", shown(name)),
-                    None => format!(
-                        "there is no field `{}` here, only {}",
-                        shown(name),
-                        self.known.join(", ")
-                    ),
+                    None => format!("there is no field `{}` here, only {}", shown(name), self.known.join(", ")),
                 }
             });
         }

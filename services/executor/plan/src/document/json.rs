@@ -12,16 +12,10 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let JsonNode(mut root) = serde_json::from_str(text).map_err(|error| {
         let message = error.to_string();
         // serde_json ends its messages with the place, which is told apart from the message here.
-        let message = message
-            .rsplit_once(" at line ")
-            .map_or(&*message, |(message, _)| message);
+        let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
         let positions = Positions::new(text);
         let (line, column) = positions.line_and_column(positions.offset(error.line(), error.column()));
-        SyntaxError {
-            message: format!("this is not JSON: {message}"),
-            line,
-            column,
-        }
+        SyntaxError { message: format!("this is not JSON: {message}"), line, column }
     })?;
     Places { text, offset: 0 }.note(&mut root);
     Ok(root)
@@ -80,9 +74,7 @@ impl Places<'_> {
             }
             Kind::Text(_) => self.skip_text(),
             Kind::Null | Kind::Bool(_) | Kind::Number(_) => {
-                let end = self
-                    .rest()
-                    .find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c));
+                let end = self.rest().find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c));
                 self.offset += end.unwrap_or(self.rest().len());
             }
         }

@@ -16,15 +16,8 @@ pub(super) struct Positions<'t> {
 
 impl<'t> Positions<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        let after_breaks = text
-            .bytes()
-            .enumerate()
-            .filter(|(_, b)| *b == b'\n')
-            .map(|(offset, _)| offset + 1);
-        Self {
-            text,
-            lines: std::iter::once(0).chain(after_breaks).collect(),
-        }
+        let after_breaks = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(offset, _)| offset + 1);
+        Self { text, lines: std::iter::once(0).chain(after_breaks).collect() }
     }
 
     /// The line and the column in characters, both counted from 1.
@@ -38,11 +31,7 @@ impl<'t> Positions<'t> {
 
     /// The byte at a line and a column in bytes, both counted from 1.
     pub(super) fn offset(&self, line: usize, column: usize) -> usize {
-        let start = self
-            .lines
-            .get(line.saturating_sub(1))
-            .copied()
-            .unwrap_or(self.text.len());
+        let start = self.lines.get(line.saturating_sub(1)).copied().unwrap_or(self.text.len());
         (start + column.saturating_sub(1)).min(self.text.len())
     }
 }
@@ -95,31 +84,20 @@ impl Origin<'_> {
                 }
                 Segment::Index(index) => {
                     // The only list right below the plan is that of the steps, which may have been put in order.
-                    let index = if depth == 1 {
-                        self.places.get(*index).copied().unwrap_or(*index)
-                    } else {
-                        *index
-                    };
+                    let index = if depth == 1 { self.places.get(*index).copied().unwrap_or(*index) } else { *index };
                     field = field.index(index);
                     node = node.and_then(|node| node.entry(index));
                 }
             }
             offset = node.map_or(offset, |node| node.offset);
         }
-        Finding {
-            field,
-            message,
-            offset: (!segments.is_empty()).then_some(offset),
-        }
+        Finding { field, message, offset: (!segments.is_empty()).then_some(offset) }
     }
 }
 
 /// A field by the name that a draft has for it, under whichever name the author used.
 fn find<'n>(node: &'n Node, key: &str) -> Option<(&'n str, &'n Node)> {
-    let other = OTHER_NAMES
-        .iter()
-        .find(|(name, _)| *name == key)
-        .map(|(_, other)| *other);
+    let other = OTHER_NAMES.iter().find(|(name, _)| *name == key).map(|(_, other)| *other);
     let entry = node.field(key).or_else(|| node.field(other?))?;
     Some((&entry.key.name, &entry.value))
 }

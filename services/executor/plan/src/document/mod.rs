@@ -44,10 +44,7 @@ struct Finding {
 
 pub(crate) fn parse(format: Format, text: &str) -> Result<Plan, Findings<Violation>> {
     if text.len() > MAX_PLAN_BYTES {
-        let message = format!(
-            "the plan has {} bytes, and may have {MAX_PLAN_BYTES}: split it",
-            text.len()
-        );
+        let message = format!("the plan has {} bytes, and may have {MAX_PLAN_BYTES}: split it", text.len());
         return Err(whole(message, 0, 0));
     }
     // Editors that write a byte order mark do not show it: positions count without it.
@@ -58,12 +55,7 @@ pub(crate) fn parse(format: Format, text: &str) -> Result<Plan, Findings<Violati
         findings.sort_by_key(|finding| finding.offset);
         findings.filter_map(|Finding { field, message, offset }| {
             let (line, column) = offset.map_or((0, 0), |offset| positions.line_and_column(offset));
-            Some(Violation {
-                field: field.to_string(),
-                message,
-                line,
-                column,
-            })
+            Some(Violation { field: field.to_string(), message, line, column })
         })
     })
 }
@@ -96,12 +88,7 @@ fn parse_tree(format: Format, text: &str) -> Result<Node, tree::SyntaxError> {
 /// One violation of the document as a whole.
 fn whole(message: String, line: u32, column: u32) -> Findings<Violation> {
     let mut findings = Findings::default();
-    findings.add(|| Violation {
-        field: String::new(),
-        message,
-        line,
-        column,
-    });
+    findings.add(|| Violation { field: String::new(), message, line, column });
     findings
 }
 
@@ -117,10 +104,7 @@ fn read_and_check(text: &str, root: &Node) -> Result<Plan, Findings<Finding>> {
         let unread: HashSet<String> = findings.iter().map(|finding| finding.field.to_string()).collect();
         findings.extend(problems.filter_map(|problem: Problem| {
             let finding = document.origin.finding(problem);
-            let known = finding
-                .field
-                .ancestors()
-                .any(|field| unread.contains(&field.to_string()));
+            let known = finding.field.ancestors().any(|field| unread.contains(&field.to_string()));
             (!known).then_some(finding)
         }));
     }

@@ -28,19 +28,9 @@ pub(super) struct Document<'n> {
 }
 
 pub(super) fn read<'n>(text: &'n str, root: &'n Node) -> Document<'n> {
-    let mut reader = Reader {
-        text,
-        report: Report::default(),
-    };
-    let (draft, origin) = reader.document(Value {
-        path: FieldPath::root(),
-        node: root,
-    });
-    Document {
-        draft,
-        origin,
-        findings: reader.report.findings,
-    }
+    let mut reader = Reader { text, report: Report::default() };
+    let (draft, origin) = reader.document(Value { path: FieldPath::root(), node: root });
+    Document { draft, origin, findings: reader.report.findings }
 }
 
 struct Reader<'n> {
@@ -54,23 +44,10 @@ impl<'n> Reader<'n> {
         let around = root.node.field("plan").filter(|_| root.node.field("steps").is_none());
         if around.is_none() {
             let (draft, places) = self.plan(&root, None);
-            return (
-                draft,
-                Origin {
-                    plan: root.node,
-                    plan_path: root.path,
-                    config: None,
-                    places,
-                },
-            );
+            return (draft, Origin { plan: root.node, plan_path: root.path, config: None, places });
         }
         let mut draft = PlanDraft::default();
-        let mut origin = Origin {
-            plan: root.node,
-            plan_path: root.path.key("plan"),
-            config: None,
-            places: Vec::new(),
-        };
+        let mut origin = Origin { plan: root.node, plan_path: root.path.key("plan"), config: None, places: Vec::new() };
         if let Some(mut fields) = root.fields(&mut self.report, "an object") {
             let plan = fields.take_exactly("plan");
             let config = fields.take_exactly("config");
@@ -94,19 +71,14 @@ impl<'n> Reader<'n> {
         draft.id = self.optional_text(&mut fields, "id");
         draft.description = self.optional_text(&mut fields, "description");
         let parallelism = fields.take_exactly("parallelism");
-        draft.parallelism = parallelism
-            .as_ref()
-            .and_then(|value| self.parallelism(value))
-            .unwrap_or_default();
+        draft.parallelism = parallelism.as_ref().and_then(|value| self.parallelism(value)).unwrap_or_default();
         let stop_on_error = fields.take_exactly("stop_on_error");
         draft.stop_on_error = stop_on_error.as_ref().is_some_and(|value| value.flag(&mut self.report));
         let timeout = fields.take_exactly("timeout");
         draft.timeout = timeout.as_ref().and_then(|value| self.duration(value));
         // Who wrote the plan and when: kept out, because nothing here depends on it.
         fields.take_exactly("metadata");
-        let steps = fields
-            .take_exactly("steps")
-            .map_or_else(Vec::new, |steps| steps.list(&mut self.report, "steps"));
+        let steps = fields.take_exactly("steps").map_or_else(Vec::new, |steps| steps.list(&mut self.report, "steps"));
         fields.finish(&mut self.report);
         let mut read: Vec<(Option<u32>, usize, StepDraft)> = Vec::with_capacity(steps.len());
         for (place, step) in steps.iter().enumerate() {
@@ -118,11 +90,7 @@ impl<'n> Reader<'n> {
             read.into_iter().map(|(_, place, draft)| (place, draft)).unzip();
         draft.steps = drafts;
         if let Some(mut config) = config.and_then(|config| config.fields(&mut self.report, "an object with settings")) {
-            self.config(
-                &mut config,
-                &mut draft,
-                [timeout.is_some(), stop_on_error.is_some(), parallelism.is_some()],
-            );
+            self.config(&mut config, &mut draft, [timeout.is_some(), stop_on_error.is_some(), parallelism.is_some()]);
             config.finish(&mut self.report);
         }
         (draft, places)
@@ -132,9 +100,7 @@ impl<'n> Reader<'n> {
     fn parallelism(&mut self, value: &Value<'n>) -> Option<u32> {
         let number = value.whole(&mut self.report)?;
         if number == 0 {
-            value.refuse(&mut self.report, || {
-                "must be at least 1, which runs the steps one by one".to_owned()
-            });
+            value.refuse(&mut self.report, || "must be at least 1, which runs the steps one by one".to_owned());
         }
         Some(number)
     }
@@ -160,9 +126,7 @@ impl<'n> Reader<'n> {
         let report = &mut self.report;
         let once = |value: &Value<'n>, given: bool, name: &str, report: &mut Report| {
             if given {
-                value.refuse(report, || {
-                    format!("says the same as the plan's `{name}`: give only one of them")
-                });
+                value.refuse(report, || format!("says the same as the plan's `{name}`: give only one of them"));
             }
         };
         if let Some(value) = config.take_exactly("timeout") {
@@ -175,9 +139,7 @@ impl<'n> Reader<'n> {
         }
         if let Some(value) = config.take_exactly("parallel") {
             once(&value, parallelism_given, "parallelism", report);
-            let all = u32::try_from(draft.steps.len())
-                .unwrap_or(u32::MAX)
-                .clamp(1, MAX_IMPLIED_PARALLELISM);
+            let all = u32::try_from(draft.steps.len()).unwrap_or(u32::MAX).clamp(1, MAX_IMPLIED_PARALLELISM);
             draft.parallelism = if value.flag(report) { all } else { 1 };
         }
         // Whoever asks for a dry run must not get a real one.
@@ -200,10 +162,7 @@ impl<'n> Reader<'n> {
             timeout: None,
             attempt_timeout: None,
             retry: None,
-            kind: StepKindDraft::Tool {
-                tool: String::new(),
-                arguments: Json::Object(serde_json::Map::new()),
-            },
+            kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
         };
         let Some(mut fields) = step.fields(&mut self.report, "an object with `id` and `tool`") else {
             return (None, draft);
@@ -220,18 +179,11 @@ impl<'n> Reader<'n> {
             let ids = value.list(&mut self.report, "ids of steps");
             draft.depends_on = ids.iter().map(|id| id.text(&mut self.report)).collect();
         }
-        draft.timeout = fields
-            .take(&mut self.report, "timeout")
-            .and_then(|value| self.duration(&value));
-        draft.attempt_timeout = fields
-            .take(&mut self.report, "attempt_timeout")
-            .and_then(|value| self.duration(&value));
-        draft.retry = fields
-            .take(&mut self.report, "retry")
-            .and_then(|value| self.retry(&value));
-        let order = fields
-            .take_exactly("order")
-            .map(|value| value.whole(&mut self.report).unwrap_or_default());
+        draft.timeout = fields.take(&mut self.report, "timeout").and_then(|value| self.duration(&value));
+        draft.attempt_timeout =
+            fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
+        draft.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
+        let order = fields.take_exactly("order").map(|value| value.whole(&mut self.report).unwrap_or_default());
         fields.refuse_exactly(
             &mut self.report,
             "condition",
@@ -242,31 +194,19 @@ impl<'n> Reader<'n> {
     }
 
     fn retry(&mut self, retry: &Value<'n>) -> Option<RetryPolicy> {
-        let mut fields = retry.fields(
-            &mut self.report,
-            "an object such as {max_attempts: 3, backoff: [1s, 2s]}",
-        )?;
+        let mut fields = retry.fields(&mut self.report, "an object such as {max_attempts: 3, backoff: [1s, 2s]}")?;
         let ours = fields.take_exactly("backoff");
         let theirs = fields.take_exactly("backoffMs");
         let attempts = fields.take(&mut self.report, "max_attempts");
         if let (Some(_), Some(theirs)) = (&ours, &theirs) {
-            theirs.refuse(&mut self.report, || {
-                "says the same as `backoff`: give only one of them".to_owned()
-            });
+            theirs.refuse(&mut self.report, || "says the same as `backoff`: give only one of them".to_owned());
         }
-        let their_form = attempts
-            .as_ref()
-            .is_some_and(|value| value.path == retry.path.key("maxAttempts"));
+        let their_form = attempts.as_ref().is_some_and(|value| value.path == retry.path.key("maxAttempts"));
         let backoff = match (&ours, &theirs) {
             (Some(backoff), _) => self.backoff(backoff),
             (None, Some(delays)) => {
                 let delays = delays.list(&mut self.report, "milliseconds");
-                Some(Backoff::List(
-                    delays
-                        .iter()
-                        .filter_map(|delay| milliseconds(delay, &mut self.report))
-                        .collect(),
-                ))
+                Some(Backoff::List(delays.iter().filter_map(|delay| milliseconds(delay, &mut self.report)).collect()))
             }
             (None, None) if their_form => Some(Backoff::List(Vec::new())),
             (None, None) => Some(Backoff::DEFAULT),
@@ -279,45 +219,28 @@ impl<'n> Reader<'n> {
         }
         let max_attempts = attempts.map_or(Some(1), |value| value.whole(&mut self.report));
         fields.finish(&mut self.report);
-        Some(RetryPolicy {
-            max_attempts: max_attempts?,
-            backoff: backoff?,
-        })
+        Some(RetryPolicy { max_attempts: max_attempts?, backoff: backoff? })
     }
 
     fn backoff(&mut self, backoff: &Value<'n>) -> Option<Backoff> {
         if let Kind::List(_) = backoff.node.kind {
             let delays = backoff.list(&mut self.report, "durations");
-            return Some(Backoff::List(
-                delays.iter().filter_map(|delay| self.duration(delay)).collect(),
-            ));
+            return Some(Backoff::List(delays.iter().filter_map(|delay| self.duration(delay)).collect()));
         }
-        let mut fields = backoff.fields(
-            &mut self.report,
-            "a list such as [1s, 2s], or {initial: 1s, factor: 2, max: 30s}",
-        )?;
-        let initial = fields
-            .take_exactly("initial")
-            .map_or(Some(DEFAULT_INITIAL), |value| self.duration(&value));
-        let factor = fields
-            .take_exactly("factor")
-            .map_or(Some(DEFAULT_FACTOR), |value| self.number(&value));
+        let mut fields =
+            backoff.fields(&mut self.report, "a list such as [1s, 2s], or {initial: 1s, factor: 2, max: 30s}")?;
+        let initial = fields.take_exactly("initial").map_or(Some(DEFAULT_INITIAL), |value| self.duration(&value));
+        let factor = fields.take_exactly("factor").map_or(Some(DEFAULT_FACTOR), |value| self.number(&value));
         let max = match fields.take_exactly("max") {
             Some(value) => self.duration(&value),
             None => initial.map(|initial| initial.max(DEFAULT_MAX)),
         };
         fields.finish(&mut self.report);
-        Some(Backoff::Exponential {
-            initial: initial?,
-            factor: factor?,
-            max: max?,
-        })
+        Some(Backoff::Exponential { initial: initial?, factor: factor?, max: max? })
     }
 
     fn optional_text(&mut self, fields: &mut Fields<'n>, name: &'static str) -> String {
-        fields
-            .take(&mut self.report, name)
-            .map_or_else(String::new, |value| value.text(&mut self.report))
+        fields.take(&mut self.report, name).map_or_else(String::new, |value| value.text(&mut self.report))
     }
 
     fn number(&mut self, value: &Value<'n>) -> Option<f64> {

@@ -71,10 +71,9 @@ impl Node {
             Kind::Number(number) => Value::Number(number.clone()),
             Kind::Text(text) => Value::String(text.clone()),
             Kind::List(entries) => entries.iter().map(Node::to_value).collect(),
-            Kind::Map(entries) => entries
-                .iter()
-                .map(|entry| (entry.key.name.clone(), entry.value.to_value()))
-                .collect(),
+            Kind::Map(entries) => {
+                entries.iter().map(|entry| (entry.key.name.clone(), entry.value.to_value())).collect()
+            }
         }
     }
 }
@@ -112,9 +111,7 @@ impl<'de, N: Deserialize<'de> + Into<Node>, K: Deserialize<'de> + Into<Key>> Vis
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Kind, E> {
-        Number::from_f64(value)
-            .map(Kind::Number)
-            .ok_or_else(|| E::custom("NaN and infinity are not numbers of JSON"))
+        Number::from_f64(value).map(Kind::Number).ok_or_else(|| E::custom("NaN and infinity are not numbers of JSON"))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Kind, E> {
@@ -139,15 +136,9 @@ impl<'de, N: Deserialize<'de> + Into<Node>, K: Deserialize<'de> + Into<Key>> Vis
         while let Some(key) = map.next_key::<K>()? {
             let key: Key = key.into();
             if !names.insert(key.name.clone()) {
-                return Err(A::Error::custom(format_args!(
-                    "`{}` is given twice",
-                    crate::path::shown(&key.name)
-                )));
+                return Err(A::Error::custom(format_args!("`{}` is given twice", crate::path::shown(&key.name))));
             }
-            entries.push(Entry {
-                key,
-                value: map.next_value::<N>()?.into(),
-            });
+            entries.push(Entry { key, value: map.next_value::<N>()?.into() });
         }
         Ok(Kind::Map(entries))
     }

@@ -23,24 +23,16 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let YamlNode(root) = serde_saphyr::from_str_with_options(text, rules()).map_err(|error| {
         let error = error.without_snippet();
         let counted = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        let (line, column) = error.location().map_or((0, 0), |location| {
-            (counted(location.line()), counted(location.column()))
-        });
-        SyntaxError {
-            message: message(error),
-            line,
-            column,
-        }
+        let (line, column) =
+            error.location().map_or((0, 0), |location| (counted(location.line()), counted(location.column())));
+        SyntaxError { message: message(error), line, column }
     })?;
     Ok(root)
 }
 
 fn message(error: &Error) -> String {
     match error {
-        Error::Budget {
-            breach: BudgetBreach::Depth { .. },
-            ..
-        } => {
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
             format!("the plan is nested deeper than {MAX_DOCUMENT_DEPTH} levels: flatten it")
         }
         Error::Budget { .. }
@@ -52,10 +44,7 @@ fn message(error: &Error) -> String {
             )
         }
         Error::AliasError { error, .. } => message(error),
-        other => format!(
-            "this YAML cannot be read: {}",
-            shown(&UserMessageFormatter.format_message(other))
-        ),
+        other => format!("this YAML cannot be read: {}", shown(&UserMessageFormatter.format_message(other))),
     }
 }
 
@@ -90,15 +79,8 @@ struct YamlNode(Node);
 
 impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Spanned {
-            value: YamlKind(kind),
-            defined,
-            ..
-        } = Spanned::deserialize(deserializer)?;
-        Ok(Self(Node {
-            offset: byte_offset(&defined).unwrap_or_default(),
-            kind,
-        }))
+        let Spanned { value: YamlKind(kind), defined, .. } = Spanned::deserialize(deserializer)?;
+        Ok(Self(Node { offset: byte_offset(&defined).unwrap_or_default(), kind }))
     }
 }
 
@@ -112,9 +94,7 @@ struct YamlKind(Kind);
 
 impl<'de> Deserialize<'de> for YamlKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer
-            .deserialize_any(KindVisitor::<YamlNode, YamlKey>::new())
-            .map(Self)
+        deserializer.deserialize_any(KindVisitor::<YamlNode, YamlKey>::new()).map(Self)
     }
 }
 
@@ -124,9 +104,6 @@ struct YamlKey(Spanned<String>);
 
 impl From<YamlKey> for Key {
     fn from(YamlKey(key): YamlKey) -> Self {
-        Self {
-            offset: byte_offset(&key.defined).unwrap_or_default(),
-            name: key.value,
-        }
+        Self { offset: byte_offset(&key.defined).unwrap_or_default(), name: key.value }
     }
 }

@@ -60,10 +60,7 @@ impl Template {
         let mut parser = Parser::default();
         parser.visit(value);
         if parser.errors.is_empty() {
-            Ok(Self {
-                source: value.clone(),
-                sites: parser.sites,
-            })
+            Ok(Self { source: value.clone(), sites: parser.sites })
         } else {
             Err(parser.errors)
         }
@@ -88,18 +85,12 @@ impl Template {
     /// The strings that contain a reference, as RFC 6901 JSON pointers in the order of the value. What stands there is known only once
     /// the steps have run.
     pub fn reference_paths(&self) -> Vec<String> {
-        self.sites
-            .iter()
-            .filter(|site| site.references().next().is_some())
-            .map(|site| site.path.pointer())
-            .collect()
+        self.sites.iter().filter(|site| site.references().next().is_some()).map(|site| site.path.pointer()).collect()
     }
 
     /// Each reference with the place of the string that contains it.
     pub(crate) fn references(&self) -> impl Iterator<Item = (&FieldPath, &Reference)> {
-        self.sites
-            .iter()
-            .flat_map(|site| site.references().map(|reference| (&site.path, reference)))
+        self.sites.iter().flat_map(|site| site.references().map(|reference| (&site.path, reference)))
     }
 }
 
@@ -129,9 +120,7 @@ impl Parser {
         match value {
             Value::String(text) => self.visit_text(text),
             Value::Array(_) | Value::Object(_) if self.path.segments().len() == MAX_DEPTH => {
-                self.refuse(format!(
-                    "is nested deeper than {MAX_DEPTH} levels: flatten it, or pass it as text"
-                ));
+                self.refuse(format!("is nested deeper than {MAX_DEPTH} levels: flatten it, or pass it as text"));
             }
             Value::Array(entries) => {
                 for (index, entry) in entries.iter().enumerate() {
@@ -166,21 +155,14 @@ impl Parser {
                         Text::Mixed(pieces)
                     }
                 };
-                self.sites.push(Site {
-                    path: self.path.clone(),
-                    text,
-                });
+                self.sites.push(Site { path: self.path.clone(), text });
             }
             Err(message) => self.refuse(message),
         }
     }
 
     fn refuse(&mut self, message: String) {
-        self.errors.push(TemplateError {
-            path: self.path.pointer(),
-            message,
-            field: self.path.clone(),
-        });
+        self.errors.push(TemplateError { path: self.path.pointer(), message, field: self.path.clone() });
     }
 }
 

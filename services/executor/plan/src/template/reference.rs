@@ -164,10 +164,7 @@ impl<'a> Scanner<'a> {
         let root = match self.accessor()? {
             Accessor::Name(name) if name == "result" || name == "output" => name,
             Accessor::Name(name) => {
-                return Err(Fault::NotAResult {
-                    step: step.to_owned(),
-                    name,
-                });
+                return Err(Fault::NotAResult { step: step.to_owned(), name });
             }
             Accessor::Index(_) => return Err(Fault::Path),
         };
@@ -175,21 +172,13 @@ impl<'a> Scanner<'a> {
         while !self.take("}") {
             path.push(self.accessor()?);
         }
-        Ok(Reference {
-            step: step.to_owned(),
-            root,
-            path,
-        })
+        Ok(Reference { step: step.to_owned(), root, path })
     }
 
     fn accessor(&mut self) -> Result<Accessor, Fault> {
         if self.take(".") {
             let name = self.take_while(is_name_char);
-            return if name.is_empty() {
-                Err(self.fault())
-            } else {
-                Ok(Accessor::Name(name.to_owned()))
-            };
+            return if name.is_empty() { Err(self.fault()) } else { Ok(Accessor::Name(name.to_owned())) };
         }
         if !self.take("[") {
             return Err(self.fault());
@@ -204,20 +193,12 @@ impl<'a> Scanner<'a> {
             let digits = self.take_while(|c| c.is_ascii_digit());
             Accessor::Index(digits.parse().map_err(|_| self.fault())?)
         };
-        if self.take("]") {
-            Ok(accessor)
-        } else {
-            Err(self.fault())
-        }
+        if self.take("]") { Ok(accessor) } else { Err(self.fault()) }
     }
 
     /// What is wrong here, where the path should have gone on.
     fn fault(&self) -> Fault {
-        if self.rest.contains('}') {
-            Fault::Path
-        } else {
-            Fault::Unclosed
-        }
+        if self.rest.contains('}') { Fault::Path } else { Fault::Unclosed }
     }
 
     fn take(&mut self, token: &str) -> bool {

@@ -80,9 +80,7 @@ fn written<'a>(
 }
 
 fn spend(room: &mut usize, size: usize, reference: &Reference) -> Result<(), Unresolved> {
-    *room = room.checked_sub(size).ok_or_else(|| Unresolved::TooLarge {
-        path: reference.to_string(),
-    })?;
+    *room = room.checked_sub(size).ok_or_else(|| Unresolved::TooLarge { path: reference.to_string() })?;
     Ok(())
 }
 
@@ -116,17 +114,12 @@ fn find<'a>(
     reference: &Reference,
     output: &dyn Fn(&str) -> Option<Cow<'a, Value>>,
 ) -> Result<Cow<'a, Value>, Unresolved> {
-    let missing = |found: String| Unresolved::Missing {
-        path: reference.to_string(),
-        found,
-    };
+    let missing = |found: String| Unresolved::Missing { path: reference.to_string(), found };
     let step = reference.step();
     match output(step).ok_or_else(|| missing(format!("step `{step}` has no output")))? {
         Cow::Borrowed(value) => descend(value, reference).map(Cow::Borrowed).map_err(missing),
         Cow::Owned(value) if reference.path().is_empty() => Ok(Cow::Owned(value)),
-        Cow::Owned(value) => descend(&value, reference)
-            .map(|found| Cow::Owned(found.clone()))
-            .map_err(missing),
+        Cow::Owned(value) => descend(&value, reference).map(|found| Cow::Owned(found.clone())).map_err(missing),
     }
 }
 

@@ -9,9 +9,7 @@ use crate::limits::MAX_RESOLVED_BYTES;
 /// Resolves a template where each field of `outputs` is the output of the step of that name.
 fn resolve(template: &Value, outputs: &Value) -> Result<Value, String> {
     let template = Template::parse(template).expect("the template can be read");
-    template
-        .resolve(&|step| outputs.get(step).map(Cow::Borrowed))
-        .map_err(|error| error.to_string())
+    template.resolve(&|step| outputs.get(step).map(Cow::Borrowed)).map_err(|error| error.to_string())
 }
 
 fn refusal(text: &str) -> String {
@@ -45,11 +43,7 @@ fn a_whole_string_keeps_the_type() {
         ("${step-1.result}", outputs["step-1"].clone()),
         ("${step-1.output}", outputs["step-1"].clone()),
     ] {
-        assert_eq!(
-            resolve(&json!({"p": text}), &outputs),
-            Ok(json!({"p": expected})),
-            "{text}"
-        );
+        assert_eq!(resolve(&json!({"p": text}), &outputs), Ok(json!({"p": expected})), "{text}");
     }
 }
 
@@ -93,10 +87,7 @@ fn a_template_says_what_it_names() {
     let constant = Template::parse(&json!({"a": "$${no}", "b": [1, "$"]})).unwrap();
     assert!(constant.is_constant());
     assert_eq!(constant.reference_paths(), Vec::<String>::new());
-    assert_eq!(
-        constant.resolve(&|_| None).unwrap(),
-        json!({"a": "${no}", "b": [1, "$"]})
-    );
+    assert_eq!(constant.resolve(&|_| None).unwrap(), json!({"a": "${no}", "b": [1, "$"]}));
 }
 
 // S4-18: "Cannot resolve path: …", and what was there, without values.
@@ -105,24 +96,12 @@ fn what_cannot_be_resolved_says_what_was_there() {
     let outputs =
         json!({"step-1": {"content": "classified", "list": [1, 2], "one": [1], "none": [], "void": {}, "null": null}});
     for (reference, found) in [
-        (
-            "step-1.result.x",
-            "`step-1.result` has no `x`, only content, list, none, null, one, …",
-        ),
-        (
-            "step-1.result.contents",
-            "`step-1.result` has no `contents`; did you mean `content`?",
-        ),
+        ("step-1.result.x", "`step-1.result` has no `x`, only content, list, none, null, one, …"),
+        ("step-1.result.contents", "`step-1.result` has no `contents`; did you mean `content`?"),
         ("step-1.result.content.x", "`step-1.result.content` is text"),
         ("step-1.output.content[0]", "`step-1.output.content` is text"),
-        (
-            "step-1.result.list[2]",
-            "`step-1.result.list` is a list with 2 entries, [0] to [1]",
-        ),
-        (
-            "step-1.result.one[1]",
-            "`step-1.result.one` is a list with 1 entry, which is [0]",
-        ),
+        ("step-1.result.list[2]", "`step-1.result.list` is a list with 2 entries, [0] to [1]"),
+        ("step-1.result.one[1]", "`step-1.result.one` is a list with 1 entry, which is [0]"),
         ("step-1.result.none[0]", "`step-1.result.none` is an empty list"),
         ("step-1.result.list.x", "`step-1.result.list` is a list"),
         ("step-1.result.list[0].x", "`step-1.result.list[0]` is a number"),
@@ -147,15 +126,9 @@ fn what_cannot_be_resolved_says_what_was_there() {
 fn an_output_may_be_owned() {
     let template = Template::parse(&json!(["${a.result}", "${a.result.k}", "${a.result.x}"])).unwrap();
     let error = template.resolve(&|_| Some(Cow::Owned(json!({"k": [1]})))).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "Cannot resolve path: a.result.x (`a.result` has no `x`, only k)"
-    );
+    assert_eq!(error.to_string(), "Cannot resolve path: a.result.x (`a.result` has no `x`, only k)");
     let template = Template::parse(&json!(["${a.result}", "${a.result.k}"])).unwrap();
-    assert_eq!(
-        template.resolve(&|_| Some(Cow::Owned(json!({"k": [1]})))).unwrap(),
-        json!([{"k": [1]}, [1]])
-    );
+    assert_eq!(template.resolve(&|_| Some(Cow::Owned(json!({"k": [1]})))).unwrap(), json!([{"k": [1]}, [1]]));
 }
 
 #[test]
@@ -163,10 +136,7 @@ fn many_references_to_a_large_output_are_refused() {
     let outputs = json!({"a": "x".repeat(MAX_RESOLVED_BYTES / 3)});
     assert!(resolve(&json!(["${a.result}", "<${a.result}>"]), &outputs).is_ok());
     let error = resolve(&json!(["${a.result}", "<${a.result}>", "${a.output}"]), &outputs).unwrap_err();
-    assert!(
-        error.starts_with("Cannot resolve path: a.output (with it the arguments exceed 4194304 bytes"),
-        "{error}"
-    );
+    assert!(error.starts_with("Cannot resolve path: a.output (with it the arguments exceed 4194304 bytes"), "{error}");
 }
 
 #[test]
@@ -189,23 +159,14 @@ fn what_is_no_reference_is_refused_with_what_to_write() {
         ("${a.result[]}", "has a path that cannot be understood"),
         ("${a.result[-1]}", "has a path that cannot be understood"),
         ("${a.result[x]}", "has a path that cannot be understood"),
-        (
-            "${a.result[99999999999999999999]}",
-            "has a path that cannot be understood",
-        ),
+        ("${a.result[99999999999999999999]}", "has a path that cannot be understood"),
         ("${a.result[\"x\"}", "has a path that cannot be understood"),
         ("${a.result['x']}", "has a path that cannot be understood"),
         ("${a.result x}", "has a path that cannot be understood"),
         ("${a.result.${b.result}}", "has a path that cannot be understood"),
         // X10: neither the environment nor secrets.
-        (
-            "${API_KEY}",
-            "write `${STEP.result}` for the output of a step, or `$${API_KEY}` for that text itself",
-        ),
-        (
-            "${secret:API_KEY}",
-            "secrets are not available in plans yet; take it out",
-        ),
+        ("${API_KEY}", "write `${STEP.result}` for the output of a step, or `$${API_KEY}` for that text itself"),
+        ("${secret:API_KEY}", "secrets are not available in plans yet; take it out"),
     ] {
         let message = refusal(text);
         assert!(message.contains(expected), "{text}: {message}");
@@ -227,11 +188,7 @@ fn nesting_is_bounded() {
     assert!(Template::parse(&nested(MAX_DEPTH)).is_ok());
     let errors = Template::parse(&nested(MAX_DEPTH + 1)).unwrap_err();
     assert_eq!(errors.len(), 1);
-    assert!(
-        errors[0].message.contains("nested deeper than 32 levels"),
-        "{}",
-        errors[0].message
-    );
+    assert!(errors[0].message.contains("nested deeper than 32 levels"), "{}", errors[0].message);
 }
 
 /// Any JSON value of moderate size.
@@ -241,8 +198,7 @@ fn any_value() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
-        any::<f64>().prop_filter_map("JSON has no NaN", |f| serde_json::Number::from_f64(f)
-            .map(Value::Number)),
+        any::<f64>().prop_filter_map("JSON has no NaN", |f| serde_json::Number::from_f64(f).map(Value::Number)),
         "\\PC{0,8}|[$ {}a.]{0,8}".prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 24, 4, |inner| {
@@ -258,10 +214,7 @@ fn escaped(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::from(text.replace("${", "$${")),
         Value::Array(entries) => entries.iter().map(escaped).collect(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, field)| (key.clone(), escaped(field)))
-            .collect(),
+        Value::Object(fields) => fields.iter().map(|(key, field)| (key.clone(), escaped(field))).collect(),
         other => other.clone(),
     }
 }

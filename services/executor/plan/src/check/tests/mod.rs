@@ -19,37 +19,22 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         timeout: None,
         attempt_timeout: None,
         retry: None,
-        kind: StepKindDraft::Tool {
-            tool: "noop".to_owned(),
-            arguments,
-        },
+        kind: StepKindDraft::Tool { tool: "noop".to_owned(), arguments },
     }
 }
 
 pub(super) fn draft(steps: Vec<StepDraft>) -> PlanDraft {
-    PlanDraft {
-        id: "demo".to_owned(),
-        steps,
-        ..PlanDraft::default()
-    }
+    PlanDraft { id: "demo".to_owned(), steps, ..PlanDraft::default() }
 }
 
 /// What is wrong with a draft, one line each.
 pub(super) fn violations(draft: PlanDraft) -> Vec<String> {
-    Plan::new(draft)
-        .expect_err("the plan is refused")
-        .violations
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    Plan::new(draft).expect_err("the plan is refused").violations.iter().map(ToString::to_string).collect()
 }
 
 /// Asserts that a draft has one violation, whose line begins like this.
 #[track_caller]
 pub(super) fn assert_refused(draft: PlanDraft, expected: &str) {
     let found = violations(draft);
-    assert!(
-        found.len() == 1 && found[0].starts_with(expected),
-        "expected one of {expected:?}, found {found:#?}"
-    );
+    assert!(found.len() == 1 && found[0].starts_with(expected), "expected one of {expected:?}, found {found:#?}");
 }

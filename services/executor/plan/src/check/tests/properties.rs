@@ -111,13 +111,8 @@ fn any_draft() -> impl Strategy<Value = PlanDraft> {
             "\\PC{0,12}".prop_map(Value::from)
         ],
     );
-    let header = (
-        "[a-z0-9][a-zA-Z0-9._-]{0,12}",
-        "\\PC{0,12}",
-        any::<bool>(),
-        0_u32..=256,
-        prop::option::of(duration()),
-    );
+    let header =
+        ("[a-z0-9][a-zA-Z0-9._-]{0,12}", "\\PC{0,12}", any::<bool>(), 0_u32..=256, prop::option::of(duration()));
     (any_acyclic(), prop::collection::vec(dress, 24), header).prop_map(
         |(mut draft, dresses, (id, description, stop_on_error, parallelism, timeout))| {
             for (step, dress) in draft.steps.iter_mut().zip(dresses) {
@@ -129,14 +124,7 @@ fn any_draft() -> impl Strategy<Value = PlanDraft> {
                     other => other,
                 };
             }
-            PlanDraft {
-                id,
-                description,
-                stop_on_error,
-                parallelism,
-                timeout,
-                ..draft
-            }
+            PlanDraft { id, description, stop_on_error, parallelism, timeout, ..draft }
         },
     )
 }

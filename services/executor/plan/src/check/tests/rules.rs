@@ -29,10 +29,7 @@ fn a_plan_knows_its_steps() {
     // S4-21: one attempt unless said otherwise.
     assert_eq!(plan.steps()[0].retry(), &RetryPolicy::default());
     let StepKind::Tool(tool) = plan.steps()[2].kind();
-    assert_eq!(
-        (tool.tool.as_str(), tool.arguments.source()),
-        ("noop", &json!({"x": "${d.result}"}))
-    );
+    assert_eq!((tool.tool.as_str(), tool.arguments.source()), ("noop", &json!({"x": "${d.result}"})));
 }
 
 // S2-FR-002, S4-05: a plan has an id and at least one step, and each step an id and a tool.
@@ -42,18 +39,10 @@ fn an_empty_plan_is_refused() {
     assert_eq!(found.len(), 2);
     assert!(found[0].starts_with("id: is required"));
     assert!(found[1].starts_with("steps: the plan must be valid and have at least one step"));
-    assert!(
-        Plan::new(PlanDraft::default())
-            .unwrap_err()
-            .to_string()
-            .contains("plan must be valid")
-    );
+    assert!(Plan::new(PlanDraft::default()).unwrap_err().to_string().contains("plan must be valid"));
 
     let mut nameless = step("", &[]);
-    nameless.kind = StepKindDraft::Tool {
-        tool: String::new(),
-        arguments: json!({}),
-    };
+    nameless.kind = StepKindDraft::Tool { tool: String::new(), arguments: json!({}) };
     let found = violations(draft(vec![nameless]));
     assert!(found[0].starts_with("steps[0].id: is required"), "{found:?}");
     assert!(found[1].starts_with("steps[0].tool: is required"), "{found:?}");
@@ -66,39 +55,14 @@ fn ids_have_a_shape() {
         assert!(Plan::new(draft(vec![step(id, &[])])).is_ok(), "{id}");
     }
     let too_long = "x".repeat(65);
-    for id in [
-        "-a",
-        "_a",
-        "a b",
-        "a/b",
-        "ä",
-        "a\0",
-        "\0",
-        "a\n",
-        "${a}",
-        too_long.as_str(),
-        "a.b",
-    ] {
+    for id in ["-a", "_a", "a b", "a/b", "ä", "a\0", "\0", "a\n", "${a}", too_long.as_str(), "a.b"] {
         assert_refused(draft(vec![step(id, &[])]), "steps[0].id: `");
     }
     for id in ["a.b-c_1", longest.as_str()] {
-        assert!(
-            Plan::new(PlanDraft {
-                id: id.to_owned(),
-                ..draft(vec![step("a", &[])])
-            })
-            .is_ok(),
-            "{id}"
-        );
+        assert!(Plan::new(PlanDraft { id: id.to_owned(), ..draft(vec![step("a", &[])]) }).is_ok(), "{id}");
     }
     for id in [".a", "a b", "a\0", too_long.as_str()] {
-        assert_refused(
-            PlanDraft {
-                id: id.to_owned(),
-                ..draft(vec![step("a", &[])])
-            },
-            "id: `",
-        );
+        assert_refused(PlanDraft { id: id.to_owned(), ..draft(vec![step("a", &[])]) }, "id: `");
     }
     // No control character reaches a terminal.
     assert!(!violations(draft(vec![step("a\u{1b}[2J", &[])]))[0].contains('\u{1b}'));
@@ -116,10 +80,7 @@ fn ids_are_unique_and_both_places_are_named() {
 fn tools_have_names() {
     for tool in ["a b", "a\0", " ", &"x".repeat(129)] {
         let mut wrong = step("a", &[]);
-        wrong.kind = StepKindDraft::Tool {
-            tool: tool.to_owned(),
-            arguments: json!({}),
-        };
+        wrong.kind = StepKindDraft::Tool { tool: tool.to_owned(), arguments: json!({}) };
         assert_refused(draft(vec![wrong]), "steps[0].tool: `");
     }
 }
@@ -130,15 +91,9 @@ fn unknown_dependencies_are_named_with_the_nearest() {
         draft(vec![step("fetch", &[]), step("use", &["fetsh"])]),
         "steps[1].depends_on[0]: there is no step `fetsh`; did you mean `fetch`?",
     );
+    assert_refused(draft(vec![step("a", &["xyz"])]), "steps[0].depends_on[0]: there is no step `xyz` (");
     assert_refused(
-        draft(vec![step("a", &["xyz"])]),
-        "steps[0].depends_on[0]: there is no step `xyz` (",
-    );
-    assert_refused(
-        draft(vec![
-            step("fetch", &[]),
-            step_with("use", &[], json!({"a": ["x ${fetsh.result} y"]})),
-        ]),
+        draft(vec![step("fetch", &[]), step_with("use", &[], json!({"a": ["x ${fetsh.result} y"]}))]),
         "steps[1].arguments.a[0]: there is no step `fetsh`; did you mean `fetch`?",
     );
     // X10: an unknown root is refused before anything runs.
@@ -150,10 +105,7 @@ fn unknown_dependencies_are_named_with_the_nearest() {
 
 #[test]
 fn a_step_cannot_wait_for_itself() {
-    assert_refused(
-        draft(vec![step("a", &["a"])]),
-        "steps[0].depends_on[0]: `a` is the step itself",
-    );
+    assert_refused(draft(vec![step("a", &["a"])]), "steps[0].depends_on[0]: `a` is the step itself");
     assert_refused(
         draft(vec![step_with("a", &[], json!({"x": "${a.result}"}))]),
         "steps[0].arguments.x: `a` is the step itself",
@@ -174,22 +126,12 @@ fn cycles_are_named() {
         "steps[0].depends_on[0]: cyclic dependencies: x → b → c → a → x (",
     );
     assert_refused(
-        draft(vec![
-            step_with("a", &[], json!({"p": ["${b.result}"]})),
-            step("b", &["a"]),
-            step("after", &["a", "b"]),
-        ]),
+        draft(vec![step_with("a", &[], json!({"p": ["${b.result}"]})), step("b", &["a"]), step("after", &["a", "b"])]),
         "steps[0].arguments.p[0]: cyclic dependencies: a → b → a (",
     );
     // One for a group of steps that wait for each other, and it begins with its earliest step.
     assert_refused(
-        draft(vec![
-            step("a", &["d"]),
-            step("b", &[]),
-            step("c", &["d"]),
-            step("d", &["c", "e"]),
-            step("e", &["a"]),
-        ]),
+        draft(vec![step("a", &["d"]), step("b", &[]), step("c", &["d"]), step("d", &["c", "e"]), step("e", &["a"])]),
         "steps[2].depends_on[0]: cyclic dependencies: c → d → c (",
     );
     let two = draft(vec![
@@ -201,48 +143,29 @@ fn cycles_are_named() {
     ]);
     let found = violations(two);
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(
-        found[0].starts_with("steps[0].depends_on[0]: cyclic dependencies: a → b → a ("),
-        "{found:?}"
-    );
-    assert!(
-        found[1].starts_with("steps[2].depends_on[0]: cyclic dependencies: c → d → c ("),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("steps[0].depends_on[0]: cyclic dependencies: a → b → a ("), "{found:?}");
+    assert!(found[1].starts_with("steps[2].depends_on[0]: cyclic dependencies: c → d → c ("), "{found:?}");
 }
 
 #[test]
 fn arguments_are_an_object_of_moderate_size() {
     for arguments in [json!(null), json!([]), json!("${b.result}"), json!(1)] {
-        assert_refused(
-            draft(vec![step_with("a", &[], arguments)]),
-            "steps[0].arguments: must be an object",
-        );
+        assert_refused(draft(vec![step_with("a", &[], arguments)]), "steps[0].arguments: must be an object");
     }
     // {"x":"…"} is 8 bytes around the text.
     let sized = |bytes: usize| draft(vec![step_with("a", &[], json!({"x": "y".repeat(bytes - 8)}))]);
     assert!(Plan::new(sized(MAX_ARGUMENT_BYTES)).is_ok());
-    assert_refused(
-        sized(MAX_ARGUMENT_BYTES + 1),
-        "steps[0].arguments: holds 32769 bytes as JSON, and may hold 32768",
-    );
+    assert_refused(sized(MAX_ARGUMENT_BYTES + 1), "steps[0].arguments: holds 32769 bytes as JSON, and may hold 32768");
 }
 
 #[test]
 fn the_whole_plan_has_a_limit() {
     let chunk = json!({"x": "y".repeat(MAX_ARGUMENT_BYTES - 8)});
-    let steps = |count: usize| {
-        (0..count)
-            .map(|n| step_with(&format!("s{n}"), &[], chunk.clone()))
-            .collect()
-    };
+    let steps = |count: usize| (0..count).map(|n| step_with(&format!("s{n}"), &[], chunk.clone())).collect();
     assert!(Plan::new(draft(steps(127))).is_ok());
     assert_refused(draft(steps(128)), "the plan holds 4195222 bytes, and may hold 4194304");
     assert_refused(
-        PlanDraft {
-            description: "d".repeat(MAX_PLAN_BYTES),
-            ..draft(vec![step("a", &[])])
-        },
+        PlanDraft { description: "d".repeat(MAX_PLAN_BYTES), ..draft(vec![step("a", &[])]) },
         "the plan holds 4194315 bytes, and may hold 4194304",
     );
 }
@@ -251,24 +174,15 @@ fn the_whole_plan_has_a_limit() {
 fn a_plan_has_at_most_ten_thousand_steps() {
     let steps = |count: usize| (0..count).map(|n| step(&format!("s{n}"), &[])).collect();
     assert_eq!(Plan::new(draft(steps(MAX_STEPS))).unwrap().steps().len(), MAX_STEPS);
-    assert_refused(
-        draft(steps(MAX_STEPS + 1)),
-        "steps: has 10001 steps, and a plan may have 10000",
-    );
+    assert_refused(draft(steps(MAX_STEPS + 1)), "steps: has 10001 steps, and a plan may have 10000");
 }
 
 #[test]
 fn durations_are_positive_and_at_most_a_year() {
     let over = MAX_DURATION + Duration::from_nanos(1);
-    for (duration, expected) in [
-        (Duration::ZERO, "must be longer than 0"),
-        (over, "must be at most 365 days"),
-    ] {
+    for (duration, expected) in [(Duration::ZERO, "must be longer than 0"), (over, "must be at most 365 days")] {
         assert_refused(
-            PlanDraft {
-                timeout: Some(duration),
-                ..draft(vec![step("a", &[])])
-            },
+            PlanDraft { timeout: Some(duration), ..draft(vec![step("a", &[])]) },
             &format!("timeout: {expected}"),
         );
         let with = |change: fn(&mut StepDraft, Duration)| {
@@ -276,31 +190,20 @@ fn durations_are_positive_and_at_most_a_year() {
             change(&mut step, duration);
             draft(vec![step])
         };
-        assert_refused(
-            with(|step, d| step.timeout = Some(d)),
-            &format!("steps[0].timeout: {expected}"),
-        );
+        assert_refused(with(|step, d| step.timeout = Some(d)), &format!("steps[0].timeout: {expected}"));
         assert_refused(
             with(|step, d| step.attempt_timeout = Some(d)),
             &format!("steps[0].attempt_timeout: {expected}"),
         );
         assert_refused(
             with(|step, d| {
-                step.retry = Some(RetryPolicy {
-                    max_attempts: 2,
-                    backoff: Backoff::List(vec![Duration::from_secs(1), d]),
-                })
+                step.retry =
+                    Some(RetryPolicy { max_attempts: 2, backoff: Backoff::List(vec![Duration::from_secs(1), d]) })
             }),
             &format!("steps[0].retry.backoff[1]: {expected}"),
         );
     }
-    assert!(
-        Plan::new(PlanDraft {
-            timeout: Some(MAX_DURATION),
-            ..draft(vec![step("a", &[])])
-        })
-        .is_ok()
-    );
+    assert!(Plan::new(PlanDraft { timeout: Some(MAX_DURATION), ..draft(vec![step("a", &[])]) }).is_ok());
 }
 
 #[test]
@@ -314,43 +217,24 @@ fn retries_and_parallelism_are_bounded() {
         assert!(Plan::new(with(attempts, Backoff::DEFAULT)).is_ok());
     }
     for attempts in [0, 101] {
-        assert_refused(
-            with(attempts, Backoff::DEFAULT),
-            "steps[0].retry.max_attempts: must be 1 to 100",
-        );
+        assert_refused(with(attempts, Backoff::DEFAULT), "steps[0].retry.max_attempts: must be 1 to 100");
     }
-    assert_refused(
-        with(2, Backoff::List(vec![Duration::from_secs(1); 101])),
-        "steps[0].retry.backoff: has 101 delays",
-    );
+    assert_refused(with(2, Backoff::List(vec![Duration::from_secs(1); 101])), "steps[0].retry.backoff: has 101 delays");
     let exponential = |factor: f64, max: u64| Backoff::Exponential {
         initial: Duration::from_secs(2),
         factor,
         max: Duration::from_secs(max),
     };
     for factor in [0.99, -1.0, f64::NAN, f64::INFINITY] {
-        assert_refused(
-            with(2, exponential(factor, 3)),
-            "steps[0].retry.backoff.factor: must be a number from 1",
-        );
+        assert_refused(with(2, exponential(factor, 3)), "steps[0].retry.backoff.factor: must be a number from 1");
     }
-    assert_refused(
-        with(2, exponential(1.0, 1)),
-        "steps[0].retry.backoff.max: must not be shorter than `initial`",
-    );
+    assert_refused(with(2, exponential(1.0, 1)), "steps[0].retry.backoff.max: must not be shorter than `initial`");
     for (parallelism, expected) in [(0, 1), (1, 1), (256, 256)] {
-        let plan = Plan::new(PlanDraft {
-            parallelism,
-            ..draft(vec![step("a", &[])])
-        })
-        .unwrap();
+        let plan = Plan::new(PlanDraft { parallelism, ..draft(vec![step("a", &[])]) }).unwrap();
         assert_eq!(plan.parallelism(), expected);
     }
     assert_refused(
-        PlanDraft {
-            parallelism: 257,
-            ..draft(vec![step("a", &[])])
-        },
+        PlanDraft { parallelism: 257, ..draft(vec![step("a", &[])]) },
         "parallelism: must be 1 to 256, not 257",
     );
 }
@@ -361,8 +245,5 @@ fn every_violation_is_reported_up_to_a_limit() {
     let InvalidPlan { violations } = Plan::new(draft(steps)).unwrap_err();
     assert_eq!(violations.len(), MAX_VIOLATIONS + 1);
     assert_eq!(violations[MAX_VIOLATIONS - 1].field, "steps[99].depends_on[0]");
-    assert_eq!(
-        violations[MAX_VIOLATIONS].to_string(),
-        "50 more problems are not listed"
-    );
+    assert_eq!(violations[MAX_VIOLATIONS].to_string(), "50 more problems are not listed");
 }

@@ -31,33 +31,20 @@ fn numbers_survive_exactly() {
             let expected: serde_json::Value = serde_json::from_str(number).unwrap();
             let found = &arguments(&plan.steps()[0])["x"];
             // A zero with a sign may come as an integer or as a float: they are the same number.
-            assert!(
-                *found == expected || found.as_f64() == Some(0.0) && expected.as_f64() == Some(0.0),
-                "{text}"
-            );
+            assert!(*found == expected || found.as_f64() == Some(0.0) && expected.as_f64() == Some(0.0), "{text}");
         }
     }
-    for number in [
-        "18446744073709551616",
-        "-9223372036854775809",
-        "123456789012345678901234567890",
-    ] {
+    for number in ["18446744073709551616", "-9223372036854775809", "123456789012345678901234567890"] {
         let text = format!(
             "{{\"id\":\"p\",\"steps\":[{{\"id\":\"a\",\"tool\":\"t\",\"arguments\":{{\"x\":[1.5, {number}]}}}}]}}"
         );
-        assert_refused(
-            &text,
-            &[("steps[0].arguments.x[1]: is an integer of more than 64 bits", (1, 64))],
-        );
+        assert_refused(&text, &[("steps[0].arguments.x[1]: is an integer of more than 64 bits", (1, 64))]);
         assert_refused(
             &one_step(&format!("arguments: {{x: [1.5, {number}]}}")),
             &[("steps[0].arguments.x[1]: is an integer of more than 64 bits", (5, 26))],
         );
     }
-    assert_refused(
-        &one_step("arguments: {x: 007}"),
-        &[("steps[0].arguments.x: begins with a zero", (5, 20))],
-    );
+    assert_refused(&one_step("arguments: {x: 007}"), &[("steps[0].arguments.x: begins with a zero", (5, 20))]);
     for number in [".nan", ".inf", "-.inf", "1e999"] {
         let found = violations(&one_step(&format!("arguments: {{x: {number}}}")));
         assert!(
@@ -82,64 +69,30 @@ fn what_yaml_can_do_to_a_reader_is_bounded() {
         let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
         writeln!(bomb, "  a{level}: &a{level} [{aliases}]").unwrap();
     }
-    let long = format!(
-        "id: p\nmetadata: [&a '{}', {}]",
-        "x".repeat(1 << 20),
-        vec!["*a"; 20].join(", ")
-    );
+    let long = format!("id: p\nmetadata: [&a '{}', {}]", "x".repeat(1 << 20), vec!["*a"; 20].join(", "));
     for (text, expected) in [
         (bomb, "the plan holds more than it may"),
         (long, "the plan holds more than it may"),
         ("id: p\nsteps: &x\n  - *x\n".to_owned(), "this YAML cannot be read"),
         ("id: p\nsteps: *nowhere\n".to_owned(), "this YAML cannot be read"),
         ("id: p\n---\nid: q\n".to_owned(), "this YAML cannot be read"),
-        (
-            "id: p\nid: q\n".to_owned(),
-            "this YAML cannot be read: duplicate mapping key: id",
-        ),
-        (
-            "id: p\nmetadata: {x: {a: 1, a: 2}}\n".to_owned(),
-            "this YAML cannot be read: duplicate mapping key: a",
-        ),
-        (
-            "id: p\nsteps: !!python/object [1]\n".to_owned(),
-            "this YAML cannot be read",
-        ),
-        (
-            "id: p\nsteps: [\n".to_owned(),
-            "this YAML cannot be read: unclosed bracket",
-        ),
-        (
-            "id: p\nsteps:\n\t- id: a\n".to_owned(),
-            "this YAML cannot be read: tabs",
-        ),
+        ("id: p\nid: q\n".to_owned(), "this YAML cannot be read: duplicate mapping key: id"),
+        ("id: p\nmetadata: {x: {a: 1, a: 2}}\n".to_owned(), "this YAML cannot be read: duplicate mapping key: a"),
+        ("id: p\nsteps: !!python/object [1]\n".to_owned(), "this YAML cannot be read"),
+        ("id: p\nsteps: [\n".to_owned(), "this YAML cannot be read: unclosed bracket"),
+        ("id: p\nsteps:\n\t- id: a\n".to_owned(), "this YAML cannot be read: tabs"),
         ("id: p\n? [a]\n: 1\n".to_owned(), "this YAML cannot be read"),
-        (
-            format!("id: p\nmetadata: {}", "[".repeat(100_000)),
-            "this YAML cannot be read",
-        ),
-        (
-            format!("id: p\nmetadata:\n {}", "- ".repeat(100_000)),
-            "the plan is nested deeper than 37 levels",
-        ),
-        (
-            "{\"id\": \"p\", \"id\": \"q\"}".to_owned(),
-            "this is not JSON: `id` is given twice",
-        ),
-        (
-            "{\"id\": \"p\",\n\"steps\": [}".to_owned(),
-            "this is not JSON: expected value",
-        ),
+        (format!("id: p\nmetadata: {}", "[".repeat(100_000)), "this YAML cannot be read"),
+        (format!("id: p\nmetadata:\n {}", "- ".repeat(100_000)), "the plan is nested deeper than 37 levels"),
+        ("{\"id\": \"p\", \"id\": \"q\"}".to_owned(), "this is not JSON: `id` is given twice"),
+        ("{\"id\": \"p\",\n\"steps\": [}".to_owned(), "this is not JSON: expected value"),
         ("{\"id\": \"p\"} {".to_owned(), "this is not JSON: trailing characters"),
         ("{\"id\": \"\\ud800\"}".to_owned(), "this is not JSON"),
         ("{\"a\":".repeat(100_000), "this is not JSON: recursion limit exceeded"),
     ] {
         let found = violations(&text);
         let shown: String = text.chars().take(80).collect();
-        assert!(
-            found.len() == 1 && found[0].message.starts_with(expected),
-            "{found:?} in {shown}"
-        );
+        assert!(found.len() == 1 && found[0].message.starts_with(expected), "{found:?} in {shown}");
         assert!(found[0].line > 0 && found[0].column > 0, "{found:?} in {shown}");
         assert_eq!(found[0].field, "");
     }
@@ -149,30 +102,18 @@ fn what_yaml_can_do_to_a_reader_is_bounded() {
 fn deep_arguments_are_refused_by_name() {
     let nested = |levels: usize| format!("{}1{}", "[".repeat(levels - 1), "]".repeat(levels - 1));
     let yaml = |levels: usize| {
-        format!(
-            "plan:\n  id: p\n  steps:\n    - id: a\n      tool: t\n      arguments: {{x: {}}}",
-            nested(levels)
-        )
+        format!("plan:\n  id: p\n  steps:\n    - id: a\n      tool: t\n      arguments: {{x: {}}}", nested(levels))
     };
     let json = |levels: usize| {
-        format!(
-            r#"{{"plan":{{"id":"p","steps":[{{"id":"a","tool":"t","arguments":{{"x":{}}}}}]}}}}"#,
-            nested(levels)
-        )
+        format!(r#"{{"plan":{{"id":"p","steps":[{{"id":"a","tool":"t","arguments":{{"x":{}}}}}]}}}}"#, nested(levels))
     };
     for text in [yaml(MAX_DEPTH), json(MAX_DEPTH)] {
         read(&text);
     }
     for text in [yaml(MAX_DEPTH + 1), json(MAX_DEPTH + 1), json(100)] {
         let found = violations(&text);
-        assert!(
-            found.len() == 1 && found[0].field.starts_with("plan.steps[0].arguments.x[0]"),
-            "{found:?}"
-        );
-        assert!(
-            found[0].message.contains("is nested deeper than 32 levels"),
-            "{found:?}"
-        );
+        assert!(found.len() == 1 && found[0].field.starts_with("plan.steps[0].arguments.x[0]"), "{found:?}");
+        assert!(found[0].message.contains("is nested deeper than 32 levels"), "{found:?}");
     }
 }
 

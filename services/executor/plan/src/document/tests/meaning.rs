@@ -41,33 +41,16 @@ fn the_author_s_form() {
     assert_eq!((plan.id(), plan.description()), ("demo", "Fetches.\nUses.\n"));
     assert_eq!((plan.parallelism(), plan.stop_on_error()), (4, true));
     assert_eq!(plan.timeout(), Some(Duration::from_secs(300)));
-    let [fetch, other, used] = plan.steps() else {
-        panic!("three steps")
-    };
-    assert_eq!(
-        (fetch.id(), fetch.title(), fetch.dependencies()),
-        ("fetch", "Fetch", &[1][..])
-    );
+    let [fetch, other, used] = plan.steps() else { panic!("three steps") };
+    assert_eq!((fetch.id(), fetch.title(), fetch.dependencies()), ("fetch", "Fetch", &[1][..]));
     assert_eq!(fetch.timeout(), Some(Duration::from_secs(30)));
     assert_eq!(fetch.attempt_timeout(), Some(Duration::from_secs(10)));
     let delays = Backoff::List(vec![Duration::from_secs(1), Duration::from_millis(500)]);
-    assert_eq!(
-        fetch.retry(),
-        &RetryPolicy {
-            max_attempts: 3,
-            backoff: delays
-        }
-    );
+    assert_eq!(fetch.retry(), &RetryPolicy { max_attempts: 3, backoff: delays });
     assert_eq!(arguments(fetch), &json!({"output": {"n": 3}}));
     assert_eq!((other.title(), arguments(other)), ("other", &json!({})));
     assert_eq!(used.dependencies(), [0]);
-    assert_eq!(
-        used.retry(),
-        &RetryPolicy {
-            max_attempts: 5,
-            backoff: Backoff::DEFAULT
-        }
-    );
+    assert_eq!(used.retry(), &RetryPolicy { max_attempts: 5, backoff: Backoff::DEFAULT });
 }
 
 #[test]
@@ -80,11 +63,7 @@ fn backoff_has_defaults() {
         ("{initial: 2m}", 120 * second, 2.0, 120 * second),
     ] {
         let plan = read(&one_step(&format!("retry: {{max_attempts: 2, backoff: {written}}}")));
-        assert_eq!(
-            plan.steps()[0].retry().backoff,
-            Backoff::Exponential { initial, factor, max },
-            "{written}"
-        );
+        assert_eq!(plan.steps()[0].retry().backoff, Backoff::Exponential { initial, factor, max }, "{written}");
     }
 }
 
@@ -98,18 +77,9 @@ fn the_json_form_of_other_planners() {
     assert_eq!(plan.timeout(), Some(Duration::from_secs(120)));
     assert_eq!((plan.stop_on_error(), plan.parallelism()), (true, 3));
     let delays = [1000, 2000, 4000].map(Duration::from_millis).to_vec();
-    assert_eq!(
-        plan.steps()[0].retry(),
-        &RetryPolicy {
-            max_attempts: 3,
-            backoff: Backoff::List(delays)
-        }
-    );
+    assert_eq!(plan.steps()[0].retry(), &RetryPolicy { max_attempts: 3, backoff: Backoff::List(delays) });
 
-    assert_eq!(
-        read(&REQUEST.replace("\"parallel\": true", "\"parallel\": false")).parallelism(),
-        1
-    );
+    assert_eq!(read(&REQUEST.replace("\"parallel\": true", "\"parallel\": false")).parallelism(), 1);
     // S4-21: without backoffMs every delay is one second.
     let plan = read(r#"{"id": "p", "steps": [{"id": "a", "skillId": "t", "retry": {"maxAttempts": 2}}]}"#);
     assert_eq!(plan.steps()[0].retry().delay(0), Duration::from_secs(1));
@@ -120,23 +90,16 @@ fn the_json_form_of_other_planners() {
 
 #[test]
 fn parallel_without_a_number_is_capped() {
-    let steps: Vec<_> = (0..100)
-        .map(|n| json!({"id": format!("s{n}"), "skillId": "t", "params": {}}))
-        .collect();
+    let steps: Vec<_> = (0..100).map(|n| json!({"id": format!("s{n}"), "skillId": "t", "params": {}})).collect();
     let request = json!({"plan": {"id": "p", "steps": steps}, "config": {"parallel": true}}).to_string();
     assert_eq!(read(&request).parallelism(), 64);
 }
 
 #[test]
 fn words_that_look_like_truth_values_are_text() {
-    let plan = read(&one_step(
-        "arguments: {a: yes, b: no, c: on, d: true, e: null, f: ~, g: 'true', h: 1_0}",
-    ));
+    let plan = read(&one_step("arguments: {a: yes, b: no, c: on, d: true, e: null, f: ~, g: 'true', h: 1_0}"));
     let values = arguments(&plan.steps()[0]);
-    assert_eq!(
-        (&values["a"], &values["b"], &values["c"]),
-        (&json!("yes"), &json!("no"), &json!("on"))
-    );
+    assert_eq!((&values["a"], &values["b"], &values["c"]), (&json!("yes"), &json!("no"), &json!("on")));
     assert_eq!(
         (&values["d"], &values["e"], &values["f"], &values["g"]),
         (&json!(true), &json!(null), &json!(null), &json!("true"))

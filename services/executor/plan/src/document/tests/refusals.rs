@@ -6,20 +6,14 @@ use crate::Plan;
 #[test]
 fn order_is_stable_and_given_by_all_or_none() {
     let text = |orders: [&str; 3]| {
-        let steps: Vec<String> = ["a", "b", "c"]
-            .iter()
-            .zip(orders)
-            .map(|(id, order)| format!("{{id: {id}, tool: t{order}}}"))
-            .collect();
+        let steps: Vec<String> =
+            ["a", "b", "c"].iter().zip(orders).map(|(id, order)| format!("{{id: {id}, tool: t{order}}}")).collect();
         format!("id: p\nsteps: [{}]", steps.join(", "))
     };
     let ids = |plan: Plan| plan.steps().iter().map(|step| step.id().to_owned()).collect::<String>();
     assert_eq!(ids(read(&text(["", "", ""]))), "abc");
     assert_eq!(ids(read(&text([", order: 1", ", order: 0", ", order: 1"]))), "bac");
-    assert_refused(
-        &text([", order: 1", "", ", order: 0"]),
-        &[("steps[1].order: is missing", (2, 37))],
-    );
+    assert_refused(&text([", order: 1", "", ", order: 0"]), &[("steps[1].order: is missing", (2, 37))]);
     // S4-05: order ≥ 0.
     assert_refused(
         &text([", order: 1", ", order: -1", ", order: 0.5"]),
@@ -45,10 +39,7 @@ fn violations_speak_the_author_s_language() {
     assert_refused(
         &text,
         &[
-            (
-                "plan.steps[0].dependencies[0]: there is no step `step-9`; did you mean `step-1`?",
-                (7, 82),
-            ),
+            ("plan.steps[0].dependencies[0]: there is no step `step-9`; did you mean `step-1`?", (7, 82)),
             ("plan.steps[1].id: `step-2` is already the id of steps[0]", (8, 14)),
             ("plan.steps[2].skillId: is required", (10, 47)),
             ("plan.steps[2].retry.maxAttempts: must be 1 to 100, not 300", (11, 33)),
@@ -78,10 +69,7 @@ fn both_spellings_at_once_are_refused() {
         &[
             ("config.timeout: says the same as the plan's `timeout`", (2, 19)),
             ("config.parallel: says the same as the plan's `parallelism`", (2, 35)),
-            (
-                "config.stopOnError: says the same as the plan's `stop_on_error`",
-                (2, 54),
-            ),
+            ("config.stopOnError: says the same as the plan's `stop_on_error`", (2, 54)),
         ],
     );
 }
@@ -91,22 +79,10 @@ fn unknown_fields_are_named_with_the_nearest() {
     assert_refused(
         "id: p\nparalelism: 2\nsteps:\n  - id: a\n    tool: t\n    dependson: []\n    retry: {max_atempts: 1, max_attempts: 2}\n    zzz: 1\n",
         &[
-            (
-                "paralelism: there is no field `paralelism` here; did you mean `parallelism`?",
-                (2, 1),
-            ),
-            (
-                "steps[0].dependson: there is no field `dependson` here; did you mean `depends_on`?",
-                (6, 5),
-            ),
-            (
-                "steps[0].retry.max_atempts: there is no field `max_atempts` here; did you mean `max_attempts`?",
-                (7, 13),
-            ),
-            (
-                "steps[0].zzz: there is no field `zzz` here, only id, title, tool, skillId, arguments, params",
-                (8, 5),
-            ),
+            ("paralelism: there is no field `paralelism` here; did you mean `parallelism`?", (2, 1)),
+            ("steps[0].dependson: there is no field `dependson` here; did you mean `depends_on`?", (6, 5)),
+            ("steps[0].retry.max_atempts: there is no field `max_atempts` here; did you mean `max_attempts`?", (7, 13)),
+            ("steps[0].zzz: there is no field `zzz` here, only id, title, tool, skillId, arguments, params", (8, 5)),
         ],
     );
     // What would change the meaning if it were passed over is not passed over.
@@ -120,10 +96,7 @@ fn unknown_fields_are_named_with_the_nearest() {
     );
     assert_refused(
         &REQUEST.replace("\"context\"", "\"contxt\""),
-        &[(
-            "contxt: there is no field `contxt` here; did you mean `context`?",
-            (15, 3),
-        )],
+        &[("contxt: there is no field `contxt` here; did you mean `context`?", (15, 3))],
     );
 }
 
@@ -144,58 +117,31 @@ fn values_of_the_wrong_type_are_refused_one_by_one() {
             ("steps[0].tool: must be text", (9, 11)),
             ("steps[0].arguments: must be an object", (10, 16)),
             ("steps[0].depends_on: must be a list of ids of steps", (11, 17)),
-            (
-                "steps[0].timeout: `soon` is not a duration: write for example 500ms",
-                (12, 14),
-            ),
+            ("steps[0].timeout: `soon` is not a duration: write for example 500ms", (12, 14)),
             ("steps[0].attempt_timeout: must be a duration", (13, 22)),
             ("steps[0].retry.max_attempts: must be a whole number", (14, 27)),
             ("steps[0].retry.backoff.initial: `1` has no unit: write 1s", (14, 50)),
             ("steps[0].retry.backoff.factor: must be a number", (14, 61)),
             ("steps[0].retry.backoff.max: `1` has no unit: write 1s", (14, 69)),
             ("steps[1]: must be an object with `id` and `tool`", (15, 5)),
-            (
-                "steps[2].depends_on[0]: must be text: put it in quotes, \"18\"",
-                (18, 18),
-            ),
+            ("steps[2].depends_on[0]: must be text: put it in quotes, \"18\"", (18, 18)),
             ("steps[2].retry: must be an object such as {max_attempts: 3", (19, 12)),
         ],
     );
-    assert_refused(
-        &one_step("retry: {backoff: [1s]}"),
-        &[("steps[0].retry.max_attempts: is required", (5, 12))],
-    );
-    assert_refused(
-        "id: p\nparallelism: 0\nsteps: [{id: a, tool: t}]",
-        &[("parallelism: must be at least 1", (2, 14))],
-    );
-    assert_refused(
-        "id: p\nsteps: {a: {tool: t}}",
-        &[("steps: must be a list of steps", (2, 8))],
-    );
+    assert_refused(&one_step("retry: {backoff: [1s]}"), &[("steps[0].retry.max_attempts: is required", (5, 12))]);
+    assert_refused("id: p\nparallelism: 0\nsteps: [{id: a, tool: t}]", &[("parallelism: must be at least 1", (2, 14))]);
+    assert_refused("id: p\nsteps: {a: {tool: t}}", &[("steps: must be a list of steps", (2, 8))]);
 }
 
 // S2-FR-002, S4-05
 #[test]
 fn what_is_missing_is_said_where_it_should_stand() {
-    assert_refused(
-        "id: p\n",
-        &[("steps: the plan must be valid and have at least one step", (1, 1))],
-    );
-    assert_refused(
-        "id: p\nsteps: []\n",
-        &[("steps: the plan must be valid and have at least one step", (2, 8))],
-    );
-    assert_refused(
-        "steps:\n  - id: a\n",
-        &[("id: is required", (1, 1)), ("steps[0].tool: is required", (2, 5))],
-    );
+    assert_refused("id: p\n", &[("steps: the plan must be valid and have at least one step", (1, 1))]);
+    assert_refused("id: p\nsteps: []\n", &[("steps: the plan must be valid and have at least one step", (2, 8))]);
+    assert_refused("steps:\n  - id: a\n", &[("id: is required", (1, 1)), ("steps[0].tool: is required", (2, 5))]);
     assert_refused(
         "{\"plan\": {}}",
-        &[
-            ("plan.id: is required", (1, 10)),
-            ("plan.steps: the plan must be valid", (1, 10)),
-        ],
+        &[("plan.id: is required", (1, 10)), ("plan.steps: the plan must be valid", (1, 10))],
     );
     for text in ["", "\n\n", "- 1", "text", "null", "# only a comment"] {
         let found = violations(text);
@@ -224,10 +170,7 @@ fn cycles_and_templates_have_their_place_in_the_text() {
 fn places_in_json_are_found_past_every_kind_of_value() {
     assert_refused(
         "{\"metadata\": [\"a\\\"}\\\\\", {}, [], {\"k\\\\\": -1.5e+3}, true, null],\r\n\t\"id\" : \"ü\\u00fc\",\n\"description\": \"]\",\"steps\": [ {\"id\":\"a\",\"tool\":\"t\"},7 ]}",
-        &[
-            ("id: `üü` is not an id", (2, 9)),
-            ("steps[1]: must be an object", (3, 53)),
-        ],
+        &[("id: `üü` is not an id", (2, 9)), ("steps[1]: must be an object", (3, 53))],
     );
 }
 
@@ -237,7 +180,8 @@ fn problems_in_steps_are_located() {
     let text = "{\n  \"plan\": {\"id\": \"p\", \"steps\": [\n    {\"id\": \"b\", \"order\": 2, \"skillId\": \"x\"},\n    {\"id\": \"a\", \"order\": 1, \"skillId\": \"noup\", \"params\": {\"n\": [1, 2]}}\n  ]}\n}";
     super::read(text);
     let problem = |pointer: &str| crate::StepProblem { step: 0, pointer: pointer.into(), message: "m".into() };
-    let located = crate::StepProblem::locate(crate::Format::Json, text, vec![problem("/tool"), problem("/arguments/n/1")]);
+    let located =
+        crate::StepProblem::locate(crate::Format::Json, text, vec![problem("/tool"), problem("/arguments/n/1")]);
     let places: Vec<_> = located.iter().map(|found| (found.field.as_str(), found.line, found.column)).collect();
     assert_eq!(places, [("plan.steps[1].skillId", 4, 40), ("plan.steps[1].params.n[1]", 4, 68)]);
 }
