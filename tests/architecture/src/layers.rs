@@ -30,6 +30,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-sandbox", Adapters),
     ("belay-service-kit", Adapters),
     ("belay-sqlite", Adapters),
+    ("belay-workspace", Adapters),
     ("belay-executor", Services),
     ("belay-tool-runner", Services),
     ("belay-all-in-one", Bundle),

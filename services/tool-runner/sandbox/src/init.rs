@@ -102,7 +102,11 @@ fn start(
     match last_message(&mut said) {
         Some(Message::Failed(failure)) => Err(failure),
         Some(message) => Ok(Started { tool, message }),
-        None => Err(Failure::Layer(Layer::Limits, "the command's process was killed before it began".to_owned(), libc::ESRCH)),
+        None => Err(Failure::Layer(
+            Layer::Limits,
+            "the command's process was killed before it began".to_owned(),
+            libc::ESRCH,
+        )),
     }
 }
 

@@ -10,7 +10,6 @@ use std::{
     },
     path::PathBuf,
     process::Stdio,
-    sync::Arc,
 };
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -18,7 +17,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use crate::{
     error::LaunchError,
     order::{Command, Failure, Message, Order},
-    running::{KillHandle, Launched, Leftovers, Running, read_body},
+    running::{End, Ended, KillHandle, Launched, Running, read_body},
     settings::Settings,
     spec::Spec,
     take_over,
@@ -41,7 +40,6 @@ pub trait Launcher: Send + Sync {
 #[derive(Debug)]
 pub struct NamespaceLauncher {
     settings: Settings,
-    leftovers: Arc<Leftovers>,
 }
 
 impl NamespaceLauncher {
@@ -54,7 +52,7 @@ impl NamespaceLauncher {
             return Err(LaunchError::NotReady);
         }
         settings.check()?;
-        Ok(Self { settings, leftovers: Arc::default() })
+        Ok(Self { settings })
     }
 
     /// Starts the built-in attacks instead of a program.
@@ -66,30 +64,43 @@ impl NamespaceLauncher {
     }
 
     fn start(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<Running, LaunchError> {
-        self.leftovers.sweep();
         let program = spec.program.clone();
         let command = self.command(spec, attacks)?;
         let (stdout, command_stdout) = io::pipe().map_err(|source| LaunchError::launcher("making a pipe", source))?;
         let (stderr, command_stderr) = io::pipe().map_err(|source| LaunchError::launcher("making a pipe", source))?;
         let cwd = command.cwd.clone();
         let (mut control, mut launched) =
-            spawn(&self.settings, &Order::Run(command), Stdio::from(command_stdout), Stdio::from(command_stderr), &self.leftovers)?;
+            spawn(&self.settings, &Order::Run(command), Stdio::from(command_stdout), Stdio::from(command_stderr))?;
 
-        let (mut init, mut enforced) = (None, None);
+        // Launcher and init speak at the same time: what init says may come before who it is, and its last word as well.
+        let (mut init, mut enforced, mut ended) = (None, None, None);
         while init.is_none() || enforced.is_none() {
             match receive(&mut control).map_err(|source| LaunchError::launcher("listening to the launcher", source))? {
                 Some((Message::Init, Some(pidfd))) => init = Some(KillHandle::new(pidfd)),
                 Some((Message::Started(what), _)) => enforced = Some(what),
+                Some((Message::Ended(how), _)) => ended = Some(how),
                 Some((Message::Failed(failure), _)) => {
                     // Its mounts go with it: the caller may try again at once.
                     let _ = launched.wait();
                     return Err(self.explain(failure, program, cwd));
                 }
+                None if matches!(ended, Some(Ended { end: End::TimedOut, .. })) => {
+                    return Err(LaunchError::spec("limits.wall", "was up before the program could be started"));
+                }
                 Some(_) | None => return Err(LaunchError::LauncherLost { program }),
             }
         }
         let (Some(kill), Some(enforced)) = (init, enforced) else { return Err(LaunchError::LauncherLost { program }) };
-        Ok(Running { stdout, stderr, enforced, kill, control, launcher: launched, outcome: None })
+        Ok(Running {
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+            enforced,
+            kill,
+            control,
+            launcher: launched,
+            ended,
+            outcome: None,
+        })
     }
 
     fn command(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<Command, LaunchError> {
@@ -114,18 +125,17 @@ impl NamespaceLauncher {
         })
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     fn explain(&self, failure: Failure, program: String, cwd: PathBuf) -> LaunchError {
         let os = io::Error::from_raw_os_error;
         match failure {
             Failure::Layer(layer, doing, error) => LaunchError::Layer { layer, doing, source: os(error) },
-            Failure::ProgramNotFound if program.contains('/') => LaunchError::ProgramNotFound { searched: program.clone(), program },
-            Failure::ProgramNotFound => {
-                LaunchError::ProgramNotFound { program, searched: self.settings.path_value().to_string_lossy().into_owned() }
+            Failure::ProgramNotFound if program.contains('/') => {
+                LaunchError::ProgramNotFound { searched: program.clone(), program }
             }
+            Failure::ProgramNotFound => LaunchError::ProgramNotFound {
+                program,
+                searched: self.settings.path_value().to_string_lossy().into_owned(),
+            },
             Failure::ProgramNotExecutable(error) => LaunchError::ProgramNotExecutable { program, source: os(error) },
             Failure::WorkingDirectory(error) => LaunchError::WorkingDirectory { cwd, source: os(error) },
             Failure::Spec(field, problem) => LaunchError::Spec { field, problem },
@@ -171,7 +181,6 @@ pub(crate) fn spawn(
     order: &Order,
     stdout: Stdio,
     stderr: Stdio,
-    leftovers: &Arc<Leftovers>,
 ) -> Result<(UnixStream, Launched), LaunchError> {
     let failed = |doing| move |source| LaunchError::launcher(doing, source);
     let (mut control, theirs) = UnixStream::pair().map_err(failed("making a socket"))?;
@@ -184,7 +193,7 @@ pub(crate) fn spawn(
         .stderr(stderr)
         .spawn()
         .map_err(failed("executing this binary as the launcher"))?;
-    let launched = Launched::new(child, Arc::clone(leftovers));
+    let launched = Launched::new(child);
     control.write_all(&frame(order)).map_err(failed("telling the launcher what to do"))?;
     Ok((control, launched))
 }
@@ -195,15 +204,40 @@ pub(crate) fn receive(control: &mut UnixStream) -> io::Result<Option<(Message, O
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let got = recvmsg(&*control, &mut [IoSliceMut::new(&mut header)], &mut ancillary, flags);
-    match got {
+    match recvmsg(&*control, &mut [IoSliceMut::new(&mut header)], &mut ancillary, flags) {
         Err(rustix::io::Errno::CONNRESET) => return Ok(None),
-        got if got?.bytes < header.len() => return Ok(None),
-        _ => {}
+        Err(error) => return Err(error.into()),
+        Ok(got) if got.bytes < header.len() => return Ok(None),
+        Ok(_) => {}
     }
     let fd = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
     });
     Ok(read_body(control, header)?.map(|message| (message, fd)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_variables_with_the_same_name_the_most_particular_counts() {
+        let settings =
+            Settings { env: vec![("TZ".into(), "CET".into()), ("TEAM".into(), "a".into())], ..Settings::default() };
+        let all = environment(&settings, vec![("TEAM".into(), "b".into())]);
+        let value = |name: &str| {
+            all.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (value("TZ"), value("TEAM"), value("HOME")),
+            (vec!["CET".into()], vec!["b".into()], vec!["/tmp/home".into()])
+        );
+    }
+
+    // Executing this test binary again would run the tests again.
+    #[test]
+    fn a_program_that_does_not_take_over_is_refused() {
+        assert!(matches!(NamespaceLauncher::new(Settings::default()), Err(LaunchError::NotReady)));
+    }
 }

@@ -76,13 +76,17 @@ impl Layer {
     #[must_use]
     pub fn fix(self) -> &'static str {
         match self {
-            Self::Launcher => "give `Settings::executable` the path of this binary, and leave the launcher alone while it works",
+            Self::Launcher => {
+                "give `Settings::executable` the path of this binary, and leave the launcher alone while it works"
+            }
             Self::ServiceUser => {
                 "run as root with CAP_SETUID and CAP_SETGID, or as an ordinary user; choose a service uid that this user \
                  namespace knows (`cat /proc/self/uid_map`)"
             }
             Self::UserNamespace | Self::Namespaces => user_namespace_fix(),
-            Self::View => "needs Linux 5.12 or newer, and a seccomp profile of the container that allows the mount calls",
+            Self::View => {
+                "needs Linux 5.12 or newer, and a seccomp profile of the container that allows the mount calls"
+            }
             Self::Proc => {
                 "the container masks parts of /proc: set `procMount: Unmasked` with `hostUsers: false` (Kubernetes), or \
                  `--security-opt systempaths=unconfined` (Docker)"

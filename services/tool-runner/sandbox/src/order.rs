@@ -67,7 +67,7 @@ pub(crate) enum Message {
     Started(Enforced),
     /// The command is over, and nothing of it is left.
     Ended(Ended),
-    /// The answer to [`Order::Probe`]: the layers tried, with the error of each that is missing (0 = there) or its version.
+    /// The answer to [`Order::Probe`]: the layers tried, with the error of each that is missing (0 = there).
     Probed(Vec<Probed>),
 }
 

@@ -72,38 +72,39 @@ pub struct Output {
 }
 
 impl Running {
-    /// Reads both streams to their ends, keeping `caps` of each, and waits for the command.
+    /// Reads both streams to their ends, as far as nobody took them, keeping `caps` of each, and waits for the command.
     ///
     /// # Errors
     /// When a stream or the connection to the launcher cannot be read.
     pub fn collect(mut self, caps: OutputCaps) -> io::Result<(Outcome, Output)> {
         let mut output = Output::default();
-        let mut open = [true; 2];
-        while open != [false; 2] {
-            for (n, stream) in ready(&[(&self.stdout, open[0]), (&self.stderr, open[1])])? {
-                let mut buffer = [0; 64 << 10];
-                let read = match (&*stream).read(&mut buffer) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    read => read?,
-                };
-                open[n] = read > 0;
-                let kept = if n == 0 { &mut output.stdout } else { &mut output.stderr };
-                kept.add(&buffer[..read], caps);
+        let mut open: Vec<(PipeReader, &mut Kept)> = Vec::new();
+        open.extend(self.stdout.take().map(|stream| (stream, &mut output.stdout)));
+        open.extend(self.stderr.take().map(|stream| (stream, &mut output.stderr)));
+        let mut buffer = vec![0; 64 << 10];
+        while !open.is_empty() {
+            for n in ready(&open)?.into_iter().rev() {
+                let (stream, kept) = &mut open[n];
+                match stream.read(&mut buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                    Ok(0) => drop(open.remove(n)),
+                    Ok(read) => kept.add(&buffer[..read], caps),
+                }
             }
         }
         Ok((self.wait()?, output))
     }
 }
 
-/// Those of the open streams that have something to say, or have ended.
-fn ready<'a>(streams: &[(&'a PipeReader, bool); 2]) -> io::Result<Vec<(usize, &'a PipeReader)>> {
-    let open: Vec<_> = (0..).zip(streams).filter(|(_, (_, open))| *open).map(|(n, (stream, _))| (n, *stream)).collect();
-    let mut fds: Vec<_> = open.iter().map(|(_, stream)| PollFd::new(*stream, PollFlags::IN)).collect();
+/// Which of the streams have something to say, or have ended.
+fn ready(streams: &[(PipeReader, &mut Kept)]) -> io::Result<Vec<usize>> {
+    let mut fds: Vec<_> = streams.iter().map(|(stream, _)| PollFd::new(stream, PollFlags::IN)).collect();
     match poll(&mut fds, None) {
         Err(Errno::INTR) => Ok(Vec::new()),
         polled => {
             polled?;
-            Ok(open.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty()).map(|(stream, _)| *stream).collect())
+            Ok((0..fds.len()).filter(|n| !fds[*n].revents().is_empty()).collect())
         }
     }
 }

@@ -3,10 +3,7 @@
 use std::{
     io::{self, PipeReader, Read as _},
     ops::AddAssign,
-    os::{
-        fd::{AsFd as _, OwnedFd},
-        unix::net::UnixStream,
-    },
+    os::{fd::OwnedFd, unix::net::UnixStream},
     process::Child,
     sync::{
         Arc, Mutex, PoisonError,
@@ -83,6 +80,7 @@ pub struct Outcome {
 }
 
 /// The launcher's word on an end.
+#[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) end: End,
     pub(crate) usage: Usage,
@@ -90,6 +88,7 @@ pub(crate) struct Ended {
 
 wire_struct!(Ended { end, usage });
 
+#[derive(Debug)]
 pub(crate) enum End {
     Exited(i32),
     Signalled(i32),
@@ -102,7 +101,11 @@ wire_enum!(End { 0 = Exited(code), 1 = Signalled(signal), 2 = TimedOut, 3 = Lost
 impl End {
     /// The end in a raw wait status.
     pub(crate) fn of(status: i32) -> Self {
-        if libc::WIFSIGNALED(status) { Self::Signalled(libc::WTERMSIG(status)) } else { Self::Exited(libc::WEXITSTATUS(status)) }
+        if libc::WIFSIGNALED(status) {
+            Self::Signalled(libc::WTERMSIG(status))
+        } else {
+            Self::Exited(libc::WEXITSTATUS(status))
+        }
     }
 }
 
@@ -151,14 +154,16 @@ impl KillHandle {
 /// A command that is running. Dropping it kills the command.
 #[derive(Debug)]
 pub struct Running {
-    /// The command's standard output. Ends when no process of the command is left to write to it.
-    pub stdout: PipeReader,
-    /// The command's standard error.
-    pub stderr: PipeReader,
+    /// The command's standard output, until somebody takes it. Ends when no process of the command is left to write to it.
+    pub stdout: Option<PipeReader>,
+    /// The command's standard error, likewise.
+    pub stderr: Option<PipeReader>,
     pub(crate) enforced: Enforced,
     pub(crate) kill: KillHandle,
     pub(crate) control: UnixStream,
     pub(crate) launcher: Launched,
+    /// The launcher's word on the end, where it came before anybody waited for it.
+    pub(crate) ended: Option<Ended>,
     pub(crate) outcome: Option<Outcome>,
 }
 
@@ -184,7 +189,11 @@ impl Running {
         if let Some(outcome) = self.outcome {
             return Ok(outcome);
         }
-        let ended = match read(&mut self.control)? {
+        let message = match self.ended.take() {
+            Some(ended) => Some(Message::Ended(ended)),
+            None => read(&mut self.control)?,
+        };
+        let ended = match message {
             Some(Message::Ended(ended)) => ended,
             // Nobody is left who could have said so. The command dies with them; see it through.
             _ => {
@@ -226,7 +235,9 @@ impl Drop for Running {
 pub(crate) fn read<T: Wire>(control: &mut UnixStream) -> io::Result<Option<T>> {
     let mut header = [0; 4];
     match control.read_exact(&mut header) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
+            return Ok(None);
+        }
         read => read?,
     }
     read_body(control, header)
@@ -239,33 +250,29 @@ pub(crate) fn read_body<T: Wire>(control: &mut UnixStream, header: [u8; 4]) -> i
     unframe(&body).map(Some).ok_or_else(|| io::Error::other("the launcher sent what is no message"))
 }
 
-/// Launchers that were left to end by themselves. An ended child is kept by the kernel until somebody asks after it.
-#[derive(Debug, Default)]
-pub(crate) struct Leftovers(Mutex<Vec<Child>>);
+/// Launchers that were left to end by themselves. The kernel keeps an ended child until its parent asks after it.
+static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-impl Leftovers {
-    /// Asks after all of them.
-    pub(crate) fn sweep(&self) {
-        let mut children = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that cannot be asked after is nobody's child any more.
-        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-    }
+/// Asks after all of them, and keeps `more` among them.
+fn sweep(more: Option<Child>) {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.extend(more);
+    // One that cannot be asked after is nobody's child any more.
+    left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
 /// A launcher. Dropped, it is left to end by itself.
 #[derive(Debug)]
-pub(crate) struct Launched {
-    child: Option<Child>,
-    leftovers: Arc<Leftovers>,
-}
+pub(crate) struct Launched(Option<Child>);
 
 impl Launched {
-    pub(crate) fn new(child: Child, leftovers: Arc<Leftovers>) -> Self {
-        Self { child: Some(child), leftovers }
+    pub(crate) fn new(child: Child) -> Self {
+        sweep(None);
+        Self(Some(child))
     }
 
     pub(crate) fn wait(&mut self) -> io::Result<()> {
-        match self.child.take() {
+        match self.0.take() {
             Some(mut child) => child.wait().map(drop),
             None => Ok(()),
         }
@@ -274,11 +281,8 @@ impl Launched {
 
 impl Drop for Launched {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take()
-            && matches!(child.try_wait(), Ok(None))
-        {
-            self.leftovers.0.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+        if let Some(child) = self.0.take() {
+            sweep(Some(child));
         }
     }
 }
-

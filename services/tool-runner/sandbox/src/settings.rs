@@ -44,7 +44,7 @@ impl Default for Settings {
 }
 
 /// Places in the view that are built by the launcher: nothing may be shown over or under them.
-const BUILT: [&str; 6] = ["proc", "dev", "tmp", "etc", "workspace", ".layers"];
+const BUILT: [&str; 5] = ["proc", "dev", "tmp", "etc", "workspace"];
 
 impl Settings {
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
@@ -52,12 +52,17 @@ impl Settings {
             return Err(LaunchError::spec("settings.service_uid", "must not be 0: no command ever runs as root"));
         }
         if self.landlock_floor == 0 {
-            return Err(LaunchError::spec("settings.landlock_floor", "must be at least 1: nothing runs without Landlock"));
+            return Err(LaunchError::spec(
+                "settings.landlock_floor",
+                "must be at least 1: nothing runs without Landlock",
+            ));
         }
         for (n, path) in self.read_only.iter().enumerate() {
             let refuse = |problem: &str| LaunchError::spec(format!("settings.read_only[{n}]"), problem);
             let mut parts = path.components();
-            if parts.next() != Some(Component::RootDir) || !parts.clone().all(|part| matches!(part, Component::Normal(_))) {
+            if parts.next() != Some(Component::RootDir)
+                || !parts.clone().all(|part| matches!(part, Component::Normal(_)))
+            {
                 return Err(refuse("must be an absolute path without `..`"));
             }
             match parts.next() {

@@ -19,6 +19,7 @@ use rustix::{
 
 use crate::{
     UPPER, WORK,
+    init::Outside,
     layer::Layer,
     order::{ATTACKS, At as _, Command, Failure},
     sys::{self, OneThread, Reach, Side},
@@ -71,7 +72,8 @@ const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc:
 
 /// Takes all pieces.
 pub(crate) fn take(command: &Command, taker: Taker) -> Result<Sources, Failure> {
-    let mut sources = Sources { pieces: Vec::new(), links: Vec::new(), devices: Vec::new(), lower: Vec::new(), staging: None };
+    let mut sources =
+        Sources { pieces: Vec::new(), links: Vec::new(), devices: Vec::new(), lower: Vec::new(), staging: None };
     for place in SYSTEM {
         match fs::read_link(place) {
             Ok(target) => sources.links.push((place, target)),
@@ -120,9 +122,9 @@ fn take_workspace(command: &Command, taker: Taker, sources: &mut Sources) -> Res
     let owner = fs::metadata(base).at(Layer::Workspace, || format!("looking at the workspace {}", base.display()))?;
     let (from, to) = ((owner.uid(), owner.gid()), (command.service_uid, command.service_gid));
     let mapping = match taker {
-        Taker::Root(one) if from != to => {
-            Some(mapping(one, from, to).at(Layer::IdMappedWorkspace, || "making a user namespace to map by".to_owned())?)
-        }
+        Taker::Root(one) if from != to => Some(
+            mapping(one, from, to).at(Layer::IdMappedWorkspace, || "making a user namespace to map by".to_owned())?,
+        ),
         Taker::Root(_) | Taker::User => None,
     };
     let mapping = mapping.as_ref().map(|mapping| mapping.as_fd());
@@ -132,7 +134,8 @@ fn take_workspace(command: &Command, taker: Taker, sources: &mut Sources) -> Res
         Taker::User => Reach::Tree,
     };
     for folder in &command.lower {
-        let mount = clone(folder, reach).at(Layer::Workspace, || format!("taking the workspace {}", folder.display()))?;
+        let mount =
+            clone(folder, reach).at(Layer::Workspace, || format!("taking the workspace {}", folder.display()))?;
         sys::mount_setattr(mount.as_fd(), reach, READ_ONLY, mapping)
             .at(Layer::IdMappedWorkspace, || format!("mapping the owner of {}", folder.display()))?;
         sources.lower.push(mount);
@@ -192,4 +195,10 @@ fn mapping(one: OneThread, from: (u32, u32), to: (u32, u32)) -> io::Result<Owned
             Ok(made?.into())
         }
     }
+}
+
+/// Tries to map the owner of a folder's mount; nobody sees the mount.
+pub(crate) fn map_owner(one: OneThread, folder: &Path, to: Outside) -> io::Result<()> {
+    let mapping = mapping(one, (0, 0), (to.uid, to.gid))?;
+    sys::mount_setattr(clone(folder, Reach::One)?.as_fd(), Reach::One, 0, Some(mapping.as_fd()))
 }

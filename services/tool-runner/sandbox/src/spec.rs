@@ -109,8 +109,24 @@ impl Default for Limits {
 
 /// Names that change what a program loads or executes before its first line, or that the sandbox itself sets.
 const RESERVED: [&str; 18] = [
-    "BASH_ENV", "ENV", "GCONV_PATH", "HOME", "IFS", "JAVA_TOOL_OPTIONS", "LOCPATH", "NODE_OPTIONS", "NODE_PATH", "PATH", "PERL5LIB",
-    "PERL5OPT", "PROMPT_COMMAND", "PS4", "RUBYLIB", "RUBYOPT", "TMPDIR", "ZDOTDIR",
+    "BASH_ENV",
+    "ENV",
+    "GCONV_PATH",
+    "HOME",
+    "IFS",
+    "JAVA_TOOL_OPTIONS",
+    "LOCPATH",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PATH",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PROMPT_COMMAND",
+    "PS4",
+    "RUBYLIB",
+    "RUBYOPT",
+    "TMPDIR",
+    "ZDOTDIR",
 ];
 const RESERVED_PREFIXES: [&str; 6] = ["BASH_FUNC_", "DYLD_", "GIT_", "GLIBC_", "LD_", "PYTHON"];
 
@@ -166,7 +182,10 @@ fn check_variable(name: &str, value: &OsStr) -> Result<(), LaunchError> {
         return Err(LaunchError::spec(field, "is no name of a variable"));
     }
     if RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-        return Err(LaunchError::spec(field, "decides what programs load or execute: only the operator's settings may set it"));
+        return Err(LaunchError::spec(
+            field,
+            "decides what programs load or execute: only the operator's settings may set it",
+        ));
     }
     without_nul(&field, value)
 }

@@ -87,11 +87,7 @@ pub(crate) fn wait(pid: i32) -> io::Result<Option<Reaped>> {
 
 fn usage(used: &libc::rusage) -> Usage {
     let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
-    Usage {
-        user: time(used.ru_utime),
-        system: time(used.ru_stime),
-        max_resident_bytes: used.ru_maxrss as u64 * 1024,
-    }
+    Usage { user: time(used.ru_utime), system: time(used.ru_stime), max_resident_bytes: used.ru_maxrss as u64 * 1024 }
 }
 
 /// Kills every process of this pid namespace but its init, which has to be the caller.

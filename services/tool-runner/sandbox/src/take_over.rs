@@ -5,13 +5,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use crate::{attacks, monitor, sys};
+use crate::{attacks, monitor, order::ATTACKS, sys};
 
 /// The name (`argv[0]`) under which the binary is the launcher. Its standard input is the connection to the runner then.
 pub(crate) const LAUNCHER: &str = "belay-sandbox-launcher";
-
-/// The name under which it is the command that tries the walls from inside.
-pub(crate) const ATTACKS: &str = "belay-sandbox-attacks";
 
 static CALLED: AtomicBool = AtomicBool::new(false);
 
@@ -23,6 +20,7 @@ pub fn take_over_if_asked() {
     let mut args = env::args_os();
     match args.next().as_deref().and_then(|name| name.to_str()) {
         Some(LAUNCHER) => sys::exit(monitor::serve()),
+        // The self-test's command, inside of the sandbox: there it is executed from this path.
         Some(ATTACKS) => sys::exit(attacks::run(args)),
         _ => CALLED.store(true, Ordering::Release),
     }

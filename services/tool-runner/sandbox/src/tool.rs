@@ -55,8 +55,7 @@ fn wall_off(command: &Command) -> Result<u8, Failure> {
 /// Executes the program where it is found. Comes back with the reason if nowhere.
 fn execute(command: &Command) -> Failure {
     let c_string = |text: &OsStr| CString::new(text.as_bytes()).expect("a spec with NUL bytes is refused");
-    let args: Vec<CString> =
-        std::iter::once(&command.program).chain(&command.args).map(|arg| c_string(arg)).collect();
+    let args: Vec<CString> = std::iter::once(&command.program).chain(&command.args).map(|arg| c_string(arg)).collect();
     let env: Vec<CString> = command
         .env
         .iter()

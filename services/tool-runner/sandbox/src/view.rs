@@ -8,11 +8,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat, unlinkat},
+    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat},
     io::Errno,
     mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
-        fsconfig_set_string, fsmount, fsopen, mount, mount_change, move_mount, unmount,
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
+        fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_change, move_mount, unmount,
     },
     process::{chdir, fchdir, pivot_root},
 };
@@ -25,12 +25,13 @@ use crate::{
     sys::{self, Reach},
 };
 
-/// Where the new root stands until it is the root. Its old contents have been taken before, so it may be covered; it exists
-/// wherever there is anything to run.
+/// Where things stand until the new root is the root. It exists wherever there is anything to run, and may be covered: its own
+/// contents have been taken before.
 const SCAFFOLD: &str = "/usr";
 
-/// Where the overlay's layers stand while it is being mounted. Each layer is named in the mount's options, which are one page.
-const LAYERS: &str = ".layers";
+/// The new root's place on the scaffold. Beside it stand the overlay's layers, which go away with the old root: taking each of them
+/// down by itself would cost the kernel a grace period each.
+const ROOT: &str = "root";
 
 const WORKSPACE: &str = "workspace";
 
@@ -53,9 +54,15 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 pub(crate) fn build(sources: Sources, command: &Command) -> Result<(), Failure> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .at(Layer::Namespaces, || "keeping our mounts to ourselves".to_owned())?;
+    let scaffold = fresh("tmpfs", &[("size", "64k"), ("mode", "700")], WALLED)
+        .and_then(|scaffold| attach(scaffold.as_fd(), CWD, SCAFFOLD).map(|()| scaffold))
+        .at(Layer::View, || "making a scaffold".to_owned())?;
     let root = fresh("tmpfs", &[("size", "1m"), ("nr_inodes", "512"), ("mode", "755")], WALLED)
+        .and_then(|root| {
+            mkdirat(&scaffold, ROOT, Mode::RWXU)?;
+            attach(root.as_fd(), scaffold.as_fd(), ROOT).map(|()| root)
+        })
         .at(Layer::View, || "making the root".to_owned())?;
-    attach(root.as_fd(), CWD, SCAFFOLD).at(Layer::View, || "placing the root".to_owned())?;
     let root = root.as_fd();
 
     furnish(root, &sources).at(Layer::View, || "furnishing the root".to_owned())?;
@@ -71,21 +78,22 @@ pub(crate) fn build(sources: Sources, command: &Command) -> Result<(), Failure> 
     let tmp = fresh("tmpfs", &[("size", &size), ("mode", "700")], WALLED);
     tmp.and_then(|tmp| {
         attach(tmp.as_fd(), root, "tmp")?;
-        Ok(mkdirat(tmp, "home", Mode::RWXU)?)
+        mkdirat(tmp, "home", Mode::RWXU)
     })
     .at(Layer::View, || "mounting /tmp".to_owned())?;
 
-    fchdir(root).at(Layer::View, || "entering the root".to_owned())?;
-    mount_workspace(root, &sources)?;
+    mount_workspace(scaffold.as_fd(), root, &sources)?;
     for folder in &command.hidden {
         hide(root, folder)?;
     }
     // The new root on top of the old one, then the old one away from below it: pivot_root(2), "." twice.
-    pivot_root(".", ".")
+    fchdir(root)
+        .and_then(|()| pivot_root(".", "."))
         .and_then(|()| unmount(".", UnmountFlags::DETACH))
         .and_then(|()| chdir("/"))
         .at(Layer::View, || "leaving the host's root".to_owned())?;
-    sys::mount_setattr(root, Reach::One, libc::MOUNT_ATTR_RDONLY, None).at(Layer::View, || "closing the root".to_owned())
+    sys::mount_setattr(root, Reach::One, libc::MOUNT_ATTR_RDONLY, None)
+        .at(Layer::View, || "closing the root".to_owned())
 }
 
 const WALLED: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
@@ -156,34 +164,29 @@ fn existing_is_fine(made: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-/// The workspace at its place. The current directory is the new root.
-fn mount_workspace(root: BorrowedFd<'_>, sources: &Sources) -> Result<(), Failure> {
+/// The workspace at its place.
+fn mount_workspace(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, sources: &Sources) -> Result<(), Failure> {
     let (lower, staging) = (&sources.lower, &sources.staging);
     if let ([only], None) = (&lower[..], staging) {
         return attach(only.as_fd(), root, WORKSPACE).at(Layer::Workspace, || "showing the workspace".to_owned());
     }
-    let mut names: Vec<String> = (0..lower.len()).map(|n| format!("{LAYERS}/{n}")).collect();
+    // Short names, relative to the scaffold: all options of a mount have to fit on one page.
+    let mut names: Vec<String> = (0..lower.len()).map(|n| n.to_string()).collect();
     let mut options = format!("lowerdir={},userxattr", names.join(":"));
     if staging.is_some() {
-        let name = format!("{LAYERS}/s");
         // Volatile: without it the end of each command would wait for the upper file system to reach the disk.
-        options.push_str(&format!(",upperdir={name}/{UPPER},workdir={name}/{WORK},volatile"));
-        names.push(name);
+        options.push_str(&format!(",upperdir=s/{UPPER},workdir=s/{WORK},volatile"));
+        names.push("s".to_owned());
     }
     let options = CString::new(options).expect("made of names without NUL");
     let overlay = || -> Result<(), Errno> {
-        mkdirat(root, LAYERS, Mode::RWXU)?;
+        fchdir(scaffold)?;
         for (name, layer) in names.iter().zip(lower.iter().chain(staging)) {
-            mkdirat(root, name, Mode::RWXU)?;
-            attach(layer.as_fd(), root, name)?;
+            mkdirat(scaffold, name, Mode::RWXU)?;
+            attach(layer.as_fd(), scaffold, name)?;
         }
-        mount("overlay", WORKSPACE, "overlay", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())?;
-        // The overlay keeps its own hold on the layers; the command has no business with them.
-        for name in &names {
-            unmount(name, UnmountFlags::DETACH)?;
-            unlinkat(root, name, AtFlags::REMOVEDIR)?;
-        }
-        unlinkat(root, LAYERS, AtFlags::REMOVEDIR)
+        let place = Path::new(ROOT).join(WORKSPACE);
+        mount("overlay", &place, "overlay", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
     };
     overlay().at(Layer::Workspace, || "mounting the overlay of the workspace".to_owned())
 }

@@ -3,8 +3,8 @@
 use std::{io, path::PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, PathFd, Ruleset,
-    RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
 };
 use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
@@ -66,7 +66,8 @@ pub(crate) fn landlock(command: &Command) -> Result<u8, io::Error> {
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(floor))
         .and_then(|ruleset| {
-            let ruleset = ruleset.set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(KNOWN))?;
+            let ruleset =
+                ruleset.set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(KNOWN))?;
             // Handled and granted to nobody: no TCP, no abstract sockets and no signals beyond the command's own processes.
             ruleset.handle_access(AccessNet::from_all(KNOWN))?.scope(Scope::from_all(KNOWN))?.create()
         })

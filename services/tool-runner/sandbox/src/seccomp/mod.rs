@@ -179,8 +179,13 @@ mod tests {
             let rules: Vec<Rule> = (0..count).map(|n| on(3 * n + 1, Action::Fail(n as i32 + 1))).collect();
             let program = compile(&rules, Action::Allow);
             for call in 0..3 * count + 3 {
-                let expected = if call % 3 == 1 && call / 3 < count { Action::Fail((call / 3) as i32 + 1) } else { Action::Allow };
-                assert_eq!(run(&program, ARCHITECTURE, call, [0; 6]), expected.encoded(), "call {call} of {count} rules");
+                let expected =
+                    if call % 3 == 1 && call / 3 < count { Action::Fail((call / 3) as i32 + 1) } else { Action::Allow };
+                assert_eq!(
+                    run(&program, ARCHITECTURE, call, [0; 6]),
+                    expected.encoded(),
+                    "call {call} of {count} rules"
+                );
             }
         }
     }

@@ -1,0 +1,95 @@
+//! Files that are not the command's.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
+
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+
+use super::{Attack, Targets, Verdict};
+use crate::self_test::CANARY;
+
+pub(super) const ATTACKS: &[Attack] = &[
+    ("read a file outside the workspace", |targets| read(&targets.secret)),
+    ("write a file outside the workspace", |targets| write(&targets.secret)),
+    ("read it by climbing out", |targets| read(&Path::new("../../../../..").join(relative(targets)))),
+    ("read it through a link in the workspace", |_| read("link-to-secret".as_ref())),
+    ("read it through init's root", |targets| {
+        Verdict::any(
+            ["/proc/1/root", "/proc/self/root", "link-to-root"]
+                .map(|root| read(&Path::new(root).join(relative(targets)))),
+        )
+    }),
+    ("read a hidden folder of the workspace", |_| read("hidden/secret".as_ref())),
+    ("write to a hidden folder of the workspace", |_| write("hidden/new".as_ref())),
+    ("read the host's users and secrets", |_| {
+        Verdict::any(
+            ["/etc/shadow", "/root/.ssh", "/home", "/var", "/run", "/sys"].map(|path| Verdict::of(fs::metadata(path))),
+        )
+    }),
+    ("write to the system's folders", |_| {
+        Verdict::any(
+            ["/new", "/usr/new", "/usr/bin/new", "/etc/passwd", "/etc/new", "/dev/new"]
+                .map(|path| write(path.as_ref())),
+        )
+    }),
+    ("change kernel settings", |_| {
+        let settings = [
+            "/proc/sys/kernel/core_pattern",
+            "/proc/sys/kernel/pid_max",
+            "/proc/sys/vm/overcommit_memory",
+            "/proc/sysrq-trigger",
+        ];
+        Verdict::any(settings.map(|path| Verdict::of(OpenOptions::new().write(true).open(path))))
+    }),
+    // Harmless and nobody else's business; what forbids it is Landlock alone, and this shows that it is there.
+    ("write where only Landlock forbids it", |_| Verdict::of(OpenOptions::new().write(true).open("/proc/self/comm"))),
+    ("open devices beyond the five", devices),
+    ("make a device", |_| {
+        let make = |kind| mknodat(CWD, "/tmp/device", kind, Mode::from(0o666), makedev(1, 1)).map_err(io::Error::from);
+        Verdict::any([FileType::CharacterDevice, FileType::BlockDevice].map(|kind| Verdict::of(make(kind))))
+    }),
+    ("make a setuid file", |_| {
+        let make = || {
+            File::create("/tmp/setuid")?;
+            fs::set_permissions("/tmp/setuid", fs::Permissions::from_mode(0o4755))
+        };
+        Verdict::of(make())
+    }),
+    // Not blocked but kept apart: the self-test looks at the workspace afterwards.
+    ("change the workspace in place", |_| match fs::write("file", "changed") {
+        Ok(()) => Verdict::Blocked("written to the view".to_owned()),
+        Err(error) => Verdict::Possible(format!("the view is not writable, so nothing was proved: {error}")),
+    }),
+];
+
+fn relative(targets: &Targets) -> &Path {
+    targets.secret.strip_prefix("/").unwrap_or(&targets.secret)
+}
+
+fn read(path: &Path) -> Verdict {
+    match fs::read_to_string(path) {
+        Ok(text) => Verdict::expect(!text.contains(CANARY), "opened"),
+        Err(error) => Verdict::Blocked(error.to_string()),
+    }
+}
+
+fn write(path: &Path) -> Verdict {
+    Verdict::of(OpenOptions::new().append(true).create(true).open(path))
+}
+
+fn devices(_: &Targets) -> Verdict {
+    let expected = ["fd", "full", "null", "random", "stderr", "stdin", "stdout", "urandom", "zero"];
+    let mut found: Vec<String> = match fs::read_dir("/dev") {
+        Ok(entries) => entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect(),
+        Err(error) => return Verdict::Possible(format!("/dev cannot be listed: {error}")),
+    };
+    found.sort();
+    let others =
+        ["/dev/mem", "/dev/kmsg", "/dev/tty", "/dev/ptmx", "/dev/shm", "/dev/vda", "/dev/sda", "/dev/kvm", "/dev/fuse"];
+    let listed = Verdict::expect(found == expected, found.join(" "));
+    Verdict::any(others.map(|path| Verdict::of(File::open(path))).into_iter().chain([listed]))
+}

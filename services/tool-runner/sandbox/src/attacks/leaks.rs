@@ -1,0 +1,39 @@
+//! What the runner has and the command must not inherit.
+
+use std::{env, fs};
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{Attack, Verdict};
+
+/// Every variable a command without any of its own gets.
+const VARIABLES: [&str; 11] = [
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_TERMINAL_PROMPT",
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "PATH",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+];
+
+pub(super) const ATTACKS: &[Attack] = &[
+    ("inherit descriptors", |_| {
+        let names = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let open: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+        // The fourth is the folder being read.
+        Verdict::expect(open == ["0", "1", "2", "3"], open.join(" "))
+    }),
+    ("inherit variables", |_| {
+        let foreign: Vec<String> = env::vars_os()
+            .map(|(name, _)| name.to_string_lossy().into_owned())
+            .filter(|name| !VARIABLES.contains(&name.as_str()))
+            .collect();
+        Verdict::expect(foreign.is_empty(), if foreign.is_empty() { "none".to_owned() } else { foreign.join(" ") })
+    }),
+    ("leave core dumps", |_| Verdict::expect(getrlimit(Resource::Core).maximum == Some(0), "no core dumps")),
+];

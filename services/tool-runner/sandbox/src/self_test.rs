@@ -1,0 +1,123 @@
+//! Proves by real attacks that the walls stand: a service that finds one of them possible must not serve.
+
+use std::{
+    fs, io,
+    net::TcpListener,
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::{
+            fs::{PermissionsExt as _, symlink},
+            net::{SocketAddr, UnixListener},
+        },
+    },
+    process::id,
+};
+
+use crate::{
+    error::LaunchError,
+    launcher::NamespaceLauncher,
+    order::ATTACKS,
+    output::OutputCaps,
+    running::Status,
+    spec::{Limits, Spec, WorkspaceMount},
+};
+
+/// One attack and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttackResult {
+    /// What was tried.
+    pub attack: String,
+    /// Whether it was possible: then the sandbox is unsafe, and nothing may run in it.
+    pub possible: bool,
+    /// What happened, such as the error the kernel gave.
+    pub detail: String,
+}
+
+/// Why the walls could not be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum SelfTestError {
+    /// The targets could not be set up.
+    #[error("the self-test could not set up what it attacks: {0}")]
+    Targets(#[from] io::Error),
+    /// The sandbox did not start.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The attacks ended before all of them had been tried.
+    #[error("the self-test's attacks ended early ({status:?}): {output}")]
+    EndedEarly {
+        /// How they ended.
+        status: Status,
+        /// What they said.
+        output: String,
+    },
+}
+
+/// The name under which the targets' secrets are known, so that no attack succeeds by chance.
+pub(crate) const CANARY: &str = "belay-canary";
+
+/// Runs the built-in attacks inside of the sandbox, against targets made for them: a secret file, sockets, a listener, this process.
+///
+/// # Errors
+/// When the attacks could not be run to their end. That is no proof of safety.
+pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, SelfTestError> {
+    let folder = tempfile::tempdir()?;
+    // What protects the targets has to be the walls, not the modes of their folder.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    let [workspace, staging] = ["workspace", "staging"].map(|name| folder.path().join(name));
+    let hidden = workspace.join("hidden");
+    for made in [&workspace, &staging, &hidden] {
+        fs::create_dir(made)?;
+    }
+    let secret = folder.path().join("secret");
+    for file in [&secret, &hidden.join("secret"), &workspace.join("file")] {
+        fs::write(file, CANARY)?;
+        fs::set_permissions(file, fs::Permissions::from_mode(0o666))?;
+    }
+    symlink(&secret, workspace.join("link-to-secret"))?;
+    symlink("/proc/1/root", workspace.join("link-to-root"))?;
+
+    let socket = folder.path().join("socket");
+    let _at_path = UnixListener::bind(&socket)?;
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o777))?;
+    let name = format!("{CANARY}-{}", id());
+    let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    let tcp = TcpListener::bind("127.0.0.1:0")?;
+
+    let mount = WorkspaceMount { hidden: vec!["hidden".into()], ..WorkspaceMount::staged(&workspace, &staging) };
+    let targets = [
+        secret.into_os_string(),
+        socket.into_os_string(),
+        name.into(),
+        tcp.local_addr()?.port().to_string().into(),
+        id().to_string().into(),
+    ];
+    let mut spec = Spec::new(ATTACKS, targets, mount);
+    spec.limits = Limits { processes: 64, ..Limits::default() };
+    let (outcome, output) = launcher.launch_attacks(spec)?.collect(OutputCaps::default())?;
+
+    let said = output.stdout.text();
+    let mut results: Vec<AttackResult> = said.lines().filter_map(parse).collect();
+    if outcome.status != Status::Exited(0) || results.len() != crate::attacks::COUNT {
+        let output = format!("{said}{}", output.stderr.text());
+        return Err(SelfTestError::EndedEarly { status: outcome.status, output });
+    }
+    let untouched = fs::read_to_string(workspace.join("file"))? == CANARY;
+    results.push(AttackResult {
+        attack: "change a file of the workspace itself".to_owned(),
+        possible: !untouched,
+        detail: if untouched { "the change stayed in the upper folder" } else { "the workspace was changed" }
+            .to_owned(),
+    });
+    Ok(results)
+}
+
+fn parse(line: &str) -> Option<AttackResult> {
+    let mut parts = line.splitn(3, '\t');
+    let (verdict, attack, detail) = (parts.next()?, parts.next()?, parts.next()?);
+    let possible = match verdict {
+        "blocked" => false,
+        "POSSIBLE" => true,
+        _ => return None,
+    };
+    Some(AttackResult { attack: attack.to_owned(), possible, detail: detail.to_owned() })
+}

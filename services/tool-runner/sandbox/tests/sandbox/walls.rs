@@ -1,0 +1,180 @@
+//! What a hostile command does not get, and what is refused before it starts.
+
+use std::{fs, io::Read as _, path::Path};
+
+use belay_sandbox::{
+    LaunchError, Launcher as _, Layer, Limits, NamespaceLauncher, Settings, Spec, Status, WorkspaceMount, self_test,
+};
+
+use crate::{
+    harness::{Test, tests},
+    support::{Room, fail, is_root, launch, launcher, nap, refusal, run, sleepers, status_field, succeed},
+};
+
+pub(crate) const TESTS: &[Test] = tests![
+    every_attack_is_blocked,
+    its_user_outside_is_not_root,
+    a_descriptor_left_open_does_not_get_in,
+    a_read_only_workspace_cannot_be_written,
+    files_have_a_largest_size,
+    processor_time_runs_out,
+    temporary_space_runs_out,
+    open_files_and_memory_are_limited,
+    each_command_has_its_own_process_limit,
+    a_toolchain_outside_of_usr_is_shown_read_only,
+    settings_that_open_a_wall_are_refused,
+    a_landlock_below_the_floor_is_refused,
+    a_workspace_that_is_not_there_is_refused,
+];
+
+// S2-FR-045, S2-FR-073, S2-ASM-002, S2-ASM-017, S2-NFR-011, S2-NFR-012. Files, sockets, processes, kernel calls, x32 and i386 calls,
+// descriptors, variables: the list is in src/attacks.
+fn every_attack_is_blocked() {
+    assert!(std::env::var_os("PATH").is_some(), "the runner has an environment to leak");
+    let results = self_test(&launcher()).unwrap();
+    let possible: Vec<_> = results.iter().filter(|result| result.possible).collect();
+    assert!(possible.is_empty(), "{possible:#?}");
+    assert!(results.len() > 40, "{} attacks", results.len());
+}
+
+fn its_user_outside_is_not_root() {
+    let room = Room::new();
+    let nap = nap();
+    let mut running = launch(room.script(&format!("echo ready; exec sleep {nap}")));
+    let mut ready = [0; 6];
+    running.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let user = loop {
+        // The shell has said that it is ready; it becomes `sleep` in its own time.
+        if let [pid] = sleepers(&nap)[..] {
+            break [status_field(pid, "Uid"), status_field(pid, "Gid")];
+        }
+    };
+    let ids =
+        if is_root() { [65533; 2] } else { [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()] };
+    assert_eq!(user, ids.map(|id| [id; 4].map(|id| id.to_string()).join("\t")));
+    running.kill_handle().kill().unwrap();
+    running.wait().unwrap();
+}
+
+fn a_descriptor_left_open_does_not_get_in() {
+    let room = Room::new();
+    // Unlike what the standard library opens, a plain duplicate is inherited by every program executed.
+    let _open = [1, 2, 3].map(|_| rustix::io::dup(fs::File::open(room.workspace.join("file")).unwrap()).unwrap());
+    // The fourth is the folder that is being listed.
+    assert_eq!(succeed(room.script("exec ls /proc/self/fd")), "0\n1\n2\n3\n");
+}
+
+fn a_read_only_workspace_cannot_be_written() {
+    let room = Room::new();
+    for script in
+        ["echo x >> file", "echo x > new", "rm file", "mv file other", "chmod 600 file", "touch file", "mkdir folder"]
+    {
+        fail(room.script(script));
+    }
+    assert_eq!(fs::read_to_string(room.workspace.join("file")).unwrap(), "as it was\n");
+    assert_eq!(fs::read_dir(&room.workspace).unwrap().count(), 1);
+}
+
+fn limited(room: &Room, script: &str, change: impl FnOnce(&mut Limits)) -> Spec {
+    let mut spec = room.script(script);
+    change(&mut spec.limits);
+    spec
+}
+
+fn files_have_a_largest_size() {
+    let room = Room::new();
+    let spec = limited(&room, "exec head -c 100000 /dev/zero > /tmp/big", |limits| limits.file_size = Some(50_000));
+    assert_eq!(run(spec).0.status, Status::Signalled(libc_signal::SIGXFSZ));
+}
+
+// S2-ASM-018.
+fn processor_time_runs_out() {
+    let room = Room::new();
+    let spec = limited(&room, "while :; do :; done", |limits| limits.cpu = Some(std::time::Duration::from_millis(300)));
+    assert_eq!(run(spec).0.status, Status::Signalled(libc_signal::SIGXCPU));
+}
+
+/// Numbers that `Status::Signalled` promises.
+mod libc_signal {
+    pub(super) const SIGXCPU: i32 = 24;
+    pub(super) const SIGXFSZ: i32 = 25;
+}
+
+fn temporary_space_runs_out() {
+    let room = Room::new();
+    let spec = limited(&room, "head -c 300000 /dev/zero > /tmp/big", |limits| limits.tmp_bytes = 200_000);
+    assert!(fail(spec).contains("No space left"));
+}
+
+fn open_files_and_memory_are_limited() {
+    let room = Room::new();
+    let spec = limited(&room, "ulimit -n; ulimit -v; ulimit -c", |limits| {
+        limits.open_files = 77;
+        limits.address_space = Some(512 << 20);
+    });
+    assert_eq!(succeed(spec), format!("77\n{}\n0\n", 512 << 10));
+}
+
+fn each_command_has_its_own_process_limit() {
+    let room = Room::new();
+    let nap = nap();
+    // Two at once, each with its own count: what one uses up is not missing in the other.
+    let script = format!("for n in 1 2 3 4 5 6 7; do sleep {nap} & done; echo started; wait");
+    let few = || limited(&room, &script, |limits| limits.processes = 8);
+    let mut both = [launch(few()), launch(few())];
+    for running in &mut both {
+        let mut said = [0; 8];
+        running.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"started\n");
+    }
+    drop(both);
+    let too_many = limited(&room, "for n in 1 2 3 4 5 6 7 8 9 10; do sleep 100 & done; echo started", |limits| {
+        limits.processes = 8
+    });
+    let (outcome, output) = run(too_many);
+    assert_ne!(outcome.status, Status::Exited(0), "{}", output.stdout.text());
+    assert!(output.stderr.text().contains("fork"), "{}", output.stderr.text());
+}
+
+fn a_toolchain_outside_of_usr_is_shown_read_only() {
+    let room = Room::new();
+    let tools = room.folder.path().join("tools");
+    // Temporary folders are the sandbox's own to build; a toolchain stands elsewhere, unless TMPDIR says so.
+    let settings = |path: &Path| Settings { read_only: vec![path.to_owned()], ..Settings::default() };
+    if tools.starts_with("/tmp") {
+        let error = NamespaceLauncher::new(settings(&tools)).unwrap_err();
+        assert!(error.to_string().starts_with("settings.read_only[0]: the sandbox builds /tmp itself"), "{error}");
+    }
+    let shown = Path::new("/var/lib/dpkg");
+    let shown = if shown.is_dir() { shown } else { Path::new("/boot") };
+    let launcher = NamespaceLauncher::new(settings(shown)).unwrap();
+    let script = format!("ls -d {0} && ! touch {0}/new", shown.display());
+    let running = launcher.launch(room.script(&script)).unwrap();
+    let (outcome, output) = running.collect(belay_sandbox::OutputCaps::default()).unwrap();
+    assert_eq!(outcome.status, Status::Exited(0), "{}", output.stderr.text());
+}
+
+fn settings_that_open_a_wall_are_refused() {
+    let refused = |settings: Settings| NamespaceLauncher::new(settings).unwrap_err().to_string();
+    assert!(refused(Settings { service_uid: 0, ..Settings::default() }).contains("service_uid"));
+    assert!(refused(Settings { landlock_floor: 0, ..Settings::default() }).contains("landlock_floor"));
+    for path in ["/", "/proc/sys", "/dev", "/etc", "relative", "/usr/../root"] {
+        let error = refused(Settings { read_only: vec![path.into()], ..Settings::default() });
+        assert!(error.starts_with("settings.read_only[0]:"), "{path}: {error}");
+    }
+}
+
+// Fail closed: below the floor nothing runs, and the refusal says what is missing.
+fn a_landlock_below_the_floor_is_refused() {
+    let room = Room::new();
+    let launcher = NamespaceLauncher::new(Settings { landlock_floor: 200, ..Settings::default() }).unwrap();
+    let error = launcher.launch(room.script("true")).map(drop).unwrap_err();
+    assert!(matches!(error, LaunchError::Layer { layer: Layer::Landlock, .. }), "{error}");
+    assert!(error.to_string().contains("to fix it"), "{error}");
+}
+
+fn a_workspace_that_is_not_there_is_refused() {
+    let error = refusal(Spec::new("true", [""; 0], WorkspaceMount::read_only("/no/such/workspace")));
+    assert!(matches!(error, LaunchError::Layer { layer: Layer::Workspace, .. }), "{error}");
+    assert!(error.to_string().contains("/no/such/workspace"), "{error}");
+}
