@@ -409,7 +409,7 @@ impl Driver {
             name: self.names.call(self.execution.plan(), call),
             workspace: self.execution.created().workspace.clone(),
             fence: self.executions.runner_fence(self.execution.created().shard),
-            maybe_sent: self.in_doubt.contains(&call),
+            maybe_sent: stop || self.in_doubt.contains(&call),
             heard: self.heard.clone(),
             request,
         };
@@ -463,7 +463,7 @@ impl Errand {
         let (mut patience, longest) = RUNNER_PATIENCE;
         loop {
             let answer = if stop {
-                runner.stop(self.name.clone(), &self.request, self.fence).await
+                runner.stop(self.name.clone(), &self.request, self.fence, &ledger_id).await
             } else {
                 runner.call(self.name.clone(), self.workspace.clone(), &self.request, self.fence, &ledger_id).await
             };

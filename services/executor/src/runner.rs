@@ -156,12 +156,19 @@ impl Runner {
     }
 
     /// Has a call stopped, and waits for its true end.
-    pub(crate) async fn stop(&self, name: String, request: &CallRequest, fence: v1::Fence) -> Answer {
+    pub(crate) async fn stop(&self, name: String, request: &CallRequest, fence: v1::Fence, ledger_id: &str) -> Answer {
         let message = v1::CancelToolCallRequest { name, fence: Some(fence) };
-        match self.client.clone().cancel_tool_call(self.request(message)).await {
-            Ok(response) => Answer::Ended(end_of(request, response.into_inner())),
-            Err(status) => refused(request, status),
+        let ended = match self.client.clone().cancel_tool_call(self.request(message)).await {
+            Ok(response) => response.into_inner(),
+            Err(status) => return refused(request, status),
+        };
+        // That a call never ran is believed from the ledger in which it was to be kept, and from no other.
+        let kept_in = ended.receipt.as_ref().map_or("", |receipt| receipt.ledger_id.as_str());
+        let elsewhere = !ledger_id.is_empty() && !kept_in.is_empty() && kept_in != ledger_id;
+        if elsewhere && ended.state() == State::Cancelled {
+            return Answer::LedgerChanged;
         }
+        Answer::Ended(end_of(request, ended))
     }
 
     /// Lets the runner forget calls.

@@ -225,6 +225,7 @@ impl Calls {
             state: State::Cancelled.into(),
             failure: Some(failure(ErrorClass::Cancelled, "CANCELLED", "The call was cancelled before it arrived.")),
             end_time: Some(belay_proto::timestamp(self.clock.now_micros())),
+            receipt: Some(v1::Receipt { ledger_id: self.ledger.id().into(), duration: None }),
             ..v1::ToolCall::default()
         };
         // In memory first, so that the call cannot slip in while the row is written; a row that fails takes it back.

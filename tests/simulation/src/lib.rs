@@ -4,9 +4,9 @@
 //! by the command printed beside it.
 //!
 //! ```text
-//! cargo test -p belay-simulation                                   200 seeds of every scenario
-//! BELAY_SIM_SEEDS=5000 cargo test -p belay-simulation              more of them
-//! BELAY_SIM_SEED=17 cargo test -p belay-simulation -- append_log   one, with every disk operation shown
+//! cargo test -p belay-simulation                                            every scenario: Belay itself with 200 seeds
+//! BELAY_SIM_SEEDS=5000 cargo test -p belay-simulation                       more of them
+//! BELAY_SIM_SEED=17 cargo test -p belay-simulation -- --exact append_log    one, with every disk operation shown
 //! ```
 //!
 //! | module | what it is for |

@@ -3,8 +3,8 @@
 //! A process is the unit because hash maps, tokio and SQLite keep state that belongs to the process: only a new one starts
 //! from the seed and nothing else. The test binary starts itself, as many at a time as there are cores.
 //!
-//! `BELAY_SIM_SEEDS=n` runs n seeds of each scenario instead of 200; `BELAY_SIM_SEED=s` runs that one, with every disk
-//! operation shown.
+//! `BELAY_SIM_SEEDS=n` runs n seeds of each scenario instead of its own number; `BELAY_SIM_SEED=s` runs that one, with every
+//! disk operation shown.
 
 mod arguments;
 mod child;
@@ -21,7 +21,6 @@ use self::arguments::{Arguments, Filter};
 use self::child::{Finished, Outcome};
 use crate::scenario::{Expect, Scenario};
 
-const DEFAULT_SEEDS: u64 = 200;
 const SEEDS_VARIABLE: &str = "BELAY_SIM_SEEDS";
 const SEED_VARIABLE: &str = "BELAY_SIM_SEED";
 /// How many seeds are run twice.
@@ -37,7 +36,7 @@ struct Case<'a> {
 }
 
 enum Check {
-    Holds(&'static [&'static str]),
+    Holds { seeds: u64, counted: &'static [&'static str] },
     Repeats,
     Found { violation: &'static str, within: u64 },
 }
@@ -77,7 +76,7 @@ fn run(scenarios: &[Scenario]) -> Result<ExitCode, String> {
     if let Some(seed) = number(SEED_VARIABLE)? {
         return replay(scenarios, &arguments.filter, seed);
     }
-    let seeds = number(SEEDS_VARIABLE)?.unwrap_or(DEFAULT_SEEDS);
+    let seeds = number(SEEDS_VARIABLE)?;
     Ok(run_all(&cases, &arguments, seeds))
 }
 
@@ -91,7 +90,7 @@ fn number(variable: &str) -> Result<Option<u64>, String> {
 
 fn cases<'a>(scenarios: &'a [Scenario]) -> Vec<Case<'a>> {
     let checks = |scenario: &Scenario| match scenario.expect {
-        Expect::Holds { counted } => vec![Check::Holds(counted), Check::Repeats],
+        Expect::Holds { seeds, counted } => vec![Check::Holds { seeds, counted }, Check::Repeats],
         Expect::Found { violation, within } => vec![Check::Found { violation, within }],
     };
     let case = |scenario: &'a Scenario, check: Check| Case {
@@ -105,7 +104,7 @@ fn cases<'a>(scenarios: &'a [Scenario]) -> Vec<Case<'a>> {
 impl Check {
     fn suffix(&self) -> &'static str {
         match self {
-            Self::Holds(_) => "holds",
+            Self::Holds { .. } => "holds",
             Self::Repeats => "repeats",
             Self::Found { .. } => "is_found",
         }
@@ -132,7 +131,7 @@ fn replay(scenarios: &[Scenario], filter: &Filter, seed: u64) -> Result<ExitCode
     Ok(conclude(&results, scenarios.len() - results.len()))
 }
 
-fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: u64) -> ExitCode {
+fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: Option<u64>) -> ExitCode {
     let selected: Vec<_> =
         cases.iter().filter(|case| !arguments.ignored && arguments.filter.selects(&case.name)).collect();
     println!("\nrunning {} tests", selected.len());
@@ -167,11 +166,11 @@ fn conclude(results: &[(String, bool)], filtered: usize) -> ExitCode {
 }
 
 impl Case<'_> {
-    /// What the runs showed, or why that is a failure.
-    fn verdict(&self, seeds: u64) -> Result<String, String> {
+    /// What the runs showed, or why that is a failure. `asked`: so many seeds, whatever the scenario says.
+    fn verdict(&self, asked: Option<u64>) -> Result<String, String> {
         match &self.check {
-            Check::Holds(counted) => self.holds(seeds, counted),
-            Check::Repeats => self.repeats(seeds.min(REPEATED_SEEDS)),
+            Check::Holds { seeds, counted } => self.holds(asked.unwrap_or(*seeds), counted),
+            Check::Repeats => self.repeats(asked.unwrap_or(REPEATED_SEEDS).min(REPEATED_SEEDS)),
             Check::Found { violation, within } => self.is_found(violation, *within),
         }
     }

@@ -21,6 +21,8 @@ pub enum Expect {
     /// Every seed passes, and over all of them each of these counters of [`crate::trace`] was counted: a simulation in which
     /// nothing happens proves nothing.
     Holds {
+        /// How many seeds the ordinary suite runs.
+        seeds: u64,
         /// The counters' names.
         counted: &'static [&'static str],
     },

@@ -12,8 +12,8 @@ use crate::fault::{Conditions, Fault, Schedule};
 use crate::machine::{self, Disk};
 use crate::{trace, vfs};
 
-/// The granularity of the network and of faults.
-const TICK: Duration = Duration::from_millis(1);
+/// The granularity of the network and of faults: half of the time goes into steps in which nothing happens.
+pub const TICK: Duration = Duration::from_millis(2);
 
 /// A simulation under way.
 pub struct World {

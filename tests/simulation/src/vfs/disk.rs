@@ -1,7 +1,7 @@
 //! What SQLite asks of a disk, over turmoil's simulated one: safe, and without C.
 //!
-//! A sync follows SQLite's own unix VFS: the first sync of a new journal or log also syncs its folder; a new database is not
-//! synced into its folder on its own. So a store that survives here does not lean on more than it gets there.
+//! A sync follows SQLite's own unix VFS: the first sync of a journal or log that was opened to be created if need be also syncs
+//! its folder, whoever created it; a new database is not synced into its folder on its own. So a store that survives here does not lean on more than it gets there.
 //!
 //! turmoil knows files by name, not by inode, which shows in three places that are made good here:
 //! - A removed name that is created again before its folder is synced would show its old content, and the sync of the folder
@@ -48,7 +48,7 @@ pub(super) struct Mode {
     pub(super) create: bool,
     pub(super) exclusive: bool,
     pub(super) writable: bool,
-    /// A journal or a log: its first sync after its creation syncs the folder too.
+    /// A journal or a log: when `create` is set its first sync syncs the folder too.
     pub(super) is_journal: bool,
     /// A database: one handle a machine.
     pub(super) is_database: bool,
@@ -89,7 +89,7 @@ impl OpenFile {
         if mode.is_database && !machine::claim_database(boot, path) {
             return Err(Failure::Busy);
         }
-        let folder_sync_due = creates && mode.is_journal;
+        let folder_sync_due = mode.create && mode.is_journal;
         Ok(Self { boot, path: path.to_owned(), file: Some(file), mode, folder_sync_due })
     }
 

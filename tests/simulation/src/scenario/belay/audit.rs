@@ -11,9 +11,10 @@ use super::picture::{Fold, Picture};
 use super::plans;
 use super::told::Heard;
 use crate::trace;
+use crate::world::TICK;
 
 /// How much later than a machine's clock another's may be, in microseconds: one step of the simulation.
-const SKEW: i64 = 1000;
+const SKEW: i64 = TICK.as_micros() as i64;
 
 /// An execution as the server has it after the last restart.
 #[derive(Debug, Clone)]
@@ -84,7 +85,7 @@ impl<'a> One<'a> {
         self.violations.push(format!("{}: {what}", self.name));
     }
 
-    /// The events one by one: invariants 1, 2, 5, and the server's accounts on the way (B-02, B-12).
+    /// The events one by one: invariants 1, 2, 5, and the server's accounts on the way (B-02).
     fn replay(&mut self) -> Option<(Fold, BTreeMap<String, Call<'a>>)> {
         let kept: &'a Kept = self.kept;
         let heard: &'a Heard = self.heard;
@@ -102,6 +103,7 @@ impl<'a> One<'a> {
                 return None;
             }
             match &event.kind {
+                Some(Kind::ExecutionRecovered(_)) => trace::count("executions recovered"),
                 Some(Kind::ToolCallRequested(request)) => {
                     let (step, ends) = (fold.index(event).unwrap_or_default(), Vec::new());
                     if calls.insert(event.call.clone(), Call { step, request, ends }).is_some() {

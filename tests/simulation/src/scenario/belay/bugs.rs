@@ -14,10 +14,22 @@ const BEHIND: Duration = Duration::from_millis(40);
 pub(super) struct Bugs {
     /// The journal acknowledges a batch before it commits it.
     pub(super) writes_behind: bool,
-    /// The runner's ledger is empty after a restart, under the same id.
-    pub(super) forgets_calls: bool,
+    /// What becomes of the runner's ledger when the runner starts again.
+    pub(super) calls: Memory,
     pub(super) journal: Synchronous,
     pub(super) ledger: Synchronous,
+}
+
+/// What a runner that starts again knows of the calls before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// What its ledger says.
+    #[default]
+    Kept,
+    /// Nothing: its ledger is new, and says so. A fault and no bug.
+    Lost,
+    /// Nothing: its ledger is new, and passes for the old one.
+    Replaced,
 }
 
 /// A journal that answers appends at once and commits them a little later, or with the next batch.

@@ -14,7 +14,7 @@ use belay_tool_runner::{Calls, Ledger, LedgerError, Registry};
 use tonic::transport::{Channel, Endpoint};
 use turmoil::fs::shim::std::fs;
 
-use super::bugs::{Bugs, WritesBehind};
+use super::bugs::{Bugs, Memory, WritesBehind};
 use super::outside::Outside;
 use super::{EXECUTOR, EXECUTOR_PORT, RUNNER_PORT, tools};
 use crate::checker::Checker;
@@ -118,9 +118,10 @@ async fn run_runner(site: Site) -> Outcome {
         owned.runners += 1;
         owned.runners
     });
-    let (file, id) = match site.bugs.forgets_calls {
-        true => (format!("calls-{run}.db"), "the-one-ledger".to_owned()),
-        false => ("calls.db".to_owned(), format!("ledger-{run}")),
+    let (file, id) = match site.bugs.calls {
+        Memory::Kept => ("calls.db".to_owned(), format!("ledger-{run}")),
+        Memory::Lost => (format!("calls-{run}.db"), format!("ledger-{run}")),
+        Memory::Replaced => (format!("calls-{run}.db"), "the-one-ledger".to_owned()),
     };
     let opened = Ledger::open(&location(&file, site.bugs.ledger), Threads::Inline, || id);
     let ledger = opened.inspect_err(|LedgerError(error)| {

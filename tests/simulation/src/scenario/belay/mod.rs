@@ -30,7 +30,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use self::auditor::Found;
-use self::bugs::Bugs;
+use self::bugs::{Bugs, Memory};
 use self::client::Order;
 use self::hosts::Owners;
 use self::outside::Outside;
@@ -78,8 +78,18 @@ pub fn acknowledging_before_the_commit(seed: u64) -> Result<(), String> {
 /// # Errors
 /// What was violated.
 pub fn forgetting_calls(seed: u64) -> Result<(), String> {
-    let forgets_calls = true;
-    run(seed, Bugs { forgets_calls, ..Bugs::default() })
+    let calls = Memory::Replaced;
+    run(seed, Bugs { calls, ..Bugs::default() })
+}
+
+/// Belay as it is, on a runner that loses its ledger whenever it stops: what a call did may not be known any more, and then
+/// that is said. Nothing runs twice for it.
+///
+/// # Errors
+/// What was violated.
+pub fn losing_the_ledger(seed: u64) -> Result<(), String> {
+    let calls = Memory::Lost;
+    run(seed, Bugs { calls, ..Bugs::default() })
 }
 
 /// A planted bug: the journal's commits are acknowledged before they are synced.
@@ -140,7 +150,8 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     world.power_cycle(EXECUTOR);
     world.power_cycle(RUNNER);
     let found = Found::default();
-    let auditor = auditor::read_everything(random.random(), told.clone(), site.owners.clone(), found.clone());
+    let owners = (bugs.calls == Memory::Kept).then(|| site.owners.clone());
+    let auditor = auditor::read_everything(random.random(), told.clone(), owners, found.clone());
     world.client(AUDITOR, auditor);
     let take = || found.lock().unwrap_or_else(PoisonError::into_inner).take();
     let is_read = || found.lock().unwrap_or_else(PoisonError::into_inner).is_some();

@@ -27,7 +27,7 @@ pub(super) async fn watch(name: &str, told: &Told, mut random: StdRng) {
         trace::detail(format_args!("watches {name} after {cursor}"));
         let stream = connection.ask(|mut client| async move { client.watch_execution(request).await });
         if let Some(stream) = stream.await {
-            trace::count("watches");
+            trace::count(if cursor > 0 { "watches resumed" } else { "watches from the beginning" });
             let patience = random.random_range(1..60);
             if follow(&mut connection, stream, name, told, &mut cursor, patience).await {
                 return;
