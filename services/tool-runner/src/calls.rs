@@ -1,7 +1,7 @@
 //! The calls this runner knows of, and the one way in which a call runs.
 
 use std::{
-    collections::{HashMap, hash_map::Entry as Slot},
+    collections::{HashMap, HashSet, VecDeque, hash_map::Entry as Slot},
     future::poll_fn,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -30,6 +30,7 @@ pub struct Calls {
     clock: Arc<dyn Clock>,
     fences: Mutex<HashMap<i32, i64>>,
     known: Mutex<HashMap<String, Call>>,
+    forgotten: Mutex<Forgotten>,
 }
 
 #[derive(Clone)]
@@ -78,7 +79,7 @@ impl Calls {
             known.insert(call.name.clone(), Call::ended(digest.into(), call));
         }
         let fences = Mutex::new(ledger.fences());
-        Ok(Arc::new(Self { registry, ledger, clock, fences, known: Mutex::new(known) }))
+        Ok(Arc::new(Self { registry, ledger, clock, fences, known: Mutex::new(known), forgotten: Mutex::default() }))
     }
 
     pub(crate) fn ledger_id(&self) -> &str {
@@ -86,20 +87,20 @@ impl Calls {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Call>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// Refuses an owner that was replaced, and remembers a newer one before anything is done for it.
     pub(crate) async fn admit(&self, fence: Option<v1::Fence>) -> Result<(), Status> {
         let v1::Fence { shard, token } = fence.unwrap_or_default();
-        let newest = self.fences.lock().unwrap_or_else(PoisonError::into_inner).get(&shard).copied().unwrap_or(0);
+        let newest = lock(&self.fences).get(&shard).copied().unwrap_or(0);
         if token < newest {
             let message = format!("Shard {shard} has another owner: fence {token} is older than {newest}.");
             return Err(status::error(Code::FailedPrecondition, "FENCED", message).with("newest", newest).into());
         }
         if token > newest {
             self.ledger.write(Entry::Fence { shard, token }).await.map_err(not_durable)?;
-            let mut fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut fences = lock(&self.fences);
             let highest = fences.entry(shard).or_insert(token);
             *highest = (*highest).max(token);
         }
@@ -121,6 +122,10 @@ impl Calls {
             }
             Slot::Vacant(slot) => slot,
         };
+        if lock(&self.forgotten).holds(&order.name) {
+            let message = format!("{} has ended, and its outcome was acknowledged: this request was late.", order.name);
+            return Err(status::error(Code::FailedPrecondition, "CALL_ACKNOWLEDGED", message).into());
+        }
         let started = Arc::new(v1::ToolCall {
             name: order.name.clone(),
             tool: order.tool.spec.name.into(),
@@ -187,10 +192,14 @@ impl Calls {
         if durable {
             let ended = Entry::Call { digest: digest.to_owned(), ended: true, call: call.clone() };
             if let Err(error) = self.ledger.write(ended).await {
-                call.set_state(State::OutcomeUnknown);
                 let message = format!("The call ran, but how it ended could not be written down: {error}.");
+                let (state, class) = match order.tool.spec.recovery {
+                    Recovery::Manual => (State::OutcomeUnknown, ErrorClass::OutcomeUnknown),
+                    Recovery::ReadOnly | Recovery::Idempotent => (State::Failed, ErrorClass::Transient),
+                };
+                call.set_state(state);
                 call.result = None;
-                call.failure = Some(failure(ErrorClass::OutcomeUnknown, "LEDGER_UNAVAILABLE", message));
+                call.failure = Some(failure(class, "LEDGER_UNAVAILABLE", message));
             }
         }
         call
@@ -252,11 +261,46 @@ impl Calls {
         };
         self.ledger.write(Entry::Acknowledged { names: ended.clone() }).await.map_err(not_durable)?;
         let mut known = self.known();
+        let mut forgotten = lock(&self.forgotten);
         for name in ended {
             known.remove(&name);
+            forgotten.add(name);
         }
         Ok(())
     }
+}
+
+/// The names of calls that were forgotten a short while ago. A request that was held up in the network comes too late to be meant, and
+/// must not run the call again.
+#[derive(Default)]
+struct Forgotten {
+    names: HashSet<String>,
+    in_order: VecDeque<(Instant, String)>,
+}
+
+impl Forgotten {
+    /// Longer than any network holds a request back.
+    const KEPT: Duration = Duration::from_secs(600);
+    const MOST: usize = 100_000;
+
+    fn add(&mut self, name: String) {
+        let now = Instant::now();
+        self.names.insert(name.clone());
+        self.in_order.push_back((now, name));
+        while self.in_order.len() > Self::MOST || self.in_order.front().is_some_and(|(at, _)| now - *at > Self::KEPT) {
+            if let Some((_, name)) = self.in_order.pop_front() {
+                self.names.remove(&name);
+            }
+        }
+    }
+
+    fn holds(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Call {

@@ -120,7 +120,12 @@ pub(super) async fn start_execution(
     } else {
         Vec::new()
     };
-    match Driver::create(Arc::clone(executions), row, first, then, catalogue.ledger_id.as_str().into()).await? {
+    // A task of its own: a caller that leaves between the commit and the entry must not leave an execution that nobody drives.
+    let create = Driver::create(Arc::clone(executions), row, first, then, catalogue.ledger_id.as_str().into());
+    let created = tokio::spawn(create).await;
+    match created.map_err(|_| {
+        Status::from(status::error(Code::Unavailable, "STOPPING", "The executor is stopping; ask again."))
+    })?? {
         Ok(described) => Ok(*described),
         Err(refused) => started_before(executions, refused).await,
     }

@@ -99,6 +99,13 @@ async fn the_same_call_runs_once_however_often_it_is_asked_for() {
     assert_eq!(other.code(), Code::AlreadyExists, "another request under the same name is refused");
     bench.calls.acknowledge(vec!["a".into()]).await.unwrap();
     assert_eq!(bench.calls.get("a").unwrap_err().code(), Code::NotFound, "what was acknowledged is forgotten");
+    let late = bench.order("a", json!({"n": 1})).map(drop).unwrap_err();
+    assert_eq!(
+        status::reason(&late).as_deref(),
+        Some("CALL_ACKNOWLEDGED"),
+        "and a request that comes late does not run it again"
+    );
+    assert_eq!(bench.runs.load(Ordering::SeqCst), 1);
 }
 
 /// B-08: a stale owner is refused, also after the runner was restarted.
