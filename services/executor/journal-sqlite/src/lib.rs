@@ -102,7 +102,7 @@ fn store_error(error: SqliteError) -> StoreError {
 mod tests {
     use super::*;
 
-    /// S2-FR-054, S2-FR-055, S2-FR-056: calls, results and progress are events, and events persist.
+    /// S2-FR-037, S2-FR-054, S2-FR-055, S2-FR-056: calls, results and progress are events, and events persist.
     #[test]
     fn behaves_like_a_journal() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,183 @@
+//! Finding a path in the two layers of a view, as the overlay would show it.
+//!
+//! Symbolic links are resolved here, on the text, name by name: each step looks at one entry of one folder that is held open, and a link
+//! that leads out ends the walk. What comes out has no link in it, and is opened following none.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    sync::Arc,
+};
+
+use rustix::{fs::readlinkat, io::Errno};
+
+use crate::{
+    disk::{At as _, Disk},
+    open::{FOLDER, names, open_entry, stat_entry},
+    overlay_format::{is_opaque, is_whiteout},
+    path::{OWN, RelPath, printable},
+    stat::{FileKind, Stat},
+    view::ViewError,
+};
+
+/// Links that are followed for one path, as in the kernel.
+const MOST_LINKS: usize = 40;
+
+/// A folder as a view shows it: what lies in its upper folder over what lies in the workspace's.
+#[derive(Clone)]
+pub(crate) struct Merged<'a> {
+    pub(crate) disk: &'a Disk,
+    pub(crate) path: RelPath,
+    pub(crate) upper: Option<Arc<OwnedFd>>,
+    pub(crate) lower: Option<Arc<OwnedFd>>,
+}
+
+/// Which layer an entry is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layer {
+    Upper,
+    Lower,
+}
+
+/// An entry that is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) layer: Layer,
+    pub(crate) stat: Stat,
+}
+
+impl<'a> Merged<'a> {
+    /// The folder of the layer in which an entry was found.
+    pub(crate) fn layer(&self, layer: Layer) -> BorrowedFd<'_> {
+        let folder = if layer == Layer::Upper { &self.upper } else { &self.lower };
+        folder.as_ref().expect("an entry was found in it").as_fd()
+    }
+
+    /// What is there by this name.
+    pub(crate) fn entry(&self, name: &OsStr) -> Result<Option<Entry>, Errno> {
+        if self.path.is_root() && name.as_bytes().eq_ignore_ascii_case(OWN.as_bytes()) {
+            return Ok(None);
+        }
+        if let Some(upper) = &self.upper
+            && let Some(stat) = stat_entry(upper, name)?
+        {
+            let gone = is_whiteout(self.disk, upper, name, &stat)?;
+            return Ok((!gone).then_some(Entry { layer: Layer::Upper, stat }));
+        }
+        self.below(name).map(|found| found.map(|stat| Entry { layer: Layer::Lower, stat }))
+    }
+
+    /// What the workspace has by this name, hidden by the upper folder or not.
+    pub(crate) fn below(&self, name: &OsStr) -> Result<Option<Stat>, Errno> {
+        self.lower.as_ref().map_or(Ok(None), |lower| stat_entry(lower, name))
+    }
+
+    /// The folder `name` in it, of which `entry` was found.
+    pub(crate) fn folder(&self, name: &OsStr, entry: Entry) -> Result<Self, Errno> {
+        let below = || -> Result<Option<OwnedFd>, Errno> {
+            let is_folder = self.below(name)?.is_some_and(|found| found.is_directory());
+            self.lower.as_ref().filter(|_| is_folder).map(|lower| open_entry(lower, name, FOLDER)).transpose()
+        };
+        let (upper, lower) = match entry.layer {
+            Layer::Upper => {
+                let upper = open_entry(self.layer(Layer::Upper), name, FOLDER)?;
+                let lower = if is_opaque(&upper)? { None } else { below()? };
+                (Some(upper), lower)
+            }
+            Layer::Lower => (None, below()?),
+        };
+        Ok(Self { disk: self.disk, path: self.path.join(name), upper: upper.map(Arc::new), lower: lower.map(Arc::new) })
+    }
+
+    /// All that is in it, by name.
+    pub(crate) fn entries(&self) -> Result<Vec<(OsString, Entry)>, Errno> {
+        let mut all = Vec::new();
+        for layer in [&self.upper, &self.lower].into_iter().flatten() {
+            all.extend(names(layer)?);
+        }
+        all.sort_unstable();
+        all.dedup();
+        let mut there = Vec::with_capacity(all.len());
+        for name in all {
+            if let Some(entry) = self.entry(&name)? {
+                there.push((name, entry));
+            }
+        }
+        Ok(there)
+    }
+}
+
+/// Where a path ends once its links are followed.
+pub(crate) struct Found<'a> {
+    /// The folder it is in.
+    pub(crate) folder: Merged<'a>,
+    /// Its name there; `None` for the root.
+    pub(crate) name: Option<OsString>,
+    /// What is there.
+    pub(crate) entry: Option<Entry>,
+}
+
+/// Which links a lookup follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// All: to read contents.
+    All,
+    /// Those on the way: to look at what is there.
+    OnTheWay,
+    /// None, and one on the way is refused: to change something.
+    None,
+}
+
+/// Finds `path` from the root of a view.
+pub(crate) fn find<'a>(root: &Merged<'a>, path: &RelPath, follow: Follow) -> Result<Found<'a>, ViewError> {
+    let mut links = 0;
+    let mut folders = vec![root.clone()];
+    let mut ahead: Vec<OsString> = path.names().rev().map(OsStr::to_owned).collect();
+    while let Some(name) = ahead.pop() {
+        let folder = folders.last().expect("the root is never left").clone();
+        let at = folder.path.join(&name);
+        let entry = folder.entry(&name).at("looking at", &at)?;
+        let last = ahead.is_empty();
+        match entry {
+            Some(found) if found.stat.kind == FileKind::Symlink && (!last || follow == Follow::All) => {
+                let target = readlinkat(folder.layer(found.layer), &*name, Vec::new()).at("reading the link", &at)?;
+                let target = target.into_bytes();
+                links += 1;
+                if follow == Follow::None || links > MOST_LINKS {
+                    return Err(ViewError::Link { path: at.to_string(), target: printable(&target) });
+                }
+                // Started again from the root, so that the links in the target's own path are followed too.
+                let end = follow_text(&folder.path, &target).filter(|end| !end.is_own());
+                let end = end.ok_or_else(|| ViewError::Outside { path: at.to_string(), target: printable(&target) })?;
+                ahead.extend(end.names().rev().map(OsStr::to_owned));
+                folders.truncate(1);
+            }
+            entry if last => return Ok(Found { folder, name: Some(name), entry }),
+            Some(found) if found.stat.is_directory() => {
+                folders.push(folder.folder(&name, found).at("opening", &at)?);
+            }
+            Some(_) => return Err(ViewError::NotADirectory { path: at.to_string() }),
+            None => return Err(ViewError::NotFound { path: at.to_string() }),
+        }
+    }
+    Ok(Found { folder: folders.pop().expect("the root is never left"), name: None, entry: None })
+}
+
+/// The path that a link's text means in a folder; `None` if it leaves the workspace.
+pub(crate) fn follow_text(folder: &RelPath, target: &[u8]) -> Option<RelPath> {
+    if target.starts_with(b"/") {
+        return None;
+    }
+    let mut end = folder.clone();
+    for name in target.split(|byte| *byte == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => end = end.parent()?,
+            name => end = end.join(OsStr::from_bytes(name)),
+        }
+    }
+    Some(end)
+}

@@ -1,0 +1,357 @@
+//! Names inside a workspace.
+//!
+//! A [`RelPath`] is the only way to name something in a workspace, and there is none that leaves it. `..` is resolved on the text,
+//! before any file is looked at: what comes out has no `..` left, so no symbolic link can turn one into a way out, and the path that
+//! policy sees is the path that is opened. (For `link/../file` that is `file`, where a shell would take the parent of the link's target.)
+
+use std::{
+    ffi::OsStr,
+    fmt::{self, Write as _},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The folder at the top of a workspace that is Belay's own: no view shows it, no path names it.
+pub const OWN: &str = ".belay";
+
+/// Longest path, in bytes: the kernel's PATH_MAX, less the NUL at its end.
+const LONGEST_PATH: usize = 4095;
+
+/// Longest name of one file, in bytes: the kernel's NAME_MAX.
+const LONGEST_NAME: usize = 255;
+
+/// A path relative to the root of a workspace: names joined by `/`, without `.`, `..` or an empty name. The root itself is the empty
+/// path and is written `.`. Names are bytes: those that a command made need not be UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelPath(Vec<u8>);
+
+/// Why a text is no path in a workspace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Nothing was given.
+    #[error("the path is empty: give a path relative to the workspace, `.` for the workspace itself")]
+    Empty,
+    /// It leads, or could be read as leading, out of the workspace.
+    #[error("`{path}` is outside workspace: {why}; give a path relative to the workspace")]
+    Outside {
+        /// As it was given, made printable.
+        path: String,
+        /// What about it leads out.
+        why: &'static str,
+    },
+    /// It lies in Belay's own folder.
+    #[error("`{path}` is outside workspace: `{OWN}` at its top is Belay's own; choose another name")]
+    Reserved {
+        /// As it was given, made printable.
+        path: String,
+    },
+    /// It holds a NUL.
+    #[error("`{path}` holds a NUL character, which no file name can")]
+    Nul {
+        /// As it was given, made printable.
+        path: String,
+    },
+    /// It, or a name in it, is longer than any file system takes.
+    #[error("the path is too long: {LONGEST_PATH} bytes in all and {LONGEST_NAME} for each name are the most")]
+    TooLong,
+}
+
+impl RelPath {
+    /// The workspace itself.
+    #[must_use]
+    pub fn root() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Reads a path as a tool's caller wrote it.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError`] for everything that is empty, absolute (also in the manner of Windows), leaves the workspace by `..`, climbs with
+    /// backslashes, holds a NUL, is too long, or lies in [`OWN`]. A backslash that does not climb is a character like any other, and so
+    /// is a percent sign: nothing is decoded.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        let outside = |why| PathError::Outside { path: printable(text.as_bytes()), why };
+        if text.is_empty() {
+            return Err(PathError::Empty);
+        }
+        if text.contains('\0') {
+            return Err(PathError::Nul { path: printable(text.as_bytes()) });
+        }
+        if text.starts_with('/') {
+            return Err(outside("it is absolute"));
+        }
+        let drive = matches!(text.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+        if drive || text.starts_with('\\') {
+            return Err(outside("it is absolute on Windows"));
+        }
+        if text.contains('\\') && text.split(['/', '\\']).any(|name| name == "..") {
+            return Err(outside("it climbs with `..` and backslashes"));
+        }
+        let mut path = Self::root();
+        for name in text.split('/') {
+            match name {
+                "" | "." => {}
+                ".." => path = path.parent().ok_or_else(|| outside("`..` leaves it"))?,
+                name if name.len() > LONGEST_NAME => return Err(PathError::TooLong),
+                name => path = path.join(name.as_ref()),
+            }
+        }
+        if path.0.len() > LONGEST_PATH {
+            return Err(PathError::TooLong);
+        }
+        if path.is_own() {
+            return Err(PathError::Reserved { path: printable(text.as_bytes()) });
+        }
+        Ok(path)
+    }
+
+    /// Whether it is [`OWN`] or lies in it. Case does not count: some file systems fold it.
+    pub(crate) fn is_own(&self) -> bool {
+        self.names().next().is_some_and(|first| first.as_bytes().eq_ignore_ascii_case(OWN.as_bytes()))
+    }
+
+    /// Whether it is the workspace itself.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names from the top down.
+    pub fn names(&self) -> impl DoubleEndedIterator<Item = &OsStr> {
+        self.0.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(OsStr::from_bytes)
+    }
+
+    /// The folder it is in; `None` for the root.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        if self.is_root() {
+            return None;
+        }
+        let end = self.0.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        Some(Self(self.0[..end].to_vec()))
+    }
+
+    /// The last name; `None` for the root.
+    #[must_use]
+    pub fn name(&self) -> Option<&OsStr> {
+        self.names().next_back()
+    }
+
+    /// The path of `name` in this folder. The name comes from a folder's listing, or was checked.
+    pub(crate) fn join(&self, name: &OsStr) -> Self {
+        debug_assert!(!name.is_empty() && !name.as_bytes().contains(&b'/'), "one name");
+        let mut joined = self.0.clone();
+        if !self.is_root() {
+            joined.push(b'/');
+        }
+        joined.extend_from_slice(name.as_bytes());
+        Self(joined)
+    }
+
+    /// The bytes, as the kernel takes them; empty for the root.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for RelPath {
+    /// Empty for the root: `root.join(path)` is the place on disk.
+    fn as_ref(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+}
+
+impl fmt::Display for RelPath {
+    /// Printable: what could mislead a reader or a terminal is escaped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_root() { "." } else { "" })?;
+        f.write_str(&printable(&self.0))
+    }
+}
+
+/// As a text where the bytes are one, otherwise as `{"hex": "…"}`.
+impl Serialize for RelPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_name(&self.0, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RelPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes = deserialize_name(deserializer)?;
+        let whole = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+        let path = Self(bytes);
+        if path.is_root() || path.0.split(|byte| *byte == b'/').all(whole) && !path.is_own() {
+            return Ok(path);
+        }
+        Err(de::Error::custom(
+            "a path in a workspace has no empty name, `.`, `..` or NUL in it, and does not begin with `.belay`",
+        ))
+    }
+}
+
+/// Text where the bytes are UTF-8, hexadecimal digits otherwise: nothing is lost and nothing is escaped.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Name {
+    Text(String),
+    Bytes { hex: String },
+}
+
+/// See [`Name`]; for `#[serde(serialize_with)]`.
+pub(crate) fn serialize_name<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    let name = match std::str::from_utf8(bytes) {
+        Ok(text) => Name::Text(text.to_owned()),
+        Err(_) => Name::Bytes { hex: hex(bytes) },
+    };
+    name.serialize(serializer)
+}
+
+/// See [`Name`]; for `#[serde(deserialize_with)]`.
+pub(crate) fn deserialize_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    match Name::deserialize(deserializer)? {
+        Name::Text(text) => Ok(text.into_bytes()),
+        Name::Bytes { hex } => unhex(&hex).ok_or_else(|| de::Error::custom("expected pairs of hexadecimal digits")),
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes all");
+        text
+    })
+}
+
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit()) && text.len().is_multiple_of(2);
+    digits.then(|| text.as_bytes().chunks(2).map(pair).collect()).flatten()
+}
+
+/// For people: bytes that are no UTF-8 and characters that misbehave in a terminal or hide in a text are escaped.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    let mut shown = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if misleads(character) {
+                shown.extend(character.escape_default());
+            } else {
+                shown.push(character);
+            }
+        }
+        for byte in chunk.invalid() {
+            write!(shown, "\\x{byte:02x}").expect("a string takes all");
+        }
+    }
+    shown
+}
+
+/// Control characters, the ones that turn the direction of writing, and the ones that have no width.
+pub(crate) fn misleads(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> String {
+        RelPath::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
+    }
+
+    /// S2-X-08 and S2-FR-042, 043, 075, S2-NFR-012: what is refused, and that it says where it would have led.
+    #[test]
+    fn what_leaves_is_refused_as_outside_workspace() {
+        let leaving = [
+            "../../../etc/passwd",
+            r"..\..\..\windows\system32\config\sam",
+            "/etc/passwd",
+            r"C:\Windows\System32",
+            "c:/Windows",
+            "/tmp/external.txt",
+            "..",
+            "a/../..",
+            "./../x",
+            "a/b/../../../x",
+            r"a\..\..\x",
+            r"sub/..\..\x",
+            r"\\server\share",
+            r"\x",
+            ".belay",
+            "./.belay/views",
+            "x/../.belay/.gitignore",
+            ".BELAY/x",
+        ];
+        for text in leaving {
+            let refusal = RelPath::parse(text).expect_err(text).to_string();
+            assert!(refusal.contains("outside workspace"), "S2-X-06: {refusal}"); // S2-X-06
+            assert!(refusal.contains(text), "names the path: {refusal}");
+        }
+    }
+
+    /// S2-X-08.
+    #[test]
+    fn what_stays_is_accepted_in_one_spelling() {
+        assert_eq!(parsed("src/file.txt"), "src/file.txt");
+        assert_eq!(parsed("./src/file.txt"), "src/file.txt");
+        assert_eq!(parsed("subdir/../file.txt"), "file.txt");
+        assert_eq!(parsed("a//b/./c/"), "a/b/c");
+        assert_eq!(parsed("a/.."), ".");
+        assert_eq!(parsed("."), ".");
+        assert_eq!(parsed("..."), "...");
+        assert_eq!(parsed("a..b/..c"), "a..b/..c");
+        assert_eq!(parsed("%2e%2e/x"), "%2e%2e/x", "nothing is decoded");
+        assert_eq!(parsed(r"dev-disk\x2dby.swap"), r"dev-disk\x2dby.swap", "a backslash alone is a character");
+        assert_eq!(parsed("sub/.belay"), "sub/.belay", "only the one at the top is ours");
+    }
+
+    #[test]
+    fn what_no_file_can_be_called_is_refused() {
+        assert_eq!(RelPath::parse(""), Err(PathError::Empty));
+        assert_eq!(
+            RelPath::parse("a\0b").unwrap_err().to_string(),
+            r"`a\u{0}b` holds a NUL character, which no file name can"
+        );
+        assert_eq!(RelPath::parse(&"x".repeat(256)), Err(PathError::TooLong));
+        assert_eq!(RelPath::parse(&"xy/".repeat(1400)), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn a_path_survives_being_stored_whatever_its_bytes() {
+        for bytes in [&b""[..], b"a/b", b"caf\xc3\xa9", b"not\xffutf8/x", b"{\"hex\"", br"\xff"] {
+            let path = RelPath(bytes.to_vec());
+            let stored = serde_json::to_string(&path).unwrap();
+            assert_eq!(serde_json::from_str::<RelPath>(&stored).unwrap(), path, "{stored}");
+        }
+        for forged in [
+            r#""../x""#,
+            r#""/etc""#,
+            r#""a//b""#,
+            r#"{"hex":"2e2e"}"#,
+            r#"{"hex":"+f"}"#,
+            r#"{"hex":"abc"}"#,
+            r#"".belay/lock""#,
+        ] {
+            assert!(serde_json::from_str::<RelPath>(forged).is_err(), "{forged}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_cannot_mislead() {
+        assert_eq!(RelPath(b"a\x1b[31m\xe2\x80\xaeb\n\xff".to_vec()).to_string(), r"a\u{1b}[31m\u{202e}b\n\xff");
+    }
+
+    #[test]
+    fn parents_and_names() {
+        let path = RelPath::parse("a/b/c").unwrap();
+        assert_eq!(path.name().unwrap(), "c");
+        assert_eq!(path.parent().unwrap().to_string(), "a/b");
+        assert_eq!(RelPath::parse("a").unwrap().parent().unwrap(), RelPath::root());
+        assert_eq!((RelPath::root().parent(), RelPath::root().name()), (None, None));
+    }
+}

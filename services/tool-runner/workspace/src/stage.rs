@@ -1,0 +1,256 @@
+//! From a view and its manifest to a commit that waits for its row.
+//!
+//! What is to be put is brought into its final form (owner, mode, attributes), written through to the disk and moved into the commit's
+//! slots, all inside Belay's own folder.
+
+use std::{
+    ffi::OsStr,
+    os::{
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{fgetxattr, fgetxattr_query, flistxattr, flistxattr_query, fstat},
+    io::Errno,
+    process::geteuid,
+};
+
+use crate::{
+    commit::{Commit, CommitError, Op, check, slot_name},
+    disk::{At as _, Disk, IoFailure, Rename},
+    manifest::{Act, Change, Manifest},
+    open::{FOLDER, names, open_entry, open_file, stat_entry},
+    overlay_format::{is_whiteout, open_for_reading},
+    path::RelPath,
+    stat::{FileKind, Stat},
+    tree::{self, Limits, Node, Side, Walk},
+    view::View,
+    workspace::{Inner, Workspace},
+};
+
+/// Above so many files, one sync of the whole file system is cheaper than one for each.
+const SYNC_ONE_BY_ONE: usize = 64;
+
+impl Workspace {
+    /// Stages what a view changed. Nothing in the workspace moves; the view is used up.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError::Conflict`] if a touched path is no longer what the manifest says was there; [`CommitError::Altered`] if the view
+    /// is no longer what it says it is. The view is discarded then as well.
+    pub fn stage(&self, view: View, manifest: &Manifest) -> Result<Commit, CommitError> {
+        assert!(Arc::ptr_eq(&self.inner, &view.workspace), "the view is of this workspace");
+        let commit = Commit { id: view.id().to_owned(), manifest: manifest.digest(), ops: ops(manifest) };
+        check(&self.inner, &commit.ops)?;
+        let stage = Stage { inner: &self.inner, one_by_one: files(manifest) <= SYNC_ONE_BY_ONE };
+        stage.run(&view, manifest, &commit)?;
+        Ok(commit)
+    }
+}
+
+fn files(manifest: &Manifest) -> usize {
+    manifest.changes.iter().map(|change| change.after.len()).sum()
+}
+
+/// The operations of a manifest, with a slot for each.
+fn ops(manifest: &Manifest) -> Vec<Op> {
+    let op = |(slot, change): (u32, &Change)| {
+        let path = change.path.clone();
+        match change.act {
+            Act::Put { base, staged } => Op::Put { path, slot, inode: staged.inode, base, staged },
+            Act::Away { base } => Op::Away { path, slot, base },
+            Act::Meta { inode, old, new } => Op::Meta { path, inode, old, new },
+        }
+    };
+    (0..).zip(&manifest.changes).map(op).collect()
+}
+
+struct Stage<'a> {
+    inner: &'a Inner,
+    one_by_one: bool,
+}
+
+impl Stage<'_> {
+    fn run(&self, view: &View, manifest: &Manifest, commit: &Commit) -> Result<(), CommitError> {
+        let Inner { disk, commits, root, .. } = self.inner;
+        disk.make_folder(commits, commit.id.as_ref(), 0o700).at("making the slots of commit", &commit.id)?;
+        let slots = open_entry(commits, commit.id.as_ref(), FOLDER).at("opening the slots of commit", &commit.id)?;
+        if let Some(upper) = view.upper()? {
+            for (op, change) in commit.ops.iter().zip(&manifest.changes) {
+                if let Op::Put { slot, .. } = op {
+                    self.put(&upper, &slots, *slot, change)?;
+                }
+            }
+        } else if let Some(change) = manifest.changes.first() {
+            return Err(CommitError::Altered { path: change.path.clone() });
+        }
+        if !self.one_by_one {
+            disk.sync_all(root).at("syncing the files of commit", &commit.id)?;
+        }
+        disk.sync(&slots).at("syncing the slots of commit", &commit.id)?;
+        disk.sync(commits).at("syncing the slots of commit", &commit.id)?;
+        Ok(())
+    }
+
+    /// Brings one change into its slot.
+    fn put(&self, upper: &OwnedFd, slots: &OwnedFd, slot: u32, change: &Change) -> Result<(), CommitError> {
+        let Act::Put { staged, .. } = &change.act else {
+            return Ok(());
+        };
+        let path = &change.path;
+        let disk = &self.inner.disk;
+        let folder = unlocked_down(disk, upper, &path.parent().expect("the root is never put"))?;
+        let name = path.name().expect("the root is never put");
+        let limits = Limits { entries: u64::MAX, bytes: u64::MAX, ..Limits::default() };
+        let now = Walk::new(disk, limits, Side::Upper).tree(folder.as_fd(), name, path)?;
+        let agreed = now.is_some_and(|mut now| {
+            // The one right that the manifest may have added.
+            now.nodes[0].mode |= change.after[0].mode & 0o200;
+            now.top.ino == staged.inode && tree::digest(&now.nodes) == staged.digest
+        });
+        if !agreed {
+            return Err(CommitError::Altered { path: path.clone() });
+        }
+        let original = self.inner.parent(path).ok().and_then(|below| self.original(&below, name));
+        let form = Form {
+            nodes: &change.after,
+            owner: self.inner.owner.map(|root| original.as_ref().map_or(root, |(_, stat)| stat.owner)),
+            attributes: original.as_ref().map(|(file, _)| file.as_fd()),
+        };
+        self.settle(folder.as_fd(), name, path, form)?;
+        let target = (slots, &*slot_name(slot));
+        disk.rename((&folder, name), target, Rename::New).at("staging", path)?;
+        Ok(())
+    }
+
+    /// The file that is replaced, for what the new one takes over from it.
+    fn original(&self, below: &OwnedFd, name: &OsStr) -> Option<(OwnedFd, Stat)> {
+        open_file(below, name).ok()
+    }
+
+    /// Gives a staged tree its final form, from its leaves to its top.
+    fn settle(&self, folder: BorrowedFd<'_>, name: &OsStr, path: &RelPath, form: Form<'_>) -> Result<(), CommitError> {
+        let disk = &self.inner.disk;
+        let found = stat_entry(folder, name).and_then(|found| found.ok_or(Errno::NOENT)).at("looking at", path)?;
+        if is_whiteout(disk, folder, name, &found).at("looking at", path)? {
+            // Left over in a folder that hides what is below: it has nothing more to say.
+            disk.unlink(folder, name).at("clearing", path)?;
+            return Ok(());
+        }
+        let node = form.node(path).ok_or_else(|| CommitError::Altered { path: path.clone() })?;
+        if found.kind != FileKind::Symlink {
+            let (opened, _) = open_for_reading(disk, folder, name, &found).at("opening", path)?;
+            if found.is_directory() {
+                let inside = Form { owner: self.inner.owner, attributes: None, ..form };
+                for child in names(&opened).at("listing", path)? {
+                    self.settle(opened.as_fd(), &child, &path.join(&child), inside)?;
+                }
+            }
+            self.strip(&opened, &found, path, form.attributes)?;
+            // Before the mode, which a change of owner would take bits from.
+            if let Some(owner) = form.owner.filter(|owner| *owner != found.owner) {
+                disk.set_owner(folder, name, owner).at("giving to its owner", path)?;
+            }
+            if Stat::from(fstat(&opened).at("looking at", path)?).mode != node.mode {
+                disk.set_mode(&opened, node.mode).at("setting the mode of", path)?;
+            }
+            if self.one_by_one {
+                disk.sync(&opened).at("syncing", path)?;
+            }
+        } else if let Some(owner) = form.owner.filter(|owner| *owner != found.owner) {
+            disk.set_owner(folder, name, owner).at("giving to its owner", path)?;
+        }
+        Ok(())
+    }
+
+    /// Takes away every extended attribute that the replaced file does not have with the same value: the manifest does not show them, so
+    /// nobody agreed to them. File capabilities and access lists are among them, and the overlay's own marks.
+    fn strip(
+        &self,
+        file: &OwnedFd,
+        found: &Stat,
+        path: &RelPath,
+        original: Option<BorrowedFd<'_>>,
+    ) -> Result<(), CommitError> {
+        let disk = &self.inner.disk;
+        let mut unlocked = geteuid().is_root() || found.mode & 0o200 != 0;
+        for name in attributes(file.as_fd()).at("listing the attributes of", path)? {
+            let ours = name.as_bytes().starts_with(b"user.overlay.") || name.as_bytes() == b"security.capability";
+            let inherited = || {
+                Ok::<_, Errno>(
+                    value(original, &name)?.is_some() && value(original, &name)? == value(Some(file.as_fd()), &name)?,
+                )
+            };
+            if !ours && inherited().at("reading the attributes of", path)? {
+                continue;
+            }
+            if !unlocked {
+                disk.set_mode(file, found.mode | 0o600).at("opening", path)?;
+                unlocked = true;
+            }
+            match disk.remove_attribute(file, &name) {
+                // A label that the machine's security module gives to each new file, and keeps.
+                Err(Errno::ACCESS | Errno::PERM | Errno::NOTSUP)
+                    if name.as_bytes().starts_with(b"security.") && !ours => {}
+                removed => removed.at("removing an attribute of", path)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What staged files are to be like.
+#[derive(Clone, Copy)]
+struct Form<'a> {
+    /// What the manifest says of them, by path.
+    nodes: &'a [Node],
+    /// Whose they are to be, where that can be said.
+    owner: Option<(u32, u32)>,
+    /// The file whose attributes may stay.
+    attributes: Option<BorrowedFd<'a>>,
+}
+
+impl<'a> Form<'a> {
+    fn node(&self, path: &RelPath) -> Option<&'a Node> {
+        self.nodes.binary_search_by(|node| node.path.cmp(path)).ok().map(|found| &self.nodes[found])
+    }
+}
+
+fn attributes(file: BorrowedFd<'_>) -> Result<Vec<std::ffi::OsString>, Errno> {
+    let mut list = match flistxattr_query(file) {
+        Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        length => vec![0_u8; length?],
+    };
+    let length = if list.is_empty() { 0 } else { flistxattr(file, &mut list[..])? };
+    let names = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| OsStr::from_bytes(name).to_owned()).collect())
+}
+
+fn value(file: Option<BorrowedFd<'_>>, name: &OsStr) -> Result<Option<Vec<u8>>, Errno> {
+    let Some(file) = file else {
+        return Ok(None);
+    };
+    let mut value = match fgetxattr_query(file, name) {
+        Err(Errno::NODATA | Errno::NOTSUP) => return Ok(None),
+        length => vec![0_u8; length?],
+    };
+    let length = if value.is_empty() { 0 } else { fgetxattr(file, name, &mut value[..])? };
+    value.truncate(length);
+    Ok(Some(value))
+}
+
+/// Opens a folder of the upper layer, giving its owner every right to it and to those above it: they are only husks from here on.
+fn unlocked_down(disk: &Disk, upper: &OwnedFd, path: &RelPath) -> Result<OwnedFd, IoFailure> {
+    let mut at = upper.try_clone().map_err(|source| IoFailure { doing: "opening", path: path.to_string(), source })?;
+    for name in path.names() {
+        let mode = stat_entry(&at, name).at("looking at", path)?.map_or(0o700, |found| found.mode);
+        if mode & 0o700 != 0o700 {
+            disk.set_mode_of(&at, name, 0o700).at("opening", path)?;
+        }
+        at = open_entry(&at, name, FOLDER).at("opening", path)?;
+    }
+    Ok(at)
+}

@@ -1,0 +1,376 @@
+//! What stands at one path: a file, a link, or a folder with all that is in it, with the digest of every content.
+
+use std::{
+    ffi::OsStr,
+    fmt,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use rustix::{
+    fs::{fstat, readlinkat},
+    io::Errno,
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    disk::{At as _, Disk, IoFailure},
+    open::{FOLDER, NotAFile, names, open_entry, open_file, stat_entry},
+    overlay_format::{is_whiteout, lies_elsewhere, open_for_reading},
+    path::{self, RelPath},
+    stat::{FileKind, FileTime, Stat},
+};
+
+/// A SHA-256 digest; 64 hexadecimal digits in text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// Of some bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&path::hex(&self.0))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes = path::unhex(&String::deserialize(deserializer)?).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or_else(|| de::Error::custom("expected 64 hexadecimal digits"))
+    }
+}
+
+/// One file, folder or link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Where it is in the workspace.
+    pub path: RelPath,
+    /// Its permission bits, `07777`; those of a symbolic link mean nothing and are 0.
+    pub mode: u32,
+    /// What it holds.
+    #[serde(flatten)]
+    pub content: Content,
+}
+
+/// What a [`Node`] holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Content {
+    /// A regular file.
+    File {
+        /// In bytes.
+        size: u64,
+        /// Of its bytes.
+        digest: Digest,
+    },
+    /// A folder; what is in it are nodes of their own.
+    Directory,
+    /// A symbolic link.
+    Symlink {
+        /// What it says, as bytes.
+        #[serde(serialize_with = "path::serialize_name", deserialize_with = "path::deserialize_name")]
+        target: Vec<u8>,
+    },
+    /// A pipe, socket or device that was there before. A change never brings one.
+    Special {
+        /// Which.
+        special: FileKind,
+    },
+}
+
+impl Node {
+    /// Bytes that are the same for the same node and for no other.
+    pub(crate) fn write_canonical(&self, out: &mut Vec<u8>) {
+        write_bytes(out, self.path.as_bytes());
+        out.extend_from_slice(&self.mode.to_be_bytes());
+        match &self.content {
+            Content::File { size, digest } => {
+                out.push(b'f');
+                out.extend_from_slice(&size.to_be_bytes());
+                out.extend_from_slice(&digest.0);
+            }
+            Content::Directory => out.push(b'd'),
+            Content::Symlink { target } => {
+                out.push(b'l');
+                write_bytes(out, target);
+            }
+            Content::Special { special } => {
+                out.push(b's');
+                write_bytes(out, special.name().as_bytes());
+            }
+        }
+    }
+}
+
+/// With the length in front, so that two neighbours cannot be read as two others.
+pub(crate) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// The digest of a tree: of its nodes, the top first.
+pub(crate) fn digest(nodes: &[Node]) -> Digest {
+    let mut bytes = Vec::new();
+    nodes.iter().for_each(|node| node.write_canonical(&mut bytes));
+    Digest::of(&bytes)
+}
+
+/// How much may be looked at for one effect, before and after taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Files, folders and links.
+    pub entries: u64,
+    /// Bytes of file contents.
+    pub bytes: u64,
+    /// Folders within folders, counted from where a change begins.
+    pub depth: u32,
+}
+
+impl Default for Limits {
+    /// 200,000 entries and 8 GiB: an installed `node_modules` with its tools fits, a disk image by mistake does not. 128 folders deep,
+    /// each of which is one open file while it is walked.
+    fn default() -> Self {
+        Self { entries: 200_000, bytes: 8 << 30, depth: 128 }
+    }
+}
+
+/// Why a tree could not be taken down.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    /// More than a limit allows.
+    #[error("the limit `{limit}` of {allowed} is exceeded at `{path}`: change less in one call, or raise the limit")]
+    Limit {
+        /// Which of [`Limits`].
+        limit: &'static str,
+        /// What it is set to.
+        allowed: u64,
+        /// Where it was passed.
+        path: String,
+    },
+    /// A call left something that cannot be committed.
+    #[error("`{path}` is {}: only files, directories and symbolic links can be committed; remove it at the end of the call", kind.name())]
+    Special {
+        /// Where.
+        path: String,
+        /// What it is.
+        kind: FileKind,
+    },
+    /// The overlay was mounted with options that are not supported.
+    #[error("`{path}` only points to its contents: mount the view with redirect_dir and metacopy off")]
+    Elsewhere {
+        /// Where.
+        path: String,
+    },
+    /// A call failed.
+    #[error(transparent)]
+    Io(#[from] IoFailure),
+}
+
+/// Which side is walked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The workspace as it is: only looked at.
+    Workspace,
+    /// An upper folder: frozen and ours. Whiteouts are no part of what it holds, set-id bits are left out, special files refused.
+    Upper,
+}
+
+/// What a walk found at one path.
+pub(crate) struct Tree {
+    /// The top first, then by path.
+    pub(crate) nodes: Vec<Node>,
+    /// What the top itself is.
+    pub(crate) top: Stat,
+    /// When anything in it, the top left aside, last changed.
+    pub(crate) newest_inside: Option<FileTime>,
+    /// Where set-id bits were left out.
+    pub(crate) stripped: Vec<RelPath>,
+}
+
+impl Tree {
+    /// When anything in it last changed.
+    pub(crate) fn newest(&self) -> FileTime {
+        self.newest_inside.map_or(self.top.changed, |inside| inside.max(self.top.changed))
+    }
+}
+
+/// Walks trees and counts what it sees against one set of limits.
+pub(crate) struct Walk<'a> {
+    disk: &'a Disk,
+    limits: Limits,
+    side: Side,
+    /// Without it contents are not read: only times are of interest.
+    hash: bool,
+    entries: u64,
+    bytes: u64,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(disk: &'a Disk, limits: Limits, side: Side) -> Self {
+        Self { disk, limits, side, hash: true, entries: 0, bytes: 0 }
+    }
+
+    /// Of the workspace's side, for its times: the digests of what it finds mean nothing.
+    pub(crate) fn of_times(disk: &'a Disk, limits: Limits) -> Self {
+        Self { hash: false, ..Self::new(disk, limits, Side::Workspace) }
+    }
+
+    /// Continues on the other side with what is left.
+    pub(crate) fn turn(&mut self, side: Side) {
+        self.side = side;
+    }
+
+    /// What is at `name` in `folder`; `None` if nothing is.
+    pub(crate) fn tree(
+        &mut self,
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
+        path: &RelPath,
+    ) -> Result<Option<Tree>, TreeError> {
+        let Some(top) = stat_entry(folder, name).at("looking at", path)? else {
+            return Ok(None);
+        };
+        let mut tree = Tree { nodes: Vec::new(), top, newest_inside: None, stripped: Vec::new() };
+        self.visit(folder, name, path, top, 0, &mut tree)?;
+        // A folder's names were sorted one by one; as whole paths `a.b` comes before `a/b`.
+        tree.nodes.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(Some(tree))
+    }
+
+    fn visit(
+        &mut self,
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
+        path: &RelPath,
+        found: Stat,
+        depth: u32,
+        tree: &mut Tree,
+    ) -> Result<(), TreeError> {
+        let over = |limit, allowed| TreeError::Limit { limit, allowed, path: path.to_string() };
+        self.entries += 1;
+        if self.entries > self.limits.entries {
+            return Err(over("entries", self.limits.entries));
+        }
+        if depth > self.limits.depth {
+            return Err(over("depth", self.limits.depth.into()));
+        }
+        let mut mode = found.mode;
+        let content = match found.kind {
+            FileKind::File => self.file(folder, name, path, &found)?,
+            FileKind::Directory => {
+                self.inside(folder, name, path, &found, depth, tree)?;
+                Content::Directory
+            }
+            FileKind::Symlink => {
+                mode = 0;
+                let target = readlinkat(folder, name, Vec::new()).at("reading the link", path)?;
+                Content::Symlink { target: target.into_bytes() }
+            }
+            special if self.side == Side::Workspace => Content::Special { special },
+            kind => return Err(TreeError::Special { path: path.to_string(), kind }),
+        };
+        if self.side == Side::Upper && mode & 0o6000 != 0 {
+            tree.stripped.push(path.clone());
+            mode &= 0o1777;
+        }
+        tree.nodes.push(Node { path: path.clone(), mode, content });
+        Ok(())
+    }
+
+    fn inside(
+        &mut self,
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
+        path: &RelPath,
+        found: &Stat,
+        depth: u32,
+        tree: &mut Tree,
+    ) -> Result<(), TreeError> {
+        let (within, mode) = match self.side {
+            Side::Workspace => (open_entry(folder, name, FOLDER).at("opening", path)?, None),
+            Side::Upper => open_for_reading(self.disk, folder, name, found).at("opening", path)?,
+        };
+        if self.side == Side::Upper && lies_elsewhere(&within).at("reading the marks of", path)? {
+            return Err(TreeError::Elsewhere { path: path.to_string() });
+        }
+        for child in names(&within).at("listing", path)? {
+            let place = path.join(&child);
+            let Some(found) = stat_entry(&within, &child).at("looking at", &place)? else {
+                continue;
+            };
+            if self.side == Side::Upper && is_whiteout(self.disk, &within, &child, &found).at("looking at", &place)? {
+                continue;
+            }
+            tree.newest_inside = tree.newest_inside.max(Some(found.changed));
+            self.visit(within.as_fd(), &child, &place, found, depth + 1, tree)?;
+        }
+        // A name that came or went while the list was read left its mark on the folder.
+        let after = Stat::from(fstat(&within).at("looking at", path)?);
+        tree.newest_inside = tree.newest_inside.max((depth > 0).then_some(after.changed));
+        mode.map_or(Ok(()), |mode| self.disk.set_mode(&within, mode)).at("giving back the mode of", path)?;
+        Ok(())
+    }
+
+    fn file(
+        &mut self,
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
+        path: &RelPath,
+        found: &Stat,
+    ) -> Result<Content, TreeError> {
+        if !self.hash {
+            return Ok(Content::File { size: found.size, digest: Digest([0; 32]) });
+        }
+        let (file, mode) = match self.side {
+            Side::Workspace => match open_file(folder, name) {
+                Ok((file, _)) => (file, None),
+                Err(NotAFile::Other(found)) => return Ok(Content::Special { special: found.kind }),
+                Err(NotAFile::Unopened(error)) => {
+                    return Err(Err::<(), _>(error).at("opening", path).unwrap_err().into());
+                }
+            },
+            Side::Upper => open_for_reading(self.disk, folder, name, found).at("opening", path)?,
+        };
+        if self.side == Side::Upper && lies_elsewhere(&file).at("reading the marks of", path)? {
+            return Err(TreeError::Elsewhere { path: path.to_string() });
+        }
+        let mut hash = Sha256::new();
+        let mut size = 0;
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let length = match rustix::io::read(&file, &mut buffer) {
+                Ok(0) => break,
+                Ok(length) => length,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(Err::<(), _>(error).at("reading", path).unwrap_err().into()),
+            };
+            size += length as u64;
+            self.bytes += length as u64;
+            if self.bytes > self.limits.bytes {
+                let allowed = self.limits.bytes;
+                return Err(TreeError::Limit { limit: "bytes", allowed, path: path.to_string() });
+            }
+            hash.update(&buffer[..length]);
+        }
+        mode.map_or(Ok(()), |mode| self.disk.set_mode(&file, mode)).at("giving back the mode of", path)?;
+        Ok(Content::File { size, digest: Digest(hash.finalize().into()) })
+    }
+}

@@ -1,0 +1,243 @@
+//! Somebody else works in the same folder: what is noticed, when, and what it leaves.
+
+use std::{
+    fs,
+    os::fd::BorrowedFd,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use belay_workspace::{Commit, CommitError, EffectError, Limits, Manifest, Seam, View, Workspace};
+
+use crate::support::{Ground, commit, path};
+
+fn paths(conflict: &EffectError) -> Vec<String> {
+    match conflict {
+        EffectError::Conflict { paths } => paths.iter().map(ToString::to_string).collect(),
+        other => panic!("{other}"),
+    }
+}
+
+fn in_commit(conflict: &CommitError) -> Vec<String> {
+    match conflict {
+        CommitError::Conflict { paths } => paths.iter().map(ToString::to_string).collect(),
+        other => panic!("{other}"),
+    }
+}
+
+fn proposed(workspace: &Workspace, id: &str, change: impl FnOnce(&mut View)) -> (View, Manifest) {
+    let mut view = workspace.view(id).unwrap();
+    change(&mut view);
+    let manifest = view.effect(Limits::default()).unwrap();
+    (view, manifest)
+}
+
+/// An editor that saves by writing a new file and renaming it.
+fn save(place: &Path, text: &str) {
+    let beside = place.with_file_name(".saving");
+    fs::write(&beside, text).unwrap();
+    fs::rename(beside, place).unwrap();
+}
+
+/// The first window: between the view's beginning and its effect.
+#[test]
+fn a_touched_path_that_changes_during_the_call_is_a_conflict() {
+    type Meddle = fn(&Path);
+    let meddlings: [(&str, Meddle); 9] = [
+        ("a", |root| save(&root.join("a"), "theirs")),
+        ("a", |root| fs::write(root.join("a"), "theirs").unwrap()),
+        ("a", |root| fs::remove_file(root.join("a")).unwrap()),
+        ("a", |root| {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o600)).unwrap();
+        }),
+        ("d", |root| fs::write(root.join("d/deep/added"), "").unwrap()),
+        ("d", |root| fs::write(root.join("d/deep/file"), "theirs").unwrap()),
+        ("d", |root| fs::remove_file(root.join("d/deep/file")).unwrap()),
+        ("new", |root| fs::write(root.join("new"), "theirs").unwrap()),
+        ("new", |root| fs::create_dir(root.join("new")).unwrap()),
+    ];
+    for (n, (meant, meddle)) in meddlings.into_iter().enumerate() {
+        let ground = Ground::with(&[("a", "1"), ("b", "2"), ("d/deep/file", "3")]);
+        let workspace = ground.open();
+        let mut view = workspace.view("v").unwrap();
+        view.write(&path("a"), b"ours", None).unwrap();
+        view.remove(&path("d")).unwrap();
+        view.write(&path("new"), b"ours", None).unwrap();
+        meddle(&ground.root);
+        let theirs = ground.picture();
+        let conflict = view.effect(Limits::default()).unwrap_err();
+        assert_eq!(paths(&conflict), [meant], "meddling {n}");
+        assert!(conflict.to_string().contains("run it again"), "{conflict}");
+        drop(view);
+        assert_eq!(ground.picture(), theirs);
+    }
+}
+
+/// What is not touched does not count, not even beside what is.
+#[test]
+fn an_unrelated_change_is_no_conflict() {
+    let ground = Ground::with(&[("d/a", "1"), ("d/b", "2"), ("e/x", "3")]);
+    let workspace = ground.open();
+    let mut view = workspace.view("v").unwrap();
+    view.write(&path("d/a"), b"ours", None).unwrap();
+    view.write(&path("d/new"), b"ours", None).unwrap();
+    save(&ground.root.join("d/b"), "theirs");
+    fs::write(ground.root.join("d/theirs"), "").unwrap();
+    fs::remove_dir_all(ground.root.join("e")).unwrap();
+    let manifest = view.effect(Limits::default()).unwrap();
+    fs::write(ground.root.join("d/more"), "").unwrap();
+    let commit = workspace.stage(view, &manifest).unwrap();
+    workspace.apply(&commit).unwrap();
+    assert_eq!(["d/a", "d/b", "d/new"].map(|at| ground.read(at)), ["ours", "theirs", "ours"]);
+}
+
+/// Two calls on one base: the first to commit wins, on a file and on a folder that both make.
+#[test]
+fn the_first_committer_wins() {
+    let ground = Ground::with(&[("a", "1")]);
+    let workspace = ground.open();
+    let mut late = workspace.view("late").unwrap();
+    let mut later = workspace.view("later").unwrap();
+    commit(&workspace, "early", |view| {
+        view.write(&path("a"), b"early", None).unwrap();
+        view.write(&path("out/early"), b"", None).unwrap();
+    });
+    late.write(&path("a"), b"late", None).unwrap();
+    assert_eq!(paths(&late.effect(Limits::default()).unwrap_err()), ["a"]);
+    later.write(&path("other"), b"", None).unwrap();
+    assert!(later.effect(Limits::default()).is_ok());
+    assert_eq!(ground.read("a"), "early");
+}
+
+/// The second window: an approval may take days.
+#[test]
+fn what_changes_while_a_person_decides_is_a_conflict_unless_it_changes_back() {
+    let ground = Ground::with(&[("a", "1"), ("d/x", "2")]);
+    let workspace = ground.open();
+    let (view, manifest) = proposed(&workspace, "v", |view| {
+        view.write(&path("a"), b"ours", None).unwrap();
+        view.remove(&path("d")).unwrap();
+        view.write(&path("n/m"), b"ours", None).unwrap();
+    });
+    let commit = workspace.stage(view, &manifest).unwrap();
+    workspace.check(&commit).unwrap();
+    save(&ground.root.join("a"), "theirs");
+    fs::write(ground.root.join("d/y"), "").unwrap();
+    fs::create_dir(ground.root.join("n")).unwrap();
+    let theirs = ground.picture();
+    let conflict = workspace.check(&commit).unwrap_err();
+    assert_eq!(in_commit(&conflict), ["a", "d", "n"]);
+    assert_eq!(in_commit(&workspace.apply(&commit).unwrap_err()).len(), 1, "and applying finds out for itself");
+    assert_eq!(ground.picture(), theirs, "nothing was changed");
+    save(&ground.root.join("a"), "1");
+    fs::remove_file(ground.root.join("d/y")).unwrap();
+    fs::remove_dir(ground.root.join("n")).unwrap();
+    workspace.check(&commit).unwrap();
+    workspace.apply(&commit).unwrap();
+    assert_eq!(
+        (ground.read("a"), ground.read("n/m"), ground.root.join("d").exists()),
+        ("ours".into(), "ours".into(), false)
+    );
+}
+
+#[test]
+fn a_conflict_is_found_before_anything_is_staged() {
+    let ground = Ground::with(&[("a", "1")]);
+    let workspace = ground.open();
+    let (view, manifest) = proposed(&workspace, "v", |view| view.write(&path("a"), b"ours", None).unwrap());
+    save(&ground.root.join("a"), "theirs");
+    assert_eq!(in_commit(&workspace.stage(view, &manifest).unwrap_err()), ["a"]);
+    let left = |folder: &str| fs::read_dir(ground.root.join(".belay").join(folder)).unwrap().count();
+    assert_eq!((left("commits"), left("views")), (0, 0));
+}
+
+/// A view that a straggler wrote to after the effect was taken is not what was agreed to.
+#[test]
+fn a_view_that_changed_after_its_effect_is_not_staged() {
+    let ground = Ground::with(&[("a", "1")]);
+    let workspace = ground.open();
+    let (view, manifest) = proposed(&workspace, "v", |view| view.write(&path("n/a"), b"agreed", None).unwrap());
+    fs::write(view.folder().join("upper/n/a"), "worse!").unwrap();
+    let refused = workspace.stage(view, &manifest).unwrap_err();
+    assert!(matches!(&refused, CommitError::Altered { path } if path.to_string() == "n"), "{refused}");
+    assert!(!ground.root.join("n").exists());
+}
+
+/// The third window: a hand on the disk just before a rename.
+struct Meddler {
+    before: usize,
+    meddle: fn(&Path),
+    root: PathBuf,
+    renames: Mutex<usize>,
+}
+
+impl Seam for Meddler {
+    fn alive(&self, call: &'static str, _: BorrowedFd<'_>) -> bool {
+        if call == "rename" {
+            let mut renames = self.renames.lock().unwrap();
+            if *renames == self.before {
+                (self.meddle)(&self.root);
+            }
+            *renames += 1;
+        }
+        true
+    }
+}
+
+/// A person saves in the very instant between the check and the exchange, at every rename of the commit in turn.
+#[test]
+fn a_save_that_slips_in_is_exchanged_back() {
+    let files = [("a", "1"), ("b/x", "2"), ("c", "3")];
+    let staged = |ground: &Ground| -> Commit {
+        let workspace = ground.open();
+        let (view, manifest) = proposed(&workspace, "v", |view| {
+            view.write(&path("a"), b"ours", None).unwrap();
+            view.remove(&path("b")).unwrap();
+            view.write(&path("c"), b"ours", None).unwrap();
+        });
+        workspace.stage(view, &manifest).unwrap()
+    };
+    let meddlings: [fn(&Path); 4] = [
+        |root| save(&root.join("a"), "theirs"),
+        // It may have gone by then.
+        |root| drop(fs::write(root.join("b/x"), "theirs")),
+        |root| save(&root.join("c"), "x"), // as long as what it replaces
+        |root| fs::remove_file(root.join("c")).unwrap(),
+    ];
+    let mut conflicts = 0;
+    for meddle in meddlings {
+        for before in 0..3 {
+            let ground = Ground::with(&files);
+            let commit = staged(&ground);
+            // Renames of opening the folder are not meddled with.
+            let opening = renames_of(|seam| drop(Workspace::open_with(&ground.root, &[], seam).unwrap()));
+            let seam = Meddler { before: opening + before, meddle, root: ground.root.clone(), renames: Mutex::new(0) };
+            let workspace = Workspace::open_with(&ground.root, &[], Arc::new(seam)).unwrap();
+            workspace.check(&commit).unwrap();
+            let theirs = {
+                let other = Ground::with(&files);
+                meddle(&other.root);
+                other.picture()
+            };
+            match workspace.apply(&commit) {
+                Err(CommitError::Conflict { .. }) => {
+                    conflicts += 1;
+                    assert_eq!(ground.picture(), theirs, "all as it was, with their save");
+                    workspace.discard(&commit).unwrap();
+                }
+                // After the exchange of its path it is a change to the new contents, like any later one.
+                Err(other) => panic!("{other}"),
+                Ok(()) => assert!(matches!(ground.read("a").as_str(), "theirs" | "ours")),
+            }
+        }
+    }
+    assert!(conflicts >= 7, "{conflicts} of the meddlings came in time");
+}
+
+fn renames_of(run: impl FnOnce(Arc<dyn Seam>)) -> usize {
+    let counter =
+        Arc::new(Meddler { before: usize::MAX, meddle: |_| {}, root: PathBuf::new(), renames: Mutex::new(0) });
+    run(Arc::clone(&counter) as Arc<dyn Seam>);
+    *counter.renames.lock().unwrap()
+}

@@ -1,0 +1,11 @@
+//! A workspace as its users see it: on a real file system, through the public interface.
+
+mod commits;
+mod conflicts;
+mod crashes;
+mod effects;
+mod equivalence;
+mod opening;
+mod overlay;
+mod support;
+mod views;

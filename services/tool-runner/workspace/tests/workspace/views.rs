@@ -1,0 +1,184 @@
+//! What a call sees and does in its view.
+
+use std::{fs, os::unix::fs::symlink};
+
+use belay_workspace::{FileKind, OWN, View, ViewError};
+
+use crate::support::{Ground, path};
+
+fn text(view: &View, at: &str) -> String {
+    String::from_utf8(view.read(&path(at), 0, None).unwrap_or_else(|error| panic!("{at}: {error}"))).unwrap()
+}
+
+fn listed(view: &View, at: &str) -> Vec<String> {
+    view.list(&path(at)).unwrap().into_iter().map(|(path, _)| path.to_string()).collect()
+}
+
+/// S2-FR-039, S2-NFR-010: the whole of a file, or a part of it.
+#[test]
+fn a_file_is_read_from_either_layer() {
+    let ground = Ground::with(&[("d/low", "below"), ("d/both", "old")]);
+    let workspace = ground.open();
+    let mut view = workspace.view("v").unwrap();
+    view.write(&path("d/both"), b"new", None).unwrap();
+    view.write(&path("d/up"), b"above", None).unwrap();
+    assert_eq!(
+        (text(&view, "d/low"), text(&view, "d/both"), text(&view, "d/up")),
+        ("below".into(), "new".into(), "above".into())
+    );
+    assert_eq!(view.read(&path("d/low"), 1, Some(3)).unwrap(), b"elo");
+    assert_eq!(view.read(&path("d/low"), 99, Some(3)).unwrap(), b"");
+    assert_eq!(listed(&view, "d"), ["d/both", "d/low", "d/up"]);
+    assert!(matches!(view.read(&path("d"), 0, None), Err(ViewError::NotAFile { kind: FileKind::Directory, .. })));
+    assert!(matches!(view.read(&path("."), 0, None), Err(ViewError::NotAFile { .. })));
+    assert!(matches!(view.read(&path("none"), 0, None), Err(ViewError::NotFound { .. })));
+    assert!(matches!(view.read(&path("d/low/x"), 0, None), Err(ViewError::NotADirectory { .. })));
+}
+
+/// S2-FR-040, B-06: writing overwrites, makes folders, keeps modes, and the workspace is the same byte for byte without a commit.
+#[test]
+fn what_is_written_stays_in_the_view() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let ground = Ground::with(&[("run.sh", "old"), ("d/e/f", "1"), ("g", "2")]);
+    fs::set_permissions(ground.root.join("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
+    let before = ground.picture();
+    let workspace = ground.open();
+    let mut view = workspace.view("v").unwrap();
+    view.write(&path("run.sh"), b"new", None).unwrap();
+    view.write(&path("x/y/z"), b"deep", Some(0o600)).unwrap();
+    view.remove(&path("d")).unwrap();
+    view.write(&path("d/only"), b"3", None).unwrap();
+    view.remove(&path("g")).unwrap();
+    let mode = |at| view.metadata(&path(at)).unwrap().mode;
+    assert_eq!((mode("run.sh"), mode("x/y/z"), mode("x"), mode("d/only")), (0o750, 0o600, 0o755, 0o644));
+    assert_eq!(listed(&view, "."), ["d", "run.sh", "x"]);
+    assert_eq!(listed(&view, "d"), ["d/only"], "what was removed does not shine through");
+    assert!(matches!(view.metadata(&path("g")), Err(ViewError::NotFound { .. })));
+    assert!(matches!(view.remove(&path("g")), Err(ViewError::NotFound { .. })));
+    assert_eq!(ground.picture(), before);
+    let place = view.folder();
+    assert!(place.join("upper/x/y/z").exists());
+    drop(view);
+    assert!(!place.exists());
+    assert_eq!(ground.picture(), before);
+}
+
+#[test]
+fn a_name_can_change_its_kind_again_and_again() {
+    let ground = Ground::with(&[("a/b", "1"), ("f", "2")]);
+    let workspace = ground.open();
+    let mut view = workspace.view("v").unwrap();
+    view.remove(&path("a")).unwrap();
+    view.write(&path("a"), b"a file now", None).unwrap();
+    view.remove(&path("f")).unwrap();
+    view.write(&path("f/g"), b"a folder now", None).unwrap();
+    assert_eq!((text(&view, "a"), text(&view, "f/g")), ("a file now".into(), "a folder now".into()));
+    view.remove(&path("a")).unwrap();
+    view.write(&path("a/c"), b"and back", None).unwrap();
+    assert_eq!((listed(&view, "a"), text(&view, "a/c")), (vec!["a/c".into()], "and back".into()));
+    assert!(matches!(view.write(&path("a"), b"", None), Err(ViewError::NotAFile { kind: FileKind::Directory, .. })));
+    assert!(matches!(view.write(&path("a/c/d"), b"", None), Err(ViewError::NotADirectory { .. })));
+    assert!(matches!(view.write(&path("."), b"", None), Err(ViewError::Root)));
+    assert!(matches!(view.remove(&path(".")), Err(ViewError::Root)));
+}
+
+/// S2-X-12, S2-X-06, S2-NFR-012: links that lead out are not followed, by nothing and in neither layer.
+#[test]
+fn links_that_lead_out_are_not_followed() {
+    let outside = Ground::with(&[("secret", "key")]);
+    let ground = Ground::with(&[
+        ("d/in", "1"),
+        ("up", "-> .."),
+        ("d/twice", "-> ../../x"),
+        ("own", "-> .belay"),
+        ("gone", "-> none"),
+    ]);
+    symlink(&outside.root, ground.root.join("out")).unwrap();
+    symlink(outside.root.join("secret"), ground.root.join("file")).unwrap();
+    symlink("out", ground.root.join("hop")).unwrap();
+    let workspace = ground.open();
+    let mut view = workspace.view("v").unwrap();
+    for leading in ["out/secret", "file", "up/x", "d/twice", "own/lock", "own", "hop/secret", "out/new"] {
+        let refused = view.read(&path(leading), 0, None).unwrap_err();
+        assert!(matches!(refused, ViewError::Outside { .. }), "{leading}: {refused}");
+        assert!(refused.to_string().contains("outside workspace"), "{refused}");
+    }
+    assert!(matches!(view.list(&path("out")), Err(ViewError::Outside { .. })));
+    assert!(matches!(view.metadata(&path("out/secret")), Err(ViewError::Outside { .. })));
+    for leading in ["out/secret", "file", "own/x", "up/x"] {
+        let refused = view.write(&path(leading), b"overwritten", None).unwrap_err();
+        assert!(matches!(refused, ViewError::Outside { .. } | ViewError::Link { .. }), "{leading}: {refused}");
+    }
+    assert!(view.remove(&path("out/secret")).is_err());
+    view.remove(&path("out")).unwrap();
+    assert_eq!(outside.read("secret"), "key", "the link went, not what it led to");
+    assert!(matches!(view.read(&path("gone"), 0, None), Err(ViewError::NotFound { .. })));
+}
+
+#[test]
+fn links_that_stay_are_followed_to_read_and_named_when_written() {
+    let ground = Ground::with(&[
+        ("src/lib.rs", "code"),
+        ("link", "-> src"),
+        ("src/up", "-> ../link/lib.rs"),
+        ("loop", "-> loop"),
+        ("d/deep", "-> ../src/./up"),
+    ]);
+    let workspace = ground.open();
+    let mut view = workspace.view("v").unwrap();
+    assert_eq!(
+        (text(&view, "link/lib.rs"), text(&view, "src/up"), text(&view, "d/deep")),
+        ("code".into(), "code".into(), "code".into())
+    );
+    assert_eq!(listed(&view, "link"), ["link/lib.rs", "link/up"]);
+    let refused = view.write(&path("link/lib.rs"), b"x", None).unwrap_err().to_string();
+    assert!(
+        refused.contains("`link` is a symbolic link to `src`") && refused.contains("use the path it leads to"),
+        "{refused}"
+    );
+    assert!(matches!(view.write(&path("src/up"), b"x", None), Err(ViewError::Link { .. })));
+    assert!(matches!(view.read(&path("loop"), 0, None), Err(ViewError::Link { .. })));
+    let link = view.metadata(&path("link")).unwrap();
+    assert_eq!((link.kind, link.target.as_deref()), (FileKind::Symlink, Some("src")));
+    // A change in the upper layer is seen through a link in the lower one.
+    view.write(&path("src/lib.rs"), b"changed", None).unwrap();
+    assert_eq!(text(&view, "d/deep"), "changed");
+}
+
+#[test]
+fn our_folder_is_in_no_view() {
+    let ground = Ground::with(&[("a", "1")]);
+    let workspace = ground.open();
+    let view = workspace.view("v").unwrap();
+    assert!(ground.root.join(OWN).exists());
+    assert_eq!(listed(&view, "."), ["a"]);
+    assert_eq!(view.metadata(&path(".")).unwrap().kind, FileKind::Directory);
+}
+
+#[test]
+fn pipes_and_sockets_are_refused_at_once() {
+    let ground = Ground::new();
+    rustix::fs::mkfifoat(rustix::fs::CWD, ground.root.join("pipe"), rustix::fs::Mode::RWXU).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(ground.root.join("socket")).unwrap();
+    let workspace = ground.open();
+    let mut view = workspace.view("v").unwrap();
+    assert!(matches!(view.read(&path("pipe"), 0, None), Err(ViewError::NotAFile { kind: FileKind::Fifo, .. })));
+    assert!(matches!(view.read(&path("socket"), 0, None), Err(ViewError::NotAFile { kind: FileKind::Socket, .. })));
+    assert!(matches!(view.write(&path("pipe"), b"x", None), Err(ViewError::NotAFile { .. })));
+    view.remove(&path("pipe")).unwrap();
+    assert_eq!(listed(&view, "."), ["socket"]);
+}
+
+#[test]
+fn an_id_is_used_once() {
+    let ground = Ground::with(&[("a", "1")]);
+    let workspace = ground.open();
+    for bad in ["", "a/b", "..", "a b", &"x".repeat(65)] {
+        assert!(matches!(workspace.view(bad), Err(ViewError::Id { .. })), "{bad}");
+    }
+    let view = workspace.view("call-1").unwrap();
+    assert!(workspace.view("call-1").err().unwrap().to_string().contains("give each call its own"));
+    drop(view);
+    crate::support::commit(&workspace, "call-1", |view| view.write(&path("a"), b"2", None).unwrap());
+    assert!(workspace.view("call-1").err().unwrap().to_string().contains("names a commit already"));
+}
