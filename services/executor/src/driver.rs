@@ -7,32 +7,25 @@ use std::{
 };
 
 use belay_execution::{
-    Action, CallId, CallRequest, ErrorClass, Event, EventKind, Execution, Failure, Receipt, RecoveryClass,
-    Surroundings, Timestamp,
+    Action, CallId, ErrorClass, Event, EventKind, Execution, Failure, Receipt, RecoveryClass, Surroundings, Timestamp,
 };
 use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing, StoreError, Transition};
 use belay_proto::v1;
 use belay_service_kit::status;
 use prost::Message as _;
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::AbortHandle,
-};
+use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Status};
 
 use crate::{
     core::{Executions, unwritable},
+    errand::{Errand, News, Underway},
     hub::Hub,
     names::ExecutionName,
-    runner::{Answer, without_ledger},
     wire::{self, CallNames},
 };
 
 /// An execution that waits longer than this leaves memory.
 const WORTH_PARKING: Duration = Duration::from_secs(5);
-
-/// How long to wait before a runner that is away is asked again: doubles from the first to the last.
-const RUNNER_PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// A runner that cancels calls nobody asked it to is not asked for ever: after so many calls of one attempt, the attempt has failed.
 const MOST_UNASKED: u32 = 10;
@@ -48,15 +41,6 @@ pub(crate) enum Command {
     Request { kind: Box<EventKind>, etag: String, request_id: String, answer: Reply },
     /// Pause with running calls discarded, and answer when none is left.
     PauseAndSettle { principal: String, reason: String, answer: oneshot::Sender<()> },
-}
-
-/// What a driver hears from its calls.
-enum News {
-    Ended(EventKind),
-    /// The runner does not answer.
-    Away,
-    /// Another executor owns the shard.
-    Fenced,
 }
 
 /// Why a driver gives up its execution without its having ended.
@@ -413,8 +397,7 @@ impl Driver {
             heard: self.heard.clone(),
             request,
         };
-        let task = tokio::spawn(errand.run(stop)).abort_handle();
-        self.errands.insert(call, Underway { stops: stop, task });
+        self.errands.insert(call, errand.start(stop));
     }
 
     fn describe(&self) -> Box<v1::Execution> {
@@ -429,77 +412,6 @@ impl Driver {
             });
         }
         Box::new(described)
-    }
-}
-
-/// A task on its way to the runner. When this is dropped it sends nothing more: the runner forgets a call once its end is stored here,
-/// so whoever still asked for it after that would have it run again.
-struct Underway {
-    stops: bool,
-    task: AbortHandle,
-}
-
-impl Drop for Underway {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// One call's way to the runner, until there is an answer.
-struct Errand {
-    executions: Arc<Executions>,
-    name: String,
-    workspace: String,
-    request: CallRequest,
-    fence: v1::Fence,
-    maybe_sent: bool,
-    heard: mpsc::UnboundedSender<News>,
-}
-
-impl Errand {
-    async fn run(mut self, stop: bool) {
-        let runner = &self.executions.runner;
-        let mut ledger_id = self.request.ledger_id.clone();
-        let (mut patience, longest) = RUNNER_PATIENCE;
-        loop {
-            let answer = if stop {
-                runner.stop(self.name.clone(), &self.request, self.fence, &ledger_id).await
-            } else {
-                runner.call(self.name.clone(), self.workspace.clone(), &self.request, self.fence, &ledger_id).await
-            };
-            let news = match answer {
-                Answer::Ended(end) => News::Ended(end),
-                Answer::Fenced => News::Fenced,
-                Answer::LedgerChanged => {
-                    // Heard anew for the intents to come.
-                    let catalogue = runner.catalogue(true).await;
-                    match without_ledger(&self.request).filter(|_| self.maybe_sent) {
-                        Some(unknown) => News::Ended(unknown),
-                        None => {
-                            // Not any ledger: were it lost too, the next would have the call run again.
-                            match catalogue {
-                                Ok(catalogue) => ledger_id.clone_from(&catalogue.ledger_id),
-                                Err(_) => tokio::time::sleep(patience).await,
-                            }
-                            continue;
-                        }
-                    }
-                }
-                Answer::Away(status) => {
-                    self.maybe_sent = true;
-                    tracing::debug!(call = self.name, %status, "The runner does not answer, asking again");
-                    if self.heard.send(News::Away).is_err() {
-                        return;
-                    }
-                    tokio::time::sleep(patience).await;
-                    patience = (patience * 2).min(longest);
-                    continue;
-                }
-            };
-            // The driver is gone when the service stops; the next one asks again.
-            drop(self.heard.send(news));
-            return;
-        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod core;
 mod driver;
+mod errand;
 mod hub;
 mod names;
 mod runner;
