@@ -153,10 +153,10 @@ impl Driver {
         let execution = executions.replay(row.key).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
         let names = names_of(&name, &execution);
-        // A runner that is away now is waited for when a call needs it; until then any ledger will do.
+        // With a runner that is away, the ledger of the last intent is the one to expect: should it be another by then, that is told.
         let ledger_id = match executions.runner.catalogue(false).await {
             Ok(catalogue) => catalogue.ledger_id.as_str().into(),
-            Err(_) => "".into(),
+            Err(_) => execution.ledger_id().into(),
         };
         Ok((name, names, execution, row.standing, ledger_id))
     }

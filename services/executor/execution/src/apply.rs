@@ -151,6 +151,7 @@ impl Execution {
                 }
                 self.uncalled.remove(&step);
                 self.steps[step].calls = number;
+                self.ledger_id.clone_from(&request.ledger_id);
                 self.in_flight.insert(request.call, CallInFlight { request: (**request).clone(), since: time });
             }
             K::CallCompleted { call, result, .. } => {

@@ -27,6 +27,8 @@ pub struct Execution {
     pub(crate) stop: Option<Stop>,
     /// The ids of the requests that paused, resumed or cancelled it.
     pub(crate) requests: BTreeSet<String>,
+    /// The ledger that the last intent names.
+    pub(crate) ledger_id: String,
     pub(crate) first_failure: Option<Failure>,
     pub(crate) totals: Totals,
     /// Steps that have started and not ended, those with an unknown outcome aside: each holds one of the plan's `parallelism` slots.
@@ -260,6 +262,7 @@ impl Execution {
             paused: None,
             stop: None,
             requests: BTreeSet::new(),
+            ledger_id: String::new(),
             first_failure: None,
             totals: Totals { total: steps.len(), ..Totals::default() },
             active: 0,
@@ -333,6 +336,11 @@ impl Execution {
     /// One of the calls in flight.
     pub fn call(&self, call: CallId) -> Option<&CallInFlight> {
         self.in_flight.get(&call)
+    }
+
+    /// The ledger that its last intent names; empty before the first.
+    pub fn ledger_id(&self) -> &str {
+        &self.ledger_id
     }
 
     /// Whether a request of this id has paused, resumed or cancelled it before.
