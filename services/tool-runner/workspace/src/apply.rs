@@ -173,11 +173,13 @@ impl Move<'_> {
             Op::Away { slot, .. } => (*slot, Rename::New, way == Way::Forward),
             Op::Meta { .. } => return Ok(()),
         };
-        if let (Op::Put { inode, .. }, Way::Back) = (op, way)
-            && stat_entry(folder, name).at("looking at", path)?.is_none_or(|found| found.ino != *inode)
-        {
-            // Somebody replaced what we put there: theirs stays.
-            return Err(CommitError::Conflict { paths: vec![path.clone()] });
+        if let (Op::Put { inode, staged, .. }, Way::Back) = (op, way) {
+            let ours = stat_entry(folder, name).at("looking at", path)?.is_some_and(|found| found.ino == *inode)
+                && staged.matches(&self.inner.disk, folder.as_fd(), name, path, Place::Moved)?;
+            if !ours {
+                // Somebody replaced or changed what we put there: theirs stays.
+                return Err(CommitError::Conflict { paths: vec![path.clone()] });
+            }
         }
         let slot = slot_name(slot);
         let (place, slot) = ((folder, name), (self.slots, &*slot));

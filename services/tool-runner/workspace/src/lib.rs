@@ -22,6 +22,9 @@
 //! # }
 //! ```
 //!
+//! What a view does not keep: files that several names share. A later call that writes to one of them gives it a file of its own, as any
+//! overlay does. And a folder of the workspace cannot be renamed in a mounted view (`EXDEV`): `mv` copies it instead.
+//!
 //! This crate is synchronous, reads no clock (files are compared by the times that the file system gave them) and keeps no ledger. Every
 //! call that changes the disk goes through one seam ([`Seam`]), so that a test can kill the process before any of them.
 

@@ -135,6 +135,30 @@ fn modes_of_folders_change_with_their_contents() {
     assert_eq!(ground.picture(), before);
 }
 
+/// A call opened a folder, wrote to it and closed it again. What its owner may not write to cannot be committed to, and is named.
+#[test]
+fn a_closed_folder_is_named_before_anything_is_staged() {
+    let ground = Ground::with(&[("d/x", "1"), ("e/y", "2")]);
+    fs::set_permissions(ground.root.join("d"), fs::Permissions::from_mode(0o555)).unwrap();
+    let before = ground.picture();
+    let workspace = ground.open();
+    let view = workspace.view("v").unwrap();
+    let upper = view.folder().join(UPPER);
+    fs::create_dir_all(upper.join("d")).unwrap();
+    fs::write(upper.join("d/x"), "new").unwrap();
+    fs::set_permissions(upper.join("d"), fs::Permissions::from_mode(0o555)).unwrap();
+    let manifest = view.effect(Limits::default()).unwrap();
+    let staged = workspace.stage(view, &manifest);
+    if rustix::process::geteuid().is_root() {
+        workspace.apply(&staged.unwrap()).unwrap();
+        assert_eq!(ground.read("d/x"), "new");
+        return;
+    }
+    let refused = staged.unwrap_err().to_string();
+    assert!(refused.contains("`d/x` is in, or is, a directory that may not be written: give its owner"), "{refused}");
+    assert_eq!(ground.picture(), before);
+}
+
 /// As root, what is committed belongs to whoever owns the workspace, and what is replaced keeps its owner.
 #[test]
 fn committed_files_belong_to_the_owner_of_the_workspace() {

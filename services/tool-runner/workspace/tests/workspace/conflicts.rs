@@ -39,10 +39,11 @@ fn save(place: &Path, text: &str) {
     fs::rename(beside, place).unwrap();
 }
 
+type Meddle = fn(&Path);
+
 /// The first window: between the view's beginning and its effect.
 #[test]
 fn a_touched_path_that_changes_during_the_call_is_a_conflict() {
-    type Meddle = fn(&Path);
     let meddlings: [(&str, Meddle); 9] = [
         ("a", |root| save(&root.join("a"), "theirs")),
         ("a", |root| fs::write(root.join("a"), "theirs").unwrap()),
@@ -113,25 +114,28 @@ fn the_first_committer_wins() {
 /// The second window: an approval may take days.
 #[test]
 fn what_changes_while_a_person_decides_is_a_conflict_unless_it_changes_back() {
-    let ground = Ground::with(&[("a", "1"), ("d/x", "2")]);
+    let ground = Ground::with(&[("a", "1"), ("d/x", "2"), ("e/deep/f", "3")]);
     let workspace = ground.open();
     let (view, manifest) = proposed(&workspace, "v", |view| {
         view.write(&path("a"), b"ours", None).unwrap();
         view.remove(&path("d")).unwrap();
+        view.remove(&path("e")).unwrap();
         view.write(&path("n/m"), b"ours", None).unwrap();
     });
     let commit = workspace.stage(view, &manifest).unwrap();
     workspace.check(&commit).unwrap();
     save(&ground.root.join("a"), "theirs");
     fs::write(ground.root.join("d/y"), "").unwrap();
+    fs::write(ground.root.join("e/deep/f"), "!").unwrap();
     fs::create_dir(ground.root.join("n")).unwrap();
     let theirs = ground.picture();
     let conflict = workspace.check(&commit).unwrap_err();
-    assert_eq!(in_commit(&conflict), ["a", "d", "n"]);
+    assert_eq!(in_commit(&conflict), ["a", "d", "e", "n"]);
     assert_eq!(in_commit(&workspace.apply(&commit).unwrap_err()).len(), 1, "and applying finds out for itself");
     assert_eq!(ground.picture(), theirs, "nothing was changed");
     save(&ground.root.join("a"), "1");
     fs::remove_file(ground.root.join("d/y")).unwrap();
+    fs::write(ground.root.join("e/deep/f"), "3").unwrap();
     fs::remove_dir(ground.root.join("n")).unwrap();
     workspace.check(&commit).unwrap();
     workspace.apply(&commit).unwrap();
@@ -167,7 +171,7 @@ fn a_view_that_changed_after_its_effect_is_not_staged() {
 /// The third window: a hand on the disk just before a rename.
 struct Meddler {
     before: usize,
-    meddle: fn(&Path),
+    meddle: Meddle,
     root: PathBuf,
     renames: Mutex<usize>,
 }
@@ -185,54 +189,88 @@ impl Seam for Meddler {
     }
 }
 
+/// `a` and `c` are written, `b` goes, `n` is new: in this order.
+const FILES: [(&str, &str); 3] = [("a", "1"), ("b/x", "2"), ("c", "3")];
+
+/// Commits that on a ground where somebody meddles just before the rename of one of the four operations.
+fn meddled(ground: &Ground, before: usize, meddle: Meddle) -> (Workspace, Commit, Result<(), CommitError>) {
+    let workspace = ground.open();
+    let (view, manifest) = proposed(&workspace, "v", |view| {
+        view.write(&path("a"), b"ours", None).unwrap();
+        view.remove(&path("b")).unwrap();
+        view.write(&path("c"), b"ours", None).unwrap();
+        view.write(&path("n"), b"ours", None).unwrap();
+    });
+    let commit = workspace.stage(view, &manifest).unwrap();
+    drop(workspace);
+    // The renames that come with opening are not meddled with.
+    let opening = renames_of(|seam| drop(Workspace::open_with(&ground.root, &[], seam).unwrap()));
+    let seam = Meddler { before: opening + before, meddle, root: ground.root.clone(), renames: Mutex::new(0) };
+    let workspace = Workspace::open_with(&ground.root, &[], Arc::new(seam)).unwrap();
+    workspace.check(&commit).unwrap();
+    let applied = workspace.apply(&commit);
+    (workspace, commit, applied)
+}
+
 /// A person saves in the very instant between the check and the exchange, at every rename of the commit in turn.
 #[test]
 fn a_save_that_slips_in_is_exchanged_back() {
-    let files = [("a", "1"), ("b/x", "2"), ("c", "3")];
-    let staged = |ground: &Ground| -> Commit {
-        let workspace = ground.open();
-        let (view, manifest) = proposed(&workspace, "v", |view| {
-            view.write(&path("a"), b"ours", None).unwrap();
-            view.remove(&path("b")).unwrap();
-            view.write(&path("c"), b"ours", None).unwrap();
-        });
-        workspace.stage(view, &manifest).unwrap()
-    };
-    let meddlings: [fn(&Path); 4] = [
-        |root| save(&root.join("a"), "theirs"),
-        // It may have gone by then.
-        |root| drop(fs::write(root.join("b/x"), "theirs")),
-        |root| save(&root.join("c"), "x"), // as long as what it replaces
-        |root| fs::remove_file(root.join("c")).unwrap(),
+    // With the last rename before which it comes in time: that of its own path.
+    let meddlings: [(usize, Meddle); 5] = [
+        (0, |root| save(&root.join("a"), "theirs")),
+        (1, |root| fs::write(root.join("b/x"), "theirs").unwrap()),
+        (2, |root| save(&root.join("c"), "x")), // as long as what it replaces
+        (2, |root| fs::remove_file(root.join("c")).unwrap()),
+        (3, |root| fs::write(root.join("n"), "theirs").unwrap()),
     ];
-    let mut conflicts = 0;
-    for meddle in meddlings {
-        for before in 0..3 {
-            let ground = Ground::with(&files);
-            let commit = staged(&ground);
-            // Renames of opening the folder are not meddled with.
-            let opening = renames_of(|seam| drop(Workspace::open_with(&ground.root, &[], seam).unwrap()));
-            let seam = Meddler { before: opening + before, meddle, root: ground.root.clone(), renames: Mutex::new(0) };
-            let workspace = Workspace::open_with(&ground.root, &[], Arc::new(seam)).unwrap();
-            workspace.check(&commit).unwrap();
-            let theirs = {
-                let other = Ground::with(&files);
-                meddle(&other.root);
-                other.picture()
-            };
-            match workspace.apply(&commit) {
-                Err(CommitError::Conflict { .. }) => {
-                    conflicts += 1;
-                    assert_eq!(ground.picture(), theirs, "all as it was, with their save");
-                    workspace.discard(&commit).unwrap();
-                }
-                // After the exchange of its path it is a change to the new contents, like any later one.
-                Err(other) => panic!("{other}"),
-                Ok(()) => assert!(matches!(ground.read("a").as_str(), "theirs" | "ours")),
-            }
+    for (last, meddle) in meddlings {
+        for before in 0..=last {
+            let (ground, other) = (Ground::with(&FILES), Ground::with(&FILES));
+            meddle(&other.root);
+            let (workspace, commit, applied) = meddled(&ground, before, meddle);
+            assert!(matches!(applied, Err(CommitError::Conflict { .. })), "{before} of {last}: {applied:?}");
+            assert_eq!(ground.picture(), other.picture(), "all as it was, with their save");
+            workspace.discard(&commit).unwrap();
         }
     }
-    assert!(conflicts >= 7, "{conflicts} of the meddlings came in time");
+}
+
+/// After the exchange of its path a save is a change to the new contents, like any later one.
+#[test]
+fn a_save_after_the_exchange_stays() {
+    let ground = Ground::with(&FILES);
+    let (_, _, applied) = meddled(&ground, 1, |root| save(&root.join("a"), "theirs"));
+    applied.unwrap();
+    assert_eq!((ground.read("a"), ground.read("c"), ground.read("n")), ("theirs".into(), "ours".into(), "ours".into()));
+}
+
+/// The one case in which it is neither all nor nothing: somebody else changed what was put in place before it had to be taken back.
+/// Theirs is not overwritten, and it is said.
+#[test]
+fn what_somebody_saved_meanwhile_is_not_taken_back() {
+    let meddlings: [Meddle; 2] = [
+        |root| {
+            save(&root.join("a"), "theirs");
+            save(&root.join("c"), "theirs");
+        },
+        |root| {
+            fs::write(root.join("a"), "theirs").unwrap();
+            fs::write(root.join("c"), "theirs").unwrap();
+        },
+    ];
+    for meddle in meddlings {
+        let ground = Ground::with(&FILES);
+        let (workspace, commit, applied) = meddled(&ground, 2, meddle);
+        let stuck = applied.unwrap_err();
+        assert!(matches!(&stuck, CommitError::Stuck { .. }), "{stuck}");
+        assert!(stuck.to_string().contains("going back failed too: changed by somebody else: `a`"), "{stuck}");
+        assert_eq!(
+            (ground.read("a"), ground.read("b/x"), ground.read("c")),
+            ("theirs".into(), "2".into(), "theirs".into())
+        );
+        assert!(!ground.root.join("n").exists());
+        assert!(matches!(workspace.discard(&commit), Err(CommitError::InPlace { .. })));
+    }
 }
 
 fn renames_of(run: impl FnOnce(Arc<dyn Seam>)) -> usize {

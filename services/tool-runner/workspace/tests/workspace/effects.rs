@@ -163,6 +163,27 @@ fn modes_and_set_id_bits() {
     assert_eq!(["d", "d/f", "n/setuid", "n/plain", "run"].map(mode), ["700", "644", "755", "640", "755"]);
 }
 
+/// To move a folder takes the right to write to it, which root always has and others see added.
+#[test]
+fn a_new_folder_that_is_closed_is_opened_for_its_owner() {
+    let ground = Ground::new();
+    let workspace = ground.open();
+    let view = after_command(&workspace, "v", |upper| {
+        fs::create_dir_all(upper.join("n/m")).unwrap();
+        for closed in ["n/m", "n"] {
+            fs::set_permissions(upper.join(closed), fs::Permissions::from_mode(0o555)).unwrap();
+        }
+    });
+    let manifest = effect(&view);
+    let commit = workspace.stage(view, &manifest).unwrap();
+    workspace.apply(&commit).unwrap();
+    let top = if rustix::process::geteuid().is_root() { "555 folder" } else { "755 folder" };
+    let picture = ground.picture();
+    assert_eq!((&*picture[Path::new("n")], &*picture[Path::new("n/m")]), (top, "555 folder"));
+    let flagged = flags(&manifest) == [("n".to_owned(), Flag::MadeWritable)];
+    assert_eq!(flagged, top == "755 folder");
+}
+
 #[test]
 fn what_deserves_a_second_look_is_flagged() {
     let ground = Ground::with(&[("Makefile", "x"), ("gone", "y"), ("d/z", "")]);

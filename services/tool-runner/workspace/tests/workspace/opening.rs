@@ -114,3 +114,26 @@ fn read_only_mount() {
         assert!(refused.contains("cannot be written by the user that runs Belay"), "{refused}");
     }
 }
+
+/// Root may do anything, which hides what an ordinary user may not: read-only folders, unreadable files, the way back out of both.
+#[test]
+fn it_all_works_for_an_ordinary_user() {
+    use std::os::unix::process::CommandExt as _;
+    if !rustix::process::geteuid().is_root() {
+        return; // Then the other tests show it.
+    }
+    let tests = ["commits::", "crashes::every_kind", "effects::", "equivalence::", "views::"];
+    let run =
+        Command::new(std::env::current_exe().unwrap()).args(tests).uid(65534).gid(65534).current_dir("/").output();
+    match run {
+        Ok(run) => {
+            let said = String::from_utf8_lossy(&run.stdout);
+            assert!(
+                run.status.success() && !said.contains(" 0 passed"),
+                "{said}{}",
+                String::from_utf8_lossy(&run.stderr)
+            );
+        }
+        Err(error) => eprintln!("skipped: it_all_works_for_an_ordinary_user: they cannot run this program: {error}"),
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt as _,
     path::Path,
     process::{Command, Output},
 };
@@ -59,6 +60,22 @@ fn run_both(workspace: &Workspace, id: &str, plain: &Path, script: &str) {
     workspace.apply(&commit).unwrap();
 }
 
+/// Makes each hard link a file of its own, as a copy-up does with those that an earlier call made.
+fn part_links(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let place = entry.unwrap().path();
+        let found = fs::symlink_metadata(&place).unwrap();
+        if found.is_dir() {
+            part_links(&place);
+        } else if found.is_file() && found.nlink() > 1 {
+            let contents = fs::read(&place).unwrap();
+            fs::remove_file(&place).unwrap();
+            fs::write(&place, contents).unwrap();
+            fs::set_permissions(&place, found.permissions()).unwrap();
+        }
+    }
+}
+
 /// One command of a shell. Each may fail: it fails in both places or in none.
 fn command() -> impl Strategy<Value = String> {
     let mode = prop::sample::select(vec!["644", "755", "600", "711"]);
@@ -101,6 +118,7 @@ fn commands_do_what_they_would_on_a_plain_folder() {
             let script = format!("umask 022; {{ {}; }} 2>/dev/null; true", commands.join("; "));
             run_both(&workspace, &format!("call-{n}"), &plain.root, &script);
             prop_assert_eq!(ours.picture(), plain.picture(), "{}", script);
+            part_links(&plain.root);
         }
         Ok(())
     });
