@@ -26,7 +26,7 @@ use crate::{
     disk::Disk,
     path::RelPath,
     stat::FileTime,
-    tree::{self, Digest, Limits, Tree, TreeError, Walk},
+    tree::{self, Digest, Limits, Side, Tree, TreeError, Walk},
 };
 
 /// What a path held, precisely enough to know it again.
@@ -76,23 +76,35 @@ impl Fingerprint {
         path: &RelPath,
         place: Place,
     ) -> Result<bool, TreeError> {
-        // What is there now may be larger than what was agreed to: then it is something else.
-        let boundless = Limits { entries: u64::MAX, bytes: u64::MAX, ..Limits::default() };
-        let Some(times) = beyond_is_none(Walk::of_times(disk, boundless).tree(folder, name, path))? else {
+        if self.is_untouched(disk, folder, name, path, place)? {
+            return Ok(true);
+        }
+        let read = beyond_is_none(Walk::new(disk, BOUNDLESS, Side::Workspace).tree(folder, name, path))?;
+        Ok(read.is_some_and(|tree| tree::digest(&tree.nodes) == self.digest))
+    }
+
+    /// Whether that is what `name` in `folder` holds, by inode, size and times alone. If not, its contents can still be the same.
+    pub(crate) fn is_untouched(
+        &self,
+        disk: &Disk,
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
+        path: &RelPath,
+        place: Place,
+    ) -> Result<bool, TreeError> {
+        let Some(times) = beyond_is_none(Walk::of_times(disk, BOUNDLESS).tree(folder, name, path))? else {
             return Ok(false);
         };
         let newest = if place == Place::Moved { times.newest_inside } else { Some(times.newest()) };
-        let untouched = newest.is_none_or(|newest| newest < self.seen);
         let top = times.top;
         let same_top = (top.ino, top.mode, top.size, top.modified) == (self.inode, self.mode, self.size, self.modified);
         // A top that was renamed has lost its time of change as a witness; the time of modification stands in, if it is old enough.
-        if same_top && untouched && top.modified < self.seen {
-            return Ok(true);
-        }
-        let read = beyond_is_none(Walk::new(disk, boundless, tree::Side::Workspace).tree(folder, name, path))?;
-        Ok(read.is_some_and(|tree| tree::digest(&tree.nodes) == self.digest))
+        Ok(same_top && top.modified < self.seen && newest.is_none_or(|newest| newest < self.seen))
     }
 }
+
+/// For comparing: what is there now may be larger than what was agreed to, and is something else then.
+pub(crate) const BOUNDLESS: Limits = Limits { entries: u64::MAX, bytes: u64::MAX, ..Limits::USUAL };
 
 fn beyond_is_none(walked: Result<Option<Tree>, TreeError>) -> Result<Option<Tree>, TreeError> {
     match walked {

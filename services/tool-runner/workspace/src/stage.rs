@@ -20,13 +20,14 @@ use rustix::{
 
 use crate::{
     commit::{Commit, CommitError, Op, check, slot_name},
+    conflict::{BOUNDLESS, Fingerprint, Place},
     disk::{At as _, Disk, IoFailure, Rename},
     manifest::{Act, Change, Manifest},
     open::{FOLDER, names, open_entry, open_file, stat_entry},
     overlay_format::{is_whiteout, open_for_reading},
     path::RelPath,
     stat::{FileKind, Stat},
-    tree::{self, Limits, Node, Side, Walk},
+    tree::{self, Node, Side, Walk},
     view::View,
     workspace::{Inner, Workspace},
 };
@@ -43,11 +44,28 @@ impl Workspace {
     /// is no longer what it says it is. The view is discarded then as well.
     pub fn stage(&self, view: View, manifest: &Manifest) -> Result<Commit, CommitError> {
         assert!(Arc::ptr_eq(&self.inner, &view.workspace), "the view is of this workspace");
+        if let Some(change) = manifest.changes.iter().find(|change| !is_whole(change)) {
+            return Err(CommitError::Altered { path: change.path.clone() });
+        }
         let commit = Commit { id: view.id().to_owned(), manifest: manifest.digest(), ops: ops(manifest) };
         check(&self.inner, &commit.ops)?;
-        let stage = Stage { inner: &self.inner, one_by_one: files(manifest) <= SYNC_ONE_BY_ONE };
+        let one_by_one = files(manifest) <= SYNC_ONE_BY_ONE;
+        let mut stage = Stage { inner: &self.inner, unsynced: one_by_one.then(Vec::new) };
         stage.run(&view, manifest, &commit)?;
         Ok(commit)
+    }
+}
+
+/// Whether what a change shows, and its digest covers, is what its fingerprints stand for: it may come from a store.
+fn is_whole(change: &Change) -> bool {
+    let stands_for = |fingerprint: &Fingerprint, nodes: &[Node]| fingerprint.digest == tree::digest(nodes);
+    match &change.act {
+        Act::Put { base, staged } => {
+            stands_for(staged, &change.after)
+                && base.as_ref().map_or(change.before.is_empty(), |base| stands_for(base, &change.before))
+        }
+        Act::Away { base } => change.after.is_empty() && stands_for(base, &change.before),
+        Act::Meta { .. } => change.before.is_empty() && change.after.is_empty(),
     }
 }
 
@@ -70,11 +88,12 @@ fn ops(manifest: &Manifest) -> Vec<Op> {
 
 struct Stage<'a> {
     inner: &'a Inner,
-    one_by_one: bool,
+    /// The staged files that are to be synced one by one; `None` if there are too many.
+    unsynced: Option<Vec<OwnedFd>>,
 }
 
 impl Stage<'_> {
-    fn run(&self, view: &View, manifest: &Manifest, commit: &Commit) -> Result<(), CommitError> {
+    fn run(&mut self, view: &View, manifest: &Manifest, commit: &Commit) -> Result<(), CommitError> {
         let Inner { disk, commits, root, .. } = self.inner;
         disk.make_folder(commits, commit.id.as_ref(), 0o700).at("making the slots of commit", &commit.id)?;
         let slots = open_entry(commits, commit.id.as_ref(), FOLDER).at("opening the slots of commit", &commit.id)?;
@@ -87,16 +106,19 @@ impl Stage<'_> {
         } else if let Some(change) = manifest.changes.first() {
             return Err(CommitError::Altered { path: change.path.clone() });
         }
-        if !self.one_by_one {
-            disk.sync_all(root).at("syncing the files of commit", &commit.id)?;
+        // After the last rename: on a journaling file system the first sync then carries all, and the others find nothing left to do.
+        match &self.unsynced {
+            Some(files) => files.iter().try_for_each(|file| disk.sync(file)),
+            None => disk.sync_all(root),
         }
+        .at("syncing the files of commit", &commit.id)?;
         disk.sync(&slots).at("syncing the slots of commit", &commit.id)?;
         disk.sync(commits).at("syncing the slots of commit", &commit.id)?;
         Ok(())
     }
 
     /// Brings one change into its slot.
-    fn put(&self, upper: &OwnedFd, slots: &OwnedFd, slot: u32, change: &Change) -> Result<(), CommitError> {
+    fn put(&mut self, upper: &OwnedFd, slots: &OwnedFd, slot: u32, change: &Change) -> Result<(), CommitError> {
         let Act::Put { staged, .. } = &change.act else {
             return Ok(());
         };
@@ -104,13 +126,16 @@ impl Stage<'_> {
         let disk = &self.inner.disk;
         let folder = unlocked_down(disk, upper, &path.parent().expect("the root is never put"))?;
         let name = path.name().expect("the root is never put");
-        let limits = Limits { entries: u64::MAX, bytes: u64::MAX, ..Limits::default() };
-        let now = Walk::new(disk, limits, Side::Upper).tree(folder.as_fd(), name, path)?;
-        let agreed = now.is_some_and(|mut now| {
-            // The one right that the manifest may have added.
-            now.nodes[0].mode |= change.after[0].mode & 0o200;
-            now.top.ino == staged.inode && tree::digest(&now.nodes) == staged.digest
-        });
+        // A folder that cannot be listed as it stands is read with more rights.
+        let untouched = staged.is_untouched(disk, folder.as_fd(), name, path, Place::Still).unwrap_or(false);
+        let agreed = untouched || {
+            let now = Walk::new(disk, BOUNDLESS, Side::Upper).tree(folder.as_fd(), name, path)?;
+            now.is_some_and(|mut now| {
+                // The one right that the manifest may have added.
+                now.nodes[0].mode |= change.after[0].mode & 0o200;
+                now.top.ino == staged.inode && tree::digest(&now.nodes) == staged.digest
+            })
+        };
         if !agreed {
             return Err(CommitError::Altered { path: path.clone() });
         }
@@ -132,7 +157,13 @@ impl Stage<'_> {
     }
 
     /// Gives a staged tree its final form, from its leaves to its top.
-    fn settle(&self, folder: BorrowedFd<'_>, name: &OsStr, path: &RelPath, form: Form<'_>) -> Result<(), CommitError> {
+    fn settle(
+        &mut self,
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
+        path: &RelPath,
+        form: Form<'_>,
+    ) -> Result<(), CommitError> {
         let disk = &self.inner.disk;
         let found = stat_entry(folder, name).and_then(|found| found.ok_or(Errno::NOENT)).at("looking at", path)?;
         if is_whiteout(disk, folder, name, &found).at("looking at", path)? {
@@ -157,8 +188,8 @@ impl Stage<'_> {
             if Stat::from(fstat(&opened).at("looking at", path)?).mode != node.mode {
                 disk.set_mode(&opened, node.mode).at("setting the mode of", path)?;
             }
-            if self.one_by_one {
-                disk.sync(&opened).at("syncing", path)?;
+            if let Some(unsynced) = &mut self.unsynced {
+                unsynced.push(opened);
             }
         } else if let Some(owner) = form.owner.filter(|owner| *owner != found.owner) {
             disk.set_owner(folder, name, owner).at("giving to its owner", path)?;

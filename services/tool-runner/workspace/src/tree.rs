@@ -144,11 +144,16 @@ pub struct Limits {
     pub depth: u32,
 }
 
-impl Default for Limits {
+impl Limits {
     /// 200,000 entries and 8 GiB: an installed `node_modules` with its tools fits, a disk image by mistake does not. 128 folders deep,
     /// each of which is one open file while it is walked.
+    pub const USUAL: Self = Self { entries: 200_000, bytes: 8 << 30, depth: 128 };
+}
+
+impl Default for Limits {
+    /// [`Limits::USUAL`].
     fn default() -> Self {
-        Self { entries: 200_000, bytes: 8 << 30, depth: 128 }
+        Self::USUAL
     }
 }
 

@@ -39,6 +39,27 @@ fn save(place: &Path, text: &str) {
     fs::rename(beside, place).unwrap();
 }
 
+/// A manifest from a store that shows something else than it would do.
+#[test]
+fn a_manifest_that_shows_something_else_is_not_staged() {
+    let tamper: [fn(&mut Manifest); 3] = [
+        |manifest| manifest.changes[0].after[0].mode = 0o600,
+        |manifest| manifest.changes[0].before.clear(),
+        |manifest| manifest.changes[1].before[0].mode = 0o600,
+    ];
+    for (n, tamper) in tamper.into_iter().enumerate() {
+        let ground = Ground::with(&[("a", "1"), ("b", "2")]);
+        let workspace = ground.open();
+        let (view, mut manifest) = proposed(&workspace, "v", |view| {
+            view.write(&path("a"), b"ours", None).unwrap();
+            view.remove(&path("b")).unwrap();
+        });
+        tamper(&mut manifest);
+        let refused = workspace.stage(view, &manifest).unwrap_err();
+        assert!(matches!(refused, CommitError::Altered { .. }), "{n}: {refused}");
+    }
+}
+
 type Meddle = fn(&Path);
 
 /// The first window: between the view's beginning and its effect.
