@@ -73,20 +73,29 @@ pub(crate) struct Driver {
     ledger_id: Arc<str>,
 }
 
+/// What a driver begins with.
+struct TakenUp {
+    key: ExecutionKey,
+    name: ExecutionName,
+    execution: Execution,
+    standing: Standing,
+    ledger_id: Arc<str>,
+}
+
 impl Driver {
     /// Starts an execution: stores it with its first decisions, and drives it from there.
     pub(crate) async fn create(
         executions: Arc<Executions>,
         row: NewExecution,
         first: Event,
-        mut then: Vec<EventKind>,
+        then: Vec<EventKind>,
         ledger_id: Arc<str>,
     ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
         let impossible = |error| Status::internal(format!("a new execution cannot begin: {error}"));
         let mut execution = Execution::create(first.clone()).map_err(impossible)?;
         let mut events = vec![first];
         let now = executions.now();
-        for kind in then.drain(..) {
+        for kind in then {
             events.push(execution.record(now, kind).map_err(impossible)?);
         }
         events.extend(execution.advance(Surroundings { now, ledger_id: &ledger_id }));
@@ -105,9 +114,8 @@ impl Driver {
         };
         let commands = executions.enter(key);
         drop(announced);
-        let hub = executions.hub(key);
-        hub.publish(messages);
-        let driver = Self::new(executions, key, name, names, execution, hub, commands, standing, ledger_id);
+        let driver = Self::new(executions, TakenUp { key, name, execution, standing, ledger_id }, commands);
+        driver.hub.publish(messages);
         tokio::spawn(driver.run());
         Ok(Ok(described))
     }
@@ -121,19 +129,8 @@ impl Driver {
         tokio::spawn(async move {
             let key = row.key;
             match Self::from_store(&executions, row).await {
-                Ok((name, names, execution, standing, ledger_id)) => {
-                    let hub = executions.hub(key);
-                    let mut driver = Self::new(
-                        Arc::clone(&executions),
-                        key,
-                        name,
-                        names,
-                        execution,
-                        hub,
-                        commands,
-                        standing,
-                        ledger_id,
-                    );
+                Ok(taken) => {
+                    let mut driver = Self::new(executions, taken, commands);
                     driver.in_doubt = driver.execution.in_flight().map(|call| call.request.call).collect();
                     driver.run().await;
                 }
@@ -146,41 +143,27 @@ impl Driver {
         });
     }
 
-    async fn from_store(
-        executions: &Arc<Executions>,
-        row: ExecutionRow,
-    ) -> Result<(ExecutionName, CallNames, Execution, Standing, Arc<str>), Status> {
+    async fn from_store(executions: &Arc<Executions>, row: ExecutionRow) -> Result<TakenUp, Status> {
         let execution = executions.replay(row.key).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
-        let names = names_of(&name, &execution);
         // With a runner that is away, the ledger of the last intent is the one to expect: should it be another by then, that is told.
         let ledger_id = match executions.runner.catalogue(false).await {
             Ok(catalogue) => catalogue.ledger_id.as_str().into(),
             Err(_) => execution.ledger_id().into(),
         };
-        Ok((name, names, execution, row.standing, ledger_id))
+        Ok(TakenUp { key: row.key, name, execution, standing: row.standing, ledger_id })
     }
 
-    #[allow(clippy::too_many_arguments)] // called twice, right above
-    fn new(
-        executions: Arc<Executions>,
-        key: ExecutionKey,
-        name: ExecutionName,
-        names: CallNames,
-        execution: Execution,
-        hub: Arc<Hub>,
-        commands: mpsc::UnboundedReceiver<Command>,
-        standing: Standing,
-        ledger_id: Arc<str>,
-    ) -> Self {
+    fn new(executions: Arc<Executions>, taken: TakenUp, commands: mpsc::UnboundedReceiver<Command>) -> Self {
+        let TakenUp { key, name, execution, standing, ledger_id } = taken;
         let (heard, news) = mpsc::unbounded_channel();
         Self {
+            hub: executions.hub(key),
+            names: names_of(&name, &execution),
             executions,
             key,
             name,
-            names,
             execution,
-            hub,
             commands,
             news,
             heard,

@@ -1,8 +1,7 @@
 //! The journal on SQLite: an append-only log whose rows point back at each other.
 //!
 //! The log has no index on the execution. Such an index would dirty one page for each execution in a batch, and pages are what a commit
-//! writes: measured, it costs two thirds of the throughput at 256 executions. Instead each row names the execution's row before it, and
-//! the way in is kept in three places, from new to old:
+//! writes. Instead each row names the execution's row before it, and the way in is kept in three places, from new to old:
 //!
 //! - *heads* in memory: the last row of every execution that was written to since the last checkpoint;
 //! - `execution.last_log`, brought up to date at every checkpoint (once in [`writer::CHECKPOINT_EVERY`] rows) and whenever an execution
