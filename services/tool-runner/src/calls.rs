@@ -188,6 +188,7 @@ impl Calls {
         call.receipt = Some(v1::Receipt {
             ledger_id: self.ledger.id().into(),
             duration: Some(belay_proto::duration(began.elapsed())),
+            ..v1::Receipt::default()
         });
         if durable {
             let ended = Entry::Call { digest: digest.to_owned(), ended: true, call: call.clone() };
@@ -195,7 +196,7 @@ impl Calls {
                 let message = format!("The call ran, but how it ended could not be written down: {error}.");
                 let (state, class) = match order.tool.spec.recovery {
                     Recovery::Manual => (State::OutcomeUnknown, ErrorClass::OutcomeUnknown),
-                    Recovery::ReadOnly | Recovery::Idempotent => (State::Failed, ErrorClass::Transient),
+                    Recovery::ReadOnly | Recovery::Idempotent | Recovery::Transactional => (State::Failed, ErrorClass::Transient),
                 };
                 call.set_state(state);
                 call.result = None;
@@ -234,7 +235,7 @@ impl Calls {
             state: State::Cancelled.into(),
             failure: Some(failure(ErrorClass::Cancelled, "CANCELLED", "The call was cancelled before it arrived.")),
             end_time: Some(belay_proto::timestamp(self.clock.now_micros())),
-            receipt: Some(v1::Receipt { ledger_id: self.ledger.id().into(), duration: None }),
+            receipt: Some(v1::Receipt { ledger_id: self.ledger.id().into(), duration: None, ..v1::Receipt::default() }),
             ..v1::ToolCall::default()
         };
         // In memory first, so that the call cannot slip in while the row is written; a row that fails takes it back.
@@ -333,9 +334,20 @@ async fn run(order: &Order, mut cancelled: watch::Receiver<bool>) -> (State, Too
         let message = format!("arguments{}: {}", violation.pointer, violation.message);
         return failed(ErrorClass::InvalidArguments, "INVALID_ARGUMENTS", message);
     }
-    let invocation =
-        Invocation { name: order.name.clone(), attempt: order.attempt, arguments, workspace: order.workspace.clone() };
     let limit = order.timeout.unwrap_or(spec.default_timeout);
+    struct Nobody;
+    impl crate::Output for Nobody {
+        fn write(&self, _stream: v1::tool_call_output::Stream, _bytes: &[u8]) {}
+    }
+    let invocation = Invocation {
+        name: order.name.clone(),
+        attempt: order.attempt,
+        arguments,
+        view: None,
+        output: Arc::new(Nobody),
+        trace: v1::TraceContext::default(),
+        limit,
+    };
     let mut work = tool.call(invocation);
     let mut timer = pin!(tokio::time::sleep(limit));
     let mut stop = pin!(cancelled.wait_for(|cancel| *cancel));

@@ -10,14 +10,17 @@ mod registry;
 mod service;
 mod settings;
 pub mod tools;
+mod view;
 
 pub use calls::Calls;
 pub use ledger::{Ledger, LedgerError};
 pub use registry::{
-    Annotations, Invocation, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult, ToolSpec,
+    Annotations, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult, ToolSpec,
+    Touches,
 };
 pub use service::hosted;
 pub use settings::Settings;
+pub use view::{Gone, Mount, View, ViewHandle};
 
 use std::sync::Arc;
 

@@ -3,9 +3,12 @@
 use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc, time::Duration};
 
 use belay_json_schema::{InvalidSchema, Schema};
+use belay_policy::ToolKind;
 use belay_proto::v1;
 use serde_json::Value;
 use thiserror::Error;
+
+use crate::ViewHandle;
 
 /// What may be done about a call whose end nobody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +17,8 @@ pub enum Recovery {
     ReadOnly,
     /// Running twice is the same as running once.
     Idempotent,
+    /// It works in a view whose effect is committed in one step: a call that was lost left nothing behind.
+    Transactional,
     /// It reaches out of the workspace: it never runs again by itself.
     Manual,
 }
@@ -23,6 +28,7 @@ impl Recovery {
         match self {
             Self::ReadOnly => v1::RecoveryClass::ReadOnly,
             Self::Idempotent => v1::RecoveryClass::Idempotent,
+            Self::Transactional => v1::RecoveryClass::Transactional,
             Self::Manual => v1::RecoveryClass::Manual,
         }
     }
@@ -35,6 +41,29 @@ pub struct Annotations {
     pub destructive: bool,
     /// It reaches out of the workspace.
     pub open_world: bool,
+}
+
+/// What a tool does to a workspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Touches {
+    /// It has none.
+    #[default]
+    Nothing,
+    /// It reads.
+    Reads,
+    /// It changes files: its call gets a view, and what it changed there is its effect.
+    Changes,
+}
+
+/// What a tool is asked to do, in the terms of a policy. Paths are as the author wrote them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Operation {
+    /// The argument vector of a command; empty for other tools.
+    pub command: Vec<String>,
+    /// The directory in which a command runs; empty for the workspace's root.
+    pub working_directory: String,
+    /// The paths that the arguments name.
+    pub paths: Vec<String>,
 }
 
 /// What a tool says of itself.
@@ -52,14 +81,24 @@ pub struct ToolSpec {
     pub result: &'static str,
     /// What may be done after a loss.
     pub recovery: Recovery,
+    /// What it does to a workspace.
+    pub touches: Touches,
+    /// Which of a policy's simple settings speaks about it.
+    pub kind: ToolKind,
     /// The time limit of one call when nobody sets one.
     pub default_timeout: Duration,
     /// What callers may assume.
     pub annotations: Annotations,
 }
 
+/// Where a tool's output goes while it works.
+pub trait Output: Send + Sync {
+    /// The next piece of one stream, as the tool wrote it. Never blocks for long; what nobody can hold is left out.
+    fn write(&self, stream: v1::tool_call_output::Stream, bytes: &[u8]);
+}
+
 /// One call, as a tool sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Invocation {
     /// The call's name.
     pub name: String,
@@ -67,8 +106,14 @@ pub struct Invocation {
     pub attempt: u32,
     /// The arguments; they fit the schema.
     pub arguments: Value,
-    /// The workspace it is confined to.
-    pub workspace: String,
+    /// Its view of the workspace, where it touches one.
+    pub view: Option<ViewHandle>,
+    /// Where its output goes while it works.
+    pub output: Arc<dyn Output>,
+    /// The trace it belongs to, for the environment of a command.
+    pub trace: v1::TraceContext,
+    /// How long it may take. The runner keeps to it too; a command is told, so that its launcher outlives nobody.
+    pub limit: Duration,
 }
 
 /// Why a tool did not succeed.
@@ -97,7 +142,17 @@ pub trait Tool: Send + Sync + 'static {
     /// What it says of itself.
     fn spec(&self) -> ToolSpec;
 
-    /// Does the work. Dropping the future stops it.
+    /// What it is asked to do, for a policy to judge before anything happens. The arguments fit the schema.
+    fn operation(&self, _arguments: &Value) -> Operation {
+        Operation::default()
+    }
+
+    /// The walls that stand around its work, by name; none for a tool that runs inside the runner.
+    fn enforced(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Does the work. Dropping the future stops it: what works in the view then has to let go of it soon.
     fn call(&self, invocation: Invocation) -> Pin<Box<dyn Future<Output = ToolResult> + Send>>;
 }
 
@@ -183,5 +238,25 @@ fn describe(spec: &ToolSpec) -> v1::Tool {
             idempotent: spec.recovery != Recovery::Manual,
             open_world: spec.annotations.open_world,
         }),
+    }
+}
+
+#[cfg(test)]
+impl Invocation {
+    /// A call whose output nobody hears.
+    pub(crate) fn for_test(arguments: Value, view: Option<ViewHandle>) -> Self {
+        struct Nobody;
+        impl Output for Nobody {
+            fn write(&self, _stream: v1::tool_call_output::Stream, _bytes: &[u8]) {}
+        }
+        Self {
+            name: "namespaces/default/executions/e/steps/s/calls/1.1".into(),
+            attempt: 1,
+            arguments,
+            view,
+            output: Arc::new(Nobody),
+            trace: v1::TraceContext::default(),
+            limit: Duration::from_secs(60),
+        }
     }
 }

@@ -30,6 +30,8 @@ impl Tool for Scripted {
             parameters: r#"{"type": "object", "properties": {"n": {"type": "integer"}}}"#,
             result: r#"{"type": "integer"}"#,
             recovery: self.recovery,
+            touches: crate::Touches::Nothing,
+            kind: belay_policy::ToolKind::Other,
             default_timeout: Duration::from_secs(60),
             annotations: Annotations::default(),
         }

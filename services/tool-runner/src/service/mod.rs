@@ -74,6 +74,43 @@ impl ToolRunnerService for Service {
         cancel_tool_call::cancel_tool_call(&self.calls, request.into_inner()).await.map(Response::new)
     }
 
+    type GetEffectStream = Messages<v1::GetEffectResponse>;
+
+    async fn get_effect(
+        &self,
+        _request: Request<v1::GetEffectRequest>,
+    ) -> Result<Response<Self::GetEffectStream>, Status> {
+        Err(Status::unimplemented("being written"))
+    }
+
+    async fn commit_effect(
+        &self,
+        _request: Request<v1::CommitEffectRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
+        Err(Status::unimplemented("being written"))
+    }
+
+    async fn discard_effect(
+        &self,
+        _request: Request<v1::DiscardEffectRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
+        Err(Status::unimplemented("being written"))
+    }
+
+    async fn check_workspace(
+        &self,
+        _request: Request<v1::CheckWorkspaceRequest>,
+    ) -> Result<Response<v1::CheckWorkspaceResponse>, Status> {
+        Err(Status::unimplemented("being written"))
+    }
+
+    async fn get_enforcement(
+        &self,
+        _request: Request<v1::GetEnforcementRequest>,
+    ) -> Result<Response<v1::EnforcementReport>, Status> {
+        Err(Status::unimplemented("being written"))
+    }
+
     async fn acknowledge_tool_calls(
         &self,
         request: Request<v1::AcknowledgeToolCallsRequest>,

@@ -5,7 +5,9 @@ use std::{pin::Pin, time::Duration};
 use belay_proto::v1::ErrorClass;
 use serde_json::Value;
 
-use crate::{Annotations, Invocation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec};
+use belay_policy::ToolKind;
+
+use crate::{Annotations, Invocation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +33,8 @@ impl Tool for Noop {
 }"#,
             result: r#"{"description": "What `output` said, or null."}"#,
             recovery: Recovery::ReadOnly,
+            touches: Touches::Nothing,
+            kind: ToolKind::Other,
             default_timeout: Duration::from_secs(120),
             annotations: Annotations::default(),
         }
@@ -58,7 +62,7 @@ mod tests {
     use super::*;
 
     async fn run(arguments: Value, attempt: u32) -> ToolResult {
-        Noop.call(Invocation { name: "n".into(), attempt, arguments, workspace: String::new() }).await
+        Noop.call(Invocation { attempt, ..Invocation::for_test(arguments, None) }).await
     }
 
     #[tokio::test(start_paused = true)]

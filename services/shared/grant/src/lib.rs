@@ -1,0 +1,37 @@
+//! What a person approves, as bytes, and the signed permission that follows from it.
+//!
+//! A [`Subject`] says what is to be decided; its canonical bytes are digested, shown and stored. A [`Grant`] is signed over its own
+//! bytes and names the subject's digest. Whoever holds the gate's public key can check it alone: no service has to be asked, and none
+//! can be tricked into answering. Nothing here is encoded twice: what is signed is what is stored.
+//!
+//! Pure: keys, times and nonces are arguments.
+
+mod grant;
+mod hex;
+mod seal;
+mod subject;
+
+pub use ed25519_dalek::{SigningKey, VerifyingKey};
+pub use grant::{Expected, Grant, Scope};
+pub use hex::digest_of;
+pub use seal::{Invalid, Keys, Signed, key_id};
+pub use subject::{Change, ChangeKind, Kind, Subject};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// One message's canonical form: JSON with the fields in the order of their declaration, no white space, integers only.
+pub(crate) fn canonical(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("strings, integers and lists are always JSON")
+}
+
+/// Reads canonical bytes, and refuses any that are not.
+///
+/// # Errors
+/// [`Invalid::Malformed`] when they are no such message, or another spelling of one.
+pub(crate) fn from_canonical<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, Invalid> {
+    let value: T = serde_json::from_slice(bytes).map_err(|error| Invalid::Malformed(error.to_string()))?;
+    if canonical(&value) != bytes {
+        return Err(Invalid::Malformed("it is not in canonical form".into()));
+    }
+    Ok(value)
+}

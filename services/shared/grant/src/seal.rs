@@ -1,0 +1,122 @@
+//! Signatures: Ed25519 over a message's bytes with a prefix that says what kind of message it is.
+
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+use crate::hex::hex;
+
+/// Bytes with a signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// What is signed.
+    pub body: Vec<u8>,
+    /// 64 bytes.
+    pub signature: Vec<u8>,
+    /// Which key signed.
+    pub key_id: String,
+}
+
+/// Why signed bytes are not believed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Invalid {
+    /// No key of that id is trusted.
+    #[error("key `{0}` is not one of the gate's")]
+    UnknownKey(String),
+    /// The signature does not fit.
+    #[error("the signature does not fit")]
+    Signature,
+    /// The bytes say something else than they should.
+    #[error("it cannot be read: {0}")]
+    Malformed(String),
+    /// It is for something else.
+    #[error("it is for another {what}: {found}, not {expected}")]
+    Mismatch {
+        /// Which field.
+        what: &'static str,
+        /// What it says.
+        found: String,
+        /// What it should say.
+        expected: String,
+    },
+    /// Its time has not come, or is over.
+    #[error("it holds from {not_before} to {expires} (seconds since 1970), and now it is {now}")]
+    Time {
+        /// From when.
+        not_before: i64,
+        /// Until when.
+        expires: i64,
+        /// Now.
+        now: i64,
+    },
+}
+
+/// The first 16 hexadecimal digits of a public key's SHA-256.
+pub fn key_id(key: &VerifyingKey) -> String {
+    hex(&Sha256::digest(key.as_bytes())[..8])
+}
+
+/// The public keys that are trusted.
+#[derive(Clone, Debug, Default)]
+pub struct Keys(Vec<(String, VerifyingKey)>);
+
+impl Keys {
+    /// These keys and no others.
+    pub fn new(keys: impl IntoIterator<Item = VerifyingKey>) -> Self {
+        Self(keys.into_iter().map(|key| (key_id(&key), key)).collect())
+    }
+
+    /// One key from its 32 bytes.
+    ///
+    /// # Errors
+    /// [`Invalid::Malformed`] when they are no public key.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Invalid> {
+        let malformed = |error: &dyn std::fmt::Display| Invalid::Malformed(error.to_string());
+        let bytes: [u8; 32] = bytes.try_into().map_err(|_| malformed(&"a public key has 32 bytes"))?;
+        VerifyingKey::from_bytes(&bytes).map(|key| Self::new([key])).map_err(|error| malformed(&error))
+    }
+
+    /// The keys with their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &VerifyingKey)> {
+        self.0.iter().map(|(id, key)| (id.as_str(), key))
+    }
+
+    pub(crate) fn verify(&self, domain: &str, signed: &Signed) -> Result<(), Invalid> {
+        let (_, key) = self
+            .0
+            .iter()
+            .find(|(id, _)| *id == signed.key_id)
+            .ok_or_else(|| Invalid::UnknownKey(signed.key_id.clone()))?;
+        let signature = Signature::from_slice(&signed.signature).map_err(|_| Invalid::Signature)?;
+        // Strict: a signature has one spelling, and a weak key signs nothing.
+        key.verify_strict(&message(domain, &signed.body), &signature).map_err(|_| Invalid::Signature)
+    }
+}
+
+impl Signed {
+    pub(crate) fn new(domain: &str, key: &SigningKey, body: Vec<u8>) -> Self {
+        let signature = key.sign(&message(domain, &body)).to_vec();
+        Self { body, signature, key_id: key_id(&key.verifying_key()) }
+    }
+
+    /// Signs a policy's bytes.
+    pub fn policy(key: &SigningKey, body: Vec<u8>) -> Self {
+        Self::new(POLICY, key, body)
+    }
+
+    /// Whether these are a policy's bytes that one of the keys signed.
+    ///
+    /// # Errors
+    /// [`Invalid`] when they are not.
+    pub fn verify_policy(&self, keys: &Keys) -> Result<(), Invalid> {
+        keys.verify(POLICY, self)
+    }
+}
+
+/// A signature for one purpose is worth nothing for the other.
+pub(crate) const GRANT: &str = "belay grant 1\n";
+const POLICY: &str = "belay policy 1\n";
+
+fn message(domain: &str, body: &[u8]) -> Vec<u8> {
+    [domain.as_bytes(), body].concat()
+}
