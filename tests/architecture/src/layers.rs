@@ -21,7 +21,10 @@ use Layer::*;
 /// Where each crate stands. ARCHITECTURE.md, "Layers", shows the same to people and says what each layer knows nothing of: a new crate gets
 /// its line in both.
 const LAYERS: &[(&str, Layer)] = &[
+    ("belay-grant", Values),
     ("belay-plan", Values),
+    ("belay-policy", Values),
+    ("belay-redaction", Values),
     ("belay-execution", Machines),
     ("belay-journal", Contract),
     ("belay-proto", Contract),
@@ -30,7 +33,9 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-sandbox", Adapters),
     ("belay-service-kit", Adapters),
     ("belay-sqlite", Adapters),
+    ("belay-telemetry", Adapters),
     ("belay-workspace", Adapters),
+    ("belay-approval-gate", Services),
     ("belay-executor", Services),
     ("belay-tool-runner", Services),
     ("belay-all-in-one", Bundle),
