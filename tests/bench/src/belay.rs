@@ -1,4 +1,4 @@
-//! Belay's two processes, and the client that drives them.
+//! Belay's three processes, and the client that drives them.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,14 +19,15 @@ use crate::{
     Result,
     place::Place,
     process::Process,
-    subject::{Load, Speed, Subject, within},
+    subject::{Load, Speed, Subject, Work, within},
 };
 
 /// How long to wait between two questions whether a starting service serves.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Belay, running: a tool runner and an executor, each in a process of its own, on unix sockets.
+/// Belay, running: an approval gate, a tool runner and an executor, each in a process of its own, on unix sockets.
 pub(crate) struct Belay {
+    gate: Process,
     runner: Process,
     executor: Process,
     program: PathBuf,
@@ -34,17 +35,20 @@ pub(crate) struct Belay {
 }
 
 impl Belay {
-    /// Starts both processes and answers when both serve.
+    /// Starts the processes and answers when all serve.
     pub(crate) async fn start(binaries: &Path, place: &Place) -> Result<Self> {
+        let gate = start_gate(&binaries.join("belay-approval-gate"), place).await?;
         let socket = place.socket("runner.sock");
         let state = place.file("runner").display().to_string();
-        let arguments = ["--listen", &socket.to_string(), "--state-dir", &state];
+        let (door, key) = (place.socket("gate-service.sock").to_string(), place.file("gate").join("gate.pub"));
+        let key = key.display().to_string();
+        let arguments = ["--listen", &socket.to_string(), "--state-dir", &state, "--gate", &door, "--gate-key", &key];
         let mut runner = Process::start(&binaries.join("belay-tool-runner"), &arguments, place.state())?;
         serves(&mut runner, &socket, "belay.v1.ToolRunnerService").await?;
         let program = binaries.join("belay-executor");
         let executor = start_executor(&program, place).await?;
         let client = ExecutorServiceClient::new(net::connect_lazy(&place.socket("executor.sock")));
-        Ok(Self { runner, executor, program, client })
+        Ok(Self { gate, runner, executor, program, client })
     }
 
     /// Ends the executor with SIGKILL and starts it again on what it left behind. Answers when it serves.
@@ -56,7 +60,7 @@ impl Belay {
 
     /// Starts executions, all at once, and answers with their names when all are accepted.
     pub(crate) async fn begin(&self, load: Load) -> Result<Vec<String>> {
-        let request = v1::StartExecutionRequest { source: Some(Source::Plan(plan(load.steps))), ..Default::default() };
+        let request = v1::StartExecutionRequest { source: Some(Source::Plan(plan(load))), ..Default::default() };
         let starts = (0..load.executions).map(|_| {
             let (mut client, request) = (self.client.clone(), request.clone());
             async move { client.start_execution(request).await }
@@ -122,8 +126,8 @@ impl Belay {
 }
 
 impl Subject for Belay {
-    fn pids(&self) -> [u32; 2] {
-        [self.runner.pid(), self.executor.pid()]
+    fn pids(&self) -> Vec<u32> {
+        vec![self.gate.pid(), self.runner.pid(), self.executor.pid()]
     }
 
     /// The clock runs from the first acceptance to the last end, as the executor recorded them.
@@ -149,11 +153,22 @@ impl Subject for Belay {
     }
 }
 
+async fn start_gate(program: &Path, place: &Place) -> Result<Process> {
+    let socket = place.socket("gate.sock");
+    let (listen, door) = (socket.to_string(), place.socket("gate-service.sock").to_string());
+    let (runner, state) = (place.socket("runner.sock").to_string(), place.file("gate").display().to_string());
+    let arguments = ["--listen", &listen, "--service-listen", &door, "--runner", &runner, "--state-dir", &state];
+    let mut process = Process::start(program, &arguments, place.state())?;
+    serves(&mut process, &socket, "belay.v1.ApprovalGateService").await?;
+    Ok(process)
+}
+
 async fn start_executor(program: &Path, place: &Place) -> Result<Process> {
     let socket = place.socket("executor.sock");
     let (listen, runner) = (socket.to_string(), place.socket("runner.sock").to_string());
     let state = place.file("executor").display().to_string();
-    let arguments = ["--listen", &listen, "--state-dir", &state, "--runner", &runner];
+    let gate = place.socket("gate-service.sock").to_string();
+    let arguments = ["--listen", &listen, "--state-dir", &state, "--runner", &runner, "--gate", &gate];
     let mut process = Process::start(program, &arguments, place.state())?;
     serves(&mut process, &socket, "belay.v1.ExecutorService").await?;
     Ok(process)
@@ -175,11 +190,17 @@ async fn serves(process: &mut Process, address: &Address, service: &str) -> Resu
     within(&format!("the start of {service}"), asking).await
 }
 
-/// Steps that do nothing, one after the other.
-fn plan(steps: u32) -> v1::Plan {
-    let noop = v1::ToolStep { tool: "noop".into(), arguments: "{}".into() };
-    let step = |n| v1::Step { id: format!("s{n}"), kind: Some(step::Kind::Tool(noop.clone())), ..Default::default() };
-    v1::Plan { id: "bench".into(), steps: (0..steps).map(step).collect(), parallelism: 1, ..Default::default() }
+/// A load's steps, one after the other.
+fn plan(load: Load) -> v1::Plan {
+    let call = |n| match load.work {
+        Work::Nothing => v1::ToolStep { tool: "noop".into(), arguments: "{}".into() },
+        Work::WriteFile => {
+            let arguments = serde_json::json!({"path": format!("{n}.txt"), "content": "written by the bench\n"});
+            v1::ToolStep { tool: "write_file".into(), arguments: arguments.to_string() }
+        }
+    };
+    let step = |n| v1::Step { id: format!("s{n}"), kind: Some(step::Kind::Tool(call(n))), ..Default::default() };
+    v1::Plan { id: "bench".into(), steps: (0..load.steps).map(step).collect(), parallelism: 1, ..Default::default() }
 }
 
 /// From each call's request to the next one's, in microseconds: a whole turn of intent, call, result and commit.

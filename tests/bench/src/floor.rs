@@ -48,8 +48,8 @@ impl Floor {
 }
 
 impl Subject for Floor {
-    fn pids(&self) -> [u32; 2] {
-        [self.tool.pid(), self.executor.pid()]
+    fn pids(&self) -> Vec<u32> {
+        vec![self.tool.pid(), self.executor.pid()]
     }
 
     async fn run(&mut self, load: Load) -> Result<Speed> {

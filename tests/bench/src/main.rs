@@ -5,6 +5,7 @@
 mod belay;
 mod crash;
 mod floor;
+mod launch;
 mod place;
 mod proc;
 mod process;
@@ -31,7 +32,8 @@ use rounds::Scale;
 type Failure = Box<dyn Error + Send + Sync>;
 type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// Measures Belay beside the floor: latency, throughput, CPU, memory, flushes, and the way back after a kill -9.
+/// Measures Belay beside the floor: latency, throughput, CPU, memory, flushes, the way back after a kill -9, and the launch of a
+/// sandbox.
 #[derive(Debug, Parser)]
 #[command(name = "belay-bench", after_help = "Example: cargo run --release -p belay-bench -- --quick")]
 struct Settings {
@@ -52,9 +54,20 @@ struct Settings {
     dir: Option<PathBuf>,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    // What the sandbox launches is this program, executed again.
+    belay_sandbox::take_over_if_asked();
     let settings = Settings::parse();
+    match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime.block_on(run(settings)),
+        Err(error) => {
+            eprintln!("error: no threads can be started: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(settings: Settings) -> ExitCode {
     let interrupted = async {
         // Dropping the measurement ends the processes it started. Without a handler the signal itself would end the bench.
         if tokio::signal::ctrl_c().await.is_err() {
@@ -88,12 +101,13 @@ async fn measure(settings: &Settings) -> Result<bool> {
     let (rounds, scale) = if settings.quick { (1, Scale::QUICK) } else { (usize::from(settings.rounds), Scale::FULL) };
 
     eprintln!("Counting flushes");
-    let mut measured =
-        Measured { rounds: Vec::new(), crashes: Vec::new(), flushes: rounds::flushes(&binaries, &root, scale).await? };
+    let flushes = rounds::flushes(&binaries, &root, scale).await?;
+    let mut measured = Measured { rounds: Vec::new(), crashes: Vec::new(), flushes, launches: Vec::new() };
     for number in 0..rounds {
         eprintln!("Round {} of {rounds}", number + 1);
         measured.rounds.push(rounds::round(number, &binaries, &root, scale).await?);
         measured.crashes.push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
+        measured.launches.push(launch::launch(&root, scale.launches)?);
     }
 
     let rows = report::rows(&measured);
@@ -116,6 +130,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
 fn built(target: &Path) -> Result<PathBuf> {
     let folder = target.join("release");
     let programs = [
+        ("belay-approval-gate", "belay-approval-gate"),
         ("belay-executor", "belay-executor"),
         ("belay-tool-runner", "belay-tool-runner"),
         ("belay-bench", "belay-floor"),

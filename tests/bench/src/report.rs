@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::{
     crash::Crash,
-    rounds::{Round, Side},
-    strace::Counted,
+    launch::Launch,
+    rounds::{Flushes, Round, Side},
     table::{Bound, Row, Target},
 };
 
@@ -15,8 +15,8 @@ use crate::{
 pub(crate) struct Measured {
     pub(crate) rounds: Vec<Round>,
     pub(crate) crashes: Vec<Crash>,
-    /// Flushes per step of the floor and of Belay.
-    pub(crate) flushes: [Counted; 2],
+    pub(crate) flushes: Flushes,
+    pub(crate) launches: Vec<Launch>,
 }
 
 /// What is told: the table's rows, and what they were made from.
@@ -70,6 +70,7 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         memory("memory (PSS), idle", 64.0, |side| Some(side.idle_kib as f64 / KIB_PER_MIB)),
         memory("memory (PSS), after 256 executions", 128.0, |side| Some(side.busy_kib as f64 / KIB_PER_MIB)),
         flushes(&measured.flushes),
+        writes(&measured.flushes),
         Row {
             id: "P6",
             metric: "kill -9 to the next step, 64 executions",
@@ -78,10 +79,37 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
             target: Some(Target::Time(Bound::AtMost(500.0))),
             ..Row::default()
         },
+        launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
+        launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
     ]
 }
 
-fn flushes([floor, belay]: &[Counted; 2]) -> Row {
+fn launch(metric: &'static str, launches: &[Launch], of: fn(&Launch) -> f64) -> Row {
+    Row {
+        id: "L2",
+        metric,
+        unit: "µs",
+        floor: stats::median(launches.iter().map(|launch| launch.bare_us)),
+        belay: stats::median(launches.iter().map(of)),
+        ratio: stats::median(launches.iter().map(|launch| of(launch) / launch.bare_us)),
+        target: Some(Target::Ratio(Bound::AtMost(3.0))),
+        note: None,
+    }
+}
+
+fn writes(Flushes { writes, .. }: &Flushes) -> Row {
+    Row {
+        id: "P5",
+        metric: "flushes per step that writes a file",
+        belay: writes.as_ref().ok().copied(),
+        // The journal's, the ledger's, and the file's.
+        target: Some(Target::Figure(Bound::AtMost(3.1))),
+        note: writes.as_ref().err().cloned(),
+        ..Row::default()
+    }
+}
+
+fn flushes(Flushes { floor, belay, .. }: &Flushes) -> Row {
     let (floor, belay, note) = match (floor, belay) {
         (Ok(floor), Ok(belay)) => (Some(*floor), Some(*belay), None),
         (Err(reason), _) | (_, Err(reason)) => (None, None, Some(reason.clone())),

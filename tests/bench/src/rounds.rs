@@ -11,7 +11,7 @@ use crate::{
     place::Place,
     proc,
     strace::{self, Counted},
-    subject::{Load, Sample, Subject, measure},
+    subject::{Load, Sample, Subject, Work, measure},
 };
 
 /// How much is done.
@@ -23,26 +23,32 @@ pub(crate) struct Scale {
     some: Load,
     many: Load,
     flushes: Load,
+    writes: Load,
     pub(crate) crash: Load,
+    pub(crate) launches: usize,
 }
 
 impl Scale {
     pub(crate) const FULL: Self = Self {
-        warm_up: Load { executions: 16, steps: 50 },
-        one: Load { executions: 1, steps: 1000 },
-        some: Load { executions: 64, steps: 200 },
-        many: Load { executions: 256, steps: 50 },
-        flushes: Load { executions: 1, steps: 1000 },
-        crash: Load { executions: 64, steps: 200 },
+        warm_up: Load::of_nothing(16, 50),
+        one: Load::of_nothing(1, 1000),
+        some: Load::of_nothing(64, 200),
+        many: Load::of_nothing(256, 50),
+        flushes: Load::of_nothing(1, 1000),
+        writes: Load { work: Work::WriteFile, ..Load::of_nothing(1, 200) },
+        crash: Load::of_nothing(64, 200),
+        launches: 100,
     };
 
     pub(crate) const QUICK: Self = Self {
-        warm_up: Load { executions: 4, steps: 25 },
-        one: Load { executions: 1, steps: 200 },
-        some: Load { executions: 64, steps: 50 },
-        many: Load { executions: 256, steps: 10 },
-        flushes: Load { executions: 1, steps: 200 },
-        crash: Load { executions: 64, steps: 60 },
+        warm_up: Load::of_nothing(4, 25),
+        one: Load::of_nothing(1, 200),
+        some: Load::of_nothing(64, 50),
+        many: Load::of_nothing(256, 10),
+        flushes: Load::of_nothing(1, 200),
+        writes: Load { work: Work::WriteFile, ..Load::of_nothing(1, 40) },
+        crash: Load::of_nothing(64, 60),
+        launches: 20,
     };
 }
 
@@ -55,7 +61,7 @@ pub(crate) struct Side {
     pub(crate) some: Sample,
     /// 256 executions.
     pub(crate) many: Sample,
-    /// Both processes' memory (PSS) when they are ready, in KiB.
+    /// All processes' memory (PSS) when they are ready, in KiB.
     pub(crate) idle_kib: u64,
     /// The same after the 256 executions.
     pub(crate) busy_kib: u64,
@@ -106,11 +112,26 @@ impl Pair {
     }
 }
 
-/// Counts both sides' flushes, apart from the rounds, because strace slows down what it looks at.
-pub(crate) async fn flushes(binaries: &Path, root: &Path, scale: Scale) -> Result<[Counted; 2]> {
+/// Flushes per step.
+#[derive(Serialize)]
+pub(crate) struct Flushes {
+    /// Of the floor.
+    pub(crate) floor: Counted,
+    /// Of Belay, for steps that do nothing.
+    pub(crate) belay: Counted,
+    /// Of Belay, for steps that write one file.
+    pub(crate) writes: Counted,
+}
+
+/// Counts flushes, apart from the rounds, because strace slows down what it looks at.
+pub(crate) async fn flushes(binaries: &Path, root: &Path, scale: Scale) -> Result<Flushes> {
     let place = Place::new(root)?;
     let mut floor = Floor::start(binaries, &place).await?;
     let of_floor = strace::flushes_per_step(&mut floor, scale.flushes, &place).await?;
     let mut belay = Belay::start(binaries, &place).await?;
-    Ok([of_floor, strace::flushes_per_step(&mut belay, scale.flushes, &place).await?])
+    Ok(Flushes {
+        floor: of_floor,
+        belay: strace::flushes_per_step(&mut belay, scale.flushes, &place).await?,
+        writes: strace::flushes_per_step(&mut belay, scale.writes, &place).await?,
+    })
 }

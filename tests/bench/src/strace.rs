@@ -1,4 +1,4 @@
-//! How often two processes flush to the disk, counted by strace.
+//! How often processes flush to the disk, counted by strace.
 
 use std::{fs, io::ErrorKind, process::Stdio};
 
@@ -17,13 +17,13 @@ use crate::{
 /// Flushes, or why they were not counted.
 pub(crate) type Counted = std::result::Result<f64, String>;
 
-/// Carries a load out under strace and answers with the flushes per step of both processes together.
+/// Carries a load out under strace and answers with the flushes per step of all its processes together.
 pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, place: &Place) -> Result<Counted> {
     let pids = subject.pids();
     let summary = place.file("strace.txt");
     let mut command = Command::new("strace");
     command
-        .args(["-f", "-c", "-e", "trace=fsync,fdatasync", "-o"])
+        .args(["-f", "-c", "-e", "trace=fsync,fdatasync,syncfs,sync_file_range", "-o"])
         .arg(&summary)
         .args(pids.iter().flat_map(|pid| ["-p".into(), pid.to_string()]));
     let mut strace = match command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn() {
@@ -32,7 +32,7 @@ pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, pla
         Err(error) => return Err(format!("strace could not be started: {error}").into()),
     };
     let mut talk = BufReader::new(strace.stderr.take().expect("asked for above")).lines();
-    for pid in pids {
+    for pid in &pids {
         loop {
             match within("strace", async { Ok(talk.next_line().await?) }).await? {
                 Some(line) if line.contains(&format!("Process {pid} attached")) => break,
@@ -58,7 +58,9 @@ pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, pla
 fn flushes(summary: &str) -> u64 {
     let calls = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        matches!(fields.last(), Some(&("fsync" | "fdatasync"))).then(|| fields.get(3)?.parse::<u64>().ok()).flatten()
+        matches!(fields.last(), Some(&("fsync" | "fdatasync" | "syncfs" | "sync_file_range")))
+            .then(|| fields.get(3)?.parse::<u64>().ok())
+            .flatten()
     };
     summary.lines().filter_map(calls).sum()
 }

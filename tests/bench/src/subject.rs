@@ -1,4 +1,4 @@
-//! What is measured: a pair of processes that carry out executions of steps.
+//! What is measured: processes that carry out executions of steps.
 
 use std::{future::Future, time::Duration};
 
@@ -9,11 +9,29 @@ use crate::{Result, proc};
 /// The longest that anything the bench waits for may take; a load takes seconds.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(180);
 
+/// What each step of a load does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Work {
+    /// Nothing. The only work the floor knows.
+    #[default]
+    Nothing,
+    /// It writes one small file.
+    WriteFile,
+}
+
 /// So many executions at once, each of so many steps one after the other.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Load {
     pub(crate) executions: u32,
     pub(crate) steps: u32,
+    pub(crate) work: Work,
+}
+
+impl Load {
+    pub(crate) const fn of_nothing(executions: u32, steps: u32) -> Self {
+        Self { executions, steps, work: Work::Nothing }
+    }
 }
 
 impl Load {
@@ -38,14 +56,14 @@ pub(crate) struct Sample {
     pub(crate) load: Load,
     #[serde(flatten)]
     pub(crate) speed: Speed,
-    /// User and system time of both processes, in microseconds.
+    /// User and system time of all its processes, in microseconds.
     pub(crate) cpu_us_per_step: f64,
 }
 
 /// Either side of a ratio.
 pub(crate) trait Subject {
-    /// Both processes.
-    fn pids(&self) -> [u32; 2];
+    /// All its processes.
+    fn pids(&self) -> Vec<u32>;
 
     /// Carries a load out to its end.
     fn run(&mut self, load: Load) -> impl Future<Output = Result<Speed>>;
