@@ -4,11 +4,13 @@ use std::{collections::HashSet, fmt};
 
 use crate::{
     Verdict,
-    document::{Document, Example, Phase, Rule},
+    document::{Document, Phase, Rule},
+    examples,
     judge::built_in,
-    patterns::{Separator, glob, plain},
+    patterns::plain,
     protect, revised,
     rules::{BadGlob, Rules, base_name},
+    shown::{misleads, shown},
 };
 
 /// Most bytes of a policy's text.
@@ -23,6 +25,8 @@ const MAX_RULES: usize = 1_000;
 const MAX_ENTRIES: usize = 500;
 /// Most globs of a policy.
 const MAX_GLOBS: usize = 5_000;
+/// Most examples of a policy.
+const MAX_EXAMPLES: usize = 5_000;
 /// Longest word or glob, in bytes.
 const MAX_WORD: usize = 256;
 /// Longest reason, in characters.
@@ -55,7 +59,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Findings without their lines.
+/// What was found, without lines.
+#[derive(Default)]
 struct Findings(Vec<Violation>);
 
 impl Findings {
@@ -64,62 +69,69 @@ impl Findings {
             self.0.push(Violation { field: field.into(), line: 0, message: message.into() });
         }
     }
+
+    /// Goes on only if nothing was found so far.
+    fn none(&mut self) -> Result<(), Vec<Violation>> {
+        if self.0.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.0)) }
+    }
 }
 
-/// The compiled rules on intents and on effects.
+/// The compiled rules on intents and on effects, if the policy is a good one.
 pub(crate) fn check(document: &Document) -> Result<(Rules, Rules), Vec<Violation>> {
-    let mut findings = Findings(Vec::new());
-    if let Some(seconds) = document.approvals.expire_after
-        && !(1..=MAX_EXPIRY).contains(&seconds)
-    {
-        findings.add("approvals.expire_after", "has to be between 1s and 365d; leave it out for never");
-    }
-    if document.rules.len() > MAX_RULES {
-        findings.add("rules", format!("are {}, and may be {MAX_RULES}", document.rules.len()));
-        return Err(findings.0);
-    }
-    let globs =
-        document.rules.iter().map(|rule| rule.programs.len() + rule.arguments.len() + rule.paths.len()).sum::<usize>();
-    if globs > MAX_GLOBS {
-        findings.add("rules", format!("have {globs} globs, and may have {MAX_GLOBS}: join some with `{{a,b}}`"));
-        return Err(findings.0);
-    }
+    let mut findings = Findings::default();
+    amounts(document, &mut findings);
+    findings.none()?;
     let mut ids = HashSet::new();
     for (index, rule) in document.rules.iter().enumerate() {
         let at = format!("rules[{index}]");
         if !ids.insert(rule.id.as_str()) {
-            findings.add(format!("{at}.id"), format!("`{}` is the id of an earlier rule: choose another", rule.id));
+            findings.add(format!("{at}.id"), format!("`{}` is an earlier rule's: choose another", shown(&rule.id)));
         }
         shape(&at, rule, &mut findings);
     }
-    if findings.0.is_empty() {
-        // Globs are compiled only when their number and lengths are known to be within bounds.
-        match (Rules::compile(&document.rules, Phase::Intent), Rules::compile(&document.rules, Phase::Effect)) {
-            (Ok(intents), Ok(effects)) => {
-                for (index, rule) in document.rules.iter().enumerate() {
-                    examples(&format!("rules[{index}]"), rule, &mut findings);
-                }
-                let length = revised::length(document);
-                if length > MAX_BYTES {
-                    findings.add(
-                        "",
-                        format!(
-                            "the policy has {length} bytes when it is signed, and may have {MAX_BYTES}: shorten it"
-                        ),
-                    );
-                }
-                if findings.0.is_empty() {
-                    return Ok((intents, effects));
-                }
+    findings.none()?;
+    // Compiling costs: only now are number and length of the globs known to be within bounds.
+    let compile = |phase| Rules::compile(&document.rules, phase);
+    let (intents, effects) = match (compile(Phase::Intent), compile(Phase::Effect)) {
+        (Ok(intents), Ok(effects)) => (intents, effects),
+        (intents, effects) => {
+            for BadGlob { field, why } in intents.err().into_iter().chain(effects.err()).flatten() {
+                findings.add(field, why);
             }
-            (intents, effects) => {
-                for BadGlob { field, why } in [intents.err(), effects.err()].into_iter().flatten().flatten() {
-                    findings.add(field, why);
-                }
-            }
+            return Err(findings.0);
+        }
+    };
+    for (index, rule) in document.rules.iter().enumerate() {
+        for (field, why) in examples::failing(rule) {
+            findings.add(format!("rules[{index}].{field}"), why);
         }
     }
-    Err(findings.0)
+    findings.none()?;
+    Ok((intents, effects))
+}
+
+/// Whether there is not too much of anything.
+fn amounts(document: &Document, findings: &mut Findings) {
+    if document.approvals.expire_after.is_some_and(|seconds| !(1..=MAX_EXPIRY).contains(&seconds)) {
+        findings.add("approvals.expire_after", "has to be between 1s and 365d; leave it out for never");
+    }
+    let rules = &document.rules;
+    let globs = rules.iter().map(|rule| rule.programs.len() + rule.arguments.len() + rule.paths.len()).sum();
+    let examples = rules.iter().map(|rule| rule.matching.len() + rule.not_match.len()).sum();
+    for (what, number, most) in [
+        ("rules", rules.len(), MAX_RULES),
+        ("globs in all rules", globs, MAX_GLOBS),
+        ("examples in all rules", examples, MAX_EXAMPLES),
+    ] {
+        if number > most {
+            findings.add("rules", format!("there are {number} {what}, and may be {most}: join or drop some"));
+        }
+    }
+    let length = revised::length(document);
+    if length > MAX_BYTES {
+        findings
+            .add("", format!("the policy has {length} bytes when it is signed, and may have {MAX_BYTES}: shorten it"));
+    }
 }
 
 /// Whether one rule is well formed, its globs and examples apart.
@@ -130,8 +142,11 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     } else if built_in::IDS.contains(&rule.id.as_str()) || protect::FLAGS.contains(&rule.id.as_str()) {
         findings.add(format!("{at}.id"), format!("`{}` is a built-in rule's: choose another", rule.id));
     }
-    if rule.reason.chars().count() > MAX_REASON || rule.reason.chars().any(char::is_control) {
-        findings.add(format!("{at}.reason"), format!("has to be one line of at most {MAX_REASON} characters"));
+    if rule.reason.chars().count() > MAX_REASON || rule.reason.chars().any(misleads) {
+        findings.add(
+            format!("{at}.reason"),
+            format!("has to be one line of at most {MAX_REASON} characters, all of them visible"),
+        );
     }
     let (intent_only, effect_only) = (
         [("programs", rule.programs.is_empty()), ("arguments", rule.arguments.is_empty())],
@@ -173,61 +188,18 @@ fn bad_entry(list: &str, entry: &str) -> Option<String> {
     }
     match list {
         "programs" if entry.contains('/') => {
-            Some(format!("programs are compared without their folder: write `{}`", base_name(entry)))
+            Some(format!("programs are compared without their folder: write `{}`", shown(base_name(entry))))
         }
         "paths" if entry.starts_with('/') || plain(entry) != entry => Some(format!(
             "paths are relative to the workspace and have no `.`, `..` or empty names: write `{}`",
-            plain(entry)
+            shown(&plain(entry))
         )),
         "paths" if entry.split('/').any(|name| name.contains("**") && name != "**") => {
             Some("`**` stands for folders and has to be alone between slashes, as in `src/**/x`".to_owned())
         }
         "flags" if !protect::FLAGS.contains(&entry) => {
-            Some(format!("`{entry}` is no flag; there are {}", protect::FLAGS.join(", ")))
+            Some(format!("`{}` is no flag; there are {}", shown(entry), protect::FLAGS.join(", ")))
         }
         _ => None,
     }
-}
-
-/// Tries a rule on its own examples.
-fn examples(at: &str, rule: &Rule, findings: &mut Findings) {
-    for (list, wanted) in [(&rule.matching, true), (&rule.not_match, false)] {
-        let name = if wanted { "match" } else { "not_match" };
-        for (index, example) in list.iter().enumerate() {
-            let field = format!("{at}.{name}[{index}]");
-            if *example == Example::default() {
-                findings.add(field, "says nothing: give it a tool, command, path, change or flags");
-            } else if matches(rule, example) != wanted {
-                let does = if wanted { "does not match it" } else { "matches it" };
-                findings.add(field, format!("the rule `{}` {does}", rule.id));
-            }
-        }
-    }
-}
-
-/// Whether a rule matches an example. Conditions on what the example does not say count as met.
-fn matches(rule: &Rule, example: &Example) -> bool {
-    let any = |globs: &[String], separator, text: &str| {
-        let globs = globs.iter().flat_map(|pattern| crate::rules::spellings(pattern, separator));
-        globs
-            .into_iter()
-            .any(|pattern| glob(pattern, separator).is_ok_and(|glob| glob.compile_matcher().is_match(text)))
-    };
-    let met = |list: &[String], test: &dyn Fn() -> bool| list.is_empty() || test();
-    let tool = example.tool.as_ref().is_none_or(|tool| crate::rules::names(&rule.tools, tool));
-    let command = example.command.as_ref().is_none_or(|command| {
-        let program = command.first().map(|program| base_name(program));
-        met(&rule.programs, &|| program.is_some_and(|program| any(&rule.programs, Separator::Nothing, program)))
-            && met(&rule.arguments, &|| {
-                command.iter().skip(1).any(|argument| any(&rule.arguments, Separator::Nothing, argument))
-            })
-    });
-    let path =
-        example.path.as_ref().is_none_or(|path| met(&rule.paths, &|| any(&rule.paths, Separator::Slash, &plain(path))));
-    let change = example.change.is_none_or(|change| rule.changes.is_empty() || rule.changes.contains(&change));
-    let flags = example
-        .flags
-        .as_ref()
-        .is_none_or(|flags| met(&rule.flags, &|| rule.flags.iter().any(|flag| flags.contains(flag))));
-    tool && command && path && change && flags
 }

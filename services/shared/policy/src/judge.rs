@@ -11,6 +11,7 @@ use crate::{
     patterns::plain,
     protect,
     rules::{fits_change, names},
+    shown::shown,
 };
 
 /// The one tool that touches nothing at all.
@@ -54,9 +55,9 @@ fn strictest<'a>(answers: impl IntoIterator<Item = Answer<'a>>) -> Option<Answer
 impl Policy {
     /// What may happen with a call that has not run.
     pub fn intent(&self, intent: &Intent<'_>) -> Decision {
-        let rules = self.intents();
+        let rules = &self.intents;
         let (programs, arguments) = (rules.programs(intent.command), rules.arguments(intent.command));
-        let document = self.document();
+        let document = &*self.document;
         // What the rules say of the call, whatever its paths.
         let fits = |index: usize, place: usize| {
             let rule = &document.rules[place];
@@ -89,8 +90,8 @@ impl Policy {
             let reason = "the call itself is denied, so nothing of it is kept";
             return self.decision((Verdict::Deny, Source::BuiltIn(built_in::INTENT, reason)), None);
         }
-        let rules = self.effects();
-        let document = self.document();
+        let rules = &self.effects;
+        let document = &*self.document;
         let fitting: Vec<(usize, usize)> =
             rules.places().filter(|(_, place)| names(&document.rules[*place].tools, effect.tool)).collect();
         let granted: HashSet<_> = effect.granted_paths.iter().map(|path| plain(path)).collect();
@@ -129,7 +130,7 @@ impl Policy {
         protected: bool,
         granted: bool,
     ) -> Answer<'a> {
-        let document = self.document();
+        let document = &*self.document;
         let ruled = strictest(matching.iter().map(|place| (document.rules[*place].decide, Source::Rule(*place))));
         if granted && ruled.is_none_or(|(verdict, _)| verdict < Verdict::Deny) {
             return (Verdict::Auto, Source::BuiltIn(built_in::GRANTED, "a person approved the call with this path"));
@@ -145,18 +146,25 @@ impl Policy {
         strictest([ruled, flag, unmatched].into_iter().flatten()).expect("where no rule matches, a setting speaks")
     }
 
+    /// An answer in words; `path` is the one whose change was judged.
     fn decision(&self, (verdict, source): Answer<'_>, path: Option<&str>) -> Decision {
-        let subject = path.map(|path| format!("`{}`: ", shown(path))).unwrap_or_default();
+        // A yes is about all paths, anything else about this one.
+        let about =
+            path.filter(|_| verdict > Verdict::Auto).map(|path| format!("`{}`: ", shown(path))).unwrap_or_default();
         let (rule, reason) = match source {
             Source::Rule(place) => {
-                let rule = &self.document().rules[place];
-                let reason = if rule.reason.is_empty() { "a rule of the policy says so" } else { &rule.reason };
-                (rule.id.as_str(), format!("{subject}{reason}"))
+                let rule = &self.document.rules[place];
+                let reason = if rule.reason.is_empty() {
+                    format!("{about}the policy's rule `{}` says so", rule.id)
+                } else {
+                    rule.reason.clone()
+                };
+                (rule.id.clone(), reason)
             }
-            Source::BuiltIn(rule, reason) => (rule, format!("{subject}{reason}")),
-            Source::Flag(flag) => (flag, format!("{subject}{}", protect::meaning(flag))),
+            Source::BuiltIn(rule, reason) => (rule.to_owned(), format!("{about}{reason}")),
+            Source::Flag(flag) => (shown(flag), format!("{about}{}", protect::meaning(flag))),
         };
-        Decision { verdict, rule: shown(rule), reason }
+        Decision { verdict, rule, reason }
     }
 }
 
@@ -231,14 +239,4 @@ fn unmatched_change(document: &Document, effect: &Effect<'_>, change: ChangeKind
         _ => None,
     };
     strictest(by_tool.into_iter().chain([by_change])).expect("the setting of the change speaks")
-}
-
-/// A text that came from outside, in one line and bounded.
-fn shown(text: &str) -> String {
-    const MOST: usize = 200;
-    let mut shown: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
-    if text.chars().nth(MOST).is_some() {
-        shown.push('…');
-    }
-    shown
 }

@@ -10,6 +10,7 @@
 mod check;
 mod document;
 mod duration;
+mod examples;
 mod judge;
 mod nearest;
 mod patterns;
@@ -17,6 +18,7 @@ mod protect;
 mod question;
 mod revised;
 mod rules;
+mod shown;
 mod yaml;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -74,18 +76,6 @@ impl Policy {
     fn new(document: Document) -> Result<Self, Vec<Violation>> {
         let (intents, effects) = check::check(&document)?;
         Ok(Self { document: Arc::new(document), intents: Arc::new(intents), effects: Arc::new(effects) })
-    }
-
-    fn document(&self) -> &Document {
-        &self.document
-    }
-
-    fn intents(&self) -> &Rules {
-        &self.intents
-    }
-
-    fn effects(&self) -> &Rules {
-        &self.effects
     }
 }
 

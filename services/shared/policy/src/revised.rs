@@ -68,7 +68,7 @@ pub(crate) fn length(policy: &Document) -> usize {
 impl Revised {
     /// The canonical bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        canonical(&Message { v: VERSION, revision: self.revision, policy: self.policy.document() })
+        canonical(&Message { v: VERSION, revision: self.revision, policy: &self.policy.document })
     }
 
     /// The policy that these bytes say. Whether they are signed is for the caller to check first.

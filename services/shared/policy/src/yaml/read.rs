@@ -8,6 +8,7 @@ use crate::{
     document::{Document, Example, Phase, Rule, Setting},
     duration,
     nearest::nearest,
+    shown::shown,
 };
 
 const SETTINGS: &[(&str, Setting)] = &[("auto", Setting::Auto), ("prompt", Setting::Prompt), ("deny", Setting::Deny)];
@@ -19,6 +20,12 @@ const VERDICTS: &[(&str, Verdict)] =
     &[("auto", Verdict::Auto), ("preview", Verdict::Preview), ("prompt", Verdict::Prompt), ("deny", Verdict::Deny)];
 const CHANGES: &[(&str, ChangeKind)] =
     &[("create", ChangeKind::Created), ("modify", ChangeKind::Modified), ("delete", ChangeKind::Deleted)];
+
+/// The keys of a policy.
+const DOCUMENT: &str =
+    "file_write file_delete terminal_commands non_interactive_policy sandbox approvals protect rules";
+/// The keys of a rule.
+const RULE: &str = "id on tools programs arguments paths changes flags decide reason match not_match";
 
 /// The line of each field that was read.
 #[derive(Default)]
@@ -79,7 +86,7 @@ impl Reader {
                 "sandbox" => reader.map(node, field, |reader, key, field, node| {
                     match key {
                         "min_tier" => reader.word(node, field, TIERS, &mut document.sandbox.min_tier),
-                        _ => return Err(&["min_tier"]),
+                        _ => return Err("min_tier"),
                     }
                     Ok(())
                 }),
@@ -87,22 +94,13 @@ impl Reader {
                     match key {
                         "expire_after" => document.approvals.expire_after = reader.duration(node, field),
                         "separate_duties" => reader.switch(node, field, &mut document.approvals.separate_duties),
-                        _ => return Err(&["expire_after", "separate_duties"]),
+                        _ => return Err("expire_after separate_duties"),
                     }
                     Ok(())
                 }),
                 "rules" => document.rules = reader.list(node, field, Self::rule),
                 _ => {
-                    return Err(&[
-                        "file_write",
-                        "file_delete",
-                        "terminal_commands",
-                        "non_interactive_policy",
-                        "sandbox",
-                        "approvals",
-                        "protect",
-                        "rules",
-                    ]);
+                    return Err(DOCUMENT);
                 }
             }
             Ok(())
@@ -110,6 +108,11 @@ impl Reader {
     }
 
     fn rule(&mut self, node: &Node, field: &str) -> Option<Rule> {
+        if !matches!(node.value, Value::Map(_)) {
+            let found = node.value.kind();
+            self.refuse(field, node.line, format!("is {found}, and has to be a rule: `{{id: …, on: …, decide: …}}`"));
+            return None;
+        }
         let (mut id, mut on, mut decide) = (None, None, None);
         let mut rule = Rule {
             id: String::new(),
@@ -126,38 +129,24 @@ impl Reader {
             not_match: Vec::new(),
         };
         let (mut matching, mut not_match) = (None, None);
-        let known = self.violations.len();
         self.map(node, field, |reader, key, field, node| {
             match key {
                 "id" => id = reader.text(node, field),
                 "on" => on = reader.one_of(node, field, PHASES),
                 "tools" => rule.tools = reader.list(node, field, Self::text),
-                "programs" => rule.programs = reader.list(node, field, Self::text),
-                "arguments" => rule.arguments = reader.list(node, field, Self::text),
-                "paths" => rule.paths = reader.list(node, field, Self::text),
+                "programs" => rule.programs = reader.some(node, field, Self::text),
+                "arguments" => rule.arguments = reader.some(node, field, Self::text),
+                "paths" => rule.paths = reader.some(node, field, Self::text),
                 "changes" => {
-                    rule.changes = reader.list(node, field, |reader, node, field| reader.one_of(node, field, CHANGES))
+                    rule.changes = reader.some(node, field, |reader, node, field| reader.one_of(node, field, CHANGES))
                 }
-                "flags" => rule.flags = reader.list(node, field, Self::text),
+                "flags" => rule.flags = reader.some(node, field, Self::text),
                 "decide" => decide = reader.one_of(node, field, VERDICTS),
                 "reason" => rule.reason = reader.text(node, field).unwrap_or_default(),
                 "match" => matching = Some((node, field.to_owned())),
                 "not_match" => not_match = Some((node, field.to_owned())),
                 _ => {
-                    return Err(&[
-                        "id",
-                        "on",
-                        "tools",
-                        "programs",
-                        "arguments",
-                        "paths",
-                        "changes",
-                        "flags",
-                        "decide",
-                        "reason",
-                        "match",
-                        "not_match",
-                    ]);
+                    return Err(RULE);
                 }
             }
             Ok(())
@@ -169,11 +158,9 @@ impl Reader {
         if let Some((node, field)) = not_match {
             rule.not_match = self.list(node, &field, |reader, node, field| reader.example(node, field, &rule));
         }
-        if self.violations.len() == known {
-            for (key, missing) in [("id", id.is_none()), ("on", on.is_none()), ("decide", decide.is_none())] {
-                if missing {
-                    self.refuse(field, node.line, format!("has no `{key}`"));
-                }
+        for key in ["id", "on", "decide"] {
+            if !self.lines.0.contains_key(&format!("{field}.{key}")) {
+                self.refuse(field, node.line, format!("has no `{key}`"));
             }
         }
         Some(Rule { id: id?, on: on?, decide: decide?, ..rule })
@@ -203,7 +190,7 @@ impl Reader {
                 "path" => example.path = reader.text(node, field),
                 "change" => example.change = reader.one_of(node, field, CHANGES),
                 "flags" => example.flags = Some(reader.list(node, field, Self::text)),
-                _ => return Err(&["tool", "command", "path", "change", "flags"]),
+                _ => return Err("tool command path change flags"),
             }
             Ok(())
         });
@@ -214,26 +201,26 @@ impl Reader {
         self.violations.push(Violation { field: field.to_owned(), line, message: message.into() });
     }
 
-    /// Hands each entry of a mapping to `take`, which answers with the keys there are when it does not know one.
+    /// Hands each entry of a mapping to `take`, which answers with the keys that there are when it does not know one.
     fn map<'n>(
         &mut self,
         node: &'n Node,
         field: &str,
-        mut take: impl FnMut(&mut Self, &str, &str, &'n Node) -> Result<(), &'static [&'static str]>,
+        mut take: impl FnMut(&mut Self, &str, &str, &'n Node) -> Result<(), &'static str>,
     ) {
         let Value::Map(entries) = &node.value else {
             let found = node.value.kind();
             return self.refuse(field, node.line, format!("is {found}, and has to be a mapping: `key: value`"));
         };
         for Entry { line, key, value } in entries {
-            let inner = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
+            let inner = if field.is_empty() { shown(key) } else { format!("{field}.{}", shown(key)) };
             self.lines.0.insert(inner.clone(), *line);
             if let Err(known) = take(self, key, &inner, value) {
-                let hint = match nearest(key, known.iter().copied()) {
+                let hint = match nearest(key, known.split(' ')) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("there are {}", known.join(", ")),
+                    None => format!("there are {}", known.replace(' ', ", ")),
                 };
-                self.refuse(&inner, *line, format!("there is no key `{key}` here; {hint}"));
+                self.refuse(&inner, *line, format!("there is no key `{}` here; {hint}", shown(key)));
             }
         }
     }
@@ -256,6 +243,19 @@ impl Reader {
             taken.extend(take(self, entry, &field));
         }
         taken
+    }
+
+    /// A list that says something: nobody who writes an empty one means everything.
+    fn some<'n, T>(
+        &mut self,
+        node: &'n Node,
+        field: &str,
+        take: impl FnMut(&mut Self, &'n Node, &str) -> Option<T>,
+    ) -> Vec<T> {
+        if matches!(&node.value, Value::List(entries) if entries.is_empty()) {
+            self.refuse(field, node.line, "is empty: leave it out where there is no condition");
+        }
+        self.list(node, field, take)
     }
 
     fn text(&mut self, node: &Node, field: &str) -> Option<String> {

@@ -8,9 +8,9 @@ use serde::{
 };
 use serde_saphyr::{Error, MessageFormatter, Options, Spanned, UserMessageFormatter, alias_limits, budget, options};
 
-use crate::check::MAX_TEXT;
+use crate::{check::MAX_TEXT, shown::shown};
 
-/// A policy is five levels deep; one more, so that too deep a value is refused by the name of its field.
+/// A policy is six levels deep (the words of an example's command); some more, so that what is too deep is refused by its field's name.
 const MAX_DEPTH: usize = 8;
 /// Most values, aliases expanded.
 const MAX_NODES: usize = 100_000;
@@ -74,15 +74,7 @@ fn message(error: &Error) -> String {
             )
         }
         Error::AliasError { error, .. } => message(error),
-        other => {
-            let text = UserMessageFormatter.format_message(other);
-            let text: String = text
-                .chars()
-                .take(300)
-                .flat_map(|c| if c.is_control() { ' ' } else { c }.to_string().chars().collect::<Vec<_>>())
-                .collect();
-            format!("this YAML cannot be read: {text}")
-        }
+        other => format!("this YAML cannot be read: {}", shown(&UserMessageFormatter.format_message(other))),
     }
 }
 
@@ -169,7 +161,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         let (mut entries, mut keys) = (Vec::new(), HashSet::new());
         while let Some(key) = map.next_key::<Spanned<String>>()? {
             if !keys.insert(key.value.clone()) {
-                return Err(A::Error::custom(format_args!("`{}` is given twice", key.value)));
+                return Err(A::Error::custom(format_args!("`{}` is given twice", shown(&key.value))));
             }
             let line = counted(key.defined.line());
             entries.push(Entry { line, key: key.value, value: map.next_value()? });
