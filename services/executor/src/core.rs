@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, HashMap, HashSet},
+    collections::{BinaryHeap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::{
-    decisions::{self, Note},
+    decisions::{self, Foreign, Note},
     driver::{Command, Driver},
     gate::Gate,
     hub::Hub,
@@ -63,7 +63,8 @@ pub struct Executions {
     created: Notify,
     /// What was taken into memory since the start and has not ended, whether or not it is in memory now.
     driven: Mutex<HashSet<ExecutionKey>>,
-    decisions: Mutex<Decisions>,
+    /// Decisions about executions that are not driven here.
+    foreign: Mutex<Foreign>,
     hubs: Mutex<HashMap<ExecutionKey, Weak<Hub>>>,
     timers: Mutex<BinaryHeap<Reverse<(i64, ExecutionKey)>>>,
     timer_set: Notify,
@@ -71,15 +72,6 @@ pub struct Executions {
     notes: mpsc::UnboundedSender<Note>,
     /// Why the store takes no more, once it does not.
     broken: watch::Sender<Option<Arc<StoreError>>>,
-}
-
-/// Whose decisions are taken.
-#[derive(Default)]
-struct Decisions {
-    /// Whether this executor drives everything in its store, and not only what it was asked to.
-    all: bool,
-    /// Decisions about executions that are not driven here, by the approval's name: whoever drives them will want them.
-    foreign: HashMap<ExecutionKey, BTreeMap<String, v1::Approval>>,
 }
 
 impl Executions {
@@ -104,7 +96,7 @@ impl Executions {
             creating: Mutex::default(),
             created: Notify::new(),
             driven: Mutex::default(),
-            decisions: Mutex::default(),
+            foreign: Mutex::default(),
             hubs: Mutex::default(),
             timers: Mutex::default(),
             timer_set: Notify::new(),
@@ -125,11 +117,7 @@ impl Executions {
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
     pub async fn drive_all(self: &Arc<Self>) -> Result<usize, StoreError> {
-        let early = {
-            let mut decisions = lock(&self.decisions);
-            decisions.all = true;
-            std::mem::take(&mut decisions.foreign)
-        };
+        let early = lock(&self.foreign).welcome_all();
         let unfinished = self.read(|reader| reader.unfinished()).await?;
         let count = unfinished.len();
         for row in unfinished {
@@ -139,7 +127,7 @@ impl Executions {
                 None => {}
             }
         }
-        for approval in early.into_values().flat_map(BTreeMap::into_values) {
+        for approval in early {
             decisions::deliver(self, approval).await;
         }
         Ok(count)
@@ -288,7 +276,8 @@ impl Executions {
     fn spawn(self: &Arc<Self>, row: ExecutionRow, commands: mpsc::UnboundedReceiver<Command>) {
         lock(&self.driven).insert(row.key);
         // Driven from here on: what was decided about it before is for it.
-        for approval in lock(&self.decisions).foreign.remove(&row.key).unwrap_or_default().into_values() {
+        let decided = lock(&self.foreign).welcome(row.key);
+        for approval in decided {
             self.ask(row.key, Command::Decided { approval: Box::new(approval) });
         }
         Driver::spawn_from_store(Arc::clone(self), row, commands);
@@ -297,12 +286,9 @@ impl Executions {
     /// A decision that is to be handed on; nothing when its execution is another's to drive. It is kept for the case that it is taken up
     /// here later, and stays undelivered.
     pub(crate) fn unless_foreign(&self, key: ExecutionKey, approval: v1::Approval) -> Option<v1::Approval> {
-        let mut decisions = lock(&self.decisions);
-        if decisions.all || lock(&self.driven).contains(&key) {
-            return Some(approval);
-        }
-        decisions.foreign.entry(key).or_default().insert(approval.name.clone(), approval);
-        None
+        let mut foreign = lock(&self.foreign);
+        let driven = lock(&self.driven).contains(&key);
+        foreign.keep(key, driven, approval)
     }
 
     /// Tells the gate something, some time soon.

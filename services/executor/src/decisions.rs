@@ -1,10 +1,12 @@
 //! Decisions on their way from the gate to the executions that wait for them, and what the gate is told in return.
 
 use std::{
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Weak},
     time::Duration,
 };
 
+use belay_journal::ExecutionKey;
 use belay_proto::v1::{self, watch_approvals_response::Content};
 use belay_service_kit::Shutdown;
 use tokio::sync::mpsc;
@@ -75,6 +77,38 @@ pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval
         }
         // It stays undelivered, and the next watch brings it again.
         Err(status) => tracing::error!(approval = name, %status, "A decision cannot be delivered"),
+    }
+}
+
+/// Decisions about executions that another executor may have to carry out: they stay undelivered, and are kept for the case that their
+/// execution is taken up here later.
+#[derive(Default)]
+pub(crate) struct Foreign {
+    /// Everything in the store is driven here: nothing is foreign.
+    none: bool,
+    /// By the approval's name.
+    kept: HashMap<ExecutionKey, BTreeMap<String, v1::Approval>>,
+}
+
+impl Foreign {
+    /// Gives the decision back when it is for an execution that is driven here, else keeps it.
+    pub(crate) fn keep(&mut self, key: ExecutionKey, driven: bool, approval: v1::Approval) -> Option<v1::Approval> {
+        if self.none || driven {
+            return Some(approval);
+        }
+        self.kept.entry(key).or_default().insert(approval.name.clone(), approval);
+        None
+    }
+
+    /// What was kept for an execution that is driven here from now on.
+    pub(crate) fn welcome(&mut self, key: ExecutionKey) -> Vec<v1::Approval> {
+        self.kept.remove(&key).unwrap_or_default().into_values().collect()
+    }
+
+    /// From now on everything is driven here: what was kept.
+    pub(crate) fn welcome_all(&mut self) -> Vec<v1::Approval> {
+        self.none = true;
+        std::mem::take(&mut self.kept).into_values().flat_map(BTreeMap::into_values).collect()
     }
 }
 
