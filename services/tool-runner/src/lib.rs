@@ -5,6 +5,7 @@
 //! starts and one when it ends.
 
 mod calls;
+mod enforcement;
 mod ledger;
 mod registry;
 mod service;
@@ -13,6 +14,7 @@ pub mod tools;
 mod view;
 
 pub use calls::Calls;
+pub use enforcement::Enforcement;
 pub use ledger::{Ledger, LedgerError};
 pub use registry::{
     Annotations, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult, ToolSpec,
