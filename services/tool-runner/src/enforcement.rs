@@ -29,7 +29,7 @@ impl fmt::Debug for Enforcement {
 }
 
 impl Enforcement {
-    /// Tries each layer on this machine, then attacks the sandbox from inside. Blocks for about a tenth of a second.
+    /// Tries each layer on this machine, then attacks the sandbox from inside. Blocks for some tens of milliseconds.
     ///
     /// What does not stand is no error here: it is in the report, and commands are refused with it.
     pub fn tried_out(settings: Settings) -> Self {
@@ -59,7 +59,8 @@ impl Enforcement {
     pub fn new(report: Report, unsafe_attacks: Vec<String>, launcher: Arc<dyn Launcher>) -> Self {
         let refusal = missing(&report).or_else(|| {
             let broken = unsafe_attacks.join("; ");
-            (!broken.is_empty()).then(|| format!("the sandbox does not hold: what must be impossible was possible: {broken}"))
+            (!broken.is_empty())
+                .then(|| format!("the sandbox does not hold: what must be impossible was possible: {broken}"))
         });
         let launcher = refusal.map_or(Ok(launcher), Err);
         Self { report, unsafe_attacks, launcher }
@@ -125,7 +126,9 @@ fn tier(tier: Tier) -> enforcement_report::Tier {
 fn missing(report: &Report) -> Option<String> {
     let missing = report.layers.iter().filter_map(|layer| match &layer.state {
         LayerState::Active => None,
-        LayerState::Missing { why, fix } => Some(format!("the layer `{}` is missing ({why}); to fix it: {fix}", layer.layer)),
+        LayerState::Missing { why, fix } => {
+            Some(format!("the layer `{}` is missing ({why}); to fix it: {fix}", layer.layer))
+        }
     });
     (report.tier < REQUIRED).then(|| missing.collect::<Vec<_>>().join("; "))
 }
@@ -159,7 +162,10 @@ mod tests {
         let enforcement = Enforcement::new(report(Tier::NoProc, &[Layer::Proc]), vec![], Arc::new(Never));
         let refused = enforcement.launcher().err().unwrap();
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE"));
-        assert!(refused.message.contains("`fresh /proc`") && refused.message.contains(Layer::Proc.fix()), "{refused:?}");
+        assert!(
+            refused.message.contains("`fresh /proc`") && refused.message.contains(Layer::Proc.fix()),
+            "{refused:?}"
+        );
         let said = enforcement.to_proto();
         assert_eq!((said.tier(), said.min_tier()), (enforcement_report::Tier::B, enforcement_report::Tier::A));
         let proc = said.layers.iter().find(|layer| layer.name == "fresh /proc").unwrap();

@@ -4,11 +4,11 @@ use std::{error::Error, process::ExitCode, sync::Arc};
 
 use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
-use belay_tool_runner::{Calls, Enforcement, Ledger, Parts, Registry, Settings, hosted, tools};
+use belay_tool_runner::{Calls, Enforcement, Ledger, Parts, Registry, SandboxSettings, Settings, hosted, tools};
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    belay_sandbox::take_over_if_asked();
+    belay_tool_runner::take_over_if_asked();
     let settings = Settings::parse();
     match tokio::runtime::Runtime::new() {
         Ok(runtime) => program::end(runtime.block_on(run(settings))),
@@ -24,7 +24,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let ledger = Ledger::open(&Location::file(settings.state_dir.join("ledger.db")), Threads::Real, || {
         Ids::from_system().next_id()
     })?;
-    let enforcement = Enforcement::tried_out(belay_sandbox::Settings::default());
+    let enforcement = Enforcement::tried_out(SandboxSettings::default());
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }

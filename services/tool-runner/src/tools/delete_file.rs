@@ -75,7 +75,9 @@ fn delete(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
     let deleted = match view.metadata(&path)?.kind {
         FileKind::Directory if arguments.recursive => count(view, stop, &path)?,
         FileKind::Directory => {
-            return Err(wrong_type(format!("`{path}` is a directory: set recursive: true to remove it with all that is in it")));
+            return Err(wrong_type(format!(
+                "`{path}` is a directory: set recursive: true to remove it with all that is in it"
+            )));
         }
         _ => 1,
     };
@@ -107,7 +109,8 @@ mod tests {
     /// S2-X-27.
     #[tokio::test]
     async fn it_removes_files_links_and_folders_and_counts_them() {
-        let files = [("a", "1"), ("kept", "1"), ("link", "-> kept"), ("f/b", "1"), ("f/g/c", "1"), ("f/up", "-> ../kept")];
+        let files =
+            [("a", "1"), ("kept", "1"), ("link", "-> kept"), ("f/b", "1"), ("f/g/c", "1"), ("f/up", "-> ../kept")];
         let ground = Ground::with(&files);
         for (path, deleted) in [("a", 1), ("link", 1), ("f", 5)] {
             let done = ground.call(&DeleteFile, json!({"path": path, "recursive": true})).await.unwrap();
@@ -115,7 +118,7 @@ mod tests {
         }
         let gone = ground.call(&DeleteFile, json!({"path": "a"})).await.unwrap_err();
         assert_eq!(gone.reason, "FILE_NOT_FOUND");
-        ground.commit().await;
+        ground.commit();
         assert_eq!(ground.names(), ["kept"]);
     }
 
@@ -128,7 +131,7 @@ mod tests {
             let refused = ground.call(&DeleteFile, json!({"path": root, "recursive": true})).await.unwrap_err();
             assert_eq!(refused.reason, "WRONG_FILE_TYPE", "{root}");
         }
-        ground.commit().await;
+        ground.commit();
         assert_eq!(ground.names(), ["f", "f/b"]);
     }
 
@@ -142,7 +145,7 @@ mod tests {
             assert!(["WRONG_FILE_TYPE", "OUTSIDE_WORKSPACE"].contains(&refused.reason.as_str()), "{refused:?}");
         }
         ground.call(&DeleteFile, json!({"path": "out", "recursive": true})).await.unwrap();
-        ground.commit().await;
+        ground.commit();
         assert_eq!(ground.names(), ["in", "kept", "kept/file"]);
         assert!(outside.path().join("secret").exists());
     }

@@ -96,7 +96,9 @@ fn modify(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
     let path = path("path", &arguments.path)?;
     let bytes = view.read(&path, 0, Some(LARGEST as u64 + 1))?;
     if bytes.len() > LARGEST {
-        return Err(too_large(format!("`{path}` is larger than the {LARGEST} bytes that can be edited: write it as a whole")));
+        return Err(too_large(format!(
+            "`{path}` is larger than the {LARGEST} bytes that can be edited: write it as a whole"
+        )));
     }
     let old = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -138,7 +140,7 @@ mod tests {
         let done = ground.call(&ModifyFile, json!({"path": "a.txt", "edits": edits})).await.unwrap();
         let diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n-three\n+2\n+3\n";
         assert_eq!(done, json!({"path": "a.txt", "replacements": 2, "diff": diff, "diff_truncated": false}));
-        ground.commit().await;
+        ground.commit();
         assert_eq!(ground.read("a.txt"), "one\n2\n3\n");
     }
 
@@ -150,7 +152,7 @@ mod tests {
         let refused = ground.call(&ModifyFile, json!({"path": "a.txt", "edits": edits})).await.unwrap_err();
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "EDIT_MISMATCH"));
         assert!(refused.message.starts_with("arguments/edits/1/search: "), "{}", refused.message);
-        ground.commit().await;
+        ground.commit();
         assert_eq!(ground.read("a.txt"), "one\ntwo\n");
     }
 
@@ -159,7 +161,7 @@ mod tests {
         let ground = Ground::with(&[("a.txt", "one\n")]);
         let done = ground.call(&ModifyFile, json!({"path": "a.txt", "edits": [edit("one", "one")]})).await.unwrap();
         assert_eq!((&done["replacements"], &done["diff"]), (&json!(1), &json!("")));
-        assert_eq!(ground.changes().await, 0);
+        assert_eq!(ground.changes(), 0);
     }
 
     #[tokio::test]
@@ -167,9 +169,12 @@ mod tests {
         let ground = Ground::with(&[("folder/f", "")]);
         std::fs::write(ground.root.join("binary"), [b'a', 0xff, b'b']).unwrap();
         ground.fifo("pipe");
-        for (path, reason) in
-            [("binary", "NOT_TEXT"), ("folder", "WRONG_FILE_TYPE"), ("pipe", "WRONG_FILE_TYPE"), ("none", "FILE_NOT_FOUND")]
-        {
+        for (path, reason) in [
+            ("binary", "NOT_TEXT"),
+            ("folder", "WRONG_FILE_TYPE"),
+            ("pipe", "WRONG_FILE_TYPE"),
+            ("none", "FILE_NOT_FOUND"),
+        ] {
             let refused = ground.call(&ModifyFile, json!({"path": path, "edits": [edit("a", "b")]})).await.unwrap_err();
             assert_eq!(refused.reason, reason, "{path}: {}", refused.message);
         }

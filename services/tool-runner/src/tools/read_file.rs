@@ -53,9 +53,9 @@ impl Arguments {
         let lines = self.start_line.is_some() || self.end_line.is_some() || self.line_numbers;
         let bytes = self.offset.is_some() || self.length.is_some();
         match (lines, bytes) {
-            (true, true) => {
-                Err(invalid("arguments: offset and length count bytes, start_line, end_line and line_numbers lines: use one kind"))
-            }
+            (true, true) => Err(invalid(
+                "arguments: offset and length count bytes, start_line, end_line and line_numbers lines: use one kind",
+            )),
             (true, false) if self.encoding == Encoding::Base64 => {
                 Err(invalid("arguments/encoding: base64 has no lines: name the part by offset and length"))
             }
@@ -142,7 +142,8 @@ fn read(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
             let lines = window.lines();
             let truncated = window.truncated();
             let content = text(&path, window.into_content(), truncated)?;
-            let mut result = json!({"content": content, "encoding": "utf-8", "size_bytes": size, "truncated": truncated});
+            let mut result =
+                json!({"content": content, "encoding": "utf-8", "size_bytes": size, "truncated": truncated});
             if let Some((start, end)) = lines {
                 result["lines"] = json!({"start": start, "end": end});
             }

@@ -21,8 +21,8 @@ use serde_json::Value;
 
 use super::files::{Work, no_view, path, read_arguments, stopped};
 use crate::{
-    Annotations, Enforcement, Invocation, Mount, Operation, Output, Recovery, Tool, ToolFailure, ToolSpec,
-    Touches, View,
+    Annotations, Enforcement, Invocation, Mount, Operation, Output, Recovery, Tool, ToolFailure, ToolSpec, Touches,
+    View,
 };
 
 /// The largest file that a command may write, in bytes.
@@ -191,12 +191,8 @@ fn spec(arguments: Arguments, mount: Mount, trace: &TraceContext, limit: Duratio
     let of_trace = trace.into_iter().filter(|(_, value)| !value.is_empty());
     spec.env.extend(of_trace.map(|(name, value)| (name.to_owned(), value.into())));
     spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));
-    spec.limits = Limits {
-        wall: Some(limit),
-        file_size: Some(LARGEST_FILE),
-        processes: PROCESSES,
-        ..Limits::default()
-    };
+    spec.limits =
+        Limits { wall: Some(limit), file_size: Some(LARGEST_FILE), processes: PROCESSES, ..Limits::default() };
     Ok(spec)
 }
 

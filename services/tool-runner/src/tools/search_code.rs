@@ -246,7 +246,9 @@ mod tests {
 
     async fn found(ground: &Ground, arguments: Value) -> (Vec<String>, u64, bool) {
         let result = ground.call(&SearchCode, arguments).await.unwrap();
-        let shown = |found: &Value| format!("{}:{}:{}", found["path"].as_str().unwrap(), found["line"], found["text"].as_str().unwrap());
+        let shown = |found: &Value| {
+            format!("{}:{}:{}", found["path"].as_str().unwrap(), found["line"], found["text"].as_str().unwrap())
+        };
         let matches = result["matches"].as_array().unwrap().iter().map(shown).collect();
         (matches, result["files_searched"].as_u64().unwrap(), result["truncated"].as_bool().unwrap())
     }
@@ -258,28 +260,42 @@ mod tests {
     /// S2-X-27.
     #[tokio::test]
     async fn it_finds_lines_in_order() {
-        let ground = Ground::with(&[("src/b.rs", "fn b() {}\r\n// Fn\r\n"), ("src/a/c.rs", "x\nfn c() {}"), ("z.md", "fn\n")]);
+        let ground =
+            Ground::with(&[("src/b.rs", "fn b() {}\r\n// Fn\r\n"), ("src/a/c.rs", "x\nfn c() {}"), ("z.md", "fn\n")]);
         assert_eq!(
             found(&ground, json!({"pattern": "^fn"})).await,
             (lines(&["src/a/c.rs:2:fn c() {}", "src/b.rs:1:fn b() {}", "z.md:1:fn"]), 3, false)
         );
-        let (matches, files, _) = found(&ground, json!({"pattern": "FN$", "case_sensitive": false, "glob": "*.rs"})).await;
+        let (matches, files, _) =
+            found(&ground, json!({"pattern": "FN$", "case_sensitive": false, "glob": "*.rs"})).await;
         assert_eq!((matches, files), (lines(&["src/b.rs:2:// Fn"]), 2));
         assert_eq!(found(&ground, json!({"pattern": "fn", "glob": "src/*.rs"})).await.1, 1);
-        assert_eq!(found(&ground, json!({"pattern": "fn", "path": "src/a"})).await.0, lines(&["src/a/c.rs:2:fn c() {}"]));
+        assert_eq!(
+            found(&ground, json!({"pattern": "fn", "path": "src/a"})).await.0,
+            lines(&["src/a/c.rs:2:fn c() {}"])
+        );
         assert_eq!(found(&ground, json!({"pattern": "fn", "path": "z.md"})).await.0, lines(&["z.md:1:fn"]));
     }
 
     #[tokio::test]
     async fn it_says_when_there_is_more() {
         let ground = Ground::with(&[("a", "x\nx\n"), ("b", "x\n")]);
-        assert_eq!(found(&ground, json!({"pattern": "x", "max_matches": 2})).await, (lines(&["a:1:x", "a:2:x"]), 2, true));
+        assert_eq!(
+            found(&ground, json!({"pattern": "x", "max_matches": 2})).await,
+            (lines(&["a:1:x", "a:2:x"]), 2, true)
+        );
         assert!(!found(&ground, json!({"pattern": "x", "max_matches": 3})).await.2);
     }
 
     #[tokio::test]
     async fn what_is_no_text_of_the_project_is_left_out() {
-        let ground = Ground::with(&[(".git/config", "x"), ("sub/.git/HEAD", "x"), ("link", "-> text"), ("text", "x"), ("loop", "-> .")]);
+        let ground = Ground::with(&[
+            (".git/config", "x"),
+            ("sub/.git/HEAD", "x"),
+            ("link", "-> text"),
+            ("text", "x"),
+            ("loop", "-> ."),
+        ]);
         std::fs::write(ground.root.join("binary"), b"x\0x").unwrap();
         std::fs::write(ground.root.join("latin1"), b"x\xe9\n").unwrap();
         ground.fifo("pipe");
@@ -308,7 +324,10 @@ mod tests {
         let ground = Ground::with(&[("a", &"a".repeat(100_000))]);
         for bad in ["(", "a{1000}{1000}{1000}", r"\w{5000}", "(?=x)", "*"] {
             let refused = ground.call(&SearchCode, json!({"pattern": bad})).await.unwrap_err();
-            assert!(refused.reason == "INVALID_ARGUMENTS" && refused.message.starts_with("arguments/pattern: "), "{refused:?}");
+            assert!(
+                refused.reason == "INVALID_ARGUMENTS" && refused.message.starts_with("arguments/pattern: "),
+                "{refused:?}"
+            );
         }
         // Backtracking would take longer than the universe lasts.
         assert_eq!(found(&ground, json!({"pattern": "(a|aa)+(a|aa)+(a|aa)+$x"})).await.0, lines(&[]));

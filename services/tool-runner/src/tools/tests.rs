@@ -78,12 +78,13 @@ impl Ground {
     }
 
     /// How many paths the calls have changed.
-    pub(crate) async fn changes(&self) -> usize {
+    pub(crate) fn changes(&self) -> usize {
+        self.view();
         self.view.real(|view| view.effect(Limits::default()).unwrap().changes.len())
     }
 
     /// Puts the calls' changes in place.
-    pub(crate) async fn commit(&self) {
+    pub(crate) fn commit(&self) {
         let view = self.view.0.lock().unwrap().take().unwrap();
         let manifest = view.effect(Limits::default()).unwrap();
         let commit = self.workspace.stage(view, &manifest).unwrap();
@@ -205,7 +206,7 @@ async fn no_tool_leaves_the_workspace() {
             );
             assert!(refused.message.contains("outside workspace"), "S2-X-06: {}", refused.message);
         }
-        assert_eq!(ground.changes().await, 0);
+        assert_eq!(ground.changes(), 0);
         assert_eq!(fs::read_to_string(outside.path().join("secret")).unwrap(), "canary", "S2-X-12");
     }
 }
@@ -238,7 +239,9 @@ async fn belays_own_folder_is_in_no_listing_and_no_search() {
 #[tokio::test]
 async fn a_path_that_no_file_can_have_is_refused() {
     let ground = Ground::with(&[]);
-    for (path, says) in [("a\0b", "NUL"), ("", "empty"), (&*"x".repeat(256), "too long"), (&*"x/".repeat(3000), "too long")] {
+    for (path, says) in
+        [("a\0b", "NUL"), ("", "empty"), (&*"x".repeat(256), "too long"), (&*"x/".repeat(3000), "too long")]
+    {
         for tool in tools() {
             let Some(arguments) = on_path(tool.spec().name, path) else { continue };
             let refused = ground.call(&*tool, arguments).await.unwrap_err();

@@ -97,7 +97,8 @@ fn write(view: &mut dyn View, _stop: &Stop, arguments: Arguments) -> ToolResult 
         Err(ViewError::NotFound { .. }) => true,
         Err(error) => return Err(error.into()),
         Ok(_) if arguments.create_only => {
-            let message = format!("`{path}` exists already: choose another name, or leave create_only out to replace it");
+            let message =
+                format!("`{path}` exists already: choose another name, or leave create_only out to replace it");
             return Err(ToolFailure::new(ErrorClass::InvalidArguments, "FILE_EXISTS", message));
         }
         Ok(_) => false,
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(replaced, json!({"path": "old.txt", "size_bytes": 4, "created": false}));
         let again = ground.call(&WriteFile, json!({"path": "old.txt", "content": "new\n"})).await.unwrap();
         assert_eq!(again, replaced);
-        ground.commit().await;
+        ground.commit();
         assert_eq!((ground.read("a/b/new.txt"), ground.read("old.txt")), ("x".into(), "new\n".into()));
     }
 
@@ -134,7 +135,7 @@ mod tests {
         ground.call(&WriteFile, json!({"path": "run.sh", "content": "#!/bin/sh\nexit\n"})).await.unwrap();
         ground.call(&WriteFile, json!({"path": "new.sh", "content": "", "mode": "0755"})).await.unwrap();
         ground.call(&WriteFile, json!({"path": "plain", "content": ""})).await.unwrap();
-        ground.commit().await;
+        ground.commit();
         let mode = |path| std::fs::metadata(ground.root.join(path)).unwrap().permissions().mode() & 0o7777;
         assert_eq!([mode("run.sh"), mode("new.sh"), mode("plain")], [0o750, 0o755, 0o644]);
     }
@@ -143,9 +144,13 @@ mod tests {
     async fn any_bytes_can_be_written_as_base64() {
         let ground = Ground::with(&[]);
         ground.call(&WriteFile, json!({"path": "b", "content": "AP8KgA==", "encoding": "base64"})).await.unwrap();
-        let refused = ground.call(&WriteFile, json!({"path": "c", "content": "A", "encoding": "base64"})).await.unwrap_err();
-        assert!(refused.reason == "INVALID_ARGUMENTS" && refused.message.starts_with("arguments/content: "), "{refused:?}");
-        ground.commit().await;
+        let refused =
+            ground.call(&WriteFile, json!({"path": "c", "content": "A", "encoding": "base64"})).await.unwrap_err();
+        assert!(
+            refused.reason == "INVALID_ARGUMENTS" && refused.message.starts_with("arguments/content: "),
+            "{refused:?}"
+        );
+        ground.commit();
         assert_eq!(std::fs::read(ground.root.join("b")).unwrap(), [0, 255, 10, 128]);
         assert!(!ground.root.join("c").exists());
     }
@@ -157,7 +162,7 @@ mod tests {
         let refused = ground.call(&WriteFile, only("here")).await.unwrap_err();
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "FILE_EXISTS"));
         ground.call(&WriteFile, only("there")).await.unwrap();
-        ground.commit().await;
+        ground.commit();
         assert_eq!((ground.read("here"), ground.read("there")), ("old".into(), "new".into()));
     }
 
@@ -167,7 +172,7 @@ mod tests {
         let content = "0123456789abcdé\n".repeat(5 << 16);
         let wrote = ground.call(&WriteFile, json!({"path": "big", "content": content})).await.unwrap();
         assert_eq!(wrote["size_bytes"], content.len());
-        ground.commit().await;
+        ground.commit();
         assert_eq!(ground.read("big"), content);
     }
 

@@ -88,7 +88,13 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn window(pieces: &[&str], first: u64, last: u64, numbered: bool, most: usize) -> (String, Option<(u64, u64)>, bool) {
+    fn window(
+        pieces: &[&str],
+        first: u64,
+        last: u64,
+        numbered: bool,
+        most: usize,
+    ) -> (String, Option<(u64, u64)>, bool) {
         let mut window = Window::new(first, last, numbered, most);
         for piece in pieces {
             if !window.feed(piece.as_bytes()) {
@@ -105,7 +111,11 @@ mod tests {
         for at in 0..=text.len() {
             let (left, right) = text.split_at(at);
             assert_eq!(window(&[left, right], 2, 3, false, 99), ("two\r\nthree\n".into(), Some((2, 3)), false), "{at}");
-            assert_eq!(window(&[left, right], 3, 9, true, 99), ("3\tthree\n4\tfour".into(), Some((3, 4)), false), "{at}");
+            assert_eq!(
+                window(&[left, right], 3, 9, true, 99),
+                ("3\tthree\n4\tfour".into(), Some((3, 4)), false),
+                "{at}"
+            );
         }
         assert_eq!(window(&[text], 5, 9, true, 99), (String::new(), None, false));
     }

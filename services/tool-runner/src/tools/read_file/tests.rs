@@ -42,7 +42,10 @@ async fn it_gives_lines_and_their_numbers() {
 async fn it_gives_bytes_and_where_to_read_on() {
     let ground = Ground::with(&[("a.txt", "aéb")]);
     let first = read(&ground, json!({"path": "a.txt", "length": 2})).await;
-    assert_eq!((&first["content"], &first["next_offset"], &first["truncated"]), (&json!("a"), &json!(1), &json!(false)));
+    assert_eq!(
+        (&first["content"], &first["next_offset"], &first["truncated"]),
+        (&json!("a"), &json!(1), &json!(false))
+    );
     let rest = read(&ground, json!({"path": "a.txt", "offset": 1})).await;
     assert_eq!((&rest["content"], rest.get("next_offset")), (&json!("éb"), None));
     assert_eq!(read(&ground, json!({"path": "a.txt", "offset": 99})).await["content"], "");
@@ -147,7 +150,9 @@ async fn a_file_that_changes_while_it_is_read_is_no_harm() {
         for arguments in [json!({"path": "a"}), json!({"path": "a", "start_line": 1})] {
             match ground.call(&ReadFile, arguments).await {
                 Ok(result) => assert!(result["content"].as_str().unwrap().chars().all(|c| "xy\n".contains(c))),
-                Err(failure) => assert!(["FILE_NOT_FOUND", "FILE_TOO_LARGE"].contains(&failure.reason.as_str()), "{failure:?}"),
+                Err(failure) => {
+                    assert!(["FILE_NOT_FOUND", "FILE_TOO_LARGE"].contains(&failure.reason.as_str()), "{failure:?}")
+                }
             }
         }
     }

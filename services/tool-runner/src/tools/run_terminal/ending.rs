@@ -48,7 +48,9 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: boo
         Status::Signalled(signal) => killed(&format!("was ended by signal {signal}")),
         Status::TimedOut => Err(timed_out(limit)),
         Status::Killed => Err(stopped()),
-        Status::Lost => killed("was killed together with its sandbox from outside, perhaps by the kernel for want of memory"),
+        Status::Lost => {
+            killed("was killed together with its sandbox from outside, perhaps by the kernel for want of memory")
+        }
     }
 }
 
@@ -83,6 +85,10 @@ pub(super) fn unavailable(why: &str) -> ToolFailure {
 pub(super) fn not_started(error: LaunchError, limit: Duration) -> ToolFailure {
     match &error {
         LaunchError::Spec { field, .. } if field == "limits.wall" => timed_out(limit),
+        // The mount is the runner's to say.
+        LaunchError::Spec { field, .. } if field.starts_with("workspace") => {
+            ToolFailure::new(ErrorClass::Internal, "INTERNAL", format!("{error}: a fault of Belay."))
+        }
         LaunchError::Spec { field, problem } => invalid(format!("arguments/{}: {problem}", argument(field))),
         LaunchError::ProgramNotFound { .. } | LaunchError::ProgramNotExecutable { .. } => {
             ToolFailure::new(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND", format!("arguments/command/0: {error}"))
@@ -163,7 +169,10 @@ mod tests {
     fn a_failure_quotes_the_last_lines_and_no_more() {
         let many: String = (0..100).map(|n| format!("line {n}\n")).collect();
         let message = judged(Status::Exited(2), &many, true).unwrap_err().message;
-        assert!(message.starts_with("`make` ended with code 2:\nline 90\n") && message.ends_with("line 99"), "{message}");
+        assert!(
+            message.starts_with("`make` ended with code 2:\nline 90\n") && message.ends_with("line 99"),
+            "{message}"
+        );
         let long = "é".repeat(5000);
         assert!(judged(Status::Exited(2), &long, true).unwrap_err().message.len() < 2100);
         assert_eq!(judged(Status::Exited(2), "\n", true).unwrap_err().message, "`make` ended with code 2.");
@@ -173,12 +182,17 @@ mod tests {
     fn a_refusal_names_the_argument() {
         let refused = |error| not_started(error, Duration::from_secs(9));
         let spec = |field: &str| LaunchError::Spec { field: field.into(), problem: "is odd".into() };
-        for (field, argument) in
-            [("program", "command/0"), ("args[0]", "command/1"), ("args[12]", "command/13"), ("env.LD_X", "env/LD_X"), ("cwd", "cwd")]
-        {
+        for (field, argument) in [
+            ("program", "command/0"),
+            ("args[0]", "command/1"),
+            ("args[12]", "command/13"),
+            ("env.LD_X", "env/LD_X"),
+            ("cwd", "cwd"),
+        ] {
             assert_eq!(refused(spec(field)).message, format!("arguments/{argument}: is odd"));
         }
         assert_eq!(refused(spec("limits.wall")).reason, "TIMEOUT");
+        assert_eq!(refused(spec("workspace.staging")).reason, "INTERNAL");
     }
 
     // B-10: the missing layer and what to do about it.

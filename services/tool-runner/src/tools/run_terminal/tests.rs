@@ -24,7 +24,8 @@ impl Launcher for Asked {
 fn asked() -> (RunTerminal, Arc<Asked>) {
     let layers = vec![LayerReport { layer: Layer::Landlock, state: LayerState::Active }];
     let asked = Arc::new(Asked::default());
-    let enforcement = Enforcement::new(Report { layers, tier: Tier::Full }, vec![], Arc::clone(&asked) as Arc<dyn Launcher>);
+    let enforcement =
+        Enforcement::new(Report { layers, tier: Tier::Full }, vec![], Arc::clone(&asked) as Arc<dyn Launcher>);
     (RunTerminal::new(&enforcement), asked)
 }
 
@@ -76,7 +77,10 @@ async fn without_a_sandbox_it_is_listed_and_refuses() {
     let ground = Ground::with(&[]);
     let tool = RunTerminal::new(&Enforcement::none("the layer `landlock` is missing"));
     let refused = ground.call(&tool, json!({"command": ["true"]})).await.unwrap_err();
-    assert_eq!((refused.class.as_str_name(), refused.reason.as_str()), ("ERROR_CLASS_SANDBOX_VIOLATION", "SANDBOX_UNAVAILABLE"));
+    assert_eq!(
+        (refused.class.as_str_name(), refused.reason.as_str()),
+        ("ERROR_CLASS_SANDBOX_VIOLATION", "SANDBOX_UNAVAILABLE")
+    );
     assert!(refused.message.contains("`landlock`"), "{}", refused.message);
     assert!(tool.enforced().is_empty());
 }
