@@ -110,11 +110,6 @@ pub(crate) fn close(approval: &Approval, state: State) -> Option<Approval> {
     (approval.state() == State::Approved).then(|| Approval { state: state.into(), ..approval.clone() })
 }
 
-/// Whether there is a decision that an executor has to hear of.
-pub(crate) fn is_decided(state: State) -> bool {
-    matches!(state, State::Approved | State::Denied | State::Skipped | State::Expired)
-}
-
 /// Whether the principal can be a person. One that no door has checked is nobody.
 fn is_person(principal: &str) -> bool {
     !principal.starts_with(Principal::SERVICE) && !matches!(principal, "" | "anonymous" | POLICY)
@@ -244,10 +239,7 @@ mod tests {
         assert_eq!(by("unix:1"), Err(Refusal::OwnRequest("unix:1".into())));
         assert!(by("unix:2").unwrap().is_some());
         let unknown = Approval { requested_by: String::new(), ..pending() };
-        assert!(matches!(
-            decide(&unknown, choice("unix:2", Decision::Approve), true, 0),
-            Err(Refusal::OwnRequest(_))
-        ));
+        assert!(matches!(decide(&unknown, choice("unix:2", Decision::Approve), true, 0), Err(Refusal::OwnRequest(_))));
     }
 
     /// B-04: time alone never approves, and ends nothing unless a policy set a limit.
@@ -268,8 +260,12 @@ mod tests {
         let limited = Approval { expire_time: Some(belay_proto::timestamp(0)), ..pending() };
         for state in ALL {
             let approval = Approval { state: state.into(), ..limited.clone() };
-            let others =
-                [lapse(&approval, 1), cancel(&approval), close(&approval, State::Consumed), close(&approval, State::Stale)];
+            let others = [
+                lapse(&approval, 1),
+                cancel(&approval),
+                close(&approval, State::Consumed),
+                close(&approval, State::Stale),
+            ];
             for changed in others.into_iter().flatten() {
                 assert_ne!(changed.state(), State::Approved, "{state:?}");
             }

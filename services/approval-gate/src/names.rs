@@ -33,8 +33,9 @@ impl CallName {
                 })
             }
             _ => {
-                let message =
-                    format!("`{name}` is no name of a call: write namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER");
+                let message = format!(
+                    "`{name}` is no name of a call: write namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER"
+                );
                 Err(status::invalid(field, message).into())
             }
         }
@@ -115,7 +116,13 @@ mod tests {
         assert_ne!(name, approval_of("default", "other", "sha256:aa"));
         assert!(check_approval("name", &name).is_ok());
         assert_eq!(name.rsplit('/').next().map(str::len), Some(20));
-        for bad in ["", "approvals/a", "namespaces/default/approvals/", "namespaces/-/approvals/a", "namespaces/a/approvals/b/c"] {
+        for bad in [
+            "",
+            "approvals/a",
+            "namespaces/default/approvals/",
+            "namespaces/-/approvals/a",
+            "namespaces/a/approvals/b/c",
+        ] {
             assert!(check_approval("name", bad).unwrap_err().message().starts_with("name: "), "{bad:?}");
         }
         assert_eq!(namespace("parent", "").unwrap(), "default");

@@ -152,12 +152,9 @@ fn replaced(was: Range<usize>, is: Range<usize>) -> Option<DiffOp> {
         (true, true) => None,
         (false, true) => Some(DiffOp::Delete { old_index: was.start, old_len: was.len(), new_index: is.start }),
         (true, false) => Some(DiffOp::Insert { old_index: was.start, new_index: is.start, new_len: is.len() }),
-        (false, false) => Some(DiffOp::Replace {
-            old_index: was.start,
-            old_len: was.len(),
-            new_index: is.start,
-            new_len: is.len(),
-        }),
+        (false, false) => {
+            Some(DiffOp::Replace { old_index: was.start, old_len: was.len(), new_index: is.start, new_len: is.len() })
+        }
     }
 }
 
@@ -227,7 +224,8 @@ mod tests {
 
     #[test]
     fn texts_that_are_dear_to_compare_are_shown_as_replaced() {
-        let text = |offset: usize| (0..20_000).map(|n| format!("{}\n", (n * 7919 + offset) % 20_011)).collect::<String>();
+        let text =
+            |offset: usize| (0..20_000).map(|n| format!("{}\n", (n * 7919 + offset) % 20_011)).collect::<String>();
         let mut budget = budget();
         let found = difference(&text(0), &text(3), 2_000, &mut budget);
         assert_eq!((found.added, found.removed, budget.work), (20_000, 20_000, WORK), "nothing was spent");

@@ -138,7 +138,9 @@ fn side<'a>(digest: &str, contents: &'a Contents) -> Result<&'a str, String> {
     }
     match contents.get(digest) {
         None => Err("not shown: too large, or no text".into()),
-        Some(Content::Forged) => Err("not shown: the runner sent a content that is not the one named by the digest".into()),
+        Some(Content::Forged) => {
+            Err("not shown: the runner sent a content that is not the one named by the digest".into())
+        }
         Some(Content::Verified(bytes)) => match std::str::from_utf8(bytes) {
             Ok(text) if !text.contains('\0') => Ok(text),
             Ok(_) => Err(format!("binary, {} bytes", number(bytes.len()))),
@@ -148,4 +150,4 @@ fn side<'a>(digest: &str, contents: &'a Contents) -> Result<&'a str, String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
