@@ -1,1 +1,34 @@
-//! To be written.
+//! Secrets are found before a text is stored or shown, and what was hidden is kept sealed.
+//!
+//! A [`Redactor`] knows about a hundred shapes of secrets, the names that secrets are assigned to, and the exact values that it was told
+//! ([`Redactor::with_literals`]). It shows each as [`REDACTED`]: in text ([`Redactor::redact_text`]), in JSON, from where the value can be
+//! restored ([`Redactor::redact_json`], [`restore`]), and in output that arrives in pieces ([`Stream`]).
+//!
+//! What has to come back later is sealed: one [`SealKey`] an execution, itself wrapped by the [`MasterKey`].
+//!
+//! Rules on text are a net, not a wall: what looks like prose goes through. The wall is that a secret that the platform itself handed out
+//! is known by its value, and that arguments which a schema marks as secret are hidden whole.
+//!
+//! Pure: keys, nonces and texts are arguments.
+
+mod encode;
+mod engine;
+mod json;
+mod literals;
+mod names;
+mod pem;
+mod rules;
+mod seal;
+mod stream;
+mod text;
+mod values;
+
+pub use engine::{Found, Redactor};
+pub use json::{Hidden, NotRestored, RedactedJson, restore};
+pub use literals::LiteralRefused;
+pub use seal::{Bound, MasterKey, NotOpened, SealKey, open, seal};
+pub use stream::Stream;
+pub use text::Redacted;
+
+/// What stands in a secret's place.
+pub const REDACTED: &str = "[REDACTED]";

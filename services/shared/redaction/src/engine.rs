@@ -1,0 +1,286 @@
+//! Where the secrets in a text are.
+//!
+//! One pass of Aho-Corasick finds the rules' keywords; a rule's regular expression then looks at a window around its keyword, within the
+//! line. A second pass finds the exact values that were given.
+
+use std::sync::Arc;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use regex::bytes::{Captures, Regex, RegexBuilder};
+
+use crate::{
+    literals::{LiteralRefused, Literals},
+    names, pem,
+    rules::{self, At, Rule},
+    values,
+};
+
+/// How far behind its keyword a secret is looked for at first. One that goes on at the window's end makes it wider.
+const WINDOW: usize = 320;
+/// The widest window. What is longer is followed while it looks like a token.
+const WIDEST: usize = 8 * 1024;
+
+/// A secret in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The rule that found it: `github-token`, or `literal` for a value that was given.
+    pub rule: &'static str,
+    /// Where it begins in the original, in bytes.
+    pub start: usize,
+    /// Where it ends in the original, in bytes.
+    pub end: usize,
+}
+
+/// Finds secrets and shows them as [`REDACTED`](crate::REDACTED). Made once; a clone shares the rules.
+#[derive(Clone, Debug)]
+pub struct Redactor {
+    rules: Arc<Rules>,
+    literals: Option<Arc<Literals>>,
+}
+
+#[derive(Debug)]
+struct Rules {
+    rules: Vec<(Rule, Regex)>,
+    keywords: AhoCorasick,
+    /// By keyword: which rules want to look. One beyond the last rule is the search for private keys.
+    wanted: Vec<Vec<usize>>,
+}
+
+impl Default for Redactor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Redactor {
+    /// Compiles the built-in rules: some milliseconds.
+    pub fn new() -> Self {
+        let compile = |rule: Rule| {
+            let anchored = format!("^(?:{})", rule.regex);
+            let regex = if rule.at == At::Start { &anchored } else { rule.regex };
+            let regex = RegexBuilder::new(regex).unicode(false).build();
+            (rule, regex.expect("the built-in rules are compiled in the tests"))
+        };
+        let rules: Vec<(Rule, Regex)> = rules::all().map(compile).collect();
+        let mut keywords: Vec<&str> = vec![pem::KEYWORD];
+        let mut wanted = vec![vec![rules.len()]];
+        for (index, (rule, _)) in rules.iter().enumerate() {
+            for keyword in rule.keywords {
+                let known = keywords.iter().position(|known| known == keyword).unwrap_or_else(|| {
+                    keywords.push(keyword);
+                    wanted.push(Vec::new());
+                    keywords.len() - 1
+                });
+                wanted[known].push(index);
+            }
+        }
+        let keywords = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::Standard)
+            .kind(Some(aho_corasick::AhoCorasickKind::DFA))
+            .build(keywords)
+            .expect("a few hundred short keywords fit");
+        Self { rules: Arc::new(Rules { rules, keywords, wanted }), literals: None }
+    }
+
+    /// The same rules, and these very values besides: as they are, and in base64, hex, URL and JSON spelling. Values given before stay.
+    ///
+    /// # Errors
+    /// [`LiteralRefused`] for a value that is too short to be told from ordinary text, or too long to be held back in a stream.
+    pub fn with_literals<L: AsRef<[u8]>>(&self, literals: impl IntoIterator<Item = L>) -> Result<Self, LiteralRefused> {
+        let literals = Literals::new(self.literals.as_deref(), literals)?;
+        Ok(Self { rules: Arc::clone(&self.rules), literals: literals.map(Arc::new) })
+    }
+
+    /// The longest spelling of a value that was given, in bytes; and of one that has several lines.
+    pub(crate) fn longest_literals(&self) -> (usize, usize) {
+        self.literals.as_ref().map_or((0, 0), |literals| literals.longest())
+    }
+
+    /// Every secret in the text, in order, without overlaps. They begin and end between characters where the text is UTF-8.
+    pub(crate) fn scan(&self, text: &[u8]) -> Vec<Found> {
+        let mut found = Vec::new();
+        self.rules.scan(text, &mut found);
+        if let Some(literals) = &self.literals {
+            found.extend(literals.find(text).map(|(start, end)| Found { rule: "literal", start, end }));
+        }
+        for found in &mut found {
+            found.start = floor(text, found.start);
+            found.end = ceiling(text, found.end);
+        }
+        merge(found)
+    }
+}
+
+impl Rules {
+    fn scan(&self, text: &[u8], found: &mut Vec<Found>) {
+        // By rule: how far it has found already.
+        let mut done = vec![0; self.rules.len() + 1];
+        for hit in self.keywords.find_overlapping_iter(text) {
+            for &index in &self.wanted[hit.pattern().as_usize()] {
+                if hit.start() < done[index] {
+                    continue;
+                }
+                let Some((rule, regex)) = self.rules.get(index) else {
+                    if let Some((start, end)) = pem::body(text, hit.start()) {
+                        done[index] = end;
+                        found.push(Found { rule: "private-key", start, end });
+                    }
+                    continue;
+                };
+                let first = found.len();
+                match rule.at {
+                    At::Start if !begins_word(text, hit.start()) => {}
+                    At::Start => {
+                        look(&text[hit.start()..], rule, regex, 0, hit.len(), found);
+                        for found in &mut found[first..] {
+                            found.start += hit.start();
+                            found.end += hit.start();
+                        }
+                    }
+                    At::Within(reach) => {
+                        let line = line_start(text, hit.start(), reach);
+                        look(text, rule, regex, line.max(done[index]), hit.end(), found);
+                    }
+                }
+                done[index] = found[first..].iter().map(|found| found.end).max().unwrap_or(done[index]);
+            }
+        }
+    }
+}
+
+/// Looks for the rule's shape from `from` on, on this line, with a keyword that ends at `keyword`.
+fn look(text: &[u8], rule: &Rule, regex: &Regex, from: usize, keyword: usize, found: &mut Vec<Found>) {
+    let mut from = from;
+    while let Some((capture, end)) = first(text, regex, from, keyword) {
+        let whole = capture.get(0).expect("a match has a whole");
+        if whole.start() >= keyword {
+            return;
+        }
+        let secret = secret_of(&capture);
+        let value = &text[secret.start()..secret.end()];
+        let exempt =
+            capture.name("name").is_some_and(|name| names::is_exempt(&String::from_utf8_lossy(name.as_bytes())));
+        if !exempt && (rule.accept)(value) && (rule.entropy == 0.0 || values::entropy(value) >= rule.entropy) {
+            let mut stop = secret.end();
+            // It is longer than the widest window.
+            if stop == end {
+                stop += text[stop..].iter().take_while(|byte| is_token(**byte)).count();
+            }
+            found.push(Found { rule: rule.id, start: secret.start(), end: stop });
+        }
+        from = secret.end().max(whole.start() + 1);
+        if from >= keyword {
+            return;
+        }
+    }
+}
+
+/// The first match from `from` on, and where the window ended that it was found in.
+fn first<'t>(text: &'t [u8], regex: &Regex, from: usize, keyword: usize) -> Option<(Captures<'t>, usize)> {
+    let mut width = WINDOW;
+    loop {
+        let end = line_end(text, keyword, width);
+        let capture = regex.captures_at(&text[..end], from)?;
+        let at_the_end = capture.get(0).is_some_and(|whole| whole.end() == end);
+        let whole_line = end == text.len() || is_line_end(text[end]);
+        if !at_the_end || whole_line || width >= WIDEST {
+            return Some((capture, end));
+        }
+        width *= 4;
+    }
+}
+
+/// The first unnamed group that takes part, else the whole.
+fn secret_of<'t>(capture: &Captures<'t>) -> regex::bytes::Match<'t> {
+    let name = capture.name("name").map(|name| name.range());
+    let mut groups = capture.iter().skip(1).flatten().filter(|group| Some(group.range()) != name);
+    groups.next().or_else(|| capture.get(0)).expect("a match has a whole")
+}
+
+/// Whether a word can begin here: behind no word, or behind the escape of a line's end (`\n`) or of a byte (`%3D`).
+fn begins_word(text: &[u8], at: usize) -> bool {
+    match text[..at] {
+        [] => true,
+        [.., b'\\', b'n' | b'r' | b't'] => true,
+        [.., b'%', a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => true,
+        [.., last] => !last.is_ascii_alphanumeric() && last != b'_',
+    }
+}
+
+/// What a token goes on with.
+pub(crate) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=_-.~%".contains(&byte)
+}
+
+pub(crate) fn is_line_end(byte: u8) -> bool {
+    byte == b'\n' || byte == b'\r'
+}
+
+/// `reach` bytes before `at`, or where its line begins.
+fn line_start(text: &[u8], at: usize, reach: usize) -> usize {
+    let from = at.saturating_sub(reach);
+    text[from..at].iter().rposition(|byte| is_line_end(*byte)).map_or(from, |position| from + position + 1)
+}
+
+/// `width` bytes after `at`, or where its line ends.
+fn line_end(text: &[u8], at: usize, width: usize) -> usize {
+    let to = at.saturating_add(width).min(text.len());
+    text[at..to].iter().position(|byte| is_line_end(*byte)).map_or(to, |position| at + position)
+}
+
+fn is_continuation(byte: u8) -> bool {
+    byte & 0xc0 == 0x80
+}
+
+/// The beginning of the character that `at` is in. A character has at most three bytes more.
+fn floor(text: &[u8], at: usize) -> usize {
+    (at.saturating_sub(3)..=at).rev().find(|at| text.get(*at).is_none_or(|byte| !is_continuation(*byte))).unwrap_or(at)
+}
+
+/// The end of the character that `at` is in.
+fn ceiling(text: &[u8], at: usize) -> usize {
+    (at..=at + 3).find(|at| text.get(*at).is_none_or(|byte| !is_continuation(*byte))).unwrap_or(at)
+}
+
+/// In order, overlaps joined. The one that begins first gives its name.
+fn merge(mut found: Vec<Found>) -> Vec<Found> {
+    found.retain(|found| found.start < found.end);
+    found.sort_by_key(|found| found.start);
+    let mut merged: Vec<Found> = Vec::with_capacity(found.len());
+    for next in found {
+        match merged.last_mut() {
+            Some(last) if next.start < last.end => last.end = last.end.max(next.end),
+            _ => merged.push(next),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlaps_are_joined_and_neighbours_are_not() {
+        let found = |start, end| Found { rule: "x", start, end };
+        let merged = merge(vec![found(5, 9), found(0, 3), found(3, 4), found(7, 12), found(20, 20)]);
+        assert_eq!(merged, [found(0, 3), found(3, 4), found(5, 12)]);
+    }
+
+    #[test]
+    fn a_place_is_moved_to_the_border_of_its_character() {
+        let text = "a€b".as_bytes();
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|at| floor(text, at)), [0, 1, 1, 1, 4, 5]);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|at| ceiling(text, at)), [0, 1, 4, 4, 4, 5]);
+    }
+
+    #[test]
+    fn a_secret_longer_than_any_window_goes_whole() {
+        let redactor = Redactor::new();
+        let text = format!("token={} end", "aB3".repeat(10_000));
+        let found = redactor.scan(text.as_bytes());
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(&text[found[0].end..], " end");
+    }
+}

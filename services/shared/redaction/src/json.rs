@@ -1,0 +1,186 @@
+//! JSON with its secrets hidden, and the way back.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::{REDACTED, Redactor, names, values};
+
+/// A value that can be shown, and what brings the original back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RedactedJson {
+    /// With [`REDACTED`] where secrets stood.
+    pub shown: Value,
+    /// What was hidden, to be sealed. Empty when nothing was.
+    pub hidden: Vec<Hidden>,
+}
+
+/// One hidden part of a value.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hidden {
+    /// Where it belongs in the value that is shown: a JSON Pointer (RFC 6901).
+    pub pointer: String,
+    /// What belongs there.
+    pub original: Value,
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What is hidden is not shown by a log line either.
+        f.debug_struct("Hidden").field("pointer", &self.pointer).finish_non_exhaustive()
+    }
+}
+
+/// The hidden parts do not belong to the value.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("the value has nothing at `{pointer}` to restore: it is not the one that was redacted")]
+pub struct NotRestored {
+    /// Where nothing is.
+    pub pointer: String,
+}
+
+/// The exact value that [`Redactor::redact_json`] was given.
+///
+/// # Errors
+/// [`NotRestored`] when the value is not the one that was shown.
+pub fn restore(mut shown: Value, hidden: Vec<Hidden>) -> Result<Value, NotRestored> {
+    for Hidden { pointer, original } in hidden {
+        match shown.pointer_mut(&pointer) {
+            Some(place) => *place = original,
+            None => return Err(NotRestored { pointer }),
+        }
+    }
+    Ok(shown)
+}
+
+impl Redactor {
+    /// The value without its secrets: those in its texts and names, the whole of each member whose name says secret, what follows a flag
+    /// that says so in a list, and the whole of what `schema_secret_pointers` name. In such a pointer `*` stands for every member or item.
+    ///
+    /// References that are resolved elsewhere (`${secret:NAME}`, `${step.output}`), `null`, truth values and empty texts stay.
+    pub fn redact_json<P: AsRef<str>>(&self, value: &Value, schema_secret_pointers: &[P]) -> RedactedJson {
+        let secret: Vec<Vec<String>> = schema_secret_pointers.iter().map(|pointer| tokens(pointer.as_ref())).collect();
+        let mut walk = Walk { redactor: self, secret, path: Vec::new(), hidden: Vec::new() };
+        let shown = walk.shown(value);
+        RedactedJson { shown, hidden: walk.hidden }
+    }
+}
+
+struct Walk<'a> {
+    redactor: &'a Redactor,
+    secret: Vec<Vec<String>>,
+    path: Vec<String>,
+    hidden: Vec<Hidden>,
+}
+
+impl Walk<'_> {
+    fn shown(&mut self, value: &Value) -> Value {
+        if self.is_marked() && !is_harmless(value) {
+            return self.hide(value, REDACTED.into());
+        }
+        match value {
+            Value::String(text) => {
+                let redacted = self.redactor.redact_text(text);
+                match redacted.found.is_empty() {
+                    true => value.clone(),
+                    false => self.hide(value, redacted.text.into()),
+                }
+            }
+            Value::Array(items) => self.items(items),
+            Value::Object(members) => self.members(members),
+            // A number can be a secret only by its name, or by its value.
+            Value::Number(number) => match self.redactor.redact_text(&number.to_string()).found.is_empty() {
+                true => value.clone(),
+                false => self.hide(value, REDACTED.into()),
+            },
+            Value::Null | Value::Bool(_) => value.clone(),
+        }
+    }
+
+    fn items(&mut self, items: &[Value]) -> Value {
+        let mut after_flag = false;
+        let mut shown = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            let secret = after_flag && item.as_str().is_some_and(|text| !text.starts_with('-'));
+            shown.push(self.below(index.to_string(), item, secret));
+            after_flag = item.as_str().is_some_and(names::is_secret_flag);
+        }
+        Value::Array(shown)
+    }
+
+    fn members(&mut self, members: &Map<String, Value>) -> Value {
+        if members.keys().any(|name| !self.redactor.scan(name.as_bytes()).is_empty()) {
+            return self.renamed(members);
+        }
+        // {"name": "DB_PASSWORD", "value": "…"}, as environments and headers are written.
+        let named = ["name", "key"].iter().filter_map(|name| members.get(*name)?.as_str()).any(names::is_secret);
+        let mut shown = Map::new();
+        for (name, value) in members {
+            let secret = names::is_secret(name) || (named && name == "value");
+            shown.insert(name.clone(), self.below(name.clone(), value, secret));
+        }
+        Value::Object(shown)
+    }
+
+    /// An object with a secret among its names: what is shown has other names, so the whole of it is hidden.
+    fn renamed(&mut self, members: &Map<String, Value>) -> Value {
+        let mut inner =
+            Walk { redactor: self.redactor, secret: self.secret.clone(), path: self.path.clone(), hidden: Vec::new() };
+        let mut shown = Map::new();
+        for (name, value) in members {
+            let secret = names::is_secret(name);
+            let value = inner.below(name.clone(), value, secret);
+            let plain = self.redactor.redact_text(name).text;
+            let mut unique = plain.clone();
+            for number in 2.. {
+                if !shown.contains_key(&unique) && (unique == *name || !members.contains_key(&unique)) {
+                    break;
+                }
+                unique = format!("{plain} ({number})");
+            }
+            shown.insert(unique, value);
+        }
+        self.hide(&Value::Object(members.clone()), Value::Object(shown))
+    }
+
+    fn below(&mut self, token: String, value: &Value, secret: bool) -> Value {
+        self.path.push(token);
+        let shown = match secret && !is_harmless(value) {
+            true => self.hide(value, REDACTED.into()),
+            false => self.shown(value),
+        };
+        self.path.pop();
+        shown
+    }
+
+    fn hide(&mut self, original: &Value, shown: Value) -> Value {
+        let pointer =
+            self.path.iter().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect();
+        self.hidden.push(Hidden { pointer, original: original.clone() });
+        shown
+    }
+
+    fn is_marked(&self) -> bool {
+        let same = |(token, marked): (&String, &String)| marked == "*" || token == marked;
+        self.secret.iter().any(|marked| marked.len() == self.path.len() && self.path.iter().zip(marked).all(same))
+    }
+}
+
+/// A pointer's tokens, unescaped.
+fn tokens(pointer: &str) -> Vec<String> {
+    pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+/// Says nothing, though it stands where a secret would.
+fn is_harmless(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) => true,
+        Value::String(text) => text.is_empty() || text == REDACTED || values::is_reference(text),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Number(_) => false,
+    }
+}

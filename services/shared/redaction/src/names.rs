@@ -1,0 +1,133 @@
+//! Which names say that what they name is a secret.
+
+/// How names of secrets end, once written small and without separators.
+const ENDINGS: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "token",
+    "credential",
+    "credentials",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "secretkey",
+    "authkey",
+    "accountkey",
+    "masterkey",
+    "sharedkey",
+    "signingkey",
+    "encryptionkey",
+    "subscriptionkey",
+    "licensekey",
+    "authorization",
+    "connectionstring",
+    "cookie",
+];
+
+/// Whole names that are secrets, though their endings alone would say nothing.
+const WHOLE: &[&str] = &["pass", "dbpass", "smtppass", "passcode", "cookies", "secrets", "otp", "apikeys", "passwords"];
+
+/// Names that end like a secret's and are none: cursors, marks of a parser, public halves.
+const EXEMPT: &[&str] = &[
+    "pagetoken",
+    "continuationtoken",
+    "continuetoken",
+    "synctoken",
+    "resumetoken",
+    "cancellationtoken",
+    "canceltoken",
+    "nexttoken",
+    "oldpwd",
+    "eoftoken",
+    "padtoken",
+    "bostoken",
+    "eostoken",
+    "unktoken",
+    "stoptoken",
+    "publicaccesskey",
+    "endtoken",
+    "starttoken",
+    "currenttoken",
+    "prevtoken",
+    "lasttoken",
+    "tokenstoken",
+];
+
+/// Whether a member of this name is a secret, whatever its value looks like.
+pub(crate) fn is_secret(name: &str) -> bool {
+    let plain = plain(name);
+    let named = WHOLE.contains(&plain.as_str()) || ENDINGS.iter().any(|ending| plain.ends_with(ending));
+    named && !is_exempt(&plain)
+}
+
+/// Whether the name only looks like that of a secret.
+pub(crate) fn is_exempt(name: &str) -> bool {
+    let plain = plain(name);
+    EXEMPT.iter().any(|exempt| plain.ends_with(exempt))
+}
+
+/// Whether the argument is a flag that takes a secret: `--password`.
+pub(crate) fn is_secret_flag(argument: &str) -> bool {
+    argument.strip_prefix('-').is_some_and(|name| !name.contains(['=', ' ']) && is_secret(name))
+}
+
+fn plain(name: &str) -> String {
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    name.chars().filter(|c| !['_', '-', '.', ' '].contains(c)).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_judged_by_how_it_ends() {
+        let secret = [
+            "password",
+            "dbPassword",
+            "DB_PASSWORD",
+            "user.password",
+            "api-key",
+            "apiKey",
+            "X-Api-Key",
+            "access_token",
+            "clientSecret",
+            "aws_secret_access_key",
+            "private_key",
+            "password2",
+            "credentials",
+            "Authorization",
+            "pass",
+        ];
+        for name in secret {
+            assert!(is_secret(name), "{name}");
+        }
+        let plain = [
+            "password_hint",
+            "max_tokens",
+            "tokens",
+            "tokenizer",
+            "token_type",
+            "secretName",
+            "secret_ref",
+            "page_token",
+            "nextPageToken",
+            "key",
+            "primary_key",
+            "public_key",
+            "keyboard",
+            "passport",
+            "compass",
+            "path",
+            "has_key",
+            "",
+        ];
+        for name in plain {
+            assert!(!is_secret(name), "{name}");
+        }
+        assert!(is_secret_flag("--db-password") && !is_secret_flag("--password=x") && !is_secret_flag("password"));
+    }
+}

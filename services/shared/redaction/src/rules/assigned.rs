@@ -1,0 +1,67 @@
+//! Secrets that are known by the name they are assigned to: in JSON, YAML, TOML, environments, flags and code.
+
+use super::Rule;
+use crate::values;
+
+/// What a secret's name ends with, in any case of letters.
+macro_rules! name {
+    () => {
+        r"(?:pass(?:word|wd|phrase)|pwd|secret|token|credentials?|_pass|-pass|(?:api|access|private|secret|auth|account|master|shared|subscription|signing|encryption|license)[_.\- ]?key)"
+    };
+}
+
+/// The same for the prefilter.
+const NAMES: &[&str] =
+    &["password", "passwd", "passphrase", "pwd", "secret", "token", "credential", "_pass", "-pass", "key"];
+
+pub(super) const RULES: &[Rule] = &[
+    // "password": "…", password = '…', :password => "…", {\"password\":\"…\"}
+    Rule::around(
+        "assigned-quoted",
+        NAMES,
+        64,
+        concat!(
+            r"(?i)(?P<name>[\w.-]{0,64}?",
+            name!(),
+            r"\d{0,2})\\*[\x22'`]?\]?(?:[ \t]*:[ \t]*[a-z&]{1,12}(?:[ \t]str)?)?[ \t]*(?::=|=>|=|:)[ \t]*[bfru]{0,2}(?:\\+\x22([^\x22\\\r\n]+)\\+\x22|\x22((?:[^\x22\\\r\n]|\\[^\r\n])+)\x22|'((?:[^'\\\r\n]|\\[^\r\n])+)'|`([^`\r\n]+)`)",
+        ),
+    )
+    .accept(values::quoted),
+    // DB_PASSWORD=…
+    Rule::around(
+        "assigned-environment",
+        NAMES,
+        64,
+        r"(?-i)\b(?P<name>[A-Z0-9_]{0,64}?(?:PASS(?:WORD|WD|PHRASE)?|PWD|SECRET|TOKEN|CREDENTIALS?|(?:API|ACCESS|PRIVATE|SECRET|AUTH|ACCOUNT|MASTER|SHARED|SIGNING|ENCRYPTION|LICENSE)_?KEY)\d{0,2})=([^\s\x22'`;|<>(){}\\]+)",
+    )
+    .accept(values::environment),
+    // --password …, --api-key=…
+    Rule::around(
+        "assigned-flag",
+        NAMES,
+        64,
+        concat!(r"(?i)(?:^|[\s\x22'`\[(,])--?(?P<name>[a-z0-9-]{0,48}?", name!(), r")(?:[ \t]+|=)[\x22']?([^\s\x22'`|<>(){}\[\]=-][^\s\x22'`|<>(){}\[\]]{2,})"),
+    )
+    .accept(values::flag),
+    // password: …, token=…
+    Rule::around(
+        "assigned-plain",
+        NAMES,
+        64,
+        concat!(
+            r"(?i)(?P<name>[\w.-]{0,64}?",
+            name!(),
+            r"\d{0,2})\\*[\x22']?[ \t]*(?:=|:|=>|:=)[ \t]*([^\s\x22'`&;,<>(){}\[\]|\\=:][^\s\x22'`&;,<>(){}\[\]|\\]{5,})(?:[\s\x22'&;,<>)}\]|\\]|$)",
+        ),
+    )
+    .accept(values::plain),
+    // What is called a key, a salt or a signature, and looks like chance.
+    Rule::around(
+        "high-entropy",
+        &["key", "auth", "cred", "sign", "salt", "hmac", "session", "cookie", "secret", "token"],
+        48,
+        r"(?i)(?P<name>[\w.-]{0,40}?(?:key|auth|creds?|signature|salt|hmac|session(?:_?id)?|cookie|secret|token)[\w.-]{0,12})\\*[\x22']?[ \t]*(?:=|:|=>|:=)[ \t]*\\*[\x22']?([A-Za-z0-9+/_]{24,}={0,2})(?:[\s\x22'&;,<>)}\]|\\]|$)",
+    )
+    .entropy(4.0)
+    .accept(values::random),
+];

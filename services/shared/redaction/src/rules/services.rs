@@ -1,0 +1,132 @@
+//! Tokens of services, which begin with what they are. Publishable keys and ids are left out: they are shown to everybody.
+
+use super::Rule;
+use crate::values;
+
+const fn token(id: &'static str, keywords: &'static [&'static str], regex: &'static str) -> Rule {
+    Rule::prefixed(id, keywords, regex)
+}
+
+pub(super) const RULES: &[Rule] = &[
+    // Clouds
+    token("aws-access-key-id", &["akia", "asia", "abia", "acca"], r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"),
+    token("aws-bedrock-key", &["absk"], r"ABSK[A-Za-z0-9+/]{40,}={0,2}"),
+    Rule::around(
+        "aws-presigned-url",
+        &["x-amz-"],
+        1,
+        r"(?i)X-Amz-(?:Signature|Security-Token|Credential)=([^&\s\x22']{16,})",
+    ),
+    token("gcp-api-key", &["aiza"], r"AIza[0-9A-Za-z_-]{35}"),
+    token("gcp-access-token", &["ya29."], r"ya29\.[0-9A-Za-z_-]{20,}"),
+    token("gcp-client-secret", &["gocspx-"], r"GOCSPX-[0-9A-Za-z_-]{20,}"),
+    token("gcp-refresh-token", &["1//0"], r"1//0[0-9A-Za-z_-]{40,}"),
+    Rule::around(
+        "azure-account-key",
+        &["accountkey=", "sharedaccesskey="],
+        0,
+        r"(?i)(?:Account|SharedAccess)Key=([A-Za-z0-9+/]{20,}={0,2})",
+    ),
+    Rule::around("azure-sas-signature", &["sig="], 1, r"(?i)[?&]sig=([A-Za-z0-9%+/]{40,}={0,2})"),
+    Rule::around("azure-client-secret", &["q~"], 4, r"\b([A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34})"),
+    Rule::around("azure-devops-token", &["azdo"], 80, r"\b([A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4})\b"),
+    token("alibaba-access-key-id", &["ltai"], r"LTAI[A-Za-z0-9]{16,24}\b"),
+    token("digitalocean-token", &["dop_v1_", "doo_v1_", "dor_v1_"], r"do[opr]_v1_[a-f0-9]{64}"),
+    token("cloudflare-origin-key", &["v1.0-"], r"v1\.0-[a-f0-9]{24}-[a-f0-9]{60,}"),
+    token("fly-token", &["fo1_", "flyv1 fm"], r"(?:fo1_[\w-]{43}|FlyV1 fm\d_[A-Za-z0-9+/=,_-]{40,})"),
+    token("heroku-key", &["hrku-"], r"HRKU-[0-9A-Za-z_-]{36,}"),
+    token("netlify-token", &["nfp_"], r"nfp_[A-Za-z0-9_]{36,}"),
+    token("scaleway-key", &["scw"], r"SCW[A-Z0-9]{17}\b"),
+    token("supabase-key", &["sbp_", "sb_secret_"], r"(?:sbp_[a-f0-9]{40}|sb_secret_[A-Za-z0-9_-]{20,})"),
+    token("planetscale-key", &["pscale_"], r"pscale_(?:tkn|pw|oauth)_[\w.-]{32,}"),
+    token("databricks-token", &["dapi"], r"dapi[a-f0-9]{32}(?:-\d)?\b"),
+    // Infrastructure
+    token("vault-token", &["hvs.", "hvb."], r"hv[sb]\.[\w-]{24,}"),
+    Rule::around("terraform-cloud-token", &[".atlasv1."], 14, r"\b([A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,})"),
+    token("pulumi-token", &["pul-"], r"pul-[a-f0-9]{40}\b"),
+    token("doppler-token", &["dp.pt.", "dp.st.", "dp.ct.", "dp.sa."], r"dp\.(?:pt|st|ct|sa)\.[\w.-]{30,}"),
+    token("1password-token", &["ops_eyj"], r"ops_eyJ[A-Za-z0-9+/_-]{40,}={0,2}"),
+    token("age-secret-key", &["age-secret-key-1"], r"AGE-SECRET-KEY-1[0-9A-Z]{40,}"),
+    token("tailscale-key", &["tskey-"], r"tskey-[a-z]+-[0-9A-Za-z-]{16,}"),
+    // Forges and registries
+    token("github-token", &["ghp_", "gho_", "ghu_", "ghs_", "ghr_"], r"gh[pousr]_[A-Za-z0-9]{30,}"),
+    token("github-fine-grained-token", &["github_pat_"], r"github_pat_[A-Za-z0-9_]{22,}"),
+    token(
+        "gitlab-token",
+        &["glpat-", "gldt-", "glrt-", "glptt-", "glft-", "glsoat-", "glcbt-", "glimt-", "glagent-"],
+        r"gl(?:pat|dt|rt|ptt|ft|soat|cbt|imt|agent)-[\w-]{20,}",
+    ),
+    token("bitbucket-token", &["atbb", "atctt3"], r"(?:ATBB[A-Za-z0-9]{24,}|ATCTT3[A-Za-z0-9_=-]{40,})"),
+    token("atlassian-token", &["atatt3"], r"ATATT3[A-Za-z0-9_=-]{40,}"),
+    token("npm-token", &["npm_"], r"npm_[A-Za-z0-9]{36}\b"),
+    token("pypi-token", &["pypi-"], r"pypi-[A-Za-z0-9_-]{40,}"),
+    token("crates-token", &["cio"], r"cio[A-Za-z0-9]{32}\b").entropy(3.5),
+    token("rubygems-token", &["rubygems_"], r"rubygems_[a-f0-9]{48}"),
+    token("nuget-key", &["oy2"], r"oy2[a-z0-9]{43}\b"),
+    token("docker-hub-token", &["dckr_pat_", "dckr_oat_"], r"dckr_[po]at_[\w-]{24,}"),
+    token("artifactory-key", &["akcp"], r"AKCp[A-Za-z0-9]{60,}"),
+    token("clojars-token", &["clojars_"], r"CLOJARS_[a-z0-9]{60}"),
+    token("circleci-token", &["ccipat_", "ccipr"], r"CCIP(?:AT|RJ)_[A-Za-z0-9]{16,}_[a-f0-9]{40}"),
+    token("buildkite-token", &["bkua_", "bkat_", "bkct_"], r"bk(?:ua|at|ct)_[a-f0-9]{40}"),
+    token("sonarqube-token", &["sqp_", "squ_", "sqa_"], r"sq[pua]_[a-f0-9]{40}\b"),
+    // Messages and mail
+    token(
+        "slack-token",
+        &["xoxb-", "xoxp-", "xoxa-", "xoxe-", "xoxe.", "xoxo-", "xoxr-", "xoxs-"],
+        r"xox[abeoprs][-.][\w.-]{10,}",
+    ),
+    token("slack-app-token", &["xapp-"], r"xapp-\d-[A-Za-z0-9-]{20,}"),
+    Rule::around(
+        "slack-webhook",
+        &["hooks.slack.com/"],
+        0,
+        r"(?i)hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/]{20,})",
+    ),
+    Rule::around("discord-webhook", &["/api/webhooks/"], 0, r"/api/webhooks/\d{10,}/([\w-]{40,})"),
+    Rule::around(
+        "teams-webhook",
+        &["webhook.office.com/"],
+        0,
+        r"(?i)webhook\.office\.com/webhookb2/([A-Za-z0-9@/-]{40,})",
+    ),
+    Rule::around("telegram-bot-token", &[":aa"], 12, r"\b(\d{8,10}:AA[A-Za-z0-9_-]{32,34})\b"),
+    Rule::around("twilio-key", &["twilio"], 0, r"(?i)twilio[^\r\n]{0,64}?\b((?:SK)?[0-9a-f]{32})\b"),
+    token("sendgrid-key", &["sg."], r"SG\.[\w-]{16,32}\.[\w-]{32,64}").accept(values::any),
+    Rule::prefixed("mailgun-key", &["key-"], r"key-[0-9a-f]{32}\b"),
+    Rule::around("mailchimp-key", &["-us"], 32, r"\b([0-9a-f]{32}-us\d{1,2})\b"),
+    token("brevo-key", &["xkeysib-"], r"xkeysib-[a-f0-9]{64}-[A-Za-z0-9]{16}"),
+    // Money and shops
+    token("stripe-key", &["sk_live_", "sk_test_", "rk_live_", "rk_test_"], r"[sr]k_(?:live|test)_[A-Za-z0-9]{10,}"),
+    token("webhook-signing-secret", &["whsec_"], r"whsec_[A-Za-z0-9+/]{20,}={0,2}"),
+    token("square-token", &["sq0atp-", "sq0csp-"], r"sq0(?:atp|csp)-[\w-]{22,}"),
+    token("shopify-token", &["shpat_", "shpca_", "shppa_", "shpss_"], r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
+    token("braintree-token", &["access_token$"], r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}"),
+    token("plaid-token", &["access-sandbox-", "access-production-"], r"access-(?:sandbox|production)-[0-9a-f-]{36}"),
+    // Models
+    token("anthropic-key", &["sk-ant-"], r"sk-ant-[\w-]{20,}"),
+    token(
+        "openai-key",
+        &["sk-proj-", "sk-svcacct-", "sk-admin-", "sk-none-"],
+        r"sk-(?:proj|svcacct|admin|None)-[\w-]{20,}",
+    ),
+    token("openrouter-key", &["sk-or-"], r"sk-or-(?:v\d-)?[a-zA-Z0-9]{32,}"),
+    token("sk-key", &["sk-"], r"sk-[A-Za-z0-9]{32,}").entropy(3.0),
+    token("hugging-face-token", &["hf_"], r"hf_[A-Za-z0-9]{30,}"),
+    token("replicate-token", &["r8_"], r"r8_[A-Za-z0-9]{37}\b"),
+    token("groq-key", &["gsk_"], r"gsk_[A-Za-z0-9]{40,}"),
+    token("xai-key", &["xai-"], r"xai-[A-Za-z0-9]{60,}"),
+    token("perplexity-key", &["pplx-"], r"pplx-[A-Za-z0-9]{40,}"),
+    token("nvidia-key", &["nvapi-"], r"nvapi-[\w-]{40,}"),
+    token("langsmith-key", &["lsv2_"], r"lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10}"),
+    token("tavily-key", &["tvly-"], r"tvly-[A-Za-z0-9-]{20,}"),
+    // Watching and working
+    token("new-relic-key", &["nrak-"], r"NRAK-[A-Z0-9]{27}"),
+    token("grafana-token", &["glsa_", "glc_"], r"(?:glsa_[A-Za-z0-9]{32}_[a-f0-9]{8}|glc_[A-Za-z0-9+/]{32,}={0,2})"),
+    token("sentry-token", &["sntrys_", "sntryu_"], r"sntry[su]_[A-Za-z0-9+/=_]{40,}"),
+    token("dynatrace-token", &["dt0c01.", "dt0s16."], r"dt0[a-z]\d{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    token("linear-key", &["lin_api_"], r"lin_api_[A-Za-z0-9]{32,}"),
+    token("notion-token", &["ntn_", "secret_"], r"(?:ntn_[A-Za-z0-9]{40,}|secret_[A-Za-z0-9]{43}\b)"),
+    token("airtable-token", &["pat"], r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}"),
+    token("figma-token", &["figd_"], r"figd_[\w-]{36,}"),
+    token("postman-key", &["pmak-"], r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}"),
+];

@@ -1,0 +1,43 @@
+//! Text with its secrets hidden.
+
+use crate::{Found, REDACTED, Redactor};
+
+/// A text that can be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redacted {
+    /// With [`REDACTED`] where secrets stood.
+    pub text: String,
+    /// What was hidden, in order.
+    pub found: Vec<Found>,
+}
+
+impl Redactor {
+    /// The text without its secrets. Doing it again changes nothing.
+    pub fn redact_text(&self, text: &str) -> Redacted {
+        let found = self.scan(text.as_bytes());
+        let shown = replaced(text.as_bytes(), 0, text.len(), &found);
+        // Secrets end between characters, so nothing is ever replaced by the lossy conversion.
+        Redacted {
+            text: String::from_utf8(shown).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()),
+            found,
+        }
+    }
+
+    /// Bytes without their secrets: a whole file, or output that has ended. For output that goes on there is [`Stream`](crate::Stream).
+    pub fn redact_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        replaced(bytes, 0, bytes.len(), &self.scan(bytes))
+    }
+}
+
+/// The part of the text from `from` to `to` with what was found there replaced.
+pub(crate) fn replaced(text: &[u8], from: usize, to: usize, found: &[Found]) -> Vec<u8> {
+    let mut shown = Vec::with_capacity(to.saturating_sub(from));
+    let mut at = from;
+    for found in found.iter().filter(|found| found.end > from && found.start < to) {
+        shown.extend_from_slice(&text[at..found.start.max(from)]);
+        shown.extend_from_slice(REDACTED.as_bytes());
+        at = found.end.min(to);
+    }
+    shown.extend_from_slice(&text[at..to]);
+    shown
+}

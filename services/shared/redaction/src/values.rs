@@ -1,0 +1,288 @@
+//! Whether what stands where a secret would stand is one: placeholders, references and code are not.
+
+use crate::encode::from_base64;
+
+/// Taken as it is.
+pub(crate) fn any(_: &[u8]) -> bool {
+    true
+}
+
+/// Anything but a placeholder or a reference.
+pub(crate) fn given(value: &[u8]) -> bool {
+    !is_placeholder(value)
+}
+
+/// The right side of a quoted assignment.
+pub(crate) fn quoted(value: &[u8]) -> bool {
+    !is_placeholder(value) && !is_path(value) && !is_prose(value) && !is_type(value)
+}
+
+/// The right side of `NAME=` in an environment.
+pub(crate) fn environment(value: &[u8]) -> bool {
+    !is_placeholder(value) && !is_path(value)
+}
+
+/// What follows a flag, perhaps in a sentence.
+pub(crate) fn flag(value: &[u8]) -> bool {
+    quoted(value) && (value.len() >= 12 || value.iter().any(|b| !b.is_ascii_alphabetic() && !b"-_.,:".contains(b)))
+}
+
+/// An unquoted right side, perhaps in code or in a sentence.
+pub(crate) fn plain(value: &[u8]) -> bool {
+    let value = value.strip_suffix(b".").unwrap_or(value);
+    if is_placeholder(value) || is_path(value) || is_type(value) || b"&*@!|>%-.".contains(&value[0]) {
+        return false;
+    }
+    let digits = count(value, u8::is_ascii_digit);
+    if value.iter().all(|b| is_word(*b) || b"-.:".contains(b)) {
+        let several_words = value.iter().any(|b| b"_-.:".contains(b));
+        return match several_words {
+            true => value.len() >= 16 && (digits >= 4 || mixed(value)) && !is_lookup(value),
+            false => digits >= 1,
+        };
+    }
+    digits >= 1 || value.iter().any(|b| b"!@#$^*+=~%?".contains(b))
+}
+
+/// Long and without a pattern: letters of both cases and digits.
+pub(crate) fn random(value: &[u8]) -> bool {
+    let (upper, lower) = (count(value, u8::is_ascii_uppercase), count(value, u8::is_ascii_lowercase));
+    let digits = count(value, u8::is_ascii_digit);
+    upper >= 3 && lower >= 3 && digits >= 2 && !is_placeholder(value) && !is_path(value)
+}
+
+/// A token, not a word: digits, or letters of both cases beyond a capital at the beginning.
+pub(crate) fn mixed(value: &[u8]) -> bool {
+    let inner = value.get(1..).unwrap_or_default();
+    !is_placeholder(value)
+        && (inner.iter().any(u8::is_ascii_digit)
+            || (inner.iter().any(u8::is_ascii_uppercase) && inner.iter().any(u8::is_ascii_lowercase)))
+}
+
+/// What follows `Authorization:`.
+pub(crate) fn header(value: &[u8]) -> bool {
+    // A sentence about the header has spaces and no parameters.
+    let sentence = value.contains(&b' ') && !value.contains(&b'=');
+    mixed(value) && !sentence && !is_path(value)
+}
+
+/// Base64 of `user:password`.
+pub(crate) fn basic_credentials(value: &[u8]) -> bool {
+    from_base64(value)
+        .is_some_and(|text| text.contains(&b':') && text.iter().all(|b| (0x20..0x7f).contains(b) || *b >= 0x80))
+}
+
+/// Bits a character.
+pub(crate) fn entropy(value: &[u8]) -> f64 {
+    let mut counts = [0_usize; 256];
+    for byte in value {
+        counts[usize::from(*byte)] += 1;
+    }
+    let length = value.len() as f64;
+    let bits = |count: usize| (count as f64 / length) * (length / count as f64).log2();
+    counts.into_iter().filter(|count| *count > 0).map(bits).sum()
+}
+
+/// Stands for a secret without being one: a reference that is resolved later, a blank to fill in, what is hidden already.
+pub(crate) fn is_placeholder(value: &[u8]) -> bool {
+    let value = value.trim_ascii().trim_ascii_end();
+    if value.is_empty() || value.len() < 2 {
+        return true;
+    }
+    let text = String::from_utf8_lossy(value);
+    let lower = text.to_ascii_lowercase();
+    let first = value[0];
+    let enclosed = [
+        ("${", "}"),
+        ("{{", "}}"),
+        ("<", ">"),
+        ("[", "]"),
+        ("{", "}"),
+        ("%(", ")s"),
+        ("$(", ")"),
+        ("%", "%"),
+        ("__", "__"),
+        ("#{", "}"),
+        ("@{", "}"),
+    ];
+    let variable =
+        first == b'$' && value[1..].iter().all(|b| is_word(*b) || b"{}:-().".contains(b)) && !value[1].is_ascii_digit();
+    let one_character = value.iter().all(|b| *b == first) && !first.is_ascii_digit();
+    let masked = value.iter().filter(|b| b"*\xe2\x80\xa2".contains(b)).count() * 2 > value.len();
+    lower.contains("redacted")
+        || lower.starts_with("[redact")
+        || enclosed.iter().any(|(open, close)| text.starts_with(open) && text.ends_with(close))
+        || (text.starts_with("${") && !text.contains(char::is_whitespace))
+        || text.starts_with("{{")
+        || (text.starts_with("$(") || text.starts_with("<%"))
+        || variable
+        || one_character
+        || masked
+        || ["%s", "%v", "%d", "%q", "{}", "{0}", "null", "none", "nil", "true", "false", "undefined", "..."]
+            .contains(&lower.as_str())
+        || text.ends_with("...")
+        || lower.starts_with("your_")
+        || lower.starts_with("your-")
+        || lower.starts_with("xxxx")
+}
+
+/// One reference and nothing else: `${secret:NAME}`, `${step.output}`.
+pub(crate) fn is_reference(text: &str) -> bool {
+    let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| is_word(byte) || b".:-[]".contains(&byte)))
+}
+
+/// A file's path.
+fn is_path(value: &[u8]) -> bool {
+    let rooted = |value: &[u8]| value.starts_with(b"/") && count(value, |b| *b == b'/') >= 2;
+    (rooted(value) || [b"./".as_slice(), b"../", b"~/"].iter().any(|start| value.starts_with(start)))
+        && value.iter().all(|b| is_word(*b) || b"/.-~*@".contains(b))
+        && !value.ends_with(b"=")
+        || value.starts_with(b"http://")
+        || value.starts_with(b"https://")
+        || value.starts_with(b"file:")
+}
+
+/// Several words of small letters: a message or a description. Passphrases of words look the same and are let through only where nothing
+/// but a name speaks for them.
+fn is_prose(value: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(value) else { return false };
+    let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+    let is_plain = |word: &&str| {
+        word.trim_end_matches(['.', ',', ':', '!', '?', ')'])
+            .trim_start_matches('(')
+            .chars()
+            .all(|c| c.is_alphabetic() || "'’-/%{}".contains(c))
+    };
+    words.len() >= 3 && words.iter().filter(|word| is_plain(word)).count() * 3 >= words.len() * 2
+}
+
+/// The name of a type or of an algorithm.
+fn is_type(value: &[u8]) -> bool {
+    const TYPES: &[&str] = &[
+        "string",
+        "str",
+        "text",
+        "number",
+        "integer",
+        "boolean",
+        "bool",
+        "object",
+        "array",
+        "bytes",
+        "password",
+        "token",
+        "secret",
+        "secretstr",
+        "required",
+        "optional",
+        "uint8array",
+        "uint256",
+        "int32",
+        "int64",
+        "float64",
+        "sha256",
+        "sha512",
+        "sha-256",
+        "sha1",
+        "hmac-sha256",
+        "hmac-sha1",
+        "ed25519",
+        "x25519",
+        "secp256k1",
+        "es256",
+        "rs256",
+        "hs256",
+        "eddsa",
+        "aes-256-gcm",
+        "aes256",
+        "utf-8",
+        "utf8",
+        "base64",
+        "base58",
+        "bcrypt",
+        "argon2id",
+        "argon2",
+        "pbkdf2",
+        "oauth2",
+        "bearer",
+        "jwt",
+        "basic",
+        "api_key",
+        "apikey",
+        "cl100k_base",
+        "o200k_base",
+        "varchar",
+        "field",
+        "hidden",
+        "write",
+        "read",
+        "env",
+        "keyword",
+        "identifier",
+    ];
+    std::str::from_utf8(value).is_ok_and(|text| TYPES.contains(&text.to_ascii_lowercase().as_str()))
+}
+
+/// Code that gets a value from somewhere: `os.environ`, `self.token2`, `config::secret`.
+fn is_lookup(value: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(value);
+    let identifier = |part: &str| part.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    // A token has more digits than a name.
+    if count(value, u8::is_ascii_digit) > 2 {
+        return false;
+    }
+    let parts: Vec<&str> = text.split(['.', ':']).filter(|part| !part.is_empty()).collect();
+    parts.len() >= 2
+        && parts.len() <= 5
+        && parts.iter().all(|part| identifier(part) && part.len() <= 24 && part.bytes().all(is_word))
+}
+
+fn count(value: &[u8], what: impl Fn(&u8) -> bool) -> usize {
+    value.iter().filter(|byte| what(byte)).count()
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_and_blanks_are_placeholders() {
+        for value in [
+            "",
+            "x",
+            "${secret:DB}",
+            "${DB_PASSWORD}",
+            "$DB_PASSWORD",
+            "$(cat file)",
+            "<password>",
+            "{{ password }}",
+            "%s",
+            "********",
+            "xxxxxxxx",
+            "[REDACTED]",
+            "null",
+            "None",
+            "your_api_key",
+            "%(password)s",
+            "sk-...",
+            "%DB_PASSWORD%",
+        ] {
+            assert!(is_placeholder(value.as_bytes()), "{value}");
+        }
+        for value in ["hunter2", "$2b$10$abc", "p$ss", "11111111", "changeme", "a{b}"] {
+            assert!(!is_placeholder(value.as_bytes()), "{value}");
+        }
+    }
+
+    #[test]
+    fn entropy_is_bits_a_character() {
+        assert_eq!(entropy(b"aaaa"), 0.0);
+        assert_eq!(entropy(b"abcd"), 2.0);
+        assert!((entropy(b"0123456789abcdef") - 4.0).abs() < 1e-9);
+    }
+}

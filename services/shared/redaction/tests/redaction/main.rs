@@ -1,0 +1,6 @@
+//! What is hidden, what is left alone, and that what was hidden comes back.
+
+mod fixtures;
+mod json;
+mod literals;
+mod streams;
