@@ -24,11 +24,13 @@ const MAX_RULES: usize = 1_000;
 /// Most entries of one list of a rule.
 const MAX_ENTRIES: usize = 500;
 /// Most globs of a policy.
-const MAX_GLOBS: usize = 5_000;
+const MAX_GLOBS: usize = 2_000;
 /// Most examples of a policy.
 const MAX_EXAMPLES: usize = 5_000;
 /// Longest word or glob, in bytes.
 const MAX_WORD: usize = 256;
+/// Most stars of a glob. What a set of globs costs rises with them, path by path.
+const MAX_STARS: usize = 10;
 /// Longest reason, in characters.
 const MAX_REASON: usize = 500;
 /// Longest id, in characters.
@@ -185,6 +187,9 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
 fn bad_entry(list: &str, entry: &str) -> Option<String> {
     if entry.is_empty() || entry.len() > MAX_WORD {
         return Some(format!("has to be 1 to {MAX_WORD} bytes"));
+    }
+    if matches!(list, "programs" | "arguments" | "paths") && entry.matches('*').count() > MAX_STARS {
+        return Some(format!("has more than {MAX_STARS} stars: make two of it, or one with fewer"));
     }
     match list {
         "programs" if entry.contains('/') => {

@@ -34,7 +34,7 @@ fn verdicts_and_tiers_have_an_order() {
     assert!(Tier::C < Tier::B && Tier::B < Tier::A);
 }
 
-// S2-FR-053: an answer names its rule and says why, in words that are safe to show.
+/// An answer names its rule and says why, in words that are safe to show.
 #[test]
 fn an_answer_names_the_path_and_the_reason() {
     let preset = Policy::preset();
