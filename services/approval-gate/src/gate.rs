@@ -210,3 +210,77 @@ impl From<Refusal> for Status {
         .into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::{Approval, approval::State};
+    use belay_service_kit::net;
+    use belay_sqlite::{Location, Threads};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{names::approval_of, store::NewApproval};
+
+    /// Goes with tokio's paused clock.
+    #[derive(Debug)]
+    struct Paused(Instant);
+
+    impl Clock for Paused {
+        fn now_micros(&self) -> i64 {
+            i64::try_from(self.0.elapsed().as_micros()).unwrap()
+        }
+    }
+
+    async fn gate(folder: &std::path::Path) -> Arc<Gate> {
+        let (trigger, shutdown) = Shutdown::new();
+        std::mem::forget(trigger);
+        let parts = Parts {
+            store: Store::open(&Location::file(folder.join("gate.db")), Threads::Inline, || "id".into()).unwrap(),
+            key: SigningKey::from_bytes(&[1; 32]),
+            policy: Policy::preset(),
+            runner: RunnerClient::new(net::connect_lazy(&net::Address::Unix(folder.join("nobody"))), None).unwrap(),
+            clock: Arc::new(Paused(Instant::now())),
+            ids: Ids::seeded(1),
+            shutdown,
+        };
+        Gate::open(parts).await.unwrap()
+    }
+
+    async fn ask(gate: &Gate, call: &str, expires_after: Option<Duration>) -> Approval {
+        let now = gate.clock.now_micros();
+        let basic = Approval {
+            name: approval_of("default", call, ""),
+            state: State::Pending.into(),
+            expire_time: expires_after.map(|after| belay_proto::timestamp(now + after.as_micros() as i64)),
+            ..Approval::default()
+        };
+        let new = NewApproval { basic, namespace: "default".into(), subject: Vec::new(), preview: Default::default() };
+        gate.store.create(new).await.unwrap()
+    }
+
+    async fn state(gate: &Gate, approval: &Approval) -> State {
+        gate.store.get(&approval.name).await.unwrap().unwrap().state()
+    }
+
+    /// B-04: with a limit an approval is denied at its time and no sooner; the timer does it, though nobody asks.
+    #[tokio::test(start_paused = true)]
+    async fn the_timer_wakes_when_an_approval_is_due() {
+        let folder = tempfile::tempdir().unwrap();
+        let gate = gate(folder.path()).await;
+        let hour = Duration::from_secs(3600);
+        let later = ask(&gate, "later", Some(hour * 48)).await;
+        let sooner = ask(&gate, "sooner", Some(hour)).await;
+        let never = ask(&gate, "never", None).await;
+        let (began, mut told) = (Instant::now(), gate.store.follow());
+        for (approval, after) in [(&sooner, hour), (&later, hour * 48)] {
+            let revision = told.borrow_and_update().revision;
+            told.wait_for(|told| told.revision > revision).await.unwrap();
+            let waited = began.elapsed();
+            assert!((after..after + Duration::from_secs(1)).contains(&waited), "{waited:?} instead of {after:?}");
+            assert_eq!(state(&gate, approval).await, State::Expired);
+        }
+        tokio::time::advance(hour * 24 * 3650).await;
+        gate.settle().await.unwrap();
+        assert_eq!(state(&gate, &never).await, State::Pending, "ten years later");
+    }
+}

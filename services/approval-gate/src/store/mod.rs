@@ -129,13 +129,8 @@ impl Store {
         let hub = Arc::new(Hub::new(told));
         let reader = Arc::clone(&store.reader);
         let news = Arc::clone(&hub);
-        let writer = GroupCommit::start(threads, "belay-gate", move |batch| {
-            let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            let (answers, changes, told) = write::commit(&mut connection, batch)?;
-            // Told here, by the one writer, so that nobody hears of a later change before an earlier one.
-            news.publish(changes, told);
-            Ok(answers)
-        });
+        // The whole store goes in, with the lock that it holds as long as it lives.
+        let writer = GroupCommit::start(threads, "belay-gate", move |batch| perform(&store, &news, batch));
         Ok(Self { id, writer, reader, threads, hub })
     }
 
@@ -245,6 +240,14 @@ impl Store {
     pub(crate) async fn policy(&self) -> Result<Option<v1::SignedPolicy>, SqliteError> {
         self.read(read::policy).await
     }
+}
+
+fn perform(store: &belay_sqlite::Store, news: &Hub, batch: Vec<Op>) -> Result<Vec<Answer>, SqliteError> {
+    let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let (answers, changes, told) = write::commit(&mut connection, batch)?;
+    // Told here, by the one writer, so that nobody hears of a later change before an earlier one.
+    news.publish(changes, told);
+    Ok(answers)
 }
 
 /// The writer answers each operation in its kind; the type cannot say so.
