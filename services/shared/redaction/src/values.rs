@@ -130,8 +130,7 @@ fn is_path(value: &[u8]) -> bool {
     begins(&["http://", "https://", "file:"]) || (of_path && (rooted || begins(&["./", "../", "~/"])))
 }
 
-/// Several words of small letters: a message or a description. Passphrases of words look the same and are let through only where nothing
-/// but a name speaks for them.
+/// A sentence: a message or a description. A passphrase of some words has no capital, no full stop, and is no longer than six.
 fn is_prose(value: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(value) else { return false };
     let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
@@ -141,7 +140,8 @@ fn is_prose(value: &[u8]) -> bool {
             .chars()
             .all(|c| c.is_alphabetic() || "'’-/%{}".contains(c))
     };
-    words.len() >= 3 && words.iter().filter(|word| is_plain(word)).count() * 3 >= words.len() * 2
+    let is_sentence = words.len() >= 7 || text.starts_with(char::is_uppercase) || text.ends_with(['.', '!', '?', ':']);
+    words.len() >= 3 && is_sentence && words.iter().filter(|word| is_plain(word)).count() * 3 >= words.len() * 2
 }
 
 /// The name of a type or of an algorithm.
