@@ -20,6 +20,9 @@ const WINDOW: usize = 320;
 /// The widest window. What is longer is followed while it looks like a token.
 const WIDEST: usize = 8 * 1024;
 
+/// How far behind a keyword what it is assigned with is looked for.
+const SOON: usize = 48;
+
 /// A secret in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -128,6 +131,10 @@ impl Rules {
                     }
                     continue;
                 };
+                let soon = &text[hit.end()..text.len().min(hit.end() + SOON)];
+                if !rule.then.is_empty() && !soon.iter().any(|byte| rule.then.contains(byte)) {
+                    continue;
+                }
                 let first = found.len();
                 match rule.at {
                     At::Start if !begins_word(text, hit.start()) => {}

@@ -61,8 +61,7 @@ fn header(text: &[u8]) -> Option<usize> {
 /// Whether what stands between the two lines is a key, and not the code of a program that looks for one.
 fn is_key(body: &[u8]) -> bool {
     let mut words = words(body).peekable();
-    words.peek().is_some()
-        && (words.clone().any(|word| is_word(word)) || words.all(|word| word.iter().all(|b| is_base64(*b))))
+    words.peek().is_some() && (words.clone().any(is_word) || words.all(|word| word.iter().all(|b| is_base64(*b))))
 }
 
 /// How far a key goes whose end is missing: over whole words of base64, and the shorter rest of the last line.

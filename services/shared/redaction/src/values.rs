@@ -85,45 +85,34 @@ pub(crate) fn entropy(value: &[u8]) -> f64 {
 
 /// Stands for a secret without being one: a reference that is resolved later, a blank to fill in, what is hidden already.
 pub(crate) fn is_placeholder(value: &[u8]) -> bool {
-    let value = value.trim_ascii().trim_ascii_end();
-    if value.is_empty() || value.len() < 2 {
-        return true;
-    }
-    let text = String::from_utf8_lossy(value);
-    let lower = text.to_ascii_lowercase();
-    let first = value[0];
-    let enclosed = [
-        ("${", "}"),
-        ("{{", "}}"),
-        ("<", ">"),
-        ("[", "]"),
-        ("{", "}"),
-        ("%(", ")s"),
-        ("$(", ")"),
-        ("%", "%"),
-        ("__", "__"),
-        ("#{", "}"),
-        ("@{", "}"),
-    ];
-    let variable =
-        first == b'$' && value[1..].iter().all(|b| is_word(*b) || b"{}:-().".contains(b)) && !value[1].is_ascii_digit();
-    let one_character = value.iter().all(|b| *b == first) && !first.is_ascii_digit();
-    let masked = value.iter().filter(|b| b"*\xe2\x80\xa2".contains(b)).count() * 2 > value.len();
-    lower.contains("redacted")
-        || lower.starts_with("[redact")
-        || enclosed.iter().any(|(open, close)| text.starts_with(open) && text.ends_with(close))
-        || (text.starts_with("${") && !text.contains(char::is_whitespace))
-        || text.starts_with("{{")
-        || (text.starts_with("$(") || text.starts_with("<%"))
-        || variable
-        || one_character
-        || masked
-        || ["%s", "%v", "%d", "%q", "{}", "{0}", "null", "none", "nil", "true", "false", "undefined", "..."]
-            .contains(&lower.as_str())
+    /// What encloses the whole of a blank or of a template.
+    const ENCLOSED: &[(&str, &str)] =
+        &[("<", ">"), ("[", "]"), ("{", "}"), ("%(", ")s"), ("%", "%"), ("__", "__"), ("#{", "}"), ("@{", "}")];
+    /// How references begin. Their end may have been cut off with the value's.
+    const OPENED: &[&str] = &["${", "$(", "{{", "<%", "your_", "your-", "xxxx"];
+    const WORDS: &[&str] = &["%s", "%v", "%d", "%q", "{0}", "null", "none", "nil", "true", "false", "undefined"];
+    let text = String::from_utf8_lossy(value.trim_ascii()).to_ascii_lowercase();
+    text.len() < 2
+        || text.contains("redacted")
         || text.ends_with("...")
-        || lower.starts_with("your_")
-        || lower.starts_with("your-")
-        || lower.starts_with("xxxx")
+        || WORDS.contains(&text.as_str())
+        || OPENED.iter().any(|open| text.starts_with(open))
+        || ENCLOSED.iter().any(|(open, close)| text.starts_with(open) && text.ends_with(close))
+        || is_variable(text.as_bytes())
+        || is_mask(&text)
+}
+
+/// `$DB_PASSWORD`, and not `$2b$…`.
+fn is_variable(text: &[u8]) -> bool {
+    let name = text.strip_prefix(b"$").filter(|name| name.first().is_some_and(|first| !first.is_ascii_digit()));
+    name.is_some_and(|name| name.iter().all(|byte| is_word(*byte) || b"{}:-().".contains(byte)))
+}
+
+/// One character again and again, or mostly asterisks or dots. Digits are no mask: `11111111` is somebody's password.
+fn is_mask(text: &str) -> bool {
+    let first = text.chars().next().unwrap_or_default();
+    let masks = text.chars().filter(|c| ['*', '•'].contains(c)).count();
+    masks * 2 > text.chars().count() || (!first.is_ascii_digit() && text.chars().all(|c| c == first))
 }
 
 /// One reference and nothing else: `${secret:NAME}`, `${step.output}`.
@@ -132,19 +121,16 @@ pub(crate) fn is_reference(text: &str) -> bool {
     name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| is_word(byte) || b".:-[]".contains(&byte)))
 }
 
-/// A file's path.
+/// A file's path, or an address. What is secret in an address has rules of its own.
 fn is_path(value: &[u8]) -> bool {
-    let rooted = |value: &[u8]| value.starts_with(b"/") && count(value, |b| *b == b'/') >= 2;
-    (rooted(value) || [b"./".as_slice(), b"../", b"~/"].iter().any(|start| value.starts_with(start)))
-        && value.iter().all(|b| is_word(*b) || b"/.-~*@".contains(b))
-        && !value.ends_with(b"=")
-        || value.starts_with(b"http://")
-        || value.starts_with(b"https://")
-        || value.starts_with(b"file:")
+    let begins = |starts: &[&str]| starts.iter().any(|start| value.starts_with(start.as_bytes()));
+    // Base64 can begin with a slash, too.
+    let rooted = value.starts_with(b"/") && count(value, |byte| *byte == b'/') >= 2;
+    let of_path = value.iter().all(|byte| is_word(*byte) || b"/.-~*@".contains(byte));
+    begins(&["http://", "https://", "file:"]) || (of_path && (rooted || begins(&["./", "../", "~/"])))
 }
 
-/// Several words of small letters: a message or a description. Passphrases of words look the same and are let through only where nothing
-/// but a name speaks for them.
+/// A sentence: a message or a description. A passphrase of some words has no capital, no full stop, and is no longer than six.
 fn is_prose(value: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(value) else { return false };
     let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
@@ -154,7 +140,8 @@ fn is_prose(value: &[u8]) -> bool {
             .chars()
             .all(|c| c.is_alphabetic() || "'’-/%{}".contains(c))
     };
-    words.len() >= 3 && words.iter().filter(|word| is_plain(word)).count() * 3 >= words.len() * 2
+    let is_sentence = words.len() >= 7 || text.starts_with(char::is_uppercase) || text.ends_with(['.', '!', '?', ':']);
+    words.len() >= 3 && is_sentence && words.iter().filter(|word| is_plain(word)).count() * 3 >= words.len() * 2
 }
 
 /// The name of a type or of an algorithm.

@@ -26,6 +26,7 @@ pub(super) const RULES: &[Rule] = &[
             r"\d{0,2})\\*[\x22'`]?\]?(?:[ \t]*:[ \t]*[a-z&]{1,12}(?:[ \t]str)?)?[ \t]*(?::=|=>|=|:)[ \t]*[bfru]{0,2}(?:\\+\x22([^\x22\\\r\n]+)\\+\x22|\x22((?:[^\x22\\\r\n]|\\[^\r\n])+)\x22|'((?:[^'\\\r\n]|\\[^\r\n])+)'|`([^`\r\n]+)`)",
         ),
     )
+    .then(b"=:")
     .accept(values::quoted),
     // DB_PASSWORD=…
     Rule::around(
@@ -34,6 +35,7 @@ pub(super) const RULES: &[Rule] = &[
         64,
         r"(?-i)\b(?P<name>[A-Z0-9_]{0,64}?(?:PASS(?:WORD|WD|PHRASE)?|PWD|SECRET|TOKEN|CREDENTIALS?|(?:API|ACCESS|PRIVATE|SECRET|AUTH|ACCOUNT|MASTER|SHARED|SIGNING|ENCRYPTION|LICENSE)_?KEY)\d{0,2})=([^\s\x22'`;|<>(){}\\]+)",
     )
+    .then(b"=")
     .accept(values::environment),
     // --password …, --api-key=…
     Rule::around(
@@ -54,6 +56,7 @@ pub(super) const RULES: &[Rule] = &[
             r"\d{0,2})\\*[\x22']?[ \t]*(?:=|:|=>|:=)[ \t]*([^\s\x22'`&;,<>(){}\[\]|\\=:][^\s\x22'`&;,<>(){}\[\]|\\]{5,})(?:[\s\x22'&;,<>)}\]|\\]|$)",
         ),
     )
+    .then(b"=:")
     .accept(values::plain),
     // What is called a key, a salt or a signature, and looks like chance.
     Rule::around(
@@ -62,6 +65,7 @@ pub(super) const RULES: &[Rule] = &[
         48,
         r"(?i)(?P<name>[\w.-]{0,40}?(?:key|auth|creds?|signature|salt|hmac|session(?:_?id)?|cookie|secret|token)[\w.-]{0,12})\\*[\x22']?[ \t]*(?:=|:|=>|:=)[ \t]*\\*[\x22']?([A-Za-z0-9+/_]{24,}={0,2})(?:[\s\x22'&;,<>)}\]|\\]|$)",
     )
+    .then(b"=:")
     .entropy(4.0)
     .accept(values::random),
 ];

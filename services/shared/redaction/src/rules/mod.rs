@@ -18,6 +18,8 @@ pub(crate) struct Rule {
     pub(crate) regex: &'static str,
     /// How the keyword stands in the shape.
     pub(crate) at: At,
+    /// One of these stands soon behind the keyword; empty where nothing has to. It spares most looks at words in prose.
+    pub(crate) then: &'static [u8],
     /// Bits a character that the secret has at least; 0 takes any.
     pub(crate) entropy: f64,
     /// What looks right and is no secret is refused here.
@@ -36,16 +38,20 @@ pub(crate) enum At {
 impl Rule {
     /// A token that says by its first characters what it is.
     const fn prefixed(id: &'static str, keywords: &'static [&'static str], regex: &'static str) -> Self {
-        Self { id, keywords, regex, at: At::Start, entropy: 0.0, accept: values::any }
+        Self { id, keywords, regex, at: At::Start, then: b"", entropy: 0.0, accept: values::any }
     }
 
     /// A secret that is known by what stands around it.
     const fn around(id: &'static str, keywords: &'static [&'static str], reach: usize, regex: &'static str) -> Self {
-        Self { id, keywords, regex, at: At::Within(reach), entropy: 0.0, accept: values::given }
+        Self { id, keywords, regex, at: At::Within(reach), then: b"", entropy: 0.0, accept: values::given }
     }
 
     const fn accept(self, accept: fn(&[u8]) -> bool) -> Self {
         Self { accept, ..self }
+    }
+
+    const fn then(self, then: &'static [u8]) -> Self {
+        Self { then, ..self }
     }
 
     const fn entropy(self, entropy: f64) -> Self {

@@ -1,7 +1,6 @@
 //! Tokens of services, which begin with what they are. Publishable keys and ids are left out: they are shown to everybody.
 
 use super::Rule;
-use crate::values;
 
 const fn token(id: &'static str, keywords: &'static [&'static str], regex: &'static str) -> Rule {
     Rule::prefixed(id, keywords, regex)
@@ -91,7 +90,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     Rule::around("telegram-bot-token", &[":aa"], 12, r"\b(\d{8,10}:AA[A-Za-z0-9_-]{32,34})\b"),
     Rule::around("twilio-key", &["twilio"], 0, r"(?i)twilio[^\r\n]{0,64}?\b((?:SK)?[0-9a-f]{32})\b"),
-    token("sendgrid-key", &["sg."], r"SG\.[\w-]{16,32}\.[\w-]{32,64}").accept(values::any),
+    token("sendgrid-key", &["sg."], r"SG\.[\w-]{16,32}\.[\w-]{32,64}"),
     Rule::prefixed("mailgun-key", &["key-"], r"key-[0-9a-f]{32}\b"),
     Rule::around("mailchimp-key", &["-us"], 32, r"\b([0-9a-f]{32}-us\d{1,2})\b"),
     token("brevo-key", &["xkeysib-"], r"xkeysib-[a-f0-9]{64}-[A-Za-z0-9]{16}"),

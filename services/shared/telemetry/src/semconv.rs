@@ -1,0 +1,66 @@
+//! The names of attributes, in one place since they still move. The GenAI names are in development.
+
+/// The version of the conventions that the names below are from.
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.0";
+
+/// What kind of work: one of [`operation`].
+pub const GEN_AI_OPERATION_NAME: &str = "gen_ai.operation.name";
+/// The tool that was called.
+pub const GEN_AI_TOOL_NAME: &str = "gen_ai.tool.name";
+/// The call's name.
+pub const GEN_AI_TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
+/// `function` or `extension`.
+pub const GEN_AI_TOOL_TYPE: &str = "gen_ai.tool.type";
+/// The plan's name.
+pub const GEN_AI_WORKFLOW_NAME: &str = "gen_ai.workflow.name";
+/// The agent's name.
+pub const GEN_AI_AGENT_NAME: &str = "gen_ai.agent.name";
+/// The execution, as what belongs together.
+pub const GEN_AI_CONVERSATION_ID: &str = "gen_ai.conversation.id";
+/// The reason's code; only where something failed.
+pub const ERROR_TYPE: &str = "error.type";
+/// `grpc`.
+pub const RPC_SYSTEM_NAME: &str = "rpc.system.name";
+/// `belay.v1.ExecutorService/StartExecution`.
+pub const RPC_METHOD: &str = "rpc.method";
+/// The gRPC code's name.
+pub const RPC_RESPONSE_STATUS_CODE: &str = "rpc.response.status_code";
+/// The exit code of a command.
+pub const PROCESS_EXIT_CODE: &str = "process.exit.code";
+/// The program's name.
+pub const PROCESS_EXECUTABLE_NAME: &str = "process.executable.name";
+/// The service's name, of the resource.
+pub const SERVICE_NAME: &str = "service.name";
+/// The service's version, of the resource.
+pub const SERVICE_VERSION: &str = "service.version";
+/// One run of the service, of the resource.
+pub const SERVICE_INSTANCE_ID: &str = "service.instance.id";
+
+/// `namespaces/*/executions/*`.
+pub const BELAY_EXECUTION: &str = "belay.execution";
+/// The step's id.
+pub const BELAY_STEP: &str = "belay.step";
+/// Which attempt, from 1.
+pub const BELAY_ATTEMPT: &str = "belay.attempt";
+/// How it ended: the state's name.
+pub const BELAY_STATE: &str = "belay.state";
+/// `namespaces/*/approvals/*`.
+pub const BELAY_APPROVAL: &str = "belay.approval";
+/// What was decided.
+pub const BELAY_DECISION: &str = "belay.decision";
+/// The revision of the policy that decided.
+pub const BELAY_POLICY_REVISION: &str = "belay.policy.revision";
+/// How many files a call changed.
+pub const BELAY_EFFECT_CHANGES: &str = "belay.effect.changes";
+
+/// Values of [`GEN_AI_OPERATION_NAME`]; a span is called by it and what it works on: `execute_tool read_file`.
+pub mod operation {
+    /// An execution.
+    pub const INVOKE_WORKFLOW: &str = "invoke_workflow";
+    /// An agent's loop.
+    pub const INVOKE_AGENT: &str = "invoke_agent";
+    /// A model's turn.
+    pub const CHAT: &str = "chat";
+    /// A tool call.
+    pub const EXECUTE_TOOL: &str = "execute_tool";
+}

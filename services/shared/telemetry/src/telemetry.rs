@@ -1,0 +1,264 @@
+//! Choosing contexts, and handing over spans.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use belay_redaction::Redactor;
+use opentelemetry::{
+    Context, InstrumentationScope, KeyValue,
+    trace::{SpanKind, TraceContextExt as _, TraceId},
+};
+use opentelemetry_otlp::{WithExportConfig as _, WithTonicConfig as _};
+use opentelemetry_sdk::{
+    Resource,
+    error::{OTelSdkError, OTelSdkResult},
+    trace::{BatchSpanProcessor, Sampler, SamplingDecision, ShouldSample as _, SpanProcessor as _},
+};
+use thiserror::Error;
+use tokio::runtime::Runtime;
+use tonic::metadata::{MetadataKey, MetadataMap};
+
+use crate::{Settings, SettingsRefused, SpanRecord, TraceContext, context::span_id_of, export::Exporter, semconv};
+
+/// Fills the bytes with chance.
+type Entropy = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
+
+/// Chooses trace contexts and sends spans. A clone is the same one.
+#[derive(Clone)]
+pub struct Telemetry {
+    entropy: Entropy,
+    pipeline: Option<Arc<Pipeline>>,
+}
+
+/// Why spans cannot be sent though the environment says so.
+#[derive(Debug, Error)]
+pub enum NotStarted {
+    /// A variable has a value that cannot be followed.
+    #[error(transparent)]
+    Settings(#[from] SettingsRefused),
+    /// The machine gives no thread.
+    #[error("no thread could be started to send spans from: {0}")]
+    Thread(#[from] std::io::Error),
+    /// The exporter does not take the endpoint.
+    #[error("the exporter of spans cannot be set up: {0}")]
+    Exporter(String),
+}
+
+/// Spans were not, or not yet, delivered. Nothing else is affected.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("not all spans were delivered: {0}")]
+pub struct NotDelivered(String);
+
+struct Pipeline {
+    processor: Arc<BatchSpanProcessor>,
+    sampler: Sampler,
+    scope: InstrumentationScope,
+    /// The connection lives here, so that it depends on no runtime of the service. Taken only when dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Telemetry {
+    /// As the environment says. `service_name` is what the service is called unless the environment calls it otherwise; `entropy` fills
+    /// bytes with chance, for ids; `redactor` takes secrets out of what is sent.
+    ///
+    /// # Errors
+    /// [`NotStarted`], when the environment asks for something that cannot be done. That the collector is away is no error.
+    pub fn from_env(
+        service_name: &str,
+        redactor: Redactor,
+        entropy: impl Fn(&mut [u8]) + Send + Sync + 'static,
+    ) -> Result<Self, NotStarted> {
+        match Settings::from_env(service_name)? {
+            Some(settings) => Self::on(&settings, redactor, entropy),
+            None => Ok(Self::off(entropy)),
+        }
+    }
+
+    /// Sends nothing, and costs nothing. Contexts are still passed on.
+    pub fn off(entropy: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Self {
+        Self { entropy: Arc::new(entropy), pipeline: None }
+    }
+
+    /// Sends spans from threads of its own.
+    ///
+    /// # Errors
+    /// [`NotStarted`], when there is no thread to be had, or a header cannot be sent.
+    pub fn on(
+        settings: &Settings,
+        redactor: Redactor,
+        entropy: impl Fn(&mut [u8]) + Send + Sync + 'static,
+    ) -> Result<Self, NotStarted> {
+        let entropy: Entropy = Arc::new(entropy);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("belay-telemetry")
+            .enable_all()
+            .build()?;
+        let otlp = {
+            let _inside = runtime.enter();
+            opentelemetry_otlp::SpanExporter::builder()
+                .with_tonic()
+                .with_endpoint(&settings.endpoint)
+                .with_timeout(settings.timeout)
+                .with_metadata(metadata(settings)?)
+                .build()
+                .map_err(|error| NotStarted::Exporter(error.to_string()))?
+        };
+        let resource = resource(settings, &hex(&random::<16>(&entropy)));
+        let exporter = Exporter::new(otlp, &resource, &settings.endpoint, redactor, runtime.handle().clone());
+        let scope = InstrumentationScope::builder("belay")
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .with_schema_url(semconv::SCHEMA_URL);
+        let pipeline = Pipeline {
+            processor: Arc::new(BatchSpanProcessor::builder(exporter).build()),
+            sampler: settings.sampler.clone(),
+            scope: scope.build(),
+            runtime: Some(runtime),
+        };
+        Ok(Self { entropy, pipeline: Some(Arc::new(pipeline)) })
+    }
+
+    /// Whether spans of this context are sent. Ask before gathering attributes.
+    pub fn records(&self, context: &TraceContext) -> bool {
+        self.pipeline.is_some() && context.is_sampled()
+    }
+
+    /// A new trace and its first span. The sampler decides whether it is recorded; without telemetry it is not.
+    pub fn root(&self) -> TraceContext {
+        let context = TraceContext { trace_id: self.random(), span_id: self.random(), flags: 0, state: String::new() };
+        let sampled = self.pipeline.as_ref().is_some_and(|pipeline| pipeline.samples(&context, None));
+        context.sampled(sampled)
+    }
+
+    /// A new span below another one, of this process or of a caller. Without telemetry it is the other one, so that a trace that goes
+    /// through has no hole.
+    pub fn child(&self, parent: &TraceContext) -> TraceContext {
+        match &self.pipeline {
+            Some(pipeline) => pipeline.below(parent, self.random()),
+            None => parent.clone(),
+        }
+    }
+
+    /// The span below another one that has this name in the trace: the same one whenever and wherever it is asked for. The name is
+    /// unique in the trace, such as an execution's uid with the step and the attempt.
+    pub fn derived(&self, parent: &TraceContext, name: &str) -> TraceContext {
+        match &self.pipeline {
+            Some(pipeline) => pipeline.below(parent, span_id_of(parent, name)),
+            None => parent.clone(),
+        }
+    }
+
+    /// Sends a span soon. It never waits: when more comes than can be sent, spans are dropped. Emitting the same span again, after a
+    /// crash, is harmless: its ids are the same.
+    pub fn emit(&self, span: SpanRecord) {
+        let Some(pipeline) = self.pipeline.as_ref().filter(|_| span.context.is_sampled()) else { return };
+        pipeline.processor.on_end(span.into_data(pipeline.scope.clone()));
+    }
+
+    /// Sends what was emitted, and waits for it: at most `limit`, and at most 5 s.
+    ///
+    /// # Errors
+    /// [`NotDelivered`], when that did not succeed in time.
+    pub async fn flush(&self, limit: Duration) -> Result<(), NotDelivered> {
+        self.finish(limit, |processor| processor.force_flush()).await
+    }
+
+    /// Sends what was emitted, at most for `limit`, and nothing more from then on. Doing it again does nothing.
+    ///
+    /// # Errors
+    /// [`NotDelivered`], when that did not succeed in time.
+    pub async fn shutdown(&self, limit: Duration) -> Result<(), NotDelivered> {
+        self.finish(limit, move |processor| processor.shutdown_with_timeout(limit)).await
+    }
+
+    async fn finish(
+        &self,
+        limit: Duration,
+        how: impl FnOnce(&BatchSpanProcessor) -> OTelSdkResult + Send + 'static,
+    ) -> Result<(), NotDelivered> {
+        let Some(runtime) = self.pipeline.as_ref().and_then(|pipeline| pipeline.runtime.as_ref()) else {
+            return Ok(());
+        };
+        let processor = self.pipeline.as_ref().map(|pipeline| Arc::clone(&pipeline.processor));
+        // On the telemetry's own runtime: the processor blocks, and the caller's timers may be simulated.
+        let work = runtime.spawn_blocking(move || processor.map_or(Ok(()), |processor| how(&processor)));
+        let timed = runtime.spawn(async move { tokio::time::timeout(limit, work).await });
+        match timed.await {
+            Ok(Ok(Ok(Ok(()) | Err(OTelSdkError::AlreadyShutdown)))) => Ok(()),
+            Ok(Ok(Ok(Err(error)))) => Err(NotDelivered(error.to_string())),
+            Ok(Err(_)) => Err(NotDelivered(format!("{} ms were not enough", limit.as_millis()))),
+            Ok(Ok(Err(lost))) | Err(lost) => Err(NotDelivered(lost.to_string())),
+        }
+    }
+
+    fn random<const N: usize>(&self) -> [u8; N] {
+        random(&self.entropy)
+    }
+}
+
+impl Pipeline {
+    fn below(&self, parent: &TraceContext, span_id: [u8; 8]) -> TraceContext {
+        let sampled = self.samples(parent, Some(parent));
+        TraceContext { span_id, ..parent.clone() }.sampled(sampled)
+    }
+
+    fn samples(&self, context: &TraceContext, parent: Option<&TraceContext>) -> bool {
+        let parent = parent.map(|parent| Context::new().with_remote_span_context(parent.span_context()));
+        let trace = TraceId::from_bytes(context.trace_id);
+        let decided = self.sampler.should_sample(parent.as_ref(), trace, "", &SpanKind::Internal, &[], &[]);
+        decided.decision == SamplingDecision::RecordAndSample
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        // A runtime may not be dropped within another one, where waiting is not allowed.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.pipeline.is_some() { "Telemetry(on)" } else { "Telemetry(off)" })
+    }
+}
+
+/// Chance that is not all zeros, which is no id.
+fn random<const N: usize>(entropy: &Entropy) -> [u8; N] {
+    let mut bytes = [0; N];
+    entropy(&mut bytes);
+    if bytes == [0; N] { [1; N] } else { bytes }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn resource(settings: &Settings, instance: &str) -> Resource {
+    let defaults = [
+        KeyValue::new(semconv::SERVICE_VERSION, env!("CARGO_PKG_VERSION")),
+        KeyValue::new(semconv::SERVICE_INSTANCE_ID, instance.to_owned()),
+    ];
+    let given = settings.attributes.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    let name = KeyValue::new(semconv::SERVICE_NAME, settings.service_name.clone());
+    Resource::builder_empty()
+        .with_schema_url(defaults, semconv::SCHEMA_URL)
+        .with_attributes(given)
+        .with_attribute(name)
+        .build()
+}
+
+fn metadata(settings: &Settings) -> Result<MetadataMap, NotStarted> {
+    let mut metadata = MetadataMap::new();
+    for (key, value) in &settings.headers {
+        let refused = |what: &str| {
+            NotStarted::Exporter(format!(
+                "the header `{key}` in OTEL_EXPORTER_OTLP_HEADERS has {what} that cannot be sent"
+            ))
+        };
+        let name = MetadataKey::from_bytes(key.to_ascii_lowercase().as_bytes()).map_err(|_| refused("a name"))?;
+        metadata.insert(name, value.parse().map_err(|_| refused("a value"))?);
+    }
+    Ok(metadata)
+}

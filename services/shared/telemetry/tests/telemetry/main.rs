@@ -1,0 +1,4 @@
+//! Spans as a collector receives them, over a real socket.
+
+mod collector;
+mod spans;
