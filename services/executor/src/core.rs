@@ -161,6 +161,11 @@ impl Executions {
         }
     }
 
+    /// How many executions are in memory. One that waits for a person, or for long, is not.
+    pub fn in_memory(&self) -> usize {
+        self.live().len()
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.clock.now_micros())
     }

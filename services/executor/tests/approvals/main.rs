@@ -3,6 +3,7 @@
 mod commits;
 mod holds;
 mod losses;
+mod memory;
 mod output;
 mod starts;
 mod support;

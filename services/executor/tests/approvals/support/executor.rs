@@ -17,7 +17,8 @@ use super::PATIENCE;
 
 /// A running executor, killed without a word when this is dropped.
 pub(crate) struct Executor {
-    child: Child,
+    /// `None` for one that lives in this process.
+    child: Option<Child>,
     pub(crate) client: ExecutorServiceClient<Channel>,
 }
 
@@ -43,13 +44,18 @@ impl Executor {
             }
         }
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        let channel = net::connect_lazy(&socket("executor").parse().unwrap());
-        Self { child, client: ExecutorServiceClient::new(channel) }
+        let at = Self::at(&socket("executor").parse().unwrap());
+        Self { child: Some(child), ..at }
+    }
+
+    /// One that listens there already.
+    pub(crate) fn at(address: &net::Address) -> Self {
+        Self { child: None, client: ExecutorServiceClient::new(net::connect_lazy(address)) }
     }
 
     /// SIGKILL.
-    pub(crate) async fn kill(mut self) {
-        self.child.kill().await.unwrap();
+    pub(crate) async fn kill(self) {
+        self.child.expect("it is a program").kill().await.unwrap();
     }
 
     pub(crate) async fn run(&self, steps: &str) -> String {
