@@ -70,6 +70,8 @@ pub struct Executions {
     timer_set: Notify,
     acknowledge: mpsc::UnboundedSender<(i32, String)>,
     notes: mpsc::UnboundedSender<Note>,
+    /// How many notes the gate has not heard.
+    untold: watch::Sender<usize>,
     /// Why the store takes no more, once it does not.
     broken: watch::Sender<Option<Arc<StoreError>>>,
 }
@@ -102,11 +104,12 @@ impl Executions {
             timer_set: Notify::new(),
             acknowledge,
             notes,
+            untold: watch::Sender::new(0),
             broken: watch::Sender::new(None),
         });
         tokio::spawn(acknowledge_in_batches(executions.runner.clone(), fence, acknowledged));
         tokio::spawn(wake_in_time(Arc::downgrade(&executions)));
-        tokio::spawn(decisions::tell(executions.gate.clone(), noted));
+        tokio::spawn(decisions::tell(executions.gate.clone(), noted, executions.untold.clone()));
         let shutdown = executions.shutdown.clone();
         tokio::spawn(decisions::hear(Arc::downgrade(&executions), executions.gate.clone(), shutdown));
         executions
@@ -159,6 +162,11 @@ impl Executions {
                 Err(error) => tracing::error!(%error, "An execution cannot be paused"),
             }
         }
+    }
+
+    /// How many executions are in memory. One that waits for a person, or for long, is not.
+    pub fn in_memory(&self) -> usize {
+        self.live().len()
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -293,8 +301,16 @@ impl Executions {
 
     /// Tells the gate something, some time soon.
     pub(crate) fn tell_gate(&self, note: Note) {
+        self.untold.send_modify(|untold| *untold += 1);
         // An error means that the service is stopping.
         drop(self.notes.send(note));
+    }
+
+    /// Answers when the gate has heard everything it is to be told: for whoever is about to end the process. It may be away for long, so
+    /// the caller sets the limit.
+    pub async fn gate_told(&self) {
+        // An error cannot be: the sender is held here.
+        drop(self.untold.subscribe().wait_for(|untold| *untold == 0).await);
     }
 
     /// Asks an execution that is in memory; nothing when it is not.

@@ -7,9 +7,9 @@ use std::{
 };
 
 use belay_journal::ExecutionKey;
-use belay_proto::v1::{self, watch_approvals_response::Content};
+use belay_proto::v1::{self, approval::State, watch_approvals_response::Content};
 use belay_service_kit::Shutdown;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::Code;
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     driver::Command,
     gate::{Gate, NoAnswer},
     names::ExecutionName,
+    wire,
 };
 
 /// How long to wait before a gate that is away is asked again: doubles from the first to the last.
@@ -56,6 +57,9 @@ async fn listen(executions: Weak<Executions>, gate: Gate) {
 
 /// Hands a decision to its execution, taking that into memory if need be. One that nobody waits for any more is acknowledged and dropped.
 pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval) {
+    if wire::decision_from(approval.state()).is_none() {
+        return;
+    }
     let name = approval.name.clone();
     let row = match ExecutionName::parse("execution", &approval.execution) {
         Ok(execution) => executions.find(&execution).await,
@@ -64,7 +68,7 @@ pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval
     match row {
         Ok(row) if row.standing.ended => {
             tracing::info!(approval = name, "A decision came after its execution had ended; it is dropped");
-            executions.tell_gate(Note::Delivered(name));
+            Note::dropped(approval).for_each(|note| executions.tell_gate(note));
         }
         Ok(row) => {
             if let Some(approval) = executions.unless_foreign(row.key, approval) {
@@ -73,7 +77,7 @@ pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval
         }
         Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {
             tracing::warn!(approval = name, "A decision came for an execution that is not here; it is dropped");
-            executions.tell_gate(Note::Delivered(name));
+            Note::dropped(approval).for_each(|note| executions.tell_gate(note));
         }
         // It stays undelivered, and the next watch brings it again.
         Err(status) => tracing::error!(approval = name, %status, "A decision cannot be delivered"),
@@ -127,10 +131,21 @@ pub(crate) enum Note {
     Withdraw { execution: String, call: String },
 }
 
+impl Note {
+    /// What the gate is told about a decision that nobody waits for: it was heard, and a yes will not be used.
+    pub(crate) fn dropped(approval: v1::Approval) -> impl Iterator<Item = Self> {
+        let unused = approval.state() == State::Approved;
+        let stale = unused.then(|| Self::Stale(approval.name.clone()));
+        [Self::Delivered(approval.name)].into_iter().chain(stale)
+    }
+}
+
 /// Tells the gate, in order, until it has heard.
-pub(crate) async fn tell(gate: Gate, mut notes: mpsc::UnboundedReceiver<Note>) {
+/// `untold` counts what it has not.
+pub(crate) async fn tell(gate: Gate, mut notes: mpsc::UnboundedReceiver<Note>, untold: watch::Sender<usize>) {
     let mut batch = Vec::new();
     while notes.recv_many(&mut batch, 1000).await > 0 {
+        let told = batch.len();
         let mut acknowledged = v1::AcknowledgeApprovalsRequest::default();
         for note in batch.drain(..) {
             match note {
@@ -144,6 +159,7 @@ pub(crate) async fn tell(gate: Gate, mut notes: mpsc::UnboundedReceiver<Note>) {
         if acknowledged != v1::AcknowledgeApprovalsRequest::default() {
             until_heard(|| gate.acknowledge(acknowledged.clone())).await;
         }
+        untold.send_modify(|untold| *untold -= told);
     }
 }
 

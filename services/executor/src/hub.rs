@@ -9,20 +9,21 @@ use std::{
 };
 
 use belay_proto::v1::{self, execution_event::Kind};
+use prost::Message as _;
 use tokio::sync::watch;
 
 /// How many transitions are kept for watchers that are close behind.
 const KEPT: usize = 256;
 
-/// How many pieces of output are kept for watchers that are close behind. Whoever is further behind misses some, and sees that by their
+/// How many bytes of output are kept for watchers that are close behind. Whoever is further behind misses some, and sees that by the
 /// offsets.
-const SAID: usize = 256;
+const SAID: usize = 1024 * 1024;
 
 /// The events of one execution that were committed last.
 #[derive(Debug)]
 pub(crate) struct Hub {
     recent: Mutex<VecDeque<Arc<[v1::ExecutionEvent]>>>,
-    said: Mutex<VecDeque<Said>>,
+    said: Mutex<Output>,
     told: watch::Sender<Told>,
 }
 
@@ -34,6 +35,14 @@ pub(crate) struct Said {
     /// The last committed sequence when it was said: it belongs behind that event.
     pub(crate) after: u64,
     pub(crate) event: Arc<v1::ExecutionEvent>,
+    bytes: usize,
+}
+
+/// The pieces that are kept.
+#[derive(Debug, Default)]
+struct Output {
+    pieces: VecDeque<Said>,
+    bytes: usize,
 }
 
 /// What a hub was told so far.
@@ -60,6 +69,7 @@ impl Hub {
         if self.told.receiver_count() == 0 {
             // Whoever comes later reads the journal.
             recent.clear();
+            *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Output::default();
         } else {
             if recent.len() == KEPT {
                 recent.pop_front();
@@ -75,20 +85,25 @@ impl Hub {
             return;
         }
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = event.encoded_len();
+        said.bytes += bytes;
         self.told.send_modify(|told| {
             told.said += 1;
-            if said.len() == SAID {
-                said.pop_front();
-            }
-            said.push_back(Said { number: told.said, after: told.last, event: Arc::new(event) });
+            let (number, after) = (told.said, told.last);
+            said.pieces.push_back(Said { number, after, bytes, event: Arc::new(event) });
         });
+        while said.bytes > SAID
+            && let Some(oldest) = said.pieces.pop_front()
+        {
+            said.bytes -= oldest.bytes;
+        }
     }
 
     /// What was said after piece `number` and is still in memory.
     pub(crate) fn said_after(&self, number: u64) -> Vec<Said> {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = said.partition_point(|piece| piece.number <= number);
-        said.range(known..).cloned().collect()
+        let known = said.pieces.partition_point(|piece| piece.number <= number);
+        said.pieces.range(known..).cloned().collect()
     }
 
     /// Hears of new transitions.
@@ -135,5 +150,22 @@ mod tests {
             hub.publish(events(n..=n));
         }
         assert_eq!((first(5), first(998)), (None, Some(999)), "only the last ones are kept");
+    }
+
+    #[test]
+    fn output_is_kept_for_whoever_is_there_and_bounded() {
+        let hub = Hub::new();
+        let piece = |bytes| v1::ExecutionEvent { call: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
+        hub.say(piece(1));
+        assert!(hub.said_after(0).is_empty(), "nobody was watching");
+        let _follower = hub.follow();
+        hub.publish(events(1..=2));
+        hub.say(piece(1));
+        hub.publish(events(3..=3));
+        hub.say(piece(2));
+        let kept = |number| hub.said_after(number).iter().map(|said| (said.number, said.after)).collect::<Vec<_>>();
+        assert_eq!((kept(0), kept(1)), (vec![(1, 2), (2, 3)], vec![(2, 3)]));
+        hub.say(piece(SAID - 4));
+        assert_eq!(kept(0), [(3, 3)], "the oldest go");
     }
 }

@@ -215,9 +215,9 @@ impl<'a> StepView<'a> {
         self.record.skipped
     }
 
-    /// The approval that was asked for about its call in flight.
+    /// The approval that it waits for.
     pub fn approval(&self) -> Option<&'a str> {
-        self.call?.hold.as_ref()?.approval.as_deref()
+        self.call?.hold.as_ref().filter(|hold| hold.decided.is_none())?.approval.as_deref()
     }
 
     /// What it waits for.

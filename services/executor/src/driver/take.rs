@@ -119,7 +119,7 @@ impl Driver {
                 let call = wire::parse_call(self.execution.plan(), &approval.call);
                 if !call.is_some_and(|call| self.take_approval(call, &approval, events)) {
                     tracing::info!(approval = approval.name, "Nobody waits for this decision any more; it is dropped");
-                    self.notes.push(Note::Delivered(approval.name));
+                    self.notes.extend(Note::dropped(*approval));
                 }
             }
             Command::PauseAndSettle { principal, reason, answer } => {

@@ -252,3 +252,73 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
         v1::SkipReason::NonInteractive => SkipReason::NonInteractive,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use belay_execution::{
+        ChangeKind, Decision, EffectSummary, ErrorClass, Failure, Need, PathChange, PolicyDecision, Receipt, Verdict,
+    };
+    use belay_plan::Format;
+
+    use super::*;
+    use crate::wire::{CallNames, encode};
+
+    /// What is stored comes back as it was: also what stands around approvals. S2-FR-053.
+    #[test]
+    fn events_about_approvals_come_back_as_they_were() {
+        let plan = Plan::parse(Format::Yaml, "id: p\nsteps: [{id: a, tool: noop}]").unwrap();
+        let execution = "namespaces/default/executions/e".to_owned();
+        let names = CallNames { execution, uid: "u".into(), traceparent: String::new() };
+        let call = CallId { step: 0, attempt: 2, number: 3 };
+        let change = |kind| PathChange { path: "a/b".into(), kind, flags: vec!["executable".into()] };
+        let kinds = [ChangeKind::Created, ChangeKind::Modified, ChangeKind::Deleted];
+        let effect = EffectSummary { created: 1, modified: 2, deleted: 3, changes: kinds.map(change).to_vec() };
+        let decision = |verdict| PolicyDecision { verdict, rule: "r".into(), reason: "why".into(), policy_revision: 4 };
+        let need = |kind| {
+            let (decision, effect) = (decision(Verdict::Prompt), effect.clone());
+            EventKind::CallHeld {
+                call,
+                need: Box::new(Need { kind, subject_digest: "sha256:x".into(), decision, effect }),
+            }
+        };
+        let receipt = |verdict| Receipt {
+            ledger_id: "l".into(),
+            duration: Duration::from_millis(1500),
+            decision: Some(decision(verdict)),
+            effect_digest: "sha256:y".into(),
+            effect: Some(effect.clone()),
+            grant_nonce: "n".into(),
+            enforced: vec!["landlock".into()],
+            live_base: true,
+        };
+        let failure = || Failure::new(ErrorClass::ApprovalDenied, "APPROVAL_DENIED", "no");
+        let decided = |decision| {
+            let (approval, principal, reason) = ("ap".to_owned(), "ann".to_owned(), "because".to_owned());
+            EventKind::ApprovalDecided { call, approval, decision, principal, reason }
+        };
+        let result = Json::from_text("1");
+        let kinds = [
+            EventKind::AwaitingApproval,
+            need(NeedKind::Call),
+            need(NeedKind::Effect),
+            EventKind::ApprovalRequested { call, approval: "ap".into(), subject_digest: "sha256:x".into() },
+            decided(Decision::Approved),
+            decided(Decision::Denied),
+            decided(Decision::Skipped),
+            decided(Decision::Expired),
+            EventKind::CallDenied { call, failure: failure(), receipt: receipt(Verdict::Deny) },
+            EventKind::CallCancelled { call, failure: Some(failure()) },
+            EventKind::CallCancelled { call, failure: None },
+            EventKind::CallCompleted { call, result: result.clone(), receipt: receipt(Verdict::Auto) },
+            EventKind::CallCompleted { call, result, receipt: receipt(Verdict::Preview) },
+        ];
+        for kind in kinds {
+            let event = Event { sequence: 9, time: Timestamp::from_micros(5), kind };
+            let message = encode(&names, &plan, &event);
+            let bytes = message.encode_to_vec();
+            let message = v1::ExecutionEvent::decode(bytes.as_slice()).unwrap();
+            let lacks = |what| DecodeError::Lacks { sequence: 9, what };
+            assert_eq!(decode_kind(&plan, message, &lacks), Ok(event.kind));
+        }
+    }
+}
