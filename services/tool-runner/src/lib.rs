@@ -5,6 +5,7 @@
 //! starts and one when it ends.
 
 mod calls;
+mod enforcement;
 mod ledger;
 mod registry;
 mod service;
@@ -13,14 +14,18 @@ pub mod tools;
 mod view;
 
 pub use calls::Calls;
+pub use enforcement::Enforcement;
 pub use ledger::{Ledger, LedgerError};
 pub use registry::{
-    Annotations, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult, ToolSpec,
-    Touches,
+    Annotations, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult,
+    ToolSpec, Touches,
 };
 pub use service::hosted;
 pub use settings::Settings;
 pub use view::{Gone, Mount, View, ViewHandle};
+
+// Whoever hosts the runner has to give it a launcher, and may widen what commands see.
+pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
 
 use std::sync::Arc;
 

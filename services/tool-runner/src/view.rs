@@ -9,6 +9,8 @@ use std::{
 use belay_sqlite::Threads;
 use belay_workspace::{FileKind, Metadata, RelPath, ViewError};
 
+mod real;
+
 /// A copy-on-write view of a workspace: a seam, so that a simulation can keep workspaces on a disk of its own.
 ///
 /// Everything here blocks.
@@ -18,6 +20,14 @@ pub trait View: Send {
     /// # Errors
     /// [`ViewError`], in words for the author of the call.
     fn read(&self, path: &RelPath, start: u64, length: Option<u64>) -> Result<Vec<u8>, ViewError>;
+
+    /// The size of a file in bytes; that of the file it leads to for a symbolic link.
+    ///
+    /// # Errors
+    /// [`ViewError`], as for [`View::read`].
+    fn size(&self, path: &RelPath) -> Result<u64, ViewError> {
+        self.read(path, 0, None).map(|bytes| bytes.len() as u64)
+    }
 
     /// What is at a path; a symbolic link is described itself.
     ///
