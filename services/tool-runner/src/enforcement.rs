@@ -33,10 +33,9 @@ impl Enforcement {
     ///
     /// What does not stand is no error here: it is in the report, and commands are refused with it.
     pub fn tried_out(settings: Settings) -> Self {
-        let none = |why: String| Self::none(why);
         let report = match probe(&settings) {
             Ok(report) => report,
-            Err(error) => return none(error.to_string()),
+            Err(error) => return Self::none(error.to_string()),
         };
         if let Some(refusal) = missing(&report) {
             return Self { report, unsafe_attacks: Vec::new(), launcher: Err(refusal) };

@@ -195,8 +195,7 @@ fn text(path: &RelPath, mut bytes: Vec<u8>, cut: bool) -> Result<String, ToolFai
         let valid = error.valid_up_to();
         if !cut || error.error_len().is_some() || valid == 0 {
             return Err(not_text(format!(
-                "`{path}` is not UTF-8 text ({} bytes into what was read): read it with encoding: base64",
-                valid
+                "`{path}` is not UTF-8 text ({valid} bytes into what was read): read it with encoding: base64"
             )));
         }
         bytes.truncate(valid);

@@ -100,7 +100,12 @@ async fn what_is_no_file_is_refused_at_once() {
     let ground = Ground::with(&[("folder/f", ""), ("circle", "-> circle"), ("gone", "-> nowhere")]);
     ground.fifo("pipe");
     let _socket = UnixListener::bind(ground.root.join("socket")).unwrap();
+    // The one that gives zeros for ever; only root can make it.
+    let zero = rustix::fs::makedev(1, 5);
+    let (place, kind) = (ground.root.join("zero"), rustix::fs::FileType::CharacterDevice);
+    let made = rustix::fs::mknodat(rustix::fs::CWD, place, kind, rustix::fs::Mode::RWXU, zero).is_ok();
     for (path, reason) in [
+        (if made { "zero" } else { "pipe" }, "WRONG_FILE_TYPE"),
         ("folder", "WRONG_FILE_TYPE"),
         (".", "WRONG_FILE_TYPE"),
         ("pipe", "WRONG_FILE_TYPE"),
