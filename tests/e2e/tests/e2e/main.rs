@@ -5,6 +5,7 @@ mod cli;
 mod crash;
 mod errors;
 mod faults;
+mod hostile;
 mod pages;
 mod requests;
 mod watch;

@@ -1,6 +1,6 @@
 //! Watching.
 
-use belay_e2e::{Client, picture::Picture, process::Services};
+use belay_e2e::{Client, Services, picture::Picture};
 use belay_proto::v1::{self, watch_execution_response::Content};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tonic::Code;
