@@ -14,11 +14,26 @@ use tokio::sync::watch;
 /// How many transitions are kept for watchers that are close behind.
 const KEPT: usize = 256;
 
+/// How many pieces of output are kept for watchers that are close behind. Whoever is further behind misses some, and sees that by their
+/// offsets.
+const SAID: usize = 256;
+
 /// The events of one execution that were committed last.
 #[derive(Debug)]
 pub(crate) struct Hub {
     recent: Mutex<VecDeque<Arc<[v1::ExecutionEvent]>>>,
+    said: Mutex<VecDeque<Said>>,
     told: watch::Sender<Told>,
+}
+
+/// A piece of what a tool said.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    /// 1, 2, 3, … among the pieces of this hub.
+    pub(crate) number: u64,
+    /// The last committed sequence when it was said: it belongs behind that event.
+    pub(crate) after: u64,
+    pub(crate) event: Arc<v1::ExecutionEvent>,
 }
 
 /// What a hub was told so far.
@@ -28,17 +43,19 @@ pub(crate) struct Told {
     pub(crate) last: u64,
     /// Whether that was the execution's end.
     pub(crate) ended: bool,
+    /// How many pieces of output there were.
+    pub(crate) said: u64,
 }
 
 impl Hub {
     pub(crate) fn new() -> Self {
-        Self { recent: Mutex::default(), told: watch::Sender::default() }
+        Self { recent: Mutex::default(), said: Mutex::default(), told: watch::Sender::default() }
     }
 
     /// Tells watchers of a committed transition.
     pub(crate) fn publish(&self, events: Vec<v1::ExecutionEvent>) {
         let Some(event) = events.last() else { return };
-        let told = Told { last: sequence(event), ended: matches!(event.kind, Some(Kind::ExecutionFinished(_))) };
+        let (last, ended) = (sequence(event), matches!(event.kind, Some(Kind::ExecutionFinished(_))));
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if self.told.receiver_count() == 0 {
             // Whoever comes later reads the journal.
@@ -49,7 +66,29 @@ impl Hub {
             }
             recent.push_back(events.into());
         }
-        self.told.send_replace(told);
+        self.told.send_modify(|told| (told.last, told.ended) = (last, ended));
+    }
+
+    /// Tells watchers what a tool said, if there are any.
+    pub(crate) fn say(&self, event: v1::ExecutionEvent) {
+        if self.told.receiver_count() == 0 {
+            return;
+        }
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        self.told.send_modify(|told| {
+            told.said += 1;
+            if said.len() == SAID {
+                said.pop_front();
+            }
+            said.push_back(Said { number: told.said, after: told.last, event: Arc::new(event) });
+        });
+    }
+
+    /// What was said after piece `number` and is still in memory.
+    pub(crate) fn said_after(&self, number: u64) -> Vec<Said> {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = said.partition_point(|piece| piece.number <= number);
+        said.range(known..).cloned().collect()
     }
 
     /// Hears of new transitions.
@@ -91,7 +130,7 @@ mod tests {
         hub.publish(events(6..=6));
         let first = |cursor| hub.after(cursor).map(|events| sequence(&events[0]));
         assert_eq!((first(1), first(2), first(3), first(5), first(6)), (None, Some(3), Some(3), Some(6), None));
-        assert_eq!(*follower.borrow(), Told { last: 6, ended: false });
+        assert_eq!(*follower.borrow(), Told { last: 6, ended: false, said: 0 });
         for n in 7..1000 {
             hub.publish(events(n..=n));
         }

@@ -31,6 +31,7 @@ fn play(parallelism: u32, depends_on: impl Fn(usize) -> Option<usize>, first: Ou
         outcome: if call.step == 0 { first.clone() } else { completed() },
         latency: Duration::from_secs(1),
         stops_in: Some(Duration::ZERO),
+        questions: Vec::new(),
     };
     let mut play = Play::new(created(plan), Box::new(script));
     play.thorough = false;
