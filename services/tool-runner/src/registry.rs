@@ -182,7 +182,7 @@ impl Parameters {
         for violation in &mut violations {
             let example = self.text.pointer(&format!("/properties{}/examples/0", violation.pointer));
             if let Some(example) = example.filter(|_| !violation.pointer.is_empty()) {
-                violation.message = format!("{}; write it as {example}", violation.message);
+                violation.message = format!("{}; an example: {example}", violation.message);
             }
         }
         violations

@@ -111,7 +111,7 @@ fn modify(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
             "arguments/edits/{n}: `{path}` would become larger than the {LARGEST} bytes that can be edited: write it as a whole"
         )),
         error => {
-            let message = format!("arguments/edits/{n}/search: {error} in `{path}`");
+            let message = format!("arguments/edits/{n}/search: in `{path}` {error}");
             ToolFailure::new(ErrorClass::InvalidArguments, "EDIT_MISMATCH", message)
         }
     })?;

@@ -15,7 +15,7 @@ use std::{
 
 use belay_policy::ToolKind;
 use belay_proto::v1::TraceContext;
-use belay_sandbox::{KillHandle, Launcher, Limits, Outcome, Output as Kept, Running, Spec, WorkspaceMount};
+use belay_sandbox::{KillHandle, Launcher, Limits, Outcome, Output as Kept, Spec, WorkspaceMount};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -52,7 +52,9 @@ struct Arguments {
 impl RunTerminal {
     /// Runs commands behind these walls. Where they do not stand, every call is refused with what is missing.
     pub fn new(enforcement: &Enforcement) -> Self {
-        Self { launcher: enforcement.launcher(), walls: enforcement.walls() }
+        let launcher = enforcement.launcher();
+        let walls = if launcher.is_ok() { enforcement.walls() } else { Vec::new() };
+        Self { launcher, walls }
     }
 }
 
@@ -140,7 +142,8 @@ impl Tool for RunTerminal {
             let view = view.ok_or_else(no_view)?;
             let arguments: Arguments = read_arguments(arguments)?;
             let limit = arguments.timeout_ms.map_or(limit, |ms| limit.min(Duration::from_millis(ms)));
-            let (program, check) = (arguments.command[0].clone(), arguments.check.unwrap_or(true));
+            let program = arguments.command.first().cloned().unwrap_or_default();
+            let check = arguments.check.unwrap_or(true);
             let guard = KillOnDrop(Life::default());
             let life = guard.0.clone();
             let ended = view.work(move |view| run(view, &*launcher, arguments, &trace, limit, &life, &*output)).await;
@@ -163,19 +166,19 @@ fn run(
 ) -> Result<(Outcome, Kept), ToolFailure> {
     let mount = view.mount().ok_or_else(|| ending::unavailable("this workspace cannot be mounted for a command"))?;
     let spec = spec(arguments, mount, trace, limit)?;
-    let shown = (spec.program.clone(), spec.cwd.clone());
+    let program = spec.program.clone();
     life.check()?;
-    let running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit))?;
-    life.begin(running.kill_handle());
-    let ended = finish(running, output);
-    // Of a command whose end cannot be seen it is only known that dropping it has killed it.
-    ended.map_err(|error| ending::lost(&shown.0, &error.to_string()))
-}
-
-/// Hands on what a command says, and waits until its processes and its mounts are gone.
-fn finish(mut running: Running, output: &dyn Output) -> io::Result<(Outcome, Kept)> {
-    let kept = streams::relay(running.stdout.take(), running.stderr.take(), output)?;
-    Ok((running.tear_down()?, kept))
+    let mut running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit))?;
+    let kill = running.kill_handle();
+    life.begin(kill.clone());
+    let said = streams::relay(running.stdout.take(), running.stderr.take(), output);
+    if said.is_err() {
+        end(&kill);
+    }
+    // Its processes and its mounts have to be gone before anybody else gets the view.
+    let outcome = running.tear_down();
+    let lost = |error: io::Error| ending::lost(&program, &error.to_string());
+    Ok((outcome.map_err(lost)?, said.map_err(lost)?))
 }
 
 fn spec(arguments: Arguments, mount: Mount, trace: &TraceContext, limit: Duration) -> Result<Spec, ToolFailure> {

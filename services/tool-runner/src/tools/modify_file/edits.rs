@@ -42,16 +42,16 @@ const NAMED: usize = 5;
 impl fmt::Display for EditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing { similar: None } => f.write_str("the text does not occur, and nothing like it,"),
+            Self::Missing { similar: None } => f.write_str("the text does not occur, nor anything like it"),
             Self::Missing { similar: Some((line, text)) } => {
-                write!(f, "the text does not occur; the most similar line is line {line}, `{text}`,")
+                write!(f, "the text does not occur; the most similar line is line {line}: `{text}`")
             }
             Self::Ambiguous { times, lines } => {
                 let named: Vec<String> = lines.iter().map(usize::to_string).collect();
                 let more = if *times > lines.len() { ", …" } else { "" };
                 write!(
                     f,
-                    "the text occurs {times} times (lines {}{more}): quote more around it, or set all: true; it is",
+                    "the text occurs {times} times (lines {}{more}): quote more around it, or set all: true",
                     named.join(", ")
                 )
             }
@@ -213,10 +213,10 @@ mod tests {
     fn what_is_missing_is_refused_with_what_is_like_it() {
         let text = "fn main() {\n    println!(\"hello\");\n}\n";
         let said = refusal(text, edit("println!(\"helo\");", ""));
-        assert!(said.contains("line 2, `println!(\"hello\");`"), "{said}");
-        assert!(refusal(text, edit("zzzz", "")).contains("nothing like it"));
-        assert!(refusal("", edit("x", "")).contains("nothing like it"));
-        assert!(refusal("a\n", edit("\n\n", "")).contains("nothing like it"));
+        assert!(said.contains("line 2: `println!(\"hello\");`"), "{said}");
+        assert!(refusal(text, edit("zzzz", "")).contains("nor anything like it"));
+        assert!(refusal("", edit("x", "")).contains("nor anything like it"));
+        assert!(refusal("a\n", edit("\n\n", "")).contains("nor anything like it"));
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: boo
 
 /// A failure with the last of what the command said about it.
 fn failed(class: ErrorClass, reason: &str, message: String, output: &Output) -> Result<serde_json::Value, ToolFailure> {
-    let said = text(&output.stderr);
+    // Colours and the like are for a terminal; this is for whoever reads the failure.
+    let said: String = text(&output.stderr).chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect();
     let lines: Vec<&str> = said.trim_end().lines().collect();
     let quoted = lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n");
     let from = quoted.ceil_char_boundary(quoted.len().saturating_sub(QUOTED_BYTES));
@@ -173,6 +174,8 @@ mod tests {
             message.starts_with("`make` ended with code 2:\nline 90\n") && message.ends_with("line 99"),
             "{message}"
         );
+        let coloured = judged(Status::Exited(2), "\u{1b}[31moh\u{7}\r\n", true).unwrap_err().message;
+        assert_eq!(coloured, "`make` ended with code 2:\n[31moh");
         let long = "é".repeat(5000);
         assert!(judged(Status::Exited(2), &long, true).unwrap_err().message.len() < 2100);
         assert_eq!(judged(Status::Exited(2), "\n", true).unwrap_err().message, "`make` ended with code 2.");
