@@ -7,6 +7,7 @@
 
 mod calls;
 mod contents;
+mod enforcement;
 mod enforcing;
 mod ledger;
 mod output;
@@ -22,6 +23,7 @@ mod view;
 mod workspaces;
 
 pub use calls::Calls;
+pub use enforcement::Enforcement;
 pub use ledger::{Ledger, LedgerError, LedgerFailure};
 pub use place::{Place, Places, RealPlaces, Staged};
 pub use policy::{Accepted, BadToken, GateChannel, PolicyHolder, Refused};
@@ -33,6 +35,9 @@ pub use service::hosted;
 pub use settings::{MinTier, NoKey, Settings, gate_key};
 pub use view::{Gone, Mount, View, ViewHandle};
 pub use workspaces::{Allowed, NotAllowed, Workspaces};
+
+// Whoever hosts the runner has to give it a launcher, and may widen what commands see.
+pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
 
 use std::sync::Arc;
 
