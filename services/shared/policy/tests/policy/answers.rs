@@ -40,6 +40,8 @@ fn an_answer_names_the_path_and_the_reason() {
     let preset = Policy::preset();
     let decision = effect(&preset, FileDelete, Preview, &[("a", Deleted, &[]), ("b", Deleted, &[])]);
     assert_eq!(decision.reason, "`a`: a deletion is shown before it is kept");
+    let free = effect(&preset, FileWrite, Auto, &[("a", Created, &[]), ("b", Created, &[])]);
+    assert_eq!(free.reason, "the call was free to do this", "a yes is about all paths");
     let odd = format!("x\n\u{202e}{}", "y".repeat(300));
     let decision = effect(&preset, Terminal, Preview, &[(&odd, Created, &["new\nflag"])]);
     assert_eq!(decision.rule, "new\\nflag");
