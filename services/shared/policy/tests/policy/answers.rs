@@ -20,7 +20,8 @@ fn the_preset() {
     let noop = preset.intent(&Intent { tool: "noop", kind: Other, command: &[], paths: &[] });
     assert_eq!(brief(&noop), (Auto, "noop"));
     assert_eq!(preset.min_tier(), Tier::A);
-    assert_eq!(preset.non_interactive(), NonInteractive::Auto);
+    assert_eq!(preset.non_interactive(), NonInteractive::Fail);
+    assert_eq!(Policy::of_one_person(), policy("non_interactive_policy: auto"), "nothing else is milder there");
     assert_eq!(preset.approvals_expire_after(), None);
     assert!(!preset.separate_duties());
     assert_eq!(preset, policy("file_write: auto"), "what a policy leaves out is as in the preset");
