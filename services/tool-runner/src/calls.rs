@@ -307,6 +307,10 @@ impl Call {
         }
     }
 
+    fn is_held(&self) -> bool {
+        matches!(*self.progress.borrow(), Progress::Held(_))
+    }
+
     /// Answers when it neither works nor is being settled.
     async fn settled(&self) -> Result<Progress, Status> {
         settled(&mut self.progress.subscribe()).await
@@ -346,6 +350,3 @@ fn not_durable(error: impl std::fmt::Display) -> Status {
     status::error(Code::Unavailable, "LEDGER_UNAVAILABLE", format!("The ledger of calls cannot be written: {error}."))
         .into()
 }
-
-#[cfg(test)]
-mod tests;
