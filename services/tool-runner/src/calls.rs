@@ -1,8 +1,9 @@
 //! The calls this runner knows of.
 //!
-//! Here is what is asked about calls, and who may ask. How one runs stands in `run`, how its effect is put in place in `commit`, what is
-//! done about one that waits for a decision in `holds`, and what is made of a ledger at the start in `recover`.
+//! Here is what is asked about calls, and who may ask. How one runs stands in `run`, how it comes to wait for a decision in `ask`, what is
+//! done about that in `holds`, how its effect is put in place in `commit`, and what is made of a ledger at the start in `recover`.
 
+mod ask;
 mod commit;
 mod decide;
 mod effect;

@@ -100,7 +100,7 @@ async fn killed_at(at: usize, policy: &str) -> bool {
     if die(bench.path(), at, policy).await.success() {
         return false;
     }
-    let thoroughly = at % 3 == 0;
+    let thoroughly = at.is_multiple_of(3);
     if thoroughly {
         // And once more, somewhere in its recovery.
         die(bench.path(), 1 + at * 7 % 13, policy).await;

@@ -4,6 +4,7 @@ mod calls;
 mod flow;
 mod hostile;
 mod kills;
+mod meddling;
 mod parallel;
 mod policies;
 mod support;

@@ -43,8 +43,8 @@ async fn calls_on_one_path_come_out_as_in_some_order() {
     bench.put("log", "");
     let runner = bench.start(FREE).await;
     let one = async |n: usize| {
-        let mut conflicts = 0;
-        for number in 1.. {
+        for conflicts in 0.. {
+            let number = conflicts + 1;
             let call = format!("namespaces/default/executions/e/steps/s{n}/calls/1.{number}");
             let todo = json!([["append", "log", format!("{n}\n")], ["write", format!("own{n}"), "x"]]);
             let end = runner.run(&call, CHANGE, todo).await;
@@ -52,7 +52,6 @@ async fn calls_on_one_path_come_out_as_in_some_order() {
                 return conflicts;
             }
             assert_eq!((state(&end), reason(&end)), (State::Cancelled, "CONFLICT"));
-            conflicts += 1;
         }
         unreachable!("some call commits in every round")
     };
