@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use belay_all_in_one::PolicyChoice;
+
 use crate::{
-    commands::{completions, executions, plan, run, serve, tools},
+    commands::{approvals, completions, doctor, executions, plan, policy, run, serve, tools},
     connect::{Address, Place},
 };
 
@@ -57,6 +59,9 @@ pub(crate) struct Everywhere {
     /// The server to use: unix:/path or http://host:port. Without it, the one that holds the state directory, or this process itself
     #[arg(long, global = true, value_name = "ADDR", env = "BELAY_SERVER")]
     server: Option<Address>,
+    /// The approval gate, where it is not at the server's address: unix:/path or http://host:port
+    #[arg(long, global = true, value_name = "ADDR", env = "BELAY_GATE")]
+    gate: Option<Address>,
     /// What to show to a server over TCP; in BELAY_TOKEN it is not in the list of processes
     #[arg(long, global = true, value_name = "TOKEN", env = "BELAY_TOKEN", hide_env_values = true)]
     token: Option<String>,
@@ -69,9 +74,15 @@ pub(crate) struct Everywhere {
 }
 
 impl Everywhere {
-    /// Where to look for the services.
-    pub(crate) fn place(&self) -> Place {
-        Place { server: self.server.clone(), token: self.token.clone(), state_dir: self.state_dir.clone() }
+    /// Where to look for the services, and the policy for those that start in this process.
+    pub(crate) fn place(&self, policy: PolicyChoice) -> Place {
+        Place {
+            server: self.server.clone(),
+            token: self.token.clone(),
+            state_dir: self.state_dir.clone(),
+            gate: self.gate.clone(),
+            policy,
+        }
     }
 }
 
@@ -91,13 +102,70 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     Run(run::Run),
     Serve(serve::Serve),
+    Approve(approvals::decide::Approve),
+    Deny(approvals::decide::Deny),
+    #[command(subcommand)]
+    Approvals(Approvals),
     #[command(subcommand)]
     Plan(Plan),
     #[command(subcommand)]
     Executions(Executions),
     #[command(subcommand)]
     Tools(Tools),
+    #[command(subcommand)]
+    Policy(Policy),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
+}
+
+impl Command {
+    /// The policy that the services are to start with, if they start in this process. Commands that only look, decide or go on leave the
+    /// one in force.
+    pub(crate) fn policy(&self) -> PolicyChoice {
+        match self {
+            Command::Run(verb) => verb.policy.choice(),
+            Command::Serve(verb) => verb.policy.choice(),
+            _ => PolicyChoice::Keep,
+        }
+    }
+}
+
+/// Answer questions that wait for a person
+#[derive(Debug, Subcommand)]
+pub(crate) enum Approvals {
+    List(approvals::list::List),
+    Show(approvals::show::Show),
+    Approve(approvals::decide::Approve),
+    Deny(approvals::decide::Deny),
+    Skip(approvals::decide::Skip),
+}
+
+/// Look at policies: what runs by itself, what asks, what is refused
+#[derive(Debug, Subcommand)]
+pub(crate) enum Policy {
+    Check(policy::Check),
+}
+
+/// The policy for services that start in this process.
+#[derive(Args, Debug)]
+pub(crate) struct PolicyFile {
+    /// The policy for services that start in this process [default: $XDG_CONFIG_HOME/belay/policy.yaml, else the built-in one]
+    #[arg(long = "policy", value_name = "FILE", env = "BELAY_POLICY", value_hint = clap::ValueHint::FilePath)]
+    named: Option<PathBuf>,
+}
+
+impl PolicyFile {
+    /// The file that is named, if one is.
+    pub(crate) fn named(&self) -> Option<&std::path::Path> {
+        self.named.as_deref()
+    }
+
+    fn choice(&self) -> PolicyChoice {
+        match &self.named {
+            Some(path) => PolicyChoice::File(path.clone()),
+            None => PolicyChoice::of_user(&|name| std::env::var_os(name)),
+        }
+    }
 }
 
 /// Look at plans without running them
@@ -193,7 +261,7 @@ mod tests {
             "n",
         ]);
         assert_eq!((cli.everywhere.output, cli.everywhere.namespace.as_str()), (Format::Json, "n"));
-        assert_eq!(cli.everywhere.place().server, Some(Address::Http("http://h:1".to_owned())));
+        assert_eq!(cli.everywhere.place(PolicyChoice::Keep).server, Some(Address::Http("http://h:1".to_owned())));
     }
 
     #[test]

@@ -1,36 +1,41 @@
-//! Stays with an execution to its end: shows what happens, survives broken connections, ends as the execution does.
+//! Stays with an execution to its end: shows what happens, asks what a person has to decide, survives broken connections, ends as the
+//! execution does.
 
-use std::{cell::RefCell, io, rc::Rc, time::Duration};
+mod view;
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use belay_all_in_one::{Embedded, StartError};
 use belay_proto::v1::{
-    Execution, ExecutionEvent, ExecutionView, GetExecutionRequest, ResumeExecutionRequest, WatchExecutionRequest,
+    Execution, ExecutionView, GetExecutionRequest, ResumeExecutionRequest, WatchExecutionRequest,
     WatchExecutionResponse, execution::State,
 };
-use futures::StreamExt as _;
-use indicatif::ProgressDrawTarget;
-use tokio::time::{Instant, MissedTickBehavior};
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, MissedTickBehavior},
+};
 use tonic::{Code, Status, Streaming};
 
 use crate::{
     args::Format,
+    ask::{self, Question, Queue, Terminal},
     clock,
     commands::{Context, executions::refused},
-    connect::{Client, Session},
+    connect::{Client, Session, ToGate},
     exit::Exit,
     failure::{Failure, Report},
-    follow::{self, HEARTBEAT, Seen, Watchable, is_over},
+    follow::{self, HEARTBEAT, Seen, Watchable},
     names,
     render::{
-        event, execution, json,
-        live::Live,
-        picture::Picture,
+        execution, json,
         text::{Line, Style},
-        time,
+        time, words,
     },
     screen::Screen,
     signals::{Signals, Stop},
 };
+use view::View;
 
 /// How often moving lines are redrawn: often enough for seconds to tick evenly.
 const REDRAW: Duration = Duration::from_millis(250);
@@ -41,6 +46,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// After so many tries in a row (some 6 s) the place of a server that has gone is taken by this process. A `belay serve` that is only being
 /// restarted needs less.
 const TRIES_BEFORE_DRIVING: u32 = 6;
+/// The most open approvals that the last word names.
+const ASKED_SHOWN: usize = 3;
 
 /// What to stay with, and for how long.
 pub(crate) struct Attendance {
@@ -50,6 +57,8 @@ pub(crate) struct Attendance {
     pub(crate) after: i64,
     /// Whether this process carries the execution out if no server does.
     pub(crate) drive: bool,
+    /// Whether somebody is there to decide, and sees to it.
+    pub(crate) asks: bool,
     /// The longest stay; `None` for as long as it takes.
     pub(crate) longest: Option<Duration>,
 }
@@ -78,6 +87,7 @@ pub(crate) async fn attend(
     let mut view = View::new(context.screen, attendance.after);
     let end = watch(&mut session, signals, &attendance, &mut view).await;
     let last = view.last_sequence();
+    let asked: Vec<String> = view.asked().map(words::show_approval).collect();
     drop(view);
 
     let embedded = session.is_embedded();
@@ -88,7 +98,14 @@ pub(crate) async fn attend(
     session.close().await;
     match (end, finished) {
         (_, Some(execution)) => conclude(context, &execution?),
-        (end, None) => Err(left(context, &attendance, end, embedded, last)),
+        (end, None) => {
+            if matches!(end, End::Stopped(_)) {
+                for command in asked.iter().take(ASKED_SHOWN) {
+                    context.screen.say(&Line::default().and(Style::Warn, format!("waits for a decision: {command}")));
+                }
+            }
+            Err(left(context, &attendance, end, embedded, last))
+        }
     }
 }
 
@@ -152,8 +169,15 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
 
 async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attendance, view: &mut View) -> End {
     let started = Instant::now();
-    let connection =
-        Connection { client: RefCell::new(session.client.clone()), embedded: RefCell::new(session.embedded()) };
+    let connection = Connection {
+        client: RefCell::new(session.client.clone()),
+        to_gate: RefCell::new(session.to_gate()),
+        embedded: RefCell::new(session.embedded()),
+    };
+    let screen = view.screen();
+    let terminal = Rc::new(Mutex::new(Terminal::default()));
+    let put = |name: &str| question(screen, connection.to_gate.borrow().clone(), &terminal, name);
+    let mut questions = Queue::default();
     let watched = Watched { session, attendance, connection: &connection };
     let mut seen = std::pin::pin!(follow::follow(watched, Some(attendance.after)));
     let mut ticks = tokio::time::interval(REDRAW);
@@ -174,12 +198,22 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
             stop = signals.next() => return End::Stopped(stop),
             () = &mut over => return End::WaitedLongEnough,
             reason = connection.failed() => return End::Failed(store_failed(&reason).into()),
+            answer = questions.answer() => match view.answered(answer) {
+                Ok(true) => Ok(()),
+                Ok(false) => return End::Stopped(Stop::Interrupt),
+                Err(failure) => Err(failure),
+            },
             next = seen.next() => {
                 ask_at = Instant::now() + ASK_AFTER;
                 match next {
                     None => return End::Finished,
                     Some(Err(failure)) => return End::Failed(failure),
-                    Some(Ok(next)) => view.show(next),
+                    Some(Ok(next)) => {
+                        if next == Seen::Back {
+                            questions.begin_again();
+                        }
+                        view.show(next)
+                    }
                 }
             }
             _ = ticks.tick() => {
@@ -193,6 +227,10 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
                 }
             }
         };
+        let shown = shown.and_then(|()| match attendance.asks {
+            true => view.ask(&mut questions, put),
+            false => Ok(()),
+        });
         if let Err(failure) = shown {
             return End::Failed(failure);
         }
@@ -200,6 +238,17 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
             return End::Idle;
         }
     }
+}
+
+/// One approval, put to the person at the terminal.
+fn question(screen: Screen, to_gate: ToGate, terminal: &Rc<Mutex<Terminal>>, name: &str) -> Question {
+    let (terminal, name) = (Rc::clone(terminal), name.to_owned());
+    async move {
+        let mut gate = to_gate.client().await?;
+        let asked = ask::get(&mut gate, &name).await?;
+        ask::ask(screen, &mut gate, &mut *terminal.lock().await, asked).await
+    }
+    .boxed_local()
 }
 
 /// The store takes no more. What to do about it comes before the command that goes on.
@@ -213,6 +262,8 @@ fn store_failed(reason: &StartError) -> Report {
 struct Connection {
     /// For questions beside the watch.
     client: RefCell<Client>,
+    /// For questions to a person.
+    to_gate: RefCell<ToGate>,
     /// The services, where they run in this process.
     embedded: RefCell<Option<Rc<Embedded>>>,
 }
@@ -255,6 +306,7 @@ impl Watchable for Watched<'_> {
         let was_embedded = self.session.is_embedded();
         self.session.reconnect(self.attendance.drive && tries >= TRIES_BEFORE_DRIVING).await?;
         self.connection.client.replace(self.session.client.clone());
+        self.connection.to_gate.replace(self.session.to_gate());
         self.connection.embedded.replace(self.session.embedded());
         if self.session.is_embedded() && !was_embedded {
             take_up(&mut self.session.client, &self.attendance.name).await?;
@@ -272,7 +324,7 @@ pub(crate) async fn take_up(client: &mut Client, name: &str) -> Result<Execution
         Err(status) if status.code() == Code::FailedPrecondition => {
             let execution = get(client, name).await?;
             match execution.state() {
-                State::Pending | State::Running => Ok(execution),
+                State::Pending | State::Running | State::AwaitingApproval => Ok(execution),
                 _ => Err(refused(&status, name)),
             }
         }
@@ -283,133 +335,4 @@ pub(crate) async fn take_up(client: &mut Client, name: &str) -> Result<Execution
 async fn get(client: &mut Client, name: &str) -> Result<Execution, Failure> {
     let request = GetExecutionRequest { name: name.to_owned(), view: ExecutionView::Full.into() };
     Ok(client.get_execution(request).await?.into_inner())
-}
-
-/// What the user sees of an execution under way.
-struct View {
-    screen: Screen,
-    picture: Option<Picture>,
-    last_sequence: i64,
-    /// Moving lines: on standard output for people, on standard error beside JSON for programs.
-    live: Option<Live>,
-    /// What holds it up, as it was last told, without the seconds that pass.
-    told: Vec<String>,
-}
-
-impl View {
-    fn new(screen: Screen, after: i64) -> View {
-        let live = match screen.format {
-            Format::Text if screen.output_moves => Some(Live::new(ProgressDrawTarget::stdout(), screen.output_colours)),
-            Format::Json if screen.talk_moves => Some(Live::new(ProgressDrawTarget::stderr(), screen.talk_colours)),
-            _ => None,
-        };
-        View { screen, picture: None, last_sequence: after, live, told: Vec::new() }
-    }
-
-    fn last_sequence(&self) -> i64 {
-        self.last_sequence
-    }
-
-    /// Whether everything that has happened so far has been shown.
-    fn is_caught_up(&self) -> bool {
-        self.picture.as_ref().is_some_and(|picture| {
-            let execution = picture.execution();
-            !is_over(execution.state()) && self.last_sequence >= execution.last_sequence
-        })
-    }
-
-    fn show(&mut self, seen: Seen) -> Result<(), Failure> {
-        match seen {
-            Seen::Snapshot(execution) => self.picture = Some(Picture::new(*execution)),
-            Seen::Event(event) => self.show_event(&event)?,
-            Seen::Lost { why, wait } => {
-                self.talk(
-                    &Line::default()
-                        .and(Style::Warn, format!("connection lost ({why}); trying again in {}", time::short(wait))),
-                )?;
-            }
-            Seen::Back => self.talk(&Line::default().and(Style::Good, "connected again"))?,
-        }
-        self.redraw();
-        Ok(())
-    }
-
-    fn show_event(&mut self, event: &ExecutionEvent) -> Result<(), Failure> {
-        self.last_sequence = self.last_sequence.max(event.sequence);
-        let Some(picture) = &mut self.picture else {
-            return Ok(());
-        };
-        picture.apply(event);
-        match (&self.live, self.screen.format) {
-            (Some(live), _) => {
-                if let Some(line) = event::line(event, picture).filter(|_| event::is_milestone(event)) {
-                    live.print(&line)?;
-                }
-            }
-            (None, Format::Text) => self.screen.print(event::line(event, picture).as_slice())?,
-            (None, Format::Jsonl) => self.screen.print_json(&json::of(event)?)?,
-            (None, Format::Json) => {}
-        }
-        Ok(())
-    }
-
-    /// Asks what holds it up. Without an answer the next question will do.
-    async fn wait_for(&mut self, client: &mut Client, name: &str) -> Result<(), Failure> {
-        let request = GetExecutionRequest { name: name.to_owned(), view: ExecutionView::Basic.into() };
-        let answer = tokio::time::timeout(ASK_AFTER, client.get_execution(request)).await;
-        let (Ok(Ok(answer)), Some(picture)) = (answer, &mut self.picture) else {
-            return Ok(());
-        };
-        let execution = answer.into_inner();
-        let now = clock::now();
-        if execution.last_sequence == picture.execution().last_sequence {
-            picture.wait_for(execution.waiting);
-        }
-        if self.live.is_none() {
-            let waits = picture.waits(now);
-            let steady: Vec<String> = waits.iter().map(|wait| without_time(wait)).collect();
-            if self.told != steady {
-                self.told = steady;
-                waits.iter().for_each(|wait| self.screen.say(&Line::default().and(Style::Warn, wait)));
-            }
-        }
-        self.redraw();
-        Ok(())
-    }
-
-    fn talk(&self, line: &Line) -> io::Result<()> {
-        match &self.live {
-            Some(live) => live.print(line),
-            None => {
-                self.screen.say(line);
-                Ok(())
-            }
-        }
-    }
-
-    fn redraw(&mut self) {
-        if let (Some(live), Some(picture)) = (&mut self.live, &self.picture) {
-            live.draw(&picture.lines(clock::now()));
-        }
-    }
-}
-
-/// A wait's words without the part that changes every second.
-fn without_time(wait: &str) -> String {
-    match (wait.find(" (since "), wait.rfind(')')) {
-        (Some(from), Some(to)) if from < to => format!("{}{}", &wait[..from], &wait[to + 1..]),
-        _ => wait.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_is_told_once_however_long_it_takes() {
-        let words = without_time("waits for a tool runner: r1 (since 3s); next: belay serve");
-        assert_eq!(words, "waits for a tool runner: r1; next: belay serve");
-        assert_eq!(words, without_time("waits for a tool runner: r1 (since 8s); next: belay serve"));
-    }
 }

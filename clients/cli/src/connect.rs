@@ -2,8 +2,10 @@
 
 use std::{env, io, path::PathBuf, rc::Rc, str::FromStr, time::Duration};
 
-use belay_all_in_one::{Embedded, Endpoint, Opened, Options, StateDir};
-use belay_proto::v1::executor_service_client::ExecutorServiceClient;
+use belay_all_in_one::{Embedded, Endpoint, Opened, Options, PolicyChoice, StateDir};
+use belay_proto::v1::{
+    approval_gate_service_client::ApprovalGateServiceClient, executor_service_client::ExecutorServiceClient,
+};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::{
@@ -28,8 +30,14 @@ const LONGEST_MESSAGE: usize = 16 << 20;
 /// How often a holder of the state directory that does not answer is asked again: it may be starting, or just gone.
 const HOLDER_TRIES: u32 = 6;
 
+/// A connection that shows the token.
+type Wire = InterceptedService<Channel, Token>;
+
 /// The executor's client.
-pub(crate) type Client = ExecutorServiceClient<InterceptedService<Channel, Token>>;
+pub(crate) type Client = ExecutorServiceClient<Wire>;
+
+/// The approval gate's client.
+pub(crate) type Gate = ApprovalGateServiceClient<Wire>;
 
 /// A server, as people write it: `unix:/path` or `http://host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +92,10 @@ pub(crate) struct Place {
     pub(crate) token: Option<String>,
     /// The state directory, if one is named.
     pub(crate) state_dir: Option<PathBuf>,
+    /// The approval gate, where it is not reached by the same way as the executor.
+    pub(crate) gate: Option<Address>,
+    /// The policy, where the services start in this process.
+    pub(crate) policy: PolicyChoice,
 }
 
 impl Place {
@@ -98,10 +110,29 @@ impl Place {
     }
 }
 
+/// The way to the approval gate; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ToGate {
+    beside_executor: Wire,
+    elsewhere: Option<(Address, Option<String>)>,
+}
+
+impl ToGate {
+    /// The gate's client. One that is named is connected to now, since most commands need none.
+    pub(crate) async fn client(&self) -> Result<Gate, Failure> {
+        let wire = match &self.elsewhere {
+            Some((address, token)) => connect(address, token.as_deref()).await?,
+            None => self.beside_executor.clone(),
+        };
+        Ok(Gate::new(wire).max_decoding_message_size(LONGEST_MESSAGE))
+    }
+}
+
 /// Somebody to talk to, for the length of a command.
 pub(crate) struct Session {
     /// The executor's client; cheap to clone.
     pub(crate) client: Client,
+    wire: Wire,
     place: Place,
     embedded: Option<Rc<Embedded>>,
 }
@@ -110,28 +141,38 @@ impl Session {
     /// Connects to the server that is named. Without one, to the holder of the state directory, or becomes its holder.
     pub(crate) async fn open(place: &Place) -> Result<Session, Failure> {
         if let Some(address) = &place.server {
-            let client = connect(address, place.token.as_deref()).await?;
-            return Ok(Session { client, place: place.clone(), embedded: None });
+            let wire = connect(address, place.token.as_deref()).await?;
+            return Ok(Session::over(wire, place, None));
         }
         let state_dir = place.state_dir()?;
         let mut tries = 0;
         loop {
-            let options = Options { state_dir: state_dir.clone(), listen: None, drive_all: false };
+            let policy = place.policy.clone();
+            let options = Options { state_dir: state_dir.clone(), listen: None, drive_all: false, policy };
             match belay_all_in_one::open(options).await? {
                 Opened::Holder(embedded) => {
-                    let client = connect_to(embedded.endpoint()).await?;
-                    return Ok(Session { client, place: place.clone(), embedded: Some(Rc::new(embedded)) });
+                    let wire = connect_to(embedded.endpoint()).await?;
+                    return Ok(Session::over(wire, place, Some(Rc::new(embedded))));
                 }
                 Opened::Held(endpoint) => match connect_to(&endpoint).await {
-                    Ok(client) => {
-                        return Ok(Session { client, place: place.clone(), embedded: None });
-                    }
+                    Ok(wire) => return Ok(Session::over(wire, place, None)),
                     Err(failure) if tries == HOLDER_TRIES => return Err(failure),
                     Err(_) => tries += 1,
                 },
             }
             tokio::time::sleep(Duration::from_millis(25_u64 << tries)).await;
         }
+    }
+
+    fn over(wire: Wire, place: &Place, embedded: Option<Rc<Embedded>>) -> Session {
+        let client = Client::new(wire.clone()).max_decoding_message_size(LONGEST_MESSAGE);
+        Session { client, wire, place: place.clone(), embedded }
+    }
+
+    /// The way to the approval gate.
+    pub(crate) fn to_gate(&self) -> ToGate {
+        let elsewhere = self.place.gate.clone().map(|address| (address, self.place.token.clone()));
+        ToGate { beside_executor: self.wire.clone(), elsewhere }
     }
 
     /// Whether the services run in this process, and end with it.
@@ -151,12 +192,8 @@ impl Session {
             return Ok(());
         }
         match belay_all_in_one::find_running(&self.place.state_dir()?) {
-            Some(endpoint) => self.client = connect_to(&endpoint).await?,
-            None if take_its_place => {
-                let Session { client, embedded, .. } = Session::open(&self.place).await?;
-                self.client = client;
-                self.embedded = embedded;
-            }
+            Some(endpoint) => *self = Session::over(connect_to(&endpoint).await?, &self.place, None),
+            None if take_its_place => *self = Session::open(&self.place).await?,
             None => {}
         }
         Ok(())
@@ -183,14 +220,14 @@ impl Interceptor for Token {
     }
 }
 
-async fn connect_to(endpoint: &Endpoint) -> Result<Client, Failure> {
+async fn connect_to(endpoint: &Endpoint) -> Result<Wire, Failure> {
     match endpoint {
         Endpoint::Unix(path) => connect(&Address::Unix(path.clone()), None).await,
         Endpoint::Tcp { url, token } => connect(&Address::Http(url.clone()), token.as_deref()).await,
     }
 }
 
-async fn connect(address: &Address, token: Option<&str>) -> Result<Client, Failure> {
+async fn connect(address: &Address, token: Option<&str>) -> Result<Wire, Failure> {
     let token = token.map(bearer).transpose()?;
     // The name is for the `:authority` header; a socket has none of its own.
     let url = match address {
@@ -217,7 +254,7 @@ async fn connect(address: &Address, token: Option<&str>) -> Result<Client, Failu
         }
     };
     let channel = channel.map_err(|error| unreachable(address, &error))?;
-    Ok(ExecutorServiceClient::with_interceptor(channel, Token(token)).max_decoding_message_size(LONGEST_MESSAGE))
+    Ok(InterceptedService::new(channel, Token(token)))
 }
 
 fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Failure> {

@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use belay_all_in_one::StartError;
+use belay_all_in_one::{PolicyRefused, PolicyViolation, StartError};
 use belay_proto::v1::PlanViolation;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -122,6 +122,25 @@ impl Report {
         }
     }
 
+    /// A policy that cannot be used.
+    pub(crate) fn of_policy(refused: &PolicyRefused) -> Report {
+        let name = refused.path.display().to_string();
+        let source = Source { name: name.clone(), text: refused.text.clone() };
+        let violations: Vec<_> = refused.violations.iter().map(|violation| in_policy(violation, &source)).collect();
+        let message = match (&refused.unreadable, violations.len()) {
+            (Some(why), _) => format!("the policy {name} cannot be read: {why}"),
+            (None, 1) => format!("the policy {name} is refused: 1 problem"),
+            (None, many) => format!("the policy {name} is refused: {many} problems"),
+        };
+        Report {
+            field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
+            violations,
+            source: Some(source),
+            next: refused.unreadable.is_none().then(|| format!("belay policy check {name}")),
+            ..Report::new(Exit::REFUSED, "POLICY_INVALID", message)
+        }
+    }
+
     /// A refusal by the services.
     pub(crate) fn of_status(status: &Status) -> Report {
         let details = status.get_error_details();
@@ -223,7 +242,32 @@ impl From<Status> for Failure {
 
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
-        Report::of_start(&error).into()
+        match &error {
+            StartError::Policy(refused) => Report::of_policy(refused).into(),
+            _ => Report::of_start(&error).into(),
+        }
+    }
+}
+
+impl From<PolicyRefused> for Failure {
+    fn from(refused: PolicyRefused) -> Self {
+        Report::of_policy(&refused).into()
+    }
+}
+
+/// A violation with its column: that of the field's last name in its line, else of the line's first letter.
+fn in_policy(violation: &PolicyViolation, source: &Source) -> PlanViolation {
+    let line = usize::try_from(violation.line).ok().and_then(|line| line.checked_sub(1));
+    let text = line.and_then(|line| source.text.lines().nth(line)).unwrap_or_default();
+    let last = violation.field.rsplit('.').next().unwrap_or_default();
+    let last = last.split('[').next().unwrap_or_default();
+    let place = text.find(last).filter(|_| !last.is_empty()).or_else(|| text.find(|c: char| !c.is_whitespace()));
+    let column = place.map_or(0, |place| text[..place].chars().count() + 1);
+    PlanViolation {
+        field: violation.field.clone(),
+        message: violation.message.clone(),
+        line: i32::try_from(violation.line).unwrap_or(i32::MAX),
+        column: i32::try_from(column).unwrap_or(0),
     }
 }
 
@@ -329,6 +373,34 @@ mod tests {
         assert_eq!(value["field"], "steps[0].depends_on[0]");
         assert_eq!(value["violations"][0]["line"], 3);
         assert_eq!(report.exit, Exit::REFUSED);
+    }
+
+    #[test]
+    fn a_broken_policy_reads_like_a_compiler_too() {
+        let violation = |field: &str, line, message: &str| PolicyViolation {
+            field: field.to_owned(),
+            line,
+            message: message.to_owned(),
+        };
+        let refused = PolicyRefused {
+            path: "policy.yaml".into(),
+            text: "file_write: auto\nrules:\n  - {id: a, decide: maybe}\n".to_owned(),
+            violations: vec![violation("rules[0].decide", 3, "must be auto, preview, prompt or deny")],
+            unreadable: None,
+        };
+        let report = Report::of_policy(&refused);
+        assert_eq!(
+            screen(&report),
+            "error: the policy policy.yaml is refused: 1 problem\n\
+             policy.yaml:3:13: rules[0].decide: must be auto, preview, prompt or deny\n\
+             \x20     3 |   - {id: a, decide: maybe}\n\
+             \x20       |             ^\n\
+             next: belay policy check policy.yaml\n\
+             code: POLICY_INVALID (docs/errors/POLICY_INVALID.md)\n"
+        );
+        assert_eq!((report.exit, report.field.as_deref()), (Exit::REFUSED, Some("rules[0].decide")));
+        let missing = PolicyRefused { unreadable: Some("no such file".to_owned()), violations: vec![], ..refused };
+        assert!(Report::of_policy(&missing).message.ends_with("cannot be read: no such file"));
     }
 
     #[test]

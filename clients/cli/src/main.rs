@@ -3,6 +3,7 @@
 //! Knows only the contract (`belay-proto`); what may run inside this process is `belay-all-in-one`'s business.
 
 mod args;
+mod ask;
 mod attend;
 mod clock;
 mod commands;
@@ -29,6 +30,7 @@ use screen::Screen;
 use signals::Signals;
 
 fn main() -> ExitCode {
+    belay_all_in_one::take_over_if_asked();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage::tell(&error).into(),
@@ -50,7 +52,8 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit, Failure> {
     let Some(command) = cli.command else {
         return commands::welcome(&screen);
     };
-    let context = Context { screen, place: cli.everywhere.place(), namespace: cli.everywhere.namespace };
+    let place = cli.everywhere.place(command.policy());
+    let context = Context { screen, place, namespace: cli.everywhere.namespace };
     let mut signals =
         Signals::listen().map_err(|error| Failure::internal(format!("Ctrl-C cannot be listened for: {error}")))?;
     log_to_stderr(matches!(command, Command::Serve(_)));

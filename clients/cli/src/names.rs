@@ -1,4 +1,4 @@
-//! Names of executions: what people type, and what the contract wants.
+//! Names of executions and approvals: what people type, and what the contract wants.
 
 use belay_proto::v1::{ExecutionView, GetExecutionRequest, ListExecutionsRequest};
 use tonic::Code;
@@ -6,7 +6,7 @@ use tonic::Code;
 use crate::{connect::Client, failure::Failure};
 
 /// How many candidates an ambiguous prefix shows.
-const CANDIDATES: i32 = 5;
+pub(crate) const CANDIDATES: i32 = 5;
 
 /// The id at the end of a name.
 pub(crate) fn id(name: &str) -> &str {
@@ -18,18 +18,42 @@ pub(crate) fn parent(namespace: &str) -> String {
     format!("namespaces/{namespace}")
 }
 
-/// What a person types for an execution.
+/// What is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noun {
+    /// An execution.
+    Execution,
+    /// An approval.
+    Approval,
+}
+
+impl Noun {
+    /// The word for one, and the collection in names.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Noun::Execution => ("execution", "executions"),
+            Noun::Approval => ("approval", "approvals"),
+        }
+    }
+}
+
+/// What a person types for a thing.
 #[derive(Debug, PartialEq, Eq)]
-enum Typed<'a> {
+pub(crate) enum Typed<'a> {
     /// `@last`.
     Last,
-    /// `namespaces/*/executions/*`.
+    /// `namespaces/*/…/*`.
     Full(&'a str),
     /// An id, or the beginning of one.
     Prefix(&'a str),
 }
 
-fn read(text: &str) -> Result<Typed<'_>, Failure> {
+/// Reads what a person types.
+///
+/// # Errors
+/// When it can name nothing.
+pub(crate) fn read(noun: Noun, text: &str) -> Result<Typed<'_>, Failure> {
+    let (word, collection) = noun.words();
     let is_id = |id: &str| {
         !id.is_empty()
             && id.len() <= 64
@@ -38,13 +62,15 @@ fn read(text: &str) -> Result<Typed<'_>, Failure> {
     };
     match text.split('/').collect::<Vec<_>>().as_slice() {
         ["@last"] => Ok(Typed::Last),
-        ["namespaces", namespace, "executions", id] if !namespace.is_empty() && is_id(id) => Ok(Typed::Full(text)),
+        ["namespaces", namespace, kind, id] if *kind == collection && !namespace.is_empty() && is_id(id) => {
+            Ok(Typed::Full(text))
+        }
         [id] if is_id(id) => Ok(Typed::Prefix(text)),
         _ => Err(Failure::refused(
             "INVALID_USAGE",
-            format!("`{text}` is no execution: give its id, the beginning of its id, or @last"),
+            format!("`{text}` is no {word}: give its id, the beginning of its id, or @last"),
         )
-        .next("belay executions list")
+        .next(format!("belay {collection} list"))
         .into()),
     }
 }
@@ -52,7 +78,7 @@ fn read(text: &str) -> Result<Typed<'_>, Failure> {
 /// The full name of the execution a person means.
 pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) -> Result<String, Failure> {
     let parent = parent(namespace);
-    let (prefix, page_size) = match read(text)? {
+    let (prefix, page_size) = match read(Noun::Execution, text)? {
         Typed::Full(name) => return Ok(name.to_owned()),
         Typed::Last => ("", 1),
         Typed::Prefix(prefix) => {
@@ -68,28 +94,34 @@ pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) ->
     let request = ListExecutionsRequest { parent, page_size, id_prefix: prefix.to_owned(), ..Default::default() };
     let found: Vec<String> =
         client.list_executions(request).await?.into_inner().executions.into_iter().map(|e| e.name).collect();
-    choose(namespace, prefix, found)
+    choose(Noun::Execution, namespace, prefix, found)
 }
 
-/// The one name among those that begin with the prefix, the newest first.
-fn choose(namespace: &str, prefix: &str, mut found: Vec<String>) -> Result<String, Failure> {
+/// The one name among those that begin with the prefix.
+///
+/// # Errors
+/// When there is none, or more than one; each with the command that goes on.
+pub(crate) fn choose(noun: Noun, namespace: &str, prefix: &str, mut found: Vec<String>) -> Result<String, Failure> {
+    let (word, collection) = noun.words();
+    let (missing, ambiguous) = match noun {
+        Noun::Execution => ("EXECUTION_NOT_FOUND", "EXECUTION_AMBIGUOUS"),
+        Noun::Approval => ("APPROVAL_NOT_FOUND", "APPROVAL_AMBIGUOUS"),
+    };
     match (found.len(), prefix) {
         (1, _) => Ok(found.remove(0)),
         (0, "") => {
-            Err(Failure::refused("EXECUTION_NOT_FOUND", format!("there is no execution in namespace {namespace} yet"))
-                .next("belay run PLAN")
-                .into())
+            let report = Failure::refused(missing, format!("there is no {word} in namespace {namespace} yet"));
+            Err(report.next(if noun == Noun::Execution { "belay run PLAN" } else { "belay executions list" }).into())
         }
         (0, _) => Err(Failure::refused(
-            "EXECUTION_NOT_FOUND",
-            format!("no execution in namespace {namespace} has an id that begins with `{prefix}`"),
+            missing,
+            format!("no {word} in namespace {namespace} has an id that begins with `{prefix}`"),
         )
-        .next("belay executions list")
+        .next(format!("belay {collection} list"))
         .into()),
         (many, _) => {
             let shown = many.min(CANDIDATES as usize);
-            let mut report =
-                Failure::refused("EXECUTION_AMBIGUOUS", format!("more than one execution begins with `{prefix}`"));
+            let mut report = Failure::refused(ambiguous, format!("more than one {word} begins with `{prefix}`"));
             report.details = found.iter().take(shown).map(|name| id(name).to_owned()).collect();
             if many > shown {
                 report.details.push("…".to_owned());
@@ -105,22 +137,44 @@ mod tests {
 
     #[test]
     fn reads_what_people_type() {
-        assert_eq!(read("@last").unwrap(), Typed::Last);
-        assert_eq!(read("a1-b").unwrap(), Typed::Prefix("a1-b"));
-        assert_eq!(read("namespaces/x/executions/a").unwrap(), Typed::Full("namespaces/x/executions/a"));
+        assert_eq!(read(Noun::Execution, "@last").unwrap(), Typed::Last);
+        assert_eq!(read(Noun::Execution, "a1-b").unwrap(), Typed::Prefix("a1-b"));
+        assert_eq!(
+            read(Noun::Execution, "namespaces/x/executions/a").unwrap(),
+            Typed::Full("namespaces/x/executions/a")
+        );
         for wrong in ["", "@first", "A", "-a", "a/b", "namespaces/x/executions/", "namespaces//executions/a", "a b"] {
-            assert_eq!(read(wrong).unwrap_err().report().code, "INVALID_USAGE", "{wrong}");
+            assert_eq!(read(Noun::Execution, wrong).unwrap_err().report().code, "INVALID_USAGE", "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_approval_is_no_execution() {
+        let name = "namespaces/x/approvals/a";
+        assert_eq!(read(Noun::Approval, name).unwrap(), Typed::Full(name));
+        assert!(read(Noun::Execution, name).is_err());
+        let report = choose(Noun::Approval, "default", "x", vec![]).unwrap_err().report();
+        assert_eq!(
+            (report.code.as_str(), report.next.as_deref()),
+            ("APPROVAL_NOT_FOUND", Some("belay approvals list"))
+        );
     }
 
     #[test]
     fn a_prefix_must_name_one() {
         let names =
             |ids: &[&str]| ids.iter().map(|id| format!("namespaces/default/executions/{id}")).collect::<Vec<_>>();
-        assert_eq!(choose("default", "a", names(&["ab"])).unwrap(), "namespaces/default/executions/ab");
-        assert_eq!(choose("default", "a", vec![]).unwrap_err().report().code, "EXECUTION_NOT_FOUND");
-        assert_eq!(choose("default", "", vec![]).unwrap_err().report().next.as_deref(), Some("belay run PLAN"));
-        let report = choose("default", "a", names(&["a1", "a2", "a3", "a4", "a5", "a6"])).unwrap_err().report();
+        assert_eq!(
+            choose(Noun::Execution, "default", "a", names(&["ab"])).unwrap(),
+            "namespaces/default/executions/ab"
+        );
+        assert_eq!(choose(Noun::Execution, "default", "a", vec![]).unwrap_err().report().code, "EXECUTION_NOT_FOUND");
+        assert_eq!(
+            choose(Noun::Execution, "default", "", vec![]).unwrap_err().report().next.as_deref(),
+            Some("belay run PLAN")
+        );
+        let report =
+            choose(Noun::Execution, "default", "a", names(&["a1", "a2", "a3", "a4", "a5", "a6"])).unwrap_err().report();
         assert_eq!(
             (report.code.as_str(), report.details.join(" ")),
             ("EXECUTION_AMBIGUOUS", "a1 a2 a3 a4 a5 …".to_owned())

@@ -60,6 +60,13 @@ impl Screen {
         let _ = writeln!(io::stderr(), "{}", line.render(self.talk_colours));
     }
 
+    /// A question: talk that the answer stands behind.
+    pub(crate) fn ask(&self, question: &Line) {
+        let mut output = io::stderr().lock();
+        let _ = write!(output, "{} ", question.render(self.talk_colours));
+        let _ = output.flush();
+    }
+
     /// What went wrong: a screen for people on standard error, an object for programs on standard output.
     pub(crate) fn report(&self, report: &Report) {
         match self.format {

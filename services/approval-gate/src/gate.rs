@@ -170,10 +170,10 @@ pub(crate) fn unreadable(error: &SqliteError) -> Status {
 }
 
 pub(crate) fn unwritable(error: &Failed) -> Status {
-    let (code, reason) = match error {
-        CommitError::Failed(error @ SqliteError::Corrupt(_)) => (Code::DataLoss, reason(error)),
-        CommitError::Failed(error) => (Code::Unavailable, reason(error)),
-        CommitError::Stopped => (Code::Unavailable, "STOPPING"),
+    let (reason, code) = match error {
+        CommitError::Failed(error @ SqliteError::Corrupt(_)) => (reason(error), Code::DataLoss),
+        CommitError::Failed(error) => (reason(error), Code::Unavailable),
+        CommitError::Stopped => ("STOPPING", Code::Unavailable),
     };
     status::error(code, reason, format!("Nothing was decided or changed: {error}.")).into()
 }
@@ -196,11 +196,11 @@ pub(crate) fn no_approval(name: &str) -> Status {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        let (code, reason) = match &refusal {
-            Refusal::NotAPerson(_) => (Code::PermissionDenied, "NOT_A_PERSON"),
-            Refusal::OwnRequest(_) => (Code::PermissionDenied, "OWN_REQUEST"),
-            Refusal::DigestMismatch { .. } => (Code::FailedPrecondition, "DIGEST_MISMATCH"),
-            Refusal::AlreadyDecided { .. } => (Code::FailedPrecondition, "ALREADY_DECIDED"),
+        let (reason, code) = match &refusal {
+            Refusal::NotAPerson(_) => ("NOT_A_PERSON", Code::PermissionDenied),
+            Refusal::OwnRequest(_) => ("OWN_REQUEST", Code::PermissionDenied),
+            Refusal::DigestMismatch { .. } => ("DIGEST_MISMATCH", Code::FailedPrecondition),
+            Refusal::AlreadyDecided { .. } => ("ALREADY_DECIDED", Code::FailedPrecondition),
         };
         let error = status::error(code, reason, refusal.to_string());
         match refusal {
@@ -212,7 +212,7 @@ impl From<Refusal> for Status {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use belay_proto::v1::{Approval, approval::State};
     use belay_service_kit::net;
     use belay_sqlite::{Location, Threads};
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    async fn gate(folder: &std::path::Path) -> Arc<Gate> {
+    pub(crate) async fn gate(folder: &std::path::Path) -> Arc<Gate> {
         let (trigger, shutdown) = Shutdown::new();
         std::mem::forget(trigger);
         let parts = Parts {
@@ -246,7 +246,7 @@ mod tests {
         Gate::open(parts).await.unwrap()
     }
 
-    async fn ask(gate: &Gate, call: &str, expires_after: Option<Duration>) -> Approval {
+    pub(crate) async fn ask(gate: &Gate, call: &str, expires_after: Option<Duration>) -> Approval {
         let now = gate.clock.now_micros();
         let basic = Approval {
             name: approval_of("default", call, ""),

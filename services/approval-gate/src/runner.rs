@@ -136,12 +136,12 @@ impl Held {
         call: &CallName,
         subject_digest: &str,
     ) -> Result<(Subject, Vec<u8>, Contents), Status> {
-        let refuse = |reason, message: String| Status::from(status::error(Code::FailedPrecondition, reason, message));
+        let refused = |reason, message: String| Status::from(status::error(Code::FailedPrecondition, reason, message));
         if self.too_large {
             let message = format!(
                 "What the call is about takes more than {LARGEST_SUBJECT} bytes to say: nobody could look at it. Let the step change less at once."
             );
-            return Err(refuse("SUBJECT_TOO_LARGE", message));
+            return Err(refused("SUBJECT_TOO_LARGE", message));
         }
         let digest = digest_of(&self.subject);
         if digest != subject_digest {
@@ -152,7 +152,7 @@ impl Held {
             ));
         }
         let invalid =
-            |why: String| refuse("SUBJECT_INVALID", format!("What the runner holds cannot be asked about: {why}."));
+            |why: String| refused("SUBJECT_INVALID", format!("What the runner holds cannot be asked about: {why}."));
         let subject = Subject::parse(&self.subject).map_err(|error| invalid(error.to_string()))?;
         if (&subject.execution, &subject.step) != (&call.execution, &call.step) {
             let of = format!("{}/steps/{}", subject.execution, subject.step);

@@ -1,8 +1,11 @@
 //! The verbs, one file each.
 
+pub(crate) mod approvals;
 pub(crate) mod completions;
+pub(crate) mod doctor;
 pub(crate) mod executions;
 pub(crate) mod plan;
+pub(crate) mod policy;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod tools;
@@ -10,8 +13,8 @@ pub(crate) mod tools;
 use std::future::Future;
 
 use crate::{
-    args::{Command, Executions, Plan, Tools},
-    connect::{Client, Place, Session},
+    args::{Approvals, Command, Executions, Plan, Policy, Tools},
+    connect::{Client, Gate, Place, Session},
     exit::Exit,
     failure::Failure,
     render::text::{Line, Style},
@@ -37,6 +40,20 @@ impl Context {
         session.close().await;
         answer
     }
+
+    /// The same with the approval gate at hand.
+    async fn ask_gate<T>(
+        &self,
+        question: impl AsyncFnOnce(&mut Gate, &mut Client) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut session = Session::open(&self.place).await?;
+        let answer = match session.to_gate().client().await {
+            Ok(mut gate) => question(&mut gate, &mut session.client).await,
+            Err(failure) => Err(failure),
+        };
+        session.close().await;
+        answer
+    }
 }
 
 /// Does what was asked. Long verbs treat Ctrl-C in their own way; the others just end.
@@ -57,6 +74,15 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Executions(Executions::Get(verb)) => executions::get::get(context, verb).await,
         Command::Executions(Executions::Cancel(verb)) => executions::cancel::cancel(context, verb).await,
         Command::Executions(Executions::Pause(verb)) => executions::pause::pause(context, verb).await,
+        Command::Approvals(Approvals::List(verb)) => approvals::list::list(context, verb).await,
+        Command::Approvals(Approvals::Show(verb)) => approvals::show::show(context, verb).await,
+        Command::Approvals(Approvals::Approve(verb)) | Command::Approve(verb) => {
+            approvals::decide::approve(context, verb).await
+        }
+        Command::Approvals(Approvals::Deny(verb)) | Command::Deny(verb) => approvals::decide::deny(context, verb).await,
+        Command::Approvals(Approvals::Skip(verb)) => approvals::decide::skip(context, verb).await,
+        Command::Policy(Policy::Check(verb)) => policy::check(context, verb).await,
+        Command::Doctor(verb) => doctor::doctor(context, verb).await,
         Command::Tools(Tools::List(verb)) => tools::list::list(context, verb).await,
         Command::Tools(Tools::Describe(verb)) => tools::describe::describe(context, verb).await,
         Command::Completions(verb) => completions::completions(verb),

@@ -1,7 +1,6 @@
 //! `belay run`.
 
 use std::{
-    io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,9 +11,12 @@ use belay_proto::v1::{
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use super::{Context, plan, unless_stopped};
+use clap::ValueEnum;
+
+use super::{Context, plan, policy, unless_stopped};
 use crate::{
-    args::{Format, execution_help, label},
+    args::{Format, PolicyFile, execution_help, label},
+    ask,
     attend::{Attendance, attend},
     connect::{Client, Session},
     exit::Exit,
@@ -54,12 +56,39 @@ pub(crate) struct Run {
     /// Check everything, show what would run, call no tool
     #[arg(long)]
     dry_run: bool,
-    /// Ask nobody: where a person would be asked, the step fails. So it is without a terminal, too
-    #[arg(long)]
+    /// What happens where a person would be asked [default: prompt on a terminal, else fail]
+    #[arg(long, value_name = "HOW", value_enum)]
+    approve: Option<Approve>,
+    /// Ask nobody: the same as --approve fail
+    #[arg(long, conflicts_with = "approve")]
     no_input: bool,
+    #[command(flatten)]
+    pub(crate) policy: PolicyFile,
     /// Stay for at most so long, such as 90s or 15m
     #[arg(long, value_name = "D", value_parser = time::parse)]
     wait_timeout: Option<Duration>,
+}
+
+/// What happens where a person would be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Approve {
+    /// What the policy allows without a person is approved, everything else denied
+    Auto,
+    /// The execution waits for a decision: here on a terminal, or with `belay approve` from anywhere
+    Prompt,
+    /// The step fails
+    Fail,
+}
+
+impl Run {
+    fn approval_mode(&self, is_attended: bool) -> ApprovalMode {
+        match self.approve {
+            Some(Approve::Auto) => ApprovalMode::Auto,
+            Some(Approve::Prompt) => ApprovalMode::Wait,
+            None if is_attended && !self.no_input => ApprovalMode::Wait,
+            Some(Approve::Fail) | None => ApprovalMode::Fail,
+        }
+    }
 }
 
 /// Starts the execution and stays with it.
@@ -72,8 +101,12 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     }
 
     let mut session = unless_stopped(signals, Session::open(&context.place)).await??;
+    let started = async {
+        policy::note_if_ignored(context, &session, &verb.policy).await?;
+        start(context, &mut session.client, &file, request).await
+    };
     let started = tokio::select! {
-        started = start(context, &mut session.client, &file, request) => started,
+        started = started => started,
         stop = signals.next() => Err(Report::new(stop.exit(), "INTERRUPTED", "stopped before the answer came: it may have started")
             .next("belay executions list")
             .into()),
@@ -88,12 +121,12 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     if context.screen.format == Format::Text {
         context.screen.say(&Line::new("execution ").and(Style::Strong, names::id(&started.name)));
     }
-    let attendance = Attendance { name: started.name, after: 0, drive: true, longest: verb.wait_timeout };
+    let asks = ask::is_attended() && !verb.no_input;
+    let attendance = Attendance { name: started.name, after: 0, drive: true, asks, longest: verb.wait_timeout };
     attend(context, session, signals, attendance).await
 }
 
 fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecutionRequest, Failure> {
-    let nobody_to_ask = verb.no_input || !io::stdin().is_terminal();
     Ok(StartExecutionRequest {
         parent: names::parent(&context.namespace),
         execution_id: verb.id.clone().unwrap_or_default(),
@@ -101,7 +134,7 @@ fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecut
         request_id: verb.request_id.clone().unwrap_or_default(),
         validate_only: verb.dry_run,
         labels: verb.labels.iter().cloned().collect(),
-        approval_mode: if nobody_to_ask { ApprovalMode::Fail } else { ApprovalMode::Wait }.into(),
+        approval_mode: verb.approval_mode(ask::is_attended()).into(),
         workspace: verb
             .workspace
             .as_deref()
@@ -214,6 +247,27 @@ mod tests {
         std::fs::write(folder.path().join("f"), "").unwrap();
         let file = workspace(&folder.path().join("f"), true).unwrap_err().report();
         assert!(file.message.ends_with("/f: it is a file, and a workspace is a folder"), "{}", file.message);
+    }
+
+    // S2-X-18, CLI manners: nothing waits for a person without a terminal unless told so.
+    #[test]
+    fn nobody_is_asked_where_nobody_is() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            run: Run,
+        }
+        let mode = |flags: &[&str], is_attended| {
+            let line = ["run", "plan.yaml"].iter().chain(flags);
+            <Line as clap::Parser>::try_parse_from(line).map(|line| line.run.approval_mode(is_attended)).ok()
+        };
+        assert_eq!(mode(&[], true), Some(ApprovalMode::Wait));
+        assert_eq!(mode(&[], false), Some(ApprovalMode::Fail));
+        assert_eq!(mode(&["--no-input"], true), Some(ApprovalMode::Fail));
+        assert_eq!(mode(&["--approve", "prompt"], false), Some(ApprovalMode::Wait));
+        assert_eq!(mode(&["--approve", "auto"], true), Some(ApprovalMode::Auto));
+        assert_eq!(mode(&["--approve", "fail"], true), Some(ApprovalMode::Fail));
+        assert_eq!(mode(&["--approve", "fail", "--no-input"], true), None);
     }
 
     #[test]

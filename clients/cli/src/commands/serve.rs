@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Context, unless_stopped};
 use crate::{
-    args::Format,
+    args::{Format, PolicyFile},
     exit::Exit,
     failure::{Failure, Report},
     render::text::{Line, Style, table},
@@ -28,6 +28,8 @@ pub(crate) struct Serve {
     /// Listen on TCP, too, such as 127.0.0.1:7433; port 0 takes a free one
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) policy: PolicyFile,
 }
 
 /// Serves until told to stop; stops in good order.
@@ -41,7 +43,8 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
         .into());
     }
     let state_dir = context.place.state_dir()?;
-    let options = Options { state_dir: state_dir.clone(), listen: verb.listen, drive_all: true };
+    let policy = context.place.policy.clone();
+    let options = Options { state_dir: state_dir.clone(), listen: verb.listen, drive_all: true, policy };
     let embedded = match unless_stopped(signals, belay_all_in_one::open(options)).await?? {
         Opened::Holder(embedded) => embedded,
         Opened::Held(endpoint) => {

@@ -1,6 +1,8 @@
 //! One event as one line.
 
-use belay_proto::v1::{ExecutionEvent, Failure, Progress, execution_event::Kind};
+use belay_proto::v1::{
+    ApprovalDecided, ApprovalNeed, ExecutionEvent, Failure, Progress, Receipt, approval, execution_event::Kind,
+};
 
 use super::{
     picture::Picture,
@@ -9,7 +11,8 @@ use super::{
 };
 use crate::names;
 
-/// The event as a line of a log: when, about what, what happened. `None` for an event that may be skipped by those who do not know it.
+/// The event as a line of a log: when, about what, what happened. `None` for an event that may be skipped by those who do not know it, and
+/// for a tool's output, which has lines of its own.
 pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
     let when = event.time.as_ref().map(time::time_of_day).unwrap_or_default();
     let (style, what) = what(event, picture)?;
@@ -38,6 +41,8 @@ pub(crate) fn is_milestone(event: &ExecutionEvent) -> bool {
                 | Kind::ToolCallFailed(_)
                 | Kind::ToolCallCancelled(_)
                 | Kind::ToolCallOutcomeUnknown(_)
+                | Kind::ToolCallDenied(_)
+                | Kind::ExecutionAwaitingApproval(_)
         )
     )
 }
@@ -120,14 +125,56 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             (Style::Plain, format!("calls {} {arguments}", call.tool))
         }
         Kind::ToolCallCompleted(call) => {
-            (Style::Plain, format!("call answered {}", call.result.as_ref().map(words::payload).unwrap_or_default()))
+            let result = call.result.as_ref().map(words::payload).unwrap_or_default();
+            (Style::Plain, format!("call answered {result}{}", changed(call.receipt.as_ref())))
         }
         Kind::ToolCallFailed(call) => (Style::Plain, format!("call failed{}", error(call.failure.as_ref()))),
-        Kind::ToolCallCancelled(_) => (Style::Plain, "call cancelled".to_owned()),
+        Kind::ToolCallCancelled(call) => (Style::Plain, format!("call cancelled{}", error(call.failure.as_ref()))),
+        Kind::ToolCallDenied(call) => (Style::Bad, format!("call denied{}", error(call.failure.as_ref()))),
+        Kind::ToolCallEffectProposed(proposed) => {
+            let effect = proposed.need.as_ref().and_then(|need| need.effect.as_ref()).map(words::effect);
+            let effect = effect.unwrap_or_else(|| "files".to_owned());
+            (Style::Plain, format!("has run; would change {effect}{}", asks(proposed.need.as_ref())))
+        }
+        Kind::ToolCallApprovalRequired(required) => {
+            (Style::Plain, format!("has not run{}", asks(required.need.as_ref())))
+        }
+        Kind::ApprovalRequested(requested) => {
+            (Style::Warn, format!("waits for a decision; next: {}", words::show_approval(&requested.approval)))
+        }
+        Kind::ApprovalDecided(decided) => approval_decided(decided),
+        Kind::ExecutionAwaitingApproval(_) => (Style::Warn, "nothing goes on before a person has decided".to_owned()),
+        Kind::ToolCallOutput(_) => return None,
         Kind::ToolCallOutcomeUnknown(call) => {
             (Style::Warn, format!("call's outcome unknown{}", error(call.failure.as_ref())))
         }
     })
+}
+
+fn approval_decided(decided: &ApprovalDecided) -> (Style, String) {
+    use approval::State;
+    let (style, what) = match decided.state() {
+        State::Approved => (Style::Good, "approved"),
+        State::Skipped => (Style::Warn, "to be skipped"),
+        State::Expired => (Style::Bad, "denied: nobody decided in time"),
+        _ => (Style::Bad, "denied"),
+    };
+    let nobody_asked = if decided.approval.is_empty() { ", without asking anybody" } else { "" };
+    (style, format!("{what}{}{nobody_asked}{}", by(&decided.principal), why(&decided.reason)))
+}
+
+/// `: Deleting asks first. (rule file_delete)`.
+fn asks(need: Option<&ApprovalNeed>) -> String {
+    need.and_then(|need| need.decision.as_ref())
+        .map(|decision| format!("; {}", words::decision(decision)))
+        .unwrap_or_default()
+}
+
+/// `; changed 3 files: +2 ~1`.
+fn changed(receipt: Option<&Receipt>) -> String {
+    let effect = receipt.and_then(|receipt| receipt.effect.as_ref());
+    let effect = effect.filter(|effect| effect.created + effect.modified + effect.deleted > 0);
+    effect.map(|effect| format!("; changed {}", words::effect(effect))).unwrap_or_default()
 }
 
 fn by(principal: &str) -> String {
@@ -149,9 +196,10 @@ fn error(failure: Option<&Failure>) -> String {
 #[cfg(test)]
 mod tests {
     use belay_proto::v1::{
-        Execution, ExecutionCreated, ExecutionFinished, Payload, Plan, SkipReason, Step, StepCompleted, StepFailed,
-        StepRetryScheduled, StepSkipped, StepStarted, StepStatus, StepTotals, ToolCallRequested, execution::State,
-        payload::Content,
+        ApprovalRequested, EffectSummary, Execution, ExecutionAwaitingApproval, ExecutionCreated, ExecutionFinished,
+        Payload, Plan, PolicyDecision, SkipReason, Step, StepCompleted, StepFailed, StepRetryScheduled, StepSkipped,
+        StepStarted, StepStatus, StepTotals, ToolCallApprovalRequired, ToolCallCancelled, ToolCallCompleted,
+        ToolCallDenied, ToolCallEffectProposed, ToolCallRequested, execution::State, payload::Content,
     };
     use pbjson_types::{Duration, Timestamp};
 
@@ -252,6 +300,83 @@ mod tests {
                 "03:04:05Z  e1               failed in 9s: 1 failed, 1 skipped",
             ]
         );
+    }
+
+    // S2-FR-052, S2-FR-053, S2-X-19: that a person is asked, about what, why, and how it was decided, is told.
+    #[test]
+    fn an_approval_reads_like_a_log() {
+        let need = Some(ApprovalNeed {
+            decision: Some(PolicyDecision {
+                rule: "file_delete".to_owned(),
+                reason: "Deleting asks first.".to_owned(),
+                ..Default::default()
+            }),
+            effect: Some(EffectSummary { created: 2, modified: 1, ..Default::default() }),
+            ..Default::default()
+        });
+        let approval = "namespaces/default/approvals/x7k2".to_owned();
+        let decided = |state: approval::State, approval: &str, principal: &str, reason: &str| {
+            Kind::ApprovalDecided(ApprovalDecided {
+                approval: approval.to_owned(),
+                state: state.into(),
+                principal: principal.to_owned(),
+                reason: reason.to_owned(),
+            })
+        };
+        let receipt =
+            Some(Receipt { effect: Some(EffectSummary { deleted: 1, ..Default::default() }), ..Default::default() });
+        use approval::State as Decision;
+        let log = [
+            told("fetch", 1, Kind::ToolCallEffectProposed(ToolCallEffectProposed { need: need.clone() })),
+            told("fetch", 1, Kind::ToolCallApprovalRequired(ToolCallApprovalRequired { need })),
+            told(
+                "fetch",
+                1,
+                Kind::ApprovalRequested(ApprovalRequested { approval: approval.clone(), ..Default::default() }),
+            ),
+            told("", 0, Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})),
+            told("fetch", 1, decided(Decision::Approved, &approval, "unix:1000", "")),
+            told("fetch", 1, decided(Decision::Denied, &approval, "unix:1000", "wrong file")),
+            told("fetch", 1, decided(Decision::Denied, "", "", "NON_INTERACTIVE")),
+            told("fetch", 1, decided(Decision::Expired, &approval, "", "")),
+            told(
+                "fetch",
+                1,
+                Kind::ToolCallDenied(ToolCallDenied {
+                    failure: failure("wrong file", "APPROVAL_DENIED"),
+                    ..Default::default()
+                }),
+            ),
+            told(
+                "fetch",
+                1,
+                Kind::ToolCallCompleted(ToolCallCompleted {
+                    receipt,
+                    result: Some(Payload { content: Some(Content::Json("{}".to_owned())) }),
+                }),
+            ),
+            told(
+                "fetch",
+                1,
+                Kind::ToolCallCancelled(ToolCallCancelled { failure: failure("a.txt changed meanwhile", "CONFLICT") }),
+            ),
+        ];
+        let expected = [
+            "has run; would change 3 files: +2 ~1; Deleting asks first. (rule file_delete)",
+            "has not run; Deleting asks first. (rule file_delete)",
+            "waits for a decision; next: belay approvals show x7k2",
+            "nothing goes on before a person has decided",
+            "approved by unix:1000",
+            "denied by unix:1000: wrong file",
+            "denied, without asking anybody: NON_INTERACTIVE",
+            "denied: nobody decided in time",
+            "call denied: wrong file (APPROVAL_DENIED)",
+            "call answered {}; changed 1 file: -1",
+            "call cancelled: a.txt changed meanwhile (CONFLICT)",
+        ];
+        for (line, expected) in log.iter().zip(expected) {
+            assert!(line.ends_with(&format!(" {expected}")), "{line}");
+        }
     }
 
     #[test]

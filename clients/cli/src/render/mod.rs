@@ -1,9 +1,12 @@
 //! What people and programs see. Everything but `live` is plain functions from the contract's messages to text.
 
+pub(crate) mod approval;
+pub(crate) mod diff;
 pub(crate) mod event;
 pub(crate) mod execution;
 pub(crate) mod json;
 pub(crate) mod live;
+pub(crate) mod output;
 pub(crate) mod picture;
 pub(crate) mod plan;
 pub(crate) mod text;

@@ -61,6 +61,7 @@ impl Picture {
                 self.execution.start_time = event.time;
             }
             Kind::ExecutionResumed(_) => self.execution.set_state(execution::State::Running),
+            Kind::ExecutionAwaitingApproval(_) => self.execution.set_state(execution::State::AwaitingApproval),
             Kind::ExecutionPaused(_) => {
                 self.execution.set_state(execution::State::Paused);
                 let next_command = format!("belay executions resume {}", names::id(&self.execution.name));
@@ -75,8 +76,19 @@ impl Picture {
                 self.execution.failure = finished.failure.clone();
                 self.execution.end_time = event.time;
             }
-            _ => self.apply_to_step(event, kind),
+            _ => {
+                if self.execution.state() == execution::State::AwaitingApproval {
+                    self.execution.set_state(execution::State::Running);
+                }
+                self.apply_to_step(event, kind);
+            }
         }
+    }
+
+    /// The approvals that wait for a decision, by name, in the plan's order.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &str> {
+        let is_asked = |step: &&StepStatus| step.state() == State::AwaitingApproval && !step.approval.is_empty();
+        self.execution.steps.iter().filter(is_asked).map(|step| step.approval.as_str())
     }
 
     fn apply_to_step(&mut self, event: &ExecutionEvent, kind: &Kind) {
@@ -111,9 +123,17 @@ impl Picture {
                 step.failure = unknown.failure.clone();
                 State::OutcomeUnknown
             }
+            Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_) => State::AwaitingApproval,
+            Kind::ApprovalRequested(requested) => {
+                step.approval = requested.approval.clone();
+                step.set_state(State::AwaitingApproval);
+                return;
+            }
+            Kind::ApprovalDecided(_) | Kind::ToolCallRequested(_) => State::Running,
             _ => return,
         };
         step.set_state(state);
+        step.approval.clear();
         if state != State::BackingOff {
             step.waiting = None;
         }
@@ -128,7 +148,12 @@ impl Picture {
             .execution
             .steps
             .iter()
-            .filter(|step| matches!(step.state(), State::Running | State::BackingOff | State::OutcomeUnknown))
+            .filter(|step| {
+                matches!(
+                    step.state(),
+                    State::Running | State::AwaitingApproval | State::BackingOff | State::OutcomeUnknown
+                )
+            })
             .collect();
         let mut lines: Vec<Line> = active.iter().take(STEPS_SHOWN).map(|step| step_line(step, now)).collect();
         if let Some(more @ 1..) = active.len().checked_sub(STEPS_SHOWN) {
@@ -183,6 +208,7 @@ fn step_line(step: &StepStatus, now: Duration) -> Line {
             let retries = words::retries(Some(step), step.attempt);
             id.and(Style::Warn, format!("retrying ({retries}) in {}s: {}", wait.as_secs(), error()))
         }
+        State::AwaitingApproval => id.and(Style::Warn, format!("{}  waits for a decision", step.tool)),
         State::OutcomeUnknown => id.and(Style::Warn, format!("outcome unknown, a person has to look: {}", error())),
         _ => {
             let attempt = if step.attempt > 1 {
@@ -264,6 +290,29 @@ mod tests {
             shown(&picture, 112),
             ["  b                retrying (1/2) in 4s: reset (TRANSIENT)", "1/2 steps  12s  e1"]
         );
+    }
+
+    // S2-FR-052: what waits for a person is seen to wait, and for what.
+    #[test]
+    fn an_approval_is_asked_from_its_request_to_its_decision() {
+        use belay_proto::v1::{ApprovalDecided, ApprovalRequested, ExecutionAwaitingApproval, ToolCallEffectProposed};
+        let mut picture = picture();
+        picture.apply(&event(2, "a", Kind::StepStarted(StepStarted::default())));
+        picture.apply(&event(3, "a", Kind::ToolCallEffectProposed(ToolCallEffectProposed::default())));
+        assert_eq!(picture.asked().count(), 0, "the gate has not said which it is");
+        let approval = "namespaces/default/approvals/x7".to_owned();
+        picture.apply(&event(
+            4,
+            "a",
+            Kind::ApprovalRequested(ApprovalRequested { approval: approval.clone(), ..Default::default() }),
+        ));
+        picture.apply(&event(5, "", Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})));
+        assert_eq!(picture.asked().collect::<Vec<_>>(), [approval]);
+        assert_eq!(picture.execution().state(), execution::State::AwaitingApproval);
+        assert_eq!(shown(&picture, 112), ["  a                read_file  waits for a decision", "0/2 steps  12s  e1"]);
+        picture.apply(&event(6, "a", Kind::ApprovalDecided(ApprovalDecided::default())));
+        assert_eq!(picture.asked().count(), 0);
+        assert_eq!(picture.execution().state(), execution::State::Running);
     }
 
     #[test]

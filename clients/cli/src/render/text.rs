@@ -92,6 +92,31 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
+/// Whether a character takes no room on the screen, so that text can hide in it: joiners, fillers, tags.
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200d}'
+        | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The text on one line with all that steers or hides written out, such as `\u{202e}`: for what a person decides about. Tabs become four
+/// spaces; spaces at the end become dots, since a change of them is a change.
+pub(crate) fn visible(text: &str) -> String {
+    let kept = text.trim_end_matches(' ');
+    let mut out = String::with_capacity(text.len());
+    for c in kept.chars() {
+        match c {
+            '\t' => out.push_str("    "),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            c if is_dangerous(c) || is_unseen(c) => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.extend(std::iter::repeat_n('·', text.len() - kept.len()));
+    out
+}
+
 /// The text cut to at most `longest` characters, with a mark where something is missing.
 pub(crate) fn shorten(text: &str, longest: usize) -> String {
     match text.char_indices().nth(longest) {
@@ -127,6 +152,17 @@ mod tests {
         let line = Line::new(hostile).and(Style::Bad, hostile);
         assert_eq!(line.render(false), "a[2Jb31mcdefg  h i ja[2Jb31mcdefg  h i j");
         assert_eq!(line.render(true).matches('\x1b').count(), 2, "only the two colour codes of our own");
+    }
+
+    // S2-X-17: what is shown for a decision is all that is there.
+    #[test]
+    fn nothing_hides_from_whoever_decides() {
+        assert_eq!(visible("a\tb\r"), "a    b\\r");
+        assert_eq!(visible("rm\u{200b}\u{202e}txt.\u{e0041}\x1b[2K"), "rm\\u{200b}\\u{202e}txt.\\u{e0041}\\u{1b}[2K");
+        assert_eq!(visible("x  "), "x··");
+        assert_eq!(visible("größe 日本 👍"), "größe 日本 👍");
+        let all: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
+        assert!(!visible(&all).contains(is_dangerous));
     }
 
     #[test]

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    Execution, Failure, Payload, SkipReason, StepStatus, StepTotals, WaitingReason, execution, payload::Content,
-    step_status, waiting_reason::Kind,
+    EffectSummary, Execution, Failure, Payload, PolicyDecision, SkipReason, StepStatus, StepTotals, WaitingReason,
+    approval, execution, payload::Content, step_status, waiting_reason::Kind,
 };
 
 use super::{
     text::{Style, clean, shorten},
     time,
 };
+use crate::names;
 
 /// The longest value that is shown inside a line, in characters.
 const LONGEST_VALUE: usize = 100;
@@ -36,7 +37,7 @@ pub(crate) fn execution_style(state: execution::State) -> Style {
     match state {
         State::Completed => Style::Good,
         State::Failed | State::Partial | State::TimedOut => Style::Bad,
-        State::Paused | State::Cancelling | State::Cancelled => Style::Warn,
+        State::Paused | State::AwaitingApproval | State::Cancelling | State::Cancelled => Style::Warn,
         _ => Style::Plain,
     }
 }
@@ -47,7 +48,7 @@ pub(crate) fn step_style(state: step_status::State) -> Style {
     match state {
         State::Completed => Style::Good,
         State::Failed => Style::Bad,
-        State::BackingOff | State::OutcomeUnknown | State::Cancelled => Style::Warn,
+        State::AwaitingApproval | State::BackingOff | State::OutcomeUnknown | State::Cancelled => Style::Warn,
         State::Pending | State::Ready | State::Skipped => Style::Dim,
         _ => Style::Plain,
     }
@@ -78,6 +79,8 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
         SkipReason::StopOnError => format!("because {step} failed, and the plan stops on an error"),
         SkipReason::Cancelled => "because the execution was cancelled".to_owned(),
         SkipReason::TimedOut => "because the execution ran out of time".to_owned(),
+        SkipReason::ApprovalSkipped => "because a person said to leave it out".to_owned(),
+        SkipReason::NonInteractive => "because a person would have to be asked, and nobody is".to_owned(),
         SkipReason::Unspecified => "for a reason that this version of belay does not know".to_owned(),
     }
 }
@@ -125,6 +128,64 @@ pub(crate) fn totals(totals: &StepTotals) -> String {
     let parts: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
     if parts.is_empty() { "no step ended".to_owned() } else { parts.join(", ") }
+}
+
+/// The command that shows an approval, by its name.
+pub(crate) fn show_approval(name: &str) -> String {
+    format!("belay approvals show {}", names::id(name))
+}
+
+/// An approval's state, such as `pending`.
+pub(crate) fn approval_state(state: approval::State) -> String {
+    word(state.as_str_name(), "STATE_")
+}
+
+/// How an approval's state looks.
+pub(crate) fn approval_style(state: approval::State) -> Style {
+    use approval::State;
+    match state {
+        State::Pending => Style::Warn,
+        State::Approved | State::Consumed => Style::Good,
+        State::Denied | State::Expired => Style::Bad,
+        _ => Style::Dim,
+    }
+}
+
+/// `3 files: +2 ~1`; only the counts there are.
+pub(crate) fn effect(effect: &EffectSummary) -> String {
+    let total = effect.created.saturating_add(effect.modified).saturating_add(effect.deleted);
+    let counts = [(effect.created, '+'), (effect.modified, '~'), (effect.deleted, '-')];
+    let counts: String =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, sign)| format!(" {sign}{count}")).collect();
+    match total {
+        0 => "no file".to_owned(),
+        1 => format!("1 file:{counts}"),
+        _ => format!("{total} files:{counts}"),
+    }
+}
+
+/// `Deleting asks first. (rule file_delete)`.
+pub(crate) fn decision(decision: &PolicyDecision) -> String {
+    match (decision.reason.as_str(), decision.rule.as_str()) {
+        ("", "") => "the policy asks".to_owned(),
+        ("", rule) => format!("rule {rule}"),
+        (reason, "") => reason.to_owned(),
+        (reason, rule) => format!("{reason} (rule {rule})"),
+    }
+}
+
+/// What a person should look at twice, as a sentence about a file.
+pub(crate) fn flag(flag: &str) -> String {
+    match flag {
+        "executable" => "becomes executable",
+        "link_leaves" => "is a link that leads out of the workspace",
+        "odd_name" => "has a name with characters that cannot be seen or do not belong in names",
+        "case_collision" => "differs from another name only in upper and lower case",
+        "set_id_stripped" => "asked to run as its owner, and that was taken away",
+        "made_writable" => "becomes writable for everybody",
+        other => return format!("is marked {other}"),
+    }
+    .to_owned()
 }
 
 /// `1 step`, `3 steps`.
@@ -180,6 +241,26 @@ mod tests {
         assert_eq!(failure(&crash), "killed (CRASH)");
         let reason = Failure { reason: "TOOL_NOT_FOUND".to_owned(), ..Default::default() };
         assert_eq!(failure(&reason), "TOOL_NOT_FOUND");
+    }
+
+    #[test]
+    fn an_effect_is_its_counts() {
+        let effect_of =
+            |created, modified, deleted| effect(&EffectSummary { created, modified, deleted, ..Default::default() });
+        assert_eq!(effect_of(2, 1, 0), "3 files: +2 ~1");
+        assert_eq!(effect_of(0, 0, 1), "1 file: -1");
+        assert_eq!(effect_of(0, 0, 0), "no file");
+    }
+
+    #[test]
+    fn a_decision_names_its_rule_and_reason() {
+        let asked = PolicyDecision {
+            rule: "file_delete".to_owned(),
+            reason: "Deleting asks.".to_owned(),
+            ..Default::default()
+        };
+        assert_eq!(decision(&asked), "Deleting asks. (rule file_delete)");
+        assert_eq!(decision(&PolicyDecision::default()), "the policy asks");
     }
 
     // S1-34: the status reads "retrying (X/3)", where X counts retries.

@@ -1,6 +1,9 @@
 //! The `belay` binary against a scripted server: what comes out where, and with which code it ends.
 
+mod approvals;
+mod gate;
 mod server;
+mod terminal;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},

@@ -1,4 +1,4 @@
-//! A scripted executor on a socket: it answers by the script and keeps what it was asked.
+//! A scripted executor and approval gate on a socket: they answer by the script and keep what they were asked.
 
 use std::{
     collections::BTreeMap,
@@ -9,10 +9,11 @@ use std::{
 };
 
 use belay_proto::v1::{
-    CancelExecutionRequest, Execution, ExecutionEvent, GetExecutionRequest, ListCapabilitiesRequest,
-    ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse, PauseExecutionRequest, Plan,
-    PlanViolation, ResumeExecutionRequest, StartExecutionRequest, ValidatePlanRequest, ValidatePlanResponse,
-    WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+    Approval, CancelExecutionRequest, DecideApprovalRequest, Execution, ExecutionEvent, GetExecutionRequest,
+    ListCapabilitiesRequest, ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse,
+    PauseExecutionRequest, Plan, PlanViolation, ResumeExecutionRequest, StartExecutionRequest, ValidatePlanRequest,
+    ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+    approval_gate_service_server::ApprovalGateServiceServer,
     execution_event::Kind,
     executor_service_server::{ExecutorService, ExecutorServiceServer},
     watch_execution_response::Content,
@@ -40,6 +41,10 @@ pub(crate) struct World {
     pub(crate) watches: Vec<Option<i64>>,
     /// What `authorization` said at the last request.
     pub(crate) authorization: Option<String>,
+    /// The approvals there are, in the order of a list.
+    pub(crate) approvals: Vec<Approval>,
+    /// The decisions that were sent.
+    pub(crate) decisions: Vec<DecideApprovalRequest>,
 }
 
 /// A running server; gone when it is dropped.
@@ -48,7 +53,7 @@ pub(crate) struct Server {
     tcp: SocketAddr,
     world: Arc<Mutex<World>>,
     changed: Arc<watch::Sender<()>>,
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl Server {
@@ -58,16 +63,18 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let world = Arc::new(Mutex::new(world));
         let changed = Arc::new(watch::Sender::new(()));
-        let service = ExecutorServiceServer::new(Scripted { world: world.clone(), changed: changed.clone() });
+        let scripted = Scripted { world: world.clone(), changed: changed.clone() };
+        let gate = ApprovalGateServiceServer::new(scripted.clone());
+        let service = ExecutorServiceServer::new(scripted);
         let _inside = runtime.enter();
         let socket = net::UnixListener::bind(folder.path().join("socket")).unwrap();
         let listener = runtime.block_on(net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let tcp = listener.local_addr().unwrap();
-        let on_tcp = transport::Server::builder().add_service(service.clone());
+        let on_tcp = transport::Server::builder().add_service(service.clone()).add_service(gate.clone());
         runtime.spawn(on_tcp.serve_with_incoming(TcpListenerStream::new(listener)));
-        let on_socket = transport::Server::builder().add_service(service);
+        let on_socket = transport::Server::builder().add_service(service).add_service(gate);
         runtime.spawn(on_socket.serve_with_incoming(UnixListenerStream::new(socket)));
-        Server { folder, tcp, world, changed, _runtime: runtime }
+        Server { folder, tcp, world, changed, runtime }
     }
 
     /// The socket's address for `--server`.
@@ -90,6 +97,14 @@ impl Server {
         self.world.lock().unwrap()
     }
 
+    /// Waits until somebody watches.
+    pub(crate) fn wait_for_watch(&self) {
+        let mut changed = self.changed.subscribe();
+        while self.world().watches.is_empty() {
+            self.runtime.block_on(changed.changed()).unwrap();
+        }
+    }
+
     /// Something happens to the newest execution.
     pub(crate) fn happen(&self, event: ExecutionEvent) {
         self.world().executions.last_mut().unwrap().1.push(event);
@@ -98,8 +113,8 @@ impl Server {
 }
 
 #[derive(Clone)]
-struct Scripted {
-    world: Arc<Mutex<World>>,
+pub(crate) struct Scripted {
+    pub(crate) world: Arc<Mutex<World>>,
     changed: Arc<watch::Sender<()>>,
 }
 
@@ -172,6 +187,7 @@ impl ExecutorService for Scripted {
         let request = request.into_inner();
         let snapshot = self.get(&request.name)?;
         self.world.lock().unwrap().watches.push(request.after_sequence);
+        self.changed.send_replace(());
         let mut sent = request.after_sequence.unwrap_or(snapshot.last_sequence);
         let (world, mut changed) = (self.world.clone(), self.changed.subscribe());
         Ok(Response::new(Box::pin(async_stream::try_stream! {

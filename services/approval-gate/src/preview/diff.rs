@@ -20,6 +20,8 @@ pub(super) const WORK: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) lines: usize,
+    /// A line may be long, and what is not plain is shown in more bytes than it has.
+    pub(super) bytes: usize,
     pub(super) work: u64,
 }
 
@@ -38,8 +40,8 @@ pub(super) struct Difference {
 pub(super) fn difference(before: &str, after: &str, most: usize, budget: &mut Budget) -> Difference {
     let (old, new) = (lines(before), lines(after));
     let ops = operations(&old, &new, &mut budget.work);
-    let mut shown = Shown { difference: Difference::default(), left: most.min(budget.lines) };
-    let had = shown.left;
+    let lines_left = most.min(budget.lines);
+    let mut shown = Shown { difference: Difference::default(), lines_left, bytes_left: budget.bytes };
     for group in group_diff_ops(ops, CONTEXT) {
         shown.line(&header(&group));
         for op in &group {
@@ -53,7 +55,8 @@ pub(super) fn difference(before: &str, after: &str, most: usize, budget: &mut Bu
             }
         }
     }
-    budget.lines -= had - shown.left;
+    budget.lines -= lines_left - shown.lines_left;
+    budget.bytes = shown.bytes_left;
     shown.difference
 }
 
@@ -77,16 +80,20 @@ fn header(group: &[DiffOp]) -> String {
 
 struct Shown {
     difference: Difference,
-    left: usize,
+    lines_left: usize,
+    bytes_left: usize,
 }
 
 impl Shown {
     fn line(&mut self, line: &str) {
-        if self.left == 0 {
+        if self.lines_left == 0 || self.bytes_left <= line.len() {
+            // Nothing more of this file: a hunk with holes in it would tell something else.
+            self.lines_left = 0;
             self.difference.more += 1;
             return;
         }
-        self.left -= 1;
+        self.lines_left -= 1;
+        self.bytes_left -= line.len() + 1;
         self.difference.unified.push_str(line);
         self.difference.unified.push('\n');
     }
@@ -105,7 +112,7 @@ impl Shown {
         };
         for line in lines {
             let text = line.strip_suffix('\n');
-            if self.left == 0 {
+            if self.lines_left == 0 {
                 self.difference.more += 1;
                 continue;
             }
@@ -176,7 +183,7 @@ mod tests {
     use super::*;
 
     fn budget() -> Budget {
-        Budget { lines: 20_000, work: WORK }
+        Budget { lines: 20_000, bytes: usize::MAX, work: WORK }
     }
 
     fn compare(before: &str, after: &str) -> Difference {
@@ -213,13 +220,23 @@ mod tests {
     #[test]
     fn what_is_not_shown_is_counted() {
         let after: String = (0..5_000).map(|n| format!("{n}\n")).collect();
-        let mut budget = Budget { lines: 2_500, work: WORK };
+        let mut budget = Budget { lines: 2_500, ..budget() };
         let first = difference("", &after, 2_000, &mut budget);
         assert_eq!((first.unified.lines().count(), first.more, first.added), (2_000, 3_001, 5_000));
         let second = difference("", &after, 2_000, &mut budget);
         assert_eq!((second.unified.lines().count(), second.more), (500, 4_501));
         let long = compare("", &"x".repeat(5_000));
         assert!(long.unified.lines().nth(1).is_some_and(|line| line.ends_with("… 3,000 more characters")));
+    }
+
+    #[test]
+    fn what_takes_many_bytes_to_show_ends_as_well() {
+        let mut budget = Budget { bytes: 10_000, ..budget() };
+        let escapes = format!("{}\n", "\u{1b}".repeat(1_000)).repeat(10);
+        let found = difference("", &escapes, 2_000, &mut budget);
+        assert_eq!((found.unified.lines().count(), found.more, found.added), (2, 9, 10));
+        let short = difference("", "short\n", 2_000, &mut budget);
+        assert_eq!(short.unified.lines().count(), 2, "there is still room for the next file");
     }
 
     #[test]
@@ -242,7 +259,7 @@ mod tests {
         ) {
             let text = |lines: &[u8]| lines.iter().map(|n| format!("{n}\n")).collect::<String>();
             let (before, after) = (text(&before), text(&after));
-            let found = difference(&before, &after, usize::MAX, &mut Budget { lines: usize::MAX, work });
+            let found = difference(&before, &after, usize::MAX, &mut Budget { lines: usize::MAX, bytes: usize::MAX, work });
             prop_assert_eq!(patched(&before, &found.unified), after);
             prop_assert_eq!(found.more, 0);
         }

@@ -24,11 +24,17 @@ const MOST_FILES: usize = 200;
 const MOST_LINES: usize = 2_000;
 const MOST_LINES_IN_ALL: usize = 20_000;
 
+/// How many bytes all hunks have: with the subject and the names, an approval fits into one message.
+const MOST_BYTES: usize = 3 * 1024 * 1024;
+
 /// How many paths a summary names.
 const MOST_PATHS: usize = 100;
 
 /// The longest path, rule or reason that is shown in full, in characters.
-const LONGEST: usize = 4_096;
+const LONGEST: usize = 1_000;
+
+/// How many flags of one path are shown.
+const MOST_FLAGS: usize = 16;
 
 /// What is known of one content that a subject names by its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +53,7 @@ pub(crate) fn preview(subject: &Subject, contents: &Contents) -> v1::Preview {
     // What a person should look at twice comes first, so that no crowd of harmless files pushes it out of sight.
     let (flagged, plain): (Vec<&Change>, Vec<&Change>) =
         subject.changes.iter().partition(|change| !change.flags.is_empty());
-    let mut budget = Budget { lines: MOST_LINES_IN_ALL, work: WORK };
+    let mut budget = Budget { lines: MOST_LINES_IN_ALL, bytes: MOST_BYTES, work: WORK };
     let files: Vec<v1::FileDiff> =
         flagged.into_iter().chain(plain).take(MOST_FILES).map(|change| file(change, contents, &mut budget)).collect();
     let more = subject.changes.len() - files.len();
@@ -87,7 +93,7 @@ fn path_change(change: &Change) -> v1::PathChange {
         ChangeKind::Modified => Kind::Modified,
         ChangeKind::Deleted => Kind::Deleted,
     };
-    let flags = change.flags.iter().map(|flag| shown(flag)).collect();
+    let flags = change.flags.iter().take(MOST_FLAGS).map(|flag| shown(flag)).collect();
     v1::PathChange { path: shown(&change.path), kind: kind.into(), flags }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// How many bytes of approvals one page holds at most, the first one aside: a summary may name long paths.
-const LARGEST_PAGE: usize = 4 * 1024 * 1024;
+const LARGEST_PAGE: usize = 3 * 1024 * 1024;
 
 pub(super) async fn list_approvals(
     gate: &Gate,

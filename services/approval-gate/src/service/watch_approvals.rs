@@ -122,3 +122,45 @@ impl Watch {
             && (self.filter.execution.is_empty() || self.filter.execution == approval.execution)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt as _, future::join_all};
+
+    use super::*;
+    use crate::gate::tests::{ask, gate};
+
+    fn life<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    }
+
+    /// More than one page, none of it in memory any more, and changes while it is read.
+    #[test]
+    fn what_lies_in_the_store_alone_is_watched_as_well() {
+        const ASKED: usize = 2 * PAGE + PAGE / 2;
+        let folder = tempfile::tempdir().unwrap();
+        life(async {
+            let gate = gate(folder.path()).await;
+            let calls: Vec<String> = (0..ASKED).map(|n| n.to_string()).collect();
+            join_all(calls.iter().map(|call| ask(&gate, call, None))).await;
+        });
+        life(async {
+            let gate = gate(folder.path()).await;
+            let mut watch = watch_approvals(&gate, v1::WatchApprovalsRequest::default()).await.unwrap();
+            let mut revisions = Vec::new();
+            for _ in 0..PAGE {
+                let Content::Approval(approval) = watch.next().await.unwrap().unwrap().content.unwrap() else {
+                    panic!("the snapshot has not been sent");
+                };
+                revisions.push(approval.revision);
+            }
+            let late = ask(&gate, "late", None).await;
+            while revisions.last() != Some(&late.revision) {
+                if let Content::Approval(approval) = watch.next().await.unwrap().unwrap().content.unwrap() {
+                    revisions.push(approval.revision);
+                }
+            }
+            assert_eq!(revisions, (1..=late.revision).collect::<Vec<_>>());
+        });
+    }
+}

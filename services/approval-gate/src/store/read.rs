@@ -23,6 +23,15 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
+    /// The filter as a condition. What is not asked about is not in it, so that an index serves what is; every parameter is.
+    fn condition(&self) -> String {
+        let namespace = if self.namespace.is_some() { "namespace = :namespace" } else { ":namespace IS NULL" };
+        let execution = if self.execution.is_empty() { ":execution = ''" } else { "execution = :execution" };
+        format!(
+            "{namespace} AND {execution} AND (1 << state) & :mask <> 0 AND substr(id, 1, length(:prefix)) = :prefix"
+        )
+    }
+
     /// One bit for each state.
     fn mask(&self) -> i64 {
         match self.states.is_empty() {
@@ -48,10 +57,6 @@ impl Position {
 }
 
 const COLUMNS: &str = "key, name, state, revision, basic";
-
-/// A namespace that the query does not ask about stands as NULL.
-const FILTER: &str = "(:namespace IS NULL OR namespace = :namespace) AND (:execution = '' OR execution = :execution)
-    AND (1 << state) & :mask <> 0 AND substr(id, 1, length(:prefix)) = :prefix";
 
 fn approval(row: &Row<'_>) -> Result<(i64, Approval), SqliteError> {
     let name: String = row.get(1)?;
@@ -89,6 +94,22 @@ pub(super) fn find_full(connection: &Connection, name: &str) -> Result<Option<Ap
     Ok(Some(approval))
 }
 
+fn list_query(filter: &Filter, pending: bool) -> String {
+    let place = match pending {
+        true => "state = 1 AND key > :key ORDER BY key",
+        false => "state <> 1 AND key < :key ORDER BY key DESC",
+    };
+    format!("SELECT {COLUMNS} FROM approval WHERE {} AND {place}", filter.condition())
+}
+
+fn changes_query(filter: &Filter, undelivered: bool) -> String {
+    let delivery = if undelivered { "delivered = 0 AND state BETWEEN 2 AND 5 AND " } else { "" };
+    let condition = filter.condition();
+    format!(
+        "SELECT {COLUMNS} FROM approval WHERE {delivery}{condition} AND revision > :after ORDER BY revision LIMIT :limit"
+    )
+}
+
 pub(super) fn list(
     connection: &Connection,
     filter: &Filter,
@@ -96,9 +117,8 @@ pub(super) fn list(
     limit: usize,
 ) -> Result<Vec<(Position, Approval)>, SqliteError> {
     let mut found = Vec::new();
-    let mut section = |place: &str, key: i64, position: fn(i64) -> Position| -> Result<(), SqliteError> {
-        let query = format!("SELECT {COLUMNS} FROM approval WHERE {FILTER} AND {place}");
-        let mut statement = connection.prepare_cached(&query)?;
+    let mut section = |pending: bool, key: i64, position: fn(i64) -> Position| -> Result<(), SqliteError> {
+        let mut statement = connection.prepare_cached(&list_query(filter, pending))?;
         let mut rows = statement.query(named_params! {
             ":namespace": filter.namespace, ":execution": filter.execution, ":mask": filter.mask(),
             ":prefix": filter.id_prefix, ":key": key,
@@ -113,10 +133,10 @@ pub(super) fn list(
     };
     let mut below = i64::MAX;
     match after {
-        Position::Pending(key) => section("state = 1 AND key > :key ORDER BY key", key, Position::Pending)?,
+        Position::Pending(key) => section(true, key, Position::Pending)?,
         Position::Other(key) => below = key,
     }
-    section("state <> 1 AND key < :key ORDER BY key DESC", below, Position::Other)?;
+    section(false, below, Position::Other)?;
     Ok(found)
 }
 
@@ -127,10 +147,7 @@ pub(super) fn changes(
     after: i64,
     limit: usize,
 ) -> Result<Vec<Approval>, SqliteError> {
-    let delivery = if undelivered { "delivered = 0 AND state BETWEEN 2 AND 5" } else { "TRUE" };
-    let query = format!(
-        "SELECT {COLUMNS} FROM approval WHERE revision > :after AND {delivery} AND {FILTER} ORDER BY revision LIMIT :limit"
-    );
+    let query = changes_query(filter, undelivered);
     let mut statement = connection.prepare_cached(&query)?;
     let mut rows = statement.query(named_params! {
         ":namespace": filter.namespace, ":execution": filter.execution, ":mask": filter.mask(),
@@ -149,4 +166,41 @@ pub(super) fn policy(connection: &Connection) -> Result<Option<v1::SignedPolicy>
         Ok(v1::SignedPolicy { revision: row.get(0)?, body: row.get(1)?, signature: row.get(2)?, key_id: row.get(3)? })
     });
     Ok(policy.optional()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A gate keeps every approval there ever was: what is asked often never walks through all of them.
+    #[test]
+    fn an_index_serves_every_question() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(super::super::SCHEMA.create).unwrap();
+        let plan = |query: String| -> String {
+            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+            // Without values for its parameters: a plan does not depend on them.
+            let mut rows = statement.raw_query();
+            let mut steps = Vec::new();
+            while let Some(row) = rows.next().unwrap() {
+                steps.push(row.get::<_, String>(3).unwrap());
+            }
+            steps.join("; ")
+        };
+        let all = Filter { namespace: Some("n".into()), ..Filter::default() };
+        let one = Filter { execution: "e".into(), ..all.clone() };
+        let everywhere = Filter::default();
+        for (query, index) in [
+            (list_query(&all, true), "approval_pending"),
+            (list_query(&all, false), "approval_other"),
+            (changes_query(&one, false), "approval_execution"),
+            (changes_query(&everywhere, false), "sqlite_autoindex_approval_2"),
+            (changes_query(&everywhere, true), "approval_undelivered"),
+            (changes_query(&all, true), "approval_undelivered"),
+        ] {
+            let plan = plan(query);
+            assert!(plan.starts_with("SEARCH") && plan.contains(index), "{index}: {plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{index}: {plan}");
+        }
+    }
 }

@@ -31,6 +31,7 @@ impl Execution {
             return Err(impossible(format!("the event before it is {}", self.last_sequence)));
         }
         self.apply_kind(event.time, &event.kind).map_err(impossible)?;
+        self.admit();
         self.last_sequence = event.sequence;
         self.last_time = self.last_time.max(event.time);
         Ok(())
@@ -317,6 +318,9 @@ impl Execution {
     fn end_call(&mut self, call: CallId, end: CallEnd, time: Timestamp) -> Result<(), String> {
         let end = self.check_end(call, end)?;
         self.leave_hold(call, StepMove::CallEnded, time)?;
+        if self.queued.remove(&call) {
+            self.active += 1;
+        }
         self.in_flight.remove(&call);
         self.steps[call.step].call_end = Some(end);
         self.unsettled.insert(call.step);

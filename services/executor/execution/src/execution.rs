@@ -34,8 +34,8 @@ pub struct Execution {
     pub(crate) ledger_id: String,
     pub(crate) first_failure: Option<Failure>,
     pub(crate) totals: Totals,
-    /// Steps that have started and not ended, those with an unknown outcome and those that wait for a decision aside: each holds one of
-    /// the plan's `parallelism` slots.
+    /// Steps that have started and not ended, those with an unknown outcome and those that wait for a decision or for a place aside: each
+    /// holds one of the plan's `parallelism` slots. More than that only while effects are being committed or given up.
     pub(crate) active: usize,
     /// Steps in `Pending`.
     pub(crate) pending: usize,
@@ -51,6 +51,8 @@ pub struct Execution {
     pub(crate) backing_off: BTreeSet<(Timestamp, usize)>,
     pub(crate) unknown: BTreeSet<usize>,
     pub(crate) in_flight: BTreeMap<CallId, CallInFlight>,
+    /// Calls that were let run and wait for a place among the plan's `parallelism`.
+    pub(crate) queued: BTreeSet<CallId>,
     /// Calls that are held and that nobody is known to be asked about.
     pub(crate) unasked: BTreeSet<CallId>,
     /// Calls that the gate asks about, and that nobody has decided about.
@@ -309,6 +311,7 @@ impl Execution {
             backing_off: BTreeSet::new(),
             unknown: BTreeSet::new(),
             in_flight: BTreeMap::new(),
+            queued: BTreeSet::new(),
             unasked: BTreeSet::new(),
             awaiting: BTreeSet::new(),
         })
@@ -399,7 +402,7 @@ impl Execution {
             self.unknown.iter().map(|&step| Waiting::Outcome { since: self.steps[step].since }).collect();
         waiting
             .extend(self.awaiting.iter().map(|&call| Waiting::Approval { since: self.steps[call.step].since, call }));
-        if self.in_flight.len() == self.awaiting.len()
+        if self.is_parked()
             && let Some(&(until, step)) = self.backing_off.first()
         {
             waiting.push(Waiting::Timer { since: self.steps[step].since, until });

@@ -1,8 +1,8 @@
 //! Calls that wait for a decision: how they come to wait, and how they go on.
 //!
 //! A held call stays in flight. Its step gives its place among the plan's `parallelism` back while nobody has decided, so that a person
-//! who is away stops nothing that does not depend on it. A decision takes effect at once, also where that makes one step more than
-//! `parallelism` for a while; nothing further starts until there is room again.
+//! who is away stops nothing that does not depend on it. A call that is let run waits for a place, before any step that has not started;
+//! commits and discards run no tool, and wait for none.
 
 use crate::{
     Action, ApprovalMode, CallId, Decided, Decision, EventKind, Execution, ExecutionMove, ExecutionState, Hold, Need,
@@ -66,7 +66,12 @@ impl Execution {
         if !by_mode && (approval.is_empty() || hold.approval.as_deref() != Some(approval)) {
             return Err(format!("nobody was asked about {call} by the approval `{approval}`"));
         }
+        let let_run = hold.need.kind == NeedKind::Call && decided.decision == Decision::Approved;
         self.leave_hold(call, StepMove::ApprovalDecided, time)?;
+        if let_run && self.active > self.created.plan.parallelism() {
+            self.active -= 1;
+            self.queued.insert(call);
+        }
         if self.state == ExecutionState::AwaitingApproval {
             self.move_execution(ExecutionMove::ApprovalDecided, None)?;
         }
@@ -100,6 +105,16 @@ impl Execution {
                 ApprovalMode::Fail | ApprovalMode::Skip | ApprovalMode::Auto => SkipReason::NonInteractive,
             })),
             (end, _) => Ok(end),
+        }
+    }
+
+    /// Gives free places to calls that were let run, the first in the plan first. Nothing new runs during a pause.
+    pub(crate) fn admit(&mut self) {
+        while self.paused.is_none()
+            && self.active < self.created.plan.parallelism()
+            && self.queued.pop_first().is_some()
+        {
+            self.active += 1;
         }
     }
 
@@ -145,6 +160,9 @@ impl Execution {
         };
         if self.stop.is_some() {
             return Some(Action::Stop(call));
+        }
+        if self.queued.contains(&call) {
+            return None;
         }
         let Some(hold) = &flying.hold else { return Some(running()) };
         let let_run = hold.need.kind == NeedKind::Call && hold.decision() == Some(Decision::Approved);

@@ -89,7 +89,8 @@ impl Execution {
             Some(Stop::Cancelled | Stop::Deadline) => None,
         };
         let backoff = match (&self.paused, self.stop) {
-            (None, None) => self.backing_off.first().map(|&(not_before, _)| not_before),
+            // Where there is no room, the end of what runs is waited for.
+            (None, None) if self.has_room() => self.backing_off.first().map(|&(not_before, _)| not_before),
             _ => None,
         };
         [deadline, backoff].into_iter().flatten().min()
@@ -243,12 +244,18 @@ impl Execution {
         events
     }
 
+    /// Whether one more call may run of a step that holds its place: always, but where commits beside those that run take some.
+    fn has_room(&self) -> bool {
+        self.active - self.uncalled.len() - self.backing_off.len() < self.plan().parallelism()
+    }
+
     /// The next thing that may start: a call of a step that has started, else the retry whose time has come first, else the first ready
     /// step in the plan's order.
     fn start_something(&self, around: Surroundings<'_>) -> Option<EventKind> {
-        let uncalled = self.uncalled.first().copied();
-        let retry =
-            || self.backing_off.first().filter(|(not_before, _)| *not_before <= around.now).map(|&(_, step)| step);
+        let room = self.has_room();
+        let uncalled = self.uncalled.first().copied().filter(|_| room);
+        let due = self.backing_off.first().filter(|(not_before, _)| *not_before <= around.now);
+        let retry = || due.filter(|_| room).map(|&(_, step)| step);
         let ready = || self.ready.first().copied().filter(|_| self.active < self.plan().parallelism());
         let step = uncalled.or_else(retry).or_else(ready)?;
         if self.step_deadline(step).is_some_and(|deadline| deadline <= around.now) {

@@ -20,9 +20,10 @@ use crate::{
 const LONGEST_PAGE: usize = 1_000;
 
 /// The states an execution can be in.
-const STATES: [State; 9] = [
+const STATES: [State; 10] = [
     State::Pending,
     State::Running,
+    State::AwaitingApproval,
     State::Paused,
     State::Cancelling,
     State::Completed,

@@ -3,6 +3,7 @@
 use super::super::{Context, unless_stopped};
 use crate::{
     args::{Format, Which, execution_help},
+    ask,
     attend::{Attendance, attend, take_up},
     connect::Session,
     exit::Exit,
@@ -41,6 +42,12 @@ pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signal
         let id = names::id(&execution.name);
         context.screen.say(&Line::new("execution ").and(Style::Strong, id).and(Style::Plain, " goes on"));
     }
-    let attendance = Attendance { name: execution.name, after: execution.last_sequence, drive: true, longest: None };
+    let attendance = Attendance {
+        name: execution.name,
+        after: execution.last_sequence,
+        drive: true,
+        asks: ask::is_attended(),
+        longest: None,
+    };
     attend(context, session, signals, attendance).await
 }

@@ -35,5 +35,6 @@ pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals)
         }
     })
     .await??;
-    attend(context, session, signals, Attendance { name, after: verb.after, drive: false, longest: None }).await
+    let attendance = Attendance { name, after: verb.after, drive: false, asks: false, longest: None };
+    attend(context, session, signals, attendance).await
 }

@@ -192,9 +192,9 @@ fn a_wait_for_a_person_stops_nothing_else() {
     );
 }
 
-// A decision takes effect at once; nothing further starts until there is room again.
+// S2-FR-052: a call that is let run waits for a place among those that run, and is the first to get one.
 #[test]
-fn a_decision_brings_its_step_back_beside_those_that_run() {
+fn a_call_that_is_let_run_waits_for_a_place() {
     let play = story("a; c; d").replies("a: ok 5s call:approved:2s; c: ok 3s").play();
     assert_eq!(
         play.picture(),
@@ -202,8 +202,8 @@ fn a_decision_brings_its_step_back_beside_those_that_run() {
             "0s started, a started, a held, c started",
             "2s a APPROVED",
             "3s c completed",
-            "7s a completed, d started",
-            "8s d completed, COMPLETED",
+            "8s a completed, d started",
+            "9s d completed, COMPLETED",
         ]
     );
 }

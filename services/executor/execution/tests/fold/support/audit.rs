@@ -107,13 +107,10 @@ impl Audit {
             EventKind::DeadlineExceeded => (self.stop, self.paused) = (Some(Stop::Deadline), false),
             EventKind::Recovered { in_doubt } => {
                 assert!(in_doubt.iter().all(|call| self.open.contains(call)));
-                // While it is paused, what is held rests as well.
-                let stopping = self.stop.is_some();
-                let resting =
-                    |call: &&CallId| self.held.get(call).is_some_and(|held| !stopping && (self.paused || held.waits()));
-                let known = self.open.iter().filter(|call| !resting(call));
-                assert!(known.clone().all(|call| in_doubt.contains(call)));
-                assert!(self.paused || known.count() == in_doubt.len());
+                // What was never held is; what waits for a decision is not, unless it is being stopped.
+                assert!(self.open.iter().all(|call| self.held.contains_key(call) || in_doubt.contains(call)));
+                let waits = |call| self.held.get(call).is_some_and(Held::waits);
+                assert!(self.stop.is_some() || !in_doubt.iter().any(waits));
             }
             EventKind::AwaitingApproval => {
                 assert!(self.started && !self.paused && self.stop.is_none());
@@ -224,7 +221,7 @@ impl Audit {
         assert!(self.not_before.remove(&step).is_none_or(|not_before| not_before <= time), "step {step} did not wait");
         self.attempts.insert(step, attempt);
         self.holding.insert(step);
-        // A decision brings its step back at once, whoever has taken its place meanwhile; nothing further starts then.
+        // A decision brings its step back, whoever has taken its place meanwhile; nothing further starts then.
         assert!(
             attempt > 1 || self.holding.len() <= self.plan.parallelism(),
             "more steps at once than the plan allows"

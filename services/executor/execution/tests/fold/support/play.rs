@@ -231,6 +231,8 @@ impl Play {
 
     fn perform(&mut self) {
         let actions = self.execution.actions();
+        let running = actions.iter().filter(|action| matches!(action, Action::Send(_))).count();
+        assert!(running <= self.execution.plan().parallelism(), "more calls run at once than the plan allows");
         assert_eq!(actions, self.execution.actions(), "asking twice gave two answers");
         for action in actions {
             match action {

@@ -1,0 +1,105 @@
+//! Puts an approval to the person at the terminal, and tells the gate what was decided.
+
+mod prompt;
+mod queue;
+mod terminal;
+
+use belay_proto::v1::{
+    Approval, ApprovalView, DecideApprovalRequest, GetApprovalRequest, approval::State,
+    decide_approval_request::Decision,
+};
+
+use prompt::{Prompt, Reply};
+pub(crate) use queue::{Question, Queue};
+pub(crate) use terminal::{Terminal, is_attended};
+
+use crate::{
+    connect::Gate,
+    failure::{Failure, Report},
+    names,
+    render::{
+        approval,
+        diff::Extent,
+        text::{Line, Style, visible},
+        words,
+    },
+    screen::Screen,
+};
+
+/// What came of a question.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It is decided, by this person or before.
+    Decided(Box<Approval>),
+    /// The person decided nothing.
+    Left,
+}
+
+/// Shows an approval and asks until it is decided or the person goes away. Dropping the future takes the question back.
+pub(crate) async fn ask(
+    screen: Screen,
+    gate: &mut Gate,
+    terminal: &mut Terminal,
+    asked: Approval,
+) -> Result<Answer, Failure> {
+    if asked.state() != State::Pending {
+        return Ok(Answer::Decided(Box::new(asked)));
+    }
+    let say = |lines: &[Line]| lines.iter().for_each(|line| screen.say(line));
+    screen.say(&Line::default());
+    say(&approval::full(&asked, Extent::Brief));
+    terminal.forget_typed();
+    let mut prompt = Prompt::default();
+    loop {
+        screen.ask(&Line::default().and(Style::Strong, prompt.question()));
+        match prompt.take(terminal.line().await.as_deref()) {
+            Reply::Again("") => {}
+            Reply::Again(hint) => screen.say(&Line::default().and(Style::Warn, hint)),
+            Reply::ShowAll => say(&approval::full(&asked, Extent::Full)),
+            Reply::Leave => {
+                screen.say(&Line::default());
+                return Ok(Answer::Left);
+            }
+            Reply::Decided(decision, reason) => {
+                return decide(gate, &asked, decision, reason).await.map(|decided| Answer::Decided(Box::new(decided)));
+            }
+        }
+    }
+}
+
+/// One approval with everything that is to be shown.
+pub(crate) async fn get(gate: &mut Gate, name: &str) -> Result<Approval, Failure> {
+    let request = GetApprovalRequest { name: name.to_owned(), view: ApprovalView::Full.into() };
+    Ok(gate.get_approval(request).await?.into_inner())
+}
+
+/// Tells the gate what was decided about what was shown.
+pub(crate) async fn decide(
+    gate: &mut Gate,
+    shown: &Approval,
+    decision: Decision,
+    reason: String,
+) -> Result<Approval, Failure> {
+    let request = DecideApprovalRequest {
+        name: shown.name.clone(),
+        subject_digest: shown.subject_digest.clone(),
+        decision: decision.into(),
+        reason,
+    };
+    match gate.decide_approval(request).await {
+        Ok(decided) => Ok(decided.into_inner()),
+        Err(status) => {
+            let mut report = Report::of_status(&status);
+            report.next = Some(words::show_approval(&shown.name));
+            Err(report.into())
+        }
+    }
+}
+
+/// `approved delete_file notes.txt (step tidy of e1)`.
+pub(crate) fn said(decided: &Approval) -> Line {
+    let what =
+        format!(" {} (step {} of {})", visible(&decided.operation), decided.step_id, names::id(&decided.execution));
+    let state = decided.state();
+    Line::default().and(words::approval_style(state), words::approval_state(state)).and(Style::Plain, what)
+}

@@ -1,0 +1,113 @@
+//! The questions put to a person, as a machine over the lines that are typed. Only a whole word for it approves.
+
+use belay_proto::v1::decide_approval_request::Decision;
+
+/// The longest reason the gate takes (`DecideApprovalRequest.reason`), in characters.
+const LONGEST_REASON: usize = 2_000;
+
+/// Where the questions are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Prompt {
+    /// What is to be done?
+    #[default]
+    Choosing,
+    /// Why not?
+    Denying,
+}
+
+/// What follows from a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// Ask again; say this before, if it is not empty.
+    Again(&'static str),
+    /// Show everything, then ask again.
+    ShowAll,
+    /// The person has decided.
+    Decided(Decision, String),
+    /// The person goes away without having decided.
+    Leave,
+}
+
+impl Prompt {
+    /// What to ask now.
+    pub(crate) fn question(self) -> &'static str {
+        match self {
+            Prompt::Choosing => "[A]pprove  [D]eny  [S]kip the step  [V]iew full  [Q]uit >",
+            Prompt::Denying => "why not? (goes back to the plan's author; Enter alone: back) >",
+        }
+    }
+
+    /// Takes the line that was typed; `None` when there will be none any more.
+    pub(crate) fn take(&mut self, line: Option<&str>) -> Reply {
+        let Some(line) = line else { return Reply::Leave };
+        let line = line.trim();
+        match *self {
+            Prompt::Choosing => match line.to_lowercase().as_str() {
+                "a" | "approve" => Reply::Decided(Decision::Approve, String::new()),
+                "d" | "deny" => {
+                    *self = Prompt::Denying;
+                    Reply::Again("")
+                }
+                "s" | "skip" => Reply::Decided(Decision::Skip, String::new()),
+                "v" | "view" => Reply::ShowAll,
+                "q" | "quit" => Reply::Leave,
+                "" => Reply::Again("nothing is decided; type a letter and Enter"),
+                _ => Reply::Again("nothing is decided; type a, d, s, v or q"),
+            },
+            Prompt::Denying if line.is_empty() => {
+                *self = Prompt::Choosing;
+                Reply::Again("nothing is decided")
+            }
+            Prompt::Denying if line.chars().count() > LONGEST_REASON => {
+                Reply::Again("a reason has at most 2,000 characters")
+            }
+            Prompt::Denying => Reply::Decided(Decision::Deny, line.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the lines lead to: each but the last has to leave the question open.
+    fn after(lines: &[&str]) -> Reply {
+        let mut prompt = Prompt::default();
+        let (last, before) = lines.split_last().expect("a line");
+        for line in before {
+            assert!(matches!(prompt.take(Some(line)), Reply::Again(_) | Reply::ShowAll), "{line:?}");
+        }
+        prompt.take(Some(last))
+    }
+
+    // S2-X-17: approve, deny, view full, skip step.
+    #[test]
+    fn each_letter_does_what_it_says() {
+        for yes in ["a", "A", " approve \t", "APPROVE"] {
+            assert_eq!(after(&[yes]), Reply::Decided(Decision::Approve, String::new()));
+        }
+        assert_eq!(after(&["s"]), Reply::Decided(Decision::Skip, String::new()));
+        assert_eq!(after(&["v"]), Reply::ShowAll);
+        assert_eq!(after(&["v", "v", "a"]), Reply::Decided(Decision::Approve, String::new()));
+        assert_eq!(after(&["q"]), Reply::Leave);
+    }
+
+    // B-03: nothing but the word for it approves.
+    #[test]
+    fn enter_and_garbage_decide_nothing() {
+        for line in ["", " ", "y", "yes", "ok", "aa", "a d", "approve it", "1", "\u{430}", "\u{1b}[A", "a\u{0}"] {
+            assert!(matches!(after(&[line]), Reply::Again(hint) if hint.starts_with("nothing is decided")), "{line:?}");
+        }
+        assert_eq!(Prompt::default().take(None), Reply::Leave);
+    }
+
+    #[test]
+    fn a_denial_has_a_reason_and_can_be_taken_back() {
+        assert_eq!(after(&["d", " wrong file "]), Reply::Decided(Decision::Deny, "wrong file".to_owned()));
+        assert_eq!(after(&["d", "a"]), Reply::Decided(Decision::Deny, "a".to_owned()), "a reason is no command");
+        assert_eq!(after(&["d", "", "a"]), Reply::Decided(Decision::Approve, String::new()));
+        assert_eq!(after(&["d", &"x".repeat(LONGEST_REASON + 1), "y"]), Reply::Decided(Decision::Deny, "y".to_owned()));
+        let mut prompt = Prompt::Denying;
+        assert_eq!(prompt.take(None), Reply::Leave);
+    }
+}

@@ -1,0 +1,103 @@
+//! Several approvals may wait at once: they are asked about one after the other, and taken back when they no longer wait.
+
+use std::collections::BTreeSet;
+
+use futures::future::LocalBoxFuture;
+
+use super::Answer;
+use crate::failure::Failure;
+
+/// A question under way. Dropping it takes it back.
+pub(crate) type Question = LocalBoxFuture<'static, Result<Answer, Failure>>;
+
+/// The questions of one execution.
+#[derive(Default)]
+pub(crate) struct Queue {
+    open: Option<(String, Question)>,
+    /// Asked about, whatever came of it; the execution may not have heard of it yet.
+    settled: BTreeSet<String>,
+}
+
+impl Queue {
+    /// Whether somebody is being asked.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Takes note of the approvals that wait now: takes back what no longer waits, and asks about the next with `put`. The one that was
+    /// taken back.
+    pub(crate) fn update<'a>(
+        &mut self,
+        waiting: impl Iterator<Item = &'a str>,
+        put: impl FnOnce(&str) -> Question,
+    ) -> Option<String> {
+        let waiting: Vec<&str> = waiting.collect();
+        let withdrawn = self.open.take_if(|(name, _)| !waiting.contains(&name.as_str())).map(|(name, _)| name);
+        if self.open.is_none() {
+            let next = waiting.into_iter().find(|name| !self.settled.contains(*name));
+            self.open = next.map(|name| (name.to_owned(), put(name)));
+        }
+        withdrawn
+    }
+
+    /// The answer to the open question, once it is there; for ever without one.
+    pub(crate) async fn answer(&mut self) -> Result<Answer, Failure> {
+        let Some((name, question)) = &mut self.open else {
+            return std::future::pending().await;
+        };
+        let answer = question.await;
+        self.settled.insert(std::mem::take(name));
+        self.open = None;
+        answer
+    }
+
+    /// Asks again about what still waits, such as after a connection broke.
+    pub(crate) fn begin_again(&mut self) {
+        self.settled.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::Approval;
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn decided(name: &str) -> Question {
+        let approval = Approval { name: name.to_owned(), ..Default::default() };
+        async { Ok(Answer::Decided(Box::new(approval))) }.boxed_local()
+    }
+
+    async fn answer(queue: &mut Queue) -> String {
+        match queue.answer().await {
+            Ok(Answer::Decided(approval)) => approval.name,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn approvals_are_asked_about_one_after_the_other_and_once() {
+        let mut queue = Queue::default();
+        assert_eq!(queue.update(["a", "b"].into_iter(), decided), None);
+        assert_eq!(answer(&mut queue).await, "a");
+        // The execution has not heard of the decision: both still wait.
+        queue.update(["a", "b"].into_iter(), decided);
+        assert_eq!(answer(&mut queue).await, "b");
+        queue.update(["a", "b"].into_iter(), decided);
+        assert!(!queue.is_open());
+        queue.begin_again();
+        queue.update(["b"].into_iter(), decided);
+        assert!(queue.is_open());
+    }
+
+    #[tokio::test]
+    async fn a_question_goes_away_when_somebody_else_decides() {
+        let mut queue = Queue::default();
+        queue.update(["a"].into_iter(), |_| futures::future::pending().boxed_local());
+        assert!(queue.answer().now_or_never().is_none());
+        assert_eq!(queue.update(["a"].into_iter(), decided), None, "it still waits");
+        assert_eq!(queue.update(["b"].into_iter(), decided).as_deref(), Some("a"));
+        assert_eq!(answer(&mut queue).await, "b");
+    }
+}

@@ -1,0 +1,253 @@
+//! What a person sees of an execution under way.
+
+use std::io;
+
+use belay_proto::v1::{ApprovalMode, ExecutionEvent, ExecutionView, GetExecutionRequest, execution_event::Kind};
+use indicatif::ProgressDrawTarget;
+
+use super::ASK_AFTER;
+use crate::{
+    args::Format,
+    ask::{self, Answer, Question, Queue},
+    clock,
+    connect::Client,
+    failure::Failure,
+    follow::{Seen, is_over},
+    names,
+    render::{
+        event, json,
+        live::Live,
+        output::Outputs,
+        picture::Picture,
+        text::{Line, Style},
+        time,
+    },
+    screen::Screen,
+};
+
+/// What the user sees of an execution under way.
+pub(super) struct View {
+    screen: Screen,
+    picture: Option<Picture>,
+    outputs: Outputs,
+    last_sequence: i64,
+    /// Moving lines: on standard output for people, on standard error beside JSON for programs.
+    live: Option<Live>,
+    /// What holds it up, as it was last told, without the seconds that pass.
+    told: Vec<String>,
+    /// What has to wait while somebody is asked, so that nothing comes between the question and the answer.
+    held_back: Option<Vec<Line>>,
+}
+
+impl View {
+    pub(super) fn new(screen: Screen, after: i64) -> View {
+        let live = match screen.format {
+            Format::Text if screen.output_moves => Some(Live::new(ProgressDrawTarget::stdout(), screen.output_colours)),
+            Format::Json if screen.talk_moves => Some(Live::new(ProgressDrawTarget::stderr(), screen.talk_colours)),
+            _ => None,
+        };
+        View {
+            screen,
+            picture: None,
+            outputs: Outputs::default(),
+            last_sequence: after,
+            live,
+            told: Vec::new(),
+            held_back: None,
+        }
+    }
+
+    pub(super) fn screen(&self) -> Screen {
+        self.screen
+    }
+
+    /// The approvals that wait for a decision, by name.
+    pub(super) fn asked(&self) -> impl Iterator<Item = &str> {
+        self.picture.iter().flat_map(Picture::asked)
+    }
+
+    pub(super) fn last_sequence(&self) -> i64 {
+        self.last_sequence
+    }
+
+    /// Whether everything that has happened so far has been shown.
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.picture.as_ref().is_some_and(|picture| {
+            let execution = picture.execution();
+            !is_over(execution.state()) && self.last_sequence >= execution.last_sequence
+        })
+    }
+
+    pub(super) fn show(&mut self, seen: Seen) -> Result<(), Failure> {
+        match seen {
+            Seen::Snapshot(execution) => self.picture = Some(Picture::new(*execution)),
+            Seen::Event(event) => self.show_event(&event)?,
+            Seen::Lost { why, wait } => {
+                self.talk(
+                    Line::default()
+                        .and(Style::Warn, format!("connection lost ({why}); trying again in {}", time::short(wait))),
+                )?;
+            }
+            Seen::Back => self.talk(Line::default().and(Style::Good, "connected again"))?,
+        }
+        self.redraw();
+        Ok(())
+    }
+
+    fn show_event(&mut self, event: &ExecutionEvent) -> Result<(), Failure> {
+        self.last_sequence = self.last_sequence.max(event.sequence);
+        let Some(picture) = &mut self.picture else {
+            return Ok(());
+        };
+        picture.apply(event);
+        let mut lines = match &event.kind {
+            Some(Kind::ToolCallOutput(piece)) => self.outputs.take(event, piece),
+            _ if !event.call.is_empty() => self.outputs.end(event),
+            _ => Vec::new(),
+        };
+        let is_told = self.live.is_none() || event::is_milestone(event);
+        lines.extend(event::line(event, picture).filter(|_| is_told));
+        match self.screen.format {
+            Format::Jsonl => self.screen.print_json(&json::of(event)?)?,
+            Format::Json if self.live.is_none() => {}
+            Format::Json | Format::Text => self.tell(lines)?,
+        }
+        Ok(())
+    }
+
+    /// Lines that stay.
+    fn tell(&mut self, lines: Vec<Line>) -> io::Result<()> {
+        match (&mut self.held_back, &self.live) {
+            (Some(held_back), _) => held_back.extend(lines),
+            (None, Some(live)) => lines.iter().try_for_each(|line| live.print(line))?,
+            (None, None) => self.screen.print(&lines)?,
+        }
+        Ok(())
+    }
+
+    /// Asks about what waits for a decision, and takes back what no longer does. Only where the execution is to wait for a person.
+    pub(super) fn ask(&mut self, questions: &mut Queue, put: impl FnOnce(&str) -> Question) -> Result<(), Failure> {
+        let Some(picture) = &self.picture else { return Ok(()) };
+        let waits = matches!(picture.execution().approval_mode(), ApprovalMode::Wait | ApprovalMode::Unspecified);
+        if !waits || is_over(picture.execution().state()) {
+            return Ok(());
+        }
+        let was_open = questions.is_open();
+        let withdrawn = questions.update(picture.asked(), put);
+        if let Some(name) = &withdrawn {
+            self.screen.say(&Line::default());
+            let id = names::id(name);
+            self.screen.say(&Line::default().and(Style::Warn, format!("{id} waits for no decision any more")));
+        }
+        match questions.is_open() {
+            true if !was_open || withdrawn.is_some() => self.hold_back(),
+            false if was_open => self.go_on()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Tells what came of a question, and goes on; `false` when the person leaves.
+    pub(super) fn answered(&mut self, answer: Result<Answer, Failure>) -> Result<bool, Failure> {
+        let goes_on = match answer {
+            Ok(Answer::Decided(approval)) => {
+                self.screen.say(&ask::said(&approval));
+                true
+            }
+            Ok(Answer::Left) => false,
+            // Somebody else was faster, or the gate is away: the execution waits, and can be decided elsewhere.
+            Err(Failure::Report(report)) => {
+                report.lines().iter().for_each(|line| self.screen.say(line));
+                true
+            }
+            Err(failure) => return Err(failure),
+        };
+        self.go_on()?;
+        Ok(goes_on)
+    }
+
+    fn hold_back(&mut self) {
+        self.held_back.get_or_insert_default();
+        if let Some(live) = &mut self.live {
+            live.draw(&[]);
+        }
+    }
+
+    fn go_on(&mut self) -> io::Result<()> {
+        let held_back = self.held_back.take().unwrap_or_default();
+        self.tell(held_back)?;
+        self.redraw();
+        Ok(())
+    }
+
+    /// Asks what holds it up. Without an answer the next question will do.
+    pub(super) async fn wait_for(&mut self, client: &mut Client, name: &str) -> Result<(), Failure> {
+        let request = GetExecutionRequest { name: name.to_owned(), view: ExecutionView::Basic.into() };
+        let answer = tokio::time::timeout(ASK_AFTER, client.get_execution(request)).await;
+        let (Ok(Ok(answer)), Some(picture)) = (answer, &mut self.picture) else {
+            return Ok(());
+        };
+        let execution = answer.into_inner();
+        let now = clock::now();
+        if execution.last_sequence == picture.execution().last_sequence {
+            picture.wait_for(execution.waiting);
+        }
+        if self.live.is_none() && self.held_back.is_none() {
+            let waits = picture.waits(now);
+            let steady: Vec<String> = waits.iter().map(|wait| without_time(wait)).collect();
+            if self.told != steady {
+                self.told = steady;
+                waits.iter().for_each(|wait| self.screen.say(&Line::default().and(Style::Warn, wait)));
+            }
+        }
+        self.redraw();
+        Ok(())
+    }
+
+    fn talk(&mut self, line: Line) -> io::Result<()> {
+        if self.live.is_some() {
+            return self.tell(vec![line]);
+        }
+        self.screen.say(&line);
+        Ok(())
+    }
+
+    pub(super) fn redraw(&mut self) {
+        if self.held_back.is_some() {
+            return;
+        }
+        if let (Some(live), Some(picture)) = (&mut self.live, &self.picture) {
+            live.draw(&picture.lines(clock::now()));
+        }
+    }
+}
+
+impl Drop for View {
+    /// What was held back is told before the last word.
+    fn drop(&mut self) {
+        if let Some(lines) = self.held_back.take() {
+            self.screen.say(&Line::default());
+            let _ = self.tell(lines);
+        }
+    }
+}
+
+/// A wait's words without the part that changes every second.
+fn without_time(wait: &str) -> String {
+    match (wait.find(" (since "), wait.rfind(')')) {
+        (Some(from), Some(to)) if from < to => format!("{}{}", &wait[..from], &wait[to + 1..]),
+        _ => wait.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_told_once_however_long_it_takes() {
+        let words = without_time("waits for a tool runner: r1 (since 3s); next: belay serve");
+        assert_eq!(words, "waits for a tool runner: r1; next: belay serve");
+        assert_eq!(words, without_time("waits for a tool runner: r1 (since 8s); next: belay serve"));
+    }
+}

@@ -1,0 +1,162 @@
+//! `belay approvals approve`, `deny` and `skip`, and their short forms.
+
+use belay_proto::v1::{Approval, approval::State, decide_approval_request::Decision};
+
+use super::{super::Context, Which, resolve};
+use crate::{
+    args::{Format, help},
+    ask::{self, Answer, Terminal},
+    connect::{Gate, Session},
+    exit::Exit,
+    failure::Failure,
+    names,
+    render::{approval, diff::Extent, execution::next, text::Line, words},
+};
+
+/// Approve what is asked, after having been shown it
+///
+/// On a terminal it is shown and asked about; without one, --yes is needed. The approval is bound to what was shown: if that has changed,
+/// it is refused.
+#[derive(clap::Args, Debug)]
+#[command(after_help = help!("belay approve @last"))]
+pub(crate) struct Approve {
+    #[command(flatten)]
+    which: Which,
+    /// Approve without asking, once it has been shown
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Say no: the step fails, and the reason goes back to the plan's author
+#[derive(clap::Args, Debug)]
+#[command(after_help = help!("belay deny @last --reason 'wrong file'"))]
+pub(crate) struct Deny {
+    #[command(flatten)]
+    which: Which,
+    /// Why not
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+/// Say no, and leave the step out instead of letting it fail
+#[derive(clap::Args, Debug)]
+#[command(after_help = help!("belay approvals skip @last"))]
+pub(crate) struct Skip {
+    #[command(flatten)]
+    which: Which,
+    /// Why
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    reason: String,
+}
+
+/// Shows the approval, and approves what was shown.
+pub(crate) async fn approve(context: &Context, verb: Approve) -> Result<Exit, Failure> {
+    if !verb.yes && !ask::is_attended() {
+        return Err(needs_yes(&verb.which).into());
+    }
+    with_gate(context, async |gate| {
+        let asked = resolve(gate, &context.namespace, &verb.which).await?;
+        refuse_decided(&asked)?;
+        if verb.yes {
+            if context.screen.format == Format::Text {
+                context.screen.print(&approval::full(&asked, Extent::Full))?;
+            }
+            return ask::decide(gate, &asked, Decision::Approve, String::new()).await.map(Some);
+        }
+        match ask::ask(context.screen, gate, &mut Terminal::default(), asked).await? {
+            Answer::Decided(decided) => Ok(Some(*decided)),
+            Answer::Left => Ok(None),
+        }
+    })
+    .await
+}
+
+/// Denies it.
+pub(crate) async fn deny(context: &Context, verb: Deny) -> Result<Exit, Failure> {
+    if verb.reason.trim().is_empty() {
+        let message = "a denial needs a reason: it goes back to the plan's author";
+        let mut report = Failure::refused("INVALID_USAGE", message).next("belay deny ID --reason '…'");
+        report.field = Some("--reason".to_owned());
+        return Err(report.into());
+    }
+    decide_at_once(context, &verb.which, Decision::Deny, verb.reason).await
+}
+
+/// Skips the step.
+pub(crate) async fn skip(context: &Context, verb: Skip) -> Result<Exit, Failure> {
+    decide_at_once(context, &verb.which, Decision::Skip, verb.reason).await
+}
+
+async fn decide_at_once(context: &Context, which: &Which, decision: Decision, reason: String) -> Result<Exit, Failure> {
+    with_gate(context, async |gate| {
+        let asked = resolve(gate, &context.namespace, which).await?;
+        refuse_decided(&asked)?;
+        ask::decide(gate, &asked, decision, reason).await.map(Some)
+    })
+    .await
+}
+
+/// Has something decided at the gate, and says what follows.
+async fn with_gate(
+    context: &Context,
+    work: impl AsyncFnOnce(&mut Gate) -> Result<Option<Approval>, Failure>,
+) -> Result<Exit, Failure> {
+    let session = Session::open(&context.place).await?;
+    // Services that run only for the moment of this command drive nothing on.
+    let is_driven = !session.is_embedded();
+    let outcome = match session.to_gate().client().await {
+        Ok(mut gate) => work(&mut gate).await,
+        Err(failure) => Err(failure),
+    };
+    session.close().await;
+    let Some(decided) = outcome? else {
+        context.screen.say(&Line::new("nothing was decided"));
+        return Ok(Exit::REFUSED);
+    };
+    match context.screen.format {
+        Format::Text => {
+            let verb = if is_driven { "watch" } else { "resume" };
+            let id = names::id(&decided.execution);
+            context.screen.print(&[ask::said(&decided), next(&format!("belay executions {verb} {id}"))])?;
+        }
+        Format::Json | Format::Jsonl => context.screen.print_json(&approval::json(&decided)?)?,
+    }
+    Ok(Exit::OK)
+}
+
+/// A decision is made once. The gate refuses a second one, too; this says it before anything is shown or asked.
+fn refuse_decided(asked: &Approval) -> Result<(), Failure> {
+    if asked.state() == State::Pending {
+        return Ok(());
+    }
+    let by = if asked.decided_by.is_empty() { String::new() } else { format!(" by {}", asked.decided_by) };
+    let state = words::approval_state(asked.state());
+    let message = format!("approval {} is {state}{by} already; nothing was changed", names::id(&asked.name));
+    Err(Failure::refused("ALREADY_DECIDED", message).next(words::show_approval(&asked.name)).into())
+}
+
+fn needs_yes(which: &Which) -> crate::failure::Report {
+    let message = "there is no terminal to show the approval and to ask at; --yes approves without asking";
+    Failure::refused("NO_TERMINAL", message).next(format!("belay approvals show {}", which.id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // B-03: a decision is made once.
+    #[test]
+    fn a_decided_approval_is_not_decided_again() {
+        let mut approval = Approval {
+            name: "namespaces/default/approvals/x7".to_owned(),
+            state: State::Denied.into(),
+            decided_by: "unix:1000".to_owned(),
+            ..Default::default()
+        };
+        let report = refuse_decided(&approval).unwrap_err().report();
+        assert_eq!(report.message, "approval x7 is denied by unix:1000 already; nothing was changed");
+        assert_eq!((report.exit, report.code.as_str()), (Exit::REFUSED, "ALREADY_DECIDED"));
+        approval.set_state(State::Pending);
+        assert!(refuse_decided(&approval).is_ok());
+    }
+}

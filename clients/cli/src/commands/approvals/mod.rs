@@ -1,0 +1,92 @@
+//! `belay approvals …`.
+
+pub(crate) mod decide;
+pub(crate) mod list;
+pub(crate) mod show;
+
+use belay_proto::v1::{Approval, ApprovalView, GetApprovalRequest, ListApprovalsRequest, approval::State};
+use tonic::Code;
+
+use crate::{
+    connect::Gate,
+    failure::Failure,
+    names::{self, Noun, Typed},
+};
+
+/// The most approvals that one page may hold (`ListApprovalsRequest.page_size`).
+const LONGEST_PAGE: i32 = 1_000;
+
+/// The approval a command is about.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Which {
+    /// The approval: its id, the beginning of its id, its full name, or @last for the one that was asked last
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+/// The approval a person means, in FULL view.
+async fn resolve(gate: &mut Gate, namespace: &str, which: &Which) -> Result<Approval, Failure> {
+    let name = match names::read(Noun::Approval, &which.id)? {
+        Typed::Full(name) => name.to_owned(),
+        Typed::Last => last(gate, namespace).await?,
+        Typed::Prefix(prefix) => match full(gate, format!("{}/approvals/{prefix}", names::parent(namespace))).await {
+            Err(Failure::Report(report)) if report.exit == crate::exit::Exit::REFUSED => {
+                begins_with(gate, namespace, prefix).await?
+            }
+            found => return found,
+        },
+    };
+    full(gate, name).await
+}
+
+async fn full(gate: &mut Gate, name: String) -> Result<Approval, Failure> {
+    let request = GetApprovalRequest { name, view: ApprovalView::Full.into() };
+    match gate.get_approval(request).await {
+        Ok(approval) => Ok(approval.into_inner()),
+        Err(status) => {
+            let is_missing = status.code() == Code::NotFound;
+            let mut report = crate::failure::Report::of_status(&status);
+            if is_missing {
+                report.next = Some("belay approvals list".to_owned());
+            }
+            Err(report.into())
+        }
+    }
+}
+
+async fn begins_with(gate: &mut Gate, namespace: &str, prefix: &str) -> Result<String, Failure> {
+    let request = ListApprovalsRequest {
+        parent: names::parent(namespace),
+        page_size: names::CANDIDATES + 1,
+        id_prefix: prefix.to_owned(),
+        ..Default::default()
+    };
+    let found = gate.list_approvals(request).await?.into_inner().approvals;
+    names::choose(Noun::Approval, namespace, prefix, found.into_iter().map(|approval| approval.name).collect())
+}
+
+/// The one that was asked last among those that wait; where none waits, the newest.
+async fn last(gate: &mut Gate, namespace: &str) -> Result<String, Failure> {
+    let parent = names::parent(namespace);
+    let mut request = ListApprovalsRequest {
+        parent: parent.clone(),
+        page_size: LONGEST_PAGE,
+        states: vec![State::Pending.into()],
+        ..Default::default()
+    };
+    // Pending ones are listed with the oldest first.
+    let mut newest = None;
+    loop {
+        let page = gate.list_approvals(request.clone()).await?.into_inner();
+        newest = page.approvals.into_iter().next_back().or(newest);
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    if newest.is_none() {
+        let request = ListApprovalsRequest { parent, page_size: 1, ..Default::default() };
+        newest = gate.list_approvals(request).await?.into_inner().approvals.into_iter().next();
+    }
+    names::choose(Noun::Approval, namespace, "", newest.into_iter().map(|approval| approval.name).collect())
+}

@@ -1,0 +1,136 @@
+//! `belay doctor`.
+
+use std::{env, path::PathBuf};
+
+use belay_all_in_one::{Diagnosis, Probe};
+use belay_proto::v1::enforcement_report::Tier;
+use serde_json::{Value, json};
+
+use super::{Context, policy};
+use crate::{
+    args::{Format, help},
+    exit::Exit,
+    failure::Failure,
+    render::{
+        json,
+        text::{Line, Style, table},
+        words,
+    },
+};
+
+/// Look at this machine: which walls stand around commands, and what is missing for the rest
+///
+/// Tries every layer of the sandbox and attacks it from inside. Ends with 1 when commands cannot run here.
+#[derive(clap::Args, Debug)]
+#[command(after_help = help!("belay doctor"))]
+pub(crate) struct Doctor {
+    /// The folder that is to be a workspace [default: the current one]
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    workspace: Option<PathBuf>,
+}
+
+/// Examines the machine.
+pub(crate) async fn doctor(context: &Context, verb: Doctor) -> Result<Exit, Failure> {
+    let workspace = match verb.workspace {
+        Some(folder) => folder,
+        None => env::current_dir()
+            .map_err(|error| Failure::internal(format!("the current folder cannot be read: {error}")))?,
+    };
+    let probe = Probe { state_dir: context.place.state_dir()?, workspace, policy: policy_choice() };
+    let diagnosis = tokio::task::spawn_blocking(move || belay_all_in_one::doctor(&probe))
+        .await
+        .map_err(|error| Failure::internal(format!("the examination ended early: {error}")))?;
+    match context.screen.format {
+        Format::Text => context.screen.print(&lines(&diagnosis))?,
+        Format::Json | Format::Jsonl => context.screen.print_json(&as_json(&diagnosis)?)?,
+    }
+    Ok(if diagnosis.commands_can_run() { Exit::OK } else { Exit::INTERNAL })
+}
+
+/// The policy that `run` would start with.
+fn policy_choice() -> belay_all_in_one::PolicyChoice {
+    match env::var_os("BELAY_POLICY").filter(|path| !path.is_empty()) {
+        Some(path) => belay_all_in_one::PolicyChoice::File(path.into()),
+        None => belay_all_in_one::PolicyChoice::of_user(&|name| env::var_os(name)),
+    }
+}
+
+/// `tier A: …`.
+fn tier(tier: Tier) -> &'static str {
+    match tier {
+        Tier::A => "A: every wall stands",
+        Tier::B => "B: every wall but a fresh /proc",
+        Tier::C => "C: Landlock, seccomp and limits, without namespaces",
+        Tier::Unspecified => "none: not even Landlock and seccomp",
+    }
+}
+
+fn lines(diagnosis: &Diagnosis) -> Vec<Line> {
+    let mark = |good: bool| if good { (Style::Good, "yes".to_owned()) } else { (Style::Bad, "NO".to_owned()) };
+    let plain = |text: &str| (Style::Plain, text.to_owned());
+    let heading = |text: &str| Line::default().and(Style::Strong, text);
+    let mut lines = vec![heading("sandbox")];
+    let mut rows = Vec::new();
+    for layer in &diagnosis.sandbox.layers {
+        rows.push(vec![mark(layer.active), plain(&layer.name), plain(&layer.why)]);
+        if !layer.fix.is_empty() {
+            rows.push(vec![plain(""), (Style::Dim, "to mend it".to_owned()), plain(&layer.fix)]);
+        }
+    }
+    rows.push(vec![mark(diagnosis.is_strong_enough()), plain("tier"), plain(tier(diagnosis.sandbox.tier()))]);
+    rows.push(vec![mark(diagnosis.is_attack_proof()), plain("self-test"), plain(&diagnosis.self_test())]);
+    lines.extend(table(&rows));
+
+    lines.push(heading("here"));
+    let mut rows = vec![
+        vec![
+            mark(diagnosis.workspace.problem.is_none()),
+            plain("workspace"),
+            plain(&about(&diagnosis.workspace.path.display().to_string(), diagnosis.workspace.problem.as_deref())),
+        ],
+        vec![
+            mark(diagnosis.state_dir.problem.is_none()),
+            plain("state directory"),
+            plain(&about(&diagnosis.state_dir.path.display().to_string(), diagnosis.state_dir.problem.as_deref())),
+        ],
+    ];
+    rows.extend(diagnosis.programs.iter().map(|program| {
+        let found = program.path.as_ref().map_or("not found".to_owned(), |path| path.display().to_string());
+        vec![mark(program.path.is_some()), plain(program.name), plain(&found)]
+    }));
+    lines.extend(table(&rows));
+
+    lines.push(heading("policy").and(Style::Plain, format!("  {}", diagnosis.policy_source)));
+    match &diagnosis.policy {
+        Ok(facts) => lines.extend(policy::settings(facts)),
+        Err(refused) => lines.extend(crate::failure::Report::of_policy(refused).lines()),
+    }
+    lines.push(match diagnosis.commands_can_run() {
+        true => Line::default().and(Style::Good, "commands can run here"),
+        false => Line::default().and(Style::Bad, "commands cannot run here; tools that only read and write files can"),
+    });
+    lines
+}
+
+fn about(path: &str, problem: Option<&str>) -> String {
+    problem.map_or_else(|| path.to_owned(), |problem| format!("{path}: {problem}"))
+}
+
+fn as_json(diagnosis: &Diagnosis) -> Result<Value, Failure> {
+    let programs: serde_json::Map<_, _> =
+        diagnosis.programs.iter().map(|program| (program.name.to_owned(), json!(program.path))).collect();
+    Ok(json!({
+        "commandsCanRun": diagnosis.commands_can_run(),
+        "sandbox": json::of(&diagnosis.sandbox)?,
+        "tier": words::word(diagnosis.sandbox.tier().as_str_name(), "TIER_"),
+        "selfTest": { "passed": diagnosis.is_attack_proof(), "detail": diagnosis.self_test() },
+        "workspace": { "path": diagnosis.workspace.path, "problem": diagnosis.workspace.problem },
+        "stateDir": { "path": diagnosis.state_dir.path, "problem": diagnosis.state_dir.problem },
+        "programs": programs,
+        "policySource": diagnosis.policy_source,
+        "policy": match &diagnosis.policy {
+            Ok(facts) => policy::as_json(facts),
+            Err(refused) => crate::failure::Report::of_policy(refused).json(),
+        },
+    }))
+}

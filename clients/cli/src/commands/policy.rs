@@ -1,0 +1,80 @@
+//! `belay policy …`, and what there is to say about a policy that is given where it does not count.
+
+use std::path::PathBuf;
+
+use belay_all_in_one::PolicyFacts;
+use belay_proto::v1::GetPolicyRequest;
+use serde_json::json;
+
+use super::Context;
+use crate::{
+    args::{Format, PolicyFile, help},
+    connect::Session,
+    exit::Exit,
+    failure::Failure,
+    render::text::{Line, Style, table},
+};
+
+/// Check a policy as `serve` and `run` would, and show what it comes to
+#[derive(clap::Args, Debug)]
+#[command(after_help = help!("belay policy check policy.yaml"))]
+pub(crate) struct Check {
+    /// The policy: a YAML file
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: PathBuf,
+}
+
+/// Reads the policy.
+pub(crate) async fn check(context: &Context, verb: Check) -> Result<Exit, Failure> {
+    let facts = belay_all_in_one::check_policy(&verb.file)?;
+    match context.screen.format {
+        Format::Text => {
+            let name = verb.file.display().to_string();
+            let mut lines = vec![Line::new(format!("{name}: ")).and(Style::Good, "good")];
+            lines.extend(settings(&facts));
+            context.screen.print(&lines)?;
+        }
+        Format::Json | Format::Jsonl => context.screen.print_json(&as_json(&facts))?,
+    }
+    Ok(Exit::OK)
+}
+
+/// The settings and the rules of a policy, in its own words.
+pub(crate) fn settings(facts: &PolicyFacts) -> Vec<Line> {
+    let mut rows: Vec<_> = facts
+        .settings
+        .iter()
+        .map(|(name, value)| vec![(Style::Dim, (*name).to_owned()), (Style::Plain, value.clone())])
+        .collect();
+    let rules = if facts.rules.is_empty() { "none of its own".to_owned() } else { facts.rules.join(", ") };
+    rows.push(vec![(Style::Dim, "rules".to_owned()), (Style::Plain, rules)]);
+    table(&rows)
+}
+
+/// The same for programs.
+pub(crate) fn as_json(facts: &PolicyFacts) -> serde_json::Value {
+    let settings: serde_json::Map<_, _> =
+        facts.settings.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+    json!({ "settings": settings, "rules": facts.rules })
+}
+
+/// Says so when a policy was named and other services, which have a policy already, are at work.
+///
+/// # Errors
+/// When the policy that is named cannot be read: it would not do what its author thinks, wherever it counts.
+pub(super) async fn note_if_ignored(context: &Context, session: &Session, file: &PolicyFile) -> Result<(), Failure> {
+    let Some(path) = file.named().filter(|_| !session.is_embedded()) else {
+        return Ok(());
+    };
+    let mut gate = session.to_gate().client().await?;
+    let in_force = gate.get_policy(GetPolicyRequest {}).await?.into_inner();
+    if !belay_all_in_one::is_same_policy(path, &in_force.body)? {
+        let words = format!(
+            "--policy {} is ignored: the services run already, under revision {} of another policy",
+            path.display(),
+            in_force.revision
+        );
+        context.screen.say(&Line::default().and(Style::Warn, words));
+    }
+    Ok(())
+}

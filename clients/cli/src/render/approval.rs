@@ -1,0 +1,266 @@
+//! Approvals on the screen: what is asked, why, and what would change.
+
+use std::time::Duration;
+
+use belay_proto::v1::{Approval, approval::State, approval_need};
+use serde_json::Value;
+
+use super::{
+    diff::{self, Extent},
+    execution::next,
+    json,
+    text::{Line, Style, shorten, table, visible},
+    time, words,
+};
+use crate::{failure::Failure, names};
+
+/// The most warnings in a brief view.
+const BRIEF_WARNINGS: usize = 8;
+/// The longest operation in a list, in characters.
+const LONGEST_OPERATION: usize = 60;
+/// The most lines of a headline.
+const LONGEST_HEADLINE: usize = 20;
+
+/// Everything a person needs for the decision.
+pub(crate) fn full(approval: &Approval, extent: Extent) -> Vec<Line> {
+    let state = approval.state();
+    let mut lines = vec![
+        Line::default()
+            .and(Style::Strong, names::id(&approval.name))
+            .and(Style::Plain, "  ")
+            .and(words::approval_style(state), words::approval_state(state)),
+    ];
+    lines.extend(headline(approval));
+    lines.extend(table(&facts(approval)));
+    let preview = approval.preview.clone().unwrap_or_default();
+    let mut warnings = diff::warnings(preview.files.iter().filter_map(|file| file.change.as_ref()));
+    if extent == Extent::Brief && warnings.len() > BRIEF_WARNINGS {
+        let more = warnings.len() - BRIEF_WARNINGS;
+        warnings.truncate(BRIEF_WARNINGS);
+        warnings.push(Line::default().and(Style::Bad, format!("look twice: {more} more like these")));
+    }
+    lines.extend(warnings);
+    lines.push(what_it_is(approval));
+    lines.extend(diff::files(&preview.files, preview.more_files, extent));
+    lines
+}
+
+/// What is asked for, as the gate rendered it from what is digested.
+fn headline(approval: &Approval) -> Vec<Line> {
+    let rendered = approval.preview.as_ref().map(|preview| preview.headline.as_str()).filter(|text| !text.is_empty());
+    let text = rendered.unwrap_or(&approval.operation);
+    let mut lines: Vec<Line> =
+        text.lines().take(LONGEST_HEADLINE).map(|line| Line::new("  ").and(Style::Strong, visible(line))).collect();
+    if let Some(more @ 1..) = text.lines().count().checked_sub(LONGEST_HEADLINE) {
+        lines.push(Line::default().and(Style::Warn, format!("  … {more} more lines; -o json has them")));
+    }
+    lines
+}
+
+fn facts(approval: &Approval) -> Vec<Vec<(Style, String)>> {
+    let preview = approval.preview.clone().unwrap_or_default();
+    let folder = match (preview.workspace.as_str(), preview.working_directory.as_str()) {
+        (workspace, "") => workspace.to_owned(),
+        (workspace, inside) => format!("{workspace}, in {inside}"),
+    };
+    let asked = approval.create_time.as_ref().map(time::date_and_time).unwrap_or_default();
+    let by = if approval.requested_by.is_empty() { String::new() } else { format!(" for {}", approval.requested_by) };
+    let expires = approval.expire_time.as_ref().filter(|_| approval.state() == State::Pending);
+    let mut decided = approval.decide_time.as_ref().map(time::date_and_time).unwrap_or_default();
+    if !approval.decided_by.is_empty() {
+        decided.push_str(&format!(" by {}", approval.decided_by));
+    }
+    if !approval.decide_reason.is_empty() {
+        decided.push_str(&format!(": {}", approval.decide_reason));
+    }
+    let facts = [
+        ("workspace", folder),
+        ("reach", preview.reach.join(", ")),
+        ("why", approval.decision.as_ref().map(words::decision).unwrap_or_default()),
+        ("step", format!("{} of {}", approval.step_id, names::id(&approval.execution))),
+        ("asked", asked + &by),
+        ("expires", expires.map(time::date_and_time).unwrap_or_default()),
+        ("decided", decided),
+    ];
+    facts
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| vec![(Style::Dim, name.to_owned()), (Style::Plain, visible(&value))])
+        .collect()
+}
+
+/// Whether it has run, and in short what it would change.
+fn what_it_is(approval: &Approval) -> Line {
+    let is_open = matches!(approval.state(), State::Pending | State::Approved);
+    match approval.kind() {
+        approval_need::Kind::Effect => {
+            let effect = approval.effect.as_ref().map_or_else(|| "files".to_owned(), words::effect);
+            let (said, kept) = if is_open {
+                ("it has run in a view of its own and would change ", "; nothing of that is in the workspace yet")
+            } else {
+                ("it ran in a view of its own; the decision was about ", "")
+            };
+            Line::new(said).and(Style::Strong, effect).and(Style::Plain, kept)
+        }
+        approval_need::Kind::Call if is_open => Line::new("it has not run"),
+        _ => Line::default(),
+    }
+}
+
+/// What one types next.
+pub(crate) fn next_commands(approval: &Approval) -> Vec<Line> {
+    let id = names::id(&approval.name);
+    match approval.state() {
+        State::Pending => vec![
+            next(&format!("belay approve {id}")),
+            Line::new("      ").and(Style::Strong, format!("belay deny {id} --reason '…'")),
+            Line::new("      ").and(Style::Strong, format!("belay approvals skip {id}")),
+        ],
+        _ => vec![next(&format!("belay executions get {}", names::id(&approval.execution)))],
+    }
+}
+
+/// A table of approvals in BASIC view, the columns' names first.
+pub(crate) fn list(approvals: &[Approval], now: Duration) -> Vec<Line> {
+    let heading = ["ID", "STATE", "AGE", "STEP", "WANTS", "CHANGES"].map(|name| (Style::Dim, name.to_owned())).to_vec();
+    let rows = approvals.iter().map(|approval| {
+        let state = approval.state();
+        let age = time::between(approval.create_time.as_ref(), Some(now)).map(time::short).unwrap_or_default();
+        let changes = approval.effect.as_ref().filter(|_| approval.kind() == approval_need::Kind::Effect);
+        vec![
+            (Style::Strong, names::id(&approval.name).to_owned()),
+            (words::approval_style(state), words::approval_state(state)),
+            (Style::Plain, age),
+            (Style::Plain, format!("{}/{}", names::id(&approval.execution), approval.step_id)),
+            (Style::Plain, shorten(&visible(&approval.operation), LONGEST_OPERATION)),
+            (Style::Dim, changes.map(words::effect).unwrap_or_else(|| "before it runs".to_owned())),
+        ]
+    });
+    table(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
+}
+
+/// The approval for programs: canonical, with the subject as the JSON that it is instead of its bytes. Its digest is over the bytes, which
+/// are the canonical form (RFC 8785) of that JSON.
+pub(crate) fn json(approval: &Approval) -> Result<Value, Failure> {
+    let mut value = json::of(approval)?;
+    if let Ok(subject) = serde_json::from_slice::<Value>(&approval.subject) {
+        value["subject"] = subject;
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::{EffectSummary, FileDiff, PathChange, PolicyDecision, Preview, path_change};
+    use pbjson_types::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    fn approval() -> Approval {
+        let change = PathChange {
+            path: "notes.txt".to_owned(),
+            kind: path_change::Kind::Deleted.into(),
+            flags: vec!["odd_name".to_owned()],
+        };
+        let unified = "@@ -1 +0,0 @@\n-hello\n".to_owned();
+        Approval {
+            name: "namespaces/default/approvals/x7k2".to_owned(),
+            state: State::Pending.into(),
+            kind: approval_need::Kind::Effect.into(),
+            execution: "namespaces/default/executions/e1".to_owned(),
+            step_id: "tidy".to_owned(),
+            tool: "delete_file".to_owned(),
+            operation: "delete_file notes.txt".to_owned(),
+            subject: br#"{"big":9007199254740993,"labels":{"a":"1+00:00"}}"#.to_vec(),
+            preview: Some(Preview {
+                headline: "delete_file notes.txt".to_owned(),
+                workspace: "/home/me/w".to_owned(),
+                reach: vec!["no network".to_owned()],
+                files: vec![FileDiff { change: Some(change), unified, removed: 1, ..Default::default() }],
+                ..Default::default()
+            }),
+            decision: Some(PolicyDecision {
+                rule: "file_delete".to_owned(),
+                reason: "Deleting asks first.".to_owned(),
+                ..Default::default()
+            }),
+            effect: Some(EffectSummary { deleted: 1, ..Default::default() }),
+            requested_by: "unix:1000".to_owned(),
+            create_time: Some(Timestamp { seconds: 1_795_230_245, nanos: 0 }),
+            ..Default::default()
+        }
+    }
+
+    fn screen(lines: &[Line]) -> String {
+        lines.iter().map(|line| line.render(false) + "\n").collect()
+    }
+
+    // S2-X-17: type, operation, files, reason and risk stand on one screen, with the content.
+    #[test]
+    fn an_approval_shows_what_why_and_what_would_change() {
+        let mut lines = full(&approval(), Extent::Full);
+        lines.extend(next_commands(&approval()));
+        assert_eq!(
+            screen(&lines),
+            "x7k2  pending\n\
+             \x20 delete_file notes.txt\n\
+             \x20 workspace  /home/me/w\n\
+             \x20 reach      no network\n\
+             \x20 why        Deleting asks first. (rule file_delete)\n\
+             \x20 step       tidy of e1\n\
+             \x20 asked      2026-11-21 03:04:05Z for unix:1000\n\
+             look twice: notes.txt has a name with characters that cannot be seen or do not belong in names\n\
+             it has run in a view of its own and would change 1 file: -1; nothing of that is in the workspace yet\n\
+             deletes  notes.txt  -1\n\
+             \x20   @@ -1 +0,0 @@\n\
+             \x20   -hello\n\
+             next: belay approve x7k2\n\
+             \x20     belay deny x7k2 --reason '…'\n\
+             \x20     belay approvals skip x7k2\n"
+        );
+    }
+
+    #[test]
+    fn a_decided_one_says_by_whom_and_why() {
+        let decided = Approval {
+            state: State::Denied.into(),
+            decided_by: "unix:1000".to_owned(),
+            decide_reason: "wrong\x1b[2J file".to_owned(),
+            decide_time: Some(Timestamp { seconds: 1_795_230_300, nanos: 0 }),
+            ..approval()
+        };
+        let shown = screen(&full(&decided, Extent::Full));
+        assert!(shown.contains("decided    2026-11-21 03:05:00Z by unix:1000: wrong\\u{1b}[2J file\n"), "{shown}");
+        assert_eq!(screen(&next_commands(&decided)), "next: belay executions get e1\n");
+    }
+
+    #[test]
+    fn a_call_that_has_not_run_says_so() {
+        let call = Approval { kind: approval_need::Kind::Call.into(), effect: None, preview: None, ..approval() };
+        assert!(screen(&full(&call, Extent::Brief)).contains("\nit has not run\n"));
+        assert!(
+            screen(&list(&[call], Duration::from_secs(1_795_230_305)))
+                .ends_with("delete_file notes.txt  before it runs\n")
+        );
+    }
+
+    #[test]
+    fn a_headline_of_many_lines_cannot_push_the_reason_off_the_screen() {
+        let mut long = approval();
+        long.preview.get_or_insert_default().headline = "x\n".repeat(500);
+        let lines = full(&long, Extent::Brief);
+        assert!(lines.len() < 40);
+        assert!(screen(&lines).contains("  … 480 more lines; -o json has them\n"));
+    }
+
+    // The subject is shown as what it is, to the last digit, and not as base64.
+    #[test]
+    fn programs_get_the_subject_as_json() {
+        let value = json(&approval()).unwrap();
+        assert_eq!(value["subject"], json!({"big": 9_007_199_254_740_993_i64, "labels": {"a": "1+00:00"}}));
+        assert_eq!((&value["state"], &value["decision"]["rule"]), (&json!("STATE_PENDING"), &json!("file_delete")));
+        let foreign = Approval { subject: vec![0xff], ..approval() };
+        assert_eq!(json(&foreign).unwrap()["subject"], "/w==", "bytes that are no JSON stay bytes");
+    }
+}

@@ -1,0 +1,193 @@
+//! What would change in files, for a person who decides about it: nothing in a name or a line can hide or fake anything.
+
+use belay_proto::v1::{FileDiff, path_change};
+
+use super::{
+    text::{Line, Style, shorten, visible},
+    words,
+};
+
+/// How much of the changes is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What fits a window: so many lines, long ones cut.
+    Brief,
+    /// All there is.
+    Full,
+}
+
+/// The most lines of diffs in a brief view, and the longest of them in characters.
+const BRIEF_LINES: usize = 40;
+const BRIEF_WIDTH: usize = 200;
+/// The most files in a brief view.
+const BRIEF_FILES: usize = 12;
+
+/// The changes file by file. `more` files are not among them.
+pub(crate) fn files(files: &[FileDiff], more: i32, extent: Extent) -> Vec<Line> {
+    let (most_files, mut room) = match extent {
+        Extent::Brief => (BRIEF_FILES, BRIEF_LINES),
+        Extent::Full => (usize::MAX, usize::MAX),
+    };
+    let mut lines = Vec::new();
+    let mut left_out = 0;
+    for file in files.iter().take(most_files) {
+        lines.push(heading(file));
+        let diff: Vec<&str> = file.unified.lines().collect();
+        let shown = diff.len().min(room);
+        lines.extend(diff_lines(&diff[..shown], extent));
+        room -= shown;
+        left_out += diff.len() - shown;
+    }
+    let unseen = files.len().saturating_sub(most_files);
+    if left_out > 0 || unseen > 0 {
+        let parts = [(left_out, "lines"), (unseen, "files")];
+        let parts: Vec<String> =
+            parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} more {what}")).collect();
+        lines.push(Line::default().and(Style::Warn, format!("… not shown here: {}", parts.join(", "))));
+    }
+    if more > 0 {
+        lines.push(
+            Line::default().and(Style::Warn, format!("… {more} more files change; -o json lists the first of them")),
+        );
+    }
+    lines
+}
+
+/// `deleted  notes.txt  -12  (binary, 3,120 bytes)`.
+fn heading(file: &FileDiff) -> Line {
+    let change = file.change.clone().unwrap_or_default();
+    let (style, what) = match change.kind() {
+        path_change::Kind::Created => (Style::Good, "creates"),
+        path_change::Kind::Deleted => (Style::Bad, "deletes"),
+        _ => (Style::Warn, "changes"),
+    };
+    let counts: String = [(file.added, '+'), (file.removed, '-')]
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, sign)| format!("  {sign}{count}"))
+        .collect();
+    let note = if file.note.is_empty() { String::new() } else { format!("  ({})", visible(&file.note)) };
+    Line::default()
+        .and(style, what)
+        .and(Style::Plain, "  ")
+        .and(Style::Strong, visible(&change.path))
+        .and(Style::Dim, counts + &note)
+}
+
+fn diff_lines(diff: &[&str], extent: Extent) -> Vec<Line> {
+    let mut in_hunks = false;
+    let styled = diff.iter().map(|text| {
+        // Before the first hunk stand the names; in a hunk, a line that begins with `---` is a removed one.
+        in_hunks |= text.starts_with("@@");
+        let style = match text.as_bytes().first() {
+            _ if !in_hunks => Style::Dim,
+            Some(b'+') => Style::Good,
+            Some(b'-') => Style::Bad,
+            Some(b' ') | None => Style::Plain,
+            _ => Style::Dim,
+        };
+        let text = match text.as_bytes().first() {
+            // The blank of a context line is a mark of the diff; what follows it is the file's.
+            Some(b' ') => format!(" {}", visible(&text[1..])),
+            _ => visible(text),
+        };
+        let text = if extent == Extent::Brief { shorten(&text, BRIEF_WIDTH) } else { text };
+        Line::new("    ").and(style, text)
+    });
+    styled.collect()
+}
+
+/// A line for each thing that deserves a second look.
+pub(crate) fn warnings<'a>(changes: impl Iterator<Item = &'a belay_proto::v1::PathChange>) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for change in changes {
+        for flag in &change.flags {
+            lines.push(
+                Line::default()
+                    .and(Style::Bad, "look twice: ")
+                    .and(Style::Strong, visible(&change.path))
+                    .and(Style::Plain, format!(" {}", words::flag(flag))),
+            );
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::PathChange;
+
+    use super::*;
+
+    fn file(path: &str, kind: path_change::Kind, unified: &str) -> FileDiff {
+        FileDiff {
+            change: Some(PathChange { path: path.to_owned(), kind: kind.into(), flags: Vec::new() }),
+            unified: unified.to_owned(),
+            ..Default::default()
+        }
+    }
+
+    fn told(lines: &[Line]) -> Vec<String> {
+        lines.iter().map(|line| line.render(false)).collect()
+    }
+
+    // S2-X-17: the preview shows the content.
+    #[test]
+    fn a_diff_is_shown_as_it_is() {
+        let diff = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,2 +1,2 @@\n same\n--- was a rule\n+now\t \n\\ No newline at end of file\n";
+        let changed = FileDiff { added: 1, removed: 1, ..file("notes.txt", path_change::Kind::Modified, diff) };
+        let lines = files(&[changed], 0, Extent::Full);
+        assert_eq!(
+            told(&lines),
+            [
+                "changes  notes.txt  +1  -1",
+                "    --- a/notes.txt",
+                "    +++ b/notes.txt",
+                "    @@ -1,2 +1,2 @@",
+                "     same",
+                "    --- was a rule",
+                "    +now    ·",
+                "    \\ No newline at end of file",
+            ]
+        );
+        assert!(lines[5].render(true).contains("\x1b[31m--- was a rule"), "a removed line, not a heading");
+        assert!(lines[1].render(true).contains("\x1b[2m--- a/notes.txt"));
+    }
+
+    #[test]
+    fn neither_names_nor_contents_can_fake_the_screen() {
+        let hostile = "@@ -0,0 +1 @@\n+ok\x1b[1A\x1b[2K\r+safe\u{202e}\u{200b}\n";
+        let name = "a\u{202e}txt.sh\nnothing changes";
+        let note = FileDiff { note: "binary\x1b[8m".to_owned(), ..file(name, path_change::Kind::Created, hostile) };
+        assert_eq!(
+            told(&files(&[note], 0, Extent::Full)),
+            [
+                "creates  a\\u{202e}txt.sh\\nnothing changes  (binary\\u{1b}[8m)",
+                "    @@ -0,0 +1 @@",
+                "    +ok\\u{1b}[1A\\u{1b}[2K\\r+safe\\u{202e}\\u{200b}",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_brief_view_fits_and_says_what_it_leaves_out() {
+        let many = "+x\n".repeat(300);
+        let wide = format!("@@\n+{}\n", "y".repeat(5_000));
+        let mut changes = vec![file("wide", path_change::Kind::Created, &wide)];
+        changes.extend((0..20).map(|i| file(&format!("f{i}"), path_change::Kind::Created, &many)));
+        let brief = told(&files(&changes, 7, Extent::Brief));
+        assert!(brief.len() <= BRIEF_LINES + BRIEF_FILES + 2);
+        assert!(brief.iter().all(|line| line.chars().count() <= BRIEF_WIDTH + 4));
+        assert_eq!(brief[brief.len() - 2], "… not shown here: 3262 more lines, 9 more files");
+        assert_eq!(brief[brief.len() - 1], "… 7 more files change; -o json lists the first of them");
+        let full = told(&files(&changes, 0, Extent::Full));
+        assert_eq!(full.len(), 21 + 2 + 20 * 300);
+    }
+
+    #[test]
+    fn what_deserves_a_second_look_gets_it() {
+        let change =
+            PathChange { path: "run.sh".to_owned(), flags: vec!["executable".to_owned()], ..Default::default() };
+        assert_eq!(told(&warnings([&change].into_iter())), ["look twice: run.sh becomes executable"]);
+    }
+}

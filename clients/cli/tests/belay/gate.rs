@@ -1,0 +1,100 @@
+//! The approval gate's half of the scripted server.
+
+use belay_proto::v1::{
+    AcknowledgeApprovalsRequest, AcknowledgeApprovalsResponse, Approval, CancelApprovalRequest, CreateApprovalRequest,
+    DecideApprovalRequest, GetApprovalRequest, GetGrantRequest, GetPolicyRequest, GetVerificationKeysRequest,
+    GetVerificationKeysResponse, Grant, ListApprovalsRequest, ListApprovalsResponse, SignedPolicy,
+    WatchApprovalsRequest, WatchApprovalsResponse, WatchPolicyRequest, WatchPolicyResponse, approval::State,
+    approval_gate_service_server::ApprovalGateService, decide_approval_request::Decision,
+};
+use futures::stream::Empty;
+use tonic::{Request, Response, Status};
+
+use crate::server::Scripted;
+
+#[tonic::async_trait]
+impl ApprovalGateService for Scripted {
+    async fn get_approval(&self, request: Request<GetApprovalRequest>) -> Result<Response<Approval>, Status> {
+        let name = request.into_inner().name;
+        let found = self.world.lock().unwrap().approvals.iter().find(|approval| approval.name == name).cloned();
+        found.map(Response::new).ok_or_else(|| Status::not_found("there is no such approval"))
+    }
+
+    async fn list_approvals(
+        &self,
+        request: Request<ListApprovalsRequest>,
+    ) -> Result<Response<ListApprovalsResponse>, Status> {
+        let request = request.into_inner();
+        let beginning = format!("{}/approvals/{}", request.parent, request.id_prefix);
+        let fits = |approval: &&Approval| {
+            approval.name.starts_with(&beginning)
+                && (request.states.is_empty() || request.states.contains(&approval.state))
+                && (request.execution.is_empty() || request.execution == approval.execution)
+        };
+        let world = self.world.lock().unwrap();
+        let approvals = world.approvals.iter().filter(fits).take(request.page_size as usize).cloned().collect();
+        Ok(Response::new(ListApprovalsResponse { approvals, ..Default::default() }))
+    }
+
+    async fn decide_approval(&self, request: Request<DecideApprovalRequest>) -> Result<Response<Approval>, Status> {
+        let request = request.into_inner();
+        let mut world = self.world.lock().unwrap();
+        world.decisions.push(request.clone());
+        let found = world.approvals.iter_mut().find(|approval| approval.name == request.name);
+        let approval = found.ok_or_else(|| Status::not_found("there is no such approval"))?;
+        if approval.subject_digest != request.subject_digest {
+            return Err(Status::failed_precondition("the digest is another one"));
+        }
+        approval.set_state(match request.decision() {
+            Decision::Approve => State::Approved,
+            Decision::Skip => State::Skipped,
+            _ => State::Denied,
+        });
+        Ok(Response::new(approval.clone()))
+    }
+
+    async fn create_approval(&self, _: Request<CreateApprovalRequest>) -> Result<Response<Approval>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn cancel_approval(&self, _: Request<CancelApprovalRequest>) -> Result<Response<Approval>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn acknowledge_approvals(
+        &self,
+        _: Request<AcknowledgeApprovalsRequest>,
+    ) -> Result<Response<AcknowledgeApprovalsResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn get_grant(&self, _: Request<GetGrantRequest>) -> Result<Response<Grant>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn get_policy(&self, _: Request<GetPolicyRequest>) -> Result<Response<SignedPolicy>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn get_verification_keys(
+        &self,
+        _: Request<GetVerificationKeysRequest>,
+    ) -> Result<Response<GetVerificationKeysResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    type WatchApprovalsStream = Empty<Result<WatchApprovalsResponse, Status>>;
+
+    async fn watch_approvals(
+        &self,
+        _: Request<WatchApprovalsRequest>,
+    ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    type WatchPolicyStream = Empty<Result<WatchPolicyResponse, Status>>;
+
+    async fn watch_policy(&self, _: Request<WatchPolicyRequest>) -> Result<Response<Self::WatchPolicyStream>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+}
