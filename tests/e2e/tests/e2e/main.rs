@@ -4,6 +4,7 @@ mod bad_input;
 mod cli;
 mod crash;
 mod errors;
+mod exactly_once;
 mod faults;
 mod hostile;
 mod pages;
