@@ -60,6 +60,7 @@ impl Home {
             command.env_remove(name);
         }
         command.env("BELAY_STATE_DIR", self.state());
+        command.env("XDG_CONFIG_HOME", self.path("config")).env("XDG_DATA_HOME", self.path("data"));
         command
     }
 
