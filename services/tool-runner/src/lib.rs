@@ -7,7 +7,7 @@
 
 mod calls;
 mod contents;
-mod enforcing;
+mod enforcement;
 mod ledger;
 mod output;
 mod place;
@@ -17,11 +17,13 @@ mod rooms;
 mod service;
 mod settings;
 mod subject;
+mod tier;
 pub mod tools;
 mod view;
 mod workspaces;
 
 pub use calls::Calls;
+pub use enforcement::Enforcement;
 pub use ledger::{Ledger, LedgerError, LedgerFailure};
 pub use place::{Place, Places, RealPlaces, Staged};
 pub use policy::{Accepted, BadToken, GateChannel, PolicyHolder, Refused};
@@ -30,9 +32,12 @@ pub use registry::{
     ToolSpec, Touches,
 };
 pub use service::hosted;
-pub use settings::{MinTier, NoKey, Settings, gate_key};
+pub use settings::{NoKey, Settings, gate_key};
 pub use view::{Gone, Mount, View, ViewHandle};
 pub use workspaces::{Allowed, NotAllowed, Workspaces};
+
+// Whoever hosts the runner has to give it a launcher, and may widen what commands see.
+pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
 
 use std::sync::Arc;
 

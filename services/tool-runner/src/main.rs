@@ -2,17 +2,17 @@
 
 use std::{error::Error, fs::canonicalize, process::ExitCode, sync::Arc};
 
-use belay_proto::v1::{EnforcementReport, enforcement_report};
 use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
 use belay_tool_runner::{
-    Allowed, Calls, GateChannel, Ledger, Parts, RealPlaces, Registry, Settings, Workspaces, gate_key, hosted, tools,
+    Allowed, Calls, Enforcement, GateChannel, Ledger, Parts, RealPlaces, Registry, SandboxSettings, Settings,
+    Workspaces, gate_key, hosted, tools,
 };
 use clap::Parser as _;
 
 fn main() -> ExitCode {
     // The sandbox's launcher is this program executed again: before anything else is set up.
-    belay_sandbox::take_over_if_asked();
+    belay_tool_runner::take_over_if_asked();
     let settings = Settings::parse();
     program::end(match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(run(settings)),
@@ -35,16 +35,18 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
 
     let ledger =
         Ledger::open(&Location::file(state_dir.join("ledger.db")), Threads::Real, || Ids::from_system().next_id())?;
-    let min_tier = settings.min_tier.map_or(enforcement_report::Tier::Unspecified, Into::into);
-    let enforcement = EnforcementReport { min_tier: min_tier.into(), ..EnforcementReport::default() };
+    let enforcement = Enforcement::tried_out(SandboxSettings::default());
+    if let Err(refusal) = enforcement.launcher() {
+        tracing::warn!("{}", refusal.message);
+    }
     let calls = Calls::recover(Parts {
-        registry: Registry::new(tools::built_in())?,
+        registry: Registry::new(tools::built_in(&enforcement))?,
         ledger,
         clock: Arc::new(SystemClock),
         keys,
         workspaces,
         places: Arc::new(RealPlaces),
-        enforcement,
+        enforcement: enforcement.to_proto(),
         threads: Threads::Real,
     })
     .await?;
