@@ -107,7 +107,7 @@ impl Enforcement {
             min_tier: tier(REQUIRED).into(),
             // The layer with the mapped owner is there for root only.
             staging: stands(Layer::Workspace) == Some(true) && stands(Layer::IdMappedWorkspace) != Some(false),
-            r#unsafe: self.unsafe_attacks.clone(),
+            breaches: self.unsafe_attacks.clone(),
         }
     }
 }
@@ -185,7 +185,7 @@ mod tests {
         let broken = vec!["read a secret file (canary)".to_owned()];
         let enforcement = Enforcement::new(report(Tier::Full, &[]), broken.clone(), Arc::new(Never));
         assert!(enforcement.launcher().err().unwrap().message.contains("read a secret file"));
-        assert_eq!(enforcement.to_proto().r#unsafe, broken);
+        assert_eq!(enforcement.to_proto().breaches, broken);
     }
 
     // This test binary does not begin as a launcher: nothing can be tried in it, and so nothing runs.

@@ -20,8 +20,8 @@ fn tier(tier: enforcement_report::Tier) -> Option<Tier> {
 /// SANDBOX_UNAVAILABLE, naming what is missing.
 pub(crate) fn check(report: &EnforcementReport, policy: Tier) -> Result<(), ToolFailure> {
     let refused = |message| Err(ToolFailure::new(ErrorClass::Fatal, "SANDBOX_UNAVAILABLE", message));
-    if !report.r#unsafe.is_empty() {
-        let attacks = report.r#unsafe.join(", ");
+    if !report.breaches.is_empty() {
+        let attacks = report.breaches.join(", ");
         return refused(format!(
             "The sandbox does not hold: {attacks} got through when it was tried out. No command runs."
         ));
@@ -68,7 +68,7 @@ mod tests {
         let refused = check(&report, Tier::A).unwrap_err();
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::Fatal, "SANDBOX_UNAVAILABLE"));
         assert!(refused.message.contains("user namespace (EPERM; allow it)") && !refused.message.contains("landlock"));
-        let leaky = EnforcementReport { r#unsafe: vec!["host_pid_signal".into()], ..report };
+        let leaky = EnforcementReport { breaches: vec!["host_pid_signal".into()], ..report };
         assert!(check(&leaky, Tier::C).unwrap_err().message.contains("host_pid_signal"));
         assert!(check(&EnforcementReport::default(), Tier::C).unwrap_err().message.contains("not tried out"));
     }

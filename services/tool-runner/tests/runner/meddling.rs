@@ -80,7 +80,7 @@ impl Place for Meddled {
     }
 }
 
-/// S2-FR-055: a save that slips in between the row and the renames is kept, the call is a conflict, and the ledger says so for good.
+/// A save that slips in between the row and the renames is kept, the call is a conflict, and the ledger says so for good.
 #[tokio::test]
 async fn a_save_that_slips_in_is_kept() {
     for policy in [FREE, ASK] {
@@ -102,7 +102,7 @@ async fn a_save_that_slips_in_is_kept() {
     }
 }
 
-/// B-01: after a fault between the row and the renames nobody is told a guess, and the next start carries out what the row says.
+/// B-01, S2-NFR-005: after a fault between the row and the renames nobody is told a guess, and the next start carries out what the row says.
 #[tokio::test]
 async fn a_fault_after_the_row_is_put_right_at_the_next_start() {
     for policy in [FREE, ASK] {

@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[Test] = tests![
 fn the_walls_were_tried_and_hold() {
     let report = enforcement().to_proto();
     assert_eq!((report.tier(), report.min_tier(), report.staging), (Tier::A, Tier::A, true));
-    assert_eq!(report.r#unsafe, [""; 0]);
+    assert_eq!(report.breaches, [""; 0]);
     let enforced = RunTerminal::new(enforcement()).enforced();
     for wall in ["user namespace", "root view", "landlock", "seccomp"] {
         assert!(enforced.iter().any(|name| name == wall), "{wall}: {enforced:?}");
