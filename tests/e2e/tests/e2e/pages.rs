@@ -77,7 +77,8 @@ fn is_reason(word: &str, before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
     let chosen =
         CHOICES.iter().any(|choice| before.ends_with(choice)) && (word.contains('_') || line.contains("Code::"));
-    (made || chosen) && word != NO_ERROR
+    // OpenTelemetry's variables are asked for by their names.
+    (made || chosen) && word != NO_ERROR && !word.starts_with("OTEL_")
 }
 
 /// Every reason that the services and the command line give, with a file that gives it.
