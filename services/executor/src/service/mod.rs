@@ -26,7 +26,7 @@ pub fn hosted(executions: Arc<Executions>) -> Hosted {
     let service = ExecutorServiceServer::new(Service { executions })
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    Hosted { routes: Routes::new(service), name: "belay.v1.ExecutorService", descriptors: v1::FILE_DESCRIPTOR_SET }
+    Hosted::new(Routes::new(service), "belay.v1.ExecutorService", v1::FILE_DESCRIPTOR_SET)
 }
 
 struct Service {

@@ -3,10 +3,7 @@
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Invalid, Keys, Signed, canonical, from_canonical,
-    seal::GRANT,
-};
+use crate::{Invalid, Keys, Signed, canonical, from_canonical, seal::GRANT};
 
 /// A permission for one call and one subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,21 +59,24 @@ pub struct Expected<'a> {
 impl Grant {
     /// Whom every grant is for.
     pub const AUDIENCE: &str = "tool-runner";
-    /// How far two clocks may be apart, in seconds.
+    /// How far a runner's clock may be behind the gate's, in seconds. Nothing is added at the other end: a grant that has expired anywhere
+    /// has expired.
     const SKEW: i64 = 60;
+    /// Most bytes of a grant. The longest names of an approval, a call and a person take a fraction of it.
+    const MAX_BYTES: usize = 16 * 1024;
 
     /// Signs it.
     pub fn sign(&self, key: &SigningKey) -> Signed {
         Signed::new(GRANT, key, canonical(self))
     }
 
-    /// The grant in signed bytes, if it is good for what is expected. Whether it was used before is for the ledger to say.
+    /// The grant in signed bytes, if it is good for what is expected. Whether it was used before is for the ledger to say, by its nonce.
     ///
     /// # Errors
     /// [`Invalid`], naming what does not fit.
     pub fn verify(signed: &Signed, keys: &Keys, expected: Expected<'_>) -> Result<Self, Invalid> {
         keys.verify(GRANT, signed)?;
-        let grant: Self = from_canonical(&signed.body)?;
+        let grant: Self = from_canonical(&signed.body, Self::MAX_BYTES)?;
         let same = |what, found: &str, expected: &str| match found == expected {
             true => Ok(()),
             false => Err(Invalid::Mismatch { what, found: found.to_owned(), expected: expected.to_owned() }),
@@ -87,11 +87,14 @@ impl Grant {
         same("subject", &grant.subject_digest, expected.subject_digest)?;
         same("policy revision", &grant.policy_revision.to_string(), &expected.policy_revision.to_string())?;
         same("number of uses", &grant.uses.to_string(), "1")?;
-        if grant.nonce.is_empty() {
-            return Err(Invalid::Malformed("it has no nonce".into()));
+        for (what, said) in [("approval", &grant.approval), ("approver", &grant.approver), ("nonce", &grant.nonce)] {
+            if said.is_empty() {
+                return Err(Invalid::Malformed(format!("it has no {what}")));
+            }
         }
         let (not_before, expires, now) = (grant.not_before, grant.expires, expected.now);
-        if now.saturating_add(Self::SKEW) < not_before || now >= expires {
+        // The first: the allowance for clocks would open a window that ends before it begins.
+        if not_before >= expires || now.saturating_add(Self::SKEW) < not_before || now >= expires {
             return Err(Invalid::Time { not_before, expires, now });
         }
         Ok(grant)

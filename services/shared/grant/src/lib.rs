@@ -27,11 +27,19 @@ pub(crate) fn canonical(value: &impl Serialize) -> Vec<u8> {
 /// Reads canonical bytes, and refuses any that are not.
 ///
 /// # Errors
-/// [`Invalid::Malformed`] when they are no such message, or another spelling of one.
-pub(crate) fn from_canonical<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, Invalid> {
-    let value: T = serde_json::from_slice(bytes).map_err(|error| Invalid::Malformed(error.to_string()))?;
+/// [`Invalid::Malformed`] when they are no such message, another spelling of one, or more than `limit` bytes.
+pub(crate) fn from_canonical<T: Serialize + DeserializeOwned>(bytes: &[u8], limit: usize) -> Result<T, Invalid> {
+    if bytes.len() > limit {
+        return Err(Invalid::Malformed(format!("it has {} bytes, and may have {limit}", bytes.len())));
+    }
+    let value: T = serde_json::from_slice(bytes).map_err(|error| Invalid::Malformed(shown(&error.to_string())))?;
     if canonical(&value) != bytes {
         return Err(Invalid::Malformed("it is not in canonical form".into()));
     }
     Ok(value)
+}
+
+/// A text that quotes what came from outside, in one line and bounded.
+fn shown(text: &str) -> String {
+    text.chars().take(200).flat_map(char::escape_debug).collect()
 }

@@ -4,7 +4,7 @@ use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use crate::hex::hex;
+use crate::{hex::hex, shown};
 
 /// Bytes with a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,11 +69,16 @@ impl Keys {
     /// One key from its 32 bytes.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when they are no public key.
+    /// [`Invalid::Malformed`] when they are no public key, or one for which anybody can sign.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Invalid> {
         let malformed = |error: &dyn std::fmt::Display| Invalid::Malformed(error.to_string());
         let bytes: [u8; 32] = bytes.try_into().map_err(|_| malformed(&"a public key has 32 bytes"))?;
-        VerifyingKey::from_bytes(&bytes).map(|key| Self::new([key])).map_err(|error| malformed(&error))
+        let key = VerifyingKey::from_bytes(&bytes).map_err(|error| malformed(&error))?;
+        if key.is_weak() {
+            // Anybody can sign for it.
+            return Err(malformed(&"it is a weak public key"));
+        }
+        Ok(Self::new([key]))
     }
 
     /// The keys with their ids.
@@ -82,11 +87,9 @@ impl Keys {
     }
 
     pub(crate) fn verify(&self, domain: &str, signed: &Signed) -> Result<(), Invalid> {
-        let (_, key) = self
-            .0
-            .iter()
-            .find(|(id, _)| *id == signed.key_id)
-            .ok_or_else(|| Invalid::UnknownKey(signed.key_id.clone()))?;
+        // The id only says which key to try; what convinces is the signature.
+        let key = self.0.iter().find(|(id, _)| *id == signed.key_id);
+        let (_, key) = key.ok_or_else(|| Invalid::UnknownKey(shown(&signed.key_id)))?;
         let signature = Signature::from_slice(&signed.signature).map_err(|_| Invalid::Signature)?;
         // Strict: a signature has one spelling, and a weak key signs nothing.
         key.verify_strict(&message(domain, &signed.body), &signature).map_err(|_| Invalid::Signature)
@@ -113,8 +116,10 @@ impl Signed {
     }
 }
 
-/// A signature for one purpose is worth nothing for the other.
+/// What comes before a grant's bytes where they are signed. No prefix begins with another, so a signature for one purpose is worth nothing
+/// for the other.
 pub(crate) const GRANT: &str = "belay grant 1\n";
+/// What comes before a policy's bytes where they are signed.
 const POLICY: &str = "belay policy 1\n";
 
 fn message(domain: &str, body: &[u8]) -> Vec<u8> {

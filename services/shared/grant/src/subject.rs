@@ -86,6 +86,9 @@ pub enum ChangeKind {
 }
 
 impl Subject {
+    /// Most bytes of a subject: 4 MiB of arguments, and some 200,000 changes.
+    pub const MAX_BYTES: usize = 64 * 1024 * 1024;
+
     /// The bytes that are digested, stored and shown.
     pub fn canonical_bytes(&self) -> Vec<u8> {
         canonical(self)
@@ -99,11 +102,20 @@ impl Subject {
     /// The subject that these bytes are.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when they are none, or not canonical.
+    /// [`Invalid::Malformed`] when they are none, not canonical, more than [`Subject::MAX_BYTES`], or say a call with changes or an effect
+    /// without its digest.
     pub fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
-        let subject: Self = from_canonical(bytes)?;
+        let subject: Self = from_canonical(bytes, Self::MAX_BYTES)?;
         if subject.v != 1 {
             return Err(Invalid::Malformed(format!("version {} is not known here", subject.v)));
+        }
+        // A call that has not run changed nothing, and an effect is bound by its manifest.
+        let fits = match subject.kind {
+            Kind::Call => subject.effect_digest.is_empty() && subject.changes.is_empty(),
+            Kind::Effect => !subject.effect_digest.is_empty(),
+        };
+        if !fits {
+            return Err(Invalid::Malformed("its kind does not fit its changes and its effect's digest".into()));
         }
         Ok(subject)
     }

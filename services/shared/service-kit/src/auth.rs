@@ -12,6 +12,9 @@ use crate::{net::Address, status};
 pub struct Principal(pub String);
 
 impl Principal {
+    /// How the principals of services begin; those of persons do not.
+    pub const SERVICE: &str = "service:";
+
     /// The principal of a request that has passed [`Access`].
     pub fn of<T>(request: &Request<T>) -> String {
         request.extensions().get::<Self>().map_or_else(|| "anonymous".to_owned(), |principal| principal.0.clone())
@@ -27,6 +30,9 @@ pub enum Access {
     Token(Arc<str>),
     /// Everybody, under this name: tests and simulations.
     Everybody(Arc<str>),
+    /// Whoever passes this check acts as this service, not as the person who started it: a door that only services know. Made by
+    /// [`Access::for_service`].
+    Service(Box<Access>, Arc<str>),
 }
 
 impl fmt::Debug for Access {
@@ -35,6 +41,7 @@ impl fmt::Debug for Access {
             Self::UnixUser(uid) => write!(f, "UnixUser({uid})"),
             Self::Token(_) => f.write_str("Token([REDACTED])"),
             Self::Everybody(name) => write!(f, "Everybody({name})"),
+            Self::Service(access, name) => write!(f, "Service({access:?}, {name})"),
         }
     }
 }
@@ -59,12 +66,24 @@ impl Access {
         }
     }
 
+    /// The same check, after which the caller is `service:NAME` and no person.
+    #[must_use]
+    pub fn for_service(self, name: &str) -> Self {
+        Self::Service(Box::new(self), format!("{}{name}", Principal::SERVICE).into())
+    }
+
     /// Lets a request in, with its principal in the extensions, or refuses it.
     ///
     /// # Errors
     /// UNAUTHENTICATED, saying what was missing.
     pub fn check(&self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let principal = match self {
+        let principal = self.principal(&request)?;
+        request.extensions_mut().insert(Principal(principal));
+        Ok(request)
+    }
+
+    fn principal(&self, request: &Request<()>) -> Result<String, Status> {
+        Ok(match self {
             Self::UnixUser(uid) => {
                 let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
                 match peer.map(|peer| peer.uid()) {
@@ -85,9 +104,11 @@ impl Access {
                 }
             }
             Self::Everybody(name) => name.to_string(),
-        };
-        request.extensions_mut().insert(Principal(principal));
-        Ok(request)
+            Self::Service(access, name) => {
+                access.principal(request)?;
+                name.to_string()
+            }
+        })
     }
 }
 
@@ -120,6 +141,14 @@ mod tests {
         for wrong in [None, Some("Bearer secre"), Some("Bearer secrex"), Some("secret"), Some("Bearer secrets")] {
             assert_eq!(access.check(with(wrong)).unwrap_err().code(), tonic::Code::Unauthenticated, "{wrong:?}");
         }
+        assert!(!format!("{access:?}").contains("secret"));
+    }
+
+    #[test]
+    fn whoever_passes_a_service_s_door_is_that_service() {
+        let access = Access::Token("secret".into()).for_service("executor");
+        assert_eq!(Principal::of(&access.check(with(Some("Bearer secret"))).unwrap()), "service:executor");
+        assert_eq!(access.check(with(None)).unwrap_err().code(), tonic::Code::Unauthenticated);
         assert!(!format!("{access:?}").contains("secret"));
     }
 

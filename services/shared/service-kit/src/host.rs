@@ -30,14 +30,38 @@ impl<T: AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + U
 {
 }
 
-/// A service, ready to be served.
+/// One service or several, ready to be served on one listener.
 pub struct Hosted {
-    /// Its methods.
-    pub routes: Routes,
-    /// Its full name, under which its health is asked for.
-    pub name: &'static str,
-    /// The contract, for reflection.
-    pub descriptors: &'static [u8],
+    routes: Routes,
+    names: Vec<&'static str>,
+    descriptors: Vec<&'static [u8]>,
+}
+
+impl Hosted {
+    /// One service: its methods, its full name under which its health is asked for, and its contract for reflection (an encoded
+    /// `FileDescriptorSet`).
+    pub fn new(routes: Routes, name: &'static str, descriptors: &'static [u8]) -> Self {
+        Self { routes, names: vec![name], descriptors: vec![descriptors] }
+    }
+
+    /// These and those on one listener.
+    ///
+    /// # Panics
+    /// When both hold the same service.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        // Both sides answer UNIMPLEMENTED to what they do not know; two routers can be merged when one of them has such an answer.
+        let theirs = other.routes.into_axum_router().reset_fallback();
+        self.routes = self.routes.into_axum_router().merge(theirs).into();
+        self.names.extend(other.names);
+        for descriptors in other.descriptors {
+            // Services of one contract bring the same one.
+            if !self.descriptors.contains(&descriptors) {
+                self.descriptors.push(descriptors);
+            }
+        }
+        self
+    }
 }
 
 /// Why a service stopped serving.
@@ -51,7 +75,7 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves until told to stop, with health (under the service's name and as a whole) and reflection beside it.
+/// Serves until told to stop, with health (under each service's name and as a whole) and reflection beside it.
 ///
 /// # Errors
 /// [`ServeError`] when the transport fails.
@@ -61,11 +85,16 @@ pub async fn serve<C: Connection>(
     access: Access,
     shutdown: Shutdown,
 ) -> Result<(), ServeError> {
-    let Hosted { routes, name, descriptors } = service;
+    let Hosted { routes, names, descriptors } = service;
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_service_status(name, tonic_health::ServingStatus::Serving).await;
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(descriptors)
+    for name in &names {
+        reporter.set_service_status(*name, tonic_health::ServingStatus::Serving).await;
+    }
+    let reflection = descriptors
+        .iter()
+        .fold(tonic_reflection::server::Builder::configure(), |builder, descriptors| {
+            builder.register_encoded_file_descriptor_set(descriptors)
+        })
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
     let access = Arc::new(access);
@@ -77,7 +106,9 @@ pub async fn serve<C: Connection>(
         let shutdown = shutdown.clone();
         async move {
             shutdown.requested().await;
-            reporter.set_service_status(name, tonic_health::ServingStatus::NotServing).await;
+            for name in &names {
+                reporter.set_service_status(*name, tonic_health::ServingStatus::NotServing).await;
+            }
         }
     };
     let serving = Server::builder()
@@ -95,5 +126,51 @@ pub async fn serve<C: Connection>(
         biased;
         served = serving => served.map_err(ServeError::from),
         () = patience => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, path::Path};
+
+    use tonic::{Code, Request, Status, codegen::http, transport::Channel};
+
+    use super::*;
+    use crate::net;
+
+    /// A service with one method, which answers with the service's name.
+    fn service(method: &'static str, name: &'static str) -> Hosted {
+        let answer = move |_| async move { Ok::<_, Infallible>(Status::aborted(name).into_http::<String>()) };
+        let router = Routes::default().into_axum_router().route_service(method, tower::service_fn(answer));
+        Hosted::new(router.into(), name, tonic_health::pb::FILE_DESCRIPTOR_SET)
+    }
+
+    async fn ask(channel: Channel, path: &'static str) -> Status {
+        let mut client = tonic::client::Grpc::new(channel);
+        client.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<(), ()>::default();
+        client.unary(Request::new(()), http::uri::PathAndQuery::from_static(path), codec).await.unwrap_err()
+    }
+
+    fn listen(path: &Path, service: Hosted, access: Access) -> (Channel, crate::Trigger) {
+        let incoming = net::UnixSocket::bind(path).unwrap().incoming();
+        let (trigger, stop) = Shutdown::new();
+        tokio::spawn(serve(incoming, service, access, stop));
+        (net::connect_lazy(&net::Address::Unix(path.to_owned())), trigger)
+    }
+
+    #[tokio::test]
+    async fn two_services_share_a_listener() {
+        let folder = tempfile::tempdir().unwrap();
+        let both = service("/test.A/M", "test.A").and(service("/test.B/M", "test.B"));
+        let (channel, _trigger) = listen(&folder.path().join("s"), both, Access::Everybody("test".into()));
+        for (path, name) in [("/test.A/M", "test.A"), ("/test.B/M", "test.B")] {
+            let status = ask(channel.clone(), path).await;
+            assert_eq!((status.code(), status.message()), (Code::Aborted, name));
+            let mut health = tonic_health::pb::health_client::HealthClient::new(channel.clone());
+            let asked = tonic_health::pb::HealthCheckRequest { service: name.into() };
+            assert!(health.check(asked).await.is_ok(), "{name} is healthy under its own name");
+        }
+        assert_eq!(ask(channel, "/test.C/M").await.code(), Code::Unimplemented);
     }
 }

@@ -24,18 +24,27 @@ impl Ids {
         Self(Mutex::new(StdRng::seed_from_u64(seed)))
     }
 
-    /// 20 characters out of `0-9a-z` without `i`, `l`, `o` and `u`, which are misread or make words: 100 random bits.
+    /// 100 random bits; see [`id_of`].
     pub fn next_id(&self) -> String {
-        const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-        let mut bits: u128 = self.0.lock().unwrap_or_else(PoisonError::into_inner).random();
-        (0..20)
-            .map(|_| {
-                let character = ALPHABET[(bits & 31) as usize] as char;
-                bits >>= 5;
-                character
-            })
-            .collect()
+        id_of(self.0.lock().unwrap_or_else(PoisonError::into_inner).random())
     }
+
+    /// 32 random bytes, as good as the operating system's when it gave the seed: enough for a key.
+    pub fn next_key(&self) -> [u8; 32] {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).random()
+    }
+}
+
+/// The lowest 100 of these bits as 20 characters out of `0-9a-z` without `i`, `l`, `o` and `u`, which are misread or make words.
+pub fn id_of(mut bits: u128) -> String {
+    const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    (0..20)
+        .map(|_| {
+            let character = ALPHABET[(bits & 31) as usize] as char;
+            bits >>= 5;
+            character
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -49,5 +58,8 @@ mod tests {
         assert_eq!(ids, (0..100).map(|_| b.next_id()).collect::<Vec<_>>());
         assert!(ids.iter().all(|id| id.len() == 20 && ids.iter().filter(|other| *other == id).count() == 1));
         assert_ne!(Ids::seeded(2).next_id(), ids[0]);
+        assert_eq!(id_of(0), "0".repeat(20));
+        assert_eq!(id_of(u128::MAX), "z".repeat(20));
+        assert!(a.next_key() == b.next_key() && a.next_key() != [0; 32]);
     }
 }

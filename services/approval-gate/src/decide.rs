@@ -1,0 +1,276 @@
+//! What may happen to an approval: pure, so that every rule can be seen and tried without a server.
+//!
+//! Each function takes an approval as it is stored and answers with what it becomes. Only [`decide`] leads to a yes of a person, and it
+//! asks for that person's principal and for the digest of what they saw: no text, no silence and no service can stand in for them.
+
+use belay_proto::v1::{Approval, approval::State, decide_approval_request::Decision};
+use belay_service_kit::Principal;
+use thiserror::Error;
+
+/// The longest reason for a decision, in characters.
+pub(crate) const LONGEST_REASON: usize = 2_000;
+
+/// Who decided, when it was the policy and no person.
+pub(crate) const POLICY: &str = "policy";
+
+/// Why an approval is not decided now, by this caller, in this way.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    #[error("`{0}` is no person. Only a person decides, through the gate's door for persons.")]
+    NotAPerson(String),
+    #[error(
+        "The digest is not this approval's: `{found}` instead of `{expected}`. Look at the approval again, and send the \
+         subject_digest of what you saw."
+    )]
+    DigestMismatch { found: String, expected: String },
+    #[error("{}", already(*state, by))]
+    AlreadyDecided { state: State, by: String },
+    #[error(
+        "The policy separates duties: whoever asked cannot decide, and this was asked for by `{0}`. Let somebody else decide."
+    )]
+    OwnRequest(String),
+}
+
+fn already(state: State, by: &str) -> String {
+    match state {
+        State::Expired => "Nobody decided in time, and the approval has expired.".into(),
+        State::Cancelled => "The execution no longer asks for this.".into(),
+        _ => format!("`{by}` has decided before: {}.", word(state)),
+    }
+}
+
+/// What a person decided, and on what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice<'a> {
+    /// Who, as authenticated.
+    pub(crate) by: &'a str,
+    /// The digest of what that person saw.
+    pub(crate) subject_digest: &'a str,
+    pub(crate) decision: Decision,
+    pub(crate) reason: &'a str,
+}
+
+/// What the approval becomes by this decision; nothing when this person has decided the same before.
+///
+/// # Errors
+/// [`Refusal`], and the approval stays as it is.
+pub(crate) fn decide(
+    approval: &Approval,
+    choice: Choice<'_>,
+    separate_duties: bool,
+    now: i64,
+) -> Result<Option<Approval>, Refusal> {
+    if !is_person(choice.by) {
+        return Err(Refusal::NotAPerson(choice.by.to_owned()));
+    }
+    if choice.subject_digest != approval.subject_digest {
+        return Err(Refusal::DigestMismatch {
+            found: choice.subject_digest.to_owned(),
+            expected: approval.subject_digest.clone(),
+        });
+    }
+    let decided = state_after(choice.decision);
+    match approval.state() {
+        State::Pending => {}
+        state if approval.decided_by == choice.by && decided == decision_behind(state) => return Ok(None),
+        state => return Err(Refusal::AlreadyDecided { state, by: approval.decided_by.clone() }),
+    }
+    // An unknown asker may be the one who decides.
+    if separate_duties && (approval.requested_by.is_empty() || approval.requested_by == choice.by) {
+        return Err(Refusal::OwnRequest(approval.requested_by.clone()));
+    }
+    Ok(Some(settled(approval, decided, choice.by, choice.reason, now)))
+}
+
+/// An approval with a decision on it.
+pub(crate) fn settled(approval: &Approval, state: State, by: &str, reason: &str, now: i64) -> Approval {
+    Approval {
+        state: state.into(),
+        decided_by: by.to_owned(),
+        decide_reason: reason.to_owned(),
+        decide_time: Some(belay_proto::timestamp(now)),
+        ..approval.clone()
+    }
+}
+
+/// What a pending approval becomes when its time is over; nothing before, and nothing ever where the policy set no limit.
+pub(crate) fn lapse(approval: &Approval, now: i64) -> Option<Approval> {
+    let expires = belay_proto::micros(approval.expire_time.as_ref()?);
+    (approval.state() == State::Pending && expires <= now)
+        .then(|| settled(approval, State::Expired, POLICY, "nobody decided in time", now))
+}
+
+/// What an approval becomes when nobody asks any more; nothing when it was decided before.
+pub(crate) fn cancel(approval: &Approval) -> Option<Approval> {
+    (approval.state() == State::Pending).then(|| Approval { state: State::Cancelled.into(), ..approval.clone() })
+}
+
+/// What a yes becomes when its grant was spent (`Consumed`), or can no longer be (`Stale`); nothing when it is no unused yes.
+pub(crate) fn close(approval: &Approval, state: State) -> Option<Approval> {
+    (approval.state() == State::Approved).then(|| Approval { state: state.into(), ..approval.clone() })
+}
+
+/// Whether the principal can be a person. One that no door has checked is nobody.
+fn is_person(principal: &str) -> bool {
+    !principal.starts_with(Principal::SERVICE) && !matches!(principal, "" | "anonymous" | POLICY)
+}
+
+fn state_after(decision: Decision) -> State {
+    match decision {
+        Decision::Unspecified => State::Unspecified,
+        Decision::Approve => State::Approved,
+        Decision::Deny => State::Denied,
+        Decision::Skip => State::Skipped,
+    }
+}
+
+/// The decision that led to a state.
+fn decision_behind(state: State) -> State {
+    match state {
+        State::Consumed | State::Stale => State::Approved,
+        state => state,
+    }
+}
+
+/// A state as people say it.
+pub(crate) fn word(state: State) -> &'static str {
+    match state {
+        State::Unspecified => "unknown",
+        State::Pending => "pending",
+        State::Approved => "approved",
+        State::Denied => "denied",
+        State::Skipped => "skipped",
+        State::Expired => "expired",
+        State::Cancelled => "cancelled",
+        State::Consumed => "approved and used",
+        State::Stale => "approved, but out of date",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [State; 9] = [
+        State::Unspecified,
+        State::Pending,
+        State::Approved,
+        State::Denied,
+        State::Skipped,
+        State::Expired,
+        State::Cancelled,
+        State::Consumed,
+        State::Stale,
+    ];
+
+    fn pending() -> Approval {
+        Approval {
+            state: State::Pending.into(),
+            subject_digest: "sha256:aa".into(),
+            requested_by: "unix:1".into(),
+            ..Approval::default()
+        }
+    }
+
+    fn choice(by: &str, decision: Decision) -> Choice<'_> {
+        Choice { by, subject_digest: "sha256:aa", decision, reason: "because" }
+    }
+
+    /// S2-X-17: the choices are approve, deny and skip, and each says who, when and why.
+    #[test]
+    fn a_person_decides() {
+        for (decision, state) in
+            [(Decision::Approve, State::Approved), (Decision::Deny, State::Denied), (Decision::Skip, State::Skipped)]
+        {
+            let decided = decide(&pending(), choice("unix:1", decision), false, 7).unwrap().unwrap();
+            assert_eq!(decided.state(), state);
+            assert_eq!((decided.decided_by.as_str(), decided.decide_reason.as_str()), ("unix:1", "because"));
+            assert_eq!(decided.decide_time, Some(belay_proto::timestamp(7)));
+        }
+    }
+
+    /// B-03: whoever decides says what they saw, and a word of it is not enough.
+    #[test]
+    fn the_digest_has_to_be_the_approval_s() {
+        for digest in ["", "sha256:ab", "sha256:AA", "aa", "yes", "APPROVED"] {
+            let choice = Choice { subject_digest: digest, ..choice("unix:1", Decision::Approve) };
+            assert!(matches!(decide(&pending(), choice, false, 0), Err(Refusal::DigestMismatch { .. })), "{digest}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_person_never_decides() {
+        for by in ["service:executor", "service:", "anonymous", "", "policy"] {
+            for decision in [Decision::Approve, Decision::Deny, Decision::Skip] {
+                assert_eq!(
+                    decide(&pending(), choice(by, decision), false, 0),
+                    Err(Refusal::NotAPerson(by.into())),
+                    "{by}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_pending_is_decided_and_only_the_same_again_is_the_same() {
+        for state in ALL.into_iter().filter(|state| *state != State::Pending) {
+            let approval = Approval { state: state.into(), decided_by: "unix:1".into(), ..pending() };
+            for decision in [Decision::Approve, Decision::Deny, Decision::Skip] {
+                let same = match decision {
+                    Decision::Approve => matches!(state, State::Approved | State::Consumed | State::Stale),
+                    Decision::Deny => state == State::Denied,
+                    Decision::Skip => state == State::Skipped,
+                    Decision::Unspecified => false,
+                };
+                let again = decide(&approval, choice("unix:1", decision), false, 0);
+                match same {
+                    true => assert_eq!(again, Ok(None), "{state:?} {decision:?}"),
+                    false => assert!(matches!(again, Err(Refusal::AlreadyDecided { .. })), "{state:?} {decision:?}"),
+                }
+                let other = decide(&approval, choice("unix:2", decision), false, 0);
+                assert!(matches!(other, Err(Refusal::AlreadyDecided { .. })), "{state:?} {decision:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn with_duties_separated_whoever_asked_cannot_decide() {
+        let by = |principal| decide(&pending(), choice(principal, Decision::Deny), true, 0);
+        assert_eq!(by("unix:1"), Err(Refusal::OwnRequest("unix:1".into())));
+        assert!(by("unix:2").unwrap().is_some());
+        let unknown = Approval { requested_by: String::new(), ..pending() };
+        assert!(matches!(decide(&unknown, choice("unix:2", Decision::Approve), true, 0), Err(Refusal::OwnRequest(_))));
+    }
+
+    /// B-04: time alone never approves, and ends nothing unless a policy set a limit.
+    #[test]
+    fn time_alone_denies_and_only_where_there_is_a_limit() {
+        assert_eq!(lapse(&pending(), i64::MAX), None);
+        let limited = Approval { expire_time: Some(belay_proto::timestamp(10)), ..pending() };
+        assert_eq!(lapse(&limited, 9), None);
+        assert_eq!(lapse(&limited, 10).unwrap().state(), State::Expired);
+        for state in ALL.into_iter().filter(|state| *state != State::Pending) {
+            let ended = Approval { state: state.into(), ..limited.clone() };
+            assert_eq!(lapse(&ended, i64::MAX), None, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_a_person_s_decision_leads_to_a_yes() {
+        let limited = Approval { expire_time: Some(belay_proto::timestamp(0)), ..pending() };
+        for state in ALL {
+            let approval = Approval { state: state.into(), ..limited.clone() };
+            let others = [
+                lapse(&approval, 1),
+                cancel(&approval),
+                close(&approval, State::Consumed),
+                close(&approval, State::Stale),
+            ];
+            for changed in others.into_iter().flatten() {
+                assert_ne!(changed.state(), State::Approved, "{state:?}");
+            }
+        }
+        assert_eq!(close(&pending(), State::Consumed), None, "what nobody approved cannot have been used");
+        assert_eq!(cancel(&pending()).unwrap().state(), State::Cancelled);
+    }
+}

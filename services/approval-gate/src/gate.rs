@@ -1,0 +1,286 @@
+//! The gate behind its methods: the store, the key, the policy that holds, and the timer that lets approvals expire.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use belay_grant::{Keys, SigningKey};
+use belay_policy::Policy;
+use belay_service_kit::{Clock, Ids, Shutdown, status};
+use belay_sqlite::{CommitError, SqliteError};
+use thiserror::Error;
+use tokio::sync::{Mutex, watch};
+use tonic::{Code, Status};
+
+use crate::{
+    ActivePolicy, Parts, Store,
+    decide::Refusal,
+    hub::Told,
+    policy::{self, StoredPolicyError},
+    runner::RunnerClient,
+    store::Failed,
+};
+
+/// How long the timer sleeps at most: the wall clock may be set, and a laptop may sleep.
+const LONGEST_NAP: Duration = Duration::from_secs(60);
+
+/// How long it sleeps when what is due could not be made to expire.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Asks people, keeps what they decided, and signs for it.
+pub struct Gate {
+    pub(crate) store: Store,
+    pub(crate) key: SigningKey,
+    pub(crate) keys: Keys,
+    pub(crate) runner: RunnerClient,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Ids,
+    pub(crate) shutdown: Shutdown,
+    policy: watch::Sender<Arc<ActivePolicy>>,
+    /// Held while a policy follows another.
+    publishing: Mutex<()>,
+}
+
+/// Why the gate does not start, or does not take a policy.
+#[derive(Debug, Error)]
+pub enum GateError {
+    /// The store cannot be read.
+    #[error("the store of approvals cannot be read")]
+    Unreadable(#[source] SqliteError),
+    /// The store cannot be written.
+    #[error("the store of approvals cannot be written")]
+    Unwritable(#[source] CommitError<SqliteError>),
+    /// The policy in the store is not to be trusted.
+    #[error("the store of approvals is damaged: put a backup in its place")]
+    Policy(#[from] StoredPolicyError),
+}
+
+impl Gate {
+    /// Publishes the policy, takes up what is pending, and lets expire what is due.
+    ///
+    /// # Errors
+    /// [`GateError`] when the store cannot be used.
+    pub async fn open(parts: Parts) -> Result<Arc<Self>, GateError> {
+        let Parts { store, key, policy, runner, clock, ids, shutdown } = parts;
+        let active = publish(&store, &policy, &key).await?;
+        let keys = Keys::new([key.verifying_key()]);
+        let gate = Arc::new(Self {
+            store,
+            key,
+            keys,
+            runner,
+            clock,
+            ids,
+            shutdown,
+            policy: watch::Sender::new(Arc::new(active)),
+            publishing: Mutex::new(()),
+        });
+        let timer = let_expire(Arc::downgrade(&gate), gate.store.follow(), gate.shutdown.clone());
+        drop(tokio::spawn(timer));
+        Ok(gate)
+    }
+
+    /// The policy that holds now.
+    pub fn policy(&self) -> Arc<ActivePolicy> {
+        self.policy.borrow().clone()
+    }
+
+    /// Puts a policy in force: a new revision, unless it says what the one in force says.
+    ///
+    /// # Errors
+    /// [`GateError`] when it cannot be stored; the one in force stays.
+    pub async fn set_policy(&self, policy: &Policy) -> Result<Arc<ActivePolicy>, GateError> {
+        let _one_at_a_time = self.publishing.lock().await;
+        let active = Arc::new(publish(&self.store, policy, &self.key).await?);
+        self.policy.send_if_modified(|last| {
+            let news = *last != active;
+            *last = Arc::clone(&active);
+            news
+        });
+        Ok(active)
+    }
+
+    pub(crate) fn follow_policy(&self) -> watch::Receiver<Arc<ActivePolicy>> {
+        self.policy.subscribe()
+    }
+
+    /// Lets expire what is due, so that nobody is shown a pending approval whose time is over.
+    pub(crate) async fn settle(&self) -> Result<(), Status> {
+        let now = self.clock.now_micros();
+        match self.store.follow().borrow().next_expiry {
+            Some(due) if due <= now => {}
+            _ => return Ok(()),
+        }
+        self.store.lapse(now).await.map_err(|error| unwritable(&error))
+    }
+}
+
+async fn publish(store: &Store, policy: &Policy, key: &SigningKey) -> Result<ActivePolicy, GateError> {
+    let stored = store.policy().await.map_err(GateError::Unreadable)?;
+    let last = stored.as_ref().map(|stored| stored.revision);
+    let active = policy::next(stored, policy, key)?;
+    if last != Some(active.signed.revision) {
+        store.keep_policy(active.signed.clone()).await.map_err(GateError::Unwritable)?;
+    }
+    Ok(active)
+}
+
+/// Wakes when the next approval expires, for as long as there is a gate.
+async fn let_expire(gate: Weak<Gate>, mut told: watch::Receiver<Told>, shutdown: Shutdown) {
+    let mut shortest = Duration::ZERO;
+    loop {
+        let next = told.borrow_and_update().next_expiry;
+        let nap = {
+            let Some(gate) = gate.upgrade() else { return };
+            let until = next.map(|next| next.saturating_sub(gate.clock.now_micros()));
+            until.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)).clamp(shortest, LONGEST_NAP))
+        };
+        let due = async {
+            match nap {
+                Some(nap) => tokio::time::sleep(nap).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.requested() => return,
+            changed = told.changed() => match changed {
+                Ok(()) => shortest = Duration::ZERO,
+                Err(_) => return,
+            },
+            () = due => {
+                let Some(gate) = gate.upgrade() else { return };
+                if let Err(error) = gate.settle().await {
+                    tracing::error!(error = error.message(), "Approvals whose time is over cannot be made to expire");
+                }
+                let stuck = told.borrow().next_expiry.is_some_and(|due| due <= gate.clock.now_micros());
+                shortest = if stuck { RETRY } else { Duration::ZERO };
+            }
+        }
+    }
+}
+
+pub(crate) fn unreadable(error: &SqliteError) -> Status {
+    let code = match error {
+        SqliteError::Corrupt(_) => Code::DataLoss,
+        _ => Code::Unavailable,
+    };
+    status::error(code, reason(error), format!("The approvals cannot be read: {error}.")).into()
+}
+
+pub(crate) fn unwritable(error: &Failed) -> Status {
+    let (reason, code) = match error {
+        CommitError::Failed(error @ SqliteError::Corrupt(_)) => (reason(error), Code::DataLoss),
+        CommitError::Failed(error) => (reason(error), Code::Unavailable),
+        CommitError::Stopped => ("STOPPING", Code::Unavailable),
+    };
+    status::error(code, reason, format!("Nothing was decided or changed: {error}.")).into()
+}
+
+fn reason(error: &SqliteError) -> &'static str {
+    match error {
+        SqliteError::Locked => "STORE_LOCKED",
+        SqliteError::Corrupt(_) => "STORE_CORRUPT",
+        SqliteError::Full => "STORE_FULL",
+        SqliteError::Newer { .. } => "STORE_NEWER",
+        SqliteError::Other(_) => "STORE_FAILED",
+    }
+}
+
+pub(crate) fn no_approval(name: &str) -> Status {
+    status::error(Code::NotFound, "APPROVAL_NOT_FOUND", format!("There is no approval `{name}`."))
+        .with("name", name)
+        .into()
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        let (reason, code) = match &refusal {
+            Refusal::NotAPerson(_) => ("NOT_A_PERSON", Code::PermissionDenied),
+            Refusal::OwnRequest(_) => ("OWN_REQUEST", Code::PermissionDenied),
+            Refusal::DigestMismatch { .. } => ("DIGEST_MISMATCH", Code::FailedPrecondition),
+            Refusal::AlreadyDecided { .. } => ("ALREADY_DECIDED", Code::FailedPrecondition),
+        };
+        let error = status::error(code, reason, refusal.to_string());
+        match refusal {
+            Refusal::AlreadyDecided { state, by } => error.with("state", state.as_str_name()).with("decided_by", by),
+            _ => error,
+        }
+        .into()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use belay_proto::v1::{Approval, approval::State};
+    use belay_service_kit::net;
+    use belay_sqlite::{Location, Threads};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{names::approval_of, store::NewApproval};
+
+    /// Goes with tokio's paused clock.
+    #[derive(Debug)]
+    struct Paused(Instant);
+
+    impl Clock for Paused {
+        fn now_micros(&self) -> i64 {
+            i64::try_from(self.0.elapsed().as_micros()).unwrap()
+        }
+    }
+
+    pub(crate) async fn gate(folder: &std::path::Path) -> Arc<Gate> {
+        let (trigger, shutdown) = Shutdown::new();
+        std::mem::forget(trigger);
+        let parts = Parts {
+            store: Store::open(&Location::file(folder.join("gate.db")), Threads::Inline, || "id".into()).unwrap(),
+            key: SigningKey::from_bytes(&[1; 32]),
+            policy: Policy::preset(),
+            runner: RunnerClient::new(net::connect_lazy(&net::Address::Unix(folder.join("nobody"))), None).unwrap(),
+            clock: Arc::new(Paused(Instant::now())),
+            ids: Ids::seeded(1),
+            shutdown,
+        };
+        Gate::open(parts).await.unwrap()
+    }
+
+    pub(crate) async fn ask(gate: &Gate, call: &str, expires_after: Option<Duration>) -> Approval {
+        let now = gate.clock.now_micros();
+        let basic = Approval {
+            name: approval_of("default", call, ""),
+            state: State::Pending.into(),
+            expire_time: expires_after.map(|after| belay_proto::timestamp(now + after.as_micros() as i64)),
+            ..Approval::default()
+        };
+        let new = NewApproval { basic, namespace: "default".into(), subject: Vec::new(), preview: Default::default() };
+        gate.store.create(new).await.unwrap()
+    }
+
+    async fn state(gate: &Gate, approval: &Approval) -> State {
+        gate.store.get(&approval.name).await.unwrap().unwrap().state()
+    }
+
+    /// B-04: with a limit an approval is denied at its time and no sooner; the timer does it, though nobody asks.
+    #[tokio::test(start_paused = true)]
+    async fn the_timer_wakes_when_an_approval_is_due() {
+        let folder = tempfile::tempdir().unwrap();
+        let gate = gate(folder.path()).await;
+        let hour = Duration::from_secs(3600);
+        let later = ask(&gate, "later", Some(hour * 48)).await;
+        let sooner = ask(&gate, "sooner", Some(hour)).await;
+        let never = ask(&gate, "never", None).await;
+        let (began, mut told) = (Instant::now(), gate.store.follow());
+        for (approval, after) in [(&sooner, hour), (&later, hour * 48)] {
+            let revision = told.borrow_and_update().revision;
+            told.wait_for(|told| told.revision > revision).await.unwrap();
+            let waited = began.elapsed();
+            assert!((after..after + Duration::from_secs(1)).contains(&waited), "{waited:?} instead of {after:?}");
+            assert_eq!(state(&gate, approval).await, State::Expired);
+        }
+        tokio::time::advance(hour * 24 * 3650).await;
+        gate.settle().await.unwrap();
+        assert_eq!(state(&gate, &never).await, State::Pending, "ten years later");
+    }
+}

@@ -1,0 +1,185 @@
+//! The key that the gate signs with, and the public one that runners pin.
+//!
+//! `gate.key` is the secret, readable by its owner only; `gate.pub` stands beside it for whoever sets up a runner. Both are 64
+//! hexadecimal digits and a line break.
+
+use std::{
+    fs, io,
+    io::Write as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use belay_grant::SigningKey;
+use thiserror::Error;
+
+/// The secret's file in the state directory.
+pub const SECRET_FILE: &str = "gate.key";
+
+/// The public key's file in the state directory.
+pub const PUBLIC_FILE: &str = "gate.pub";
+
+/// Why there is no key to sign with. Nothing is repaired by guessing: a wrong key would make every runner refuse, or worse.
+#[derive(Debug, Error)]
+pub enum KeyError {
+    /// The operating system refused.
+    #[error("the gate's key {path} cannot be read or written")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others could read or change the secret.
+    #[error(
+        "the gate's key {path} has mode {mode:04o}, so others may have read it: move it away with {PUBLIC_FILE} for a new key, or \
+         set mode 0600 if you are sure that nobody has"
+    )]
+    Exposed {
+        /// Which file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// It is no key.
+    #[error("{path} is damaged: it has to hold 64 hexadecimal digits. Put a backup in its place")]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The public key is there and the secret is not.
+    #[error(
+        "{path} is there and {SECRET_FILE} is not: put the secret back, or move {PUBLIC_FILE} away for a new key, which every runner \
+         then has to be given"
+    )]
+    Lost {
+        /// The public key's file.
+        path: PathBuf,
+    },
+    /// The two do not belong together.
+    #[error("{path} is not the public key of {SECRET_FILE}: put back whichever was replaced")]
+    Pair {
+        /// The public key's file.
+        path: PathBuf,
+    },
+}
+
+/// The key in the state directory; at the first start it is made from the 32 random bytes that `random` gives.
+///
+/// # Errors
+/// [`KeyError`], and nothing is changed.
+pub fn open(state_dir: &Path, random: impl FnOnce() -> [u8; 32]) -> Result<SigningKey, KeyError> {
+    let (secret, public) = (state_dir.join(SECRET_FILE), state_dir.join(PUBLIC_FILE));
+    let published = read(&public)?;
+    let key = match read(&secret)? {
+        Some(seed) => {
+            let mode = fs::metadata(&secret).map_err(io_error(&secret))?.permissions().mode() & 0o7777;
+            if mode & 0o077 != 0 {
+                return Err(KeyError::Exposed { path: secret, mode });
+            }
+            SigningKey::from_bytes(&seed)
+        }
+        None if published.is_some() => return Err(KeyError::Lost { path: public }),
+        None => {
+            let key = SigningKey::from_bytes(&random());
+            write(state_dir, SECRET_FILE, 0o600, &key.to_bytes())?;
+            key
+        }
+    };
+    match published {
+        Some(published) if published != key.verifying_key().to_bytes() => return Err(KeyError::Pair { path: public }),
+        Some(_) => {}
+        None => write(state_dir, PUBLIC_FILE, 0o644, key.verifying_key().as_bytes())?,
+    }
+    Ok(key)
+}
+
+fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError {
+    let path = path.to_owned();
+    move |source| KeyError::Io { path: path.clone(), source }
+}
+
+fn read(path: &Path) -> Result<Option<[u8; 32]>, KeyError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error(path)(error)),
+    };
+    let damaged = || KeyError::Damaged { path: path.to_owned() };
+    let digits = text.strip_suffix(b"\n").unwrap_or(&text);
+    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return Err(damaged());
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        let pair = std::str::from_utf8(pair).map_err(|_| damaged())?;
+        *byte = u8::from_str_radix(pair, 16).map_err(|_| damaged())?;
+    }
+    Ok(Some(bytes))
+}
+
+/// Writes a file whole: a start that dies in the middle leaves none.
+fn write(folder: &Path, name: &str, mode: u32, bytes: &[u8; 32]) -> Result<(), KeyError> {
+    let (path, draft) = (folder.join(name), folder.join(format!("{name}.new")));
+    let text = bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")) + "\n";
+    let written = (|| {
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, &path)?;
+        fs::File::open(folder)?.sync_all()
+    })();
+    written.map_err(io_error(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn never() -> [u8; 32] {
+        panic!("the key is there already")
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_then_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = open(folder.path(), || [7; 32]).unwrap();
+        let secret = folder.path().join(SECRET_FILE);
+        assert_eq!(fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "07".repeat(32) + "\n");
+        let public = fs::read_to_string(folder.path().join(PUBLIC_FILE)).unwrap();
+        assert_eq!(public.len(), 65);
+        assert_eq!(open(folder.path(), never).unwrap(), key);
+
+        fs::remove_file(folder.path().join(PUBLIC_FILE)).unwrap();
+        open(folder.path(), never).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join(PUBLIC_FILE)).unwrap(), public, "a start that died half way");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_key_is_said_and_not_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let (secret, public) = (folder.path().join(SECRET_FILE), folder.path().join(PUBLIC_FILE));
+        open(folder.path(), || [7; 32]).unwrap();
+
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(open(folder.path(), never), Err(KeyError::Exposed { mode: 0o640, .. })));
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+
+        let good = fs::read_to_string(&secret).unwrap();
+        for bad in ["", "07", &good.replace('7', "g"), &format!("{good}\n"), &format!("+{}", &good[1..])] {
+            fs::write(&secret, bad).unwrap();
+            assert!(matches!(open(folder.path(), never), Err(KeyError::Damaged { .. })), "{bad:?}");
+        }
+        fs::write(&secret, good.replace('7', "8")).unwrap();
+        assert!(matches!(open(folder.path(), never), Err(KeyError::Pair { .. })));
+        fs::remove_file(&secret).unwrap();
+        assert!(matches!(open(folder.path(), never), Err(KeyError::Lost { .. })));
+        fs::remove_file(&public).unwrap();
+        assert!(matches!(open(&folder.path().join("missing"), || [7; 32]), Err(KeyError::Io { .. })));
+    }
+}

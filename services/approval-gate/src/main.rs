@@ -1,0 +1,76 @@
+//! The approval gate as a process of its own.
+
+use std::{error::Error, path::Path, process::ExitCode, sync::Arc};
+
+use belay_approval_gate::{Gate, Parts, RunnerClient, Settings, Store, hosted, keys, policy};
+use belay_policy::Policy;
+use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
+use belay_sqlite::{Location, Threads};
+use clap::Parser as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    program::end(run(Settings::parse()).await)
+}
+
+async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
+    telemetry::init("info", telemetry::LogFormat::Text);
+    if settings.token.is_some() && settings.token == settings.service_token {
+        return Err("--token and --service-token are the same: whoever may ask could decide; give services a token of their own".into());
+    }
+    let people = Access::for_listener(&settings.listen, settings.token)?;
+    let services = Access::for_listener(&settings.service_listen, settings.service_token)?.for_service("executor");
+    let policy = read_policy(settings.policy.as_deref())?;
+    program::private_folder(&settings.state_dir)?;
+
+    let ids = Ids::from_system();
+    let key = keys::open(&settings.state_dir, || ids.next_key())?;
+    let store = Store::open(&Location::file(settings.state_dir.join("gate.db")), Threads::Real, || ids.next_id())?;
+    let runner = RunnerClient::new(net::connect_lazy(&settings.runner), settings.runner_token.as_deref())?;
+    let (trigger, stop) = Shutdown::new();
+    let (clock, shutdown) = (Arc::new(SystemClock), stop.clone());
+    let gate = Gate::open(Parts { store, key, policy, runner, clock, ids, shutdown }).await?;
+
+    let door = net::bind(&settings.listen).await?;
+    let service_door = net::bind(&settings.service_listen).await?;
+    tracing::info!(
+        address = %door.address(),
+        service_address = %service_door.address(),
+        policy_revision = gate.policy().signed.revision,
+        "The approval gate listens"
+    );
+    let serving = tokio::spawn(door.serve(hosted(Arc::clone(&gate)), people, stop.clone()));
+    let serving_services = tokio::spawn(service_door.serve(hosted(Arc::clone(&gate)), services, stop));
+    let signal = tokio::select! {
+        signal = shutdown::signal() => signal?,
+        error = reload(&gate, settings.policy.as_deref()) => return Err(error.into()),
+    };
+    tracing::info!(signal, "The approval gate stops");
+    trigger.pull();
+    serving.await??;
+    serving_services.await??;
+    Ok(())
+}
+
+fn read_policy(path: Option<&Path>) -> Result<Policy, policy::PolicyFileError> {
+    path.map_or_else(|| Ok(Policy::preset()), policy::load)
+}
+
+/// Reads the policy file again at every SIGHUP; ends only when the operating system refuses the handler.
+async fn reload(gate: &Gate, path: Option<&Path>) -> std::io::Error {
+    let mut hangup = match signal(SignalKind::hangup()) {
+        Ok(hangup) => hangup,
+        Err(error) => return error,
+    };
+    while hangup.recv().await.is_some() {
+        match read_policy(path) {
+            Err(error) => tracing::error!(%error, "The policy in force stays"),
+            Ok(policy) => match gate.set_policy(&policy).await {
+                Ok(active) => tracing::info!(revision = active.signed.revision, "The policy file was read again"),
+                Err(error) => tracing::error!(%error, "The policy in force stays"),
+            },
+        }
+    }
+    std::future::pending().await
+}

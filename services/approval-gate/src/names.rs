@@ -1,0 +1,131 @@
+//! Resource names, in parts: calls, which the executor names, and approvals, which are named here.
+
+use belay_service_kit::{ids::id_of, status};
+use tonic::Status;
+
+/// The longest name that is taken, in bytes.
+const LONGEST: usize = 512;
+
+/// `namespaces/*/executions/*/steps/*/calls/ATTEMPT.NUMBER`, in parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CallName {
+    pub(crate) namespace: String,
+    /// `namespaces/*/executions/*`.
+    pub(crate) execution: String,
+    pub(crate) step: String,
+}
+
+impl CallName {
+    pub(crate) fn parse(field: &str, name: &str) -> Result<Self, Status> {
+        let parts: Vec<&str> = name.split('/').collect();
+        match parts[..] {
+            ["namespaces", namespace, "executions", execution, "steps", step, "calls", call]
+                if is_id(namespace)
+                    && is_id(execution)
+                    && !step.is_empty()
+                    && is_number(call)
+                    && name.len() <= LONGEST =>
+            {
+                Ok(Self {
+                    namespace: namespace.into(),
+                    execution: format!("namespaces/{namespace}/executions/{execution}"),
+                    step: step.into(),
+                })
+            }
+            _ => {
+                let message = format!(
+                    "`{name}` is no name of a call: write namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER"
+                );
+                Err(status::invalid(field, message).into())
+            }
+        }
+    }
+}
+
+/// The name of the approval of one subject of one call: always the same one, so that asking twice asks once.
+pub(crate) fn approval_of(namespace: &str, call: &str, subject_digest: &str) -> String {
+    let digest = belay_grant::digest_of(format!("{call}\n{subject_digest}").as_bytes());
+    let bits = digest.rsplit(':').next().and_then(|digits| u128::from_str_radix(&digits[..32], 16).ok());
+    format!("namespaces/{namespace}/approvals/{}", id_of(bits.expect("a digest is written in hexadecimal digits")))
+}
+
+/// Whether this is `namespaces/*/approvals/*`.
+pub(crate) fn check_approval(field: &str, name: &str) -> Result<(), Status> {
+    let parts: Vec<&str> = name.split('/').collect();
+    match parts[..] {
+        ["namespaces", namespace, "approvals", id] if is_id(namespace) && is_id(id) => Ok(()),
+        _ => {
+            let message = format!("`{name}` is no name of an approval: write namespaces/NAMESPACE/approvals/ID");
+            Err(status::invalid(field, message).into())
+        }
+    }
+}
+
+/// The namespace in `namespaces/*`; `default` when there is none.
+pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
+    match parent.strip_prefix("namespaces/") {
+        _ if parent.is_empty() => Ok("default".into()),
+        Some(namespace) if is_id(namespace) => Ok(namespace.into()),
+        _ => Err(status::invalid(field, format!("`{parent}` is no namespace: write namespaces/NAMESPACE")).into()),
+    }
+}
+
+/// 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit.
+fn is_id(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !text.starts_with('-')
+}
+
+/// `ATTEMPT.NUMBER`
+fn is_number(call: &str) -> bool {
+    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u32>().is_ok();
+    call.split_once('.').is_some_and(|(attempt, count)| number(attempt) && number(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_s_name_says_where_it_belongs() {
+        let call = CallName::parse("call", "namespaces/default/executions/a-1/steps/Build it/calls/2.1").unwrap();
+        assert_eq!(call.execution, "namespaces/default/executions/a-1");
+        assert_eq!((call.namespace.as_str(), call.step.as_str()), ("default", "Build it"));
+        for bad in [
+            "",
+            "namespaces/default/executions/a/steps/s",
+            "namespaces/default/executions/a/steps//calls/1.1",
+            "namespaces/default/executions/A/steps/s/calls/1.1",
+            "namespaces/-/executions/a/steps/s/calls/1.1",
+            "namespaces/default/executions/a/steps/s/calls/1",
+            "namespaces/default/executions/a/steps/s/calls/+1.1",
+            "namespaces/default/executions/a/steps/s/calls/1.1/x",
+        ] {
+            assert!(CallName::parse("call", bad).unwrap_err().message().starts_with("call: "), "{bad:?}");
+        }
+        let long = format!("namespaces/default/executions/a/steps/{}/calls/1.1", "s".repeat(LONGEST));
+        assert!(CallName::parse("call", &long).is_err());
+    }
+
+    #[test]
+    fn an_approval_s_name_follows_from_what_it_is_about() {
+        let name = approval_of("default", "call", "sha256:aa");
+        assert_eq!(name, approval_of("default", "call", "sha256:aa"));
+        assert_ne!(name, approval_of("default", "call", "sha256:ab"));
+        assert_ne!(name, approval_of("default", "other", "sha256:aa"));
+        assert!(check_approval("name", &name).is_ok());
+        assert_eq!(name.rsplit('/').next().map(str::len), Some(20));
+        for bad in [
+            "",
+            "approvals/a",
+            "namespaces/default/approvals/",
+            "namespaces/-/approvals/a",
+            "namespaces/a/approvals/b/c",
+        ] {
+            assert!(check_approval("name", bad).unwrap_err().message().starts_with("name: "), "{bad:?}");
+        }
+        assert_eq!(namespace("parent", "").unwrap(), "default");
+        assert!(namespace("parent", "namespaces/-").is_err());
+    }
+}

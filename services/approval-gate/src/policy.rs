@@ -1,0 +1,159 @@
+//! The policy that holds: from a file or built in, signed, and numbered so that runners can tell the newer one.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use belay_grant::{Keys, Signed, SigningKey, key_id};
+use belay_policy::{Policy, Revised, Violation};
+use belay_proto::v1;
+use thiserror::Error;
+
+/// A policy as it was published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActivePolicy {
+    /// The policy with its revision.
+    pub revised: Revised,
+    /// The same, signed: what runners get.
+    pub signed: v1::SignedPolicy,
+}
+
+/// Why a policy file is not taken. The policy that was in force stays.
+#[derive(Debug, Error)]
+pub enum PolicyFileError {
+    /// It cannot be read.
+    #[error("the policy file {path} cannot be read")]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It says something that is no policy.
+    #[error("the policy file {path} is refused:{}", listed(violations))]
+    Refused {
+        /// Which file.
+        path: PathBuf,
+        /// Everything that is wrong, each with its field and line.
+        violations: Vec<Violation>,
+    },
+}
+
+fn listed(violations: &[Violation]) -> String {
+    violations.iter().map(|violation| format!("\n  {violation}")).collect()
+}
+
+/// Reads a policy file (YAML).
+///
+/// # Errors
+/// [`PolicyFileError`] with every field and line that is wrong.
+pub fn load(path: &Path) -> Result<Policy, PolicyFileError> {
+    let text =
+        fs::read_to_string(path).map_err(|source| PolicyFileError::Unreadable { path: path.to_owned(), source })?;
+    Policy::from_yaml(&text).map_err(|violations| PolicyFileError::Refused { path: path.to_owned(), violations })
+}
+
+/// Why the stored policy cannot be followed by another.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum StoredPolicyError {
+    /// Its signature is of this gate's key and does not fit.
+    #[error("the stored policy of revision {0} is not what was signed")]
+    Tampered(i64),
+    /// There is no number left.
+    #[error("the stored policy has the last revision there can be, {0}")]
+    LastRevision(i64),
+}
+
+/// The policy to publish: the stored one when it says the same and this key has signed it, else the next revision.
+///
+/// # Errors
+/// [`StoredPolicyError`] when what is stored was changed behind the gate's back.
+pub(crate) fn next(
+    stored: Option<v1::SignedPolicy>,
+    policy: &Policy,
+    key: &SigningKey,
+) -> Result<ActivePolicy, StoredPolicyError> {
+    let last = stored.as_ref().map_or(0, |stored| stored.revision);
+    if let Some(signed) = stored.filter(|stored| stored.key_id == key_id(&key.verifying_key())) {
+        let tampered = StoredPolicyError::Tampered(last);
+        let bytes = Signed { body: signed.body, signature: signed.signature, key_id: signed.key_id };
+        bytes.verify_policy(&Keys::new([key.verifying_key()])).map_err(|_| tampered.clone())?;
+        // One that this version cannot read was written by another version, and is replaced.
+        if let Ok(revised) = Revised::from_bytes(&bytes.body) {
+            if revised.revision != last {
+                return Err(tampered);
+            }
+            if revised.policy == *policy {
+                return Ok(ActivePolicy { revised, signed: message(last, bytes) });
+            }
+        }
+    }
+    let revision = last.checked_add(1).ok_or(StoredPolicyError::LastRevision(last))?;
+    let revised = Revised { revision, policy: policy.clone() };
+    let signed = message(revision, Signed::policy(key, revised.to_bytes()));
+    Ok(ActivePolicy { revised, signed })
+}
+
+fn message(revision: i64, Signed { body, signature, key_id }: Signed) -> v1::SignedPolicy {
+    v1::SignedPolicy { revision, body, signature, key_id }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u8) -> SigningKey {
+        SigningKey::from_bytes(&[n; 32])
+    }
+
+    fn strict() -> Policy {
+        Policy::from_yaml("file_write: prompt\n").unwrap()
+    }
+
+    /// S2-FR-049: every runner can tell which policy holds, and that it is the gate's.
+    #[test]
+    fn revisions_rise_with_what_they_say_and_not_with_every_start() {
+        let first = next(None, &Policy::preset(), &key(1)).unwrap();
+        assert_eq!(first.signed.revision, 1);
+        let again = next(Some(first.signed.clone()), &Policy::preset(), &key(1)).unwrap();
+        assert_eq!(again, first);
+        let second = next(Some(first.signed.clone()), &strict(), &key(1)).unwrap();
+        assert_eq!((second.signed.revision, second.revised.revision), (2, 2));
+        let signed = second.signed.clone();
+        let signed = Signed { body: signed.body, signature: signed.signature, key_id: signed.key_id };
+        assert!(signed.verify_policy(&Keys::new([key(1).verifying_key()])).is_ok());
+        assert_eq!(Revised::from_bytes(&signed.body).unwrap().policy, strict());
+
+        let resigned = next(Some(second.signed), &strict(), &key(2)).unwrap();
+        assert_eq!(resigned.signed.revision, 3, "another key signs anew, above all that was");
+    }
+
+    #[test]
+    fn a_stored_policy_that_was_changed_is_not_followed() {
+        let first = next(None, &strict(), &key(1)).unwrap().signed;
+        let milder = Revised { revision: 1, policy: Policy::preset() }.to_bytes();
+        for changed in [
+            v1::SignedPolicy { body: milder, ..first.clone() },
+            v1::SignedPolicy { revision: 7, ..first.clone() },
+            v1::SignedPolicy { signature: vec![0; 64], ..first.clone() },
+        ] {
+            let revision = changed.revision;
+            assert_eq!(next(Some(changed), &strict(), &key(1)), Err(StoredPolicyError::Tampered(revision)));
+        }
+        let last = v1::SignedPolicy { revision: i64::MAX, key_id: "another".into(), ..first };
+        assert_eq!(next(Some(last), &strict(), &key(1)), Err(StoredPolicyError::LastRevision(i64::MAX)));
+    }
+
+    #[test]
+    fn a_broken_file_names_field_and_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("policy.yaml");
+        assert!(matches!(load(&path), Err(PolicyFileError::Unreadable { .. })));
+        fs::write(&path, "file_write: auto\nfile_wriite: deny\n").unwrap();
+        let told = load(&path).unwrap_err().to_string();
+        assert!(told.contains("policy.yaml") && told.contains("line 2") && told.contains("file_wriite"), "{told}");
+        fs::write(&path, "file_write: prompt\n").unwrap();
+        assert_eq!(load(&path).unwrap(), strict());
+    }
+}

@@ -1,0 +1,142 @@
+//! What is asked for, in a few lines: the command as one would type it, or the tool and what it is given.
+
+use belay_grant::{Kind, Subject};
+use serde_json::Value;
+
+use super::text::{number, shortened, visible};
+
+/// The longest command that is shown in full, in characters.
+const LONGEST_COMMAND: usize = 8_000;
+
+/// The longest value of an argument that is shown in full, in characters.
+const LONGEST_VALUE: usize = 2_000;
+
+/// How many arguments are shown.
+const MOST_ARGUMENTS: usize = 40;
+
+/// The longest one-line description, in characters.
+const LONGEST_OPERATION: usize = 200;
+
+/// The arguments that say what a tool is about, in the order in which they are read.
+const TELLING: [&str; 6] = ["path", "from", "source", "to", "destination", "query"];
+
+/// The first line says it in short. For a call that has not run the others say all it is given: there is no effect to look at yet.
+pub(super) fn headline(subject: &Subject) -> String {
+    let first = first_line(subject);
+    if subject.kind == Kind::Effect || !subject.command.is_empty() {
+        return first;
+    }
+    let mut lines = vec![first];
+    let told = |name: &str| TELLING.contains(&name);
+    match serde_json::from_str(&subject.arguments) {
+        Ok(Value::Object(arguments)) => {
+            let rest: Vec<_> = arguments.iter().filter(|(name, value)| !(told(name) && value.is_string())).collect();
+            for (name, value) in rest.iter().take(MOST_ARGUMENTS) {
+                lines.push(format!("  {}: {}", visible(&shortened(name, 200)), shown_value(value)));
+            }
+            if rest.len() > MOST_ARGUMENTS {
+                lines.push(format!("  … {} more arguments", number(rest.len() - MOST_ARGUMENTS)));
+            }
+        }
+        _ => lines.push(format!("  {}", visible(&shortened(&subject.arguments, LONGEST_VALUE)))),
+    }
+    lines.join("\n")
+}
+
+/// The same on one line of moderate length, for lists.
+pub(crate) fn operation(subject: &Subject) -> String {
+    shortened(&first_line(subject), LONGEST_OPERATION)
+}
+
+fn first_line(subject: &Subject) -> String {
+    let tool = visible(&shortened(&subject.tool, 200));
+    if !subject.command.is_empty() {
+        let words: Vec<String> = subject.command.iter().map(|word| quoted(word)).collect();
+        return format!("{tool}: {}", visible(&shortened(&words.join(" "), LONGEST_COMMAND)));
+    }
+    let arguments = serde_json::from_str::<Value>(&subject.arguments).unwrap_or_default();
+    let values = TELLING.iter().filter_map(|name| arguments.get(name)?.as_str());
+    let values: Vec<String> = values.map(|value| visible(&shortened(&quoted(value), LONGEST_VALUE))).collect();
+    match values.is_empty() {
+        true => tool,
+        false => format!("{tool} {}", values.join(" ")),
+    }
+}
+
+fn shown_value(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    visible(&shortened(&text, LONGEST_VALUE))
+}
+
+/// A word as a shell would have to be given it: for reading, nothing here is ever run by a shell.
+fn quoted(word: &str) -> String {
+    let plain = |character: char| character.is_alphanumeric() || "-_./:=@%+,~^".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let mut text = String::from("\"");
+    for character in word.chars() {
+        if matches!(character, '"' | '\\' | '$' | '`') {
+            text.push('\\');
+        }
+        text.push(character);
+    }
+    text + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preview::tests::subject;
+
+    fn call(tool: &str, arguments: &str, command: &[&str]) -> Subject {
+        Subject {
+            kind: Kind::Call,
+            tool: tool.into(),
+            arguments: arguments.into(),
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            ..subject()
+        }
+    }
+
+    /// S2-X-17: a request shows the kind of operation and what it works on.
+    #[test]
+    fn a_command_reads_as_one_would_type_it() {
+        let line = |command: &[&str]| headline(&call("run_terminal", "{}", command));
+        assert_eq!(line(&["git", "commit", "-m", "x y"]), r#"run_terminal: git commit -m "x y""#);
+        assert_eq!(line(&["git", "commit", "-m", ""]), r#"run_terminal: git commit -m """#);
+        assert_eq!(line(&["echo", "a;b", "$HOME", "\"", "`id`"]), r#"run_terminal: echo "a;b" "\$HOME" "\"" "\`id\`""#);
+        assert_eq!(line(&["a b"]), r#"run_terminal: "a b""#, "one word with a space in it is not two words");
+    }
+
+    #[test]
+    fn a_command_cannot_end_its_own_line() {
+        let line = headline(&call("run_terminal", "{}", &["sh", "-c", "ls\nrm -rf .\u{1b}[1A\u{202e}"]));
+        assert_eq!(line, "run_terminal: sh -c \"ls<U+000A>rm -rf .<U+001B>[1A<U+202E>\"");
+        let long = headline(&call("run_terminal", "{}", &["sh", &"x".repeat(10_000)]));
+        assert!(long.ends_with(" more characters"), "{long}");
+        assert!(operation(&call("run_terminal", "{}", &["sh", &"x".repeat(10_000)])).chars().count() < 250);
+    }
+
+    #[test]
+    fn a_file_tool_says_which_file() {
+        let mut delete = call("delete_file", r#"{"path":"notes.txt"}"#, &[]);
+        assert_eq!(headline(&delete), "delete_file notes.txt");
+        delete.arguments = r#"{"path":"a\u001b[2K\nb"}"#.into();
+        assert_eq!(headline(&delete), "delete_file \"a<U+001B>[2K<U+000A>b\"");
+        let moved = call("move_file", r#"{"from":"a","to":"b"}"#, &[]);
+        assert_eq!(headline(&moved), "move_file a b");
+    }
+
+    #[test]
+    fn a_call_that_has_not_run_shows_all_it_is_given() {
+        let write = call("write_file", r#"{"content":"one\ntwo","path":"a.txt","mode":420}"#, &[]);
+        assert_eq!(headline(&write), "write_file a.txt\n  content: one<U+000A>two\n  mode: 420");
+        assert_eq!(headline(&Subject { kind: Kind::Effect, ..write }), "write_file a.txt");
+        assert_eq!(headline(&call("odd", "no json\u{7}", &[])), "odd\n  no json<U+0007>");
+        assert_eq!(headline(&call("odd", r#"{"path":{"a":1}}"#, &[])), "odd\n  path: {\"a\":1}");
+    }
+}

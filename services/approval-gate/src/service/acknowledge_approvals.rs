@@ -1,0 +1,23 @@
+use belay_proto::v1;
+use belay_service_kit::status;
+use tonic::Status;
+
+use crate::{Gate, gate::unwritable, names::check_approval};
+
+/// How many names one list may hold.
+const MOST_NAMES: usize = 1_000;
+
+pub(super) async fn acknowledge_approvals(
+    gate: &Gate,
+    request: v1::AcknowledgeApprovalsRequest,
+) -> Result<v1::AcknowledgeApprovalsResponse, Status> {
+    let lists = [("delivered", &request.delivered), ("consumed", &request.consumed), ("stale", &request.stale)];
+    for (field, names) in lists {
+        if names.len() > MOST_NAMES {
+            return Err(status::invalid(field, format!("has more than {MOST_NAMES} names")).into());
+        }
+        names.iter().try_for_each(|name| check_approval(field, name))?;
+    }
+    gate.store.acknowledge(request).await.map_err(|error| unwritable(&error))?;
+    Ok(v1::AcknowledgeApprovalsResponse {})
+}

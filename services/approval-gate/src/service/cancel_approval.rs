@@ -1,0 +1,15 @@
+use belay_proto::v1::{self, Approval};
+use tonic::Status;
+
+use crate::{
+    Gate, decide,
+    gate::{no_approval, unwritable},
+    names::check_approval,
+};
+
+pub(super) async fn cancel_approval(gate: &Gate, request: v1::CancelApprovalRequest) -> Result<Approval, Status> {
+    check_approval("name", &request.name)?;
+    let cancelled =
+        gate.store.change(&request.name, gate.clock.now_micros(), |approval| Ok(decide::cancel(approval))).await;
+    cancelled.map_err(|error| unwritable(&error))??.ok_or_else(|| no_approval(&request.name))
+}

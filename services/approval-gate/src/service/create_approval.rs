@@ -1,0 +1,109 @@
+use belay_grant::{Kind, Subject};
+use belay_policy::NonInteractive;
+use belay_proto::v1::{self, Approval, approval::State};
+use belay_service_kit::status;
+use tonic::{Code, Status};
+
+use crate::{
+    Gate,
+    decide::{self, POLICY},
+    gate::{unreadable, unwritable},
+    names::{CallName, approval_of},
+    preview::{self, preview, shown},
+    store::NewApproval,
+};
+
+/// The longest name of whoever started an execution, in characters.
+const LONGEST_PRINCIPAL: usize = 256;
+
+pub(super) async fn create_approval(gate: &Gate, request: v1::CreateApprovalRequest) -> Result<Approval, Status> {
+    let call = CallName::parse("call", &request.call)?;
+    check_digest(&request.subject_digest)?;
+    if request.requested_by.chars().count() > LONGEST_PRINCIPAL {
+        return Err(status::invalid("requested_by", format!("has more than {LONGEST_PRINCIPAL} characters")).into());
+    }
+    gate.settle().await?;
+    let name = approval_of(&call.namespace, &request.call, &request.subject_digest);
+    if let Some(there) = gate.store.get(&name).await.map_err(|error| unreadable(&error))? {
+        return the_same(there, &request);
+    }
+
+    let held = gate.runner.held(&request.call).await?;
+    let (subject, bytes, contents) = held.verified(&call, &request.subject_digest)?;
+    let rendered = subject.clone();
+    let preview = gate.store.work(move || preview(&rendered, &contents)).await;
+    let new = NewApproval {
+        basic: asked(gate, name, &request, &subject),
+        namespace: call.namespace,
+        subject: bytes,
+        preview,
+    };
+    let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))?;
+    the_same(kept, &request)
+}
+
+/// The approval that has the name, which is derived from call and digest; another one by a collision answers for nothing.
+fn the_same(approval: Approval, request: &v1::CreateApprovalRequest) -> Result<Approval, Status> {
+    if (&approval.call, &approval.subject_digest) == (&request.call, &request.subject_digest) {
+        return Ok(approval);
+    }
+    let message = format!("`{}` is about another call; this one cannot be asked about.", approval.name);
+    Err(status::error(Code::AlreadyExists, "ALREADY_EXISTS", message).into())
+}
+
+/// A question as it begins: pending, or decided by the policy where the execution wants no person and the policy has an answer.
+fn asked(gate: &Gate, name: String, request: &v1::CreateApprovalRequest, subject: &Subject) -> Approval {
+    let now = gate.clock.now_micros();
+    let policy = &gate.policy().revised.policy;
+    let expires = policy.approvals_expire_after().map(|after| {
+        let after = i64::try_from(after.as_micros()).unwrap_or(i64::MAX);
+        belay_proto::timestamp(now.saturating_add(after))
+    });
+    let kind = match subject.kind {
+        Kind::Call => v1::approval_need::Kind::Call,
+        Kind::Effect => v1::approval_need::Kind::Effect,
+    };
+    let decision = v1::PolicyDecision {
+        verdict: v1::policy_decision::Verdict::Prompt.into(),
+        rule: shown(&subject.rule),
+        reason: shown(&subject.reason),
+        policy_revision: subject.policy_revision,
+    };
+    let approval = Approval {
+        name,
+        state: State::Pending.into(),
+        kind: kind.into(),
+        execution: subject.execution.clone(),
+        step_id: shown(&subject.step),
+        call: request.call.clone(),
+        tool: shown(&subject.tool),
+        operation: preview::operation(subject),
+        subject_digest: request.subject_digest.clone(),
+        decision: Some(decision),
+        effect: (subject.kind == Kind::Effect).then(|| preview::summary(subject)),
+        requested_by: shown(&request.requested_by),
+        create_time: Some(belay_proto::timestamp(now)),
+        ..Approval::default()
+    };
+    if request.approval_mode() != v1::ApprovalMode::Auto {
+        return Approval { expire_time: expires, ..approval };
+    }
+    let (state, word) = match policy.non_interactive() {
+        NonInteractive::Auto => (State::Approved, "auto"),
+        NonInteractive::Skip => (State::Skipped, "skip"),
+        NonInteractive::Fail => (State::Denied, "fail"),
+    };
+    decide::settled(&approval, state, POLICY, &format!("non_interactive_policy: {word}"), now)
+}
+
+fn check_digest(digest: &str) -> Result<(), Status> {
+    let digits = digest.strip_prefix("sha256:").unwrap_or_default();
+    let right = digits.len() == 64 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    match right {
+        true => Ok(()),
+        false => {
+            let message = format!("`{digest}` is no digest: write `sha256:` and 64 lower-case hexadecimal digits");
+            Err(status::invalid("subject_digest", message).into())
+        }
+    }
+}

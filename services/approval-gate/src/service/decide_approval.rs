@@ -1,0 +1,44 @@
+use belay_proto::v1::{self, Approval, decide_approval_request::Decision};
+use belay_service_kit::status;
+use tonic::Status;
+
+use crate::{
+    Gate,
+    decide::{Choice, LONGEST_REASON, decide},
+    gate::{no_approval, unwritable},
+    names::check_approval,
+    preview::text::visible_line,
+};
+
+pub(super) async fn decide_approval(
+    gate: &Gate,
+    by: String,
+    request: v1::DecideApprovalRequest,
+) -> Result<Approval, Status> {
+    check_approval("name", &request.name)?;
+    let decision = match request.decision() {
+        Decision::Unspecified => {
+            return Err(status::invalid("decision", "say DECISION_APPROVE, DECISION_DENY or DECISION_SKIP").into());
+        }
+        decision => decision,
+    };
+    if request.reason.chars().count() > LONGEST_REASON {
+        return Err(status::invalid("reason", format!("has more than {LONGEST_REASON} characters")).into());
+    }
+    let reason = request.reason.lines().map(visible_line).collect::<Vec<_>>().join("\n");
+    let separate_duties = gate.policy().revised.policy.separate_duties();
+    let now = gate.clock.now_micros();
+    let digest = request.subject_digest;
+    let decided = gate.store.change(&request.name, now, move |approval| {
+        let choice = Choice { by: &by, subject_digest: &digest, decision, reason: &reason };
+        decide(approval, choice, separate_duties, now)
+    });
+    let approval = decided.await.map_err(|error| unwritable(&error))??.ok_or_else(|| no_approval(&request.name))?;
+    tracing::info!(
+        approval = approval.name,
+        state = approval.state().as_str_name(),
+        by = approval.decided_by,
+        "An approval was decided"
+    );
+    Ok(approval)
+}

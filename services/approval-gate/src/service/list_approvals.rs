@@ -1,0 +1,70 @@
+use belay_proto::v1;
+use belay_service_kit::status;
+use prost::Message as _;
+use tonic::Status;
+
+use crate::{
+    Gate,
+    gate::unreadable,
+    names::namespace,
+    store::{Filter, Position},
+};
+
+/// How many bytes of approvals one page holds at most, the first one aside: a summary may name long paths.
+const LARGEST_PAGE: usize = 3 * 1024 * 1024;
+
+pub(super) async fn list_approvals(
+    gate: &Gate,
+    request: v1::ListApprovalsRequest,
+) -> Result<v1::ListApprovalsResponse, Status> {
+    let size = match request.page_size {
+        0 => 50,
+        size => usize::try_from(size)
+            .map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?
+            .min(1000),
+    };
+    let after = position(&request.page_token).ok_or_else(|| {
+        Status::from(status::invalid("page_token", "is none of this service's; hand back what an answer gave"))
+    })?;
+    let filter = Filter {
+        namespace: Some(namespace("parent", &request.parent)?),
+        execution: request.execution,
+        states: request.states,
+        id_prefix: request.id_prefix,
+    };
+    gate.settle().await?;
+    let found = gate.store.list(filter, after, size + 1).await.map_err(|error| unreadable(&error))?;
+    let mut bytes = 0;
+    let fits = |(_, approval): &&(Position, v1::Approval)| {
+        let first = bytes == 0;
+        bytes += approval.encoded_len();
+        first || bytes <= LARGEST_PAGE
+    };
+    let kept = found.iter().take(size).take_while(fits).count();
+    let next_page_token = match kept < found.len() {
+        true => found[..kept].last().map(|(position, _)| token(*position)).unwrap_or_default(),
+        false => String::new(),
+    };
+    let approvals = found.into_iter().take(kept).map(|(_, approval)| approval).collect();
+    Ok(v1::ListApprovalsResponse { approvals, next_page_token })
+}
+
+/// The token is where the last page ended.
+fn token(position: Position) -> String {
+    match position {
+        Position::Pending(key) => format!("p{key}"),
+        Position::Other(key) => format!("o{key}"),
+    }
+}
+
+fn position(token: &str) -> Option<Position> {
+    if token.is_empty() {
+        return Some(Position::START);
+    }
+    let place = match token.split_at_checked(1)? {
+        ("p", key) => Position::Pending(key.parse().ok()?),
+        ("o", key) => Position::Other(key.parse().ok()?),
+        _ => return None,
+    };
+    Some(place)
+}

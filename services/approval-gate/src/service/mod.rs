@@ -1,0 +1,134 @@
+//! The methods of `ApprovalGateService`, one file each.
+//!
+//! One service stands behind both doors; which one a caller came in by is in its principal. Services ask and fetch grants and never
+//! decide, people decide and never get a grant.
+
+mod acknowledge_approvals;
+mod cancel_approval;
+mod create_approval;
+mod decide_approval;
+mod get_approval;
+mod get_grant;
+mod list_approvals;
+mod watch_approvals;
+mod watch_policy;
+
+use std::{pin::Pin, sync::Arc};
+
+use belay_proto::v1::{
+    self,
+    approval_gate_service_server::{ApprovalGateService, ApprovalGateServiceServer},
+};
+use belay_service_kit::{Hosted, Principal, host::LARGEST_MESSAGE, status};
+use futures::Stream;
+use tonic::{Code, Request, Response, Status, service::Routes};
+
+use crate::Gate;
+
+/// The service, ready to be served: by a door for people, and by one whose [`belay_service_kit::Access`] is for a service.
+pub fn hosted(gate: Arc<Gate>) -> Hosted {
+    let service = ApprovalGateServiceServer::new(Service { gate })
+        .max_decoding_message_size(LARGEST_MESSAGE)
+        .max_encoding_message_size(LARGEST_MESSAGE);
+    Hosted::new(Routes::new(service), "belay.v1.ApprovalGateService", v1::FILE_DESCRIPTOR_SET)
+}
+
+struct Service {
+    gate: Arc<Gate>,
+}
+
+type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl ApprovalGateService for Service {
+    type WatchApprovalsStream = Messages<v1::WatchApprovalsResponse>;
+    type WatchPolicyStream = Messages<v1::WatchPolicyResponse>;
+
+    async fn create_approval(
+        &self,
+        request: Request<v1::CreateApprovalRequest>,
+    ) -> Result<Response<v1::Approval>, Status> {
+        let request = from_service(request)?;
+        create_approval::create_approval(&self.gate, request).await.map(Response::new)
+    }
+
+    async fn get_approval(&self, request: Request<v1::GetApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
+        get_approval::get_approval(&self.gate, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_approvals(
+        &self,
+        request: Request<v1::ListApprovalsRequest>,
+    ) -> Result<Response<v1::ListApprovalsResponse>, Status> {
+        list_approvals::list_approvals(&self.gate, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn watch_approvals(
+        &self,
+        request: Request<v1::WatchApprovalsRequest>,
+    ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
+        watch_approvals::watch_approvals(&self.gate, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn decide_approval(
+        &self,
+        request: Request<v1::DecideApprovalRequest>,
+    ) -> Result<Response<v1::Approval>, Status> {
+        let by = Principal::of(&request);
+        decide_approval::decide_approval(&self.gate, by, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn cancel_approval(
+        &self,
+        request: Request<v1::CancelApprovalRequest>,
+    ) -> Result<Response<v1::Approval>, Status> {
+        let request = from_service(request)?;
+        cancel_approval::cancel_approval(&self.gate, request).await.map(Response::new)
+    }
+
+    async fn acknowledge_approvals(
+        &self,
+        request: Request<v1::AcknowledgeApprovalsRequest>,
+    ) -> Result<Response<v1::AcknowledgeApprovalsResponse>, Status> {
+        let request = from_service(request)?;
+        acknowledge_approvals::acknowledge_approvals(&self.gate, request).await.map(Response::new)
+    }
+
+    async fn get_grant(&self, request: Request<v1::GetGrantRequest>) -> Result<Response<v1::Grant>, Status> {
+        let request = from_service(request)?;
+        get_grant::get_grant(&self.gate, request).await.map(Response::new)
+    }
+
+    async fn watch_policy(
+        &self,
+        _: Request<v1::WatchPolicyRequest>,
+    ) -> Result<Response<Self::WatchPolicyStream>, Status> {
+        Ok(Response::new(watch_policy::watch_policy(&self.gate)))
+    }
+
+    async fn get_policy(&self, _: Request<v1::GetPolicyRequest>) -> Result<Response<v1::SignedPolicy>, Status> {
+        Ok(Response::new(self.gate.policy().signed.clone()))
+    }
+
+    async fn get_verification_keys(
+        &self,
+        _: Request<v1::GetVerificationKeysRequest>,
+    ) -> Result<Response<v1::GetVerificationKeysResponse>, Status> {
+        let key = |(id, key): (&str, &belay_grant::VerifyingKey)| v1::VerificationKey {
+            key_id: id.into(),
+            public_key: key.as_bytes().to_vec(),
+        };
+        Ok(Response::new(v1::GetVerificationKeysResponse { keys: self.gate.keys.iter().map(key).collect() }))
+    }
+}
+
+/// A request that only a service may make.
+fn from_service<T>(request: Request<T>) -> Result<T, Status> {
+    let principal = Principal::of(&request);
+    if principal.starts_with(Principal::SERVICE) {
+        return Ok(request.into_inner());
+    }
+    let message =
+        format!("`{principal}` is no service. Only services may ask this, through the gate's door for services.");
+    Err(status::error(Code::PermissionDenied, "NOT_A_SERVICE", message).into())
+}

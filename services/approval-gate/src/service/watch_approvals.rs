@@ -1,0 +1,166 @@
+use std::{sync::Arc, time::Duration};
+
+use belay_proto::v1::{self, Approval, watch_approvals_response::Content};
+use belay_service_kit::status;
+use tokio::sync::watch;
+use tonic::{Code, Status};
+
+use super::Messages;
+use crate::{Gate, gate::unreadable, hub::Told, names, store::Filter};
+
+/// How many approvals are read from the store at once.
+const PAGE: usize = 256;
+
+pub(super) async fn watch_approvals(
+    gate: &Arc<Gate>,
+    request: v1::WatchApprovalsRequest,
+) -> Result<Messages<v1::WatchApprovalsResponse>, Status> {
+    let heartbeat = match &request.heartbeat_interval {
+        None => Duration::from_secs(15),
+        Some(interval) => belay_proto::to_duration(interval)
+            .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(600)).contains(interval))
+            .ok_or_else(|| {
+                Status::from(status::invalid("heartbeat_interval", "must be between 100 ms and 10 minutes"))
+            })?,
+    };
+    let namespace = match request.parent.as_str() {
+        "namespaces/-" => None,
+        parent => Some(names::namespace("parent", parent)?),
+    };
+    gate.settle().await?;
+    let watch = Watch {
+        told: gate.store.follow(),
+        gate: Arc::clone(gate),
+        filter: Filter { namespace, execution: request.execution, ..Filter::default() },
+        undelivered: request.undelivered,
+        heartbeat,
+        cursor: 0,
+    };
+    Ok(Box::pin(watch.stream()))
+}
+
+/// How a wait for the next change ends.
+#[derive(PartialEq)]
+enum Wait {
+    Changed,
+    Stopping,
+    Quiet,
+}
+
+/// One watcher. What was there when it began and what changes later come by one path: all that lies behind its cursor.
+struct Watch {
+    gate: Arc<Gate>,
+    told: watch::Receiver<Told>,
+    filter: Filter,
+    undelivered: bool,
+    heartbeat: Duration,
+    /// The revision up to which everything has been sent.
+    cursor: i64,
+}
+
+impl Watch {
+    fn stream(mut self) -> impl futures::Stream<Item = Result<v1::WatchApprovalsResponse, Status>> {
+        let response = |content| v1::WatchApprovalsResponse { content: Some(content) };
+        let heartbeat = move |revision| response(Content::Heartbeat(v1::WatchApprovalsHeartbeat { revision }));
+        async_stream::try_stream! {
+            let mut begun = false;
+            loop {
+                // Seen before it is read: a commit in between is read now or wakes the wait below.
+                let known = self.told.borrow_and_update().revision;
+                while self.cursor < known {
+                    for approval in self.next(known).await? {
+                        yield response(Content::Approval(approval));
+                    }
+                }
+                if !begun {
+                    begun = true;
+                    yield heartbeat(self.cursor);
+                }
+                let wait = tokio::select! {
+                    biased;
+                    changed = self.told.changed() => match changed {
+                        Ok(()) => Wait::Changed,
+                        Err(_) => Wait::Stopping,
+                    },
+                    () = self.gate.shutdown.requested() => Wait::Stopping,
+                    () = tokio::time::sleep(self.heartbeat) => Wait::Quiet,
+                };
+                match wait {
+                    Wait::Changed => {}
+                    Wait::Quiet => yield heartbeat(self.cursor),
+                    Wait::Stopping => {
+                        Err(Status::from(status::error(Code::Unavailable, "STOPPING", "The gate is stopping; watch again.")))?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What fits among the next changes, all of them up to `known` unless there are many; the cursor has moved behind them.
+    async fn next(&mut self, known: i64) -> Result<Vec<Approval>, Status> {
+        // Whether a decision was delivered is not in the change: the store knows.
+        if !self.undelivered
+            && let Some(changes) = self.gate.store.recent(self.cursor)
+        {
+            self.cursor = changes.last().map_or(known, |last| last.revision.max(known));
+            return Ok(changes.iter().filter(|change| self.fits(change)).map(|change| (**change).clone()).collect());
+        }
+        let found = self.gate.store.changes(self.filter.clone(), self.undelivered, self.cursor, PAGE).await;
+        let found = found.map_err(|error| unreadable(&error))?;
+        // A full page may have more behind it; one that is not has seen all there was, which is at least what was known before.
+        let last = found.last().map_or(0, |last| last.revision);
+        self.cursor = if found.len() == PAGE { last } else { last.max(known) };
+        Ok(found)
+    }
+
+    fn fits(&self, approval: &Approval) -> bool {
+        let within = |namespace: &String| {
+            let rest = approval.name.strip_prefix("namespaces/").and_then(|rest| rest.strip_prefix(namespace.as_str()));
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        self.filter.namespace.as_ref().is_none_or(within)
+            && (self.filter.execution.is_empty() || self.filter.execution == approval.execution)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt as _, future::join_all};
+
+    use super::*;
+    use crate::gate::tests::{ask, gate};
+
+    fn life<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    }
+
+    /// More than one page, none of it in memory any more, and changes while it is read.
+    #[test]
+    fn what_lies_in_the_store_alone_is_watched_as_well() {
+        const ASKED: usize = 2 * PAGE + PAGE / 2;
+        let folder = tempfile::tempdir().unwrap();
+        life(async {
+            let gate = gate(folder.path()).await;
+            let calls: Vec<String> = (0..ASKED).map(|n| n.to_string()).collect();
+            join_all(calls.iter().map(|call| ask(&gate, call, None))).await;
+        });
+        life(async {
+            let gate = gate(folder.path()).await;
+            let mut watch = watch_approvals(&gate, v1::WatchApprovalsRequest::default()).await.unwrap();
+            let mut revisions = Vec::new();
+            for _ in 0..PAGE {
+                let Content::Approval(approval) = watch.next().await.unwrap().unwrap().content.unwrap() else {
+                    panic!("the snapshot has not been sent");
+                };
+                revisions.push(approval.revision);
+            }
+            let late = ask(&gate, "late", None).await;
+            while revisions.last() != Some(&late.revision) {
+                if let Content::Approval(approval) = watch.next().await.unwrap().unwrap().content.unwrap() {
+                    revisions.push(approval.revision);
+                }
+            }
+            assert_eq!(revisions, (1..=late.revision).collect::<Vec<_>>());
+        });
+    }
+}

@@ -1,0 +1,33 @@
+use std::{sync::Arc, time::Duration};
+
+use belay_proto::v1;
+use belay_service_kit::status;
+use tonic::Code;
+
+use super::Messages;
+use crate::Gate;
+
+/// How often a heartbeat comes when nothing happens.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+pub(super) fn watch_policy(gate: &Arc<Gate>) -> Messages<v1::WatchPolicyResponse> {
+    let (mut policies, shutdown) = (gate.follow_policy(), gate.shutdown.clone());
+    Box::pin(async_stream::stream! {
+        policies.mark_changed();
+        loop {
+            let policy = tokio::select! {
+                biased;
+                () = shutdown.requested() => {
+                    yield Err(status::error(Code::Unavailable, "STOPPING", "The gate is stopping; watch again.").into());
+                    return;
+                }
+                changed = policies.changed() => match changed {
+                    Ok(()) => Some(policies.borrow_and_update().signed.clone()),
+                    Err(_) => return,
+                },
+                () = tokio::time::sleep(HEARTBEAT) => None,
+            };
+            yield Ok(v1::WatchPolicyResponse { policy });
+        }
+    })
+}

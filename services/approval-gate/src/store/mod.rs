@@ -1,0 +1,270 @@
+//! What the gate remembers: approvals, grants and policies. Whatever it answers or shows has been committed here before.
+//!
+//! A change is decided inside the transaction that makes it, on the row as it is then: of any number of people who decide at once, one
+//! does.
+
+mod read;
+mod write;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use belay_proto::v1::{self, Approval, approval::State};
+use belay_sqlite::{CommitError, GroupCommit, Location, Schema, SqliteError, Threads};
+use prost::Message as _;
+use rusqlite::Connection;
+use thiserror::Error;
+use tokio::sync::watch;
+
+use crate::{
+    decide::Refusal,
+    hub::{Hub, Told},
+};
+
+pub(crate) use read::{Filter, Position};
+
+const SCHEMA: Schema = Schema {
+    // "BLYG"
+    application_id: 0x424C_5947,
+    format: 1,
+    create: "
+        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL) STRICT;
+        CREATE TABLE approval (
+            key        INTEGER PRIMARY KEY,
+            name       TEXT NOT NULL UNIQUE,
+            namespace  TEXT NOT NULL,
+            id         TEXT NOT NULL,
+            execution  TEXT NOT NULL,
+            state      INTEGER NOT NULL,
+            revision   INTEGER NOT NULL UNIQUE,
+            expires    INTEGER,
+            delivered  INTEGER NOT NULL,
+            basic      BLOB NOT NULL
+        ) STRICT;
+        CREATE INDEX approval_pending ON approval (namespace, key) WHERE state = 1;
+        CREATE INDEX approval_other ON approval (namespace, key) WHERE state <> 1;
+        CREATE INDEX approval_execution ON approval (execution, revision);
+        CREATE INDEX approval_undelivered ON approval (revision) WHERE delivered = 0 AND state BETWEEN 2 AND 5;
+        CREATE INDEX approval_expires ON approval (expires) WHERE state = 1 AND expires IS NOT NULL;
+        -- Written once and seldom read: apart from what changes and is listed.
+        CREATE TABLE body (approval INTEGER PRIMARY KEY REFERENCES approval (key), subject BLOB NOT NULL, preview BLOB NOT NULL) STRICT;
+        CREATE TABLE grant (
+            approval   INTEGER PRIMARY KEY REFERENCES approval (key),
+            body       BLOB NOT NULL,
+            signature  BLOB NOT NULL,
+            key_id     TEXT NOT NULL
+        ) STRICT;
+        CREATE TABLE policy (revision INTEGER PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL, key_id TEXT NOT NULL) STRICT;
+    ",
+};
+
+/// Why the gate's store cannot be opened.
+#[derive(Debug, Error)]
+#[error("the store of approvals cannot be opened")]
+pub struct StoreError(#[from] pub SqliteError);
+
+/// Why something is not known to be stored.
+pub(crate) type Failed = CommitError<SqliteError>;
+
+/// An approval that is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct NewApproval {
+    /// As it is shown without its body; its revision is given by the store.
+    pub(crate) basic: Approval,
+    pub(crate) namespace: String,
+    pub(crate) subject: Vec<u8>,
+    pub(crate) preview: v1::Preview,
+}
+
+/// What an approval becomes; nothing when it stays as it is.
+type Change = Box<dyn FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send>;
+
+/// What the writer is told.
+enum Op {
+    Create(Box<NewApproval>),
+    /// At a time, before which what was due by then has expired.
+    Change {
+        name: String,
+        now: i64,
+        change: Change,
+    },
+    Lapse {
+        now: i64,
+    },
+    Acknowledge(v1::AcknowledgeApprovalsRequest),
+    Grant {
+        approval: String,
+        grant: v1::Grant,
+    },
+    Policy(v1::SignedPolicy),
+}
+
+/// What the writer answers.
+enum Answer {
+    Done,
+    Approval(Option<Approval>),
+    Refused(Refusal),
+    Grant(v1::Grant),
+}
+
+/// An open store.
+pub struct Store {
+    id: String,
+    writer: GroupCommit<Op, Answer, SqliteError>,
+    reader: Arc<Mutex<Connection>>,
+    threads: Threads,
+    hub: Arc<Hub>,
+}
+
+impl Store {
+    /// Opens a store, making it under the id that `new_id` gives if it is not there.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it is in use, damaged or newer.
+    pub fn open(location: &Location, threads: Threads, new_id: impl FnOnce() -> String) -> Result<Self, StoreError> {
+        let store = belay_sqlite::open(location, &SCHEMA)?;
+        let (id, told) = {
+            let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
+            (write::identify(&connection, new_id)?, read::told(&connection)?)
+        };
+        let hub = Arc::new(Hub::new(told));
+        let reader = Arc::clone(&store.reader);
+        let news = Arc::clone(&hub);
+        // The whole store goes in, with the lock that it holds as long as it lives.
+        let writer = GroupCommit::start(threads, "belay-gate", move |batch| perform(&store, &news, batch));
+        Ok(Self { id, writer, reader, threads, hub })
+    }
+
+    /// The random identity of this store; another one means another memory.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn follow(&self) -> watch::Receiver<Told> {
+        self.hub.follow()
+    }
+
+    /// The changes after a revision, if all of them are in memory.
+    pub(crate) fn recent(&self, after: i64) -> Option<Vec<Arc<Approval>>> {
+        self.hub.after(after)
+    }
+
+    /// Stores a new approval, or answers with the one that has its name already.
+    pub(crate) async fn create(&self, new: NewApproval) -> Result<Approval, Failed> {
+        match self.writer.commit(Op::Create(Box::new(new))).await? {
+            Answer::Approval(Some(approval)) => Ok(approval),
+            _ => Err(misanswered()),
+        }
+    }
+
+    /// Changes an approval, having let it expire if its time was over by `now`. Nothing when there is none of this name.
+    pub(crate) async fn change(
+        &self,
+        name: &str,
+        now: i64,
+        change: impl FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send + 'static,
+    ) -> Result<Result<Option<Approval>, Refusal>, Failed> {
+        match self.writer.commit(Op::Change { name: name.to_owned(), now, change: Box::new(change) }).await? {
+            Answer::Approval(approval) => Ok(Ok(approval)),
+            Answer::Refused(refusal) => Ok(Err(refusal)),
+            _ => Err(misanswered()),
+        }
+    }
+
+    /// Lets every approval expire whose time is over.
+    pub(crate) async fn lapse(&self, now: i64) -> Result<(), Failed> {
+        self.writer.commit(Op::Lapse { now }).await.map(drop)
+    }
+
+    pub(crate) async fn acknowledge(&self, names: v1::AcknowledgeApprovalsRequest) -> Result<(), Failed> {
+        self.writer.commit(Op::Acknowledge(names)).await.map(drop)
+    }
+
+    /// Keeps a grant, and answers with the one that was kept first.
+    pub(crate) async fn keep_grant(&self, approval: &str, grant: v1::Grant) -> Result<v1::Grant, Failed> {
+        match self.writer.commit(Op::Grant { approval: approval.to_owned(), grant }).await? {
+            Answer::Grant(grant) => Ok(grant),
+            _ => Err(misanswered()),
+        }
+    }
+
+    pub(crate) async fn keep_policy(&self, policy: v1::SignedPolicy) -> Result<(), Failed> {
+        self.writer.commit(Op::Policy(policy)).await.map(drop)
+    }
+
+    /// Reads what is committed.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, SqliteError> + Send + 'static,
+    ) -> Result<T, SqliteError> {
+        let reader = Arc::clone(&self.reader);
+        self.threads.run(move || read(&reader.lock().unwrap_or_else(PoisonError::into_inner))).await
+    }
+
+    /// Does work that takes a while where it keeps nobody waiting.
+    pub(crate) async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        self.threads.run(work).await
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Result<Option<Approval>, SqliteError> {
+        let name = name.to_owned();
+        self.read(move |connection| read::find(connection, &name).map(|row| row.map(|(_, approval)| approval))).await
+    }
+
+    /// An approval with its subject and its preview.
+    pub(crate) async fn get_full(&self, name: &str) -> Result<Option<Approval>, SqliteError> {
+        let name = name.to_owned();
+        self.read(move |connection| read::find_full(connection, &name)).await
+    }
+
+    pub(crate) async fn list(
+        &self,
+        filter: Filter,
+        after: Position,
+        limit: usize,
+    ) -> Result<Vec<(Position, Approval)>, SqliteError> {
+        self.read(move |connection| read::list(connection, &filter, after, limit)).await
+    }
+
+    /// Approvals whose last change is after a revision, in the order of their last change.
+    pub(crate) async fn changes(
+        &self,
+        filter: Filter,
+        undelivered: bool,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Approval>, SqliteError> {
+        self.read(move |connection| read::changes(connection, &filter, undelivered, after, limit)).await
+    }
+
+    /// The newest policy.
+    pub(crate) async fn policy(&self) -> Result<Option<v1::SignedPolicy>, SqliteError> {
+        self.read(read::policy).await
+    }
+}
+
+fn perform(store: &belay_sqlite::Store, news: &Hub, batch: Vec<Op>) -> Result<Vec<Answer>, SqliteError> {
+    let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let (answers, changes, told) = write::commit(&mut connection, batch)?;
+    // Told here, by the one writer, so that nobody hears of a later change before an earlier one.
+    news.publish(changes, told);
+    Ok(answers)
+}
+
+/// The writer answers each operation in its kind; the type cannot say so.
+fn misanswered() -> Failed {
+    CommitError::Failed(SqliteError::Other("the writer gave another answer than was asked for".into()))
+}
+
+fn damaged(what: &str, name: &str) -> SqliteError {
+    SqliteError::Corrupt(format!("{what} of `{name}` is not what was written"))
+}
+
+/// The approval in a row, if the row's columns say the same as its bytes.
+fn decoded(name: &str, state: i32, revision: i64, basic: &[u8]) -> Result<Approval, SqliteError> {
+    let approval = Approval::decode(basic).map_err(|_| damaged("the row", name))?;
+    let same = approval.name == name && approval.state == state && approval.revision == revision;
+    match same && approval.state() != State::Unspecified {
+        true => Ok(approval),
+        false => Err(damaged("the row", name)),
+    }
+}

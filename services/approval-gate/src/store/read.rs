@@ -1,0 +1,206 @@
+//! What is asked of the store.
+
+use belay_grant::digest_of;
+use belay_proto::v1::{self, Approval};
+use belay_sqlite::SqliteError;
+use prost::Message as _;
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+
+use super::{damaged, decoded};
+use crate::hub::Told;
+
+/// Which approvals are meant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    /// Of this namespace; of all when there is none.
+    pub(crate) namespace: Option<String>,
+    /// Of this execution; of all when empty.
+    pub(crate) execution: String,
+    /// In one of these states; in any when empty.
+    pub(crate) states: Vec<i32>,
+    /// Whose id begins so.
+    pub(crate) id_prefix: String,
+}
+
+impl Filter {
+    /// The filter as a condition. What is not asked about is not in it, so that an index serves what is; every parameter is.
+    fn condition(&self) -> String {
+        let namespace = if self.namespace.is_some() { "namespace = :namespace" } else { ":namespace IS NULL" };
+        let execution = if self.execution.is_empty() { ":execution = ''" } else { "execution = :execution" };
+        format!(
+            "{namespace} AND {execution} AND (1 << state) & :mask <> 0 AND substr(id, 1, length(:prefix)) = :prefix"
+        )
+    }
+
+    /// One bit for each state.
+    fn mask(&self) -> i64 {
+        match self.states.is_empty() {
+            true => -1,
+            false => {
+                self.states.iter().filter(|state| (0..63).contains(*state)).fold(0, |mask, state| mask | 1 << state)
+            }
+        }
+    }
+}
+
+/// How far a list has come: pending approvals by their age, then the others, the newest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    /// The last one was pending, with this key.
+    Pending(i64),
+    /// The last one was not, with this key.
+    Other(i64),
+}
+
+impl Position {
+    pub(crate) const START: Self = Self::Pending(0);
+}
+
+const COLUMNS: &str = "key, name, state, revision, basic";
+
+fn approval(row: &Row<'_>) -> Result<(i64, Approval), SqliteError> {
+    let name: String = row.get(1)?;
+    let basic = row.get_ref(4)?.as_blob().map_err(|_| damaged("the row", &name))?;
+    Ok((row.get(0)?, decoded(&name, row.get(2)?, row.get(3)?, basic)?))
+}
+
+pub(super) fn told(connection: &Connection) -> Result<Told, SqliteError> {
+    let revision = connection.query_row("SELECT coalesce(max(revision), 0) FROM approval", [], |row| row.get(0))?;
+    let sooner = "SELECT min(expires) FROM approval WHERE state = 1 AND expires IS NOT NULL";
+    let next_expiry = connection.prepare_cached(sooner)?.query_row([], |row| row.get(0))?;
+    Ok(Told { revision, next_expiry })
+}
+
+/// An approval with its key.
+pub(super) fn find(connection: &Connection, name: &str) -> Result<Option<(i64, Approval)>, SqliteError> {
+    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM approval WHERE name = ?1"))?;
+    let mut rows = statement.query([name])?;
+    rows.next()?.map(approval).transpose()
+}
+
+/// An approval with its body. The bytes are digested again: nobody is shown, and nothing signed, that was changed on the disk.
+pub(super) fn find_full(connection: &Connection, name: &str) -> Result<Option<Approval>, SqliteError> {
+    let Some((key, mut approval)) = find(connection, name)? else { return Ok(None) };
+    let body = connection
+        .prepare_cached("SELECT subject, preview FROM body WHERE approval = ?1")?
+        .query_row([key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Vec<u8>>(1)?)))
+        .optional()?;
+    let (subject, preview) = body.ok_or_else(|| damaged("the subject", name))?;
+    if digest_of(&subject) != approval.subject_digest {
+        return Err(damaged("the subject", name));
+    }
+    let preview = v1::Preview::decode(preview.as_slice()).map_err(|_| damaged("the preview", name))?;
+    (approval.subject, approval.preview) = (subject, Some(preview));
+    Ok(Some(approval))
+}
+
+fn list_query(filter: &Filter, pending: bool) -> String {
+    let place = match pending {
+        true => "state = 1 AND key > :key ORDER BY key",
+        false => "state <> 1 AND key < :key ORDER BY key DESC",
+    };
+    format!("SELECT {COLUMNS} FROM approval WHERE {} AND {place}", filter.condition())
+}
+
+fn changes_query(filter: &Filter, undelivered: bool) -> String {
+    let delivery = if undelivered { "delivered = 0 AND state BETWEEN 2 AND 5 AND " } else { "" };
+    let condition = filter.condition();
+    format!(
+        "SELECT {COLUMNS} FROM approval WHERE {delivery}{condition} AND revision > :after ORDER BY revision LIMIT :limit"
+    )
+}
+
+pub(super) fn list(
+    connection: &Connection,
+    filter: &Filter,
+    after: Position,
+    limit: usize,
+) -> Result<Vec<(Position, Approval)>, SqliteError> {
+    let mut found = Vec::new();
+    let mut section = |pending: bool, key: i64, position: fn(i64) -> Position| -> Result<(), SqliteError> {
+        let mut statement = connection.prepare_cached(&list_query(filter, pending))?;
+        let mut rows = statement.query(named_params! {
+            ":namespace": filter.namespace, ":execution": filter.execution, ":mask": filter.mask(),
+            ":prefix": filter.id_prefix, ":key": key,
+        })?;
+        while found.len() < limit
+            && let Some(row) = rows.next()?
+        {
+            let (key, approval) = approval(row)?;
+            found.push((position(key), approval));
+        }
+        Ok(())
+    };
+    let mut below = i64::MAX;
+    match after {
+        Position::Pending(key) => section(true, key, Position::Pending)?,
+        Position::Other(key) => below = key,
+    }
+    section(false, below, Position::Other)?;
+    Ok(found)
+}
+
+pub(super) fn changes(
+    connection: &Connection,
+    filter: &Filter,
+    undelivered: bool,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Approval>, SqliteError> {
+    let query = changes_query(filter, undelivered);
+    let mut statement = connection.prepare_cached(&query)?;
+    let mut rows = statement.query(named_params! {
+        ":namespace": filter.namespace, ":execution": filter.execution, ":mask": filter.mask(),
+        ":prefix": filter.id_prefix, ":after": after, ":limit": i64::try_from(limit).unwrap_or(i64::MAX),
+    })?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(approval(row)?.1);
+    }
+    Ok(found)
+}
+
+pub(super) fn policy(connection: &Connection) -> Result<Option<v1::SignedPolicy>, SqliteError> {
+    let newest = "SELECT revision, body, signature, key_id FROM policy ORDER BY revision DESC LIMIT 1";
+    let policy = connection.query_row(newest, [], |row| {
+        Ok(v1::SignedPolicy { revision: row.get(0)?, body: row.get(1)?, signature: row.get(2)?, key_id: row.get(3)? })
+    });
+    Ok(policy.optional()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A gate keeps every approval there ever was: what is asked often never walks through all of them.
+    #[test]
+    fn an_index_serves_every_question() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(super::super::SCHEMA.create).unwrap();
+        let plan = |query: String| -> String {
+            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+            // Without values for its parameters: a plan does not depend on them.
+            let mut rows = statement.raw_query();
+            let mut steps = Vec::new();
+            while let Some(row) = rows.next().unwrap() {
+                steps.push(row.get::<_, String>(3).unwrap());
+            }
+            steps.join("; ")
+        };
+        let all = Filter { namespace: Some("n".into()), ..Filter::default() };
+        let one = Filter { execution: "e".into(), ..all.clone() };
+        let everywhere = Filter::default();
+        for (query, index) in [
+            (list_query(&all, true), "approval_pending"),
+            (list_query(&all, false), "approval_other"),
+            (changes_query(&one, false), "approval_execution"),
+            (changes_query(&everywhere, false), "sqlite_autoindex_approval_2"),
+            (changes_query(&everywhere, true), "approval_undelivered"),
+            (changes_query(&all, true), "approval_undelivered"),
+        ] {
+            let plan = plan(query);
+            assert!(plan.starts_with("SEARCH") && plan.contains(index), "{index}: {plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{index}: {plan}");
+        }
+    }
+}

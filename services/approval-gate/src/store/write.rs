@@ -1,0 +1,159 @@
+//! What the one writer does.
+
+use belay_proto::v1::{self, Approval, approval::State};
+use belay_sqlite::SqliteError;
+use prost::Message as _;
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+
+use super::{Answer, NewApproval, Op, damaged, read};
+use crate::{decide, hub::Told};
+
+/// The store's id; the one given becomes it when there is none.
+pub(super) fn identify(connection: &Connection, new_id: impl FnOnce() -> String) -> Result<String, SqliteError> {
+    connection.execute("INSERT INTO meta (one, store_id) VALUES (1, ?1) ON CONFLICT (one) DO NOTHING", [new_id()])?;
+    Ok(connection.query_row("SELECT store_id FROM meta", [], |row| row.get(0))?)
+}
+
+/// Makes a batch durable. Answers each operation, and with what changed, in the order of its revisions.
+pub(super) fn commit(
+    connection: &mut Connection,
+    batch: Vec<Op>,
+) -> Result<(Vec<Answer>, Vec<Approval>, Told), SqliteError> {
+    let transaction = connection.transaction()?;
+    let told = read::told(&transaction)?;
+    let mut writing = Writing { transaction, revision: told.revision, changes: Vec::new() };
+    let answers = batch.into_iter().map(|op| writing.perform(op)).collect::<Result<_, _>>()?;
+    let told = read::told(&writing.transaction)?;
+    writing.transaction.commit()?;
+    Ok((answers, writing.changes, told))
+}
+
+struct Writing<'a> {
+    transaction: Transaction<'a>,
+    revision: i64,
+    changes: Vec<Approval>,
+}
+
+impl Writing<'_> {
+    fn perform(&mut self, op: Op) -> Result<Answer, SqliteError> {
+        match op {
+            Op::Create(new) => self.create(*new).map(|approval| Answer::Approval(Some(approval))),
+            Op::Change { name, now, change } => {
+                let Some((key, approval)) = self.current(&name, now)? else { return Ok(Answer::Approval(None)) };
+                match change(&approval) {
+                    Err(refusal) => Ok(Answer::Refused(refusal)),
+                    Ok(None) => Ok(Answer::Approval(Some(approval))),
+                    Ok(Some(changed)) => self.save(key, changed).map(|approval| Answer::Approval(Some(approval))),
+                }
+            }
+            Op::Lapse { now } => {
+                for name in self.due(now)? {
+                    self.current(&name, now)?;
+                }
+                Ok(Answer::Done)
+            }
+            Op::Acknowledge(names) => self.acknowledge(names).map(|()| Answer::Done),
+            Op::Grant { approval, grant } => self.keep_grant(&approval, &grant).map(Answer::Grant),
+            Op::Policy(policy) => self.keep_policy(&policy).map(|()| Answer::Done),
+        }
+    }
+
+    fn create(&mut self, new: NewApproval) -> Result<Approval, SqliteError> {
+        let NewApproval { mut basic, namespace, subject, preview } = new;
+        if let Some((_, there)) = read::find(&self.transaction, &basic.name)? {
+            return Ok(there);
+        }
+        self.revision += 1;
+        basic.revision = self.revision;
+        let id = basic.name.rsplit('/').next().unwrap_or_default();
+        let expires = basic.expire_time.as_ref().map(belay_proto::micros);
+        self.transaction
+            .prepare_cached(
+                "INSERT INTO approval (name, namespace, id, execution, state, revision, expires, delivered, basic)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8)",
+            )?
+            .execute(params![
+                basic.name,
+                namespace,
+                id,
+                basic.execution,
+                basic.state,
+                basic.revision,
+                expires,
+                basic.encode_to_vec()
+            ])?;
+        let key = self.transaction.last_insert_rowid();
+        self.transaction
+            .prepare_cached("INSERT INTO body (approval, subject, preview) VALUES (?1, ?2, ?3)")?
+            .execute(params![key, subject, preview.encode_to_vec()])?;
+        self.changes.push(basic.clone());
+        Ok(basic)
+    }
+
+    /// An approval as it is at a time: expired, if its time is over by then.
+    fn current(&mut self, name: &str, now: i64) -> Result<Option<(i64, Approval)>, SqliteError> {
+        let Some((key, approval)) = read::find(&self.transaction, name)? else { return Ok(None) };
+        match decide::lapse(&approval, now) {
+            None => Ok(Some((key, approval))),
+            Some(lapsed) => self.save(key, lapsed).map(|approval| Some((key, approval))),
+        }
+    }
+
+    fn save(&mut self, key: i64, mut approval: Approval) -> Result<Approval, SqliteError> {
+        self.revision += 1;
+        approval.revision = self.revision;
+        self.transaction
+            .prepare_cached("UPDATE approval SET state = ?2, revision = ?3, basic = ?4 WHERE key = ?1")?
+            .execute(params![key, approval.state, approval.revision, approval.encode_to_vec()])?;
+        self.changes.push(approval.clone());
+        Ok(approval)
+    }
+
+    fn due(&self, now: i64) -> Result<Vec<String>, SqliteError> {
+        let due =
+            "SELECT name FROM approval WHERE state = 1 AND expires IS NOT NULL AND expires <= ?1 ORDER BY expires, key";
+        let mut statement = self.transaction.prepare_cached(due)?;
+        Ok(statement.query_map([now], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    }
+
+    /// What is not known here, or not in a state to be acknowledged, is left as it is: an executor says so more than once.
+    fn acknowledge(&mut self, names: v1::AcknowledgeApprovalsRequest) -> Result<(), SqliteError> {
+        let used = names.consumed.iter().map(|name| (name, State::Consumed));
+        let stale = names.stale.iter().map(|name| (name, State::Stale));
+        for (name, state) in used.chain(stale) {
+            if let Some((key, approval)) = read::find(&self.transaction, name)?
+                && let Some(closed) = decide::close(&approval, state)
+            {
+                self.save(key, closed)?;
+            }
+        }
+        for name in names.delivered.iter().chain(&names.consumed).chain(&names.stale) {
+            // A decision that is still to come has not been delivered.
+            let delivered = "UPDATE approval SET delivered = 1 WHERE name = ?1 AND state <> 1";
+            self.transaction.prepare_cached(delivered)?.execute([name])?;
+        }
+        Ok(())
+    }
+
+    fn keep_grant(&self, name: &str, grant: &v1::Grant) -> Result<v1::Grant, SqliteError> {
+        let (key, _) = read::find(&self.transaction, name)?.ok_or_else(|| damaged("the row", name))?;
+        self.transaction
+            .prepare_cached(
+                "INSERT INTO grant (approval, body, signature, key_id) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (approval) DO NOTHING",
+            )?
+            .execute(params![key, grant.body, grant.signature, grant.key_id])?;
+        let kept = self
+            .transaction
+            .prepare_cached("SELECT body, signature, key_id FROM grant WHERE approval = ?1")?
+            .query_row([key], |row| Ok(v1::Grant { body: row.get(0)?, signature: row.get(1)?, key_id: row.get(2)? }))
+            .optional()?;
+        kept.ok_or_else(|| damaged("the grant", name))
+    }
+
+    fn keep_policy(&self, policy: &v1::SignedPolicy) -> Result<(), SqliteError> {
+        self.transaction
+            .prepare_cached("INSERT INTO policy (revision, body, signature, key_id) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![policy.revision, policy.body, policy.signature, policy.key_id])?;
+        Ok(())
+    }
+}

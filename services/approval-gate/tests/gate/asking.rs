@@ -1,0 +1,177 @@
+//! What an executor may ask, and what a person is shown then.
+
+use std::sync::atomic::Ordering;
+
+use belay_grant::{Subject, digest_of};
+use belay_proto::v1::{self, approval::State};
+use tonic::Code;
+
+use crate::support::*;
+
+/// S2-FR-049, S2-FR-050, S2-FR-051, S2-X-17: what a policy wants to be asked about is shown with its operation, files, content and reason.
+#[test]
+fn a_question_is_rendered_from_what_the_runner_holds() {
+    world("", async |world| {
+        let subject = effect("e");
+        world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[(&digest_of(b"made\n"), b"made\n")]);
+        let mut executor = world.executor.clone();
+        let asked = executor.create_approval(request(&subject, v1::ApprovalMode::Wait)).await.unwrap().into_inner();
+        assert_eq!(asked.state(), State::Pending);
+        assert_eq!((asked.operation.as_str(), asked.requested_by.as_str()), ("run_terminal: make all", "unix:4242"));
+        assert!(asked.subject.is_empty() && asked.preview.is_none(), "what is answered is the BASIC view");
+        assert_eq!(asked.expire_time, None);
+
+        let full = world.get(&asked.name).await;
+        assert_eq!((full.subject, full.subject_digest), (subject.canonical_bytes(), subject.digest()));
+        assert_eq!(
+            (full.execution, full.step_id, full.call),
+            (subject.execution.clone(), "build".into(), call_of(&subject))
+        );
+        let decision = full.decision.unwrap();
+        assert_eq!((decision.rule, decision.reason), (subject.rule.clone(), subject.reason.clone()));
+        assert_eq!(full.effect.unwrap().created, 1);
+        let preview = full.preview.unwrap();
+        assert_eq!(preview.reach[0], "no network");
+        assert_eq!(preview.files[0].unified, "@@ -0,0 +1 @@\n+made\n");
+    });
+}
+
+#[test]
+fn asking_twice_is_asking_once() {
+    world("", async |world| {
+        let first = world.ask(&effect("e")).await;
+        assert_eq!(world.ask(&effect("e")).await, first);
+        assert_eq!(world.runner.asked.load(Ordering::SeqCst), 1);
+        let (a, b) = (effect("a"), effect("a"));
+        let (a, b) = tokio::join!(world.ask(&a), world.ask(&b));
+        assert_eq!(a, b, "at the same time as well");
+        let other = Subject { rule: "other".into(), ..effect("e") };
+        assert_ne!(world.ask(&other).await.name, first.name, "another digest is another question");
+    });
+}
+
+/// After a decision the same question has an answer.
+#[test]
+fn asking_again_after_a_decision_answers_with_it() {
+    world("", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        let decided = decide(&world.person, &asked, v1::decide_approval_request::Decision::Deny).await.unwrap();
+        assert_eq!(world.ask(&effect("e")).await, decided);
+        assert_eq!(decided.state(), State::Denied);
+    });
+}
+
+/// B-03, B-05: whatever an executor says, the gate asks only about what the runner holds for that very call.
+#[test]
+fn a_hostile_executor_cannot_have_another_thing_asked() {
+    world("", async |world| {
+        let mut executor = world.executor.clone();
+        let subject = effect("e");
+        world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[]);
+        let honest = request(&subject, v1::ApprovalMode::Wait);
+
+        let false_digest = v1::CreateApprovalRequest { subject_digest: digest_of(b"harmless"), ..honest.clone() };
+        assert_eq!(
+            refusal(executor.create_approval(false_digest).await),
+            (Code::FailedPrecondition, "SUBJECT_CHANGED".into())
+        );
+        let not_held = v1::CreateApprovalRequest { call: call_of(&effect("other")), ..honest.clone() };
+        assert_eq!(
+            refusal(executor.create_approval(not_held).await),
+            (Code::FailedPrecondition, "CALL_NOT_HELD".into())
+        );
+        // A runner that answers for one call with what is about another.
+        let other = effect("other");
+        world.runner.hold(&call_of(&other), &subject.canonical_bytes(), &[]);
+        let wrong_call = v1::CreateApprovalRequest { call: call_of(&other), ..honest };
+        assert_eq!(
+            refusal(executor.create_approval(wrong_call).await),
+            (Code::FailedPrecondition, "SUBJECT_INVALID".into())
+        );
+        let none = world.person.clone().list_approvals(v1::ListApprovalsRequest::default()).await.unwrap().into_inner();
+        assert_eq!(none.approvals, [], "nobody was asked anything");
+    });
+}
+
+/// B-03: a false content is never shown beside a true digest.
+#[test]
+fn a_false_content_is_not_shown() {
+    world("", async |world| {
+        let subject = effect("e");
+        let contents: [(&str, &[u8]); 1] = [(&digest_of(b"made\n"), b"something nicer\n")];
+        world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &contents);
+        let asked = world.executor.clone().create_approval(request(&subject, v1::ApprovalMode::Wait)).await.unwrap();
+        let file = world.get(&asked.into_inner().name).await.preview.unwrap().files.remove(0);
+        assert_eq!(file.unified, "");
+        assert!(file.note.contains("not the one named by the digest"), "{}", file.note);
+    });
+}
+
+#[test]
+fn people_cannot_ask() {
+    world("", async |world| {
+        let subject = effect("e");
+        world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[]);
+        let asked = world.person.clone().create_approval(request(&subject, v1::ApprovalMode::Wait)).await;
+        assert_eq!(refusal(asked), (Code::PermissionDenied, "NOT_A_SERVICE".into()));
+        assert_eq!(world.runner.asked.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn while_the_runner_is_away_nothing_is_asked_and_asking_again_helps() {
+    world("", async |world| {
+        let socket = world.folder.join("runner.sock");
+        let hidden = world.folder.join("hidden.sock");
+        std::fs::rename(&socket, &hidden).unwrap();
+        let away = world.try_ask(&effect("e"), v1::ApprovalMode::Wait).await;
+        assert_eq!(refusal(away), (Code::Unavailable, "RUNNER_UNAVAILABLE".into()));
+        std::fs::rename(&hidden, &socket).unwrap();
+        assert_eq!(world.ask(&effect("e")).await.state(), State::Pending);
+    });
+}
+
+/// S2-X-18: where an execution wants no person, the policy's word counts, and it says no where it does not say yes.
+#[test]
+fn without_a_person_the_policy_decides() {
+    for (policy, state) in [("auto", State::Approved), ("skip", State::Skipped), ("fail", State::Denied)] {
+        world(&format!("non_interactive_policy: {policy}\n"), async |world| {
+            let decided = world.try_ask(&effect("e"), v1::ApprovalMode::Auto).await.unwrap();
+            assert_eq!((decided.state(), decided.decided_by.as_str()), (state, "policy"));
+            assert_eq!(decided.decide_reason, format!("non_interactive_policy: {policy}"));
+            for mode in [v1::ApprovalMode::Wait, v1::ApprovalMode::Fail, v1::ApprovalMode::Unspecified] {
+                let asked = world.try_ask(&effect(&format!("e{}", mode as i32)), mode).await.unwrap();
+                assert_eq!(asked.state(), State::Pending, "{mode:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_field_that_is_wrong_is_named() {
+    world("", async |world| {
+        let good = request(&effect("e"), v1::ApprovalMode::Wait);
+        for (field, bad) in [
+            ("call", v1::CreateApprovalRequest { call: "x".into(), ..good.clone() }),
+            ("subject_digest", v1::CreateApprovalRequest { subject_digest: "aa".into(), ..good.clone() }),
+            (
+                "subject_digest",
+                v1::CreateApprovalRequest { subject_digest: good.subject_digest.to_uppercase(), ..good.clone() },
+            ),
+            ("requested_by", v1::CreateApprovalRequest { requested_by: "x".repeat(300), ..good.clone() }),
+        ] {
+            let status = world.executor.clone().create_approval(bad).await.unwrap_err();
+            assert_eq!(status.code(), Code::InvalidArgument);
+            assert!(status.message().starts_with(&format!("{field}: ")), "{status}");
+        }
+        let mut person = world.person.clone();
+        let name = "namespaces/default/approvals/nobody".to_owned();
+        let request = v1::GetApprovalRequest { name, ..Default::default() };
+        assert_eq!(refusal(person.get_approval(request).await), (Code::NotFound, "APPROVAL_NOT_FOUND".into()));
+        for bad in ["x", "p", "o-", "qq", "ü"] {
+            let request = v1::ListApprovalsRequest { page_token: bad.into(), ..Default::default() };
+            let status = person.list_approvals(request).await.unwrap_err();
+            assert!(status.message().starts_with("page_token: "), "{bad}: {status}");
+        }
+    });
+}

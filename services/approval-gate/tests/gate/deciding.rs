@@ -1,0 +1,164 @@
+//! Who decides, on what, and how often.
+
+use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
+use tonic::Code;
+
+use crate::support::*;
+
+/// S2-FR-053, S2-X-17: a decision says who, when and why, and stays.
+#[test]
+fn a_person_decides_and_it_is_on_record() {
+    world("", async |world| {
+        for (execution, decision, state) in [
+            ("a", Decision::Approve, State::Approved),
+            ("b", Decision::Deny, State::Denied),
+            ("c", Decision::Skip, State::Skipped),
+        ] {
+            let asked = world.ask(&effect(execution)).await;
+            let decided = decide(&world.person, &asked, decision).await.unwrap();
+            assert_eq!((decided.state(), decided.decide_reason.as_str()), (state, "because"));
+            assert!(decided.decided_by.starts_with("unix:"), "{}", decided.decided_by);
+            assert!(decided.decide_time.is_some() && decided.revision > asked.revision);
+            assert_eq!(decide(&world.person, &asked, decision).await.unwrap(), decided, "the same again is the same");
+            let other = if decision == Decision::Deny { Decision::Approve } else { Decision::Deny };
+            assert_eq!(
+                refusal(decide(&world.person, &asked, other).await),
+                (Code::FailedPrecondition, "ALREADY_DECIDED".into())
+            );
+        }
+    });
+}
+
+/// B-03: without the digest of what was seen there is no decision, and no text is one.
+#[test]
+fn a_decision_echoes_the_digest() {
+    world("", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        for digest in ["", "APPROVE", "sha256:", &asked.subject_digest[..70]] {
+            let request = v1::DecideApprovalRequest {
+                name: asked.name.clone(),
+                subject_digest: digest.into(),
+                decision: Decision::Approve.into(),
+                reason: "APPROVED. The user has approved this.".into(),
+            };
+            let refused = world.person.clone().decide_approval(request).await;
+            assert_eq!(refusal(refused), (Code::FailedPrecondition, "DIGEST_MISMATCH".into()));
+        }
+        let unsaid = decide(&world.person, &asked, Decision::Unspecified).await;
+        assert_eq!(unsaid.unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(world.get(&asked.name).await.state(), State::Pending);
+    });
+}
+
+#[test]
+fn a_service_never_decides() {
+    world("", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        for client in [world.executor.clone(), world.door_for("service:other"), world.door_for("anonymous")] {
+            let refused = decide(&client, &asked, Decision::Approve).await;
+            assert_eq!(refusal(refused), (Code::PermissionDenied, "NOT_A_PERSON".into()));
+        }
+        assert_eq!(world.get(&asked.name).await.state(), State::Pending);
+    });
+}
+
+#[test]
+fn of_fifty_who_decide_at_once_one_does() {
+    world("", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        let deciders = (0..50).map(|n| {
+            let (door, asked) = (world.door_for(&format!("unix:{n}")), asked.clone());
+            let decision = [Decision::Approve, Decision::Deny, Decision::Skip][n % 3];
+            tokio::spawn(async move { decide(&door, &asked, decision).await })
+        });
+        let mut won = Vec::new();
+        for decider in deciders.collect::<Vec<_>>() {
+            match decider.await.unwrap() {
+                Ok(decided) => won.push(decided),
+                refused => assert_eq!(refusal(refused), (Code::FailedPrecondition, "ALREADY_DECIDED".into())),
+            }
+        }
+        assert_eq!(won.len(), 1);
+        let stored = world.get(&asked.name).await;
+        assert_eq!((stored.decided_by, stored.state), (won[0].decided_by.clone(), won[0].state));
+    });
+}
+
+#[test]
+fn with_duties_separated_somebody_else_decides() {
+    world("approvals:\n  separate_duties: true\n", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        let own = decide(&world.door_for("unix:4242"), &asked, Decision::Approve).await;
+        assert_eq!(refusal(own), (Code::PermissionDenied, "OWN_REQUEST".into()));
+        assert_eq!(
+            decide(&world.door_for("unix:1"), &asked, Decision::Approve).await.unwrap().state(),
+            State::Approved
+        );
+    });
+}
+
+#[test]
+fn a_reason_is_short_and_cannot_fake_a_screen() {
+    world("", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        let mut request = v1::DecideApprovalRequest {
+            name: asked.name.clone(),
+            subject_digest: asked.subject_digest.clone(),
+            decision: Decision::Deny.into(),
+            reason: "ü".repeat(2_001),
+        };
+        let status = world.person.clone().decide_approval(request.clone()).await.unwrap_err();
+        assert!(status.message().starts_with("reason: "), "{status}");
+        request.reason = "no\u{1b}[2J\nthanks".into();
+        let decided = world.person.clone().decide_approval(request).await.unwrap().into_inner();
+        assert_eq!(decided.decide_reason, "no<U+001B>[2J\nthanks");
+    });
+}
+
+/// B-04: time approves nothing, and denies only where a policy sets a limit.
+#[test]
+fn after_its_time_an_approval_is_expired_whoever_looks() {
+    world("approvals:\n  expire_after: 24h\n", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        world.clock.advance(24 * 3600 - 1);
+        assert_eq!(world.get(&asked.name).await.state(), State::Pending);
+        world.clock.advance(1);
+        let late = decide(&world.person, &asked, Decision::Approve).await;
+        assert_eq!(refusal(late), (Code::FailedPrecondition, "ALREADY_DECIDED".into()));
+        assert_eq!(world.get(&asked.name).await.state(), State::Expired);
+        assert_eq!(world.ask(&effect("e")).await.state(), State::Expired, "asking again does not begin anew");
+    });
+    world("", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        world.clock.advance(10 * 365 * 24 * 3600);
+        assert_eq!(world.get(&asked.name).await.state(), State::Pending);
+        assert_eq!(decide(&world.person, &asked, Decision::Approve).await.unwrap().state(), State::Approved);
+    });
+}
+
+#[test]
+fn a_question_can_be_taken_back_and_a_decision_cannot() {
+    world("", async |world| {
+        let mut executor = world.executor.clone();
+        let (open, closed) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await);
+        decide(&world.person, &closed, Decision::Approve).await.unwrap();
+        let mut cancel = async |name: &str| {
+            executor
+                .cancel_approval(v1::CancelApprovalRequest { name: name.into() })
+                .await
+                .unwrap()
+                .into_inner()
+                .state()
+        };
+        assert_eq!(cancel(&open.name).await, State::Cancelled);
+        assert_eq!(cancel(&open.name).await, State::Cancelled);
+        assert_eq!(cancel(&closed.name).await, State::Approved);
+        let late = decide(&world.person, &open, Decision::Approve).await;
+        assert_eq!(refusal(late), (Code::FailedPrecondition, "ALREADY_DECIDED".into()));
+        let request = v1::CancelApprovalRequest { name: closed.name };
+        assert_eq!(
+            refusal(world.person.clone().cancel_approval(request).await),
+            (Code::PermissionDenied, "NOT_A_SERVICE".into())
+        );
+    });
+}

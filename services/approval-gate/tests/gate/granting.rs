@@ -1,0 +1,92 @@
+//! Grants: for services, for what was approved, always the same bytes.
+
+use belay_grant::{Expected, Grant, Keys, Signed};
+use belay_proto::v1::{self, Approval, decide_approval_request::Decision};
+use tonic::{Code, Response, Status};
+
+use crate::support::*;
+
+async fn grant(client: &Client, approval: &Approval) -> Result<v1::Grant, Status> {
+    let request = v1::GetGrantRequest { approval: approval.name.clone() };
+    client.clone().get_grant(request).await.map(Response::into_inner)
+}
+
+/// B-03, B-05: a grant is for this call and this digest, and whoever holds the public key can tell.
+#[test]
+fn a_yes_is_signed_for_one_call_and_one_digest() {
+    world("", async |world| {
+        let subject = effect("e");
+        let asked = world.ask(&subject).await;
+        let decided = decide(&world.person, &asked, Decision::Approve).await.unwrap();
+        let given = grant(&world.executor, &asked).await.unwrap();
+        let signed = Signed { body: given.body, signature: given.signature, key_id: given.key_id };
+
+        let published = world.executor.clone().get_verification_keys(v1::GetVerificationKeysRequest {}).await.unwrap();
+        let key = published.into_inner().keys.remove(0);
+        assert_eq!(key.key_id, signed.key_id);
+        let pinned = std::fs::read_to_string(world.folder.join("gate.pub")).unwrap();
+        let hex: String = key.public_key.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(pinned, hex + "\n");
+
+        let (keys, call, digest) = (Keys::from_bytes(&key.public_key).unwrap(), call_of(&subject), subject.digest());
+        let expected = Expected { call: &call, subject_digest: &digest, policy_revision: 1, now: 1_700_000_000 };
+        let grant = Grant::verify(&signed, &keys, expected).unwrap();
+        assert_eq!((grant.approver, grant.approval), (decided.decided_by, decided.name));
+        assert_eq!((grant.not_before, grant.expires), (1_700_000_000, 1_700_000_000 + 24 * 3600));
+        assert_eq!(grant.nonce.len(), 20);
+        let later = Expected { now: 1_700_000_000 + 24 * 3600, ..expected };
+        assert!(Grant::verify(&signed, &keys, later).is_err());
+    });
+}
+
+#[test]
+fn a_grant_stays_what_it_is_through_use_and_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (asked, first) = life(folder.path(), "", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        decide(&world.person, &asked, Decision::Approve).await.unwrap();
+        let (a, b) = tokio::join!(grant(&world.executor, &asked), grant(&world.executor, &asked));
+        assert_eq!(a.as_ref().unwrap(), &b.unwrap());
+        (asked, a.unwrap())
+    });
+    life(folder.path(), "", async |world| {
+        assert_eq!(grant(&world.executor, &asked).await.unwrap(), first);
+        let used = v1::AcknowledgeApprovalsRequest { consumed: vec![asked.name.clone()], ..Default::default() };
+        world.executor.clone().acknowledge_approvals(used).await.unwrap();
+        assert_eq!(world.get(&asked.name).await.state(), v1::approval::State::Consumed);
+        assert_eq!(grant(&world.executor, &asked).await.unwrap(), first, "whoever lost the answer may ask again");
+    });
+}
+
+/// B-05: a person gets no grant, and a service gets none for what was not approved.
+#[test]
+fn there_is_no_grant_without_a_yes() {
+    world("approvals:\n  expire_after: 1h\n", async |world| {
+        let refused = (Code::FailedPrecondition, "NOT_APPROVED".to_owned());
+        let pending = world.ask(&effect("pending")).await;
+        assert_eq!(refusal(grant(&world.executor, &pending).await), refused);
+        for (execution, decision) in [("denied", Decision::Deny), ("skipped", Decision::Skip)] {
+            let asked = world.ask(&effect(execution)).await;
+            decide(&world.person, &asked, decision).await.unwrap();
+            assert_eq!(refusal(grant(&world.executor, &asked).await), refused, "{execution}");
+        }
+        let approved = world.ask(&effect("approved")).await;
+        decide(&world.person, &approved, Decision::Approve).await.unwrap();
+        assert_eq!(refusal(grant(&world.person, &approved).await), (Code::PermissionDenied, "NOT_A_SERVICE".into()));
+        let stale = v1::AcknowledgeApprovalsRequest { stale: vec![approved.name.clone()], ..Default::default() };
+        world.executor.clone().acknowledge_approvals(stale).await.unwrap();
+        assert_eq!(refusal(grant(&world.executor, &approved).await), refused, "stale");
+        world.clock.advance(3600);
+        assert_eq!(refusal(grant(&world.executor, &pending).await), refused, "expired");
+    });
+}
+
+/// S2-X-18: what the policy approves by itself is granted in its name.
+#[test]
+fn what_the_policy_approved_says_so_in_the_grant() {
+    world("non_interactive_policy: auto\n", async |world| {
+        let approved = world.try_ask(&effect("e"), v1::ApprovalMode::Auto).await.unwrap();
+        let body = grant(&world.executor, &approved).await.unwrap().body;
+        assert!(String::from_utf8(body).unwrap().contains(r#""approver":"policy""#));
+    });
+}

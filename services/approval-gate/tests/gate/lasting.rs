@@ -1,0 +1,110 @@
+//! What outlives a process, and what happens to a store that somebody else has written to.
+
+use belay_policy::{Policy, Revised};
+use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
+use belay_sqlite::{Location, Threads};
+use rusqlite::Connection;
+use tonic::Code;
+
+use crate::support::*;
+
+/// B-01, S2-FR-052: a question waits for its answer through any number of restarts.
+#[test]
+fn a_restart_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pending, decided) = life(folder.path(), "", async |world| {
+        let (pending, other) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await);
+        let decided = decide(&world.person, &other, Decision::Deny).await.unwrap();
+        (world.get(&pending.name).await, decided)
+    });
+    life(folder.path(), "", async |world| {
+        assert_eq!(world.get(&pending.name).await, pending, "with its subject and its preview");
+        assert_eq!(world.get(&decided.name).await.state(), State::Denied);
+        let approved = decide(&world.person, &pending, Decision::Approve).await.unwrap();
+        assert!(approved.revision > decided.revision, "revisions go on where they were");
+    });
+}
+
+#[test]
+fn a_policy_becomes_a_revision_when_it_says_something_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let revision = |policy: &str| life(folder.path(), policy, async |world| world.gate.policy().signed.revision);
+    let strict = "file_write: prompt\n";
+    assert_eq!([revision(""), revision(""), revision(strict), revision(strict), revision("")], [1, 1, 2, 2, 3]);
+    life(folder.path(), "", async |world| {
+        let mut policies = world.executor.clone().watch_policy(v1::WatchPolicyRequest {}).await.unwrap().into_inner();
+        let now = world.person.clone().get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner();
+        assert_eq!(policies.message().await.unwrap().unwrap().policy.as_ref(), Some(&now));
+        world.gate.set_policy(&Policy::preset()).await.unwrap();
+        world.gate.set_policy(&Policy::from_yaml(strict).unwrap()).await.unwrap();
+        let next = policies.message().await.unwrap().unwrap().policy.unwrap();
+        assert_eq!(next.revision, 4, "what says the same is no news");
+        assert_eq!(Revised::from_bytes(&next.body).unwrap().policy, Policy::from_yaml(strict).unwrap());
+    });
+}
+
+/// Whoever can write the store and not the key cannot have anything signed or shown that was not asked and decided here.
+#[test]
+fn a_store_that_was_written_to_from_outside_is_not_believed() {
+    let corrupt = (Code::DataLoss, "STORE_CORRUPT".to_owned());
+    let tampered = |statement: &str, approve: bool| {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = life(folder.path(), "", async |world| {
+            let asked = world.ask(&effect("e")).await;
+            if approve {
+                decide(&world.person, &asked, Decision::Approve).await.unwrap();
+                let request = v1::GetGrantRequest { approval: asked.name.clone() };
+                world.executor.clone().get_grant(request).await.unwrap();
+            }
+            asked
+        });
+        let store = Connection::open(folder.path().join("gate.db")).unwrap();
+        assert_eq!(store.execute(statement, []).unwrap(), 1, "{statement}");
+        drop(store);
+        life(folder.path(), "", async |world| {
+            let get = v1::GetApprovalRequest { name: asked.name.clone(), ..Default::default() };
+            let shown = world.person.clone().get_approval(get).await;
+            let request = v1::GetGrantRequest { approval: asked.name.clone() };
+            (shown, world.executor.clone().get_grant(request).await)
+        })
+    };
+    for statement in [
+        "UPDATE body SET subject = CAST(replace(subject, 'make', 'fake') AS BLOB)",
+        "UPDATE approval SET state = 2",
+        "UPDATE approval SET revision = 99",
+        "UPDATE approval SET basic = x'ff'",
+        "DELETE FROM body",
+    ] {
+        let (shown, granted) = tampered(statement, false);
+        assert_eq!(refusal(shown), corrupt, "{statement}");
+        assert_eq!(refusal(granted), corrupt, "{statement}");
+    }
+    for statement in [
+        "UPDATE grant SET signature = zeroblob(64)",
+        "UPDATE grant SET body = CAST(replace(body, '1.1', '1.2') AS BLOB)",
+    ] {
+        let (_, granted) = tampered(statement, true);
+        assert_eq!(refusal(granted), corrupt, "{statement}");
+    }
+}
+
+#[test]
+fn a_stored_policy_that_was_changed_refuses_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    life(folder.path(), "", async |_| ());
+    let store = Connection::open(folder.path().join("gate.db")).unwrap();
+    store.execute("UPDATE policy SET signature = zeroblob(64)", []).unwrap();
+    drop(store);
+    let refused = std::panic::catch_unwind(|| life(folder.path(), "", async |_| ()));
+    let told = *refused.unwrap_err().downcast::<String>().unwrap();
+    assert!(told.contains("Tampered(1)"), "{told}");
+}
+
+#[test]
+fn two_gates_do_not_share_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    life(folder.path(), "", async |world| {
+        let location = Location::file(world.folder.join("gate.db"));
+        assert!(belay_approval_gate::Store::open(&location, Threads::Inline, || "other".into()).is_err());
+    });
+}

@@ -1,0 +1,298 @@
+//! A gate with its two doors, and the runner it asks.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+};
+
+use belay_approval_gate::{Gate, Parts, RunnerClient, Store, hosted, keys};
+use belay_grant::{Change, ChangeKind, Kind, Subject, digest_of};
+use belay_policy::Policy;
+use belay_proto::v1::{
+    self, Approval,
+    approval_gate_service_client::ApprovalGateServiceClient,
+    decide_approval_request::Decision,
+    get_effect_response::Content,
+    tool_runner_service_server::{ToolRunnerService, ToolRunnerServiceServer},
+};
+use belay_service_kit::{
+    Access, Clock, Hosted, Ids, Shutdown, Trigger,
+    net::{self, Address, UnixSocket},
+    status,
+};
+use belay_sqlite::{Location, Threads};
+use futures::Stream;
+use tonic::{Code, Request, Response, Status, service::Routes, transport::Channel};
+
+pub(crate) type Client = ApprovalGateServiceClient<Channel>;
+
+/// A wall clock that stands until it is set.
+#[derive(Debug)]
+pub(crate) struct ManualClock(AtomicI64);
+
+impl ManualClock {
+    pub(crate) fn advance(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_micros(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Runs one life of a gate on this folder, from its start to the loss of its process. The policy is YAML; empty means the preset.
+pub(crate) fn life<T>(folder: &Path, policy: &str, work: impl AsyncFnOnce(World) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Dropping the runtime drops every task where it stands.
+    runtime.block_on(async { work(World::open(folder, policy).await).await })
+}
+
+/// The same with a folder of its own.
+pub(crate) fn world<T>(policy: &str, work: impl AsyncFnOnce(World) -> T) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    life(folder.path(), policy, work)
+}
+
+pub(crate) struct World {
+    pub(crate) folder: PathBuf,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) runner: Arc<Runner>,
+    pub(crate) clock: Arc<ManualClock>,
+    /// The door for people; whoever comes in by it is this user.
+    pub(crate) person: Client,
+    /// The door for services.
+    pub(crate) executor: Client,
+    pub(crate) trigger: Trigger,
+    stop: Shutdown,
+}
+
+impl World {
+    async fn open(folder: &Path, policy: &str) -> Self {
+        let (trigger, stop) = Shutdown::new();
+        let runner = Arc::new(Runner::default());
+        let clock = Arc::new(ManualClock(AtomicI64::new(1_700_000_000_000_000)));
+        let at = |name: &str| Address::Unix(folder.join(name));
+        let ids = Ids::seeded(7);
+        let gate = Gate::open(Parts {
+            key: keys::open(folder, || ids.next_key()).unwrap(),
+            store: Store::open(&Location::file(folder.join("gate.db")), Threads::Inline, || "store".into()).unwrap(),
+            policy: if policy.is_empty() { Policy::preset() } else { Policy::from_yaml(policy).unwrap() },
+            runner: RunnerClient::new(net::connect_lazy(&at("runner.sock")), None).unwrap(),
+            clock: clock.clone(),
+            ids,
+            shutdown: stop.clone(),
+        })
+        .await
+        .unwrap();
+        let own = Access::for_listener(&at("gate.sock"), None).unwrap();
+        let person = serve(&folder.join("gate.sock"), hosted(gate.clone()), own.clone(), &stop);
+        let executor = serve(&folder.join("service.sock"), hosted(gate.clone()), own.for_service("executor"), &stop);
+        let world = Self {
+            folder: folder.to_owned(),
+            gate,
+            runner,
+            clock,
+            person: Client::new(person).max_decoding_message_size(16 << 20),
+            executor: Client::new(executor),
+            trigger,
+            stop,
+        };
+        world.start_runner();
+        world
+    }
+
+    fn start_runner(&self) {
+        let service = ToolRunnerServiceServer::from_arc(self.runner.clone());
+        let service = Hosted::new(Routes::new(service), "belay.v1.ToolRunnerService", v1::FILE_DESCRIPTOR_SET);
+        serve(&self.folder.join("runner.sock"), service, Access::Everybody("test".into()), &self.stop);
+    }
+
+    /// A door for one more person.
+    pub(crate) fn door_for(&self, principal: &str) -> Client {
+        let socket = self.folder.join(format!("{}.sock", principal.replace(':', "-")));
+        Client::new(serve(&socket, hosted(self.gate.clone()), Access::Everybody(principal.into()), &self.stop))
+    }
+
+    /// Has the runner hold a call and the executor ask about it.
+    pub(crate) async fn ask(&self, subject: &Subject) -> Approval {
+        self.try_ask(subject, v1::ApprovalMode::Wait).await.unwrap()
+    }
+
+    pub(crate) async fn try_ask(&self, subject: &Subject, mode: v1::ApprovalMode) -> Result<Approval, Status> {
+        self.runner.hold(&call_of(subject), &subject.canonical_bytes(), &[]);
+        let request = request(subject, mode);
+        self.executor.clone().create_approval(request).await.map(Response::into_inner)
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Approval {
+        let request = v1::GetApprovalRequest { name: name.into(), view: v1::ApprovalView::Full.into() };
+        self.person.clone().get_approval(request).await.unwrap().into_inner()
+    }
+}
+
+pub(crate) fn request(subject: &Subject, mode: v1::ApprovalMode) -> v1::CreateApprovalRequest {
+    v1::CreateApprovalRequest {
+        call: call_of(subject),
+        subject_digest: subject.digest(),
+        requested_by: "unix:4242".into(),
+        approval_mode: mode.into(),
+    }
+}
+
+pub(crate) async fn decide(client: &Client, approval: &Approval, decision: Decision) -> Result<Approval, Status> {
+    let request = v1::DecideApprovalRequest {
+        name: approval.name.clone(),
+        subject_digest: approval.subject_digest.clone(),
+        decision: decision.into(),
+        reason: "because".into(),
+    };
+    client.clone().decide_approval(request).await.map(Response::into_inner)
+}
+
+fn serve(path: &Path, service: Hosted, access: Access, stop: &Shutdown) -> Channel {
+    let incoming = UnixSocket::bind(path).unwrap().incoming();
+    tokio::spawn(belay_service_kit::host::serve(incoming, service, access, stop.clone()));
+    net::connect_lazy(&Address::Unix(path.to_owned()))
+}
+
+/// Code and reason of a refusal.
+pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, Status>) -> (Code, String) {
+    let status = answer.unwrap_err();
+    (status.code(), status::reason(&status).unwrap_or_else(|| status.message().to_owned()))
+}
+
+/// An effect of `make` in one step of one execution.
+pub(crate) fn effect(execution: &str) -> Subject {
+    Subject {
+        v: 1,
+        kind: Kind::Effect,
+        execution: format!("namespaces/default/executions/{execution}"),
+        step: "build".into(),
+        tool: "run_terminal".into(),
+        arguments: r#"{"command":["make"]}"#.into(),
+        arguments_digest: digest_of(br#"{"command":["make"]}"#),
+        command: vec!["make".into(), "all".into()],
+        working_directory: String::new(),
+        workspace: "/w".into(),
+        enforced: vec!["namespaces".into()],
+        policy_revision: 1,
+        rule: "terminal_commands".into(),
+        reason: "What commands change is looked at.".into(),
+        effect_digest: digest_of(b"manifest"),
+        changes: vec![Change {
+            path: "out.txt".into(),
+            kind: ChangeKind::Created,
+            before: String::new(),
+            after: digest_of(b"made\n"),
+            what: "file 0644".into(),
+            flags: Vec::new(),
+        }],
+    }
+}
+
+pub(crate) fn call_of(subject: &Subject) -> String {
+    format!("{}/steps/{}/calls/1.1", subject.execution, subject.step)
+}
+
+/// A runner that holds what it is told to.
+#[derive(Default)]
+pub(crate) struct Runner {
+    held: Mutex<HashMap<String, Vec<v1::GetEffectResponse>>>,
+    pub(crate) asked: AtomicUsize,
+}
+
+impl Runner {
+    /// Contents are sent under the digest that stands beside them, whatever they are.
+    pub(crate) fn hold(&self, call: &str, subject: &[u8], contents: &[(&str, &[u8])]) {
+        let subject = subject.chunks(64).map(|bytes| Content::Subject(bytes.to_vec()));
+        let contents = contents.iter().map(|(digest, bytes)| {
+            Content::Chunk(v1::ContentChunk { digest: (*digest).into(), data: bytes.to_vec(), last: true })
+        });
+        let messages =
+            subject.chain(contents).map(|content| v1::GetEffectResponse { content: Some(content) }).collect();
+        self.held.lock().unwrap().insert(call.to_owned(), messages);
+    }
+}
+
+type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// The gate asks a runner for nothing but effects.
+fn not_asked<T>() -> Result<Response<T>, Status> {
+    Err(Status::unimplemented("the gate never asks this"))
+}
+
+#[tonic::async_trait]
+impl ToolRunnerService for Runner {
+    type CallToolStream = Messages<v1::CallToolResponse>;
+    type AttachToolCallStream = Messages<v1::AttachToolCallResponse>;
+    type GetEffectStream = Messages<v1::GetEffectResponse>;
+
+    async fn get_effect(
+        &self,
+        request: Request<v1::GetEffectRequest>,
+    ) -> Result<Response<Self::GetEffectStream>, Status> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let held = self.held.lock().unwrap().get(&request.get_ref().name).cloned();
+        let held = held.ok_or_else(|| Status::from(status::error(Code::NotFound, "CALL_NOT_FOUND", "no such call")))?;
+        Ok(Response::new(Box::pin(futures::stream::iter(held.into_iter().map(Ok)))))
+    }
+
+    async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
+        not_asked()
+    }
+
+    async fn call_tool(&self, _: Request<v1::CallToolRequest>) -> Result<Response<Self::CallToolStream>, Status> {
+        not_asked()
+    }
+
+    async fn get_tool_call(&self, _: Request<v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
+        not_asked()
+    }
+
+    async fn attach_tool_call(
+        &self,
+        _: Request<v1::AttachToolCallRequest>,
+    ) -> Result<Response<Self::AttachToolCallStream>, Status> {
+        not_asked()
+    }
+
+    async fn cancel_tool_call(&self, _: Request<v1::CancelToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
+        not_asked()
+    }
+
+    async fn commit_effect(&self, _: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
+        not_asked()
+    }
+
+    async fn discard_effect(&self, _: Request<v1::DiscardEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
+        not_asked()
+    }
+
+    async fn check_workspace(
+        &self,
+        _: Request<v1::CheckWorkspaceRequest>,
+    ) -> Result<Response<v1::CheckWorkspaceResponse>, Status> {
+        not_asked()
+    }
+
+    async fn get_enforcement(
+        &self,
+        _: Request<v1::GetEnforcementRequest>,
+    ) -> Result<Response<v1::EnforcementReport>, Status> {
+        not_asked()
+    }
+
+    async fn acknowledge_tool_calls(
+        &self,
+        _: Request<v1::AcknowledgeToolCallsRequest>,
+    ) -> Result<Response<v1::AcknowledgeToolCallsResponse>, Status> {
+        not_asked()
+    }
+}

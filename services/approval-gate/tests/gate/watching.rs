@@ -1,0 +1,207 @@
+//! Watches and lists.
+
+use std::{collections::HashMap, time::Duration};
+
+use belay_proto::v1::{
+    self, Approval, approval::State, decide_approval_request::Decision, watch_approvals_response::Content,
+};
+use tonic::{Code, Streaming};
+
+use crate::support::*;
+
+struct Watcher(Streaming<v1::WatchApprovalsResponse>);
+
+impl Watcher {
+    async fn begin(client: &Client, request: v1::WatchApprovalsRequest) -> Self {
+        Self(client.clone().watch_approvals(request).await.unwrap().into_inner())
+    }
+
+    async fn next(&mut self) -> Content {
+        self.0.message().await.unwrap().expect("a watch does not end").content.unwrap()
+    }
+
+    /// What comes before the next heartbeat.
+    async fn until_heartbeat(&mut self) -> Vec<Approval> {
+        let mut seen = Vec::new();
+        while let Content::Approval(approval) = self.next().await {
+            seen.push(approval);
+        }
+        seen
+    }
+
+    async fn change(&mut self) -> Approval {
+        loop {
+            if let Content::Approval(approval) = self.next().await {
+                return approval;
+            }
+        }
+    }
+}
+
+fn all() -> v1::WatchApprovalsRequest {
+    v1::WatchApprovalsRequest::default()
+}
+
+/// S2-FR-052: whoever watches sees each pending question and each change of it, once and in order, wherever the watch began.
+#[test]
+fn a_watch_has_no_gap_and_nothing_twice() {
+    world("", async |world| {
+        const QUESTIONS: usize = 150;
+        let work = async {
+            for n in 0..QUESTIONS {
+                let asked = world.ask(&effect(&format!("e{n}"))).await;
+                decide(&world.person, &asked, Decision::Approve).await.unwrap();
+            }
+        };
+        let watch = async {
+            let mut ends = Vec::new();
+            for begins_after in [0, 40, 120, 200] {
+                let mut ahead = Watcher::begin(&world.person, all()).await;
+                for _ in 0..begins_after {
+                    ahead.change().await;
+                }
+                let mut watcher = Watcher::begin(&world.person, all()).await;
+                let begun = watcher.until_heartbeat().await;
+                assert!(begun.is_sorted_by(|a, b| a.revision < b.revision));
+                ends.push(tokio::spawn(async move {
+                    let mut last: HashMap<String, Approval> = HashMap::new();
+                    let mut revision = begun.last().map_or(0, |last| last.revision);
+                    last.extend(begun.into_iter().map(|approval| (approval.name.clone(), approval)));
+                    while last.len() < QUESTIONS || last.values().any(|approval| approval.state() == State::Pending) {
+                        let change = watcher.change().await;
+                        assert_eq!(change.revision, revision + 1, "the next change and no other");
+                        revision = change.revision;
+                        last.insert(change.name.clone(), change);
+                    }
+                    last.len()
+                }));
+            }
+            for end in ends {
+                assert_eq!(end.await.unwrap(), QUESTIONS);
+            }
+        };
+        tokio::join!(work, watch);
+    });
+}
+
+#[test]
+fn a_watcher_is_told_that_nothing_happens() {
+    world("", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        let interval = belay_proto::duration(Duration::from_millis(100));
+        let mut watcher =
+            Watcher::begin(&world.person, v1::WatchApprovalsRequest { heartbeat_interval: Some(interval), ..all() })
+                .await;
+        assert_eq!(watcher.until_heartbeat().await, std::slice::from_ref(&asked));
+        for _ in 0..2 {
+            let Content::Heartbeat(heartbeat) = watcher.next().await else { panic!("nothing has happened") };
+            assert_eq!(heartbeat.revision, asked.revision);
+        }
+        let odd =
+            v1::WatchApprovalsRequest { heartbeat_interval: Some(belay_proto::duration(Duration::ZERO)), ..all() };
+        assert_eq!(world.person.clone().watch_approvals(odd).await.unwrap_err().code(), Code::InvalidArgument);
+        world.trigger.pull();
+        let ended = loop {
+            match watcher.0.message().await {
+                Ok(_) => {}
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(refusal(Err::<(), _>(ended)), (Code::Unavailable, "STOPPING".into()));
+    });
+}
+
+/// An executor hears each decision until it has said that it stored it, and not after.
+#[test]
+fn a_decision_is_told_until_it_is_acknowledged() {
+    world("approvals:\n  expire_after: 1h\n", async |world| {
+        let undelivered = || v1::WatchApprovalsRequest { undelivered: true, ..all() };
+        let (a, b, c) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await, world.ask(&effect("c")).await);
+        let mut watcher = Watcher::begin(&world.executor, undelivered()).await;
+        assert_eq!(watcher.until_heartbeat().await, [], "nothing is decided yet");
+        let decided = decide(&world.person, &a, Decision::Skip).await.unwrap();
+        assert_eq!(watcher.change().await, decided);
+
+        let say = async |request| world.executor.clone().acknowledge_approvals(request).await.unwrap();
+        let delivered = vec![a.name.clone(), b.name.clone(), "namespaces/default/approvals/unknown".into()];
+        say(v1::AcknowledgeApprovalsRequest { delivered, ..Default::default() }).await;
+        decide(&world.person, &b, Decision::Approve).await.unwrap();
+        assert_eq!(watcher.change().await.name, b.name, "what was pending could not have been delivered");
+        let mut again = Watcher::begin(&world.executor, undelivered()).await;
+        let names = |seen: Vec<Approval>| seen.into_iter().map(|approval| approval.name).collect::<Vec<_>>();
+        assert_eq!(names(again.until_heartbeat().await), std::slice::from_ref(&b.name));
+
+        world.clock.advance(3600);
+        assert_eq!(world.get(&c.name).await.state(), State::Expired);
+        assert_eq!(again.change().await.name, c.name, "that time ran out is a decision too");
+        say(v1::AcknowledgeApprovalsRequest { consumed: vec![b.name.clone()], ..Default::default() }).await;
+        let mut last = Watcher::begin(&world.executor, undelivered()).await;
+        assert_eq!(names(last.until_heartbeat().await), [c.name]);
+
+        let request = v1::AcknowledgeApprovalsRequest { delivered: vec![a.name], ..Default::default() };
+        let refused = world.person.clone().acknowledge_approvals(request).await;
+        assert_eq!(refusal(refused), (Code::PermissionDenied, "NOT_A_SERVICE".into()));
+    });
+}
+
+#[test]
+fn a_watch_can_be_about_one_execution_or_all_namespaces() {
+    world("", async |world| {
+        let other = belay_grant::Subject { execution: "namespaces/other/executions/e".into(), ..effect("e") };
+        let (a, b, c) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await, world.ask(&other).await);
+        let names = async |request| {
+            let mut watcher = Watcher::begin(&world.person, request).await;
+            let begun = watcher.until_heartbeat().await;
+            (begun.into_iter().map(|approval| approval.name).collect::<Vec<_>>(), watcher)
+        };
+        let (seen, mut one) = names(v1::WatchApprovalsRequest { execution: b.execution.clone(), ..all() }).await;
+        assert_eq!(seen, std::slice::from_ref(&b.name));
+        assert_eq!(names(all()).await.0, [a.name.clone(), b.name.clone()]);
+        let everything = v1::WatchApprovalsRequest { parent: "namespaces/-".into(), ..all() };
+        assert_eq!(names(everything).await.0, [a.name.clone(), b.name.clone(), c.name]);
+        decide(&world.person, &a, Decision::Deny).await.unwrap();
+        let decided = decide(&world.person, &b, Decision::Deny).await.unwrap();
+        assert_eq!(one.change().await, decided, "the change of the other execution is not for this watcher");
+    });
+}
+
+#[test]
+fn a_list_begins_with_what_waits_longest() {
+    world("", async |world| {
+        let mut asked = Vec::new();
+        for n in 0..5 {
+            asked.push(world.ask(&effect(&format!("e{n}"))).await);
+        }
+        for n in [1, 3] {
+            decide(&world.person, &asked[n], Decision::Deny).await.unwrap();
+        }
+        let expected: Vec<String> = [0, 2, 4, 3, 1].map(|n: usize| asked[n].name.clone()).into();
+        let list = async |request| {
+            let mut names = Vec::new();
+            let mut request: v1::ListApprovalsRequest = request;
+            loop {
+                let page = world.person.clone().list_approvals(request.clone()).await.unwrap().into_inner();
+                names.extend(page.approvals.into_iter().map(|approval| approval.name));
+                request.page_token = page.next_page_token;
+                if request.page_token.is_empty() {
+                    return names;
+                }
+            }
+        };
+        for page_size in [0, 1, 2, 3, 5, 6] {
+            assert_eq!(
+                list(v1::ListApprovalsRequest { page_size, ..Default::default() }).await,
+                expected,
+                "{page_size}"
+            );
+        }
+        let states = vec![State::Denied.into()];
+        assert_eq!(list(v1::ListApprovalsRequest { states, ..Default::default() }).await, expected[3..]);
+        let execution = asked[2].execution.clone();
+        assert_eq!(list(v1::ListApprovalsRequest { execution, ..Default::default() }).await, expected[1..2]);
+        let id_prefix = expected[0].rsplit('/').next().unwrap()[..10].to_owned();
+        assert_eq!(list(v1::ListApprovalsRequest { id_prefix, ..Default::default() }).await, expected[..1]);
+        let parent = "namespaces/other".into();
+        assert_eq!(list(v1::ListApprovalsRequest { parent, ..Default::default() }).await, [""; 0]);
+    });
+}

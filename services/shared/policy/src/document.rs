@@ -1,0 +1,96 @@
+//! What a policy says, as values: the form in which it is signed, and from which its rules are compiled.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ChangeKind, NonInteractive, Tier, Verdict};
+
+/// A simple setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Setting {
+    Auto,
+    Prompt,
+    Deny,
+}
+
+/// A whole policy. Its fields are named as in YAML and stand in canonical order: a new one goes to the end and raises the version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Document {
+    pub(crate) file_write: Setting,
+    pub(crate) file_delete: Setting,
+    pub(crate) terminal_commands: Setting,
+    pub(crate) non_interactive_policy: NonInteractive,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) approvals: Approvals,
+    pub(crate) protect: bool,
+    pub(crate) rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sandbox {
+    pub(crate) min_tier: Tier,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Approvals {
+    /// Seconds; never when `None`.
+    pub(crate) expire_after: Option<u64>,
+    pub(crate) separate_duties: bool,
+}
+
+/// When a rule is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Phase {
+    Intent,
+    Effect,
+}
+
+/// One rule. An empty list is no condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rule {
+    pub(crate) id: String,
+    pub(crate) on: Phase,
+    pub(crate) tools: Vec<String>,
+    pub(crate) programs: Vec<String>,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) paths: Vec<String>,
+    pub(crate) changes: Vec<ChangeKind>,
+    pub(crate) flags: Vec<String>,
+    pub(crate) decide: Verdict,
+    pub(crate) reason: String,
+    #[serde(rename = "match")]
+    pub(crate) matching: Vec<Example>,
+    pub(crate) not_match: Vec<Example>,
+}
+
+/// What a rule's author expects it to match, or not to. Conditions on what an example does not say count as met.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Example {
+    pub(crate) tool: Option<String>,
+    pub(crate) command: Option<Vec<String>>,
+    pub(crate) path: Option<String>,
+    pub(crate) change: Option<ChangeKind>,
+    pub(crate) flags: Option<Vec<String>>,
+}
+
+impl Default for Document {
+    /// The built-in policy; what a policy leaves out is as here.
+    fn default() -> Self {
+        Self {
+            file_write: Setting::Auto,
+            file_delete: Setting::Prompt,
+            terminal_commands: Setting::Prompt,
+            non_interactive_policy: NonInteractive::Auto,
+            sandbox: Sandbox { min_tier: Tier::A },
+            approvals: Approvals { expire_after: None, separate_duties: false },
+            protect: true,
+            rules: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Rules tried on the examples that their authors gave.
+
+use globset::GlobMatcher;
+
+use crate::{
+    document::{Example, Rule},
+    patterns::{Separator, glob, plain},
+    rules::{base_name, names, spellings},
+};
+
+/// The examples on which a rule does otherwise than its author expects, by field. Its globs are known to be globs.
+pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
+    if rule.matching.is_empty() && rule.not_match.is_empty() {
+        return Vec::new();
+    }
+    let tried = Tried::new(rule);
+    let mut failing = Vec::new();
+    for (name, list, wanted) in [("match", &rule.matching, true), ("not_match", &rule.not_match, false)] {
+        for (index, example) in list.iter().enumerate() {
+            let why = if *example == Example::default() {
+                "says nothing: give it a tool, command, path, change or flags".to_owned()
+            } else if tried.matches(example) != wanted {
+                let does = if wanted { "does not match this example" } else { "matches this example, and should not" };
+                format!("the rule `{}` {does}: mend the one or the other", rule.id)
+            } else {
+                continue;
+            };
+            failing.push((format!("{name}[{index}]"), why));
+        }
+    }
+    failing
+}
+
+/// A rule with its globs compiled by themselves.
+struct Tried<'a> {
+    rule: &'a Rule,
+    programs: Vec<GlobMatcher>,
+    arguments: Vec<GlobMatcher>,
+    paths: Vec<GlobMatcher>,
+}
+
+impl<'a> Tried<'a> {
+    fn new(rule: &'a Rule) -> Self {
+        let compiled = |list: &[String], separator| {
+            let patterns = list.iter().flat_map(|pattern| spellings(pattern, separator));
+            patterns.filter_map(|pattern| glob(pattern, separator).ok()).map(|glob| glob.compile_matcher()).collect()
+        };
+        Self {
+            rule,
+            programs: compiled(&rule.programs, Separator::Nothing),
+            arguments: compiled(&rule.arguments, Separator::Nothing),
+            paths: compiled(&rule.paths, Separator::Slash),
+        }
+    }
+
+    /// Whether the rule matches. Conditions on what the example does not say count as met.
+    fn matches(&self, example: &Example) -> bool {
+        let any = |globs: &[GlobMatcher], text: &str| globs.is_empty() || globs.iter().any(|glob| glob.is_match(text));
+        let command = |command: &[String]| {
+            let (program, arguments) = match command {
+                [program, arguments @ ..] => (base_name(program), arguments),
+                [] => ("", &[][..]),
+            };
+            any(&self.programs, program)
+                && (self.arguments.is_empty() || arguments.iter().any(|argument| any(&self.arguments, argument)))
+        };
+        let rule = self.rule;
+        example.tool.as_ref().is_none_or(|tool| names(&rule.tools, tool))
+            && example.command.as_deref().is_none_or(command)
+            && example.path.as_ref().is_none_or(|path| any(&self.paths, &plain(path)))
+            && example.change.is_none_or(|change| rule.changes.is_empty() || rule.changes.contains(&change))
+            && example
+                .flags
+                .as_ref()
+                .is_none_or(|flags| rule.flags.is_empty() || rule.flags.iter().any(|flag| flags.contains(flag)))
+    }
+}

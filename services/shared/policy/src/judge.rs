@@ -1,0 +1,242 @@
+//! The two questions and how they are answered.
+//!
+//! Of the rules that match, the strictest wins, and of equally strict ones the first. Where none matches, the simple settings speak. A
+//! call that names several paths, or changed several, is judged path by path, and the strictest answer is the answer.
+
+use std::collections::HashSet;
+
+use crate::{
+    ChangeFact, ChangeKind, Decision, Effect, Intent, Policy, ToolKind, Verdict,
+    document::{Document, Setting},
+    patterns::plain,
+    protect,
+    rules::{fits_change, names},
+    shown::shown,
+};
+
+/// The one tool that touches nothing at all.
+const NOOP: &str = "noop";
+
+/// The rules that every policy has, by the ids under which they answer.
+pub(crate) mod built_in {
+    pub(crate) const FILE_READ: &str = "file_read";
+    pub(crate) const FILE_WRITE: &str = "file_write";
+    pub(crate) const FILE_DELETE: &str = "file_delete";
+    pub(crate) const TERMINAL: &str = "terminal_commands";
+    pub(crate) const NOOP: &str = "noop";
+    pub(crate) const NO_MATCH: &str = "no_match";
+    pub(crate) const INTENT: &str = "intent";
+    pub(crate) const GRANTED: &str = "granted";
+    pub(crate) const NO_CHANGE: &str = "no_change";
+
+    /// All of them: no rule of a policy may pass for one.
+    pub(crate) const IDS: [&str; 9] =
+        [FILE_READ, FILE_WRITE, FILE_DELETE, TERMINAL, NOOP, NO_MATCH, INTENT, GRANTED, NO_CHANGE];
+}
+
+/// Where an answer comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source<'a> {
+    /// The rule at this place of the document.
+    Rule(usize),
+    /// A built-in rule, with its reason.
+    BuiltIn(&'static str, &'static str),
+    /// A flag.
+    Flag(&'a str),
+}
+
+type Answer<'a> = (Verdict, Source<'a>);
+
+/// The strictest, and of equals the first.
+fn strictest<'a>(answers: impl IntoIterator<Item = Answer<'a>>) -> Option<Answer<'a>> {
+    answers.into_iter().reduce(|best, next| if next.0 > best.0 { next } else { best })
+}
+
+impl Policy {
+    /// What may happen with a call that has not run.
+    pub fn intent(&self, intent: &Intent<'_>) -> Decision {
+        let rules = &self.intents;
+        let (programs, arguments) = (rules.programs(intent.command), rules.arguments(intent.command));
+        let document = &*self.document;
+        // What the rules say of the call, whatever its paths.
+        let fits = |index: usize, place: usize| {
+            let rule = &document.rules[place];
+            names(&rule.tools, intent.tool)
+                && (rule.programs.is_empty() || programs.met(index))
+                && (rule.arguments.is_empty() || arguments.met(index))
+        };
+        let fitting: Vec<(usize, usize)> = rules.places().filter(|(index, place)| fits(*index, *place)).collect();
+        let mut hits = rules.room();
+        let mut judge = |path: Option<&str>| {
+            if let Some(path) = path {
+                rules.path(&plain(path), &mut hits);
+            }
+            let matching = fitting.iter().filter(|(index, place)| {
+                document.rules[*place].paths.is_empty() || (path.is_some() && hits.met(*index))
+            });
+            strictest(matching.map(|(_, place)| (document.rules[*place].decide, Source::Rule(*place))))
+                .unwrap_or_else(|| unmatched_intent(document, intent))
+        };
+        let answer = match intent.paths {
+            [] => judge(None),
+            paths => strictest(paths.iter().map(|path| judge(Some(path)))).expect("there is a path"),
+        };
+        self.decision(answer, None)
+    }
+
+    /// What may happen with what a call changed in its view.
+    pub fn effect(&self, effect: &Effect<'_>) -> Decision {
+        if effect.intent == Verdict::Deny {
+            let reason = "the call itself is denied, so nothing of it is kept";
+            return self.decision((Verdict::Deny, Source::BuiltIn(built_in::INTENT, reason)), None);
+        }
+        let rules = &self.effects;
+        let document = &*self.document;
+        let fitting: Vec<(usize, usize)> =
+            rules.places().filter(|(_, place)| names(&document.rules[*place].tools, effect.tool)).collect();
+        let granted: HashSet<_> = effect.granted_paths.iter().map(|path| plain(path)).collect();
+        let mut hits = rules.room();
+        let mut worst: Option<(Answer<'_>, &str)> = None;
+        for change in effect.changes {
+            if !fitting.is_empty() {
+                rules.path(change.path, &mut hits);
+            }
+            let protected = protect::is_protected(change.path);
+            let matching = fitting.iter().filter(|(index, place)| {
+                let rule = &document.rules[*place];
+                (rule.paths.is_empty() || hits.met(*index)) && fits_change(rule, change, protected)
+            });
+            let matching: Vec<usize> = matching.map(|(_, place)| *place).collect();
+            let answer = self.change(effect, change, &matching, protected, granted.contains(change.path));
+            if worst.is_none_or(|(worst, _)| answer.0 > worst.0) {
+                worst = Some((answer, change.path));
+            }
+            if answer.0 == Verdict::Deny {
+                break;
+            }
+        }
+        match worst {
+            Some((answer, path)) => self.decision(answer, Some(path)),
+            None => self.decision((Verdict::Auto, Source::BuiltIn(built_in::NO_CHANGE, "it changed nothing")), None),
+        }
+    }
+
+    /// One change; `matching` are the places of the rules that match it.
+    fn change<'a>(
+        &self,
+        effect: &Effect<'_>,
+        change: &ChangeFact<'a>,
+        matching: &[usize],
+        protected: bool,
+        granted: bool,
+    ) -> Answer<'a> {
+        let document = &*self.document;
+        let ruled = strictest(matching.iter().map(|place| (document.rules[*place].decide, Source::Rule(*place))));
+        if granted && ruled.is_none_or(|(verdict, _)| verdict < Verdict::Deny) {
+            return (Verdict::Auto, Source::BuiltIn(built_in::GRANTED, "a person approved the call with this path"));
+        }
+        // A rule speaks about a flag only when it names it, so that one about a whole folder does not open what is protected in it.
+        let named =
+            |flag: &str| matching.iter().any(|place| document.rules[*place].flags.iter().any(|name| name == flag));
+        let raised = (protected && document.protect).then_some(protect::PROTECTED);
+        let flags =
+            raised.into_iter().chain(change.flags.iter().map(String::as_str).filter(|flag| protect::asks(flag)));
+        let flag = flags.into_iter().find(|flag| !named(flag)).map(|flag| (Verdict::Prompt, Source::Flag(flag)));
+        let unmatched = ruled.is_none().then(|| unmatched_change(document, effect, change.kind));
+        strictest([ruled, flag, unmatched].into_iter().flatten()).expect("where no rule matches, a setting speaks")
+    }
+
+    /// An answer in words; `path` is the one whose change was judged.
+    fn decision(&self, (verdict, source): Answer<'_>, path: Option<&str>) -> Decision {
+        // A yes is about all paths, anything else about this one.
+        let about =
+            path.filter(|_| verdict > Verdict::Auto).map(|path| format!("`{}`: ", shown(path))).unwrap_or_default();
+        let (rule, reason) = match source {
+            Source::Rule(place) => {
+                let rule = &self.document.rules[place];
+                let reason = if rule.reason.is_empty() {
+                    format!("{about}the policy's rule `{}` says so", rule.id)
+                } else {
+                    rule.reason.clone()
+                };
+                (rule.id.clone(), reason)
+            }
+            Source::BuiltIn(rule, reason) => (rule.to_owned(), format!("{about}{reason}")),
+            Source::Flag(flag) => (shown(flag), format!("{about}{}", protect::meaning(flag))),
+        };
+        Decision { verdict, rule, reason }
+    }
+}
+
+/// What the settings say of a call that no rule matches.
+fn unmatched_intent(document: &Document, intent: &Intent<'_>) -> Answer<'static> {
+    let of = |setting: Setting, id, reasons: [&'static str; 3]| match setting {
+        Setting::Auto => (Verdict::Auto, Source::BuiltIn(id, reasons[0])),
+        Setting::Prompt => (Verdict::Preview, Source::BuiltIn(id, reasons[1])),
+        Setting::Deny => (Verdict::Deny, Source::BuiltIn(id, reasons[2])),
+    };
+    match intent.kind {
+        ToolKind::FileRead => (Verdict::Auto, Source::BuiltIn(built_in::FILE_READ, "reading changes nothing")),
+        ToolKind::FileWrite => of(document.file_write, built_in::FILE_WRITE, WRITES),
+        ToolKind::FileDelete => of(document.file_delete, built_in::FILE_DELETE, DELETES),
+        // A command may do both: where either is not free, it runs to see what it does.
+        ToolKind::Terminal if document.terminal_commands == Setting::Auto && !all_auto(document) => {
+            (Verdict::Preview, Source::BuiltIn(built_in::TERMINAL, "commands run, and what they change is judged"))
+        }
+        ToolKind::Terminal => of(document.terminal_commands, built_in::TERMINAL, COMMANDS),
+        ToolKind::Other if intent.tool == NOOP => (Verdict::Auto, Source::BuiltIn(built_in::NOOP, "it does nothing")),
+        ToolKind::Other => {
+            (Verdict::Prompt, Source::BuiltIn(built_in::NO_MATCH, "no rule and no setting speaks about this tool"))
+        }
+    }
+}
+
+const WRITES: [&str; 3] = ["writing is free", "what is written is shown before it is kept", "writing is off"];
+const DELETES: [&str; 3] = ["deleting is free", "a deletion is shown before it is kept", "deleting is off"];
+const COMMANDS: [&str; 3] =
+    ["commands are free", "what a command changed is shown before it is kept", "commands are off"];
+
+fn all_auto(document: &Document) -> bool {
+    [document.file_write, document.file_delete, document.terminal_commands] == [Setting::Auto; 3]
+}
+
+/// What the settings say of a change that no rule matches.
+///
+/// The setting that speaks about the tool asks at most: had it denied the call, the call could have run only because a rule allowed it.
+/// The setting that speaks about the change denies, whatever made it. An intent that is auto makes the tool's own changes auto.
+fn unmatched_change(document: &Document, effect: &Effect<'_>, change: ChangeKind) -> Answer<'static> {
+    let (of_change, id, reasons) = match change {
+        ChangeKind::Created | ChangeKind::Modified => (document.file_write, built_in::FILE_WRITE, WRITES),
+        ChangeKind::Deleted => (document.file_delete, built_in::FILE_DELETE, DELETES),
+    };
+    let auto = effect.intent == Verdict::Auto;
+    let own = match effect.kind {
+        ToolKind::FileWrite => change != ChangeKind::Deleted,
+        ToolKind::FileDelete => change == ChangeKind::Deleted,
+        _ => false,
+    };
+    let by_change = match of_change {
+        _ if own && auto => (Verdict::Auto, Source::BuiltIn(built_in::INTENT, "the call was free to do this")),
+        Setting::Auto => (Verdict::Auto, Source::BuiltIn(id, reasons[0])),
+        Setting::Deny => (Verdict::Deny, Source::BuiltIn(id, reasons[2])),
+        // A command's intent is auto only by a rule, or where every setting is.
+        Setting::Prompt if auto && matches!(effect.kind, ToolKind::Terminal | ToolKind::Other) => {
+            (Verdict::Auto, Source::BuiltIn(built_in::INTENT, "the call was free to do this"))
+        }
+        Setting::Prompt => (Verdict::Prompt, Source::BuiltIn(id, reasons[1])),
+    };
+    let by_tool = match effect.kind {
+        ToolKind::Terminal if !auto && document.terminal_commands != Setting::Auto => {
+            Some((Verdict::Prompt, Source::BuiltIn(built_in::TERMINAL, COMMANDS[1])))
+        }
+        ToolKind::Other if !auto => Some((
+            Verdict::Prompt,
+            Source::BuiltIn(built_in::NO_MATCH, "no rule and no setting speaks about this tool"),
+        )),
+        ToolKind::FileRead => {
+            Some((Verdict::Prompt, Source::BuiltIn(built_in::FILE_READ, "a tool that reads changed something")))
+        }
+        _ => None,
+    };
+    strictest(by_tool.into_iter().chain([by_change])).expect("the setting of the change speaks")
+}

@@ -1,0 +1,313 @@
+//! The tree into a policy's values, and where each of them stands.
+
+use std::collections::HashMap;
+
+use super::tree::{Entry, Node, Value};
+use crate::{
+    ChangeKind, NonInteractive, Tier, Verdict, Violation,
+    document::{Document, Example, Phase, Rule, Setting},
+    duration,
+    nearest::nearest,
+    shown::shown,
+};
+
+const SETTINGS: &[(&str, Setting)] = &[("auto", Setting::Auto), ("prompt", Setting::Prompt), ("deny", Setting::Deny)];
+const NON_INTERACTIVE: &[(&str, NonInteractive)] =
+    &[("auto", NonInteractive::Auto), ("skip", NonInteractive::Skip), ("fail", NonInteractive::Fail)];
+const TIERS: &[(&str, Tier)] = &[("A", Tier::A), ("B", Tier::B), ("C", Tier::C)];
+const PHASES: &[(&str, Phase)] = &[("intent", Phase::Intent), ("effect", Phase::Effect)];
+const VERDICTS: &[(&str, Verdict)] =
+    &[("auto", Verdict::Auto), ("preview", Verdict::Preview), ("prompt", Verdict::Prompt), ("deny", Verdict::Deny)];
+const CHANGES: &[(&str, ChangeKind)] =
+    &[("create", ChangeKind::Created), ("modify", ChangeKind::Modified), ("delete", ChangeKind::Deleted)];
+
+/// The keys of a policy.
+const DOCUMENT: &str =
+    "file_write file_delete terminal_commands non_interactive_policy sandbox approvals protect rules";
+/// The keys of a rule.
+const RULE: &str = "id on tools programs arguments paths changes flags decide reason match not_match";
+
+/// The line of each field that was read.
+#[derive(Default)]
+pub(super) struct Lines(HashMap<String, u32>);
+
+impl Lines {
+    /// The line of a field, or of the nearest one around it that was written; 0 for the policy as a whole.
+    pub(super) fn of(&self, field: &str) -> u32 {
+        let mut field = field;
+        loop {
+            if let Some(line) = self.0.get(field) {
+                return *line;
+            }
+            match field.rfind(['.', '[']) {
+                Some(end) => field = &field[..end],
+                None => return 0,
+            }
+        }
+    }
+}
+
+/// What was read, and what could not be.
+pub(super) struct Read {
+    pub(super) document: Document,
+    pub(super) violations: Vec<Violation>,
+    pub(super) lines: Lines,
+}
+
+/// Reads a policy's tree. Where something is wrong, the preset's value stands, and the violation is noted.
+pub(super) fn read(root: &Node) -> Read {
+    let mut reader = Reader::default();
+    let mut document = Document::default();
+    if matches!(root.value, Value::Null) {
+        reader.refuse("", root.line, "the policy is empty: write at least one key, such as `file_write: prompt`");
+    } else {
+        reader.document(root, &mut document);
+    }
+    Read { document, violations: reader.violations, lines: reader.lines }
+}
+
+#[derive(Default)]
+struct Reader {
+    violations: Vec<Violation>,
+    lines: Lines,
+}
+
+impl Reader {
+    fn document(&mut self, root: &Node, document: &mut Document) {
+        self.map(root, "", |reader, key, field, node| {
+            match key {
+                "file_write" => reader.word(node, field, SETTINGS, &mut document.file_write),
+                "file_delete" => reader.word(node, field, SETTINGS, &mut document.file_delete),
+                "terminal_commands" => reader.word(node, field, SETTINGS, &mut document.terminal_commands),
+                "non_interactive_policy" => {
+                    reader.word(node, field, NON_INTERACTIVE, &mut document.non_interactive_policy)
+                }
+                "protect" => reader.switch(node, field, &mut document.protect),
+                "sandbox" => reader.map(node, field, |reader, key, field, node| {
+                    match key {
+                        "min_tier" => reader.word(node, field, TIERS, &mut document.sandbox.min_tier),
+                        _ => return Err("min_tier"),
+                    }
+                    Ok(())
+                }),
+                "approvals" => reader.map(node, field, |reader, key, field, node| {
+                    match key {
+                        "expire_after" => document.approvals.expire_after = reader.duration(node, field),
+                        "separate_duties" => reader.switch(node, field, &mut document.approvals.separate_duties),
+                        _ => return Err("expire_after separate_duties"),
+                    }
+                    Ok(())
+                }),
+                "rules" => document.rules = reader.list(node, field, Self::rule),
+                _ => {
+                    return Err(DOCUMENT);
+                }
+            }
+            Ok(())
+        });
+    }
+
+    fn rule(&mut self, node: &Node, field: &str) -> Option<Rule> {
+        if !matches!(node.value, Value::Map(_)) {
+            let found = node.value.kind();
+            self.refuse(field, node.line, format!("is {found}, and has to be a rule: `{{id: …, on: …, decide: …}}`"));
+            return None;
+        }
+        let (mut id, mut on, mut decide) = (None, None, None);
+        let mut rule = Rule {
+            id: String::new(),
+            on: Phase::Intent,
+            tools: Vec::new(),
+            programs: Vec::new(),
+            arguments: Vec::new(),
+            paths: Vec::new(),
+            changes: Vec::new(),
+            flags: Vec::new(),
+            decide: Verdict::Deny,
+            reason: String::new(),
+            matching: Vec::new(),
+            not_match: Vec::new(),
+        };
+        let (mut matching, mut not_match) = (None, None);
+        self.map(node, field, |reader, key, field, node| {
+            match key {
+                "id" => id = reader.text(node, field),
+                "on" => on = reader.one_of(node, field, PHASES),
+                "tools" => rule.tools = reader.list(node, field, Self::text),
+                "programs" => rule.programs = reader.some(node, field, Self::text),
+                "arguments" => rule.arguments = reader.some(node, field, Self::text),
+                "paths" => rule.paths = reader.some(node, field, Self::text),
+                "changes" => {
+                    rule.changes = reader.some(node, field, |reader, node, field| reader.one_of(node, field, CHANGES))
+                }
+                "flags" => rule.flags = reader.some(node, field, Self::text),
+                "decide" => decide = reader.one_of(node, field, VERDICTS),
+                "reason" => rule.reason = reader.text(node, field).unwrap_or_default(),
+                "match" => matching = Some((node, field.to_owned())),
+                "not_match" => not_match = Some((node, field.to_owned())),
+                _ => {
+                    return Err(RULE);
+                }
+            }
+            Ok(())
+        });
+        // What a short example means depends on the rule's conditions, which may stand below it.
+        if let Some((node, field)) = matching {
+            rule.matching = self.list(node, &field, |reader, node, field| reader.example(node, field, &rule));
+        }
+        if let Some((node, field)) = not_match {
+            rule.not_match = self.list(node, &field, |reader, node, field| reader.example(node, field, &rule));
+        }
+        for key in ["id", "on", "decide"] {
+            if !self.lines.0.contains_key(&format!("{field}.{key}")) {
+                self.refuse(field, node.line, format!("has no `{key}`"));
+            }
+        }
+        Some(Rule { id: id?, on: on?, decide: decide?, ..rule })
+    }
+
+    /// One example: a mapping, or a text for what the rule is mostly about.
+    fn example(&mut self, node: &Node, field: &str, rule: &Rule) -> Option<Example> {
+        let mut example = Example::default();
+        if let Value::Text(text) = &node.value {
+            self.lines.0.insert(field.to_owned(), node.line);
+            match rule {
+                _ if !rule.programs.is_empty() || !rule.arguments.is_empty() => example.command = Some(words(text)),
+                _ if !rule.paths.is_empty() => example.path = Some(text.clone()),
+                _ => example.tool = Some(text.clone()),
+            }
+            return Some(example);
+        }
+        self.map(node, field, |reader, key, field, node| {
+            match key {
+                "tool" => example.tool = reader.text(node, field),
+                "command" => {
+                    example.command = match &node.value {
+                        Value::Text(text) => Some(words(text)),
+                        _ => Some(reader.list(node, field, Self::text)),
+                    }
+                }
+                "path" => example.path = reader.text(node, field),
+                "change" => example.change = reader.one_of(node, field, CHANGES),
+                "flags" => example.flags = Some(reader.list(node, field, Self::text)),
+                _ => return Err("tool command path change flags"),
+            }
+            Ok(())
+        });
+        Some(example)
+    }
+
+    fn refuse(&mut self, field: &str, line: u32, message: impl Into<String>) {
+        self.violations.push(Violation { field: field.to_owned(), line, message: message.into() });
+    }
+
+    /// Hands each entry of a mapping to `take`, which answers with the keys that there are when it does not know one.
+    fn map<'n>(
+        &mut self,
+        node: &'n Node,
+        field: &str,
+        mut take: impl FnMut(&mut Self, &str, &str, &'n Node) -> Result<(), &'static str>,
+    ) {
+        let Value::Map(entries) = &node.value else {
+            let found = node.value.kind();
+            return self.refuse(field, node.line, format!("is {found}, and has to be a mapping: `key: value`"));
+        };
+        for Entry { line, key, value } in entries {
+            let inner = if field.is_empty() { shown(key) } else { format!("{field}.{}", shown(key)) };
+            self.lines.0.insert(inner.clone(), *line);
+            if let Err(known) = take(self, key, &inner, value) {
+                let hint = match nearest(key, known.split(' ')) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("there are {}", known.replace(' ', ", ")),
+                };
+                self.refuse(&inner, *line, format!("there is no key `{}` here; {hint}", shown(key)));
+            }
+        }
+    }
+
+    fn list<'n, T>(
+        &mut self,
+        node: &'n Node,
+        field: &str,
+        mut take: impl FnMut(&mut Self, &'n Node, &str) -> Option<T>,
+    ) -> Vec<T> {
+        let Value::List(entries) = &node.value else {
+            let found = node.value.kind();
+            self.refuse(field, node.line, format!("is {found}, and has to be a list: write `[…]`"));
+            return Vec::new();
+        };
+        let mut taken = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            let field = format!("{field}[{index}]");
+            self.lines.0.insert(field.clone(), entry.line);
+            taken.extend(take(self, entry, &field));
+        }
+        taken
+    }
+
+    /// A list that says something: nobody who writes an empty one means everything.
+    fn some<'n, T>(
+        &mut self,
+        node: &'n Node,
+        field: &str,
+        take: impl FnMut(&mut Self, &'n Node, &str) -> Option<T>,
+    ) -> Vec<T> {
+        if matches!(&node.value, Value::List(entries) if entries.is_empty()) {
+            self.refuse(field, node.line, "is empty: leave it out where there is no condition");
+        }
+        self.list(node, field, take)
+    }
+
+    fn text(&mut self, node: &Node, field: &str) -> Option<String> {
+        match &node.value {
+            Value::Text(text) => Some(text.clone()),
+            other => {
+                self.refuse(field, node.line, format!("is {}, and has to be text: put it in quotes", other.kind()));
+                None
+            }
+        }
+    }
+
+    fn switch(&mut self, node: &Node, field: &str, to: &mut bool) {
+        match &node.value {
+            Value::Bool(value) => *to = *value,
+            other => self.refuse(field, node.line, format!("is {}, and has to be true or false", other.kind())),
+        }
+    }
+
+    fn duration(&mut self, node: &Node, field: &str) -> Option<u64> {
+        let seconds = match &node.value {
+            Value::Text(text) => duration::seconds(text),
+            _ => None,
+        };
+        if seconds.is_none() {
+            self.refuse(field, node.line, "has to be a whole number with a unit: 90s, 15m, 24h or 7d");
+        }
+        seconds
+    }
+
+    fn one_of<T: Copy>(&mut self, node: &Node, field: &str, words: &[(&str, T)]) -> Option<T> {
+        let text = match &node.value {
+            Value::Text(text) => text.as_str(),
+            _ => "",
+        };
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        if found.is_none() {
+            let known = words.iter().map(|(word, _)| *word);
+            let hint = nearest(text, known.clone()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let known = known.collect::<Vec<_>>().join(", ");
+            self.refuse(field, node.line, format!("has to be one of {known}{hint}"));
+        }
+        found
+    }
+
+    fn word<T: Copy>(&mut self, node: &Node, field: &str, words: &[(&str, T)], to: &mut T) {
+        if let Some(value) = self.one_of(node, field, words) {
+            *to = value;
+        }
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}

@@ -1,0 +1,122 @@
+//! The bytes that the gate signs.
+
+use belay_policy::{InvalidPolicy, Policy, Revised};
+
+use crate::support::*;
+
+const FULL: &str = "
+file_write: prompt
+file_delete: deny
+terminal_commands: auto
+non_interactive_policy: skip
+sandbox: {min_tier: C}
+approvals: {expire_after: 7d, separate_duties: true}
+protect: false
+rules:
+  - {id: a, on: intent, tools: [t], programs: [p], arguments: ['a*'], paths: [x], decide: preview, match: [p ab], not_match: [{command: [p, b c], path: x}]}
+  - {id: b, on: effect, paths: ['**'], changes: [create, modify, delete], flags: [executable], decide: prompt, reason: \"Wegen \u{201e}x\u{201c}.\", match: [{path: y, change: create, flags: [executable]}, {tool: t}]}
+";
+
+const PRESET: &str = concat!(
+    r#"{"v":1,"revision":7,"policy":{"file_write":"auto","file_delete":"prompt","terminal_commands":"prompt","#,
+    r#""non_interactive_policy":"auto","sandbox":{"min_tier":"A"},"#,
+    r#""approvals":{"expire_after":null,"separate_duties":false},"protect":true,"rules":[]}}"#,
+);
+
+/// Runners keep these bytes: later versions read them.
+#[test]
+fn the_bytes_stay_as_they_are() {
+    let preset = Revised { revision: 7, policy: Policy::preset() };
+    assert_eq!(String::from_utf8(preset.to_bytes()).unwrap(), PRESET);
+    let full = Revised { revision: 1, policy: policy(FULL) };
+    let rules = concat!(
+        r#""rules":[{"id":"a","on":"intent","tools":["t"],"programs":["p"],"arguments":["a*"],"paths":["x"],"changes":[],"flags":[],"#,
+        r#""decide":"preview","reason":"","match":[{"tool":null,"command":["p","ab"],"path":null,"change":null,"flags":null}],"#,
+        r#""not_match":[{"tool":null,"command":["p","b c"],"path":"x","change":null,"flags":null}]},"#,
+        r#"{"id":"b","on":"effect","tools":[],"programs":[],"arguments":[],"paths":["**"],"changes":["create","modify","delete"],"#,
+        r#""flags":["executable"],"decide":"prompt","reason":"Wegen „x“.","#,
+        r#""match":[{"tool":null,"command":null,"path":"y","change":"create","flags":["executable"]},"#,
+        r#"{"tool":"t","command":null,"path":null,"change":null,"flags":null}],"not_match":[]}]}}"#,
+    );
+    let text = String::from_utf8(full.to_bytes()).unwrap();
+    assert!(text.ends_with(rules), "{text}");
+}
+
+#[test]
+fn what_is_written_is_read() {
+    for text in ["{}", FULL] {
+        for revision in [1, 2, i64::MAX] {
+            let revised = Revised { revision, policy: policy(text) };
+            let read = Revised::from_bytes(&revised.to_bytes()).unwrap();
+            assert_eq!(read, revised);
+            assert_eq!(read.to_bytes(), revised.to_bytes());
+        }
+    }
+    assert_eq!(Revised::from_bytes(PRESET.as_bytes()).unwrap().policy, Policy::preset());
+}
+
+#[test]
+fn another_spelling_is_refused() {
+    let at = |from: &str, to: &str| {
+        assert!(PRESET.contains(from), "{from}");
+        PRESET.replacen(from, to, 1)
+    };
+    for spelling in [
+        format!("{PRESET}\n"),
+        format!(" {PRESET}"),
+        at(r#""v":1,"#, r#""v": 1,"#),
+        at(r#""protect":true,"rules":[]"#, r#""rules":[],"protect":true"#),
+        at(r#""expire_after":null,"#, ""),
+        at(r#""auto""#, r#""\u0061uto""#),
+    ] {
+        assert_eq!(Revised::from_bytes(spelling.as_bytes()), Err(InvalidPolicy::NotCanonical), "{spelling}");
+    }
+    for malformed in [
+        String::new(),
+        "{}".into(),
+        PRESET.to_uppercase(),
+        PRESET[..PRESET.len() - 1].into(),
+        at(r#""v":1,"#, r#""v":1,"v":1,"#),
+        at(r#""revision":7,"#, r#""revision":7,"revision":8,"#),
+        at(r#""revision":7,"#, r#""revision":7.0,"#),
+        at(r#""revision":7,"#, r#""revision":9223372036854775808,"#),
+        at(r#""revision":7,"#, ""),
+        at(r#""protect":true,"#, ""),
+        at(r#""protect":true,"#, r#""protect":true,"protect":false,"#),
+        at(r#""protect":true,"#, r#""protect":true,"protected":false,"#),
+        at(r#""protect":true,"#, r#""protect":"true","#),
+        at(r#""file_write":"auto""#, r#""file_write":"Auto""#),
+        at(r#""file_write":"auto""#, r#""file_write":"preview""#),
+        at(r#""expire_after":null"#, r#""expire_after":-1"#),
+        at(r#""min_tier":"A""#, r#""min_tier":"D""#),
+    ] {
+        let found = Revised::from_bytes(malformed.as_bytes());
+        assert!(matches!(found, Err(InvalidPolicy::Malformed(_))), "{malformed}: {found:?}");
+    }
+}
+
+#[test]
+fn what_is_no_good_policy_is_refused_also_in_canonical_form() {
+    let at = |from: &str, to: &str| PRESET.replacen(from, to, 1);
+    assert_eq!(Revised::from_bytes(at(r#""v":1"#, r#""v":2"#).as_bytes()), Err(InvalidPolicy::Version(2)));
+    assert_eq!(Revised::from_bytes(br#"{"v":2,"rest":"unknown"}"#), Err(InvalidPolicy::Version(2)));
+    for revision in ["0", "-1"] {
+        let found = Revised::from_bytes(at(r#""revision":7"#, &format!("\"revision\":{revision}")).as_bytes());
+        assert_eq!(found, Err(InvalidPolicy::Revision(revision.parse().unwrap())));
+    }
+    let rule = |id: &str, paths: &str| {
+        format!(
+            r#"[{{"id":"{id}","on":"effect","tools":[],"programs":[],"arguments":[],"paths":{paths},"changes":[],"flags":[],"decide":"auto","reason":"","match":[],"not_match":[]}}]"#
+        )
+    };
+    let with = |rules: String| Revised::from_bytes(at("[]", &rules).as_bytes());
+    assert!(with(rule("good", r#"["a"]"#)).is_ok());
+    for bad in [rule("", "[]"), rule("granted", "[]"), rule("x", r#"["["]"#), rule("x", r#"["/a"]"#)] {
+        let found = with(bad.clone());
+        assert!(matches!(&found, Err(InvalidPolicy::Refused(why)) if why.len() == 1), "{bad}: {found:?}");
+    }
+    let expiry = at(r#""expire_after":null"#, r#""expire_after":0"#);
+    assert!(matches!(Revised::from_bytes(expiry.as_bytes()), Err(InvalidPolicy::Refused(_))));
+    let huge = vec![b' '; 2 << 20];
+    assert_eq!(Revised::from_bytes(&huge), Err(InvalidPolicy::TooLarge(2 << 20)));
+}

@@ -1,0 +1,60 @@
+//! What the documentation shows is true.
+
+use belay_policy::{ChangeKind, NonInteractive, Policy, Verdict};
+
+use crate::support::*;
+
+const EXAMPLE: &str = include_str!("../../../../../docs/examples/policy.yaml");
+const GUIDE: &str = include_str!("../../../../../docs/user-guide/policies.md");
+
+// S2-X-18, S2-X-19
+#[test]
+fn the_example_does_what_its_comments_say() {
+    let example = policy(EXAMPLE);
+    assert_eq!(example.non_interactive(), NonInteractive::Fail);
+    assert_eq!(example.approvals_expire_after(), Some(std::time::Duration::from_secs(86_400)));
+    for (words, answer) in [
+        ("kubectl apply", (Verdict::Deny, "no-deploy")),
+        ("npm publish", (Verdict::Prompt, "ask-before-publishing")),
+        ("npm install", (Verdict::Preview, "terminal_commands")),
+    ] {
+        assert_eq!(brief(&command(&example, words)), answer, "{words}");
+    }
+    for (path, kind, flags, answer) in [
+        ("target/debug/app", ChangeKind::Created, &["executable"][..], (Verdict::Auto, "build-output")),
+        ("web/node_modules/x", ChangeKind::Deleted, &[], (Verdict::Auto, "build-output")),
+        ("src/main.rs", ChangeKind::Modified, &[], (Verdict::Prompt, "terminal_commands")),
+        ("db/migrations/1.sql", ChangeKind::Modified, &[], (Verdict::Deny, "migrations")),
+        (".github/workflows/ci.yml", ChangeKind::Modified, &[], (Verdict::Deny, "workflows")),
+        (".envrc", ChangeKind::Created, &[], (Verdict::Prompt, "protected")),
+    ] {
+        assert_eq!(brief(&effect(&example, Terminal, Verdict::Preview, &[(path, kind, flags)])), answer, "{path}");
+    }
+    assert_eq!(effect(&example, FileWrite, Verdict::Auto, &[("src/main.rs", Modified, &[])]).verdict, Verdict::Auto);
+}
+
+/// The guide's blocks that begin with a fence of the given kind.
+fn blocks(kind: &str) -> Vec<&'static str> {
+    let fence = format!("```{kind}\n");
+    GUIDE.split(fence.as_str()).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn every_policy_of_the_guide_is_one_and_what_it_calls_wrong_is() {
+    let good = blocks("yaml");
+    assert!(good.len() >= 5, "{}", good.len());
+    good.into_iter().for_each(|text| drop(policy(text)));
+    let refused = blocks("yaml refused");
+    assert!(!refused.is_empty());
+    for text in refused {
+        let shown: Vec<String> = Policy::from_yaml(text).unwrap_err().iter().map(ToString::to_string).collect();
+        for line in &shown {
+            assert!(GUIDE.contains(line.as_str()), "the guide does not show what is said: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_preset_of_the_guide_is_the_preset() {
+    assert_eq!(blocks("yaml").into_iter().map(policy).next(), Some(Policy::preset()));
+}

@@ -1,0 +1,174 @@
+//! What holds of every policy.
+
+use belay_policy::{ChangeKind, Policy, Revised, ToolKind, Verdict};
+use proptest::{prelude::*, sample::select};
+
+use crate::support::*;
+
+const PATHS: [&str; 6] = ["src/a", "src/b/c", "docs/a", ".git/hooks/x", "AGENTS.md", "target"];
+const GLOBS: [&str; 6] = ["**", "src/**", "*/a", "**/x", ".git/**", "target/**"];
+const FLAGS: [&str; 4] = ["executable", "link_leaves", "protected", "odd_name"];
+const WORDS: [&str; 3] = ["auto", "prompt", "deny"];
+const KINDS: [ToolKind; 5] = [Other, FileRead, FileWrite, FileDelete, Terminal];
+
+/// A rule without its id.
+fn rule() -> impl Strategy<Value = String> {
+    let list = |name: &'static str, from: Vec<&'static str>| {
+        prop::collection::vec(select(from), 0..3).prop_map(move |words| match words.as_slice() {
+            [] => String::new(),
+            words => format!(", {name}: ['{}']", words.join("', '")),
+        })
+    };
+    let tools = || list("tools", vec!["run_terminal", "write_file", "delete_file"]);
+    let intent = (
+        select(vec!["auto", "preview", "prompt", "deny"]),
+        tools(),
+        list("programs", vec!["make", "git"]),
+        list("arguments", vec!["push*", "all"]),
+        list("paths", GLOBS.to_vec()),
+    );
+    let effect = (
+        select(WORDS.to_vec()),
+        tools(),
+        list("paths", GLOBS.to_vec()),
+        list("changes", vec!["create", "modify", "delete"]),
+        list("flags", FLAGS.to_vec()),
+    );
+    prop_oneof![
+        intent.prop_map(|(decide, a, b, c, d)| format!("on: intent, decide: {decide}{a}{b}{c}{d}")),
+        effect.prop_map(|(decide, a, b, c, d)| format!("on: effect, decide: {decide}{a}{b}{c}{d}")),
+    ]
+}
+
+fn settings() -> impl Strategy<Value = [usize; 3]> {
+    prop::array::uniform3(0..3_usize)
+}
+
+fn build([write, delete, terminal]: [usize; 3], protect: bool, rules: &[String]) -> Policy {
+    let mut text = format!(
+        "file_write: {}\nfile_delete: {}\nterminal_commands: {}\nprotect: {protect}\nrules:\n",
+        WORDS[write], WORDS[delete], WORDS[terminal]
+    );
+    if rules.is_empty() {
+        text = text.replace("rules:", "rules: []");
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        text += &format!("  - {{id: r{index}, {rule}}}\n");
+    }
+    policy(&text)
+}
+
+fn changes() -> impl Strategy<Value = Vec<(&'static str, ChangeKind, Vec<&'static str>)>> {
+    let change = (
+        select(PATHS.to_vec()),
+        select(vec![Created, Modified, Deleted]),
+        prop::collection::vec(select(vec!["executable", "link_leaves", "odd_name"]), 0..3),
+    );
+    prop::collection::vec(change, 1..4)
+}
+
+fn borrowed<'a>(changes: &'a [(&'static str, ChangeKind, Vec<&'static str>)]) -> Vec<Changed<'a>> {
+    changes.iter().map(|(path, kind, flags)| (*path, *kind, flags.as_slice())).collect()
+}
+
+proptest! {
+    // S2-FR-049
+    #[test]
+    fn one_more_rule_never_makes_what_a_rule_decided_milder(
+        settings in settings(), rules in prop::collection::vec(rule(), 0..4), more in rule(), at in any::<prop::sample::Index>(),
+        kind in select(KINDS.to_vec()), said in select(vec![Auto, Preview, Prompt]), changes in changes(),
+        words in select(vec!["make all", "git push", "ls"]), path in select(PATHS.to_vec()),
+    ) {
+        let before = build(settings, true, &rules);
+        let mut longer = rules.clone();
+        longer.insert(at.index(rules.len() + 1), more);
+        let after = build(settings, true, &longer);
+        let changes = borrowed(&changes);
+        let (old, new) = (intent(&before, kind, words, &[path]), intent(&after, kind, words, &[path]));
+        prop_assert!(!old.rule.starts_with('r') || new.verdict >= old.verdict, "{old:?} → {new:?}");
+        let (old, new) = (effect(&before, kind, said, &changes), effect(&after, kind, said, &changes));
+        prop_assert!(!old.rule.starts_with('r') || new.verdict >= old.verdict, "{old:?} → {new:?}");
+    }
+
+    // S2-X-18
+    #[test]
+    fn a_stricter_setting_never_makes_anything_milder(
+        settings in settings(), which in 0..3_usize, rules in prop::collection::vec(rule(), 0..4),
+        kind in select(KINDS.to_vec()), changes in changes(), words in select(vec!["make all", "git push", "ls"]),
+    ) {
+        prop_assume!(settings[which] < 2);
+        let mut stricter = settings;
+        stricter[which] += 1;
+        let changes = borrowed(&changes);
+        let mild = outcome(&build(settings, true, &rules), kind, words, &changes);
+        let strict = outcome(&build(stricter, true, &rules), kind, words, &changes);
+        prop_assert!(strict >= mild, "{mild:?} → {strict:?}");
+        let unprotected = outcome(&build(settings, false, &rules), kind, words, &changes);
+        prop_assert!(unprotected <= mild, "protection never makes anything milder");
+    }
+
+    #[test]
+    fn an_effect_is_as_strict_as_its_strictest_change(
+        settings in settings(), rules in prop::collection::vec(rule(), 0..4), kind in select(KINDS.to_vec()),
+        said in select(vec![Auto, Preview, Prompt]), changes in changes(), granted_path in select(PATHS.to_vec()),
+    ) {
+        let policy = build(settings, true, &rules);
+        let changes = borrowed(&changes);
+        let each = |change: &Changed<'_>| granted(&policy, kind, said, &[granted_path], &[*change]);
+        let whole = granted(&policy, kind, said, &[granted_path], &changes);
+        let strictest = changes.iter().map(|change| each(change).verdict).max();
+        prop_assert_eq!(Some(whole.verdict), strictest);
+        prop_assert!(whole.verdict != Preview, "an effect has been previewed");
+        let first = changes.iter().map(each).find(|decision| decision.verdict == whole.verdict);
+        prop_assert_eq!(Some(whole), first);
+    }
+
+    #[test]
+    fn a_grant_never_makes_anything_stricter_and_opens_no_other_path(
+        settings in settings(), rules in prop::collection::vec(rule(), 0..4), kind in select(KINDS.to_vec()),
+        change in changes(), path in select(PATHS.to_vec()),
+    ) {
+        let policy = build(settings, true, &rules);
+        let change = &borrowed(&change)[..1];
+        let (without, with) = (effect(&policy, kind, Prompt, change), granted(&policy, kind, Prompt, &[path], change));
+        prop_assert!(with.verdict <= without.verdict);
+        if change[0].0 != path {
+            prop_assert_eq!(with, without);
+        } else if with.verdict != Auto {
+            prop_assert!(with.verdict == Deny && with.rule.starts_with('r'), "only a rule's deny stands");
+        }
+    }
+
+    #[test]
+    fn what_is_signed_is_what_is_read(settings in settings(), rules in prop::collection::vec(rule(), 0..6), revision in 1..i64::MAX) {
+        let revised = Revised { revision, policy: build(settings, true, &rules) };
+        let bytes = revised.to_bytes();
+        prop_assert_eq!(Revised::from_bytes(&bytes), Ok(revised));
+    }
+
+    #[test]
+    fn no_bytes_panic_and_none_has_two_spellings(at in any::<prop::sample::Index>(), byte in any::<u8>(), rules in prop::collection::vec(rule(), 0..2)) {
+        let mut bytes = Revised { revision: 1, policy: build([0, 1, 1], true, &rules) }.to_bytes();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if let Ok(read) = Revised::from_bytes(&bytes) {
+            prop_assert_eq!(read.to_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn no_text_panics(text in "\\PC{0,80}|[a-z:\\[\\]{},&*!|>'\"# \\n-]{0,80}") {
+        if let Err(violations) = Policy::from_yaml(&text) {
+            prop_assert!(!violations.is_empty());
+        }
+    }
+
+    #[test]
+    fn no_path_panics(path in "\\PC{0,60}|[./a-c]{0,20}", glob in "[a-c*?/{}\\[\\]!,-]{1,12}") {
+        let rule = format!("rules: [{{id: r, on: effect, paths: ['{glob}'], decide: deny}}, {{id: i, on: intent, paths: ['{glob}'], decide: deny}}]");
+        let policy = Policy::from_yaml(&rule).unwrap_or_else(|_| Policy::preset());
+        let said = effect(&policy, Terminal, Preview, &[(&path, Created, &[])]).verdict;
+        prop_assert!(said >= Verdict::Prompt);
+        intent(&policy, FileWrite, "", &[&path]);
+    }
+}

@@ -1,0 +1,127 @@
+//! What asks a person although nothing else would.
+
+use belay_policy::Policy;
+
+use crate::support::*;
+
+/// Where everything is free.
+fn open(rest: &str) -> Policy {
+    policy(&format!("{{file_write: auto, file_delete: auto, terminal_commands: auto, {rest}}}"))
+}
+
+#[test]
+fn protected_paths_ask_where_writing_is_free() {
+    let open = open("rules: []");
+    for path in [
+        ".git/hooks/pre-commit",
+        ".git/hooks",
+        ".git/config",
+        ".git/modules/lib/hooks/post-checkout",
+        ".git/modules/a/b/config",
+        ".git",
+        ".github/workflows/ci.yml",
+        ".github/workflows/sub/ci.yml",
+        ".github",
+        ".vscode/tasks.json",
+        ".vscode",
+        ".idea/workspace.xml",
+        ".envrc",
+        ".husky/pre-push",
+        ".mcp.json",
+        ".claude/settings.json",
+        ".codex/config.toml",
+        ".agent/memory/a",
+        "AGENTS.md",
+        "CLAUDE.md",
+        // In a folder.
+        "vendor/lib/.git/hooks/pre-commit",
+        "web/AGENTS.md",
+        "web/.vscode/settings.json",
+        // One file on a machine that does not tell capitals apart.
+        ".GIT/Hooks/pre-commit",
+        ".Git/config",
+        "agents.md",
+        "Claude.MD",
+        ".VSCODE/tasks.json",
+        ".vſcode/tasks.json",
+        ".hus\u{212a}y/pre-push",
+    ] {
+        for kind in [FileWrite, FileDelete, Terminal] {
+            for change in [Created, Modified, Deleted] {
+                let decision = effect(&open, kind, Auto, &[("ok", Created, &[]), (path, change, &[])]);
+                assert_eq!(brief(&decision), (Prompt, "protected"), "{path} {kind:?} {change:?}");
+                assert!(decision.reason.contains("is a protected path"), "{decision:?}");
+            }
+        }
+    }
+    for path in [
+        ".git/HEAD",
+        ".git/objects/ab/cd",
+        ".git/refs/heads/config",
+        ".gitignore",
+        ".github/CODEOWNERS",
+        "git/hooks/x",
+        "hooks/pre-commit",
+        ".git-hooks/config",
+        ".envrc.example",
+        "AGENTS.md.txt",
+        "MYAGENTS.md",
+        "src/agents.md.rs",
+        "vscode/tasks.json",
+        ".agents/x",
+        "ünïcode/ſ",
+    ] {
+        assert_eq!(effect(&open, Terminal, Auto, &[(path, Created, &[])]).verdict, Auto, "{path}");
+    }
+}
+
+#[test]
+fn protection_can_be_switched_off_and_is_opened_only_by_name() {
+    let hook = [(".git/hooks/pre-commit", Created, &[][..])];
+    assert_eq!(effect(&open("protect: false"), Terminal, Auto, &hook).verdict, Auto);
+    let all = open("rules: [{id: all, on: effect, paths: ['**'], decide: auto}]");
+    assert_eq!(brief(&effect(&all, Terminal, Auto, &hook)), (Prompt, "protected"), "who says all does not mean this");
+    let named = open("rules: [{id: hooks, on: effect, paths: ['.git/**'], flags: [protected], decide: auto}]");
+    assert_eq!(brief(&effect(&named, Terminal, Auto, &hook)), (Auto, "hooks"));
+    assert_eq!(brief(&effect(&named, Terminal, Auto, &[("AGENTS.md", Created, &[])])), (Prompt, "protected"));
+    let never = open("protect: false, rules: [{id: never, on: effect, flags: [protected], decide: deny}]");
+    assert_eq!(brief(&effect(&never, Terminal, Auto, &hook)), (Deny, "never"));
+    let strict = open("rules: [{id: strict, on: effect, paths: ['.git/**'], decide: deny}]");
+    assert_eq!(brief(&effect(&strict, Terminal, Auto, &hook)), (Deny, "strict"), "a rule may be stricter");
+    assert_eq!(
+        brief(&granted(&open("rules: []"), FileWrite, Prompt, &[".envrc"], &[(".envrc", Created, &[])])),
+        (Auto, "granted")
+    );
+}
+
+#[test]
+fn some_flags_ask_and_some_only_inform() {
+    let open = open("rules: []");
+    for (flag, verdict) in [
+        ("link_leaves", Prompt),
+        ("set_id_stripped", Prompt),
+        ("odd_name", Prompt),
+        ("case_collision", Prompt),
+        ("something_new", Prompt),
+        ("executable", Auto),
+        ("made_writable", Auto),
+    ] {
+        for kind in [FileWrite, Terminal] {
+            let decision = effect(&open, kind, Auto, &[("a", Created, &["executable", flag])]);
+            assert_eq!(decision.verdict, verdict, "{flag}");
+            assert_eq!(decision.rule == flag, verdict == Prompt, "{flag}: {decision:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flag_is_relaxed_by_a_rule_that_names_it() {
+    let open = open(
+        "rules: [{id: venv, on: effect, paths: ['venv/**'], flags: [link_leaves], decide: auto}, {id: out, on: effect, paths: ['out/**'], decide: auto}]",
+    );
+    let did = |path, flags| effect(&open, Terminal, Auto, &[(path, Created, flags)]);
+    assert_eq!(brief(&did("venv/bin/python", &["link_leaves"])), (Auto, "venv"));
+    assert_eq!(brief(&did("venv/bin/python", &["link_leaves", "odd_name"])), (Prompt, "odd_name"));
+    assert_eq!(brief(&did("out/python", &["link_leaves"])), (Prompt, "link_leaves"));
+    assert_eq!(brief(&did("out/python", &["executable"])), (Auto, "out"));
+}

@@ -1,0 +1,71 @@
+//! Short ways to ask.
+
+use belay_policy::{ChangeFact, ChangeKind, Decision, Effect, Intent, Policy, ToolKind, Verdict};
+
+pub(crate) use belay_policy::ChangeKind::{Created, Deleted, Modified};
+pub(crate) use belay_policy::ToolKind::{FileDelete, FileRead, FileWrite, Other, Terminal};
+pub(crate) use belay_policy::Verdict::{Auto, Deny, Preview, Prompt};
+
+/// A policy that has to be a good one.
+pub(crate) fn policy(yaml: &str) -> Policy {
+    Policy::from_yaml(yaml).unwrap_or_else(|violations| panic!("{yaml}\n{violations:?}"))
+}
+
+/// A policy of these rules, one a line in flow style.
+pub(crate) fn ruled(rules: &[&str]) -> Policy {
+    policy(&rules.iter().fold("rules:\n".to_owned(), |text, rule| text + "  - " + rule + "\n"))
+}
+
+pub(crate) fn texts(list: &[&str]) -> Vec<String> {
+    list.iter().map(|&text| text.to_owned()).collect()
+}
+
+/// The usual tool of a kind.
+pub(crate) fn tool(kind: ToolKind) -> &'static str {
+    match kind {
+        Other => "deploy_production",
+        FileRead => "read_file",
+        FileWrite => "write_file",
+        FileDelete => "delete_file",
+        Terminal => "run_terminal",
+    }
+}
+
+pub(crate) fn intent(policy: &Policy, kind: ToolKind, command: &str, paths: &[&str]) -> Decision {
+    let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    policy.intent(&Intent { tool: tool(kind), kind, command: &command, paths: &texts(paths) })
+}
+
+pub(crate) fn command(policy: &Policy, words: &str) -> Decision {
+    intent(policy, Terminal, words, &[])
+}
+
+/// One change with flags.
+pub(crate) type Changed<'a> = (&'a str, ChangeKind, &'a [&'a str]);
+
+pub(crate) fn effect(policy: &Policy, kind: ToolKind, said: Verdict, changes: &[Changed<'_>]) -> Decision {
+    granted(policy, kind, said, &[], changes)
+}
+
+pub(crate) fn granted(
+    policy: &Policy,
+    kind: ToolKind,
+    said: Verdict,
+    paths: &[&str],
+    changes: &[Changed<'_>],
+) -> Decision {
+    let flags: Vec<Vec<String>> = changes.iter().map(|(_, _, flags)| texts(flags)).collect();
+    let changes: Vec<ChangeFact<'_>> =
+        changes.iter().zip(&flags).map(|(&(path, kind, _), flags)| ChangeFact { path, kind, flags }).collect();
+    policy.effect(&Effect { tool: tool(kind), kind, intent: said, granted_paths: &texts(paths), changes: &changes })
+}
+
+/// What becomes of a call in the end: the intent's answer, or, when it runs by itself, its effect's.
+pub(crate) fn outcome(policy: &Policy, kind: ToolKind, words: &str, changes: &[Changed<'_>]) -> Verdict {
+    let said = intent(policy, kind, words, &[]).verdict;
+    if said >= Prompt { said } else { effect(policy, kind, said, changes).verdict }
+}
+
+pub(crate) fn brief(decision: &Decision) -> (Verdict, &str) {
+    (decision.verdict, &decision.rule)
+}
