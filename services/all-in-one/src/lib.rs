@@ -13,8 +13,11 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use belay_executor::{Executions, Runner};
 use belay_service_kit::{Access, Ids, ServeError, Shutdown, SystemClock, Trigger, net};
 use belay_sqlite::{Location, Threads};
-use belay_tool_runner::{Calls, Ledger, Registry, tools};
+use belay_tool_runner::{Calls, Enforcement, Ledger, Registry, SandboxSettings, tools};
 use tokio::task::JoinHandle;
+
+// The first call of whoever's `main` hosts the services: commands run behind walls that this binary, executed again, puts up.
+pub use belay_tool_runner::take_over_if_asked;
 
 use state_dir::Held;
 
@@ -78,7 +81,9 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
 
     let ledger = Ledger::open(&Location::file(state_dir.ledger()), Threads::Real, || ids.next_id())
         .map_err(|error| StartError::ledger(&state_dir.ledger(), error))?;
-    let registry = Registry::new(tools::built_in()).map_err(|error| StartError::Internal(error.to_string()))?;
+    let enforcement = Enforcement::tried_out(SandboxSettings::default());
+    let registry =
+        Registry::new(tools::built_in(&enforcement)).map_err(|error| StartError::Internal(error.to_string()))?;
     let calls = Calls::recover(belay_tool_runner::Parts { registry, ledger, clock: clock.clone() })
         .await
         .map_err(|status| StartError::Internal(status.message().to_owned()))?;

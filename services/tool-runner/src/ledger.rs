@@ -1,30 +1,64 @@
 //! The durable half of the memory of calls.
 //!
-//! A row says that a call was started, and then how it ended; a tombstone forbids one that never arrived. Rows go when the executor has
-//! acknowledged them. The highest fence of every shard is kept too, so that a runner that restarts does not listen to an owner that was
-//! replaced while it was away.
+//! A row says what is known of a call: that it has begun, that it waits for a decision, or how it ended; a tombstone forbids one that
+//! never arrived. A row that says how a call ended and carries a staged effect is the commit point of that effect: before it nothing
+//! happened, after it everything did. Rows go when the executor has acknowledged them.
+//!
+//! The highest fence of every shard is kept too, so that a runner that restarts does not listen to an owner that was replaced while it
+//! was away; the nonces of spent grants, until those would have expired anyway; and the last policy.
 
-use std::collections::HashMap;
+mod rows;
 
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use belay_policy::Verdict;
 use belay_proto::v1;
-use belay_sqlite::{CommitError, GroupCommit, Location, Schema, SqliteError, Store, Threads};
-use prost::Message as _;
-use rusqlite::{Connection, params};
+use belay_sqlite::{CommitError, GroupCommit, Location, Schema, SqliteError, Threads};
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::{Staged, contents::Content};
 
 const SCHEMA: Schema = Schema {
     // "BLYL"
     application_id: 0x424C_594C,
-    format: 1,
+    format: 2,
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL) STRICT;
         CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL) STRICT;
         CREATE TABLE call (
-            name    TEXT PRIMARY KEY,
-            digest  TEXT NOT NULL,
-            ended   INTEGER NOT NULL,
-            call    BLOB NOT NULL
+            name      TEXT PRIMARY KEY,
+            digest    TEXT NOT NULL,
+            ended     INTEGER NOT NULL,
+            call      BLOB NOT NULL,
+            -- A staged effect and the folder it belongs to.
+            workspace BLOB,
+            staged_id TEXT,
+            staged    TEXT,
+            CHECK ((workspace IS NULL) = (staged IS NULL) AND (staged IS NULL) = (staged_id IS NULL))
         ) STRICT, WITHOUT ROWID;
+        -- What a call that waits for a decision waits with.
+        CREATE TABLE held (
+            id       INTEGER PRIMARY KEY,
+            name     TEXT NOT NULL UNIQUE,
+            subject  BLOB NOT NULL,
+            basis    TEXT NOT NULL,
+            result   TEXT,
+            contents BLOB NOT NULL
+        ) STRICT;
+        CREATE TABLE spent (nonce TEXT PRIMARY KEY, expires INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+        CREATE TABLE policy (
+            one       INTEGER PRIMARY KEY CHECK (one = 1),
+            revision  INTEGER NOT NULL,
+            body      BLOB NOT NULL,
+            signature BLOB NOT NULL,
+            key_id    TEXT NOT NULL
+        ) STRICT;
     ",
 };
 
@@ -33,123 +67,157 @@ const SCHEMA: Schema = Schema {
 #[error("the ledger of calls cannot be opened")]
 pub struct LedgerError(#[from] pub SqliteError);
 
+/// Why something was not written, as far as is known.
+pub type LedgerFailure = CommitError<SqliteError>;
+
 /// What the ledger is told.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
-    /// A call starts, or is forbidden, or ends: the row is what is known of it now.
-    Call { digest: String, ended: bool, call: v1::ToolCall },
+    /// A call starts, is held, is forbidden, or ends: the row is what is known of it now.
+    Call(Box<Row>),
     /// The executor has stored these outcomes.
     Acknowledged { names: Vec<String> },
     /// A call that starts over: its row goes.
     Forgotten { name: String },
     /// A shard has a newer owner.
     Fence { shard: i32, token: i64 },
+    /// A newer policy holds.
+    Policy(v1::SignedPolicy),
+    /// Grants that expired before this time, in seconds since 1970, need not be remembered any more.
+    Expired { before: i64 },
 }
 
-/// A call as the ledger knows it.
+/// What is known of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct Row {
+    /// The digest of what was asked; empty for a tombstone.
     pub(crate) digest: String,
     pub(crate) ended: bool,
     pub(crate) call: v1::ToolCall,
+    /// Its effect, held or committed by this very row.
+    pub(crate) staged: Option<InPlace>,
+    /// What it waits with; only when it waits.
+    pub(crate) held: Option<Held>,
+    /// The grant on which it went on.
+    pub(crate) spends: Option<Spent>,
+}
+
+/// A staged effect and the workspace it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InPlace {
+    pub(crate) workspace: PathBuf,
+    pub(crate) staged: Staged,
+}
+
+/// What a call waits with.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Held {
+    /// The canonical bytes of what the decision is about.
+    pub(crate) subject: Vec<u8>,
+    /// On what its effect is judged again.
+    pub(crate) basis: Basis,
+    /// The call's result as JSON text, once it has run.
+    pub(crate) result: Option<String>,
+    /// What can be shown of the files before and after.
+    pub(crate) contents: Vec<Content>,
+}
+
+/// On what an effect is judged, apart from the effect itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Basis {
+    /// What the policy said of the intent.
+    pub(crate) intent: Verdict,
+    /// The paths that a person's approval of the call covers; empty where nobody was asked.
+    pub(crate) covered: Vec<String>,
+}
+
+/// A grant that is used up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub(crate) nonce: String,
+    /// When the grant ends by itself, in seconds since 1970.
+    pub(crate) expires: i64,
+}
+
+/// What came of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// It is durable.
+    Done,
+    /// The grant was spent before: nothing of the entry was written.
+    GrantSpent,
+}
+
+/// What the ledger held when it was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) calls: Vec<Row>,
+    pub(crate) fences: HashMap<i32, i64>,
+    pub(crate) policy: Option<v1::SignedPolicy>,
 }
 
 /// An open ledger.
 #[derive(Debug)]
 pub struct Ledger {
     id: String,
-    known: Vec<Known>,
-    fences: HashMap<i32, i64>,
-    writer: GroupCommit<Entry, (), SqliteError>,
+    contents: Contents,
+    threads: Threads,
+    reader: Arc<Mutex<Connection>>,
+    writer: GroupCommit<Entry, Written, SqliteError>,
 }
 
 impl Ledger {
     /// Opens a ledger, making it under the id that `new_id` gives if it is not there.
     ///
     /// # Errors
-    /// [`LedgerError`] when it is in use, damaged or newer.
+    /// [`LedgerError`] when it is in use, damaged, newer, or of a format from before.
     pub fn open(location: &Location, threads: Threads, new_id: impl FnOnce() -> String) -> Result<Self, LedgerError> {
         let store = belay_sqlite::open(location, &SCHEMA)?;
-        let (id, known, fences) = {
+        let (id, contents) = {
             let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
-            read(&connection, new_id).map_err(SqliteError::from)?
+            rows::refuse_older(&connection, SCHEMA.format)?;
+            rows::read(&connection, new_id).map_err(SqliteError::from)?
         };
-        let writer =
-            GroupCommit::start(threads, "belay-ledger", move |batch| write(&store, &batch).map_err(SqliteError::from));
-        Ok(Self { id, known, fences, writer })
+        let reader = Arc::clone(&store.reader);
+        let writer = GroupCommit::start(threads, "belay-ledger", move |batch| {
+            rows::write(&store, &batch).map_err(SqliteError::from)
+        });
+        Ok(Self { id, contents, threads, reader, writer })
     }
 
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// The calls that were not acknowledged when it was opened.
-    pub(crate) fn take_known(&mut self) -> Vec<Known> {
-        std::mem::take(&mut self.known)
-    }
-
-    pub(crate) fn fences(&self) -> HashMap<i32, i64> {
-        self.fences.clone()
+    /// What it held when it was opened. What a call that is held waits with stays on the disk.
+    pub(crate) fn take_contents(&mut self) -> Contents {
+        std::mem::take(&mut self.contents)
     }
 
     /// Makes an entry durable.
-    pub(crate) async fn write(&self, entry: Entry) -> Result<(), CommitError<SqliteError>> {
+    pub(crate) async fn write(&self, entry: Entry) -> Result<Written, LedgerFailure> {
         self.writer.commit(entry).await
     }
-}
 
-type Contents = (String, Vec<Known>, HashMap<i32, i64>);
-
-fn read(connection: &Connection, new_id: impl FnOnce() -> String) -> Result<Contents, rusqlite::Error> {
-    connection.execute("INSERT INTO meta (one, ledger_id) VALUES (1, ?1) ON CONFLICT (one) DO NOTHING", [new_id()])?;
-    let id = connection.query_row("SELECT ledger_id FROM meta", [], |row| row.get(0))?;
-    let fences = connection
-        .prepare("SELECT shard, token FROM fence")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
-    let known = connection
-        .prepare("SELECT digest, ended, call FROM call ORDER BY name")?
-        .query_map([], |row| {
-            let bytes: Vec<u8> = row.get(2)?;
-            let call = v1::ToolCall::decode(bytes.as_slice()).map_err(|error| {
-                rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Blob, error.into())
-            })?;
-            Ok(Known { digest: row.get(0)?, ended: row.get(1)?, call })
-        })?
-        .collect::<Result<_, _>>()?;
-    Ok((id, known, fences))
-}
-
-fn write(store: &Store, batch: &[Entry]) -> Result<Vec<()>, rusqlite::Error> {
-    let mut connection = store.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let transaction = connection.transaction()?;
-    for entry in batch {
-        match entry {
-            Entry::Call { digest, ended, call } => {
-                transaction
-                    .prepare_cached(
-                        "INSERT INTO call (name, digest, ended, call) VALUES (?1, ?2, ?3, ?4)
-                         ON CONFLICT (name) DO UPDATE SET digest = ?2, ended = ?3, call = ?4",
-                    )?
-                    .execute(params![call.name, digest, ended, call.encode_to_vec()])?;
-            }
-            Entry::Acknowledged { names } => {
-                for name in names {
-                    transaction.prepare_cached("DELETE FROM call WHERE name = ?1 AND ended")?.execute([name])?;
-                }
-            }
-            Entry::Forgotten { name } => {
-                transaction.prepare_cached("DELETE FROM call WHERE name = ?1")?.execute([name])?;
-            }
-            Entry::Fence { shard, token } => {
-                transaction
-                    .prepare_cached(
-                        "INSERT INTO fence (shard, token) VALUES (?1, ?2) ON CONFLICT (shard) DO UPDATE SET token = max(token, ?2)",
-                    )?
-                    .execute(params![shard, token])?;
-            }
-        }
+    /// What a call waits with; nothing when it does not wait.
+    pub(crate) async fn held(&self, name: &str) -> Result<Option<(Held, Option<InPlace>)>, SqliteError> {
+        let (reader, name) = (Arc::clone(&self.reader), name.to_owned());
+        self.threads
+            .run(move || {
+                let connection = reader.lock().unwrap_or_else(PoisonError::into_inner);
+                rows::held(&connection, &name).map_err(SqliteError::from)
+            })
+            .await
     }
-    transaction.commit()?;
-    Ok(vec![(); batch.len()])
+
+    /// Whether a grant was used before.
+    pub(crate) async fn is_spent(&self, nonce: &str) -> Result<bool, SqliteError> {
+        let (reader, nonce) = (Arc::clone(&self.reader), nonce.to_owned());
+        self.threads
+            .run(move || {
+                let connection = reader.lock().unwrap_or_else(PoisonError::into_inner);
+                rows::is_spent(&connection, &nonce).map_err(SqliteError::from)
+            })
+            .await
+    }
 }

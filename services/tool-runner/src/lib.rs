@@ -1,30 +1,50 @@
 //! The tool runner: a registry of tools, and a ledger that knows of every call.
 //!
 //! Every call has an identity that the executor derives. Asking twice runs it once; leaving does not stop it; after a loss its true
-//! outcome can be asked for. A call that changes nothing needs no durable row: losing it loses nothing. Any other has one before it
-//! starts and one when it ends.
+//! outcome can be asked for. What a call changes, it changes in a view; that becomes real as a whole or not at all, and only where the
+//! policy says so or a person's signed grant does. Nobody is trusted with that but this service: it holds the policy, and it checks each
+//! grant itself.
 
 mod calls;
+mod contents;
+mod enforcement;
 mod ledger;
+mod output;
+mod place;
+mod policy;
 mod registry;
+mod rooms;
 mod service;
 mod settings;
+mod subject;
+mod tier;
 pub mod tools;
 mod view;
+mod workspaces;
 
 pub use calls::Calls;
-pub use ledger::{Ledger, LedgerError};
+pub use enforcement::Enforcement;
+pub use ledger::{Ledger, LedgerError, LedgerFailure};
+pub use place::{Place, Places, RealPlaces, Staged};
+pub use policy::{Accepted, BadToken, GateChannel, PolicyHolder, Refused};
 pub use registry::{
-    Annotations, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult, ToolSpec,
-    Touches,
+    Annotations, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult,
+    ToolSpec, Touches,
 };
 pub use service::hosted;
-pub use settings::Settings;
+pub use settings::{NoKey, Settings, gate_key};
 pub use view::{Gone, Mount, View, ViewHandle};
+pub use workspaces::{Allowed, NotAllowed, Workspaces};
+
+// Whoever hosts the runner has to give it a launcher, and may widen what commands see.
+pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
 
 use std::sync::Arc;
 
+use belay_grant::Keys;
+use belay_proto::v1;
 use belay_service_kit::Clock;
+use belay_sqlite::Threads;
 
 /// What the service is made of. Everything that a simulation replaces is handed in here.
 pub struct Parts {
@@ -34,4 +54,14 @@ pub struct Parts {
     pub ledger: Ledger,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
+    /// The approval gate's public keys: whose policies and grants count. Without a policy no call is made: see [`PolicyHolder::offer`].
+    pub keys: Keys,
+    /// Which folders may be workspaces.
+    pub workspaces: Workspaces,
+    /// How they are opened.
+    pub places: Arc<dyn Places>,
+    /// The walls that stand around commands here, as they were tried out.
+    pub enforcement: v1::EnforcementReport,
+    /// Where work runs that blocks.
+    pub threads: Threads,
 }

@@ -1,28 +1,57 @@
 //! The tool runner as a process of its own.
 
-use std::{error::Error, process::ExitCode, sync::Arc};
+use std::{error::Error, fs::canonicalize, process::ExitCode, sync::Arc};
 
 use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
-use belay_tool_runner::{Calls, Ledger, Parts, Registry, Settings, hosted, tools};
+use belay_tool_runner::{
+    Allowed, Calls, Enforcement, GateChannel, Ledger, Parts, RealPlaces, Registry, SandboxSettings, Settings,
+    Workspaces, gate_key, hosted, tools,
+};
 use clap::Parser as _;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    program::end(run(Settings::parse()).await)
+fn main() -> ExitCode {
+    // The sandbox's launcher is this program executed again: before anything else is set up.
+    belay_tool_runner::take_over_if_asked();
+    let settings = Settings::parse();
+    program::end(match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(run(settings)),
+        Err(error) => Err(error.into()),
+    })
 }
 
 async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     telemetry::init("info", telemetry::LogFormat::Text);
     let access = Access::for_listener(&settings.listen, settings.token)?;
+    let keys = gate_key(&settings.gate_key)?;
+    let gate = GateChannel::new(net::connect_lazy(&settings.gate), settings.gate_token.as_deref())?;
     program::private_folder(&settings.state_dir)?;
+    let state_dir = canonicalize(&settings.state_dir)?;
+    let roots = settings.workspace_roots.iter().map(canonicalize).collect::<Result<_, _>>()?;
+    let own = settings.workspaces.unwrap_or_else(|| state_dir.join("workspaces"));
+    program::private_folder(&own)?;
+    let workspaces =
+        Workspaces { own: canonicalize(own)?, allowed: Allowed::Roots(roots), forbidden: vec![state_dir.clone()] };
 
-    let ledger = Ledger::open(&Location::file(settings.state_dir.join("ledger.db")), Threads::Real, || {
-        Ids::from_system().next_id()
-    })?;
-    let calls =
-        Calls::recover(Parts { registry: Registry::new(tools::built_in())?, ledger, clock: Arc::new(SystemClock) })
-            .await?;
+    let ledger =
+        Ledger::open(&Location::file(state_dir.join("ledger.db")), Threads::Real, || Ids::from_system().next_id())?;
+    let enforcement = Enforcement::tried_out(SandboxSettings::default());
+    if let Err(refusal) = enforcement.launcher() {
+        tracing::warn!("{}", refusal.message);
+    }
+    let calls = Calls::recover(Parts {
+        registry: Registry::new(tools::built_in(&enforcement))?,
+        ledger,
+        clock: Arc::new(SystemClock),
+        keys,
+        workspaces,
+        places: Arc::new(RealPlaces),
+        enforcement: enforcement.to_proto(),
+        threads: Threads::Real,
+    })
+    .await?;
+    let policy = Arc::clone(calls.policy());
+    let following = tokio::spawn(async move { policy.follow_gate(gate).await });
     let listener = net::bind(&settings.listen).await?;
     tracing::info!(address = %listener.address(), "The tool runner listens");
 
@@ -32,5 +61,6 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     tracing::info!(signal, "The tool runner stops");
     trigger.pull();
     serving.await??;
+    following.abort();
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc, time::Duration};
 
-use belay_json_schema::{InvalidSchema, Schema};
+use belay_json_schema::{InvalidSchema, Schema, Violation};
 use belay_policy::ToolKind;
 use belay_proto::v1;
 use serde_json::Value;
@@ -159,9 +159,34 @@ pub trait Tool: Send + Sync + 'static {
 /// A tool that has been checked.
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,
-    pub(crate) parameters: Schema,
+    pub(crate) parameters: Parameters,
     pub(crate) result: Schema,
     pub(crate) tool: Box<dyn Tool>,
+}
+
+/// The schema of a tool's arguments.
+pub(crate) struct Parameters {
+    schema: Schema,
+    text: Value,
+}
+
+impl Parameters {
+    fn new(text: &'static str) -> Result<Self, InvalidSchema> {
+        let schema = Schema::new(text)?;
+        Ok(Self { schema, text: serde_json::from_str(text).expect("a schema is JSON") })
+    }
+
+    /// Everything that is wrong with arguments, each with the example that the schema gives for its place.
+    pub(crate) fn violations(&self, arguments: &Value) -> Vec<Violation> {
+        let mut violations = self.schema.violations(arguments);
+        for violation in &mut violations {
+            let example = self.text.pointer(&format!("/properties{}/examples/0", violation.pointer));
+            if let Some(example) = example.filter(|_| !violation.pointer.is_empty()) {
+                violation.message = format!("{}; an example: {example}", violation.message);
+            }
+        }
+        violations
+    }
 }
 
 /// The tools a runner offers, by every name they have.
@@ -201,8 +226,9 @@ impl Registry {
         let mut by_name = BTreeMap::new();
         for tool in tools {
             let spec = tool.spec();
-            let schema = |text| Schema::new(text).map_err(|source| RegistryError::Schema { tool: spec.name, source });
-            let (parameters, result) = (schema(spec.parameters)?, schema(spec.result)?);
+            let refused = |source| RegistryError::Schema { tool: spec.name, source };
+            let parameters = Parameters::new(spec.parameters).map_err(refused)?;
+            let result = Schema::new(spec.result).map_err(refused)?;
             let registered = Arc::new(Registered { spec: spec.clone(), parameters, result, tool });
             for name in std::iter::once(spec.name).chain(spec.aliases.iter().copied()) {
                 if by_name.insert(name, Arc::clone(&registered)).is_some() {
@@ -238,6 +264,15 @@ fn describe(spec: &ToolSpec) -> v1::Tool {
             idempotent: spec.recovery != Recovery::Manual,
             open_world: spec.annotations.open_world,
         }),
+    }
+}
+
+#[cfg(test)]
+impl Registry {
+    /// The first thing that is wrong with arguments for a tool, with its place.
+    pub(crate) fn refusal(&self, tool: &str, arguments: &Value) -> Option<String> {
+        let violations = self.find(tool).expect("the tool is offered").parameters.violations(arguments);
+        violations.first().map(|violation| format!("arguments{}: {}", violation.pointer, violation.message))
     }
 }
 

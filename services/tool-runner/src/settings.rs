@@ -1,16 +1,19 @@
 //! What the stand-alone program is told.
 
-use std::path::PathBuf;
+use std::{fs, io, path::PathBuf};
 
+use belay_grant::Keys;
 use belay_service_kit::net::Address;
 use clap::Parser;
+use thiserror::Error;
 
 /// Runs tools for an executor.
 #[derive(Debug, Parser)]
 #[command(
     name = "belay-tool-runner",
     version,
-    after_help = "Example: belay-tool-runner --listen unix:/run/belay/runner.sock --state-dir /var/lib/belay-runner"
+    after_help = "Example: belay-tool-runner --listen unix:/run/belay/runner.sock --state-dir /var/lib/belay-runner \
+                  --gate unix:/run/belay/gate.sock --gate-key /etc/belay/gate.pub"
 )]
 pub struct Settings {
     /// Where to listen: unix:/path or host:port.
@@ -22,4 +25,82 @@ pub struct Settings {
     /// The token that callers have to show; needed when listening on TCP.
     #[arg(long, env = "BELAY_RUNNER_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
+    /// Where the approval gate publishes the policy: unix:/path or host:port.
+    #[arg(long, env = "BELAY_GATE")]
+    pub gate: Address,
+    /// The token to show to the approval gate.
+    #[arg(long, env = "BELAY_GATE_TOKEN", hide_env_values = true)]
+    pub gate_token: Option<String>,
+    /// The approval gate's public key: the file gate.pub that the gate has made, or its 64 hexadecimal digits.
+    #[arg(long, env = "BELAY_GATE_KEY", value_name = "FILE|HEX")]
+    pub gate_key: String,
+    /// Where the runner's own workspaces are, one for each execution that names none; STATE_DIR/workspaces unless said.
+    #[arg(long, env = "BELAY_WORKSPACES", value_name = "DIR")]
+    pub workspaces: Option<PathBuf>,
+    /// A folder in which callers may name workspaces; may be given several times. Without it they may name none.
+    #[arg(long = "workspace-root", env = "BELAY_WORKSPACE_ROOTS", value_delimiter = ':', value_name = "DIR")]
+    pub workspace_roots: Vec<PathBuf>,
+}
+
+/// Why there is no key in what was given.
+#[derive(Debug, Error)]
+pub enum NoKey {
+    /// The file cannot be read.
+    #[error("--gate-key: `{given}` is neither 64 hexadecimal digits nor a file that can be read")]
+    Unreadable {
+        /// As it was given.
+        given: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is no key.
+    #[error("--gate-key: {0}; give the gate's own gate.pub, which holds 64 hexadecimal digits")]
+    Malformed(String),
+}
+
+/// The gate's public key from 64 hexadecimal digits, or from the file that holds them.
+///
+/// # Errors
+/// [`NoKey`].
+pub fn gate_key(given: &str) -> Result<Keys, NoKey> {
+    if let Some(bytes) = digits(given) {
+        return key(&bytes);
+    }
+    let text = fs::read_to_string(given).map_err(|source| NoKey::Unreadable { given: given.to_owned(), source })?;
+    let bytes = digits(text.trim()).ok_or_else(|| NoKey::Malformed(format!("`{given}` does not hold a key")))?;
+    key(&bytes)
+}
+
+fn key(bytes: &[u8]) -> Result<Keys, NoKey> {
+    Keys::from_bytes(bytes).map_err(|error| NoKey::Malformed(error.to_string()))
+}
+
+fn digits(text: &str) -> Option<Vec<u8>> {
+    let hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let pair = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
+    hex.then(|| (0..64).step_by(2).map(pair).collect()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_hold_together() {
+        use clap::CommandFactory as _;
+        Settings::command().debug_assert();
+    }
+
+    #[test]
+    fn a_key_is_given_by_its_digits_or_by_its_file() {
+        let digits = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gate.pub");
+        fs::write(&file, format!("{digits}\n")).unwrap();
+        let ids = |given: &str| gate_key(given).unwrap().iter().map(|(id, _)| id.to_owned()).collect::<Vec<_>>();
+        assert_eq!(ids(digits), ids(file.to_str().unwrap()));
+        fs::write(&file, "no key").unwrap();
+        assert!(matches!(gate_key(file.to_str().unwrap()), Err(NoKey::Malformed(_))));
+        assert!(matches!(gate_key("nowhere"), Err(NoKey::Unreadable { .. })));
+    }
 }

@@ -1,6 +1,7 @@
 //! What a tool sees of its workspace: a copy-on-write view that it holds while it works.
 
 use std::{
+    any::Any,
     fmt,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -9,15 +10,25 @@ use std::{
 use belay_sqlite::Threads;
 use belay_workspace::{FileKind, Metadata, RelPath, ViewError};
 
+mod real;
+
 /// A copy-on-write view of a workspace: a seam, so that a simulation can keep workspaces on a disk of its own.
 ///
 /// Everything here blocks.
-pub trait View: Send {
+pub trait View: Any + Send {
     /// Bytes of a file: all, or at most `length` from `start` on. Fewer if the file ends before.
     ///
     /// # Errors
     /// [`ViewError`], in words for the author of the call.
     fn read(&self, path: &RelPath, start: u64, length: Option<u64>) -> Result<Vec<u8>, ViewError>;
+
+    /// The size of a file in bytes; that of the file it leads to for a symbolic link.
+    ///
+    /// # Errors
+    /// [`ViewError`], as for [`View::read`].
+    fn size(&self, path: &RelPath) -> Result<u64, ViewError> {
+        self.read(path, 0, None).map(|bytes| bytes.len() as u64)
+    }
 
     /// What is at a path; a symbolic link is described itself.
     ///

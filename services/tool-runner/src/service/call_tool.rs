@@ -4,16 +4,17 @@ use belay_proto::v1::{self, call_tool_response::Event, payload::Content};
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::{News, attempt_of};
+use super::{News, attempt_of, not_allowed};
 use crate::{
     Calls,
-    calls::{Order, Outcome},
+    calls::{Followed, Order},
+    subject::parts,
 };
 
 /// The largest arguments that are taken inline, in bytes of JSON: as much as a plan may hold, and what templates may make of it.
 const LARGEST_ARGUMENTS: usize = 4 * 1024 * 1024;
 
-pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) -> Result<Outcome, Status> {
+pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) -> Result<Followed, Status> {
     let attempt = attempt_of(&request.name)?;
     if !request.ledger_id.is_empty() && request.ledger_id != calls.ledger_id() {
         let message = format!(
@@ -48,13 +49,17 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) 
                 .ok_or_else(|| Status::from(status::invalid("timeout", "must not be negative")))
         })
         .transpose()?;
+    let workspace = calls.rooms.choose(&request.workspace, parts(&request.name).0).map_err(not_allowed)?;
     calls.admit(request.fence).await?;
-    calls.call(Order { name: request.name, attempt, tool, arguments, timeout, workspace: request.workspace })
+    let (name, grant, trace) = (request.name, request.grant, request.trace.unwrap_or_default());
+    calls.call(Order { name, attempt, tool, arguments, timeout, workspace, grant, trace }).await
 }
 
 pub(super) fn message(news: News) -> v1::CallToolResponse {
     let event = match news {
-        News::Started => Event::Started(v1::ToolCallStarted::default()),
+        News::Started(name) => Event::Started(v1::ToolCallStarted { name }),
+        News::Output(output) => Event::Output(output),
+        News::Held(call) => Event::Held(Arc::unwrap_or_clone(call)),
         News::Ended(call) => Event::Result(Arc::unwrap_or_clone(call)),
     };
     v1::CallToolResponse { event: Some(event) }

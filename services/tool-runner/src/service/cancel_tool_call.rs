@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use belay_proto::v1;
 use tonic::Status;
 
@@ -5,7 +7,7 @@ use super::attempt_of;
 use crate::Calls;
 
 pub(super) async fn cancel_tool_call(
-    calls: &Calls,
+    calls: &Arc<Calls>,
     request: v1::CancelToolCallRequest,
 ) -> Result<v1::ToolCall, Status> {
     attempt_of(&request.name)?;

@@ -4,10 +4,14 @@ mod acknowledge_tool_calls;
 mod attach_tool_call;
 mod call_tool;
 mod cancel_tool_call;
+mod check_workspace;
+mod commit_effect;
+mod discard_effect;
+mod get_effect;
 mod get_tool_call;
 mod list_tools;
 
-use std::{pin::Pin, sync::Arc};
+use std::{os::unix::ffi::OsStrExt as _, pin::Pin, sync::Arc};
 
 use belay_proto::v1::{
     self,
@@ -16,11 +20,13 @@ use belay_proto::v1::{
 use belay_service_kit::{Hosted, Shutdown, host::LARGEST_MESSAGE, status};
 use futures::Stream;
 use sha2::{Digest as _, Sha256};
-use tonic::{Request, Response, Status, service::Routes};
+use tonic::{Code, Request, Response, Status, service::Routes};
 
 use crate::{
-    Calls, ToolSpec,
-    calls::{Outcome, ended},
+    Calls, NotAllowed,
+    calls::{Followed, Order, Progress},
+    output::Position,
+    rooms::Closed,
 };
 
 /// The service, ready to be served.
@@ -28,7 +34,7 @@ pub fn hosted(calls: Arc<Calls>, shutdown: Shutdown) -> Hosted {
     let service = ToolRunnerServiceServer::new(Service { calls, shutdown })
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    Hosted::new(Routes::new(service), "belay.v1.ToolRunnerService", v1::FILE_DESCRIPTOR_SET)
+    Hosted { routes: Routes::new(service), name: "belay.v1.ToolRunnerService", descriptors: v1::FILE_DESCRIPTOR_SET }
 }
 
 struct Service {
@@ -51,8 +57,8 @@ impl ToolRunnerService for Service {
     }
 
     async fn call_tool(&self, request: Request<v1::CallToolRequest>) -> Result<Response<Self::CallToolStream>, Status> {
-        let outcome = call_tool::call_tool(&self.calls, request.into_inner()).await?;
-        Ok(Response::new(follow(outcome, self.shutdown.clone(), call_tool::message)))
+        let followed = call_tool::call_tool(&self.calls, request.into_inner()).await?;
+        Ok(Response::new(follow(followed, Position::default(), self.shutdown.clone(), call_tool::message)))
     }
 
     async fn get_tool_call(&self, request: Request<v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
@@ -63,8 +69,8 @@ impl ToolRunnerService for Service {
         &self,
         request: Request<v1::AttachToolCallRequest>,
     ) -> Result<Response<Self::AttachToolCallStream>, Status> {
-        let outcome = attach_tool_call::attach_tool_call(&self.calls, request.get_ref())?;
-        Ok(Response::new(follow(outcome, self.shutdown.clone(), attach_tool_call::message)))
+        let (followed, position) = attach_tool_call::attach_tool_call(&self.calls, request.get_ref())?;
+        Ok(Response::new(follow(followed, position, self.shutdown.clone(), attach_tool_call::message)))
     }
 
     async fn cancel_tool_call(
@@ -78,37 +84,34 @@ impl ToolRunnerService for Service {
 
     async fn get_effect(
         &self,
-        _request: Request<v1::GetEffectRequest>,
+        request: Request<v1::GetEffectRequest>,
     ) -> Result<Response<Self::GetEffectStream>, Status> {
-        Err(Status::unimplemented("being written"))
+        get_effect::get_effect(&self.calls, request.get_ref()).await.map(Response::new)
     }
 
-    async fn commit_effect(
-        &self,
-        _request: Request<v1::CommitEffectRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
-        Err(Status::unimplemented("being written"))
+    async fn commit_effect(&self, request: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
+        commit_effect::commit_effect(&self.calls, request.into_inner()).await.map(Response::new)
     }
 
     async fn discard_effect(
         &self,
-        _request: Request<v1::DiscardEffectRequest>,
+        request: Request<v1::DiscardEffectRequest>,
     ) -> Result<Response<v1::ToolCall>, Status> {
-        Err(Status::unimplemented("being written"))
+        discard_effect::discard_effect(&self.calls, request.into_inner()).await.map(Response::new)
     }
 
     async fn check_workspace(
         &self,
-        _request: Request<v1::CheckWorkspaceRequest>,
+        request: Request<v1::CheckWorkspaceRequest>,
     ) -> Result<Response<v1::CheckWorkspaceResponse>, Status> {
-        Err(Status::unimplemented("being written"))
+        check_workspace::check_workspace(&self.calls, request.get_ref()).await.map(Response::new)
     }
 
     async fn get_enforcement(
         &self,
         _request: Request<v1::GetEnforcementRequest>,
     ) -> Result<Response<v1::EnforcementReport>, Status> {
-        Err(Status::unimplemented("being written"))
+        Ok(Response::new(self.calls.enforcement.clone()))
     }
 
     async fn acknowledge_tool_calls(
@@ -121,42 +124,68 @@ impl ToolRunnerService for Service {
 
 /// What a follower hears about a call.
 enum News {
-    Started,
+    Started(String),
+    Output(v1::ToolCallOutput),
+    Held(Arc<v1::ToolCall>),
     Ended(Arc<v1::ToolCall>),
 }
 
-/// Follows a call to its end. A call that has ended already is one message, not two.
-fn follow<T: Send + 'static>(outcome: Outcome, shutdown: Shutdown, message: fn(News) -> T) -> Messages<T> {
+/// Follows a call until it ends or waits for a decision. One that has ended already, and said nothing, is one message, not two.
+fn follow<T: Send + 'static>(
+    followed: Followed,
+    mut position: Position,
+    shutdown: Shutdown,
+    message: fn(News) -> T,
+) -> Messages<T> {
     Box::pin(async_stream::stream! {
-        let known = outcome.borrow().clone();
-        if let Some(call) = known {
-            yield Ok(message(News::Ended(call)));
-            return;
-        }
-        let mut end = std::pin::pin!(ended(outcome));
-        let at_once = std::future::poll_fn(|context| std::task::Poll::Ready(match end.as_mut().poll(context) {
-            std::task::Poll::Ready(call) => Some(call),
-            std::task::Poll::Pending => None,
-        })).await;
-        if let Some(call) = at_once {
-            yield call.map(|call| message(News::Ended(call)));
-            return;
-        }
-        yield Ok(message(News::Started));
-        let call = tokio::select! {
-            biased;
-            call = end => call,
-            () = shutdown.requested() => {
-                Err(status::error(tonic::Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into())
+        let Followed { name, mut progress, output } = followed;
+        let mut more = output.listen();
+        let mut started = false;
+        loop {
+            // Seen first: whatever the tool said, it said before.
+            more.mark_unchanged();
+            let last = match &*progress.borrow_and_update() {
+                Progress::Running | Progress::Settling => None,
+                Progress::Held(call) => Some(News::Held(Arc::clone(call))),
+                Progress::Ended(call) => Some(News::Ended(Arc::clone(call))),
+            };
+            if last.is_none() && !started {
+                started = true;
+                yield Ok(message(News::Started(name.clone())));
             }
-        };
-        yield call.map(|call| message(News::Ended(call)));
+            while let Some(piece) = output.next(&mut position, last.is_some()) {
+                yield Ok(message(News::Output(piece)));
+            }
+            if let Some(last) = last {
+                yield Ok(message(last));
+                return;
+            }
+            let alive = tokio::select! {
+                biased;
+                changed = progress.changed() => changed.is_ok(),
+                _ = more.changed() => true,
+                () = shutdown.requested() => false,
+            };
+            if !alive {
+                yield Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into());
+                return;
+            }
+        }
     })
 }
 
-/// What makes two requests the same: the tool and the arguments.
-pub(crate) fn digest(tool: &ToolSpec, arguments: &str) -> String {
-    hex(Sha256::new().chain_update(tool.name).chain_update([0]).chain_update(arguments))
+/// The refusal of a folder that may be no workspace here.
+fn not_allowed(refused: NotAllowed) -> Status {
+    Closed::from(refused).into_status()
+}
+
+/// What makes two requests the same: the tool, the workspace as it was named, and the arguments.
+pub(crate) fn digest(order: &Order) -> String {
+    let Order { tool, workspace, arguments, .. } = order;
+    let named = if workspace.own { &[][..] } else { workspace.path.as_os_str().as_bytes() };
+    let parts = [tool.spec.name.as_bytes(), named, arguments.as_bytes()];
+    // A name has no NUL in it, and neither has a path.
+    hex(parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part).chain_update([0])))
 }
 
 pub(crate) fn arguments_digest(arguments: &str) -> String {

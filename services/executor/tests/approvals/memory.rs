@@ -1,0 +1,124 @@
+//! Waiting for a person costs rows, not memory; and whose decisions are taken.
+
+use std::sync::Arc;
+
+use belay_executor::{Executions, Gate, Parts, Runner};
+use belay_journal::StoreError;
+use belay_proto::v1::{self, approval::State};
+use belay_service_kit::{Ids, Shutdown, SystemClock, net, shutdown::Trigger};
+use belay_sqlite::{Location, Threads};
+use futures::future::join_all;
+
+use crate::support::{Executor, PATIENCE, Server, World};
+
+/// An executor in this process, so that its memory can be looked into.
+struct Inside {
+    executions: Arc<Executions>,
+    executor: Executor,
+    server: Server,
+    trigger: Trigger,
+}
+
+async fn inside(world: &World) -> Inside {
+    let folder = world.folder.path();
+    let journal = loop {
+        match belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), || "store".into()) {
+            Ok(journal) => break journal,
+            // The one before has not let go of it yet.
+            Err(StoreError::Locked) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let channel = |name: &str| net::connect_lazy(&net::Address::Unix(folder.join(name)));
+    let (trigger, shutdown) = Shutdown::new();
+    let executions = Executions::new(Parts {
+        journal,
+        threads: Threads::Real,
+        runner: Runner::new(channel("runner"), None).unwrap(),
+        gate: Gate::new(channel("gate"), None).unwrap(),
+        clock: Arc::new(SystemClock),
+        ids: Ids::seeded(1),
+        shutdown,
+    });
+    let socket = folder.join("inside");
+    let server = Server::host(&socket, belay_executor::hosted(Arc::clone(&executions))).await;
+    let executor = Executor::at(&net::Address::Unix(socket));
+    Inside { executions, executor, server, trigger }
+}
+
+impl Inside {
+    fn stop(self) {
+        self.trigger.pull();
+        self.server.stop();
+    }
+
+    async fn until_in_memory(&self, count: usize) {
+        let settled = async {
+            while self.executions.in_memory() != count {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, settled).await.expect("they leave memory");
+    }
+}
+
+// REQUIREMENTS section 4, number 6; B-01: a thousand questions are a thousand rows, and each decision wakes its own.
+#[tokio::test]
+async fn a_thousand_executions_that_wait_leave_memory_and_wake_on_their_decision() {
+    const COUNT: usize = 1000;
+    let world = World::new().await;
+    let inside = inside(&world).await;
+    inside.executions.drive_all().await.unwrap();
+    let names = join_all((0..COUNT).map(|_| inside.executor.run("a: effect"))).await;
+    let seen = world.gate.until("all the questions", |seen| seen.approvals.len() == COUNT).await;
+    inside.until_in_memory(0).await;
+
+    let (first, others) = names.split_first().unwrap();
+    let of_first = seen.approvals.values().find(|approval| approval.execution == *first).unwrap();
+    world.gate.decide(&of_first.name, State::Approved, "");
+    assert_eq!(inside.executor.end(first).await.state(), v1::execution::State::Completed);
+    assert_eq!(world.runner.seen().committed, [of_first.call.as_str()]);
+    let waits = inside.executor.get(&others[0]).await.unwrap();
+    assert_eq!(waits.state(), v1::execution::State::AwaitingApproval);
+    inside.until_in_memory(0).await;
+
+    for approval in seen.approvals.values().filter(|approval| approval.name != of_first.name) {
+        world.gate.decide(&approval.name, State::Approved, "");
+    }
+    let ended = join_all(others.iter().map(|name| inside.executor.end(name))).await;
+    assert!(ended.iter().all(|execution| execution.state() == v1::execution::State::Completed));
+    assert_eq!(world.runner.seen().committed.len(), COUNT);
+    inside.until_in_memory(0).await;
+}
+
+// An executor that drives only what it was asked to leaves decisions about everything else to others, until it is asked for that.
+#[tokio::test]
+async fn decisions_about_what_is_not_driven_here_stay_undelivered() {
+    let world = World::new().await;
+    let (theirs, ours) = {
+        let before = inside(&world).await;
+        let names = (before.executor.run("a: effect").await, before.executor.run("b: effect").await);
+        world.gate.asked_about("b").await;
+        before.until_in_memory(0).await;
+        before.executor.pause(&names.1).await;
+        before.until_in_memory(0).await;
+        before.stop();
+        names
+    };
+    let (about_theirs, about_ours) = (world.gate.asked_about("a").await, world.gate.asked_about("b").await);
+    world.gate.decide(&about_theirs.name, State::Approved, "");
+    world.gate.decide(&about_ours.name, State::Approved, "");
+
+    let inside = inside(&world).await;
+    inside.executor.resume(&ours).await;
+    assert_eq!(inside.executor.end(&ours).await.state(), v1::execution::State::Completed);
+    world.gate.until("its being stored", |seen| seen.delivered.contains(&about_ours.name)).await;
+    assert!(!world.gate.seen().delivered.contains(&about_theirs.name));
+    assert_eq!(world.runner.seen().committed, [about_ours.call.as_str()]);
+    let untouched = inside.executor.get(&theirs).await.unwrap();
+    assert_eq!(untouched.state(), v1::execution::State::AwaitingApproval);
+
+    // Once everything is driven here, it is for this one after all.
+    inside.executions.drive_all().await.unwrap();
+    assert_eq!(inside.executor.end(&theirs).await.state(), v1::execution::State::Completed);
+}

@@ -1,0 +1,56 @@
+//! Servers that can be stopped and started again at the same place.
+
+use std::{path::Path, thread::JoinHandle, time::Duration};
+
+use belay_proto::v1;
+use belay_service_kit::{Access, Hosted, Shutdown, host, net::UnixSocket};
+use tokio::sync::{oneshot, watch};
+use tonic::service::Routes;
+
+/// Longer than anything takes on the slowest machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Something that listens, on a runtime of its own: when this is stopped it is gone at once, connections and all.
+pub(crate) struct Server {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    pub(crate) async fn start(path: &Path, routes: Routes) -> Self {
+        Self::host(path, Hosted::new(routes, "script", v1::FILE_DESCRIPTOR_SET)).await
+    }
+
+    pub(crate) async fn host(path: &Path, hosted: Hosted) -> Self {
+        let path = path.to_owned();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (ready, listens) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let incoming = UnixSocket::bind(&path).unwrap().incoming();
+                ready.send(()).unwrap();
+                let (_trigger, shutdown) = Shutdown::new();
+                let serving = host::serve(incoming, hosted, Access::Everybody("script".into()), shutdown);
+                tokio::select! {
+                    served = serving => served.unwrap(),
+                    _ = stopped => {}
+                }
+            });
+        });
+        listens.await.unwrap();
+        Self { stop, thread }
+    }
+
+    pub(crate) fn stop(self) {
+        // An error means that it has stopped by itself.
+        let _ = self.stop.send(());
+        self.thread.join().unwrap();
+    }
+}
+
+/// Waits until what is told meets a condition.
+pub(crate) async fn eventually<T: Clone>(mut told: watch::Receiver<T>, what: &str, is: impl Fn(&T) -> bool) -> T {
+    let waited = tokio::time::timeout(PATIENCE, told.wait_for(|value| is(value))).await;
+    waited.unwrap_or_else(|_| panic!("it never came about: {what}")).expect("the script outlives the test").clone()
+}

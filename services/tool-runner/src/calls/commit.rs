@@ -1,0 +1,125 @@
+//! How a staged effect gets its place: nobody else in the workspace, a last check, one durable row, and then the renames.
+
+use std::{sync::Arc, time::Duration};
+
+use belay_proto::v1::{ErrorClass, tool_call::State};
+use belay_workspace::CommitError;
+use tokio::sync::watch;
+
+use super::{Calls, effect::not_committed, record, stop_asked, work::Unfinished};
+use crate::{
+    LedgerFailure, Place, Staged,
+    ledger::{InPlace, Row, Written},
+    rooms::Visit,
+};
+
+/// What came of a commit.
+pub(super) enum Committed {
+    /// It is in place.
+    Done,
+    /// It cannot be put in place. No row was written, and the staged files are still there.
+    Refused(Unfinished),
+    /// The row was written, and then it could not be put in place: the ledger has to be told, before the staged files go.
+    Undone(Unfinished),
+    /// The grant was spent before. As for `Refused`.
+    GrantSpent,
+    /// The row is not known to be written. As for `Refused`.
+    NotWritten(LedgerFailure),
+}
+
+impl Calls {
+    /// Puts an effect in place. `row` says how the call ends then; it is the commit point.
+    pub(super) async fn commit(
+        self: &Arc<Self>,
+        visit: &Arc<Visit>,
+        staged: &Staged,
+        mut row: Row,
+        cancelled: &mut watch::Receiver<bool>,
+    ) -> Committed {
+        let alone = tokio::select! {
+            biased;
+            () = stop_asked(cancelled) => {
+                return Committed::Refused((State::Cancelled, record::cancelled()));
+            }
+            alone = visit.alone() => alone,
+        };
+        if let Err(error) = self.on(visit, staged, |place, staged| place.check(staged)).await {
+            return Committed::Refused(not_committed(&error));
+        }
+        self.rooms.keep(&staged.id);
+        row.staged = Some(InPlace { workspace: visit.path().to_owned(), staged: staged.clone() });
+        match self.write(row).await {
+            Ok(Written::Done) => {}
+            Ok(Written::GrantSpent) => return Committed::GrantSpent,
+            Err(error) => return Committed::NotWritten(error),
+        }
+        if let Err(error) = self.apply(visit, staged).await {
+            return Committed::Undone(not_committed(&error));
+        }
+        drop(alone);
+        self.finish_later(Arc::clone(visit), staged.clone());
+        Committed::Done
+    }
+
+    /// Goes on until it stands wholly in place or not at all: half done it can be left to nobody.
+    async fn apply(self: &Arc<Self>, visit: &Arc<Visit>, staged: &Staged) -> Result<(), CommitError> {
+        const LONGEST: Duration = Duration::from_secs(60);
+        let mut pause = Duration::from_secs(1);
+        loop {
+            match self.on(visit, staged, |place, staged| place.apply(staged)).await {
+                Err(error @ CommitError::Stuck { .. }) => {
+                    let workspace = visit.path().display();
+                    tracing::error!(%workspace, %error, "A commit is half in place; it is tried again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Gives up what an effect displaced, after its caller has the answer: it may be a large tree.
+    fn finish_later(self: &Arc<Self>, visit: Arc<Visit>, staged: Staged) {
+        let calls = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(error) = calls.on(&visit, &staged, |place, staged| place.finish(staged)).await {
+                tracing::warn!(%error, "What a commit displaced stays until the workspace is opened again");
+            }
+            calls.rooms.forget(&staged.id);
+        });
+    }
+
+    /// Gives up an effect that is not in place.
+    pub(super) async fn discard(self: &Arc<Self>, visit: &Arc<Visit>, staged: &Staged) {
+        if let Err(error) = self.on(visit, staged, |place, staged| place.discard(staged)).await {
+            tracing::warn!(%error, "What was staged stays until the workspace is opened again");
+        }
+        self.rooms.forget(&staged.id);
+    }
+
+    async fn on(
+        &self,
+        visit: &Arc<Visit>,
+        staged: &Staged,
+        work: impl FnOnce(&dyn Place, &Staged) -> Result<(), CommitError> + Send + 'static,
+    ) -> Result<(), CommitError> {
+        let (visit, staged) = (Arc::clone(visit), staged.clone());
+        self.threads.run(move || work(&*visit.place(), &staged)).await
+    }
+
+    /// Tells the ledger that what it was told to be committed is not, and gives up the staged files. `row` says how the call ends
+    /// instead. When the ledger does not take it, the effect is left to the next start, and nobody knows what that will find.
+    pub(super) async fn take_back(
+        self: &Arc<Self>,
+        visit: &Arc<Visit>,
+        staged: &Staged,
+        row: Row,
+    ) -> Result<(), Unfinished> {
+        if let Err(error) = self.write(row).await {
+            let what = "The call's effect met a conflict, and that could not be written down";
+            return Err((State::OutcomeUnknown, record::ledger_unavailable(ErrorClass::OutcomeUnknown, what, &error)));
+        }
+        self.discard(visit, staged).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! What follows from a verdict. Pure: everything that can happen to a call stands in these tables.
+
+use belay_policy::{Tier, Verdict};
+
+use crate::{Recovery, Touches};
+
+/// What follows for a call that has not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// It is refused.
+    Refuse,
+    /// A person is asked.
+    Ask,
+    /// It runs.
+    Run,
+}
+
+/// What the verdict on an intent means for a tool. `approved`: a person has said yes to this very call.
+pub(super) fn before(verdict: Verdict, recovery: Recovery, touches: Touches, approved: bool) -> Before {
+    // Only what stays in a view can be looked at before it counts.
+    let can_be_previewed =
+        recovery == Recovery::ReadOnly || recovery == Recovery::Transactional && touches == Touches::Changes;
+    match verdict {
+        Verdict::Deny => Before::Refuse,
+        Verdict::Auto => Before::Run,
+        Verdict::Preview if can_be_previewed => Before::Run,
+        Verdict::Preview | Verdict::Prompt if approved => Before::Run,
+        Verdict::Preview | Verdict::Prompt => Before::Ask,
+    }
+}
+
+/// What follows for a call that has run and changed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// What it changed is thrown away.
+    Refuse,
+    /// A person is asked.
+    Ask,
+    /// What it changed is put in place.
+    Commit,
+}
+
+/// What the verdict on an effect means. `approved`: a person has said yes to this very effect.
+pub(super) fn after(verdict: Verdict, approved: bool) -> After {
+    match verdict {
+        Verdict::Deny => After::Refuse,
+        Verdict::Auto => After::Commit,
+        Verdict::Preview | Verdict::Prompt if approved => After::Commit,
+        Verdict::Preview | Verdict::Prompt => After::Ask,
+    }
+}
+
+/// Whether a call leaves a row when it ends that had none before. One that lost its row runs again, so only those need one that must not;
+/// what is committed has its row anyway.
+pub(super) fn ends_with_a_row(recovery: Recovery) -> bool {
+    match recovery {
+        Recovery::ReadOnly | Recovery::Transactional => false,
+        Recovery::Idempotent | Recovery::Manual => true,
+    }
+}
+
+/// The weakest sandbox in which a command runs, if the one there is does not reach it.
+pub(crate) fn too_weak(there: Option<Tier>, policy: Tier, own: Option<Tier>) -> Option<Tier> {
+    let needed = own.map_or(policy, |own| own.max(policy));
+    (there < Some(needed)).then_some(needed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_from_the_verdict_on_an_intent() {
+        use {Before::*, Recovery::*, Touches::*, Verdict::*};
+        for (verdict, recovery, touches, approved, expected) in [
+            (Deny, ReadOnly, Nothing, false, Refuse),
+            (Deny, Transactional, Changes, true, Refuse),
+            (Auto, Manual, Nothing, false, Run),
+            (Auto, Transactional, Changes, false, Run),
+            (Preview, Transactional, Changes, false, Run),
+            (Preview, ReadOnly, Reads, false, Run),
+            (Preview, ReadOnly, Nothing, false, Run),
+            // What leaves the workspace, or repeats itself, cannot be previewed.
+            (Preview, Manual, Changes, false, Ask),
+            (Preview, Manual, Nothing, true, Run),
+            (Preview, Idempotent, Nothing, false, Ask),
+            (Preview, Transactional, Nothing, false, Ask),
+            (Prompt, ReadOnly, Reads, false, Ask),
+            (Prompt, Transactional, Changes, false, Ask),
+            (Prompt, Transactional, Changes, true, Run),
+            (Prompt, Manual, Nothing, true, Run),
+        ] {
+            assert_eq!(
+                before(verdict, recovery, touches, approved),
+                expected,
+                "{verdict:?} {recovery:?} {touches:?} {approved}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_follows_from_the_verdict_on_an_effect() {
+        use {After::*, Verdict::*};
+        for (verdict, approved, expected) in [
+            (Auto, false, Commit),
+            (Auto, true, Commit),
+            (Preview, false, Ask),
+            (Prompt, false, Ask),
+            (Prompt, true, Commit),
+            (Deny, false, Refuse),
+            (Deny, true, Refuse),
+        ] {
+            assert_eq!(after(verdict, approved), expected, "{verdict:?} {approved}");
+        }
+    }
+
+    /// B-10.
+    #[test]
+    fn a_sandbox_below_the_strictest_demand_is_too_weak() {
+        use Tier::*;
+        for (there, policy, own, expected) in [
+            (Some(A), A, None, None),
+            (Some(B), A, None, Some(A)),
+            (Some(B), C, None, None),
+            (Some(B), C, Some(A), Some(A)),
+            (Some(C), C, Some(C), None),
+            (None, C, None, Some(C)),
+            (None, C, Some(A), Some(A)),
+        ] {
+            assert_eq!(too_weak(there, policy, own), expected, "{there:?} {policy:?} {own:?}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What a call did in its view: looked at, judged, and staged where it may come to be committed. Everything here blocks.
+
+use std::sync::Arc;
+
+use belay_grant::{Change, ChangeKind};
+use belay_policy::{ChangeFact, Decision, Effect, Revised, ToolKind};
+use belay_proto::v1::{ErrorClass, tool_call::State};
+use belay_workspace::{CommitError, EffectError};
+
+use super::{
+    decide::{self, After},
+    record,
+    work::Unfinished,
+};
+use crate::{
+    Place, Staged, ToolFailure, View,
+    contents::{self, Content},
+    ledger::Basis,
+    subject::{self, Did},
+};
+
+/// Who judges the effect of a call: a policy, with what it has to know of the call.
+#[derive(Clone)]
+pub(super) struct Judge {
+    pub(super) policy: Arc<Revised>,
+    pub(super) tool: String,
+    pub(super) kind: ToolKind,
+    pub(super) basis: Basis,
+}
+
+impl Judge {
+    pub(super) fn judge(&self, changes: &[Change]) -> Decision {
+        let facts: Vec<ChangeFact<'_>> = changes
+            .iter()
+            .map(|change| ChangeFact {
+                path: &change.path,
+                kind: match change.kind {
+                    ChangeKind::Created => belay_policy::ChangeKind::Created,
+                    ChangeKind::Modified => belay_policy::ChangeKind::Modified,
+                    ChangeKind::Deleted => belay_policy::ChangeKind::Deleted,
+                },
+                flags: &change.flags,
+            })
+            .collect();
+        self.policy.policy.effect(&Effect {
+            tool: &self.tool,
+            kind: self.kind,
+            intent: self.basis.intent,
+            granted_paths: &self.basis.covered,
+            changes: &facts,
+        })
+    }
+}
+
+/// What became of what a call did.
+pub(super) enum Examined {
+    /// It changed nothing.
+    Nothing,
+    /// The policy forbids it; it is gone.
+    Refused(Decision),
+    /// It is staged.
+    Staged(Box<Proposal>),
+    /// It can be neither shown nor committed; it is gone.
+    Failed(Unfinished),
+}
+
+/// An effect that lies beside the workspace.
+pub(super) struct Proposal {
+    pub(super) staged: Staged,
+    pub(super) did: Did,
+    pub(super) decision: Decision,
+    /// What to show to a person; nothing when nobody is asked.
+    pub(super) contents: Vec<Content>,
+}
+
+impl Proposal {
+    pub(super) fn asks(&self) -> bool {
+        decide::after(self.decision.verdict, false) == After::Ask
+    }
+}
+
+/// Looks at a view in which nobody works any more, and uses it up.
+pub(super) fn examine(place: &dyn Place, view: Box<dyn View>, view_id: &str, judge: &Judge) -> Examined {
+    let manifest = match place.effect(&*view) {
+        Ok(manifest) if manifest.is_empty() => return Examined::Nothing,
+        Ok(manifest) => manifest,
+        Err(error) => return Examined::Failed(no_effect(&error)),
+    };
+    let facts = subject::facts(&manifest);
+    let did = Did { digest: subject::prefixed(&manifest.digest()), changes: subject::changes(&facts) };
+    let decision = judge.judge(&did.changes);
+    let contents = match decide::after(decision.verdict, false) {
+        After::Refuse => return Examined::Refused(decision),
+        After::Commit => Vec::new(),
+        After::Ask => match place.view(&format!("{view_id}-base")) {
+            Ok(base) => contents::collect(&facts, &*base, &*view),
+            Err(error) => return Examined::Failed((State::Failed, record::workspace_failed(&error))),
+        },
+    };
+    match place.stage(view, &manifest) {
+        Ok(staged) => Examined::Staged(Box::new(Proposal { staged, did, decision, contents })),
+        Err(error) => Examined::Failed(not_committed(&error)),
+    }
+}
+
+fn no_effect(error: &EffectError) -> Unfinished {
+    match error {
+        EffectError::Conflict { .. } => (State::Cancelled, record::conflict(error)),
+        EffectError::Io(_) | EffectError::Tree(belay_workspace::TreeError::Io(_)) => {
+            (State::Failed, record::workspace_failed(error))
+        }
+        EffectError::Reserved | EffectError::Tree(_) => {
+            let message = format!("What the call left behind cannot be committed: {error}.");
+            (State::Failed, ToolFailure::new(ErrorClass::SandboxViolation, "EFFECT_REFUSED", message))
+        }
+    }
+}
+
+/// Why a staged effect did not get its place.
+pub(super) fn not_committed(error: &CommitError) -> Unfinished {
+    match error {
+        CommitError::Conflict { .. } => (State::Cancelled, record::conflict(error)),
+        // Somebody removed them, so there is nothing that could be committed any more.
+        CommitError::NotStaged { .. } => (State::Cancelled, record::conflict(error)),
+        _ => (State::Failed, record::workspace_failed(error)),
+    }
+}

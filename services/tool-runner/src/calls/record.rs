@@ -1,0 +1,72 @@
+//! What is said of a call, as messages. Arguments, results and failures leave the runner through here and nowhere else.
+
+use belay_policy::{Decision, Verdict};
+use belay_proto::v1::{self, ErrorClass, payload::Content, policy_decision};
+
+use crate::ToolFailure;
+
+/// JSON text as a payload.
+pub(crate) fn payload(json: String) -> v1::Payload {
+    v1::Payload { content: Some(Content::Json(json)) }
+}
+
+/// The JSON text of a payload that holds one.
+pub(crate) fn json_of(payload: Option<&v1::Payload>) -> String {
+    match payload.and_then(|payload| payload.content.as_ref()) {
+        Some(Content::Json(json)) => json.clone(),
+        Some(Content::Blob(_)) | None => String::new(),
+    }
+}
+
+pub(super) fn failure(ToolFailure { class, reason, message }: ToolFailure) -> v1::Failure {
+    let retryable = matches!(
+        class,
+        ErrorClass::Crash
+            | ErrorClass::RateLimit
+            | ErrorClass::Transient
+            | ErrorClass::Timeout
+            | ErrorClass::InvalidResult
+    );
+    v1::Failure { error_class: class.into(), message, reason, retryable }
+}
+
+/// What a policy of `revision` said.
+pub(super) fn decision(decision: &Decision, revision: i64) -> v1::PolicyDecision {
+    let verdict = match decision.verdict {
+        Verdict::Auto => policy_decision::Verdict::Auto,
+        Verdict::Preview => policy_decision::Verdict::Preview,
+        Verdict::Prompt => policy_decision::Verdict::Prompt,
+        Verdict::Deny => policy_decision::Verdict::Deny,
+    };
+    v1::PolicyDecision {
+        verdict: verdict.into(),
+        rule: decision.rule.clone(),
+        reason: decision.reason.clone(),
+        policy_revision: revision,
+    }
+}
+
+/// Why a policy refuses.
+pub(super) fn denied(decision: &Decision) -> ToolFailure {
+    let message = format!("The policy's rule `{}` forbids it: {}", decision.rule, decision.reason);
+    ToolFailure::new(ErrorClass::PolicyDenied, "POLICY_DENIED", message)
+}
+
+/// Why a call has to run again on what is there now.
+pub(super) fn conflict(error: &dyn std::fmt::Display) -> ToolFailure {
+    ToolFailure::new(ErrorClass::Cancelled, "CONFLICT", format!("The workspace changed under the call: {error}."))
+}
+
+/// Why a workspace could not be worked in.
+pub(super) fn workspace_failed(error: &dyn std::fmt::Display) -> ToolFailure {
+    ToolFailure::new(ErrorClass::Transient, "WORKSPACE_FAILED", format!("The workspace could not be used: {error}."))
+}
+
+/// Why nothing is said of a call's end but that it failed.
+pub(super) fn ledger_unavailable(class: ErrorClass, what: &str, error: &dyn std::fmt::Display) -> ToolFailure {
+    ToolFailure::new(class, "LEDGER_UNAVAILABLE", format!("{what}, because the ledger cannot be written: {error}."))
+}
+
+pub(super) fn cancelled() -> ToolFailure {
+    ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "The call was cancelled.")
+}

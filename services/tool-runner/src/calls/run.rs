@@ -1,0 +1,358 @@
+//! How a call runs, from its intent to its end or to the question that it waits with.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use belay_policy::{Decision, Intent, Revised, ToolKind};
+use belay_proto::v1::{self, ErrorClass, tool_call::State};
+use belay_workspace::RelPath;
+use futures::FutureExt as _;
+use serde_json::Value;
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    Call, Calls, Order, Progress,
+    commit::Committed,
+    decide::{self, Before},
+    effect::{Examined, Judge, Proposal, examine},
+    record, stop_asked,
+    work::{self, Unfinished},
+};
+use crate::{
+    Operation, Recovery, ToolFailure, Touches, ViewHandle,
+    ledger::{Basis, Row, Spent, Written},
+    rooms::Visit,
+    subject::summary,
+    tier,
+};
+
+/// A person's yes to a call that was held back before its work.
+pub(super) struct Approved {
+    pub(super) spends: Spent,
+    /// How it stood while it waited.
+    pub(super) held: Arc<v1::ToolCall>,
+}
+
+/// A call at work.
+pub(super) struct Job {
+    pub(super) call: Call,
+    pub(super) order: Order,
+    pub(super) policy: Arc<Revised>,
+    approved: Option<Approved>,
+}
+
+/// What was asked, as the policy and people see it.
+pub(super) struct Asked {
+    pub(super) operation: Operation,
+    pub(super) decision: Decision,
+}
+
+impl Job {
+    pub(super) fn judge(&self, asked: &Asked) -> Judge {
+        let spec = &self.order.tool.spec;
+        let covered = if self.approved.is_some() { asked.operation.paths.clone() } else { Vec::new() };
+        let basis = Basis { intent: asked.decision.verdict, covered };
+        Judge { policy: Arc::clone(&self.policy), tool: spec.name.to_owned(), kind: spec.kind, basis }
+    }
+
+    pub(super) fn decision(&self, decision: &Decision) -> v1::PolicyDecision {
+        record::decision(decision, self.policy.revision)
+    }
+
+    /// The grant that a call used up which ends in this state: none when it came to nothing.
+    fn used(&self, state: State) -> Option<&Spent> {
+        let came_to_nothing = matches!(state, State::Cancelled | State::Denied);
+        self.approved.as_ref().map(|approved| &approved.spends).filter(|_| !came_to_nothing)
+    }
+
+    /// A row about it. A call that reaches out has spent its grant when it began, any other spends it with this row.
+    pub(super) fn row(&self, call: v1::ToolCall, ended: bool) -> Row {
+        let reaches_out = self.order.tool.spec.recovery == Recovery::Manual;
+        let spends = self.used(call.state()).filter(|_| !reaches_out).cloned();
+        Row { digest: self.call.digest.to_string(), ended, call, staged: None, held: None, spends }
+    }
+}
+
+impl Calls {
+    /// Has a call run, in a task of its own.
+    pub(super) fn spawn_run(
+        self: &Arc<Self>,
+        call: Call,
+        order: Order,
+        policy: Arc<Revised>,
+        approved: Option<Approved>,
+    ) {
+        let calls = Arc::clone(self);
+        tokio::spawn(async move {
+            let job = Job { call, order, policy, approved };
+            let progress = match AssertUnwindSafe(calls.carry_out(&job)).catch_unwind().await {
+                Ok(progress) => progress,
+                Err(_) => calls.broke_off(&job),
+            };
+            let read_only = job.order.tool.spec.recovery == Recovery::ReadOnly;
+            if read_only && job.approved.is_none() && matches!(progress, Progress::Ended(_)) {
+                // Whoever waits holds the outcome; whoever asks later may have it run again.
+                calls.known().remove(&job.order.name);
+            }
+            job.call.progress.send_replace(progress);
+        });
+    }
+
+    async fn carry_out(self: &Arc<Self>, job: &Job) -> Progress {
+        let order = &job.order;
+        let spec = &order.tool.spec;
+        let mut receipt = v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() };
+        let arguments = match work::arguments(order) {
+            Ok(arguments) => arguments,
+            Err(failure) => return self.end(job, receipt, Err((State::Failed, failure)), false).await,
+        };
+        let asked = asked(job, &arguments);
+        receipt.decision = Some(job.decision(&asked.decision));
+        let approved = job.approved.is_some();
+        let next = decide::before(asked.decision.verdict, spec.recovery, spec.touches, approved);
+        if next == Before::Refuse {
+            return self.end(job, receipt, Err((State::Denied, record::denied(&asked.decision))), false).await;
+        }
+        if spec.kind == ToolKind::Terminal
+            && let Err(failure) = tier::check(&self.enforcement, job.policy.policy.min_tier())
+        {
+            return self.end(job, receipt, Err((State::Failed, failure)), false).await;
+        }
+        if next == Before::Ask {
+            return self.hold_call(job, receipt, &asked).await;
+        }
+        if spec.recovery == Recovery::Manual {
+            // What it does cannot be taken back, so that it began has to outlive the runner.
+            let started = job.row((*job.call.started).clone(), false);
+            match self.write(Row { spends: job.used(State::Running).cloned(), ..started }).await {
+                Ok(Written::Done) => {}
+                Ok(Written::GrantSpent) => return self.stays_held(job),
+                Err(error) => return self.not_begun(job, receipt, &error).await,
+            }
+        }
+        let mut cancelled = job.call.cancel.subscribe();
+        if spec.touches == Touches::Nothing {
+            let (outcome, receipt) = self.work(job, receipt, arguments, None, &mut cancelled).await;
+            return self.end(job, receipt, outcome, true).await;
+        }
+        self.in_workspace(job, receipt, arguments, &asked, &mut cancelled).await
+    }
+
+    /// The work, with what the receipt says of it.
+    async fn work(
+        &self,
+        job: &Job,
+        mut receipt: v1::Receipt,
+        arguments: Value,
+        view: Option<ViewHandle>,
+        cancelled: &mut watch::Receiver<bool>,
+    ) -> (Result<Value, Unfinished>, v1::Receipt) {
+        let began = Instant::now();
+        let outcome = work::work(&job.order, arguments, view, Arc::clone(&job.call.output), cancelled).await;
+        receipt.duration = Some(belay_proto::duration(began.elapsed()));
+        receipt.enforced = job.order.tool.tool.enforced();
+        (outcome, receipt)
+    }
+
+    async fn in_workspace(
+        self: &Arc<Self>,
+        job: &Job,
+        mut receipt: v1::Receipt,
+        arguments: Value,
+        asked: &Asked,
+        cancelled: &mut watch::Receiver<bool>,
+    ) -> Progress {
+        let visit = match self.rooms.enter(job.order.workspace.clone()).await {
+            Ok(visit) => Arc::new(visit),
+            Err(closed) => return self.end(job, receipt, Err((State::Failed, closed.into())), false).await,
+        };
+        receipt.live_base = visit.live && job.order.tool.spec.touches == Touches::Changes;
+        let share = tokio::select! {
+            biased;
+            () = stop_asked(cancelled) => {
+                return self.end(job, receipt, Err((State::Cancelled, record::cancelled())), false).await;
+            }
+            share = visit.share() => share,
+        };
+        let view_id = visit.view_id(self.clock.now_micros());
+        let view = {
+            let (visit, id) = (Arc::clone(&visit), view_id.clone());
+            self.threads.run(move || visit.place().view(&id)).await
+        };
+        let view = match view {
+            Ok(view) => ViewHandle::new(view, self.threads),
+            Err(error) => {
+                let failed = (State::Failed, record::workspace_failed(&error));
+                return self.end(job, receipt, Err(failed), false).await;
+            }
+        };
+        let (outcome, receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;
+        // Nobody works in it any more once it is here.
+        let view = view.take().await;
+        let examined = match (&outcome, view) {
+            (Ok(_), Some(view)) if job.order.tool.spec.touches == Touches::Changes => {
+                let (visit, judge) = (Arc::clone(&visit), job.judge(asked));
+                self.threads.run(move || examine(&*visit.place(), view, &view_id, &judge)).await
+            }
+            (_, view) => {
+                self.threads.run(move || drop(view)).await;
+                Examined::Nothing
+            }
+        };
+        drop(share);
+        match (outcome, examined) {
+            (Err(unfinished), _) | (Ok(_), Examined::Failed(unfinished)) => {
+                self.end(job, receipt, Err(unfinished), true).await
+            }
+            (Ok(result), Examined::Nothing) => self.end(job, receipt, Ok(result), true).await,
+            (Ok(_), Examined::Refused(decision)) => {
+                let receipt = v1::Receipt { decision: Some(job.decision(&decision)), ..receipt };
+                self.end(job, receipt, Err((State::Denied, record::denied(&decision))), true).await
+            }
+            (Ok(result), Examined::Staged(proposal)) if proposal.asks() => {
+                self.hold_effect(job, receipt, asked, &visit, result, *proposal).await
+            }
+            (Ok(result), Examined::Staged(proposal)) => {
+                self.commit_now(job, receipt, &visit, result, *proposal, cancelled).await
+            }
+        }
+    }
+
+    /// Commits what the policy lets pass.
+    async fn commit_now(
+        self: &Arc<Self>,
+        job: &Job,
+        mut receipt: v1::Receipt,
+        visit: &Arc<Visit>,
+        result: Value,
+        Proposal { staged, did, decision, .. }: Proposal,
+        cancelled: &mut watch::Receiver<bool>,
+    ) -> Progress {
+        let not_in_place = receipt.clone();
+        receipt.decision = Some(job.decision(&decision));
+        receipt.effect_digest = did.digest;
+        receipt.effect = Some(summary(&did.changes));
+        let call = self.ended(job, receipt, Ok(result));
+        match self.commit(visit, &staged, job.row(call.clone(), true), cancelled).await {
+            Committed::Done => Progress::Ended(Arc::new(call)),
+            Committed::Refused(unfinished) => {
+                self.discard(visit, &staged).await;
+                self.end(job, not_in_place, Err(unfinished), true).await
+            }
+            Committed::Undone(unfinished) => {
+                let call = self.ended(job, not_in_place.clone(), Err(unfinished));
+                // The grant, if there was one, went with the row that is taken back.
+                let row = Row { spends: None, ..job.row(call.clone(), true) };
+                let end = match self.take_back(visit, &staged, row).await {
+                    Ok(()) => call,
+                    Err(unknown) => self.ended(job, not_in_place, Err(unknown)),
+                };
+                Progress::Ended(Arc::new(end))
+            }
+            Committed::GrantSpent => {
+                self.discard(visit, &staged).await;
+                self.stays_held(job)
+            }
+            Committed::NotWritten(error) => {
+                // First the files: whatever the disk makes of the row, there is nothing left that it could put in place.
+                self.discard(visit, &staged).await;
+                let what = "The call ran, and its effect was not committed";
+                let failed = record::ledger_unavailable(ErrorClass::Transient, what, &error);
+                Progress::Ended(Arc::new(self.ended(job, not_in_place, Err((State::Failed, failed)))))
+            }
+        }
+    }
+
+    pub(super) fn stays_held(&self, job: &Job) -> Progress {
+        let approved = job.approved.as_ref().expect("only an approved call spends a grant");
+        Progress::Held(Arc::clone(&approved.held))
+    }
+
+    pub(super) async fn not_begun(&self, job: &Job, receipt: v1::Receipt, error: &crate::LedgerFailure) -> Progress {
+        if job.approved.is_some() {
+            // Its row still says that it waits, and nothing was done.
+            return self.stays_held(job);
+        }
+        // Forgotten at once, so that it may be asked for again.
+        self.known().remove(&job.order.name);
+        let failed = record::ledger_unavailable(ErrorClass::Transient, "The call was not made", error);
+        Progress::Ended(Arc::new(self.ended(job, receipt, Err((State::Failed, failed)))))
+    }
+
+    /// Ends a call that commits nothing. `ran`: the tool has begun its work.
+    pub(super) async fn end(
+        &self,
+        job: &Job,
+        receipt: v1::Receipt,
+        outcome: Result<Value, Unfinished>,
+        ran: bool,
+    ) -> Progress {
+        let call = self.ended(job, receipt.clone(), outcome);
+        let recovery = job.order.tool.spec.recovery;
+        if job.approved.is_none() && !(ran && decide::ends_with_a_row(recovery)) {
+            return Progress::Ended(Arc::new(call));
+        }
+        let failed = match self.write(job.row(call.clone(), true)).await {
+            Ok(Written::Done) => return Progress::Ended(Arc::new(call)),
+            Ok(Written::GrantSpent) => return self.stays_held(job),
+            Err(error) => {
+                let what = "How the call ended was not kept";
+                match recovery {
+                    Recovery::Manual if ran => {
+                        (State::OutcomeUnknown, record::ledger_unavailable(ErrorClass::OutcomeUnknown, what, &error))
+                    }
+                    _ => (State::Failed, record::ledger_unavailable(ErrorClass::Transient, what, &error)),
+                }
+            }
+        };
+        Progress::Ended(Arc::new(self.ended(job, receipt, Err(failed))))
+    }
+
+    /// The call as it ends.
+    fn ended(&self, job: &Job, mut receipt: v1::Receipt, outcome: Result<Value, Unfinished>) -> v1::ToolCall {
+        let (state, result, failed) = match outcome {
+            Ok(result) => (State::Completed, Some(record::payload(result.to_string())), None),
+            Err((state, failed)) => (state, None, Some(record::failure(failed))),
+        };
+        if let Some(used) = job.used(state) {
+            receipt.grant_nonce.clone_from(&used.nonce);
+        }
+        v1::ToolCall {
+            state: state.into(),
+            result,
+            failure: failed,
+            end_time: Some(belay_proto::timestamp(self.clock.now_micros())),
+            receipt: Some(receipt),
+            ..(*job.call.started).clone()
+        }
+    }
+
+    /// After a fault in the runner itself. What was written by then is not known here.
+    fn broke_off(&self, job: &Job) -> Progress {
+        let message = "The tool runner broke off the call: a fault in Belay.";
+        let unfinished = if job.order.tool.spec.recovery == Recovery::ReadOnly {
+            (State::Failed, ToolFailure::new(ErrorClass::Internal, "INTERNAL", message))
+        } else {
+            (State::OutcomeUnknown, ToolFailure::new(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN", message))
+        };
+        let receipt = v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() };
+        Progress::Ended(Arc::new(self.ended(job, receipt, Err(unfinished))))
+    }
+}
+
+/// What a call is asked to do, and what the policy says of it. Paths are judged by what they lead to, not by their spelling.
+fn asked(job: &Job, arguments: &Value) -> Asked {
+    let tool = &job.order.tool;
+    let mut operation = tool.tool.operation(arguments);
+    for path in &mut operation.paths {
+        if let Ok(plain) = RelPath::parse(path) {
+            *path = plain.to_string();
+        }
+    }
+    let decision = job.policy.policy.intent(&Intent {
+        tool: tool.spec.name,
+        kind: tool.spec.kind,
+        command: &operation.command,
+        paths: &operation.paths,
+    });
+    Asked { operation, decision }
+}

@@ -1,0 +1,94 @@
+//! The work of a tool: within its time, until it is cancelled, with its result held to the schema.
+
+use std::{future::poll_fn, panic::AssertUnwindSafe, pin::pin, task::Poll};
+
+use belay_proto::v1::{ErrorClass, tool_call::State};
+use futures::FutureExt as _;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::{Order, record, stop_asked};
+use crate::{Invocation, Recovery, ToolFailure, ToolResult, ViewHandle, output::Kept, registry::Registered};
+use std::sync::Arc;
+
+/// How work ended that did not succeed.
+pub(super) type Unfinished = (State, ToolFailure);
+
+/// The arguments, if they fit the tool's schema.
+pub(super) fn arguments(order: &Order) -> Result<Value, ToolFailure> {
+    let invalid = |message| ToolFailure::new(ErrorClass::InvalidArguments, "INVALID_ARGUMENTS", message);
+    let arguments =
+        serde_json::from_str(&order.arguments).map_err(|error| invalid(format!("arguments: not JSON: {error}")))?;
+    match order.tool.parameters.violations(&arguments).first() {
+        None => Ok(arguments),
+        Some(violation) => Err(invalid(format!("arguments{}: {}", violation.pointer, violation.message))),
+    }
+}
+
+/// Has the tool do its work.
+pub(super) async fn work(
+    order: &Order,
+    arguments: Value,
+    view: Option<ViewHandle>,
+    output: Arc<Kept>,
+    cancelled: &mut watch::Receiver<bool>,
+) -> Result<Value, Unfinished> {
+    let Registered { spec, result: result_schema, tool, .. } = &*order.tool;
+    let limit = order.timeout.unwrap_or(spec.default_timeout);
+    let invocation = Invocation {
+        name: order.name.clone(),
+        attempt: order.attempt,
+        arguments,
+        view,
+        output,
+        trace: order.trace.clone(),
+        limit,
+    };
+    let mut work = AssertUnwindSafe(async move { tool.call(invocation).await }).catch_unwind().boxed();
+    let mut timer = pin!(tokio::time::sleep(limit));
+    let mut stop = pin!(stop_asked(cancelled));
+    // A result that is there counts, even when the time is just over.
+    let end = poll_fn(|context| {
+        if let Poll::Ready(result) = work.as_mut().poll(context) {
+            return Poll::Ready(End::Worked(result.unwrap_or_else(|_| Err(broken(spec.name)))));
+        }
+        if stop.as_mut().poll(context).is_ready() {
+            return Poll::Ready(End::Stopped);
+        }
+        timer.as_mut().poll(context).map(|()| End::OutOfTime)
+    })
+    .await;
+    drop(work);
+    match end {
+        End::Worked(Ok(result)) => match result_schema.violations(&result).first() {
+            None => Ok(result),
+            Some(violation) => {
+                let message = format!(
+                    "The result of `{}` does not fit its schema: {}: {}",
+                    spec.name, violation.pointer, violation.message
+                );
+                Err((State::Failed, ToolFailure::new(ErrorClass::InvalidResult, "INVALID_RESULT", message)))
+            }
+        },
+        End::Worked(Err(failure)) => Err((State::Failed, failure)),
+        End::Stopped | End::OutOfTime if spec.recovery == Recovery::Manual => {
+            let message = "The call was stopped while it reached out; what it did cannot be known.";
+            Err((State::OutcomeUnknown, ToolFailure::new(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN", message)))
+        }
+        End::Stopped => Err((State::Cancelled, record::cancelled())),
+        End::OutOfTime => {
+            let message = format!("The call took longer than its limit of {limit:?}.");
+            Err((State::TimedOut, ToolFailure::new(ErrorClass::Timeout, "TIMEOUT", message)))
+        }
+    }
+}
+
+enum End {
+    Worked(ToolResult),
+    Stopped,
+    OutOfTime,
+}
+
+fn broken(tool: &str) -> ToolFailure {
+    ToolFailure::new(ErrorClass::Internal, "INTERNAL", format!("The tool `{tool}` broke off: a fault in Belay."))
+}

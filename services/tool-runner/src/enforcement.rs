@@ -1,0 +1,198 @@
+//! The walls around commands: what this machine gives, whether they hold, and so whether anything runs.
+
+use std::{fmt, sync::Arc};
+
+use belay_proto::v1::{self, ErrorClass, enforcement_report};
+use belay_sandbox::{Launcher, Layer, LayerState, NamespaceLauncher, Report, Settings, Tier, probe, self_test};
+
+use crate::ToolFailure;
+
+/// The weakest tier at which commands run: the sandbox builds all of its walls or starts nothing.
+const REQUIRED: Tier = Tier::Full;
+
+/// The walls around commands, as they were tried when the runner started.
+#[derive(Clone)]
+pub struct Enforcement {
+    report: Report,
+    unsafe_attacks: Vec<String>,
+    launcher: Result<Arc<dyn Launcher>, String>,
+}
+
+impl fmt::Debug for Enforcement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Enforcement")
+            .field("report", &self.report)
+            .field("unsafe_attacks", &self.unsafe_attacks)
+            .field("refusal", &self.launcher.as_ref().err())
+            .finish()
+    }
+}
+
+impl Enforcement {
+    /// Tries each layer on this machine, then attacks the sandbox from inside. Blocks for some tens of milliseconds.
+    ///
+    /// What does not stand is no error here: it is in the report, and commands are refused with it.
+    pub fn tried_out(settings: Settings) -> Self {
+        let report = match probe(&settings) {
+            Ok(report) => report,
+            Err(error) => return Self::none(error.to_string()),
+        };
+        if let Some(refusal) = missing(&report) {
+            return Self { report, unsafe_attacks: Vec::new(), launcher: Err(refusal) };
+        }
+        let tried = NamespaceLauncher::new(settings)
+            .map_err(|error| error.to_string())
+            .and_then(|launcher| Ok((self_test(&launcher).map_err(|error| error.to_string())?, launcher)));
+        match tried {
+            // Attacks that could not be tried prove nothing.
+            Err(why) => Self { report, unsafe_attacks: Vec::new(), launcher: Err(why) },
+            Ok((attacks, launcher)) => {
+                let possible = attacks.into_iter().filter(|attack| attack.possible);
+                let unsafe_attacks = possible.map(|attack| format!("{} ({})", attack.attack, attack.detail)).collect();
+                Self::new(report, unsafe_attacks, Arc::new(launcher))
+            }
+        }
+    }
+
+    /// What was found out about a machine: the layers, the attacks that succeeded, and what launches commands if all is well.
+    pub fn new(report: Report, unsafe_attacks: Vec<String>, launcher: Arc<dyn Launcher>) -> Self {
+        let refusal = missing(&report).or_else(|| {
+            let broken = unsafe_attacks.join("; ");
+            (!broken.is_empty())
+                .then(|| format!("the sandbox does not hold: what must be impossible was possible: {broken}"))
+        });
+        let launcher = refusal.map_or(Ok(launcher), Err);
+        Self { report, unsafe_attacks, launcher }
+    }
+
+    /// No walls at all, for this reason: every command is refused.
+    pub fn none(why: impl Into<String>) -> Self {
+        let report = Report { layers: Vec::new(), tier: Tier::None };
+        Self { report, unsafe_attacks: Vec::new(), launcher: Err(why.into()) }
+    }
+
+    /// What starts commands.
+    ///
+    /// # Errors
+    /// SANDBOX_UNAVAILABLE with the layers that are missing and what to do about them.
+    pub fn launcher(&self) -> Result<Arc<dyn Launcher>, ToolFailure> {
+        self.launcher.clone().map_err(|why| {
+            let message = format!("No command can run, because none runs without its sandbox: {why}.");
+            ToolFailure::new(ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE", message)
+        })
+    }
+
+    /// The names of the walls that stand, in the order in which they are put up; for the receipt of a command.
+    pub fn walls(&self) -> Vec<String> {
+        let standing = self.report.layers.iter().filter(|layer| layer.state == LayerState::Active);
+        standing.map(|layer| layer.layer.name().to_owned()).collect()
+    }
+
+    /// All of it, for whoever asks.
+    pub fn to_proto(&self) -> v1::EnforcementReport {
+        let layers = self.report.layers.iter().map(|layer| {
+            let (active, why, fix) = match &layer.state {
+                LayerState::Active => (true, String::new(), String::new()),
+                LayerState::Missing { why, fix } => (false, why.clone(), (*fix).to_owned()),
+            };
+            v1::EnforcementLayer { name: layer.layer.name().into(), active, why, fix }
+        });
+        let stands = |wanted: Layer| {
+            let found = self.report.layers.iter().find(|layer| layer.layer == wanted);
+            found.map(|layer| layer.state == LayerState::Active)
+        };
+        v1::EnforcementReport {
+            layers: layers.collect(),
+            tier: tier(self.report.tier).into(),
+            min_tier: tier(REQUIRED).into(),
+            // The layer with the mapped owner is there for root only.
+            staging: stands(Layer::Workspace) == Some(true) && stands(Layer::IdMappedWorkspace) != Some(false),
+            breaches: self.unsafe_attacks.clone(),
+        }
+    }
+}
+
+fn tier(tier: Tier) -> enforcement_report::Tier {
+    match tier {
+        Tier::None => enforcement_report::Tier::Unspecified,
+        Tier::Landlock => enforcement_report::Tier::C,
+        Tier::NoProc => enforcement_report::Tier::B,
+        Tier::Full => enforcement_report::Tier::A,
+    }
+}
+
+/// What is missing for commands to run, each layer with its fix.
+fn missing(report: &Report) -> Option<String> {
+    let missing = report.layers.iter().filter_map(|layer| match &layer.state {
+        LayerState::Active => None,
+        LayerState::Missing { why, fix } => {
+            Some(format!("the layer `{}` is missing ({why}); to fix it: {fix}", layer.layer))
+        }
+    });
+    (report.tier < REQUIRED).then(|| missing.collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_sandbox::{LaunchError, LayerReport, Running, Spec};
+
+    use super::*;
+
+    struct Never;
+
+    impl Launcher for Never {
+        fn launch(&self, _spec: Spec) -> Result<Running, LaunchError> {
+            Err(LaunchError::NotReady)
+        }
+    }
+
+    fn report(tier: Tier, missing: &[Layer]) -> Report {
+        let all = [Layer::UserNamespace, Layer::Proc, Layer::Workspace, Layer::ProcessLimit, Layer::Landlock];
+        let state = |layer: Layer| match missing.contains(&layer) {
+            true => LayerState::Missing { why: "Operation not permitted".into(), fix: layer.fix() },
+            false => LayerState::Active,
+        };
+        Report { layers: all.iter().map(|layer| LayerReport { layer: *layer, state: state(*layer) }).collect(), tier }
+    }
+
+    // B-10, S2-NFR-011: below the required level commands are refused, by the name of the missing layer.
+    #[test]
+    fn a_missing_layer_refuses_commands_by_name() {
+        let enforcement = Enforcement::new(report(Tier::NoProc, &[Layer::Proc]), vec![], Arc::new(Never));
+        let refused = enforcement.launcher().err().unwrap();
+        assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE"));
+        assert!(
+            refused.message.contains("`fresh /proc`") && refused.message.contains(Layer::Proc.fix()),
+            "{refused:?}"
+        );
+        let said = enforcement.to_proto();
+        assert_eq!((said.tier(), said.min_tier()), (enforcement_report::Tier::B, enforcement_report::Tier::A));
+        let proc = said.layers.iter().find(|layer| layer.name == "fresh /proc").unwrap();
+        assert!(!proc.active && !proc.why.is_empty() && proc.fix == Layer::Proc.fix());
+        assert!(said.staging && !enforcement.walls().contains(&"fresh /proc".to_owned()));
+    }
+
+    #[test]
+    fn what_a_full_sandbox_may_lack_refuses_nothing() {
+        let enforcement = Enforcement::new(report(Tier::Full, &[Layer::ProcessLimit]), vec![], Arc::new(Never));
+        assert!(enforcement.launcher().is_ok());
+        assert_eq!(enforcement.walls(), ["user namespace", "fresh /proc", "workspace mount", "landlock"]);
+    }
+
+    // B-10: an attack that succeeds is a wall that does not stand.
+    #[test]
+    fn an_attack_that_succeeds_refuses_commands() {
+        let broken = vec!["read a secret file (canary)".to_owned()];
+        let enforcement = Enforcement::new(report(Tier::Full, &[]), broken.clone(), Arc::new(Never));
+        assert!(enforcement.launcher().err().unwrap().message.contains("read a secret file"));
+        assert_eq!(enforcement.to_proto().breaches, broken);
+    }
+
+    // This test binary does not begin as a launcher: nothing can be tried in it, and so nothing runs.
+    #[test]
+    fn what_cannot_be_tried_refuses_commands() {
+        let enforcement = Enforcement::tried_out(Settings::default());
+        assert!(enforcement.launcher().err().unwrap().message.contains("take_over_if_asked"));
+        assert!(!enforcement.to_proto().staging && enforcement.walls().is_empty());
+    }
+}

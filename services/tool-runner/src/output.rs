@@ -1,0 +1,140 @@
+//! What a tool says while it works: kept from its first byte, so that whoever comes later, or again, hears it from where it left off.
+
+use std::sync::{Mutex, PoisonError};
+
+use belay_proto::v1::{ToolCallOutput, tool_call_output::Stream};
+use tokio::sync::watch;
+
+/// How much of each stream is kept, in bytes. What comes after that is in the tool's own result, if anywhere.
+const KEPT: usize = 1 << 20;
+/// The longest piece that is sent, in bytes of the stream.
+const PIECE: usize = 32 << 10;
+
+const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
+
+/// The output of one call. Writing never waits for a reader.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    heads: Mutex<[Vec<u8>; 2]>,
+    wake: watch::Sender<()>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { heads: Mutex::default(), wake: watch::Sender::new(()) }
+    }
+}
+
+impl crate::Output for Kept {
+    fn write(&self, stream: Stream, bytes: &[u8]) {
+        let Some(index) = STREAMS.iter().position(|known| *known == stream) else { return };
+        let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = KEPT.saturating_sub(heads[index].len()).min(bytes.len());
+        if room > 0 {
+            heads[index].extend_from_slice(&bytes[..room]);
+            drop(heads);
+            self.wake.send_replace(());
+        }
+    }
+}
+
+/// How far one reader has come, in bytes of each stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position([usize; 2]);
+
+impl Position {
+    /// What comes after these offsets of the standard output and of the standard error.
+    pub(crate) fn after(stdout: i64, stderr: i64) -> Self {
+        Self([stdout, stderr].map(|offset| usize::try_from(offset).unwrap_or(0)))
+    }
+}
+
+impl Kept {
+    /// Wakes whoever waits here whenever there is more.
+    pub(crate) fn listen(&self) -> watch::Receiver<()> {
+        self.wake.subscribe()
+    }
+
+    /// The next piece, if there is one. While the call goes on (`all` is false), a character of which a part is missing is waited for.
+    pub(crate) fn next(&self, position: &mut Position, all: bool) -> Option<ToolCallOutput> {
+        let heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        STREAMS.iter().enumerate().find_map(|(index, stream)| {
+            let offset = position.0[index];
+            let rest = heads[index].get(offset..)?;
+            let length = piece(rest, all || heads[index].len() == KEPT)?;
+            position.0[index] += length;
+            Some(shown(*stream, offset, &rest[..length]))
+        })
+    }
+}
+
+/// The one place through which output passes on its way out.
+fn shown(stream: Stream, offset: usize, bytes: &[u8]) -> ToolCallOutput {
+    let offset = i64::try_from(offset).expect("below the bound of what is kept");
+    ToolCallOutput { stream: stream.into(), offset, text: String::from_utf8_lossy(bytes).into_owned() }
+}
+
+/// How long the next piece is: up to [`PIECE`], and not ending within a character whose rest is there or may come.
+fn piece(bytes: &[u8], complete: bool) -> Option<usize> {
+    let window = &bytes[..bytes.len().min(PIECE)];
+    let more = window.len() < bytes.len() || !complete;
+    let tail = window.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    // An error without a length is a character that only lacks its end.
+    let begun = std::str::from_utf8(tail).is_err_and(|error| error.error_len().is_none());
+    let length = window.len() - if more && begun { tail.len() } else { 0 };
+    (length > 0).then_some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Output as _;
+
+    fn all(kept: &Kept, mut position: Position, complete: bool) -> Vec<(i64, String)> {
+        std::iter::from_fn(|| kept.next(&mut position, complete)).map(|piece| (piece.offset, piece.text)).collect()
+    }
+
+    #[test]
+    fn pieces_are_bounded_and_never_cut_a_character() {
+        let kept = Kept::default();
+        let text = "é".repeat(PIECE);
+        kept.write(Stream::Stdout, format!("x{text}").as_bytes());
+        let pieces = all(&kept, Position::default(), false);
+        assert!(pieces.len() >= 3 && pieces.iter().all(|(_, piece)| piece.len() <= PIECE));
+        assert_eq!(pieces.iter().map(|(_, piece)| piece.as_str()).collect::<String>(), format!("x{text}"));
+        let mut end = 0;
+        for (offset, piece) in &pieces {
+            assert_eq!(*offset, end);
+            end += i64::try_from(piece.len()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_character_of_which_a_part_is_missing_is_waited_for_until_the_end() {
+        let kept = Kept::default();
+        kept.write(Stream::Stderr, b"a\xe2\x82");
+        assert_eq!(all(&kept, Position::default(), false), [(0, "a".to_owned())]);
+        assert_eq!(all(&kept, Position::default(), true), [(0, "a\u{fffd}".to_owned())], "it never comes");
+        kept.write(Stream::Stderr, b"\xac!");
+        assert_eq!(all(&kept, Position::after(0, 1), false), [(1, "€!".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_no_text_is_shown_as_far_as_it_is() {
+        let kept = Kept::default();
+        kept.write(Stream::Stdout, b"\xff\xfeok");
+        assert_eq!(all(&kept, Position::default(), false), [(0, "\u{fffd}\u{fffd}ok".to_owned())]);
+        assert_eq!(all(&kept, Position::after(99, 99), false), [], "an offset above the end waits for nothing");
+        assert_eq!(all(&kept, Position::after(-5, 0), false).len(), 1);
+    }
+
+    #[test]
+    fn a_flood_fills_no_memory() {
+        let kept = Kept::default();
+        for _ in 0..64 {
+            kept.write(Stream::Stdout, &[b'x'; 64 << 10]);
+        }
+        let sent: usize = all(&kept, Position::default(), true).iter().map(|(_, piece)| piece.len()).sum();
+        assert_eq!(sent, KEPT);
+    }
+}

@@ -1,0 +1,97 @@
+//! Workspaces on the disk.
+
+use std::{
+    any::Any,
+    fs::{DirBuilder, canonicalize},
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use belay_workspace::{
+    Commit, CommitError, Digest, EffectError, IoFailure, Limits, Manifest, OpenError, ViewError, Workspace,
+};
+
+use super::{Place, Places, Staged};
+use crate::View;
+
+/// Folders of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealPlaces;
+
+impl Places for RealPlaces {
+    fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
+        canonicalize(path).map_err(|source| OpenError::Unreachable { path: path.to_owned(), source })
+    }
+
+    fn make(&self, path: &Path) -> Result<(), OpenError> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|source| OpenError::Unreachable { path: path.to_owned(), source })
+    }
+
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+        let forbidden: Vec<&Path> = forbidden.iter().map(PathBuf::as_path).collect();
+        Ok(Arc::new(Workspace::open(path, &forbidden)?))
+    }
+}
+
+impl Place for Workspace {
+    fn path(&self) -> &Path {
+        Self::path(self)
+    }
+
+    fn sweep(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
+        Self::sweep(self, keep)
+    }
+
+    fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError> {
+        Ok(Box::new(Self::view(self, id)?))
+    }
+
+    fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError> {
+        let view: &dyn Any = view;
+        view.downcast_ref::<belay_workspace::View>().expect("the view is of this place").effect(Limits::default())
+    }
+
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError> {
+        let view: Box<dyn Any> = view;
+        let view = view.downcast::<belay_workspace::View>().expect("the view is of this place");
+        let id = view.id().to_owned();
+        match Self::stage(self, *view, manifest) {
+            Ok(commit) => {
+                let plan = serde_json::to_string(&commit).expect("numbers, texts and lists are always JSON");
+                Ok(Staged { id, plan })
+            }
+            Err(error) => {
+                let unfinished = Commit { id, manifest: Digest::of(&[]), ops: Vec::new() };
+                if let Err(left) = Self::discard(self, &unfinished) {
+                    tracing::warn!(error = %left, "What was staged stays until the workspace is opened again");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn check(&self, staged: &Staged) -> Result<(), CommitError> {
+        Self::check(self, &commit(staged)?)
+    }
+
+    fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
+        Self::apply(self, &commit(staged)?)
+    }
+
+    fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
+        Self::discard(self, &commit(staged)?)
+    }
+
+    fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
+        Self::finish(self, &commit(staged)?)
+    }
+}
+
+fn commit(staged: &Staged) -> Result<Commit, CommitError> {
+    serde_json::from_str(&staged.plan).map_err(|error| {
+        let failure = IoFailure { doing: "reading the plan of commit", path: staged.id.clone(), source: error.into() };
+        CommitError::Io(failure)
+    })
+}

@@ -1,0 +1,283 @@
+//! The workspaces that are open: who may be in them, who may change them, and what has to be done when one is opened.
+//!
+//! Calls that run share a workspace; a commit has it alone, because the kernel leaves a mounted overlay undefined whose lower folders
+//! change. Whoever waits is served in turn, so neither keeps the other out for good. A workspace is open while somebody is in it and a
+//! short while longer, so that another process may have it when nobody is.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use belay_proto::v1::ErrorClass;
+use belay_service_kit::status;
+use belay_sqlite::Threads;
+use belay_workspace::{CommitError, IoFailure, OpenError};
+use thiserror::Error;
+use tokio::sync::{OnceCell, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot};
+use tonic::{Code, Status};
+
+use crate::{
+    Place, Places, Staged, ToolFailure,
+    workspaces::{Chosen, NotAllowed, Workspaces},
+};
+
+/// How long a workspace stays open that nobody is in.
+const LINGERS: Duration = Duration::from_secs(2);
+
+/// Why nobody can work in a folder.
+#[derive(Debug, Error)]
+pub(crate) enum Closed {
+    /// It may not be a workspace here.
+    #[error(transparent)]
+    NotAllowed(#[from] NotAllowed),
+    /// It cannot be one.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// What was left in it cannot be removed.
+    #[error(transparent)]
+    Sweep(#[from] IoFailure),
+    /// A commit of before is half in place, and can go neither forward nor back.
+    #[error(transparent)]
+    Stuck(#[from] CommitError),
+}
+
+/// The workspaces that are open, and what is known of others.
+pub(crate) struct Rooms {
+    settings: Workspaces,
+    places: Arc<dyn Places>,
+    threads: Threads,
+    /// The staged effects of this ledger begin with this, so that two ledgers do not sweep each other's.
+    tag: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: HashMap<PathBuf, Open>,
+    /// What a ledger says was committed when the runner was lost, by workspace.
+    redo: HashMap<PathBuf, Vec<Redo>>,
+    /// Staged effects that are held or being put in place.
+    kept: HashSet<String>,
+    views: u64,
+}
+
+struct Open {
+    room: Arc<Room>,
+    users: usize,
+    /// Rises when somebody enters.
+    visits: u64,
+}
+
+struct Room {
+    place: OnceCell<Arc<dyn Place>>,
+    gate: Arc<RwLock<()>>,
+}
+
+struct Redo {
+    staged: Staged,
+    done: oneshot::Sender<Result<(), CommitError>>,
+}
+
+impl Rooms {
+    pub(crate) fn new(settings: Workspaces, places: Arc<dyn Places>, threads: Threads, tag: String) -> Arc<Self> {
+        Arc::new(Self { settings, places, threads, tag, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folder for a call, as far as names say.
+    pub(crate) fn choose(&self, workspace: &str, execution: &str) -> Result<Chosen, NotAllowed> {
+        self.settings.choose(workspace, execution)
+    }
+
+    /// A folder that the ledger knows.
+    pub(crate) fn known(&self, path: PathBuf) -> Chosen {
+        self.settings.known(path)
+    }
+
+    /// The folder's one name, if it may be a workspace. The runner's own is made.
+    pub(crate) async fn resolve(&self, chosen: Chosen) -> Result<PathBuf, Closed> {
+        let (places, settings) = (Arc::clone(&self.places), self.settings.clone());
+        self.threads
+            .run(move || {
+                if chosen.own {
+                    places.make(&chosen.path)?;
+                    return Ok(places.resolve(&chosen.path)?);
+                }
+                let path = places.resolve(&chosen.path)?;
+                settings.allow(&path)?;
+                Ok(path)
+            })
+            .await
+    }
+
+    /// Enters a workspace, opening it if nobody is in it.
+    pub(crate) async fn enter(self: &Arc<Self>, chosen: Chosen) -> Result<Visit, Closed> {
+        let own = chosen.own;
+        let path = self.resolve(chosen).await?;
+        let visit = {
+            let mut state = self.state();
+            let open = state.open.entry(path.clone()).or_insert_with(|| Open {
+                room: Arc::new(Room { place: OnceCell::new(), gate: Arc::default() }),
+                users: 0,
+                visits: 0,
+            });
+            open.users += 1;
+            open.visits += 1;
+            Visit { rooms: Arc::clone(self), room: Arc::clone(&open.room), path: path.clone(), live: !own }
+        };
+        visit.room.place.get_or_try_init(|| self.open(path, own)).await?;
+        Ok(visit)
+    }
+
+    async fn open(self: &Arc<Self>, path: PathBuf, own: bool) -> Result<Arc<dyn Place>, Closed> {
+        let rooms = Arc::clone(self);
+        self.threads.run(move || rooms.open_now(path, own)).await
+    }
+
+    /// Opens a workspace and puts right what a lost runner left there, before anybody is let in.
+    fn open_now(&self, path: PathBuf, own: bool) -> Result<Arc<dyn Place>, Closed> {
+        let forbidden = if own { &[][..] } else { &self.settings.forbidden };
+        let place = self.places.open(&path, forbidden)?;
+        if !own {
+            self.settings.allow(place.path())?;
+        }
+        let kept = self.state().kept.clone();
+        place.sweep(&|id| !id.starts_with(&self.tag) || kept.contains(id))?;
+        loop {
+            let Some(redo) = self.state().redo.get_mut(&path).and_then(Vec::pop) else { break };
+            let done = match place.apply(&redo.staged) {
+                // Its files are given up last: where there are none, all was done.
+                Ok(()) | Err(CommitError::NotStaged { .. }) => Ok(()),
+                Err(error @ CommitError::Stuck { .. }) => {
+                    self.state().redo.entry(path).or_default().push(redo);
+                    return Err(error.into());
+                }
+                Err(error) => Err(error),
+            };
+            let given_up = if done.is_ok() { place.finish(&redo.staged) } else { place.discard(&redo.staged) };
+            if let Err(error) = given_up {
+                tracing::warn!(%error, "What a commit left behind stays until the workspace is opened again");
+            }
+            self.forget(&redo.staged.id);
+            drop(redo.done.send(done));
+        }
+        self.state().redo.remove(&path);
+        Ok(place)
+    }
+
+    /// Has a commit carried out, or out again, as soon as its workspace is opened. Answers when that is done.
+    pub(crate) fn redo(&self, path: PathBuf, staged: Staged) -> oneshot::Receiver<Result<(), CommitError>> {
+        let (done, answer) = oneshot::channel();
+        self.keep(&staged.id);
+        self.state().redo.entry(path).or_default().push(Redo { staged, done });
+        answer
+    }
+
+    /// Keeps staged files that a process finds when it opens the workspace.
+    pub(crate) fn keep(&self, id: &str) {
+        self.state().kept.insert(id.to_owned());
+    }
+
+    /// Lets the next one who opens the workspace remove staged files.
+    pub(crate) fn forget(&self, id: &str) {
+        self.state().kept.remove(id);
+    }
+
+    fn leave(self: &Arc<Self>, path: &Path) {
+        let visits = {
+            let mut state = self.state();
+            let Some(open) = state.open.get_mut(path) else { return };
+            open.users -= 1;
+            if open.users > 0 {
+                return;
+            }
+            open.visits
+        };
+        let (rooms, path) = (Arc::clone(self), path.to_owned());
+        let close = move || {
+            let mut state = rooms.state();
+            if state.open.get(&path).is_some_and(|open| open.users == 0 && open.visits == visits) {
+                // Under the lock: whoever opens it next must find it closed.
+                drop(state.open.remove(&path));
+            }
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                tokio::time::sleep(LINGERS).await;
+                close();
+            })),
+            Err(_) => close(),
+        }
+    }
+}
+
+/// Somebody is in a workspace. It stays open until this is dropped.
+pub(crate) struct Visit {
+    rooms: Arc<Rooms>,
+    room: Arc<Room>,
+    path: PathBuf,
+    /// It is a folder that people work in too.
+    pub(crate) live: bool,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.rooms.leave(&self.path);
+    }
+}
+
+impl Visit {
+    pub(crate) fn place(&self) -> Arc<dyn Place> {
+        Arc::clone(self.room.place.get().expect("whoever is in has opened it"))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The right to have a view: nothing is committed while somebody has it.
+    pub(crate) async fn share(&self) -> OwnedRwLockReadGuard<()> {
+        Arc::clone(&self.room.gate).read_owned().await
+    }
+
+    /// The right to commit: nobody has a view while somebody has it.
+    pub(crate) async fn alone(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.room.gate).write_owned().await
+    }
+
+    /// A name for a view, never given before: not by another process for this ledger either, because `now` is in it.
+    pub(crate) fn view_id(&self, now_micros: i64) -> String {
+        let mut state = self.rooms.state();
+        state.views += 1;
+        format!("{}-{now_micros:x}-{:x}", self.rooms.tag, state.views)
+    }
+}
+
+impl From<Closed> for ToolFailure {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::NotAllowed(_) => {
+                Self::new(ErrorClass::SandboxViolation, "WORKSPACE_NOT_ALLOWED", format!("{closed}."))
+            }
+            Closed::Open(OpenError::InUse { .. } | OpenError::Io(_)) | Closed::Sweep(_) | Closed::Stuck(_) => {
+                Self::new(ErrorClass::Transient, "WORKSPACE_FAILED", format!("{closed}."))
+            }
+            Closed::Open(_) => Self::new(ErrorClass::SandboxViolation, "WORKSPACE_INVALID", format!("{closed}.")),
+        }
+    }
+}
+
+impl Closed {
+    /// As the answer to somebody who named the folder.
+    pub(crate) fn into_status(self) -> Status {
+        let ToolFailure { class, reason, message } = self.into();
+        let code = if class == ErrorClass::Transient { Code::Unavailable } else { Code::InvalidArgument };
+        status::error(code, &reason, message.clone()).field("workspace", message).into()
+    }
+}

@@ -1,0 +1,16 @@
+use std::sync::Arc;
+
+use belay_proto::v1;
+use tonic::Status;
+
+use super::attempt_of;
+use crate::Calls;
+
+pub(super) async fn commit_effect(
+    calls: &Arc<Calls>,
+    request: v1::CommitEffectRequest,
+) -> Result<v1::ToolCall, Status> {
+    attempt_of(&request.name)?;
+    calls.admit(request.fence).await?;
+    calls.commit_effect(&request.name, request.grant).await.map(Arc::unwrap_or_clone)
+}

@@ -1,0 +1,22 @@
+use std::sync::Arc;
+
+use belay_proto::v1::{self, ErrorClass};
+use tonic::Status;
+
+use super::attempt_of;
+use crate::Calls;
+
+pub(super) async fn discard_effect(
+    calls: &Arc<Calls>,
+    request: v1::DiscardEffectRequest,
+) -> Result<v1::ToolCall, Status> {
+    attempt_of(&request.name)?;
+    calls.admit(request.fence).await?;
+    let why = request.failure.unwrap_or_else(|| v1::Failure {
+        error_class: ErrorClass::ApprovalDenied.into(),
+        message: "The call was not approved.".into(),
+        reason: "APPROVAL_DENIED".into(),
+        retryable: false,
+    });
+    calls.discard_effect(&request.name, why).await.map(Arc::unwrap_or_clone)
+}

@@ -1,0 +1,284 @@
+//! What a decision is about, made from a call and from what it changed. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use belay_grant::{Change, ChangeKind, Kind, Subject};
+use belay_policy::Decision;
+use belay_proto::v1;
+use belay_workspace::{Act, Content, Digest, Flag, Manifest, Node, RelPath};
+
+use crate::Operation;
+
+/// The most bytes a subject may have for a person to be asked about it: what the gate takes.
+pub(crate) const LARGEST_SUBJECT: usize = 8 << 20;
+
+/// How many paths a summary names.
+const NAMED: usize = 100;
+
+/// What a call did to one path: of a folder that came or went, to each path in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fact {
+    pub(crate) path: RelPath,
+    pub(crate) kind: ChangeKind,
+    /// What was there.
+    pub(crate) before: Option<Node>,
+    /// What will be there.
+    pub(crate) after: Option<Node>,
+    /// The permission bits that a folder gets which keeps its contents.
+    mode: Option<u32>,
+    pub(crate) flags: BTreeSet<&'static str>,
+}
+
+impl Fact {
+    fn new(path: &RelPath, before: Option<&Node>, after: Option<&Node>) -> Self {
+        let kind = match (before, after) {
+            (None, Some(_)) => ChangeKind::Created,
+            (Some(_), None) => ChangeKind::Deleted,
+            (Some(_), Some(_)) | (None, None) => ChangeKind::Modified,
+        };
+        let (before, after) = (before.cloned(), after.cloned());
+        Self { path: path.clone(), kind, before, after, mode: None, flags: BTreeSet::new() }
+    }
+
+    fn what(&self) -> String {
+        match (&self.after, &self.before, self.mode) {
+            (None, None, Some(mode)) => format!("folder {mode:04o}"),
+            (Some(node), ..) | (None, Some(node), _) => describe(node),
+            (None, None, None) => String::new(),
+        }
+    }
+}
+
+/// What a manifest does to each path, sorted.
+pub(crate) fn facts(manifest: &Manifest) -> Vec<Fact> {
+    let mut facts = BTreeMap::new();
+    for change in &manifest.changes {
+        if let Act::Meta { new, .. } = change.act {
+            let fact = Fact { mode: Some(new), ..Fact::new(&change.path, None, None) };
+            facts.insert(change.path.clone(), fact);
+        }
+        let before: BTreeMap<_, _> = change.before.iter().map(|node| (&node.path, node)).collect();
+        let after: BTreeMap<_, _> = change.after.iter().map(|node| (&node.path, node)).collect();
+        for path in before.keys().chain(after.keys()).copied() {
+            let (before, after) = (before.get(path).copied(), after.get(path).copied());
+            if before != after {
+                facts.entry(path.clone()).or_insert_with(|| Fact::new(path, before, after));
+            }
+        }
+        for flagged in &change.flags {
+            // What is flagged is shown, even where nothing else about it is new.
+            let fact = facts.entry(flagged.path.clone()).or_insert_with(|| {
+                let find = |nodes: &BTreeMap<&RelPath, &Node>| nodes.get(&flagged.path).copied().cloned();
+                Fact::new(&flagged.path, find(&before).as_ref(), find(&after).as_ref())
+            });
+            fact.flags.insert(name_of(flagged.flag));
+        }
+    }
+    facts.into_values().collect()
+}
+
+fn name_of(flag: Flag) -> &'static str {
+    match flag {
+        Flag::Executable => "executable",
+        Flag::SetIdStripped => "set_id_stripped",
+        Flag::MadeWritable => "made_writable",
+        Flag::LinkLeaves => "link_leaves",
+        Flag::OddName => "odd_name",
+        Flag::CaseCollision => "case_collision",
+    }
+}
+
+fn describe(node: &Node) -> String {
+    match &node.content {
+        Content::File { .. } => format!("file {:04o}", node.mode),
+        Content::Directory => format!("folder {:04o}", node.mode),
+        Content::Symlink { target } => format!("link to {}", target.escape_ascii()),
+        Content::Special { special } => special.name().to_owned(),
+    }
+}
+
+fn file_digest(node: Option<&Node>) -> String {
+    match node.map(|node| &node.content) {
+        Some(Content::File { digest, .. }) => prefixed(digest),
+        _ => String::new(),
+    }
+}
+
+/// A digest as the contract writes it.
+pub(crate) fn prefixed(digest: &Digest) -> String {
+    format!("sha256:{digest}")
+}
+
+/// The facts as a subject lists them.
+pub(crate) fn changes(facts: &[Fact]) -> Vec<Change> {
+    let change = |fact: &Fact| Change {
+        path: fact.path.to_string(),
+        kind: fact.kind,
+        before: file_digest(fact.before.as_ref()),
+        after: file_digest(fact.after.as_ref()),
+        what: fact.what(),
+        flags: fact.flags.iter().map(|&flag| flag.to_owned()).collect(),
+    };
+    facts.iter().map(change).collect()
+}
+
+/// The changes in short.
+pub(crate) fn summary(changes: &[Change]) -> v1::EffectSummary {
+    let count = |kind| i32::try_from(changes.iter().filter(|change| change.kind == kind).count()).unwrap_or(i32::MAX);
+    let named = changes.iter().take(NAMED).map(|change| v1::PathChange {
+        path: change.path.clone(),
+        kind: match change.kind {
+            ChangeKind::Created => v1::path_change::Kind::Created,
+            ChangeKind::Modified => v1::path_change::Kind::Modified,
+            ChangeKind::Deleted => v1::path_change::Kind::Deleted,
+        }
+        .into(),
+        flags: change.flags.clone(),
+    });
+    v1::EffectSummary {
+        created: count(ChangeKind::Created),
+        modified: count(ChangeKind::Modified),
+        deleted: count(ChangeKind::Deleted),
+        changes: named.collect(),
+    }
+}
+
+/// The call that a subject is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About<'a> {
+    /// As the runner shows it: with the arguments that may be shown.
+    pub(crate) call: &'a v1::ToolCall,
+    pub(crate) operation: &'a Operation,
+    pub(crate) workspace: &'a str,
+    pub(crate) enforced: &'a [String],
+    pub(crate) decision: &'a Decision,
+    pub(crate) policy_revision: i64,
+}
+
+/// What a call did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Did {
+    /// The manifest's digest, as the contract writes it.
+    pub(crate) digest: String,
+    pub(crate) changes: Vec<Change>,
+}
+
+impl About<'_> {
+    /// The subject of a decision about the call itself, or about what it did.
+    pub(crate) fn subject(self, did: Option<Did>) -> Subject {
+        let (execution, step) = parts(&self.call.name);
+        let kind = if did.is_some() { Kind::Effect } else { Kind::Call };
+        let Did { digest, changes } = did.unwrap_or_default();
+        Subject {
+            v: 1,
+            kind,
+            execution: execution.to_owned(),
+            step: step.to_owned(),
+            tool: self.call.tool.clone(),
+            arguments: crate::calls::json_of(self.call.arguments.as_ref()),
+            arguments_digest: self.call.arguments_digest.clone(),
+            command: self.operation.command.clone(),
+            working_directory: self.operation.working_directory.clone(),
+            workspace: self.workspace.to_owned(),
+            enforced: self.enforced.to_vec(),
+            policy_revision: self.policy_revision,
+            rule: self.decision.rule.clone(),
+            reason: self.decision.reason.clone(),
+            effect_digest: digest,
+            changes,
+        }
+    }
+}
+
+/// The execution and the step's id in a call's name, which was checked.
+pub(crate) fn parts(call: &str) -> (&str, &str) {
+    let (execution, rest) = call.split_once("/steps/").unwrap_or((call, ""));
+    (execution, rest.split_once("/calls/").map_or(rest, |(step, _)| step))
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_workspace::{Change as Touched, FileTime, Fingerprint, Flagged};
+
+    use super::*;
+
+    fn node(path: &str, mode: u32, content: Content) -> Node {
+        Node { path: RelPath::parse(path).unwrap(), mode, content }
+    }
+
+    fn file(path: &str, text: &str) -> Node {
+        node(path, 0o644, Content::File { size: text.len() as u64, digest: Digest::of(text.as_bytes()) })
+    }
+
+    fn fingerprint() -> Fingerprint {
+        let time = FileTime(0, 0);
+        Fingerprint { digest: Digest::of(b""), inode: 1, mode: 0o755, size: 0, modified: time, seen: time }
+    }
+
+    fn touched(path: &str, act: Act, before: Vec<Node>, after: Vec<Node>) -> Touched {
+        Touched { path: RelPath::parse(path).unwrap(), act, before, after, flags: Vec::new() }
+    }
+
+    /// B-03: what a person is shown is every single path, also in a folder that is put or taken away as a whole.
+    #[test]
+    fn a_folder_that_is_replaced_is_told_path_by_path() {
+        let folder = |path| node(path, 0o755, Content::Directory);
+        let put = Act::Put { base: Some(fingerprint()), staged: fingerprint() };
+        let mut replaced = touched(
+            "d",
+            put,
+            vec![folder("d"), file("d/gone", "1"), file("d/kept", "2"), file("d/other", "3")],
+            vec![
+                folder("d"),
+                file("d/kept", "2"),
+                node("d/link", 0, Content::Symlink { target: b"../x\xff".to_vec() }),
+                file("d/other", "4"),
+            ],
+        );
+        replaced.flags = [("d/kept", Flag::OddName), ("d/link", Flag::LinkLeaves)]
+            .map(|(path, flag)| Flagged { path: RelPath::parse(path).unwrap(), flag })
+            .into();
+        let manifest = Manifest {
+            changes: vec![
+                touched("a", Act::Away { base: fingerprint() }, vec![file("a", "1")], Vec::new()),
+                replaced,
+                touched("m", Act::Meta { inode: 1, old: 0o700, new: 0o755 }, Vec::new(), Vec::new()),
+            ],
+        };
+        let changes = changes(&facts(&manifest));
+        let told: Vec<_> = changes
+            .iter()
+            .map(|change| (change.path.as_str(), change.kind, change.what.as_str(), change.flags.join(",")))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("a", ChangeKind::Deleted, "file 0644", String::new()),
+                ("d/gone", ChangeKind::Deleted, "file 0644", String::new()),
+                ("d/kept", ChangeKind::Modified, "file 0644", "odd_name".into()),
+                ("d/link", ChangeKind::Created, "link to ../x\\xff", "link_leaves".into()),
+                ("d/other", ChangeKind::Modified, "file 0644", String::new()),
+                ("m", ChangeKind::Modified, "folder 0755", String::new()),
+            ]
+        );
+        assert_eq!(changes[4].before, belay_grant::digest_of(b"3"));
+        assert_eq!(changes[4].after, belay_grant::digest_of(b"4"));
+        let summary = summary(&changes);
+        assert_eq!((summary.created, summary.modified, summary.deleted), (1, 3, 2));
+    }
+
+    #[test]
+    fn a_summary_counts_all_and_names_the_first() {
+        let nodes: Vec<_> = (0..150).map(|n| file(&format!("f{n:03}"), "x")).collect();
+        let put = Act::Put { base: None, staged: fingerprint() };
+        let changes: Vec<_> =
+            nodes.into_iter().map(|node| touched(&node.path.to_string(), put, Vec::new(), vec![node])).collect();
+        let summary = summary(&super::changes(&facts(&Manifest { changes })));
+        assert_eq!((summary.created, summary.changes.len(), summary.changes[99].path.as_str()), (150, NAMED, "f099"));
+    }
+
+    #[test]
+    fn a_call_s_name_tells_its_execution_and_step() {
+        assert_eq!(parts("namespaces/n/executions/e/steps/s/calls/1.2"), ("namespaces/n/executions/e", "s"));
+    }
+}

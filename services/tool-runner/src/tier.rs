@@ -1,0 +1,75 @@
+//! Whether the walls that stand are enough for a command.
+
+use belay_policy::Tier;
+use belay_proto::v1::{EnforcementReport, ErrorClass, enforcement_report};
+
+use crate::{ToolFailure, calls::too_weak};
+
+fn tier(tier: enforcement_report::Tier) -> Option<Tier> {
+    match tier {
+        enforcement_report::Tier::Unspecified => None,
+        enforcement_report::Tier::C => Some(Tier::C),
+        enforcement_report::Tier::B => Some(Tier::B),
+        enforcement_report::Tier::A => Some(Tier::A),
+    }
+}
+
+/// Refuses commands where the sandbox is weaker than the policy or the runner's own setting asks for, or where an attack got through.
+///
+/// # Errors
+/// SANDBOX_UNAVAILABLE, naming what is missing.
+pub(crate) fn check(report: &EnforcementReport, policy: Tier) -> Result<(), ToolFailure> {
+    let refused = |message| Err(ToolFailure::new(ErrorClass::Fatal, "SANDBOX_UNAVAILABLE", message));
+    if !report.breaches.is_empty() {
+        let attacks = report.breaches.join(", ");
+        return refused(format!(
+            "The sandbox does not hold: {attacks} got through when it was tried out. No command runs."
+        ));
+    }
+    let Some(needed) = too_weak(tier(report.tier()), policy, tier(report.min_tier())) else {
+        return Ok(());
+    };
+    let missing: Vec<String> = report
+        .layers
+        .iter()
+        .filter(|layer| !layer.active)
+        .map(|layer| match layer.fix.as_str() {
+            "" => format!("{} ({})", layer.name, layer.why),
+            fix => format!("{} ({}; {fix})", layer.name, layer.why),
+        })
+        .collect();
+    let missing = if missing.is_empty() { "it was not tried out".to_owned() } else { missing.join(", ") };
+    refused(format!(
+        "Commands need a sandbox of tier {needed:?} here, and this machine gives less. Missing: {missing}."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::EnforcementLayer;
+
+    use super::*;
+
+    /// B-10: what is missing is named, with what can be done.
+    #[test]
+    fn a_refusal_names_what_is_missing() {
+        let layer = |name: &str, active| EnforcementLayer {
+            name: name.into(),
+            active,
+            why: "EPERM".into(),
+            fix: "allow it".into(),
+        };
+        let report = EnforcementReport {
+            layers: vec![layer("landlock", true), layer("user namespace", false)],
+            tier: enforcement_report::Tier::C.into(),
+            ..EnforcementReport::default()
+        };
+        assert_eq!(check(&report, Tier::C), Ok(()));
+        let refused = check(&report, Tier::A).unwrap_err();
+        assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::Fatal, "SANDBOX_UNAVAILABLE"));
+        assert!(refused.message.contains("user namespace (EPERM; allow it)") && !refused.message.contains("landlock"));
+        let leaky = EnforcementReport { breaches: vec!["host_pid_signal".into()], ..report };
+        assert!(check(&leaky, Tier::C).unwrap_err().message.contains("host_pid_signal"));
+        assert!(check(&EnforcementReport::default(), Tier::C).unwrap_err().message.contains("not tried out"));
+    }
+}

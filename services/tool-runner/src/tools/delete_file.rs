@@ -1,0 +1,152 @@
+//! `delete_file`: takes a file away, or a folder with all that is in it.
+
+use std::time::Duration;
+
+use belay_policy::ToolKind;
+use belay_workspace::{FileKind, RelPath, ViewError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::files::{Stop, Work, in_view, path, wrong_type};
+use crate::{
+    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    tools::operation_on_path,
+};
+
+/// The tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeleteFile;
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    #[serde(default)]
+    recursive: bool,
+}
+
+impl Tool for DeleteFile {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "delete_file",
+            aliases: &[],
+            description: "Removes a file or a symbolic link of the workspace; with `recursive` also a folder and all that is in it.",
+            parameters: r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["path"],
+  "properties": {
+    "path": {"type": "string", "description": "What to remove, relative to the workspace.", "examples": ["build/old.log"]},
+    "recursive": {"type": "boolean", "default": false, "description": "Remove a folder with all that is in it."}
+  }
+}"#,
+            result: r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["path", "deleted"],
+  "properties": {
+    "path": {"type": "string", "description": "What was removed, in its one spelling."},
+    "deleted": {"type": "integer", "description": "How many files, links and folders that were."}
+  }
+}"#,
+            recovery: Recovery::Transactional,
+            touches: Touches::Changes,
+            kind: ToolKind::FileDelete,
+            default_timeout: Duration::from_secs(120),
+            annotations: Annotations { destructive: true, open_world: false },
+        }
+    }
+
+    fn operation(&self, arguments: &Value) -> Operation {
+        operation_on_path(arguments)
+    }
+
+    fn call(&self, invocation: Invocation) -> Work {
+        in_view(invocation, delete)
+    }
+}
+
+fn delete(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
+    let path = path("path", &arguments.path)?;
+    if path.is_root() {
+        return Err(ViewError::Root.into());
+    }
+    let deleted = match view.metadata(&path)?.kind {
+        FileKind::Directory if arguments.recursive => count(view, stop, &path)?,
+        FileKind::Directory => {
+            return Err(wrong_type(format!(
+                "`{path}` is a directory: set recursive: true to remove it with all that is in it"
+            )));
+        }
+        _ => 1,
+    };
+    view.remove(&path)?;
+    Ok(json!({"path": path.to_string(), "deleted": deleted}))
+}
+
+/// A folder itself, and all that is in it.
+fn count(view: &dyn View, stop: &Stop, folder: &RelPath) -> Result<u64, ToolFailure> {
+    let mut count = 1;
+    let mut folders = vec![folder.clone()];
+    while let Some(folder) = folders.pop() {
+        stop.check()?;
+        for (path, kind) in view.list(&folder)? {
+            count += 1;
+            if kind == FileKind::Directory {
+                folders.push(path);
+            }
+        }
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::tests::Ground;
+
+    /// S2-X-27.
+    #[tokio::test]
+    async fn it_removes_files_links_and_folders_and_counts_them() {
+        let files =
+            [("a", "1"), ("kept", "1"), ("link", "-> kept"), ("f/b", "1"), ("f/g/c", "1"), ("f/up", "-> ../kept")];
+        let ground = Ground::with(&files);
+        for (path, deleted) in [("a", 1), ("link", 1), ("f", 5)] {
+            let done = ground.call(&DeleteFile, json!({"path": path, "recursive": true})).await.unwrap();
+            assert_eq!(done, json!({"path": path, "deleted": deleted}));
+        }
+        let gone = ground.call(&DeleteFile, json!({"path": "a"})).await.unwrap_err();
+        assert_eq!(gone.reason, "FILE_NOT_FOUND");
+        ground.commit();
+        assert_eq!(ground.names(), ["kept"]);
+    }
+
+    #[tokio::test]
+    async fn a_folder_needs_a_second_word_and_the_workspace_stays() {
+        let ground = Ground::with(&[("f/b", "1")]);
+        let refused = ground.call(&DeleteFile, json!({"path": "f"})).await.unwrap_err();
+        assert!(refused.reason == "WRONG_FILE_TYPE" && refused.message.contains("recursive: true"), "{refused:?}");
+        for root in [".", "f/.."] {
+            let refused = ground.call(&DeleteFile, json!({"path": root, "recursive": true})).await.unwrap_err();
+            assert_eq!(refused.reason, "WRONG_FILE_TYPE", "{root}");
+        }
+        ground.commit();
+        assert_eq!(ground.names(), ["f", "f/b"]);
+    }
+
+    /// S2-X-12: neither the link's target nor what lies behind it goes.
+    #[tokio::test]
+    async fn nothing_behind_a_link_is_removed() {
+        let ground = Ground::with(&[("kept/file", "1"), ("in", "-> kept")]);
+        let outside = ground.link_outside("out");
+        for path in ["in/file", "out/secret"] {
+            let refused = ground.call(&DeleteFile, json!({"path": path})).await.unwrap_err();
+            assert!(["WRONG_FILE_TYPE", "OUTSIDE_WORKSPACE"].contains(&refused.reason.as_str()), "{refused:?}");
+        }
+        ground.call(&DeleteFile, json!({"path": "out", "recursive": true})).await.unwrap();
+        ground.commit();
+        assert_eq!(ground.names(), ["in", "kept", "kept/file"]);
+        assert!(outside.path().join("secret").exists());
+    }
+}

@@ -1,0 +1,139 @@
+//! What the tools that work on files have in common: how they get at their view, and how its refusals read.
+
+use std::{
+    io::ErrorKind,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use belay_proto::v1::ErrorClass;
+use belay_workspace::{FileKind, PathError, RelPath, ViewError};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{Invocation, ToolFailure, ToolResult, View};
+
+/// A tool's work, under way.
+pub(super) type Work = Pin<Box<dyn Future<Output = ToolResult> + Send>>;
+
+/// How the content of a file stands in JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) enum Encoding {
+    #[default]
+    #[serde(rename = "utf-8")]
+    Utf8,
+    #[serde(rename = "base64")]
+    Base64,
+}
+
+/// Whether a call was stopped. What goes over many files or much of one asks between two of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Fails once the call was stopped. Nobody hears of it: whoever stopped it knows.
+    pub(super) fn check(&self) -> Result<(), ToolFailure> {
+        if self.0.load(Ordering::Relaxed) { Err(stopped()) } else { Ok(()) }
+    }
+}
+
+/// Stops the work when the call's future is dropped.
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Does a tool's work in the view of its call.
+pub(super) fn in_view<A: DeserializeOwned>(
+    invocation: Invocation,
+    work: impl FnOnce(&mut dyn View, &Stop, A) -> ToolResult + Send + 'static,
+) -> Work {
+    Box::pin(async move {
+        let Invocation { arguments, view, .. } = invocation;
+        let view = view.ok_or_else(no_view)?;
+        let guard = StopOnDrop(Stop::default());
+        let stop = guard.0.clone();
+        let done = view.work(move |view| work(view, &stop, read_arguments(arguments)?)).await;
+        drop(guard);
+        done.unwrap_or_else(|_gone| Err(stopped()))
+    })
+}
+
+/// A tool's arguments. They fit its schema, which leaves nothing but numbers beyond what a machine can count.
+pub(super) fn read_arguments<A: DeserializeOwned>(arguments: serde_json::Value) -> Result<A, ToolFailure> {
+    serde_json::from_value(arguments).map_err(|error| invalid(format!("arguments: {error}")))
+}
+
+pub(super) fn invalid(message: impl Into<String>) -> ToolFailure {
+    ToolFailure::new(ErrorClass::InvalidArguments, "INVALID_ARGUMENTS", message)
+}
+
+pub(super) fn stopped() -> ToolFailure {
+    ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "The call was stopped.")
+}
+
+pub(super) fn no_view() -> ToolFailure {
+    ToolFailure::new(ErrorClass::Internal, "INTERNAL", "The call was given no view of its workspace: a fault of Belay.")
+}
+
+/// A path as an argument, `field`, names it.
+pub(super) fn path(field: &str, text: &str) -> Result<RelPath, ToolFailure> {
+    RelPath::parse(text).map_err(|error| match error {
+        PathError::Outside { .. } | PathError::Reserved { .. } => outside(error),
+        PathError::Empty | PathError::Nul { .. } | PathError::TooLong => invalid(format!("arguments/{field}: {error}")),
+    })
+}
+
+fn outside(why: impl ToString) -> ToolFailure {
+    ToolFailure::new(ErrorClass::SandboxViolation, "OUTSIDE_WORKSPACE", why.to_string())
+}
+
+pub(super) fn not_found(message: impl Into<String>) -> ToolFailure {
+    ToolFailure::new(ErrorClass::InvalidArguments, "FILE_NOT_FOUND", message)
+}
+
+pub(super) fn wrong_type(message: impl Into<String>) -> ToolFailure {
+    ToolFailure::new(ErrorClass::InvalidArguments, "WRONG_FILE_TYPE", message)
+}
+
+pub(super) fn too_large(message: impl Into<String>) -> ToolFailure {
+    ToolFailure::new(ErrorClass::InvalidArguments, "FILE_TOO_LARGE", message)
+}
+
+pub(super) fn not_text(message: impl Into<String>) -> ToolFailure {
+    ToolFailure::new(ErrorClass::InvalidArguments, "NOT_TEXT", message)
+}
+
+/// What a view refused. Trying again helps against the disk's refusals only.
+impl From<ViewError> for ToolFailure {
+    fn from(error: ViewError) -> Self {
+        match &error {
+            ViewError::Outside { .. } => outside(error),
+            ViewError::NotFound { .. } => not_found(error.to_string()),
+            // Taken away between two looks at it.
+            ViewError::Io(failure) if failure.source.kind() == ErrorKind::NotFound => not_found(error.to_string()),
+            ViewError::Link { .. } | ViewError::NotADirectory { .. } | ViewError::NotAFile { .. } | ViewError::Root => {
+                wrong_type(error.to_string())
+            }
+            ViewError::Io(_) => Self::new(ErrorClass::Transient, "FILE_IO_FAILED", error.to_string()),
+            ViewError::Id { .. } => Self::new(ErrorClass::Internal, "INTERNAL", error.to_string()),
+        }
+    }
+}
+
+/// The name of a kind of file in results.
+pub(super) fn kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::Device => "device",
+    }
+}

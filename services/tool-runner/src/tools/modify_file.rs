@@ -1,0 +1,186 @@
+//! `modify_file`: replaces pieces of a text file that the caller quotes, all of them or none.
+
+mod edits;
+
+use std::time::Duration;
+
+use belay_policy::ToolKind;
+use belay_proto::v1::ErrorClass;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::files::{Stop, Work, in_view, not_text, path, stopped, too_large};
+use crate::{
+    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    tools::operation_on_path,
+};
+use edits::{Edit, EditError};
+
+/// The largest file, before and after, in bytes. What is edited by quoting is text that somebody wrote.
+const LARGEST: usize = 16 << 20;
+
+/// The tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ModifyFile;
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    edits: Vec<Edit>,
+}
+
+impl Tool for ModifyFile {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "modify_file",
+            aliases: &[],
+            description: "Edits a UTF-8 text file of the workspace. Each edit quotes a piece of the file (`search`) and gives what replaces \
+                          it; the piece has to occur exactly once, or `all` set. The edits are applied in order, all or none. Line endings \
+                          stay as the file has them.",
+            parameters: r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["path", "edits"],
+  "properties": {
+    "path": {"type": "string", "description": "The file, relative to the workspace.", "examples": ["src/main.rs"]},
+    "edits": {
+      "type": "array",
+      "minItems": 1,
+      "maxItems": 1000,
+      "description": "What to replace. Each edit sees what those before it have made.",
+      "examples": [[{"search": "old text", "replace": "new text"}]],
+      "items": {
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["search", "replace"],
+        "properties": {
+          "search": {"type": "string", "minLength": 1, "description": "A piece of the file, exactly as it stands there."},
+          "replace": {"type": "string", "description": "What is to stand there instead."},
+          "all": {"type": "boolean", "default": false, "description": "Replace every occurrence, however many there are."}
+        }
+      }
+    }
+  }
+}"#,
+            result: r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["path", "replacements", "diff", "diff_truncated"],
+  "properties": {
+    "path": {"type": "string", "description": "The file, in its one spelling."},
+    "replacements": {"type": "integer", "description": "How many pieces were replaced."},
+    "diff": {"type": "string", "description": "What changed, as a unified diff."},
+    "diff_truncated": {"type": "boolean", "description": "Whether that is too much to be shown in full."}
+  }
+}"#,
+            recovery: Recovery::Transactional,
+            touches: Touches::Changes,
+            kind: ToolKind::FileWrite,
+            default_timeout: Duration::from_secs(120),
+            annotations: Annotations { destructive: true, open_world: false },
+        }
+    }
+
+    fn operation(&self, arguments: &Value) -> Operation {
+        operation_on_path(arguments)
+    }
+
+    fn call(&self, invocation: Invocation) -> Work {
+        in_view(invocation, modify)
+    }
+}
+
+fn modify(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
+    let path = path("path", &arguments.path)?;
+    let bytes = view.read(&path, 0, Some(LARGEST as u64 + 1))?;
+    if bytes.len() > LARGEST {
+        return Err(too_large(format!(
+            "`{path}` is larger than the {LARGEST} bytes that can be edited: write it as a whole"
+        )));
+    }
+    let old = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        not_text(format!("`{path}` is not UTF-8 text (at byte {at}): write it as a whole with encoding: base64"))
+    })?;
+    let edited = edits::apply(&old, &arguments.edits, LARGEST, || stop.check().is_err());
+    let edited = edited.map_err(|(n, error)| match error {
+        EditError::Stopped => stopped(),
+        EditError::TooLarge => too_large(format!(
+            "arguments/edits/{n}: `{path}` would become larger than the {LARGEST} bytes that can be edited: write it as a whole"
+        )),
+        error => {
+            let message = format!("arguments/edits/{n}/search: in `{path}` {error}");
+            ToolFailure::new(ErrorClass::InvalidArguments, "EDIT_MISMATCH", message)
+        }
+    })?;
+    if edited.text != old {
+        view.write(&path, edited.text.as_bytes(), None)?;
+    }
+    let (diff, diff_truncated) = edits::diff(&path.to_string(), &old, &edited);
+    let replacements = edited.replacements;
+    Ok(json!({"path": path.to_string(), "replacements": replacements, "diff": diff, "diff_truncated": diff_truncated}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::tests::Ground;
+
+    fn edit(search: &str, replace: &str) -> Value {
+        json!({"search": search, "replace": replace})
+    }
+
+    /// S2-FR-041, as far as edits go.
+    #[tokio::test]
+    async fn pieces_are_replaced_and_the_diff_comes_back() {
+        let ground = Ground::with(&[("a.txt", "one\ntwo\nthree\n")]);
+        let edits = [edit("two", "2"), edit("2\nthree", "2\n3")];
+        let done = ground.call(&ModifyFile, json!({"path": "a.txt", "edits": edits})).await.unwrap();
+        let diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n-three\n+2\n+3\n";
+        assert_eq!(done, json!({"path": "a.txt", "replacements": 2, "diff": diff, "diff_truncated": false}));
+        ground.commit();
+        assert_eq!(ground.read("a.txt"), "one\n2\n3\n");
+    }
+
+    /// S2-FR-041: all or nothing.
+    #[tokio::test]
+    async fn one_edit_that_does_not_fit_leaves_the_file_alone() {
+        let ground = Ground::with(&[("a.txt", "one\ntwo\n")]);
+        let edits = [edit("one", "1"), edit("tvvo", "2")];
+        let refused = ground.call(&ModifyFile, json!({"path": "a.txt", "edits": edits})).await.unwrap_err();
+        assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "EDIT_MISMATCH"));
+        assert!(refused.message.starts_with("arguments/edits/1/search: "), "{}", refused.message);
+        ground.commit();
+        assert_eq!(ground.read("a.txt"), "one\ntwo\n");
+    }
+
+    #[tokio::test]
+    async fn an_edit_without_effect_changes_no_file() {
+        let ground = Ground::with(&[("a.txt", "one\n")]);
+        let done = ground.call(&ModifyFile, json!({"path": "a.txt", "edits": [edit("one", "one")]})).await.unwrap();
+        assert_eq!((&done["replacements"], &done["diff"]), (&json!(1), &json!("")));
+        assert_eq!(ground.changes(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_text_is_refused() {
+        let ground = Ground::with(&[("folder/f", "")]);
+        std::fs::write(ground.root.join("binary"), [b'a', 0xff, b'b']).unwrap();
+        ground.fifo("pipe");
+        for (path, reason) in [
+            ("binary", "NOT_TEXT"),
+            ("folder", "WRONG_FILE_TYPE"),
+            ("pipe", "WRONG_FILE_TYPE"),
+            ("none", "FILE_NOT_FOUND"),
+        ] {
+            let refused = ground.call(&ModifyFile, json!({"path": path, "edits": [edit("a", "b")]})).await.unwrap_err();
+            assert_eq!(refused.reason, reason, "{path}: {}", refused.message);
+        }
+        let large = std::fs::File::create(ground.root.join("large")).unwrap();
+        large.set_len(LARGEST as u64 + 1).unwrap();
+        let refused = ground.call(&ModifyFile, json!({"path": "large", "edits": [edit("a", "b")]})).await.unwrap_err();
+        assert_eq!(refused.reason, "FILE_TOO_LARGE");
+    }
+}

@@ -1,0 +1,255 @@
+//! Edits of a text by quotation. Pure.
+
+use std::{borrow::Cow, fmt};
+
+use serde::Deserialize;
+use similar::TextDiff;
+
+/// One edit.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Edit {
+    pub(super) search: String,
+    pub(super) replace: String,
+    #[serde(default)]
+    pub(super) all: bool,
+}
+
+/// A text after its edits.
+#[derive(Debug)]
+pub(super) struct Edited {
+    pub(super) text: String,
+    pub(super) replacements: usize,
+    /// No more lines than these differ.
+    changed_lines: usize,
+}
+
+/// Why an edit does not fit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum EditError {
+    /// The piece does not occur; where the most similar line stands, and what it says.
+    Missing { similar: Option<(usize, String)> },
+    /// The piece occurs more than once; the lines where it begins, as far as they are few.
+    Ambiguous { times: usize, lines: Vec<usize> },
+    /// The text would grow beyond its limit.
+    TooLarge,
+    /// Nobody waits any more.
+    Stopped,
+}
+
+/// How many places a message names.
+const NAMED: usize = 5;
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { similar: None } => f.write_str("the text does not occur, nor anything like it"),
+            Self::Missing { similar: Some((line, text)) } => {
+                write!(f, "the text does not occur; the most similar line is line {line}: `{text}`")
+            }
+            Self::Ambiguous { times, lines } => {
+                let named: Vec<String> = lines.iter().map(usize::to_string).collect();
+                let more = if *times > lines.len() { ", …" } else { "" };
+                write!(
+                    f,
+                    "the text occurs {times} times (lines {}{more}): quote more around it, or set all: true",
+                    named.join(", ")
+                )
+            }
+            Self::TooLarge => f.write_str("the text becomes too large"),
+            Self::Stopped => f.write_str("stopped"),
+        }
+    }
+}
+
+/// Applies edits in order, or none; the number of the one that does not fit with the reason.
+///
+/// In a text all of whose lines end in CRLF, the line ends of an edit mean that as well. `stopped` is asked before each edit.
+pub(super) fn apply(
+    text: &str,
+    edits: &[Edit],
+    largest: usize,
+    stopped: impl Fn() -> bool,
+) -> Result<Edited, (usize, EditError)> {
+    let crlf = has_crlf_only(text);
+    let mut edited = Edited { text: text.to_owned(), replacements: 0, changed_lines: 0 };
+    for (n, edit) in edits.iter().enumerate() {
+        if stopped() {
+            return Err((n, EditError::Stopped));
+        }
+        let (search, replace) = (ends(&edit.search, crlf), ends(&edit.replace, crlf));
+        let times = times(&edited.text, &search, edit.all).map_err(|error| (n, error))?;
+        let grown = replace.len().saturating_sub(search.len()).saturating_mul(times);
+        if edited.text.len().saturating_add(grown) > largest {
+            return Err((n, EditError::TooLarge));
+        }
+        edited.text = edited.text.replacen(&*search, &replace, times);
+        edited.replacements += times;
+        let lines = search.matches('\n').count() + replace.matches('\n').count() + 2;
+        edited.changed_lines = edited.changed_lines.saturating_add(lines.saturating_mul(times));
+    }
+    Ok(edited)
+}
+
+/// Whether a text has lines, and all of them end in CRLF.
+fn has_crlf_only(text: &str) -> bool {
+    let mut ends = text.split('\n');
+    ends.next_back();
+    let mut ends = ends.peekable();
+    ends.peek().is_some() && ends.all(|line| line.ends_with('\r'))
+}
+
+/// A piece of text with the line ends of the text it is for.
+fn ends(piece: &str, crlf: bool) -> Cow<'_, str> {
+    if crlf && piece.contains('\n') { piece.replace("\r\n", "\n").replace('\n', "\r\n").into() } else { piece.into() }
+}
+
+/// How many occurrences to replace.
+fn times(text: &str, search: &str, all: bool) -> Result<usize, EditError> {
+    let Some(first) = text.find(search) else {
+        return Err(EditError::Missing { similar: most_similar(text, search) });
+    };
+    if all {
+        return Ok(text.matches(search).count());
+    }
+    // Occurrences that overlap are two as well: which one is meant?
+    let next = first + search.chars().next().map_or(1, char::len_utf8);
+    let Some(second) = text[next..].find(search) else { return Ok(1) };
+    let apart: Vec<usize> = text.match_indices(search).map(|(at, _)| at).take(NAMED).collect();
+    let (times, places) = match apart.len() {
+        1 => (2, vec![first, next + second]),
+        _ => (text.matches(search).count(), apart),
+    };
+    let mut lines: Vec<usize> = places.into_iter().map(|at| text[..at].matches('\n').count() + 1).collect();
+    lines.dedup();
+    Err(EditError::Ambiguous { times, lines })
+}
+
+/// The line that is most like the first line of a piece that has something on it. Looks at so much and no more: it is a help, not a search.
+fn most_similar(text: &str, search: &str) -> Option<(usize, String)> {
+    const LINES: usize = 50_000;
+    const LONGEST: usize = 200;
+    const ALIKE: f64 = 0.5;
+    let short = |line: &str| line.trim().chars().take(LONGEST).collect::<String>();
+    let wanted = short(search.lines().find(|line| !line.trim().is_empty())?);
+    let alike = |line: &str| strsim::sorensen_dice(&wanted, line);
+    let lines = text.lines().take(LINES).enumerate().map(|(n, line)| (n + 1, short(line)));
+    let scored = lines.map(|(n, line)| (alike(&line), n, line)).filter(|(score, ..)| *score > ALIKE);
+    // Of equals the first.
+    let (_, n, line) = scored.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
+    Some((n, line))
+}
+
+/// The unified diff of a text and what became of it, and whether it is not all there because there is too much of it.
+pub(super) fn diff(path: &str, old: &str, edited: &Edited) -> (String, bool) {
+    // The time that finding a shortest diff takes grows with the square of what differs.
+    const MOST_LINES: usize = 4_000;
+    const MOST_BYTES: usize = 256 << 10;
+    if old == edited.text {
+        return (String::new(), false);
+    }
+    if edited.changed_lines > MOST_LINES {
+        return (String::new(), true);
+    }
+    let diff = TextDiff::from_lines(old, &edited.text);
+    let mut shown = diff.unified_diff().header(&format!("a/{path}"), &format!("b/{path}")).to_string();
+    let cut = shown.len() > MOST_BYTES;
+    if cut {
+        let line = shown.as_bytes()[..MOST_BYTES].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        shown.truncate(line);
+    }
+    (shown, cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit(search: &str, replace: &str) -> Edit {
+        Edit { search: search.into(), replace: replace.into(), all: false }
+    }
+
+    fn all(search: &str, replace: &str) -> Edit {
+        Edit { all: true, ..edit(search, replace) }
+    }
+
+    fn apply(text: &str, edits: &[Edit], largest: usize) -> Result<Edited, (usize, EditError)> {
+        super::apply(text, edits, largest, || false)
+    }
+
+    fn edited(text: &str, edits: &[Edit]) -> String {
+        apply(text, edits, 1000).unwrap_or_else(|(n, error)| panic!("edit {n}: {error}")).text
+    }
+
+    fn refusal(text: &str, edit: Edit) -> String {
+        apply(text, &[edit], 1000).unwrap_err().1.to_string()
+    }
+
+    #[test]
+    fn each_edit_sees_what_those_before_it_made() {
+        assert_eq!(edited("a b c", &[edit("a", "x"), edit("x b", "y"), edit(" c", "")]), "y");
+        assert_eq!(edited("a.a.a", &[all("a", "aa")]), "aa.aa.aa");
+        assert_eq!(apply("a.a.a", &[all("a", "b")], 1000).unwrap().replacements, 3);
+    }
+
+    #[test]
+    fn line_ends_and_a_missing_last_one_stay() {
+        assert_eq!(edited("a\r\nb\r\nc", &[edit("a\nb", "x\ny\nz")]), "x\r\ny\r\nz\r\nc");
+        assert_eq!(edited("a\r\nb\r\n", &[edit("b\r\n", "c\r\n")]), "a\r\nc\r\n");
+        assert_eq!(edited("a\nb", &[edit("b", "c")]), "a\nc");
+        assert_eq!(edited("a\r\nb\nc", &[edit("b\nc", "x\ny")]), "a\r\nx\ny", "a mixture is taken as it stands");
+        assert_eq!(edited("one line", &[edit("one", "a\nb")]), "a\nb line");
+    }
+
+    #[test]
+    fn what_is_ambiguous_is_refused_with_its_lines() {
+        let said = refusal("x\ny\nx\n", edit("x", "z"));
+        assert!(said.contains("2 times (lines 1, 3)") && said.contains("all: true"), "{said}");
+        assert!(refusal("aaa", edit("aa", "b")).contains("2 times (lines 1"), "overlapping occurrences are two");
+        let said = refusal(&"x\n".repeat(300), edit("x", "z"));
+        assert!(said.contains("300 times (lines 1, 2, 3, 4, 5, …)"), "{said}");
+    }
+
+    #[test]
+    fn what_is_missing_is_refused_with_what_is_like_it() {
+        let text = "fn main() {\n    println!(\"hello\");\n}\n";
+        let said = refusal(text, edit("println!(\"helo\");", ""));
+        assert!(said.contains("line 2: `println!(\"hello\");`"), "{said}");
+        assert!(refusal(text, edit("zzzz", "")).contains("nor anything like it"));
+        assert!(refusal("", edit("x", "")).contains("nor anything like it"));
+        assert!(refusal("a\n", edit("\n\n", "")).contains("nor anything like it"));
+    }
+
+    #[test]
+    fn nothing_grows_beyond_its_limit() {
+        let refused = apply(&"a".repeat(500), &[all("a", &"b".repeat(1 << 20))], 1000).unwrap_err();
+        assert_eq!(refused, (0, EditError::TooLarge));
+        let near = apply(&"a".repeat(500), &[all("a", "bb")], 1000).unwrap();
+        assert_eq!(near.text.len(), 1000);
+    }
+
+    /// Texts that make a naive search or diff take for ever.
+    #[test]
+    fn hostile_texts_end_soon() {
+        let text = "a".repeat(4 << 20);
+        assert!(apply(&text, &[edit(&"a".repeat(2 << 20), "b")], 16 << 20).is_err());
+        let lines = "a\n".repeat(1 << 20);
+        let changed = apply(&lines, &[all("a", "b")], 16 << 20).unwrap();
+        assert_eq!(diff("f", &lines, &changed), (String::new(), true));
+        let long_line = "é".repeat(1 << 20);
+        assert!(apply(&long_line, &[edit("éa", "b")], 16 << 20).is_err());
+    }
+
+    #[test]
+    fn many_edits_end_when_nobody_waits() {
+        let refused = super::apply("a", &[edit("a", "b")], 1000, || true).unwrap_err();
+        assert_eq!(refused, (0, EditError::Stopped));
+    }
+
+    #[test]
+    fn a_long_diff_is_cut_at_a_line() {
+        let text = format!("{}\n", "x".repeat(2000)).repeat(150);
+        let changed = apply(&text, &[all("x\n", "y\n")], 1 << 20).unwrap();
+        let (shown, cut) = diff("f", &text, &changed);
+        assert!(cut && shown.ends_with('\n') && shown.len() <= 256 << 10);
+    }
+}

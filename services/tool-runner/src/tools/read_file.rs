@@ -1,0 +1,207 @@
+//! `read_file`: the content of a file, or a part of it.
+
+mod lines;
+
+use std::time::Duration;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use belay_policy::ToolKind;
+use belay_workspace::RelPath;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::files::{Encoding, Stop, Work, in_view, invalid, not_text, path, too_large};
+use crate::{
+    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    tools::operation_on_path,
+};
+use lines::Window;
+
+/// The most that one call gives, in bytes of content: what fits well into a message, and what a reader can take in at all.
+const MOST: u64 = 1 << 20;
+
+/// The tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadFile;
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    start_line: Option<u64>,
+    end_line: Option<u64>,
+    offset: Option<u64>,
+    length: Option<u64>,
+    #[serde(default)]
+    encoding: Encoding,
+    #[serde(default)]
+    line_numbers: bool,
+}
+
+/// Which part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All of it, which has to be little enough.
+    Whole,
+    /// Lines, from 1 on, the last one included.
+    Lines { first: u64, last: u64, numbered: bool },
+    /// Bytes.
+    Bytes { offset: u64, length: u64 },
+}
+
+impl Arguments {
+    fn part(&self) -> Result<Part, ToolFailure> {
+        let lines = self.start_line.is_some() || self.end_line.is_some() || self.line_numbers;
+        let bytes = self.offset.is_some() || self.length.is_some();
+        match (lines, bytes) {
+            (true, true) => Err(invalid(
+                "arguments: offset and length count bytes, start_line, end_line and line_numbers lines: use one kind",
+            )),
+            (true, false) if self.encoding == Encoding::Base64 => {
+                Err(invalid("arguments/encoding: base64 has no lines: name the part by offset and length"))
+            }
+            (true, false) => {
+                let (first, last) = (self.start_line.unwrap_or(1), self.end_line.unwrap_or(u64::MAX));
+                if last < first {
+                    return Err(invalid(format!("arguments/end_line: {last} is before start_line, {first}")));
+                }
+                Ok(Part::Lines { first, last, numbered: self.line_numbers })
+            }
+            (false, true) => {
+                Ok(Part::Bytes { offset: self.offset.unwrap_or(0), length: self.length.unwrap_or(MOST).min(MOST) })
+            }
+            (false, false) => Ok(Part::Whole),
+        }
+    }
+}
+
+impl Tool for ReadFile {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "read_file",
+            aliases: &[],
+            description: "Reads a file of the workspace: all of it, or a part named by lines or by bytes. One call gives at most 1 MiB. \
+                          A file that is not UTF-8 is read with `encoding: base64`.",
+            parameters: r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["path"],
+  "properties": {
+    "path": {"type": "string", "description": "The file, relative to the workspace.", "examples": ["src/main.rs"]},
+    "start_line": {"type": "integer", "minimum": 1, "description": "The first line, counted from 1."},
+    "end_line": {"type": "integer", "minimum": 1, "description": "The last line, itself included."},
+    "offset": {"type": "integer", "minimum": 0, "description": "The first byte, counted from 0."},
+    "length": {"type": "integer", "minimum": 1, "maximum": 1048576, "description": "How many bytes at most."},
+    "encoding": {"enum": ["utf-8", "base64"], "default": "utf-8", "description": "How `content` is to stand in the result."},
+    "line_numbers": {"type": "boolean", "default": false, "description": "Begin each line with its number and a tab."}
+  }
+}"#,
+            result: r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["content", "encoding", "size_bytes", "truncated"],
+  "properties": {
+    "content": {"type": "string", "description": "What was read."},
+    "encoding": {"enum": ["utf-8", "base64"], "description": "How it stands in `content`."},
+    "size_bytes": {"type": "integer", "description": "The size of the whole file."},
+    "lines": {
+      "type": "object",
+      "additionalProperties": false,
+      "required": ["start", "end"],
+      "description": "The first and the last line in `content`, where lines were asked for and there are any.",
+      "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}}
+    },
+    "next_offset": {"type": "integer", "description": "Where to read on, where bytes were asked for and the file has more."},
+    "truncated": {"type": "boolean", "description": "Whether the part that was asked for has more than one call gives."}
+  }
+}"#,
+            recovery: Recovery::ReadOnly,
+            touches: Touches::Reads,
+            kind: ToolKind::FileRead,
+            default_timeout: Duration::from_secs(120),
+            annotations: Annotations::default(),
+        }
+    }
+
+    fn operation(&self, arguments: &Value) -> Operation {
+        operation_on_path(arguments)
+    }
+
+    fn call(&self, invocation: Invocation) -> Work {
+        in_view(invocation, read)
+    }
+}
+
+fn read(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
+    let (part, path) = (arguments.part()?, path("path", &arguments.path)?);
+    match part {
+        Part::Lines { first, last, numbered } => {
+            let mut window = Window::new(first, last, numbered, MOST as usize);
+            let size = window.read(view, stop, &path)?;
+            let lines = window.lines();
+            let truncated = window.truncated();
+            let content = text(&path, window.into_content(), truncated)?;
+            let mut result =
+                json!({"content": content, "encoding": "utf-8", "size_bytes": size, "truncated": truncated});
+            if let Some((start, end)) = lines {
+                result["lines"] = json!({"start": start, "end": end});
+            }
+            Ok(result)
+        }
+        Part::Bytes { offset, length } => {
+            let size = view.size(&path)?;
+            let bytes = if offset < size { view.read(&path, offset, Some(length))? } else { Vec::new() };
+            let more = offset.saturating_add(bytes.len() as u64) < size;
+            // Only a part that nobody limited, or that is longer than a call gives, can be cut short.
+            let cut = more && arguments.length.is_none();
+            let (content, used) = encode(&path, bytes, arguments.encoding, more)?;
+            let mut result =
+                json!({"content": content, "encoding": arguments.encoding, "size_bytes": size, "truncated": cut});
+            if more {
+                result["next_offset"] = json!(offset + used);
+            }
+            Ok(result)
+        }
+        Part::Whole => {
+            let bytes = view.read(&path, 0, Some(MOST + 1))?;
+            if bytes.len() as u64 > MOST {
+                let size = view.size(&path)?;
+                return Err(too_large(format!(
+                    "`{path}` has {size} bytes, and one call gives at most {MOST}: name a part by offset and length, or by \
+                     start_line and end_line"
+                )));
+            }
+            let size = bytes.len();
+            let (content, _) = encode(&path, bytes, arguments.encoding, false)?;
+            Ok(json!({"content": content, "encoding": arguments.encoding, "size_bytes": size, "truncated": false}))
+        }
+    }
+}
+
+/// The content as it stands in a result, and how many bytes of it that is: a character that the part cuts in two is left for the next.
+fn encode(path: &RelPath, bytes: Vec<u8>, encoding: Encoding, more: bool) -> Result<(String, u64), ToolFailure> {
+    if encoding == Encoding::Base64 {
+        return Ok((BASE64_STANDARD.encode(&bytes), bytes.len() as u64));
+    }
+    let text = text(path, bytes, more)?;
+    let used = text.len() as u64;
+    Ok((text, used))
+}
+
+/// Bytes as text. Where they were `cut` off, a character that has lost its end is left out.
+fn text(path: &RelPath, mut bytes: Vec<u8>, cut: bool) -> Result<String, ToolFailure> {
+    if let Err(error) = std::str::from_utf8(&bytes) {
+        let valid = error.valid_up_to();
+        if !cut || error.error_len().is_some() || valid == 0 {
+            return Err(not_text(format!(
+                "`{path}` is not UTF-8 text ({valid} bytes into what was read): read it with encoding: base64"
+            )));
+        }
+        bytes.truncate(valid);
+    }
+    Ok(String::from_utf8(bytes).expect("it was just looked at"))
+}
+
+#[cfg(test)]
+mod tests;

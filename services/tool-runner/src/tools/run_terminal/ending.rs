@@ -1,0 +1,215 @@
+//! What the end of a command means for its call. Pure.
+
+use std::{io, time::Duration};
+
+use belay_proto::v1::ErrorClass;
+use belay_sandbox::{LaunchError, Outcome, Output, Status};
+use serde_json::json;
+
+use super::streams::text;
+use crate::{
+    ToolFailure, ToolResult,
+    tools::files::{invalid, not_found, stopped, wrong_type},
+};
+
+/// SIGXCPU and SIGXFSZ, whose limits the sandbox sets; the same numbers on all architectures it runs on.
+const OUT_OF_CPU: i32 = 24;
+const FILE_TOO_LARGE: i32 = 25;
+
+/// How many of the last lines of the standard error a message quotes, and how many bytes of them at most.
+const QUOTED_LINES: usize = 10;
+const QUOTED_BYTES: usize = 2000;
+
+/// The result of a command that ended, or why it counts as a failure. A failure leaves no change; so it has to say what there was to see.
+pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: bool, limit: Duration) -> ToolResult {
+    let killed = |why: &str| failed(ErrorClass::Crash, "COMMAND_KILLED", format!("`{program}` {why}"), output);
+    match outcome.status {
+        Status::Exited(code) if code == 0 || !check => Ok(json!({
+            "exit_code": code,
+            "stdout": text(&output.stdout),
+            "stderr": text(&output.stderr),
+            "stdout_bytes": output.stdout.total,
+            "stderr_bytes": output.stderr.total,
+            "truncated": output.stdout.dropped() + output.stderr.dropped() > 0,
+        })),
+        // What shells and the like say of a program they were to run.
+        Status::Exited(code @ (126 | 127)) => {
+            let why = if code == 126 { "cannot be executed" } else { "was not found" };
+            let message = format!("`{program}` ended with code {code}: a program it was to run {why}");
+            failed(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND", message, output)
+        }
+        // 128 + SIGKILL, which is how a shell reports it of what it ran.
+        Status::Exited(137) => killed("ended with code 137: something it ran was killed, perhaps for want of memory"),
+        Status::Exited(code) => {
+            failed(ErrorClass::Transient, "COMMAND_FAILED", format!("`{program}` ended with code {code}"), output)
+        }
+        Status::Signalled(OUT_OF_CPU) => killed("used more processor time than it may"),
+        Status::Signalled(FILE_TOO_LARGE) => killed("wrote a file larger than the 2 GiB that one may have"),
+        Status::Signalled(signal) => killed(&format!("was ended by signal {signal}")),
+        Status::TimedOut => Err(timed_out(limit)),
+        Status::Killed => Err(stopped()),
+        Status::Lost => {
+            killed("was killed together with its sandbox from outside, perhaps by the kernel for want of memory")
+        }
+    }
+}
+
+/// A failure with the last of what the command said about it.
+fn failed(class: ErrorClass, reason: &str, message: String, output: &Output) -> Result<serde_json::Value, ToolFailure> {
+    // Colours and the like are for a terminal; this is for whoever reads the failure.
+    let said: String = text(&output.stderr).chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect();
+    let lines: Vec<&str> = said.trim_end().lines().collect();
+    let quoted = lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n");
+    let from = quoted.ceil_char_boundary(quoted.len().saturating_sub(QUOTED_BYTES));
+    let message = match &quoted[from..] {
+        "" => format!("{message}."),
+        quoted => format!("{message}:\n{quoted}"),
+    };
+    Err(ToolFailure::new(class, reason, message))
+}
+
+fn timed_out(limit: Duration) -> ToolFailure {
+    ToolFailure::new(ErrorClass::Timeout, "TIMEOUT", format!("The call took longer than its limit of {limit:?}."))
+}
+
+/// A command whose end nobody could see.
+pub(super) fn lost(program: &str, why: &str) -> ToolFailure {
+    ToolFailure::new(ErrorClass::Crash, "COMMAND_KILLED", format!("`{program}` was lost while it ran: {why}."))
+}
+
+/// No command can run here.
+pub(super) fn unavailable(why: &str) -> ToolFailure {
+    ToolFailure::new(ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE", format!("No command can run: {why}."))
+}
+
+/// Why a command was not started: nothing of it ran.
+pub(super) fn not_started(error: LaunchError, limit: Duration) -> ToolFailure {
+    match &error {
+        LaunchError::Spec { field, .. } if field == "limits.wall" => timed_out(limit),
+        // The mount is the runner's to say.
+        LaunchError::Spec { field, .. } if field.starts_with("workspace") => {
+            ToolFailure::new(ErrorClass::Internal, "INTERNAL", format!("{error}: a fault of Belay."))
+        }
+        LaunchError::Spec { field, problem } => invalid(format!("arguments/{}: {problem}", argument(field))),
+        LaunchError::ProgramNotFound { .. } | LaunchError::ProgramNotExecutable { .. } => {
+            ToolFailure::new(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND", format!("arguments/command/0: {error}"))
+        }
+        LaunchError::WorkingDirectory { source, .. } => {
+            let message = format!("arguments/cwd: {error}");
+            if source.kind() == io::ErrorKind::NotFound { not_found(message) } else { wrong_type(message) }
+        }
+        LaunchError::Layer { source, .. } => {
+            // A machine that is short of something now may have it again soon.
+            let short = matches!(
+                source.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory | io::ErrorKind::StorageFull
+            );
+            let failure = unavailable(&error.to_string());
+            if short { ToolFailure { class: ErrorClass::Transient, ..failure } } else { failure }
+        }
+        LaunchError::LauncherLost { program } => lost(program, &error.to_string()),
+        LaunchError::NotReady => unavailable(&error.to_string()),
+    }
+}
+
+/// The argument that a field of the sandbox's spec stands for, as a JSON pointer without its first slash.
+fn argument(field: &str) -> String {
+    match field.split_once(['.', '[']) {
+        None if field == "program" => "command/0".to_owned(),
+        Some(("args", n)) => {
+            let n = n.trim_end_matches(']').parse().map_or(0, |n: usize| n + 1);
+            format!("command/{n}")
+        }
+        Some((whole, part)) => format!("{whole}/{part}"),
+        None => field.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_sandbox::{Layer, Usage};
+
+    use super::*;
+
+    fn judged(status: Status, stderr: &str, check: bool) -> ToolResult {
+        let mut output = Output::default();
+        output.stderr.head = stderr.into();
+        output.stderr.total = stderr.len() as u64;
+        judge("make", Outcome { status, usage: Usage::default() }, &output, check, Duration::from_secs(9))
+    }
+
+    fn failure(status: Status) -> (ErrorClass, String) {
+        let failure = judged(status, "", true).unwrap_err();
+        (failure.class, failure.reason)
+    }
+
+    /// S1-05, S1-08, S1-09, S2-FR-047: how an end is classed.
+    #[test]
+    fn each_end_has_its_class() {
+        let pair = |class, reason: &str| (class, reason.to_owned());
+        assert_eq!(failure(Status::Exited(1)), pair(ErrorClass::Transient, "COMMAND_FAILED"));
+        for code in [126, 127] {
+            assert_eq!(failure(Status::Exited(code)), pair(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND"));
+        }
+        for status in [Status::Exited(137), Status::Signalled(9), Status::Signalled(25), Status::Lost] {
+            assert_eq!(failure(status), pair(ErrorClass::Crash, "COMMAND_KILLED"), "{status:?}");
+        }
+        assert_eq!(failure(Status::TimedOut), pair(ErrorClass::Timeout, "TIMEOUT"));
+        assert_eq!(failure(Status::Killed), pair(ErrorClass::Cancelled, "CANCELLED"));
+    }
+
+    #[test]
+    fn a_code_is_a_result_where_it_is_not_checked() {
+        for code in [1, 127, 137] {
+            assert_eq!(judged(Status::Exited(code), "oh", false).unwrap()["exit_code"], code);
+        }
+        assert!(judged(Status::Signalled(11), "", false).is_err(), "what crashed has no result");
+    }
+
+    #[test]
+    fn a_failure_quotes_the_last_lines_and_no_more() {
+        let many: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        let message = judged(Status::Exited(2), &many, true).unwrap_err().message;
+        assert!(
+            message.starts_with("`make` ended with code 2:\nline 90\n") && message.ends_with("line 99"),
+            "{message}"
+        );
+        let coloured = judged(Status::Exited(2), "\u{1b}[31moh\u{7}\r\n", true).unwrap_err().message;
+        assert_eq!(coloured, "`make` ended with code 2:\n[31moh");
+        let long = "é".repeat(5000);
+        assert!(judged(Status::Exited(2), &long, true).unwrap_err().message.len() < 2100);
+        assert_eq!(judged(Status::Exited(2), "\n", true).unwrap_err().message, "`make` ended with code 2.");
+    }
+
+    #[test]
+    fn a_refusal_names_the_argument() {
+        let refused = |error| not_started(error, Duration::from_secs(9));
+        let spec = |field: &str| LaunchError::Spec { field: field.into(), problem: "is odd".into() };
+        for (field, argument) in [
+            ("program", "command/0"),
+            ("args[0]", "command/1"),
+            ("args[12]", "command/13"),
+            ("env.LD_X", "env/LD_X"),
+            ("cwd", "cwd"),
+        ] {
+            assert_eq!(refused(spec(field)).message, format!("arguments/{argument}: is odd"));
+        }
+        assert_eq!(refused(spec("limits.wall")).reason, "TIMEOUT");
+        assert_eq!(refused(spec("workspace.staging")).reason, "INTERNAL");
+    }
+
+    // B-10: the missing layer and what to do about it.
+    #[test]
+    fn a_missing_layer_is_named_with_its_fix() {
+        let layer = |error| LaunchError::Layer {
+            layer: Layer::Landlock,
+            doing: "making the ruleset".into(),
+            source: io::Error::from_raw_os_error(error),
+        };
+        let refused = not_started(layer(95), Duration::from_secs(9));
+        assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE"));
+        assert!(refused.message.contains("`landlock`") && refused.message.contains(Layer::Landlock.fix()));
+        let short = not_started(layer(11), Duration::from_secs(9));
+        assert_eq!((short.class, short.reason.as_str()), (ErrorClass::Transient, "SANDBOX_UNAVAILABLE"));
+    }
+}

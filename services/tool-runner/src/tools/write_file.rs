@@ -1,0 +1,188 @@
+//! `write_file`: a whole file, new or in the place of another.
+
+use std::time::Duration;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use belay_policy::ToolKind;
+use belay_proto::v1::ErrorClass;
+use belay_workspace::ViewError;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::files::{Encoding, Stop, Work, in_view, invalid, path};
+use crate::{
+    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    tools::operation_on_path,
+};
+
+/// The tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteFile;
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    content: String,
+    #[serde(default)]
+    encoding: Encoding,
+    mode: Option<String>,
+    #[serde(default)]
+    create_only: bool,
+}
+
+impl Tool for WriteFile {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "write_file",
+            aliases: &["create_file"],
+            description: "Writes a whole file of the workspace and makes the folders above it. A file that is there is replaced, never \
+                          appended to.",
+            parameters: r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["path", "content"],
+  "properties": {
+    "path": {"type": "string", "description": "The file, relative to the workspace.", "examples": ["docs/notes.md"]},
+    "content": {"type": "string", "description": "All that the file is to hold."},
+    "encoding": {"enum": ["utf-8", "base64"], "default": "utf-8", "description": "How `content` stands here."},
+    "mode": {
+      "type": "string",
+      "pattern": "^0[0-7]{3}$",
+      "description": "The file's permissions, octal. Without it a new file gets 0644, and one that is there keeps its own.",
+      "examples": ["0755"]
+    },
+    "create_only": {"type": "boolean", "default": false, "description": "Fail if something of this name is there."}
+  }
+}"#,
+            result: r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["path", "size_bytes", "created"],
+  "properties": {
+    "path": {"type": "string", "description": "The file, in its one spelling."},
+    "size_bytes": {"type": "integer", "description": "Its size now."},
+    "created": {"type": "boolean", "description": "Whether there was none before."}
+  }
+}"#,
+            recovery: Recovery::Transactional,
+            touches: Touches::Changes,
+            kind: ToolKind::FileWrite,
+            default_timeout: Duration::from_secs(120),
+            annotations: Annotations { destructive: true, open_world: false },
+        }
+    }
+
+    fn operation(&self, arguments: &Value) -> Operation {
+        operation_on_path(arguments)
+    }
+
+    fn call(&self, invocation: Invocation) -> Work {
+        in_view(invocation, write)
+    }
+}
+
+fn write(view: &mut dyn View, _stop: &Stop, arguments: Arguments) -> ToolResult {
+    let path = path("path", &arguments.path)?;
+    let mode = arguments.mode.as_deref().map(|mode| u32::from_str_radix(mode, 8)).transpose();
+    let mode = mode.map_err(|_| invalid("arguments/mode: not octal, such as 0644"))?;
+    let content = match arguments.encoding {
+        Encoding::Utf8 => arguments.content.into_bytes(),
+        Encoding::Base64 => BASE64_STANDARD
+            .decode(arguments.content)
+            .map_err(|error| invalid(format!("arguments/content: not base64 (RFC 4648, with padding): {error}")))?,
+    };
+    let created = match view.metadata(&path) {
+        Err(ViewError::NotFound { .. }) => true,
+        Err(error) => return Err(error.into()),
+        Ok(_) if arguments.create_only => {
+            let message =
+                format!("`{path}` exists already: choose another name, or leave create_only out to replace it");
+            return Err(ToolFailure::new(ErrorClass::InvalidArguments, "FILE_EXISTS", message));
+        }
+        Ok(_) => false,
+    };
+    view.write(&path, &content, mode)?;
+    Ok(json!({"path": path.to_string(), "size_bytes": content.len(), "created": created}))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::tools::tests::Ground;
+
+    /// S2-FR-040, S2-BP-006: a file is made with the folders above it, and replaced as a whole.
+    #[tokio::test]
+    async fn it_makes_and_replaces_files() {
+        let ground = Ground::with(&[("old.txt", "a long old content\n")]);
+        let made = ground.call(&WriteFile, json!({"path": "./a/b/new.txt", "content": "x"})).await.unwrap();
+        assert_eq!(made, json!({"path": "a/b/new.txt", "size_bytes": 1, "created": true}));
+        let replaced = ground.call(&WriteFile, json!({"path": "old.txt", "content": "new\n"})).await.unwrap();
+        assert_eq!(replaced, json!({"path": "old.txt", "size_bytes": 4, "created": false}));
+        let again = ground.call(&WriteFile, json!({"path": "old.txt", "content": "new\n"})).await.unwrap();
+        assert_eq!(again, replaced);
+        ground.commit();
+        assert_eq!((ground.read("a/b/new.txt"), ground.read("old.txt")), ("x".into(), "new\n".into()));
+    }
+
+    #[tokio::test]
+    async fn it_sets_rights_and_otherwise_keeps_them() {
+        let ground = Ground::with(&[("run.sh", "#!/bin/sh\n")]);
+        ground.chmod("run.sh", 0o750);
+        ground.call(&WriteFile, json!({"path": "run.sh", "content": "#!/bin/sh\nexit\n"})).await.unwrap();
+        ground.call(&WriteFile, json!({"path": "new.sh", "content": "", "mode": "0755"})).await.unwrap();
+        ground.call(&WriteFile, json!({"path": "plain", "content": ""})).await.unwrap();
+        ground.commit();
+        let mode = |path| std::fs::metadata(ground.root.join(path)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!([mode("run.sh"), mode("new.sh"), mode("plain")], [0o750, 0o755, 0o644]);
+    }
+
+    #[tokio::test]
+    async fn any_bytes_can_be_written_as_base64() {
+        let ground = Ground::with(&[]);
+        ground.call(&WriteFile, json!({"path": "b", "content": "AP8KgA==", "encoding": "base64"})).await.unwrap();
+        let refused =
+            ground.call(&WriteFile, json!({"path": "c", "content": "A", "encoding": "base64"})).await.unwrap_err();
+        assert!(
+            refused.reason == "INVALID_ARGUMENTS" && refused.message.starts_with("arguments/content: "),
+            "{refused:?}"
+        );
+        ground.commit();
+        assert_eq!(std::fs::read(ground.root.join("b")).unwrap(), [0, 255, 10, 128]);
+        assert!(!ground.root.join("c").exists());
+    }
+
+    #[tokio::test]
+    async fn what_exists_is_spared_on_request() {
+        let ground = Ground::with(&[("here", "old")]);
+        let only = |path: &str| json!({"path": path, "content": "new", "create_only": true});
+        let refused = ground.call(&WriteFile, only("here")).await.unwrap_err();
+        assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "FILE_EXISTS"));
+        ground.call(&WriteFile, only("there")).await.unwrap();
+        ground.commit();
+        assert_eq!((ground.read("here"), ground.read("there")), ("old".into(), "new".into()));
+    }
+
+    #[tokio::test]
+    async fn five_megabytes_are_a_file_like_any_other() {
+        let ground = Ground::with(&[]);
+        let content = "0123456789abcdé\n".repeat(5 << 16);
+        let wrote = ground.call(&WriteFile, json!({"path": "big", "content": content})).await.unwrap();
+        assert_eq!(wrote["size_bytes"], content.len());
+        ground.commit();
+        assert_eq!(ground.read("big"), content);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_file_is_not_written_to() {
+        let ground = Ground::with(&[("folder/file", "x"), ("link", "-> folder/file")]);
+        ground.fifo("pipe");
+        for path in ["folder", "link", "pipe", "folder/file/below", "."] {
+            let refused = ground.call(&WriteFile, json!({"path": path, "content": "y"})).await.unwrap_err();
+            assert_eq!(refused.reason, "WRONG_FILE_TYPE", "{path}: {}", refused.message);
+        }
+    }
+}

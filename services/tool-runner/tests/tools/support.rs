@@ -1,0 +1,153 @@
+//! A workspace, a view of it, and a tool to call in it.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    process,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use belay_proto::v1::{TraceContext, tool_call_output::Stream};
+use belay_sqlite::Threads;
+use belay_tool_runner::{
+    Enforcement, Invocation, Output, SandboxSettings, Tool, ToolFailure, ToolResult, ViewHandle, tools::RunTerminal,
+};
+use belay_workspace::Workspace;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+/// The walls of this machine, tried once.
+pub(crate) fn enforcement() -> &'static Enforcement {
+    static TRIED: OnceLock<Enforcement> = OnceLock::new();
+    TRIED.get_or_init(|| Enforcement::tried_out(SandboxSettings::default()))
+}
+
+/// A workspace with one file in it, and a view in which commands run.
+pub(crate) struct Room {
+    pub(crate) folder: TempDir,
+    pub(crate) workspace: PathBuf,
+    opened: Workspace,
+}
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Walls, not modes, have to keep commands out.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let workspace = folder.path().join("workspace");
+        fs::create_dir(&workspace).unwrap();
+        fs::write(workspace.join("file"), "as it was\n").unwrap();
+        let opened = Workspace::open(&workspace, &[]).unwrap();
+        Self { folder, workspace, opened }
+    }
+
+    /// A new view.
+    pub(crate) fn view(&self) -> ViewHandle {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let id = format!("call-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        ViewHandle::new(Box::new(self.opened.view(&id).unwrap()), Threads::Real)
+    }
+
+    /// Calls the tool in a view of its own.
+    pub(crate) fn call(&self, arguments: Value) -> ToolResult {
+        self.call_in(&self.view(), arguments)
+    }
+
+    /// Calls the tool in a view.
+    pub(crate) fn call_in(&self, view: &ViewHandle, arguments: Value) -> ToolResult {
+        block_on(RunTerminal::new(enforcement()).call(invocation(arguments, view, Arc::new(Heard::default()))))
+    }
+
+    pub(crate) fn fail(&self, arguments: Value) -> ToolFailure {
+        self.call(arguments).expect_err("the command fails")
+    }
+
+    /// Runs a shell script that has to succeed, and gives its standard output.
+    pub(crate) fn script(&self, script: &str) -> String {
+        let result = self.call(sh(script)).unwrap_or_else(|failure| panic!("{failure:?}"));
+        result["stdout"].as_str().unwrap().to_owned()
+    }
+
+    /// A file as a view shows it after a command.
+    pub(crate) fn read_in(&self, view: &ViewHandle, path: &str) -> String {
+        let path = belay_workspace::RelPath::parse(path).unwrap();
+        let bytes = block_on(view.work(move |view| view.read(&path, 0, None))).unwrap().unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+pub(crate) fn sh(script: &str) -> Value {
+    json!({"command": ["sh", "-c", script]})
+}
+
+pub(crate) fn invocation(arguments: Value, view: &ViewHandle, output: Arc<dyn Output>) -> Invocation {
+    Invocation {
+        name: "namespaces/default/executions/e/steps/s/calls/1.1".into(),
+        attempt: 1,
+        arguments,
+        view: Some(view.clone()),
+        output,
+        trace: TraceContext { traceparent: "00-aa-bb-01".into(), tracestate: "vendor=1".into() },
+        // So long that no test ends because of it: whoever relies on something else waits for ever where that is broken.
+        limit: Duration::from_secs(86_400),
+    }
+}
+
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// Keeps what a command says while it says it.
+#[derive(Default)]
+pub(crate) struct Heard(Mutex<Vec<(Stream, Vec<u8>)>>);
+
+impl Heard {
+    pub(crate) fn of(&self, wanted: Stream) -> Vec<u8> {
+        let heard = self.0.lock().unwrap();
+        heard.iter().filter(|(stream, _)| *stream == wanted).flat_map(|(_, bytes)| bytes.clone()).collect()
+    }
+}
+
+impl Output for Heard {
+    fn write(&self, stream: Stream, bytes: &[u8]) {
+        self.0.lock().unwrap().push((stream, bytes.to_vec()));
+    }
+}
+
+/// Tells when a command says something.
+pub(crate) struct Told(mpsc::UnboundedSender<Vec<u8>>);
+
+impl Told {
+    pub(crate) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Vec<u8>>) {
+        let (teller, told) = mpsc::unbounded_channel();
+        (Arc::new(Self(teller)), told)
+    }
+}
+
+impl Output for Told {
+    fn write(&self, _stream: Stream, bytes: &[u8]) {
+        let _ = self.0.send(bytes.to_vec());
+    }
+}
+
+/// A number of seconds nobody else sleeps for, by which processes are found.
+pub(crate) fn nap() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{}.{}", 2_000_000 + process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The host's processes whose command is `sleep <nap>`.
+pub(crate) fn sleepers(nap: &str) -> Vec<i32> {
+    let command = format!("sleep\0{nap}\0");
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+        .filter(|pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == command.as_bytes()))
+        .collect()
+}
