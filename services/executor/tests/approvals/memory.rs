@@ -41,7 +41,7 @@ async fn inside(world: &World) -> Inside {
         shutdown,
     });
     let socket = folder.join("inside");
-    let server = Server::start(&socket, belay_executor::hosted(Arc::clone(&executions)).routes).await;
+    let server = Server::host(&socket, belay_executor::hosted(Arc::clone(&executions))).await;
     let executor = Executor::at(&net::Address::Unix(socket));
     Inside { executions, executor, server, trigger }
 }

@@ -18,6 +18,10 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(path: &Path, routes: Routes) -> Self {
+        Self::host(path, Hosted::new(routes, "script", v1::FILE_DESCRIPTOR_SET)).await
+    }
+
+    pub(crate) async fn host(path: &Path, hosted: Hosted) -> Self {
         let path = path.to_owned();
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, listens) = oneshot::channel();
@@ -26,7 +30,6 @@ impl Server {
             runtime.block_on(async {
                 let incoming = UnixSocket::bind(&path).unwrap().incoming();
                 ready.send(()).unwrap();
-                let hosted = Hosted { routes, name: "script", descriptors: v1::FILE_DESCRIPTOR_SET };
                 let (_trigger, shutdown) = Shutdown::new();
                 let serving = host::serve(incoming, hosted, Access::Everybody("script".into()), shutdown);
                 tokio::select! {
