@@ -8,6 +8,7 @@ mod attend;
 mod clock;
 mod commands;
 mod connect;
+mod copy_of;
 mod exit;
 mod failure;
 mod follow;

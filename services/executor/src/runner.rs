@@ -212,6 +212,6 @@ impl Runner {
 }
 
 fn unreachable_runner(status: Status) -> Status {
-    let message = format!("The tool runner does not answer: {}.", status.message());
+    let message = format!("The tool runner does not answer: {}.", status.message().trim_end_matches('.'));
     status::error(Code::Unavailable, "RUNNER_UNAVAILABLE", message).into()
 }

@@ -60,6 +60,7 @@ impl Home {
             command.env_remove(name);
         }
         command.env("BELAY_STATE_DIR", self.state());
+        command.env("XDG_CONFIG_HOME", self.path("config")).env("XDG_DATA_HOME", self.path("data"));
         command
     }
 
@@ -85,7 +86,12 @@ impl Home {
 
     /// Starts `belay serve`, and waits until it serves.
     pub fn serve(&self) -> Running {
-        let mut server = self.start(["serve"]);
+        self.serve_with(&[])
+    }
+
+    /// The same with more arguments.
+    pub fn serve_with(&self, more: &[&str]) -> Running {
+        let mut server = self.start(["serve"].iter().chain(more));
         server.wait_for("keeps data in");
         server
     }
@@ -137,6 +143,7 @@ pub struct Running {
     lines: Option<Receiver<String>>,
     talk: Receiver<String>,
     seen: String,
+    talked: String,
 }
 
 impl Running {
@@ -159,7 +166,7 @@ impl Running {
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command can be started");
         let out = child.stdout.take().map(BufReader::new);
         let talk = lines(BufReader::new(child.stderr.take().expect("it is piped")));
-        Self { child, out, lines: None, talk, seen: String::new() }
+        Self { child, out, lines: None, talk, seen: String::new(), talked: String::new() }
     }
 
     /// Waits for a line of standard output that has these words.
@@ -168,21 +175,18 @@ impl Running {
     /// When it does not come.
     pub fn wait_for(&mut self, words: &str) -> String {
         let lines = self.lines.as_ref().expect("the output is read");
-        loop {
-            match lines.recv_timeout(PATIENCE) {
-                Ok(line) => {
-                    self.seen += &line;
-                    if line.contains(words) {
-                        return line;
-                    }
-                }
-                Err(end) => panic!(
-                    "{words:?} did not come ({end}) after:\n{}\n{}",
-                    self.seen,
-                    self.talk.try_iter().collect::<String>()
-                ),
-            }
-        }
+        wait(lines, words, &mut self.seen).unwrap_or_else(|| {
+            panic!("{words:?} did not come after:\n{}\n{}", self.seen, self.talk.try_iter().collect::<String>())
+        })
+    }
+
+    /// Waits for a line of standard error that has these words.
+    ///
+    /// # Panics
+    /// When it does not come.
+    pub fn wait_for_talk(&mut self, words: &str) -> String {
+        wait(&self.talk, words, &mut self.talked)
+            .unwrap_or_else(|| panic!("{words:?} was not said after:\n{}", self.talked))
     }
 
     /// Reads one line, and then is no reader any more.
@@ -217,7 +221,7 @@ impl Running {
         if let Some(lines) = self.lines.take() {
             rest(&lines, &mut self.seen);
         }
-        let mut talk = String::new();
+        let mut talk = std::mem::take(&mut self.talked);
         rest(&self.talk, &mut talk);
         let status = self.child.wait().expect("a child can be waited for");
         Ended { code: status.code().unwrap_or(-1), out: std::mem::take(&mut self.seen), talk }
@@ -248,6 +252,17 @@ fn lines(mut reader: BufReader<impl Read + Send + 'static>) -> Receiver<String> 
         }
     });
     receiver
+}
+
+/// The first line that has these words; all lines up to it are added to `seen`. Nothing when it does not come.
+fn wait(lines: &Receiver<String>, words: &str, seen: &mut String) -> Option<String> {
+    while let Ok(line) = lines.recv_timeout(PATIENCE) {
+        seen.push_str(&line);
+        if line.contains(words) {
+            return Some(line);
+        }
+    }
+    None
 }
 
 /// Everything that still comes, until the other end is closed.

@@ -42,12 +42,29 @@ impl Client {
     /// # Panics
     /// When the plan is refused.
     pub async fn start(&self, id: &str, plan: &str) -> v1::Execution {
+        self.start_with(id, plan, v1::StartExecutionRequest::default()).await
+    }
+
+    /// The same in a workspace.
+    ///
+    /// # Panics
+    /// When the plan or the workspace is refused.
+    pub async fn start_in(&self, id: &str, plan: &str, workspace: &Path) -> v1::Execution {
+        let workspace = workspace.to_str().expect("temporary folders have plain names").to_owned();
+        self.start_with(id, plan, v1::StartExecutionRequest { workspace, ..Default::default() }).await
+    }
+
+    /// The same with whatever else `request` says.
+    ///
+    /// # Panics
+    /// When the plan is refused.
+    pub async fn start_with(&self, id: &str, plan: &str, request: v1::StartExecutionRequest) -> v1::Execution {
         let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
         let request = v1::StartExecutionRequest {
             execution_id: id.into(),
             request_id: format!("start-{id}"),
             source: Some(v1::start_execution_request::Source::Document(document)),
-            ..v1::StartExecutionRequest::default()
+            ..request
         };
         retry(|| async { self.raw().start_execution(request.clone()).await }).await.expect("the plan is accepted")
     }

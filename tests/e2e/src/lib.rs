@@ -1,13 +1,21 @@
-//! What the end-to-end tests stand on: the real programs in their own processes, and a client of the contract.
+//! What the end-to-end tests stand on: the real programs in their own processes, and clients of the contract.
 //!
 //! Nothing here knows the insides of a service. A test may end any of the processes at any moment; whatever is left is ended with the
 //! test.
 
 pub mod belay;
 pub mod client;
+pub mod folder;
+pub mod orphans;
+pub mod people;
 pub mod picture;
 pub mod process;
+pub mod runner;
+pub mod services;
 
 pub use belay::Home;
 pub use client::Client;
+pub use people::Person;
 pub use process::{Process, binary};
+pub use runner::Runner;
+pub use services::{Service, Services};

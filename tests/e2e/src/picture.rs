@@ -12,6 +12,7 @@ pub struct Picture {
     state: Option<v1::execution::State>,
     open_calls: BTreeSet<String>,
     requested: BTreeSet<String>,
+    said: usize,
 }
 
 impl Picture {
@@ -20,6 +21,12 @@ impl Picture {
     /// # Panics
     /// When it is not the next one, or breaks a promise of the contract.
     pub fn take(&mut self, event: v1::ExecutionEvent) {
+        if event.transient {
+            // Live output: it moves no cursor, and whoever comes later does not get it.
+            assert!(event.sequence == 0 && event.safe_to_skip, "it has no place among the others: {event:?}");
+            self.said += 1;
+            return;
+        }
         assert_eq!(event.sequence, self.last_sequence() + 1, "no gap and no repetition");
         let step = event.step_id.clone();
         let mut set = |state: Step| {
@@ -45,6 +52,7 @@ impl Picture {
             Kind::ToolCallCompleted(_)
             | Kind::ToolCallFailed(_)
             | Kind::ToolCallCancelled(_)
+            | Kind::ToolCallDenied(_)
             | Kind::ToolCallOutcomeUnknown(_) => {
                 assert!(self.open_calls.remove(&event.call), "{} ends once", event.call);
             }
@@ -71,6 +79,11 @@ impl Picture {
     /// Every event.
     pub fn events(&self) -> &[v1::ExecutionEvent] {
         &self.events
+    }
+
+    /// How many pieces of live output came by.
+    pub fn said(&self) -> usize {
+        self.said
     }
 
     /// How many events are of the kinds that `is` picks.

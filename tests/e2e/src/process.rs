@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Command as Build, Stdio},
     sync::Mutex,
-    time::Duration,
 };
 
 use tokio::process::{Child, Command};
@@ -58,88 +57,16 @@ impl Process {
         self.child.kill().await.expect("a child can be killed");
     }
 
+    /// Its number.
+    ///
+    /// # Panics
+    /// When it has been killed.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("it was not waited for")
+    }
+
     /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))
-    }
-}
-
-/// Executor and tool runner, each in its own process, over unix sockets in one folder.
-#[derive(Debug)]
-pub struct Services {
-    folder: PathBuf,
-    /// The executor.
-    pub executor: Process,
-    /// The tool runner.
-    pub runner: Process,
-}
-
-impl Services {
-    /// Starts both and waits until they serve.
-    pub async fn start(folder: &Path) -> Self {
-        let services = Self {
-            folder: folder.to_owned(),
-            executor: Self::start_executor(folder),
-            runner: Self::start_runner(folder),
-        };
-        services.ready().await;
-        services
-    }
-
-    /// Kills the executor and starts it again.
-    pub async fn restart_executor(&mut self) {
-        self.executor.kill().await;
-        self.executor = Self::start_executor(&self.folder);
-    }
-
-    /// Kills the runner and starts it again.
-    pub async fn restart_runner(&mut self) {
-        self.runner.kill().await;
-        self.runner = Self::start_runner(&self.folder);
-    }
-
-    /// The executor's socket.
-    pub fn socket(&self) -> PathBuf {
-        self.folder.join("executor.sock")
-    }
-
-    /// Answers when both serve.
-    ///
-    /// # Panics
-    /// When they do not within a minute.
-    pub async fn ready(&self) {
-        let serving = async {
-            for (socket, service) in
-                [("runner.sock", "belay.v1.ToolRunnerService"), ("executor.sock", "belay.v1.ExecutorService")]
-            {
-                let channel = crate::client::channel(&self.folder.join(socket));
-                let mut health = tonic_health::pb::health_client::HealthClient::new(channel);
-                let asked = tonic_health::pb::HealthCheckRequest { service: service.into() };
-                while health.check(asked.clone()).await.is_err() {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            }
-        };
-        assert!(
-            tokio::time::timeout(Duration::from_secs(60), serving).await.is_ok(),
-            "the services serve within a minute"
-        );
-    }
-
-    fn start_runner(folder: &Path) -> Process {
-        let path = |name: &str| folder.join(name).display().to_string();
-        let listen = format!("unix:{}", path("runner.sock"));
-        Process::start(
-            "belay-tool-runner",
-            &["--listen", &listen, "--state-dir", &path("runner")],
-            &folder.join("runner.log"),
-        )
-    }
-
-    fn start_executor(folder: &Path) -> Process {
-        let path = |name: &str| folder.join(name).display().to_string();
-        let (listen, runner) = (format!("unix:{}", path("executor.sock")), format!("unix:{}", path("runner.sock")));
-        let arguments = ["--listen", &listen, "--state-dir", &path("executor"), "--runner", &runner];
-        Process::start("belay-executor", &arguments, &folder.join("executor.log"))
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     ask,
     attend::{Attendance, attend},
     connect::{Client, Session},
+    copy_of,
     exit::Exit,
     failure::{Failure, Report},
     names,
@@ -44,6 +45,9 @@ pub(crate) struct Run {
     /// The folder its tools are confined to [default: one that the services make]
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     workspace: Option<PathBuf>,
+    /// Work in a copy of this folder, which is made now and kept; a git repository is copied as it was committed
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["workspace", "request_id"], value_hint = clap::ValueHint::DirPath)]
+    copy_of: Option<PathBuf>,
     /// The execution's id: lower-case letters, digits and - [default: one that the services make]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
@@ -103,7 +107,10 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     let mut session = unless_stopped(signals, Session::open(&context.place)).await??;
     let started = async {
         policy::note_if_ignored(context, &session, &verb.policy).await?;
-        start(context, &mut session.client, &file, request).await
+        match &verb.copy_of {
+            Some(original) => start_in_copy(context, &mut session.client, &file, request, original).await,
+            None => start(context, &mut session.client, &file, request).await,
+        }
     };
     let started = tokio::select! {
         started = started => started,
@@ -165,6 +172,35 @@ fn workspace(folder: &Path, is_local: bool) -> Result<String, Failure> {
         }
     };
     path.into_os_string().into_string().map_err(|_| refused("its path is not UTF-8"))
+}
+
+/// Starts the execution in a copy of a folder, which does not stay when nothing was started.
+async fn start_in_copy(
+    context: &Context,
+    client: &mut Client,
+    file: &PlanFile,
+    request: StartExecutionRequest,
+    original: &Path,
+) -> Result<Execution, Failure> {
+    if !context.place.is_local() {
+        return Err(
+            Failure::refused("WORKSPACE_INVALID", "--copy-of: the server over TCP may be another machine").into()
+        );
+    }
+    // A plan that is refused needs no copy.
+    plan::check(client, &context.namespace, file).await?;
+    let (original, home) = (original.to_owned(), copy_of::home(&|name| std::env::var_os(name))?);
+    let copy = tokio::task::spawn_blocking(move || copy_of::make(&original, &home)).await;
+    let copy = copy.map_err(|error| Failure::internal(error.to_string()))??;
+    let started = match workspace(&copy, true) {
+        Ok(workspace) => start(context, client, file, StartExecutionRequest { workspace, ..request }).await,
+        Err(refused) => Err(refused),
+    };
+    // An answer that was lost may have been a yes. The refusal is what counts: a copy that cannot be removed is in nobody's way.
+    if matches!(&started, Err(Failure::Report(report)) if report.exit == Exit::REFUSED) {
+        drop(std::fs::remove_dir_all(&copy));
+    }
+    started
 }
 
 async fn start(

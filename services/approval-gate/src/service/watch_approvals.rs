@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use belay_proto::v1::{self, Approval, watch_approvals_response::Content};
 use belay_service_kit::status;
@@ -103,7 +103,12 @@ impl Watch {
             && let Some(changes) = self.gate.store.recent(self.cursor)
         {
             self.cursor = changes.last().map_or(known, |last| last.revision.max(known));
-            return Ok(changes.iter().filter(|change| self.fits(change)).map(|change| (**change).clone()).collect());
+            // As the store would answer: each approval as it is now, and not as it was before a later change.
+            let mut later = HashSet::new();
+            let newest = changes.iter().rev().filter(|change| later.insert(change.name.as_str()) && self.fits(change));
+            let mut newest: Vec<Approval> = newest.map(|change| (**change).clone()).collect();
+            newest.reverse();
+            return Ok(newest);
         }
         let found = self.gate.store.changes(self.filter.clone(), self.undelivered, self.cursor, PAGE).await;
         let found = found.map_err(|error| unreadable(&error))?;
@@ -125,6 +130,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use belay_proto::v1::approval::State;
     use futures::{StreamExt as _, future::join_all};
 
     use super::*;
@@ -161,6 +167,25 @@ mod tests {
                 }
             }
             assert_eq!(revisions, (1..=late.revision).collect::<Vec<_>>());
+        });
+    }
+
+    /// Whoever comes late is told of each approval once, as it is now, though its changes are still in memory.
+    #[test]
+    fn a_late_watcher_gets_no_state_of_before() {
+        let folder = tempfile::tempdir().unwrap();
+        life(async {
+            let gate = gate(folder.path()).await;
+            let asked = ask(&gate, "1.1", None).await;
+            let other = ask(&gate, "1.2", None).await;
+            let cancel = |asked: &Approval| Ok(Some(Approval { state: State::Cancelled.into(), ..asked.clone() }));
+            gate.store.change(&asked.name, 0, cancel).await.unwrap().unwrap();
+            let mut watch = watch_approvals(&gate, v1::WatchApprovalsRequest::default()).await.unwrap();
+            let mut told = Vec::new();
+            while let Content::Approval(approval) = watch.next().await.unwrap().unwrap().content.unwrap() {
+                told.push((approval.state(), approval.name));
+            }
+            assert_eq!(told, [(State::Pending, other.name), (State::Cancelled, asked.name)]);
         });
     }
 }

@@ -219,11 +219,7 @@ fn tools_of(plan: &Plan, catalogue: &Catalogue) -> (Vec<ToolFacts>, Vec<StepProb
         };
         if let Some(schema) = schema {
             let found = schema.violations_except(call.arguments.source(), &call.arguments.reference_paths());
-            problems.extend(found.into_iter().map(|violation| StepProblem {
-                step,
-                pointer: format!("/arguments{}", violation.pointer),
-                message: violation.message,
-            }));
+            problems.extend(found.into_iter().flat_map(|violation| problems_of(step, violation, tool)));
         }
         if !tools.iter().any(|facts| facts.used_as == call.tool) {
             tools.push(ToolFacts {
@@ -235,6 +231,24 @@ fn tools_of(plan: &Plan, catalogue: &Catalogue) -> (Vec<ToolFacts>, Vec<StepProb
         }
     }
     (tools, problems)
+}
+
+/// What a check by the tool's schema found, each unknown argument by its own name and with the one that was probably meant.
+fn problems_of(step: usize, violation: belay_json_schema::Violation, tool: &v1::Tool) -> Vec<StepProblem> {
+    let at = format!("/arguments{}", violation.pointer);
+    if violation.unknown.is_empty() {
+        return vec![StepProblem { step, pointer: at, message: violation.message }];
+    }
+    let schema: serde_json::Value = serde_json::from_str(&tool.parameters_schema).unwrap_or_default();
+    // Deeper down, what there may be is written elsewhere in the schema.
+    let known = schema["properties"].as_object().filter(|_| violation.pointer.is_empty());
+    let problem = |name: String| {
+        let names = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
+        let did_you_mean = nearest(&name, names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        let pointer = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+        StepProblem { step, pointer, message: format!("{} takes no `{name}` here{did_you_mean}", tool.name) }
+    };
+    violation.unknown.into_iter().map(problem).collect()
 }
 
 fn refusal(invalid: InvalidPlan) -> Status {

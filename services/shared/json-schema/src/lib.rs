@@ -2,6 +2,7 @@
 //!
 //! A room of its own because the validator brings many crates with it: who does not check schemas does not compile them.
 
+use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -23,6 +24,8 @@ pub struct Violation {
     pub pointer: String,
     /// What is wrong.
     pub message: String,
+    /// The members of the object there that it may not have, if that is what is wrong.
+    pub unknown: Vec<String>,
 }
 
 impl Schema {
@@ -55,8 +58,19 @@ impl Schema {
                         .any(|template| template.strip_prefix(at).is_some_and(|rest| rest.starts_with('/')));
                 !is_template && !is_choice_around_one
             })
-            .map(|error| Violation { pointer: error.instance_path().as_str().to_owned(), message: error.to_string() })
+            .map(|error| Violation {
+                pointer: error.instance_path().as_str().to_owned(),
+                message: error.to_string(),
+                unknown: unknown(error.kind()),
+            })
             .collect()
+    }
+}
+
+fn unknown(kind: &ValidationErrorKind) -> Vec<String> {
+    match kind {
+        ValidationErrorKind::AdditionalProperties { unexpected } => unexpected.clone(),
+        _ => Vec::new(),
     }
 }
 
@@ -86,6 +100,8 @@ mod tests {
         let pointers: Vec<&str> = violations.iter().map(|violation| violation.pointer.as_str()).collect();
         assert_eq!(violations.len(), 3, "{violations:?}");
         assert!(pointers.contains(&"/lines") && pointers.contains(&""));
+        let unknown: Vec<&String> = violations.iter().flat_map(|violation| &violation.unknown).collect();
+        assert_eq!(unknown, ["colour"]);
         assert!(schema().violations(&json!({"path": "a", "lines": 3})).is_empty());
     }
 

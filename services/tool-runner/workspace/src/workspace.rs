@@ -315,7 +315,13 @@ fn own_folder(disk: &Disk, root: &OwnedFd, path: &Path) -> Result<OwnedFd, OpenE
             return Err(occupied("another user's"));
         }
     }
-    let own = folder(disk, root, OWN.as_ref()).at("opening", shown.display())?;
+    let own = match folder(disk, root, OWN.as_ref()) {
+        // What is no file system for files, such as /proc.
+        Err(Errno::NOENT | Errno::OPNOTSUPP) => {
+            return Err(OpenError::FileSystem { path: path.to_owned(), lacks: "folders that can be made" });
+        }
+        opened => opened.at("opening", shown.display())?,
+    };
     disk.set_mode(&own, 0o700).at("closing to others", shown.display())?;
     if stat_entry(&own, ".gitignore".as_ref()).at("looking into", shown.display())?.is_none() {
         let ignore = disk.create(&own, ".gitignore".as_ref()).at("writing .gitignore in", shown.display())?;

@@ -1,6 +1,6 @@
 //! What people get wrong: each is refused before anything happens, by the name of the field or the file, with exit code 2.
 
-use belay_e2e::{Home, belay::Ended};
+use belay_e2e::{Home, belay::Ended, folder::content};
 use serde_json::Value;
 
 /// The refusal of one plan: its screen, after checking that `run` and `plan validate` say the same.
@@ -59,6 +59,14 @@ fn a_faulty_plan_is_refused_by_field_and_line() {
         ("{id: p, parallelism: 0, steps: [{id: a, tool: noop}]}", "parallelism: must be at least 1"),
         ("{id: p, steps: [{id: a, tool: nop}]}", "steps[0].tool: Tool 'nop' not found; did you mean `noop`?"),
         ("{id: p, steps: [{id: a, tool: noop, arguments: {sleep_ms: soon}}]}", "steps[0].arguments.sleep_ms"),
+        (
+            "{id: p, steps: [{id: a, tool: read_file, arguments: {path: x, strat_line: 1}}]}",
+            "steps[0].arguments.strat_line: read_file takes no `strat_line` here; did you mean `start_line`?",
+        ),
+        (
+            "{id: p, steps: [{id: a, tool: run_terminal, arguments: {command: ls -l}}]}",
+            "steps[0].arguments.command: \"ls -l\" is not of type \"array\"",
+        ),
     ];
     for (plan, words) in table {
         let screen = refusal(&home, "plan.yaml", plan);
@@ -116,22 +124,95 @@ fn a_plan_that_cannot_be_read_is_named() {
     assert!(!home.state().exists(), "nothing was begun for a plan that is not there");
 }
 
+/// S2-FR-042, S2-FR-073: what cannot be a workspace is refused before anything is started, and says what it lacks.
 #[test]
-fn a_workspace_is_a_folder_that_is_there() {
+fn a_workspace_is_a_folder_that_is_there_and_apart() {
     let home = Home::new();
     let plan = home.file("plan.yaml", "{id: p, steps: [{id: a, tool: noop}]}");
-    for (folder, why) in
-        [("nowhere", "No such file or directory"), ("plan.yaml", "it is a file, and a workspace is a folder")]
-    {
+    std::fs::create_dir_all(home.path("w/deeper")).unwrap();
+    std::os::unix::fs::symlink("w", home.path("link")).unwrap();
+    let table = [
+        ("nowhere", "the workspace nowhere: No such file or directory"),
+        ("plan.yaml", "the workspace plan.yaml: it is a file, and a workspace is a folder"),
+        ("/", "workspace `/` is the whole machine: name the folder of one project"),
+        ("/proc", "the file system of workspace `/proc` lacks folders that can be made"),
+        (".", "keep the two apart"),
+        ("state", "keep the two apart"),
+    ];
+    assert_eq!(home.run(["executions", "list"]).code, 0, "there is a state directory");
+    for (folder, why) in table {
         let ended = home.run(["run", &plan, "--workspace", folder]);
-        assert_eq!(ended.code, 2);
-        assert!(ended.talk.starts_with(&format!("error: the workspace {folder}: {why}")), "{}", ended.talk);
-        assert!(ended.talk.contains("code: WORKSPACE_INVALID "), "{}", ended.talk);
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{folder}: {}", ended.talk);
+        assert!(ended.talk.starts_with("error: ") && ended.talk.contains(why), "{folder}: {}", ended.talk);
+        assert!(ended.talk.ends_with("code: WORKSPACE_INVALID (docs/errors/WORKSPACE_INVALID.md)\n"), "{}", ended.talk);
     }
     nothing_was_started(&home);
-    let (code, execution) = home.json(&["run", &plan, "--workspace", "."]);
-    let folder = home.path(".").canonicalize().unwrap();
+    let (code, execution) = home.json(&["run", &plan, "--workspace", "link"]);
+    let folder = home.path("w").canonicalize().unwrap();
     assert_eq!((code, execution["workspace"].as_str()), (0, folder.to_str()));
+}
+
+/// A workspace that may not be written is refused; root may write everywhere but where the file system itself does not let it.
+#[test]
+fn a_workspace_that_cannot_be_written_is_refused() {
+    let home = Home::new();
+    let plan = home.file("plan.yaml", "{id: p, steps: [{id: a, tool: noop}]}");
+    let folder = home.path("w");
+    std::fs::create_dir(&folder).unwrap();
+    let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "ro", "none"]).arg(&folder).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        return eprintln!(
+            "a_workspace_that_cannot_be_written_is_refused: skipped, since no file system can be mounted here"
+        );
+    }
+    let ended = home.run(["run", &plan, "--workspace", "w"]);
+    drop(std::process::Command::new("umount").arg("--lazy").arg(&folder).status());
+    assert_eq!(ended.code, 2, "{}", ended.talk);
+    assert!(ended.talk.contains("cannot be written by the user that runs Belay"), "{}", ended.talk);
+    assert!(ended.talk.contains("code: WORKSPACE_INVALID "), "{}", ended.talk);
+    nothing_was_started(&home);
+}
+
+/// S2-FR-042, S2-FR-043, S2-FR-075, S2-X-06, S2-X-08, S2-X-12, S2-X-26: steps that reach out of the workspace or ask for what is not there
+/// fail with their own code, and nothing changes.
+#[test]
+fn steps_that_reach_for_what_they_must_not_have_fail() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("w")).unwrap();
+    home.file("w/kept.txt", "kept");
+    home.file("outside.txt", "outside");
+    std::os::unix::fs::symlink("/etc", home.path("w/out")).unwrap();
+    let before = content(&home.path("w"));
+    let table = [
+        ("tool: read_file, arguments: {path: ../outside.txt}", 32, "OUTSIDE_WORKSPACE"),
+        ("tool: read_file, arguments: {path: a/../../outside.txt}", 32, "OUTSIDE_WORKSPACE"),
+        ("tool: read_file, arguments: {path: out/passwd}", 32, "OUTSIDE_WORKSPACE"),
+        ("tool: read_file, arguments: {path: /etc/passwd}", 32, "OUTSIDE_WORKSPACE"),
+        (r"tool: read_file, arguments: {path: '..\..\x'}", 32, "OUTSIDE_WORKSPACE"),
+        (r"tool: read_file, arguments: {path: 'C:\Windows\System32'}", 32, "OUTSIDE_WORKSPACE"),
+        ("tool: write_file, arguments: {path: ../new.txt, content: x}", 32, "OUTSIDE_WORKSPACE"),
+        ("tool: delete_file, arguments: {path: ../outside.txt}", 32, "OUTSIDE_WORKSPACE"),
+        ("tool: run_terminal, arguments: {command: [ls], cwd: ..}", 32, "OUTSIDE_WORKSPACE"),
+        (r#"tool: read_file, arguments: {path: "a\0b"}"#, 30, "INVALID_ARGUMENTS"),
+        (r#"tool: run_terminal, arguments: {command: ["a\0b"]}"#, 30, "INVALID_ARGUMENTS"),
+        ("tool: read_file, arguments: {path: nowhere.txt}", 30, "FILE_NOT_FOUND"),
+        ("tool: run_terminal, arguments: {command: [no-such-program]}", 30, "PROGRAM_NOT_FOUND"),
+        ("tool: run_terminal, arguments: {command: [cat, ../outside.txt]}", 30, "COMMAND_FAILED"),
+        ("tool: run_terminal, arguments: {command: [cp, kept.txt, out/stolen]}", 30, "COMMAND_FAILED"),
+    ];
+    let _server = home.serve();
+    for (step, code, reason) in table {
+        let plan = home.file("plan.yaml", format!("{{id: p, steps: [{{id: a, {step}}}]}}"));
+        let ended = home.run(["run", &plan, "--workspace", "w"]);
+        assert_eq!(ended.code, code, "{step}: {}", ended.talk);
+        assert!(ended.talk.ends_with(&format!("code: {reason} (docs/errors/{reason}.md)\n")), "{step}: {}", ended.talk);
+        if code == 32 {
+            assert!(ended.talk.contains("outside workspace"), "{step}: {}", ended.talk);
+        }
+    }
+    assert_eq!(content(&home.path("w")), before);
+    assert_eq!(std::fs::read_to_string(home.path("outside.txt")).unwrap(), "outside");
+    assert!(!home.path("new.txt").exists());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_e2e::{Client, process::Services};
+use belay_e2e::{Client, Service, Services};
 use belay_proto::v1::{execution::State, execution_event::Kind};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 
@@ -35,12 +35,12 @@ async fn executions_survive_the_loss_of_any_process() {
     while !watches.iter().all(tokio::task::JoinHandle::is_finished) && kills < 40 {
         tokio::time::sleep(Duration::from_millis(random.random_range(5..120))).await;
         match random.random_range(0..5) {
-            0 => services.restart_runner().await,
+            0 => services.restart(Service::Runner).await,
             1 => {
-                services.restart_runner().await;
-                services.restart_executor().await;
+                services.restart(Service::Runner).await;
+                services.restart(Service::Executor).await;
             }
-            _ => services.restart_executor().await,
+            _ => services.restart(Service::Executor).await,
         }
         kills += 1;
     }
@@ -82,7 +82,7 @@ async fn a_pause_and_a_backoff_outlive_the_executor() {
             completed |= matches!(event.kind, Some(Kind::StepCompleted(_)));
         }
     }
-    services.restart_executor().await;
+    services.restart(Service::Executor).await;
     services.ready().await;
     let picture = client.watch_to_the_end("patient").await;
     assert_eq!(picture.state(), Some(State::Completed));

@@ -1,6 +1,6 @@
 //! Refusals: each names what is wrong and what to do, and nothing is lost or begun.
 
-use belay_e2e::{Client, process::Services};
+use belay_e2e::{Client, Services};
 use belay_proto::v1::{self, start_execution_request::Source};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;

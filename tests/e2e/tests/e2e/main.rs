@@ -1,10 +1,15 @@
 //! End-to-end tests over the real programs.
 
+mod approvals;
 mod bad_input;
 mod cli;
 mod crash;
+mod embedded;
 mod errors;
+mod exactly_once;
 mod faults;
+mod hostile;
 mod pages;
+mod quickstart;
 mod requests;
 mod watch;

@@ -1,9 +1,8 @@
 //! Starting, listing, pausing, cancelling: what people ask.
 
 use belay_e2e::{
-    Client,
+    Client, Service, Services,
     client::{name, retry},
-    process::Services,
 };
 use belay_proto::v1::{
     self, execution::State, execution_event::Kind, start_execution_request::Source, step_status::State as Step,
@@ -36,7 +35,7 @@ async fn a_request_id_starts_one_execution() {
     let first = client.raw().start_execution(start("", "once", SLOW)).await.unwrap().into_inner();
     let again = client.raw().start_execution(start("", "once", SLOW)).await.unwrap().into_inner();
     assert_eq!(first.uid, again.uid);
-    services.restart_executor().await;
+    services.restart(Service::Executor).await;
     let later = retry(|| async { client.raw().start_execution(start("", "once", SLOW)).await }).await.unwrap();
     assert_eq!(first.uid, later.uid, "also after a restart");
 

@@ -1,7 +1,7 @@
 //! Watching.
 
-use belay_e2e::{Client, picture::Picture, process::Services};
-use belay_proto::v1::{self, watch_execution_response::Content};
+use belay_e2e::{Client, Person, Services, picture::Picture};
+use belay_proto::v1::{self, decide_approval_request::Decision, watch_execution_response::Content};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tonic::Code;
 
@@ -48,6 +48,74 @@ async fn two_hundred_disconnects_leave_no_gap() {
     picture.assert_equals(&client.get("long").await);
     let progress: Vec<i32> = picture.events().iter().filter_map(done).collect();
     assert_eq!(progress, (1..=400).collect::<Vec<_>>(), "progress counts every step");
+}
+
+/// Commands that talk, free of questions; every fifth step is shown to a person first.
+fn talking(steps: usize) -> String {
+    let step = |n: usize| {
+        let more = if n % 5 == 4 { format!("mkdir -p asked; echo {n} > asked/{n}; ") } else { String::new() };
+        let script = format!("{more}for i in 1 2 3 4 5 6 7 8; do echo {n}.$i; echo {n}.$i >&2; sleep 0.01; done");
+        format!("  - {{id: s{n}, tool: run_terminal, arguments: {{command: [sh, -c, '{script}']}}}}\n")
+    };
+    "id: talking\nparallelism: 2\nsteps:\n".to_owned() + &(0..steps).map(step).collect::<String>()
+}
+
+/// B-02, S2-FR-046, S2-FR-069, S2-FR-070: what commands say comes by live and moves no cursor; whoever loses the connection 200 times
+/// sees the same execution as whoever comes later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn live_output_and_approvals_leave_no_gap_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = "{terminal_commands: auto, rules: [{id: show-me, on: effect, paths: ['asked/**'], decide: prompt, reason: Look.}]}";
+    let services = Services::under(folder.path(), policy).await;
+    let (client, person) = (Client::new(&services.socket()), Person::at(&services.people()));
+    client.start_in("talking", &talking(20), &services.workspace("w")).await;
+    let answers = tokio::spawn(async move {
+        loop {
+            let question = person.question("").await;
+            person.decide(&question, Decision::Approve).await.unwrap();
+        }
+    });
+    let mut random = SmallRng::seed_from_u64(4);
+    let mut picture = Picture::default();
+    let mut seen = 0;
+    while !picture.ended() {
+        let mut stream = client.watch("talking", Some(picture.last_sequence())).await.unwrap();
+        // What was said lately is told again to whoever comes anew, so a stay has to be longer than that.
+        for _ in 0..random.random_range(1..150) {
+            match stream.message().await.unwrap().and_then(|message| message.content) {
+                Some(Content::Event(event)) => picture.take(event),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        seen += 1;
+    }
+    answers.abort();
+    assert!(picture.said() > 0, "something was said while somebody listened");
+    let mut replayed = Picture::default();
+    for _ in seen..200 {
+        if replayed.ended() {
+            replayed = Picture::default();
+        }
+        let mut stream = client.watch("talking", Some(replayed.last_sequence())).await.unwrap();
+        for _ in 0..random.random_range(1..40) {
+            match stream.message().await.unwrap().and_then(|message| message.content) {
+                Some(Content::Event(event)) => replayed.take(event),
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
+    let later = client.watch_to_the_end("talking").await;
+    assert_eq!(later.said(), 0, "live output is not kept");
+    assert_eq!(later.events(), picture.events(), "live and later, the same events");
+    let execution = client.get("talking").await;
+    picture.assert_equals(&execution);
+    let output = execution.steps[0].output.clone().and_then(|payload| payload.content);
+    let Some(v1::payload::Content::Json(output)) = output else { panic!("inline") };
+    assert!(output.contains(r#""stdout":"0.1\n0.2\n0.3\n"#), "what was said is in the result: {output}");
+    let asked = |kind: &v1::execution_event::Kind| matches!(kind, v1::execution_event::Kind::ApprovalDecided(_));
+    assert_eq!(later.count(asked), 4);
 }
 
 fn done(event: &v1::ExecutionEvent) -> Option<i32> {

@@ -1,0 +1,53 @@
+//! What is in a folder, to be compared byte for byte.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    path::{Path, PathBuf},
+};
+
+/// All that is below a folder: each path with its mode, and its content or where it leads. Belay's own `.belay` is left out.
+pub type Content = BTreeMap<PathBuf, (u32, Vec<u8>)>;
+
+/// Reads all that is below a folder.
+///
+/// # Panics
+/// When something cannot be read.
+pub fn content(folder: &Path) -> Content {
+    let mut content = Content::new();
+    read(folder, Path::new(""), &mut content);
+    content
+}
+
+fn read(root: &Path, below: &Path, content: &mut Content) {
+    for entry in fs::read_dir(root.join(below)).expect("a folder can be read") {
+        let name = below.join(entry.expect("an entry can be read").file_name());
+        if name == Path::new(".belay") {
+            continue;
+        }
+        let path = root.join(&name);
+        let metadata = fs::symlink_metadata(&path).expect("what is there has metadata");
+        let bytes = if metadata.is_file() {
+            fs::read(&path).expect("a file can be read")
+        } else if metadata.is_symlink() {
+            fs::read_link(&path).expect("a link can be read").as_os_str().as_bytes().to_vec()
+        } else {
+            Vec::new()
+        };
+        if metadata.is_dir() {
+            read(root, &name, content);
+        }
+        content.insert(name, (metadata.mode(), bytes));
+    }
+}
+
+/// What Belay keeps in a workspace for calls that are under way or wait: views and staged effects.
+///
+/// # Panics
+/// When the folder was never a workspace.
+pub fn left_in(workspace: &Path) -> Vec<PathBuf> {
+    let below = |name: &str| fs::read_dir(workspace.join(".belay").join(name)).expect("a workspace has its own folder");
+    let entries = ["views", "commits", "trash"].into_iter().flat_map(below);
+    entries.map(|entry| entry.expect("an entry can be read").path()).collect()
+}

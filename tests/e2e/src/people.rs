@@ -1,0 +1,96 @@
+//! A person at the gate, by the people's door.
+
+use std::{path::Path, time::Duration};
+
+use belay_proto::v1::{
+    self, Approval, approval::State, approval_gate_service_client::ApprovalGateServiceClient,
+    decide_approval_request::Decision, watch_approvals_response::Content,
+};
+use tonic::{Status, transport::Channel};
+
+use crate::client::{channel, retry};
+
+/// A person who decides.
+#[derive(Clone, Debug)]
+pub struct Person {
+    gate: ApprovalGateServiceClient<Channel>,
+}
+
+impl Person {
+    /// Somebody at the door with this socket.
+    pub fn at(socket: &Path) -> Self {
+        Self { gate: ApprovalGateServiceClient::new(channel(socket)) }
+    }
+
+    /// The bare client.
+    pub fn raw(&self) -> ApprovalGateServiceClient<Channel> {
+        self.gate.clone()
+    }
+
+    /// The oldest question of an execution (its full name; empty means any) that waits for an answer, as soon as there is one.
+    ///
+    /// # Panics
+    /// When none comes within a minute.
+    pub async fn question(&self, execution: &str) -> Approval {
+        self.approval_in(execution, State::Pending).await
+    }
+
+    /// An approval of an execution that is in this state, as soon as there is one; in FULL view.
+    ///
+    /// # Panics
+    /// When none comes within a minute.
+    pub async fn approval_in(&self, execution: &str, state: State) -> Approval {
+        let found = async {
+            loop {
+                if let Some(name) = self.watch_for(execution, state).await {
+                    let request = v1::GetApprovalRequest { name, ..Default::default() };
+                    return retry(|| async { self.raw().get_approval(request.clone()).await }).await;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let found = tokio::time::timeout(Duration::from_secs(60), found).await;
+        found.unwrap_or_else(|_| panic!("no approval of `{execution}` is {state:?}")).expect("it was there just now")
+    }
+
+    /// Nothing when the connection is lost first.
+    async fn watch_for(&self, execution: &str, state: State) -> Option<String> {
+        let request = v1::WatchApprovalsRequest {
+            parent: "namespaces/-".into(),
+            execution: execution.into(),
+            ..Default::default()
+        };
+        let mut stream = self.raw().watch_approvals(request).await.ok()?.into_inner();
+        while let Ok(Some(message)) = stream.message().await {
+            match message.content {
+                Some(Content::Approval(approval)) if approval.state() == state => return Some(approval.name),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Decides what was seen, as often as it takes to reach the gate.
+    ///
+    /// # Errors
+    /// What the gate says.
+    pub async fn decide(&self, approval: &Approval, decision: Decision) -> Result<Approval, Status> {
+        let request = v1::DecideApprovalRequest {
+            name: approval.name.clone(),
+            subject_digest: approval.subject_digest.clone(),
+            decision: decision.into(),
+            reason: "decided by the test".into(),
+        };
+        retry(|| async { self.raw().decide_approval(request.clone()).await }).await
+    }
+
+    /// Every approval there is.
+    ///
+    /// # Panics
+    /// When the gate refuses to say.
+    pub async fn list(&self) -> Vec<Approval> {
+        let request = v1::ListApprovalsRequest { page_size: 1000, ..Default::default() };
+        let page = retry(|| async { self.raw().list_approvals(request.clone()).await }).await;
+        page.expect("approvals are listed").approvals
+    }
+}

@@ -1,0 +1,75 @@
+//! A client of the tool runner that is no executor: what anybody can say who reaches its socket.
+
+use std::{path::Path, time::Duration};
+
+use belay_proto::v1::{
+    self, CallToolRequest, ToolCall, call_tool_response::Event, payload::Content,
+    tool_runner_service_client::ToolRunnerServiceClient,
+};
+use tonic::{Code, Status, transport::Channel};
+
+use crate::client::{channel, retry};
+
+/// A client of one runner.
+#[derive(Clone, Debug)]
+pub struct Runner {
+    runner: ToolRunnerServiceClient<Channel>,
+}
+
+impl Runner {
+    /// A client of whoever listens on this socket.
+    pub fn new(socket: &Path) -> Self {
+        Self { runner: ToolRunnerServiceClient::new(channel(socket)) }
+    }
+
+    /// The bare client.
+    pub fn raw(&self) -> ToolRunnerServiceClient<Channel> {
+        self.runner.clone()
+    }
+
+    /// Calls a tool, and gives the call as it is when it has ended or is held.
+    ///
+    /// # Errors
+    /// What the runner says instead.
+    pub async fn call(&self, request: CallToolRequest) -> Result<ToolCall, Status> {
+        let mut stream = self.raw().call_tool(request).await?.into_inner();
+        while let Some(message) = stream.message().await? {
+            if let Some(Event::Result(call) | Event::Held(call)) = message.event {
+                return Ok(call);
+            }
+        }
+        Err(Status::unknown("the stream ended before the call"))
+    }
+
+    /// A call as the runner has it.
+    ///
+    /// # Errors
+    /// What the runner says instead.
+    pub async fn get(&self, name: &str) -> Result<ToolCall, Status> {
+        let request = v1::GetToolCallRequest { name: name.into() };
+        self.raw().get_tool_call(request).await.map(tonic::Response::into_inner)
+    }
+
+    /// Answers when the runner has heard of a policy, without which it runs nothing.
+    ///
+    /// # Panics
+    /// When it does not within a minute, or refuses for another reason.
+    pub async fn until_it_has_a_policy(&self) {
+        let first = request("namespaces/test/executions/first/steps/first/calls/1.1", "noop", "{}");
+        let heard = retry(|| async { self.call(first.clone()).await.map(tonic::Response::new) });
+        let heard = tokio::time::timeout(Duration::from_secs(60), heard).await;
+        heard.expect("the runner hears of a policy within a minute").expect("noop runs");
+    }
+}
+
+/// Asks for a call with arguments as JSON text, in a workspace of the runner's own.
+pub fn request(name: &str, tool: &str, arguments: &str) -> CallToolRequest {
+    let arguments = Some(v1::Payload { content: Some(Content::Json(arguments.into())), ..v1::Payload::default() });
+    CallToolRequest { name: name.into(), tool: tool.into(), arguments, ..CallToolRequest::default() }
+}
+
+/// The reason in a refusal, with its code.
+pub fn reason(status: &Status) -> (Code, String) {
+    let info = tonic_types::StatusExt::get_details_error_info(status);
+    (status.code(), info.map(|info| info.reason).unwrap_or_default())
+}

@@ -1,0 +1,181 @@
+//! Executor, tool runner and approval gate, each in its own process, over unix sockets in one folder.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+use crate::{Process, client::channel};
+
+/// One of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Asks people, and signs for what they decided.
+    Gate,
+    /// Runs tools.
+    Runner,
+    /// Carries plans out.
+    Executor,
+}
+
+impl Service {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Gate, Self::Runner, Self::Executor];
+
+    fn program(self) -> &'static str {
+        match self {
+            Self::Gate => "belay-approval-gate",
+            Self::Runner => "belay-tool-runner",
+            Self::Executor => "belay-executor",
+        }
+    }
+
+    /// Its socket, and the name under which it tells how it is.
+    fn health(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Gate => ("gate.sock", "belay.v1.ApprovalGateService"),
+            Self::Runner => ("runner.sock", "belay.v1.ToolRunnerService"),
+            Self::Executor => ("executor.sock", "belay.v1.ExecutorService"),
+        }
+    }
+}
+
+/// The three services of one folder. Each can be killed and started again at any moment; all end with this value.
+#[derive(Debug)]
+pub struct Services {
+    folder: PathBuf,
+    processes: [Option<Process>; 3],
+}
+
+impl Services {
+    /// Starts all three under the built-in policy, and waits until they serve.
+    pub async fn start(folder: &Path) -> Self {
+        Self::under(folder, "{}").await
+    }
+
+    /// Starts all three under this policy (YAML), and waits until they serve and the runner has the policy.
+    ///
+    /// # Panics
+    /// When they do not serve within a minute.
+    pub async fn under(folder: &Path, policy: &str) -> Self {
+        // The runner tells of workspaces by their paths without symbolic links.
+        let folder = folder.canonicalize().expect("the folder is there");
+        fs::create_dir_all(folder.join("work")).expect("a folder can be made");
+        fs::write(folder.join("policy.yaml"), policy).expect("a file can be written");
+        let mut services = Self { folder, processes: [None, None, None] };
+        // Runners pin the key that the gate makes at its first start.
+        services.launch(Service::Gate);
+        services.serving(Service::Gate).await;
+        services.launch(Service::Runner);
+        services.launch(Service::Executor);
+        services.ready().await;
+        crate::Runner::new(&services.runner()).until_it_has_a_policy().await;
+        services
+    }
+
+    /// Kills one, if it runs.
+    pub async fn kill(&mut self, service: Service) {
+        if let Some(mut process) = self.processes[service as usize].take() {
+            process.kill().await;
+        }
+    }
+
+    /// Starts one that does not run, without waiting for it.
+    ///
+    /// # Panics
+    /// When it runs, or cannot be started.
+    pub fn launch(&mut self, service: Service) {
+        assert!(self.processes[service as usize].is_none(), "{service:?} runs");
+        let path = |name: &str| self.folder.join(name).display().to_string();
+        let socket = |name: &str| format!("unix:{}", path(name));
+        let arguments = match service {
+            Service::Gate => vec![
+                ("--listen", socket("gate.sock")),
+                ("--service-listen", socket("gate-services.sock")),
+                ("--runner", socket("runner.sock")),
+                ("--state-dir", path("gate")),
+                ("--policy", path("policy.yaml")),
+            ],
+            Service::Runner => vec![
+                ("--listen", socket("runner.sock")),
+                ("--state-dir", path("runner")),
+                ("--gate", socket("gate-services.sock")),
+                ("--gate-key", path("gate/gate.pub")),
+                ("--workspace-root", path("work")),
+            ],
+            Service::Executor => vec![
+                ("--listen", socket("executor.sock")),
+                ("--state-dir", path("executor")),
+                ("--runner", socket("runner.sock")),
+                ("--gate", socket("gate-services.sock")),
+            ],
+        };
+        let arguments: Vec<&str> = arguments.iter().flat_map(|(flag, value)| [*flag, value.as_str()]).collect();
+        let log = self.folder.join(service.program()).with_extension("log");
+        self.processes[service as usize] = Some(Process::start(service.program(), &arguments, &log));
+    }
+
+    /// Kills one and starts it again.
+    pub async fn restart(&mut self, service: Service) {
+        self.kill(service).await;
+        self.launch(service);
+    }
+
+    /// Answers when all that were launched serve.
+    pub async fn ready(&self) {
+        for service in Service::ALL.into_iter().filter(|service| self.processes[*service as usize].is_some()) {
+            self.serving(service).await;
+        }
+    }
+
+    async fn serving(&self, service: Service) {
+        let (socket, name) = service.health();
+        let mut health = HealthClient::new(channel(&self.folder.join(socket)));
+        let asked = HealthCheckRequest { service: name.into() };
+        let serving = async {
+            while health.check(asked.clone()).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let within = tokio::time::timeout(Duration::from_secs(60), serving).await;
+        assert!(within.is_ok(), "{service:?} serves within a minute:\n{}", self.log(service));
+    }
+
+    /// The executor's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("executor.sock")
+    }
+
+    /// The runner's socket.
+    pub fn runner(&self) -> PathBuf {
+        self.folder.join("runner.sock")
+    }
+
+    /// The gate's door for people.
+    pub fn people(&self) -> PathBuf {
+        self.folder.join("gate.sock")
+    }
+
+    /// The gate's door for services.
+    pub fn gate(&self) -> PathBuf {
+        self.folder.join("gate-services.sock")
+    }
+
+    /// A new workspace in the folder in which callers may name some.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn workspace(&self, name: &str) -> PathBuf {
+        let path = self.folder.join("work").join(name);
+        fs::create_dir(&path).expect("a folder can be made");
+        path
+    }
+
+    /// What a service has logged.
+    pub fn log(&self, service: Service) -> String {
+        fs::read_to_string(self.folder.join(service.program()).with_extension("log")).unwrap_or_default()
+    }
+}
