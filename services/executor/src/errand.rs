@@ -109,6 +109,7 @@ impl Errand {
             Purpose::Commit => self.commit().await,
             Purpose::Discard => self.discard().await,
         };
+        self.voice.end(self.executions.now());
         if let Ok(news) = news {
             // An error means that the driver is gone.
             drop(self.heard.send(news));

@@ -11,8 +11,9 @@ pub(crate) use runner::Runner;
 pub(crate) use server::{PATIENCE, Server, eventually};
 
 use belay_proto::v1::{
-    approval_gate_service_server::ApprovalGateServiceServer, tool_runner_service_server::ToolRunnerServiceServer,
+    self, approval_gate_service_server::ApprovalGateServiceServer, tool_runner_service_server::ToolRunnerServiceServer,
 };
+use belay_service_kit::Hosted;
 use tempfile::TempDir;
 use tonic::service::Routes;
 
@@ -23,6 +24,10 @@ pub(crate) struct World {
     pub(crate) gate: Gate,
     runner_server: Option<Server>,
     gate_server: Option<Server>,
+}
+
+fn scripted(routes: Routes) -> Hosted {
+    Hosted::new(routes, "script", v1::FILE_DESCRIPTOR_SET)
 }
 
 impl World {
@@ -36,13 +41,13 @@ impl World {
     }
 
     pub(crate) async fn start_runner(&mut self) {
-        let routes = Routes::new(ToolRunnerServiceServer::new(self.runner.clone()));
-        self.runner_server = Some(Server::start(&self.folder.path().join("runner"), routes).await);
+        let hosted = scripted(Routes::new(ToolRunnerServiceServer::new(self.runner.clone())));
+        self.runner_server = Some(Server::start(&self.folder.path().join("runner"), hosted).await);
     }
 
     pub(crate) async fn start_gate(&mut self) {
-        let routes = Routes::new(ApprovalGateServiceServer::new(self.gate.clone()));
-        self.gate_server = Some(Server::start(&self.folder.path().join("gate"), routes).await);
+        let hosted = scripted(Routes::new(ApprovalGateServiceServer::new(self.gate.clone())));
+        self.gate_server = Some(Server::start(&self.folder.path().join("gate"), hosted).await);
     }
 
     pub(crate) fn stop_runner(&mut self) {
