@@ -5,6 +5,8 @@
 //! transition's sealed part. A replay puts the originals back before the fold sees them. Nothing else reads sealed parts.
 
 mod hide;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +28,8 @@ use crate::{
 
 /// The shortest secret that is looked for where nothing but its value tells that it is one, in bytes: shorter ones stand in ordinary words.
 const SHORTEST_KNOWN: usize = 6;
+/// Up to this length, in bytes, letters without a capital are an ordinary word: `string` may be called a password in a schema.
+const LONGEST_WORD: usize = 9;
 /// The longest, in bytes.
 const LONGEST_KNOWN: usize = 4 * 1024;
 /// How many such values of one execution are looked for: each has about twenty spellings, and every text is compared with all of them.
@@ -216,8 +220,9 @@ impl Secrets {
     fn learn(&mut self, found: Vec<String>) -> bool {
         let mut new = Vec::new();
         for value in found {
-            let fits = (SHORTEST_KNOWN..=LONGEST_KNOWN).contains(&value.len()) && self.known.len() < MOST_KNOWN;
-            if fits && self.known.insert(value.clone()) {
+            let is_word = value.len() <= LONGEST_WORD && value.bytes().all(|byte| byte.is_ascii_lowercase());
+            let fits = (SHORTEST_KNOWN..=LONGEST_KNOWN).contains(&value.len()) && !is_word;
+            if fits && self.known.len() < MOST_KNOWN && self.known.insert(value.clone()) {
                 new.push(value);
             }
         }
