@@ -223,7 +223,7 @@ async fn a_check_and_a_refusal_show_no_secret() {
     assert_clean("a refused label", &[refused.message().as_bytes(), refused.details()].concat(), found_by_shape);
 }
 
-// S2-FR-055: what was sealed is there for the steps that come after a restart, and hidden as before.
+// S2-FR-077a: what was sealed is there for the steps that come after a restart, and hidden as before.
 #[tokio::test]
 async fn an_execution_with_secrets_goes_on_after_a_kill() {
     let secrets = planted();
