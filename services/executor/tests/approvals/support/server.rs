@@ -2,10 +2,8 @@
 
 use std::{path::Path, thread::JoinHandle, time::Duration};
 
-use belay_proto::v1;
 use belay_service_kit::{Access, Hosted, Shutdown, host, net::UnixSocket};
 use tokio::sync::{oneshot, watch};
-use tonic::service::Routes;
 
 /// Longer than anything takes on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -17,11 +15,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start(path: &Path, routes: Routes) -> Self {
-        Self::host(path, Hosted::new(routes, "script", v1::FILE_DESCRIPTOR_SET)).await
-    }
-
-    pub(crate) async fn host(path: &Path, hosted: Hosted) -> Self {
+    pub(crate) async fn start(path: &Path, hosted: Hosted) -> Self {
         let path = path.to_owned();
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, listens) = oneshot::channel();
