@@ -7,7 +7,7 @@ use std::{
 
 use belay_approval_gate::{GateError, keys::KeyError};
 use belay_journal::StoreError;
-use belay_service_kit::net::BindError;
+use belay_service_kit::{key_file::KeyFileError, net::BindError};
 use belay_sqlite::{CommitError, SqliteError};
 use belay_tool_runner::{LedgerError, Refused};
 use thiserror::Error;
@@ -48,6 +48,9 @@ pub enum StartError {
     /// The key with which the gate signs cannot be used.
     #[error(transparent)]
     Key(KeyError),
+    /// The key to what is sealed cannot be used.
+    #[error(transparent)]
+    SealKey(KeyFileError),
     /// The policy file cannot be used.
     #[error("{0}")]
     Policy(PolicyRefused),
@@ -112,6 +115,7 @@ impl StartError {
             Self::Bind(BindError::InUse(_)) => "PORT_IN_USE",
             Self::Bind(BindError::Refused { .. }) => "CANNOT_LISTEN",
             Self::Key(_) => "GATE_KEY_UNUSABLE",
+            Self::SealKey(_) => "SEAL_KEY_UNUSABLE",
             Self::Policy(_) => "POLICY_INVALID",
             Self::Internal(_) => "INTERNAL",
         }
@@ -130,6 +134,7 @@ impl StartError {
             }
             "STORE_FULL" => "Make room on the disk and start again; nothing that was acknowledged is lost.".into(),
             "GATE_KEY_UNUSABLE" => "Put gate.key and gate.pub back from a backup. Without one: move both away with gate.db and ledger.db, and what waits for a decision is asked again.".into(),
+            "SEAL_KEY_UNUSABLE" => "Put seal.key back from a backup. Without one: move it away; executions whose secrets it sealed cannot go on then.".into(),
             "POLICY_INVALID" => "Mend the policy; `belay policy check FILE` shows what is wrong.".into(),
             "FENCED" => "Put the newest journal.db and gate.db back, or move ledger.db away if the work that came after the backup may be forgotten.".into(),
             "STORE_NEWER" => "Use the version of belay that wrote it, or a later one.".into(),

@@ -18,7 +18,7 @@ pub use state_dir::{StateDir, find_running};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use belay_approval_gate::{Gate, RunnerClient, Store, keys};
-use belay_executor::{Executions, Runner};
+use belay_executor::{Executions, Redactor, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policy;
 use belay_service_kit::{Access, Clock, Ids, ServeError, Shutdown, SystemClock, Trigger, net};
@@ -93,6 +93,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let clock = Arc::new(SystemClock);
 
     let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
+    let master_key = belay_executor::open_seal_key(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
     let calls = runner(&state_dir, &ids, clock.clone(), &key).await?;
     let journal = belay_journal_sqlite::open(&Location::file(state_dir.journal()), || ids.next_id())
         .map_err(|error| StartError::journal(&state_dir.journal(), error))?;
@@ -120,6 +121,8 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         gate: belay_executor::Gate::new(net::connect_lazy(&gate_service_socket), None).map_err(internal)?,
         clock,
         ids,
+        redactor: Redactor::new(),
+        master_key,
         shutdown: stop.clone(),
     });
     let asking = belay_approval_gate::hosted(Arc::clone(&gate));

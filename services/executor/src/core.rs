@@ -10,6 +10,7 @@ use std::{
 use belay_execution::{Execution, Timestamp};
 use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalReader, Opened, Operation, Refused, StoreError};
 use belay_proto::v1;
+use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Shutdown, status};
 use belay_sqlite::{CommitError, GroupCommit, Threads};
 use tokio::sync::{Notify, mpsc, watch};
@@ -22,7 +23,8 @@ use crate::{
     hub::Hub,
     names::ExecutionName,
     runner::Runner,
-    wire::{self, DecodeError},
+    secrets::{Secrets, SecretsError, Vault},
+    wire,
 };
 
 /// What the service is made of. Everything that a simulation replaces is handed in here.
@@ -37,8 +39,12 @@ pub struct Parts {
     pub gate: Gate,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
-    /// Randomness for ids.
+    /// Randomness for ids and keys.
     pub ids: Ids,
+    /// What counts as a secret.
+    pub redactor: Redactor,
+    /// Wraps the key of each execution; see [`crate::open_seal_key`].
+    pub master_key: MasterKey,
     /// When to stop.
     pub shutdown: Shutdown,
 }
@@ -52,6 +58,7 @@ pub struct Executions {
     pub(crate) gate: Gate,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Ids,
+    pub(crate) vault: Arc<Vault>,
     pub(crate) threads: Threads,
     pub(crate) shutdown: Shutdown,
     pub(crate) reader: Arc<dyn JournalReader>,
@@ -79,7 +86,7 @@ pub struct Executions {
 impl Executions {
     /// Takes the store. Nothing runs until [`Self::drive_all`], a start or a resumption.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { journal, threads, runner, gate, clock, ids, shutdown } = parts;
+        let Parts { journal, threads, runner, gate, clock, ids, redactor, master_key, shutdown } = parts;
         let Opened { mut writer, reader, fence, .. } = journal;
         let writer = GroupCommit::start(threads, "belay-journal", move |batch| writer.commit(batch).map_err(Arc::new));
         let (acknowledge, acknowledged) = mpsc::unbounded_channel();
@@ -89,6 +96,7 @@ impl Executions {
             gate,
             clock,
             ids,
+            vault: Arc::new(Vault { redactor, master_key }),
             threads,
             shutdown,
             reader,
@@ -223,23 +231,21 @@ impl Executions {
         })
     }
 
-    /// An execution as the store has it.
-    pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<Execution, Status> {
+    /// An execution as the store has it, and what is to be hidden of it.
+    pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<(Execution, Secrets), Status> {
+        let vault = Arc::clone(&self.vault);
         let replayed = self.read(move |reader| {
             let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
-            let mut messages = Vec::new();
-            for transition in &transitions {
-                messages.extend(wire::decode_all(transition).map_err(|error| undecodable(&error))?);
-            }
-            let events: Vec<_> =
-                wire::to_events(messages).collect::<Result<_, _>>().map_err(|error| undecodable(&error))?;
-            Execution::replay(events).map_err(|impossible| {
-                Status::from(status::error(
-                    Code::DataLoss,
-                    "STORE_CORRUPT",
-                    format!("The execution's events do not fit together: {impossible}."),
-                ))
-            })
+            let wrapped = || reader.seal_key(key).map_err(|error| unreadable(&error));
+            let (messages, secrets) = vault.open(&transitions, wrapped)?;
+            // The words of these two may be the plan's.
+            let damaged = |what: String| corrupt(&vault.shown(what));
+            let events: Vec<_> = wire::to_events(messages)
+                .collect::<Result<_, _>>()
+                .map_err(|error| damaged(format!("The execution cannot be read: {error}.")))?;
+            let execution = Execution::replay(events)
+                .map_err(|impossible| damaged(format!("The execution's events do not fit together: {impossible}.")))?;
+            Ok((execution, secrets))
         });
         replayed.await
     }
@@ -455,8 +461,21 @@ pub(crate) fn unwritable(error: &Failed) -> Status {
     status::error(Code::Unavailable, reason, format!("Nothing was started or changed: {error}.")).into()
 }
 
-fn undecodable(error: &DecodeError) -> Status {
-    status::error(Code::DataLoss, "STORE_CORRUPT", format!("The execution cannot be read: {error}.")).into()
+fn corrupt(message: &str) -> Status {
+    status::error(Code::DataLoss, "STORE_CORRUPT", message).into()
+}
+
+impl From<SecretsError> for Status {
+    fn from(error: SecretsError) -> Self {
+        let (code, reason) = match error {
+            SecretsError::KeyLost => (Code::DataLoss, "SEAL_KEY_LOST"),
+            SecretsError::Newer(_) => (Code::FailedPrecondition, "STORE_NEWER"),
+            SecretsError::Changed(..) | SecretsError::Misplaced(_) | SecretsError::Undecodable(_) => {
+                (Code::DataLoss, "STORE_CORRUPT")
+            }
+        };
+        status::error(code, reason, format!("The execution cannot be read: {error}.")).into()
+    }
 }
 
 /// The reason that stands for a failure of the store.

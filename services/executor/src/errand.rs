@@ -109,6 +109,7 @@ impl Errand {
             Purpose::Commit => self.commit().await,
             Purpose::Discard => self.discard().await,
         };
+        self.voice.end(self.executions.now());
         if let Ok(news) = news {
             // An error means that the driver is gone.
             drop(self.heard.send(news));
@@ -318,13 +319,22 @@ impl Errand {
 
     async fn runner_away(&mut self, status: &tonic::Status) -> Result<(), Gone> {
         self.maybe_sent = true;
-        tracing::debug!(call = self.name, %status, "The runner does not answer, asking again");
+        tracing::debug!(call = self.name, status = self.shown(status), "The runner does not answer, asking again");
         self.wait(News::RunnerAway).await
     }
 
     async fn gate_away(&mut self, status: &tonic::Status) -> Result<(), Gone> {
-        tracing::debug!(call = self.name, %status, "The approval gate does not answer, asking again");
+        tracing::debug!(
+            call = self.name,
+            status = self.shown(status),
+            "The approval gate does not answer, asking again"
+        );
         self.wait(News::GateAway).await
+    }
+
+    /// What a log says of a refusal, which may quote the call.
+    fn shown(&self, status: &tonic::Status) -> String {
+        self.executions.vault.shown(format!("{:?}: {}", status.code(), status.message()))
     }
 
     async fn wait(&mut self, news: News) -> Result<(), Gone> {

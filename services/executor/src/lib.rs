@@ -13,12 +13,15 @@ mod hub;
 mod names;
 mod output;
 mod runner;
+mod secrets;
 mod service;
 mod settings;
 mod wire;
 
+pub use belay_redaction::{MasterKey, Redactor};
 pub use core::{Executions, Parts, store_reason};
 pub use gate::Gate;
 pub use runner::{BadToken, Runner};
+pub use secrets::open_seal_key;
 pub use service::hosted;
 pub use settings::Settings;

@@ -2,7 +2,7 @@
 
 use std::{error::Error, process::ExitCode, sync::Arc};
 
-use belay_executor::{Executions, Gate, Parts, Runner, Settings, hosted};
+use belay_executor::{Executions, Gate, Parts, Redactor, Runner, Settings, hosted, open_seal_key};
 use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
 use clap::Parser as _;
@@ -18,6 +18,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     program::private_folder(&settings.state_dir)?;
 
     let ids = Ids::from_system();
+    let master_key = open_seal_key(&settings.state_dir, || ids.next_key())?;
     let journal = belay_journal_sqlite::open(&Location::file(settings.state_dir.join("journal.db")), || ids.next_id())?;
     let runner = Runner::new(net::connect_lazy(&settings.runner), settings.runner_token.as_deref())?;
     let gate = Gate::new(net::connect_lazy(&settings.gate), settings.gate_token.as_deref())?;
@@ -30,6 +31,8 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         gate,
         clock: Arc::new(SystemClock),
         ids,
+        redactor: Redactor::new(),
+        master_key,
         shutdown: stop.clone(),
     };
     let executions = Executions::new(parts);

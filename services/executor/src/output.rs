@@ -1,9 +1,12 @@
 //! What tools say while they work, on its way to whoever watches. It is never stored, and nobody waits for it.
+//!
+//! Secrets are hidden on the way, also those that lie across the border of two pieces: what is said comes out line by line.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belay_execution::Timestamp;
 use belay_proto::v1::{self, tool_call_output::Stream};
+use belay_redaction::Redactor;
 
 use crate::{hub::Hub, wire};
 
@@ -16,41 +19,99 @@ pub(crate) struct Voice {
 }
 
 impl Voice {
-    pub(crate) fn new(hub: Arc<Hub>, event: v1::ExecutionEvent) -> Self {
-        Self { hub, event, told: Mutex::default() }
+    /// `redactor` knows the secrets of the execution.
+    pub(crate) fn new(hub: Arc<Hub>, event: v1::ExecutionEvent, redactor: &Redactor) -> Self {
+        Self { hub, event, told: Mutex::new(Told::new(redactor)) }
     }
 
     /// Passes a piece on, unless it was passed on before: a runner that is asked again tells everything again.
     pub(crate) fn say(&self, now: Timestamp, output: v1::ToolCallOutput) {
-        let news = self.told.lock().unwrap_or_else(PoisonError::into_inner).news(output);
-        if let Some(output) = news {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = told.stream(output.stream()).take(output);
+        self.pass_on(now, shown);
+    }
+
+    /// The call says no more: passes on what was held back of a line that has not ended.
+    pub(crate) fn end(&self, now: Timestamp) {
+        let told = &mut *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for stream in [&mut told.stdout, &mut told.stderr] {
+            self.pass_on(now, stream.end());
+        }
+    }
+
+    fn pass_on(&self, now: Timestamp, shown: Option<v1::ToolCallOutput>) {
+        if let Some(output) = shown {
             self.hub.say(wire::output_event(&self.event, now, output));
         }
     }
 }
 
-/// How far each stream has been passed on.
-#[derive(Debug, Default)]
+/// Both streams of a call.
 struct Told {
-    stdout: i64,
-    stderr: i64,
+    stdout: Spoken,
+    stderr: Spoken,
 }
 
 impl Told {
+    fn new(redactor: &Redactor) -> Self {
+        Self { stdout: Spoken::new(Stream::Stdout, redactor), stderr: Spoken::new(Stream::Stderr, redactor) }
+    }
+
+    fn stream(&mut self, stream: Stream) -> &mut Spoken {
+        if stream == Stream::Stderr { &mut self.stderr } else { &mut self.stdout }
+    }
+}
+
+/// How far a stream has been told. Offsets are those of what the tool wrote: around what is hidden, they and the lengths do not agree.
+struct Spoken {
+    kind: Stream,
+    /// Where the next piece begins, unless something is missing in between.
+    told: i64,
+    /// Where that begins which is held back.
+    held_from: i64,
+    /// Nothing once the stream has ended.
+    redacted: Option<belay_redaction::Stream>,
+}
+
+impl Spoken {
+    fn new(kind: Stream, redactor: &Redactor) -> Self {
+        let redacted = Some(belay_redaction::Stream::new(redactor.clone()));
+        Self { kind, told: 0, held_from: 0, redacted }
+    }
+
+    /// What can be shown now that this piece has come.
+    fn take(&mut self, output: v1::ToolCallOutput) -> Option<v1::ToolCallOutput> {
+        let news = self.news(output)?;
+        let redacted = self.redacted.as_mut()?;
+        let from = if redacted.held() == 0 { news.offset } else { self.held_from };
+        let shown = redacted.push(news.text.as_bytes());
+        self.held_from = self.told - i64::try_from(redacted.held()).unwrap_or(0);
+        self.piece(from, &shown)
+    }
+
+    fn end(&mut self) -> Option<v1::ToolCallOutput> {
+        let shown = self.redacted.take()?.finish();
+        self.piece(self.held_from, &shown)
+    }
+
+    fn piece(&self, offset: i64, shown: &[u8]) -> Option<v1::ToolCallOutput> {
+        let text = String::from_utf8_lossy(shown).into_owned();
+        (!text.is_empty()).then(|| v1::ToolCallOutput { stream: self.kind.into(), offset, text })
+    }
+
     /// What of a piece is new.
     fn news(&mut self, output: v1::ToolCallOutput) -> Option<v1::ToolCallOutput> {
-        let told = if output.stream() == Stream::Stderr { &mut self.stderr } else { &mut self.stdout };
         let end = output.offset.saturating_add(length(&output.text));
-        let news = match usize::try_from(told.saturating_sub(output.offset)) {
+        let news = match usize::try_from(self.told.saturating_sub(output.offset)) {
             Err(_) | Ok(0) => output,
             // Where bytes were replaced, places in the text are not places in the stream.
             Ok(known) if !output.text.contains(char::REPLACEMENT_CHARACTER) && output.text.is_char_boundary(known) => {
                 let text = output.text[known..].to_owned();
-                v1::ToolCallOutput { offset: *told, text, ..output }
+                v1::ToolCallOutput { offset: self.told, text, ..output }
             }
             Ok(_) => return None,
         };
-        *told = end.max(*told);
+        self.told = end.max(self.told);
         (!news.text.is_empty()).then_some(news)
     }
 }
@@ -66,24 +127,48 @@ fn length(text: &str) -> i64 {
 mod tests {
     use super::*;
 
-    fn piece(stream: Stream, offset: i64, text: &str) -> v1::ToolCallOutput {
-        v1::ToolCallOutput { stream: stream.into(), offset, text: text.into() }
+    fn told() -> Told {
+        Told::new(&Redactor::new())
+    }
+
+    fn take(told: &mut Told, stream: Stream, offset: i64, text: &str) -> Option<(i64, String)> {
+        let piece = v1::ToolCallOutput { stream: stream.into(), offset, text: text.into() };
+        told.stream(stream).take(piece).map(|piece| (piece.offset, piece.text))
     }
 
     #[test]
     fn nothing_is_said_twice_and_gaps_stay_visible() {
-        let mut told = Told::default();
-        let mut say =
-            |stream, offset, text: &str| told.news(piece(stream, offset, text)).map(|piece| (piece.offset, piece.text));
+        let mut told = told();
+        let mut say = |stream, offset, text: &str| take(&mut told, stream, offset, text);
         let said = |offset: i64, text: &str| Some((offset, text.to_owned()));
-        assert_eq!(say(Stream::Stdout, 0, "one "), said(0, "one "));
-        assert_eq!(say(Stream::Stderr, 0, "oh"), said(0, "oh"), "each stream has its own offsets");
-        assert_eq!(say(Stream::Stdout, 0, "one "), None);
-        assert_eq!(say(Stream::Stdout, 2, "e two"), said(4, "two"), "cut differently the second time");
-        assert_eq!(say(Stream::Stdout, 99, "late"), said(99, "late"));
-        assert_eq!(say(Stream::Stdout, 103, "\u{fffd}!"), said(103, "\u{fffd}!"));
-        assert_eq!(say(Stream::Stdout, 106, "on"), said(106, "on"), "a replaced byte may stand for fewer bytes");
-        assert_eq!(say(Stream::Stdout, 103, "\u{fffd}!on"), None);
+        assert_eq!(say(Stream::Stdout, 0, "one\n"), said(0, "one\n"));
+        assert_eq!(say(Stream::Stderr, 0, "oh\n"), said(0, "oh\n"), "each stream has its own offsets");
+        assert_eq!(say(Stream::Stdout, 0, "one\n"), None);
+        assert_eq!(say(Stream::Stdout, 2, "e\ntwo\n"), said(4, "two\n"), "cut differently the second time");
+        assert_eq!(say(Stream::Stdout, 99, "lat\n"), said(99, "lat\n"));
+        assert_eq!(say(Stream::Stdout, 103, "\u{fffd}\n"), said(103, "\u{fffd}\n"));
+        assert_eq!(say(Stream::Stdout, 106, "o\n"), said(106, "o\n"), "a replaced byte may stand for fewer bytes");
+        assert_eq!(say(Stream::Stdout, 103, "\u{fffd}!o\n"), None);
         assert_eq!(say(Stream::Stdout, 108, ""), None);
+    }
+
+    #[test]
+    fn a_line_is_said_when_it_has_ended_and_from_where_it_began() {
+        let mut told = told();
+        assert_eq!(take(&mut told, Stream::Stdout, 0, "a\nhal"), Some((0, "a\n".into())));
+        assert_eq!(take(&mut told, Stream::Stdout, 5, "f"), None);
+        assert_eq!(take(&mut told, Stream::Stdout, 6, " of it\nrest"), Some((2, "half of it\n".into())));
+        let rest = told.stdout.end().map(|piece| (piece.offset, piece.text));
+        assert_eq!(rest, Some((13, "rest".into())));
+        assert_eq!((told.stdout.end(), told.stderr.end()), (None, None));
+    }
+
+    // S2-FR-077, REQUIREMENTS C4: a secret that comes in pieces is hidden as a whole.
+    #[test]
+    fn a_secret_across_pieces_is_hidden() {
+        let mut told = told();
+        assert_eq!(take(&mut told, Stream::Stderr, 0, "with ghp_FAKE0fake1Bel"), None);
+        let shown = take(&mut told, Stream::Stderr, 22, "ay2Not3Real4FAKE0fake1B done\nnext\n");
+        assert_eq!(shown, Some((0, "with [REDACTED] done\nnext\n".into())));
     }
 }

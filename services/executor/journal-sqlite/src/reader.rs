@@ -63,6 +63,13 @@ fn execution_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
     })
 }
 
+pub(crate) fn seal_key(connection: &Connection, key: ExecutionKey) -> Result<Option<Vec<u8>>, rusqlite::Error> {
+    connection
+        .prepare_cached("SELECT wrapped FROM seal_key WHERE exec = ?1")?
+        .query_row([key.0], |row| row.get(0))
+        .optional()
+}
+
 impl JournalReader for SqliteReader {
     fn find(&self, namespace: &str, id: &str) -> Result<Option<ExecutionRow>, StoreError> {
         Ok(self
@@ -149,6 +156,10 @@ impl JournalReader for SqliteReader {
             Ok(transitions)
         };
         read().map_err(failed)
+    }
+
+    fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError> {
+        seal_key(&self.connection(), key).map_err(failed)
     }
 
     fn unfinished(&self) -> Result<Vec<ExecutionRow>, StoreError> {

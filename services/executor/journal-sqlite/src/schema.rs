@@ -49,6 +49,11 @@ pub(crate) const SCHEMA: Schema = Schema {
             sealed     BLOB
         ) STRICT;
 
+        CREATE TABLE seal_key (
+            exec     INTEGER PRIMARY KEY,
+            wrapped  BLOB NOT NULL
+        ) STRICT;
+
         CREATE TABLE waypoint (
             exec       INTEGER NOT NULL,
             first_seq  INTEGER NOT NULL,

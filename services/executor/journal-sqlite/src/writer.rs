@@ -97,11 +97,11 @@ impl Transaction<'_> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(match operation {
-                Operation::Create { execution, transition, standing, fence } => {
-                    self.create(&execution, &transition, &standing, fence)?
+                Operation::Create { execution, transition, standing, seal_key, fence } => {
+                    self.create(&execution, &transition, &standing, seal_key.as_deref(), fence)?
                 }
-                Operation::Append { key, transition, standing, fence } => {
-                    self.append(key, &transition, standing.as_ref(), fence)?
+                Operation::Append { key, transition, standing, seal_key, fence } => {
+                    self.append(key, &transition, standing.as_ref(), seal_key.as_deref(), fence)?
                 }
             });
         }
@@ -126,6 +126,7 @@ impl Transaction<'_> {
         execution: &NewExecution,
         transition: &Transition,
         standing: &Standing,
+        seal_key: Option<&[u8]>,
         fence: Fence,
     ) -> Result<Result<Done, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
@@ -178,6 +179,7 @@ impl Transaction<'_> {
         let key = ExecutionKey(self.connection.last_insert_rowid());
         let head = self.log(key, Head { row: 0, last_sequence: 0, rows: 0 }, transition, fence)?;
         self.record_head(key, head)?;
+        self.keep_seal_key(key, seal_key)?;
         Ok(Ok(Done::Created(key)))
     }
 
@@ -186,6 +188,7 @@ impl Transaction<'_> {
         key: ExecutionKey,
         transition: &Transition,
         standing: Option<&Standing>,
+        seal_key: Option<&[u8]>,
         fence: Fence,
     ) -> Result<Result<Done, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
@@ -194,6 +197,9 @@ impl Transaction<'_> {
         let Some(head) = self.head(key)? else { return Ok(Err(Refused::Missing(key))) };
         if transition.first_sequence != head.last_sequence + 1 {
             return Ok(Err(Refused::Gap { first: transition.first_sequence, last: head.last_sequence }));
+        }
+        if seal_key.is_some() && crate::reader::seal_key(&self.connection, key)?.is_some() {
+            return Ok(Err(Refused::HasSealKey(key)));
         }
         let head = self.log(key, head, transition, fence)?;
         if let Some(standing) = standing {
@@ -204,7 +210,17 @@ impl Transaction<'_> {
                 .execute(params![key.0, standing.state, standing.ended, standing.wake_at, standing.parked])?;
             self.record_head(key, head)?;
         }
+        self.keep_seal_key(key, seal_key)?;
         Ok(Ok(Done::Appended))
+    }
+
+    fn keep_seal_key(&self, key: ExecutionKey, wrapped: Option<&[u8]>) -> Result<(), rusqlite::Error> {
+        if let Some(wrapped) = wrapped {
+            self.connection
+                .prepare_cached("INSERT INTO seal_key (exec, wrapped) VALUES (?1, ?2)")?
+                .execute(params![key.0, wrapped])?;
+        }
+        Ok(())
     }
 
     /// One row of the log, and a waypoint where one is due.
@@ -311,8 +327,13 @@ pub(crate) mod tests {
         if *expected == 0 {
             for id in ["one", "other"] {
                 let execution = NewExecution { namespace: "n".into(), id: id.into(), shard: 3, ..new() };
-                let create =
-                    Operation::Create { execution, transition: transition(1, 1), standing: Standing::default(), fence };
+                let create = Operation::Create {
+                    execution,
+                    transition: transition(1, 1),
+                    standing: Standing::default(),
+                    seal_key: None,
+                    fence,
+                };
                 assert!(writer.commit(vec![create]).unwrap()[0].is_ok());
             }
             *expected = 1;
@@ -322,11 +343,23 @@ pub(crate) mod tests {
         let others = reader.read(other, 0, usize::MAX).unwrap().last().map_or(0, Transition::last_sequence);
         // Enough on the side that checkpoints fall everywhere.
         let mut batch: Vec<Operation> = (1..=97)
-            .map(|n| Operation::Append { key: other, transition: transition(others + n, 1), standing: None, fence })
+            .map(|n| Operation::Append {
+                key: other,
+                transition: transition(others + n, 1),
+                standing: None,
+                seal_key: None,
+                fence,
+            })
             .collect();
         for n in 1..=count {
             let standing = (n % 11 == 5).then(Standing::default);
-            batch.push(Operation::Append { key: one, transition: transition(*expected + n, 1), standing, fence });
+            batch.push(Operation::Append {
+                key: one,
+                transition: transition(*expected + n, 1),
+                standing,
+                seal_key: None,
+                fence,
+            });
         }
         assert!(writer.commit(batch).unwrap().iter().all(Result::is_ok));
         *expected += count;

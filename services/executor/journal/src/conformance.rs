@@ -16,6 +16,7 @@ pub fn check(open: &mut dyn FnMut() -> Opened) {
     refuses_one_and_keeps_the_others(&mut store, key);
     reads_in_pages(&mut store);
     lists_by_filter(&mut store);
+    keeps_one_key(&mut store);
 
     let (fence, store_id) = (store.fence, store.store_id.clone());
     let before = everything(&store);
@@ -59,11 +60,11 @@ fn new_execution(id: &str, request_id: &str, request_hash: &str, created_at: i64
 
 fn create(execution: NewExecution, fence: i64) -> Operation {
     let fence = Fence { shard: execution.shard, token: fence };
-    Operation::Create { execution, transition: transition(1, 2), standing: standing(2), fence }
+    Operation::Create { execution, transition: transition(1, 2), standing: standing(2), seal_key: None, fence }
 }
 
 fn append(key: ExecutionKey, transition: Transition, fence: i64) -> Operation {
-    Operation::Append { key, transition, standing: None, fence: Fence { shard: 7, token: fence } }
+    Operation::Append { key, transition, standing: None, seal_key: None, fence: Fence { shard: 7, token: fence } }
 }
 
 fn commit(store: &mut Opened, batch: Vec<Operation>) -> Vec<Result<Done, Refused>> {
@@ -143,6 +144,7 @@ fn refuses_one_and_keeps_the_others(store: &mut Opened, key: ExecutionKey) {
                 key,
                 transition: transition(9, 1),
                 standing: Some(parked.clone()),
+                seal_key: None,
                 fence: Fence { shard: 7, token: fence },
             },
         ],
@@ -200,6 +202,7 @@ fn lists_by_filter(store: &mut Opened) {
             key,
             transition: transition(3, 1),
             standing: Some(ended),
+            seal_key: None,
             fence: Fence { shard: 7, token: fence },
         };
         assert_eq!(commit(store, vec![operation]), vec![Ok(Done::Appended)]);
@@ -226,14 +229,56 @@ fn lists_by_filter(store: &mut Opened) {
     assert!(unfinished.is_sorted_by_key(|row| row.key), "the unfinished come oldest first");
 }
 
-type Everything = Vec<(crate::ExecutionRow, Vec<Transition>)>;
+/// A key comes with the transition that needs it, all or nothing, and stays the only one.
+fn keeps_one_key(store: &mut Opened) {
+    let fence = store.fence;
+    let with_key = |mut operation: Operation, bytes: &[u8]| {
+        let (Operation::Create { seal_key, .. } | Operation::Append { seal_key, .. }) = &mut operation;
+        *seal_key = Some(bytes.to_vec());
+        operation
+    };
+    let at_once = with_key(create(new_execution("sealed", "", "", 400), fence), b"first");
+    let refused = with_key(create(new_execution("sealed", "", "", 400), fence), b"other");
+    let answers = commit(store, vec![at_once, refused, create(new_execution("sealed-later", "", "", 401), fence)]);
+    let (first, later) = (created(&answers[0]), created(&answers[2]));
+    assert_eq!(answers[1], Err(Refused::IdTaken { id: "sealed".into(), existing: first }));
+    assert_eq!(store.reader.seal_key(first).unwrap().as_deref(), Some(b"first".as_slice()));
+    assert_eq!(store.reader.seal_key(later).unwrap(), None);
+
+    let answers = commit(
+        store,
+        vec![
+            with_key(append(first, transition(3, 1), fence), b"other"),
+            with_key(append(later, transition(9, 1), fence), b"gap"),
+            with_key(append(later, transition(3, 1), fence), b"later"),
+            with_key(append(later, transition(4, 1), fence), b"again"),
+            with_key(append(later, transition(4, 1), fence - 1), b"stale"),
+            append(later, transition(4, 1), fence),
+        ],
+    );
+    let expected = vec![
+        Err(Refused::HasSealKey(first)),
+        Err(Refused::Gap { first: 9, last: 2 }),
+        Ok(Done::Appended),
+        Err(Refused::HasSealKey(later)),
+        Err(Refused::Fenced { shard: 7, yours: fence - 1, newest: fence }),
+        Ok(Done::Appended),
+    ];
+    assert_eq!(answers, expected);
+    assert_eq!(store.reader.seal_key(first).unwrap().as_deref(), Some(b"first".as_slice()));
+    assert_eq!(store.reader.seal_key(later).unwrap().as_deref(), Some(b"later".as_slice()));
+    assert_eq!(store.reader.read(later, 2, 10).unwrap(), vec![transition(3, 1), transition(4, 1)]);
+}
+
+type Everything = Vec<(crate::ExecutionRow, Vec<Transition>, Option<Vec<u8>>)>;
 
 fn everything(store: &Opened) -> Everything {
     let rows = store.reader.list(&Filter { limit: 1000, ..Filter::default() }).unwrap();
     rows.into_iter()
         .map(|row| {
             let transitions = store.reader.read(row.key, 0, usize::MAX).unwrap();
-            (row, transitions)
+            let seal_key = store.reader.seal_key(row.key).unwrap();
+            (row, transitions, seal_key)
         })
         .collect()
 }

@@ -10,7 +10,8 @@
 //!    the disk holds is not known until the store is opened again.
 //! 4. The events of one execution have no gap: an append names the sequence it begins with, and the store checks it.
 //! 5. An operation whose fence is lower than the highest the store has seen for its shard is refused.
-//! 6. A reader sees every committed operation, and nothing else.
+//! 6. An execution has one key at most, which is stored together with the first transition that it seals.
+//! 7. A reader sees every committed operation, and nothing else.
 
 pub mod conformance;
 
@@ -103,6 +104,8 @@ pub enum Operation {
         transition: Transition,
         /// Its standing after them.
         standing: Standing,
+        /// Its key, wrapped, when these events are the first that it seals.
+        seal_key: Option<Vec<u8>>,
         /// Who writes.
         fence: Fence,
     },
@@ -114,6 +117,8 @@ pub enum Operation {
         transition: Transition,
         /// Its standing, if that changes.
         standing: Option<Standing>,
+        /// Its key, wrapped, when these events are the first that it seals.
+        seal_key: Option<Vec<u8>>,
         /// Who writes.
         fence: Fence,
     },
@@ -165,6 +170,9 @@ pub enum Refused {
         /// The sequence of the last stored event.
         last: u64,
     },
+    /// The execution has a key already; what another one sealed could not be opened.
+    #[error("execution {} has a key already", .0.0)]
+    HasSealKey(ExecutionKey),
     /// There is no such execution.
     #[error("there is no execution with key {}", .0.0)]
     Missing(ExecutionKey),
@@ -258,6 +266,9 @@ pub trait JournalReader: Send + Sync {
 
     /// The transitions of an execution that hold events after `after`, in order, at most `limit` of them.
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError>;
+
+    /// The wrapped key of an execution; nothing when no transition of it is sealed.
+    fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// All executions that have not ended, oldest first.
     fn unfinished(&self) -> Result<Vec<ExecutionRow>, StoreError>;

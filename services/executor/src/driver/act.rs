@@ -55,14 +55,14 @@ impl Driver {
             fence: self.executions.runner_fence(created.shard),
             maybe_sent: purpose == Purpose::Stop || self.in_doubt.contains(&call),
             heard: self.heard.clone(),
-            voice: Voice::new(Arc::clone(&self.hub), frame),
+            voice: Voice::new(Arc::clone(&self.hub), frame, &self.secrets.redactor()),
             patience: Errand::PATIENCE,
         };
         self.errands.insert(call, errand.start(purpose));
     }
 
     pub(super) fn describe(&self) -> Box<v1::Execution> {
-        let mut described = wire::full(&self.name, &self.execution);
+        let mut described = self.secrets.describe(&self.name, &self.execution);
         if let Some(since) = self.runner_away_since {
             described.waiting.push(v1::WaitingReason {
                 kind: v1::waiting_reason::Kind::Runner.into(),

@@ -10,9 +10,8 @@ use std::{
 };
 
 use belay_execution::{CallId, Event, EventKind, Execution, Surroundings, Timestamp};
-use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing, Transition};
+use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing};
 use belay_proto::v1;
-use prost::Message as _;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
@@ -22,6 +21,7 @@ use crate::{
     errand::{News, Underway},
     hub::Hub,
     names::ExecutionName,
+    secrets::{Sealed, Secrets},
     wire::{self, CallNames},
 };
 
@@ -67,6 +67,8 @@ pub(crate) struct Driver {
     in_doubt: HashSet<CallId>,
     /// Calls whose outcome the runner may forget once it is durable here.
     unacknowledged: Vec<CallId>,
+    /// What is not shown of it.
+    secrets: Secrets,
     /// What the gate is told once it is durable here.
     notes: Vec<Note>,
     standing: Standing,
@@ -81,6 +83,7 @@ struct TakenUp {
     key: ExecutionKey,
     name: ExecutionName,
     execution: Execution,
+    secrets: Secrets,
     standing: Standing,
     ledger_id: Arc<str>,
 }
@@ -89,7 +92,7 @@ impl Driver {
     /// Starts an execution: stores it with its first decisions, and drives it from there.
     pub(crate) async fn create(
         executions: Arc<Executions>,
-        row: NewExecution,
+        mut row: NewExecution,
         first: Event,
         then: Vec<EventKind>,
         ledger_id: Arc<str>,
@@ -104,12 +107,16 @@ impl Driver {
         events.extend(execution.advance(Surroundings { now, ledger_id: &ledger_id }));
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
         let names = names_of(&name, &execution);
-        let (transition, messages) = transition_of(&names, &execution, &events);
+        let mut messages = messages_of(&names, &execution, &events);
+        let mut secrets = executions.vault.secrets();
+        let Sealed { transition, new_key: seal_key } =
+            executions.vault.seal(&mut secrets, &names.uid, &mut messages, || executions.ids.next_key());
+        row.labels = executions.vault.labels(row.labels);
         let standing = standing_of(&execution, now);
         let fence = executions.fence(row.shard);
-        let described = Box::new(wire::full(&name, &execution));
+        let described = Box::new(secrets.describe(&name, &execution));
         let announced = executions.announce(&name);
-        let create = Operation::Create { execution: row, transition, standing: standing.clone(), fence };
+        let create = Operation::Create { execution: row, transition, standing: standing.clone(), seal_key, fence };
         let key = match executions.commit(create).await.map_err(|error| unwritable(&error))? {
             Ok(belay_journal::Done::Created(key)) => key,
             Ok(belay_journal::Done::Appended) => return Err(Status::internal("the store answered something else")),
@@ -117,7 +124,7 @@ impl Driver {
         };
         let commands = executions.enter(key);
         drop(announced);
-        let driver = Self::new(executions, TakenUp { key, name, execution, standing, ledger_id }, commands);
+        let driver = Self::new(executions, TakenUp { key, name, execution, secrets, standing, ledger_id }, commands);
         driver.hub.publish(messages);
         tokio::spawn(driver.run());
         Ok(Ok(described))
@@ -152,18 +159,18 @@ impl Driver {
     }
 
     async fn from_store(executions: &Arc<Executions>, row: ExecutionRow) -> Result<TakenUp, Status> {
-        let execution = executions.replay(row.key).await?;
+        let (execution, secrets) = executions.replay(row.key).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
         // With a runner that is away, the ledger of the last intent is the one to expect: should it be another by then, that is told.
         let ledger_id = match executions.runner.catalogue(false).await {
             Ok(catalogue) => catalogue.ledger_id.as_str().into(),
             Err(_) => execution.ledger_id().into(),
         };
-        Ok(TakenUp { key: row.key, name, execution, standing: row.standing, ledger_id })
+        Ok(TakenUp { key: row.key, name, execution, secrets, standing: row.standing, ledger_id })
     }
 
     fn new(executions: Arc<Executions>, taken: TakenUp, commands: mpsc::UnboundedReceiver<Command>) -> Self {
-        let TakenUp { key, name, execution, standing, ledger_id } = taken;
+        let TakenUp { key, name, execution, secrets, standing, ledger_id } = taken;
         let (heard, news) = mpsc::unbounded_channel();
         Self {
             hub: executions.hub(key),
@@ -178,6 +185,7 @@ impl Driver {
             errands: HashMap::new(),
             in_doubt: HashSet::new(),
             unacknowledged: Vec::new(),
+            secrets,
             notes: Vec::new(),
             standing,
             runner_away_since: None,
@@ -267,11 +275,14 @@ impl Driver {
 
     /// Stores events; only then are they shown, acknowledged or acted on.
     async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), GaveUp> {
-        let (transition, messages) = transition_of(&self.names, &self.execution, &events);
+        let mut messages = messages_of(&self.names, &self.execution, &events);
+        let random = || self.executions.ids.next_key();
+        let Sealed { transition, new_key: seal_key } =
+            self.executions.vault.seal(&mut self.secrets, &self.names.uid, &mut messages, random);
         let standing = standing_of(&self.execution, now);
         let changed = (standing != self.standing).then(|| standing.clone());
         let fence = self.executions.fence(self.execution.created().shard);
-        let append = Operation::Append { key: self.key, transition, standing: changed, fence };
+        let append = Operation::Append { key: self.key, transition, standing: changed, seal_key, fence };
         match self.executions.commit(append).await {
             Ok(Ok(_)) => {}
             Ok(Err(refused)) => return Err(GaveUp::Lost(Status::aborted(refused.to_string()))),
@@ -292,16 +303,9 @@ fn names_of(name: &ExecutionName, execution: &Execution) -> CallNames {
     CallNames { execution: name.to_string(), uid: created.uid.clone(), traceparent: created.trace.0.clone() }
 }
 
-fn transition_of(names: &CallNames, execution: &Execution, events: &[Event]) -> (Transition, Vec<v1::ExecutionEvent>) {
-    let messages: Vec<v1::ExecutionEvent> =
-        events.iter().map(|event| wire::encode(names, execution.plan(), event)).collect();
-    let mut shown = Vec::with_capacity(messages.iter().map(|message| message.encoded_len() + 4).sum());
-    for message in &messages {
-        message.encode_length_delimited(&mut shown).expect("a vector grows");
-    }
-    let first_sequence = events.first().map_or(0, |event| event.sequence);
-    let count = u32::try_from(events.len()).expect("far fewer events than that are decided at once");
-    (Transition { first_sequence, count, version: wire::VERSION, shown, sealed: None }, messages)
+/// Events as messages, secrets and all: they are neither stored nor shown before they were sealed.
+fn messages_of(names: &CallNames, execution: &Execution, events: &[Event]) -> Vec<v1::ExecutionEvent> {
+    events.iter().map(|event| wire::encode(names, execution.plan(), event)).collect()
 }
 
 /// What the store has to know without reading events. It changes when the state does, and when the execution parks or wakes.

@@ -30,7 +30,7 @@ pub(super) async fn list_executions(
     let filter = Filter {
         namespace: namespace("parent", &request.parent)?,
         states: request.states,
-        labels: request.labels,
+        labels: executions.vault.labels(request.labels),
         created_since: request.created_since.as_ref().map(belay_proto::micros),
         id_prefix: request.id_prefix,
         before,

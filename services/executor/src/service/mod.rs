@@ -128,5 +128,5 @@ async fn describe(
     {
         return described.map(|execution| *execution);
     }
-    executions.replay(row.key).await.map(|execution| wire::full(name, &execution))
+    executions.replay(row.key).await.map(|(execution, secrets)| secrets.describe(name, &execution))
 }

@@ -31,10 +31,14 @@ pub(super) async fn validate_plan(
     };
     let catalogue = executions.runner.catalogue(true).await?;
     Ok(match checked(&source, &catalogue) {
-        Ok((plan, _)) => v1::ValidatePlanResponse { violations: Vec::new(), plan: Some(wire::plan_message(&plan)) },
-        Err(invalid) => {
-            v1::ValidatePlanResponse { violations: invalid.violations.into_iter().map(violation).collect(), plan: None }
-        }
+        Ok((plan, _)) => v1::ValidatePlanResponse {
+            violations: Vec::new(),
+            plan: Some(executions.vault.plan(wire::plan_message(&plan))),
+        },
+        Err(invalid) => v1::ValidatePlanResponse {
+            violations: shown(executions, invalid).violations.into_iter().map(violation).collect(),
+            plan: None,
+        },
     })
 }
 
@@ -67,7 +71,7 @@ pub(super) async fn start_execution(
         return Err(status::invalid("execution_id", message).into());
     }
     check("request_id", &request_id)?;
-    check_labels(&labels)?;
+    check_labels(executions, &labels)?;
     let source = match source {
         Some(StartSource::Plan(plan)) => Source::Message(plan),
         Some(StartSource::Document(document)) => Source::Document(document),
@@ -77,7 +81,8 @@ pub(super) async fn start_execution(
     let (plan, tools) = match checked(&source, &catalogue) {
         Ok(checked) => checked,
         // A tool may have come since the catalogue was read.
-        Err(_) => checked(&source, executions.runner.catalogue(true).await?.as_ref()).map_err(refusal)?,
+        Err(_) => checked(&source, executions.runner.catalogue(true).await?.as_ref())
+            .map_err(|invalid| refusal(shown(executions, invalid)))?,
     };
 
     let workspace = match workspace.as_str() {
@@ -113,7 +118,7 @@ pub(super) async fn start_execution(
     };
     let first = Event { sequence: 1, time: now, kind: EventKind::Created(Box::new(created)) };
     if validate_only {
-        return preview(&ExecutionName { namespace, id }, first);
+        return preview(executions, &ExecutionName { namespace, id }, first);
     }
     let then = if start_paused {
         vec![EventKind::Paused {
@@ -137,10 +142,10 @@ pub(super) async fn start_execution(
 }
 
 /// The execution as it would be, before anything has begun.
-fn preview(name: &ExecutionName, first: Event) -> Result<v1::Execution, Status> {
+fn preview(executions: &Executions, name: &ExecutionName, first: Event) -> Result<v1::Execution, Status> {
     let execution = belay_execution::Execution::create(first)
         .map_err(|impossible| Status::internal(format!("a new execution cannot begin: {impossible}")))?;
-    Ok(wire::full(name, &execution))
+    Ok(executions.vault.secrets().describe(name, &execution))
 }
 
 /// The same request again is answered with the execution it started; anything else under its name or id is told what is there.
@@ -149,7 +154,7 @@ async fn started_before(executions: &Arc<Executions>, refused: Refused) -> Resul
         Refused::IdTaken { existing, .. } => (*existing, Some("EXECUTION_EXISTS")),
         Refused::RequestIdUsed { existing, same_request: true } => (*existing, None),
         Refused::RequestIdUsed { existing, same_request: false } => (*existing, Some("REQUEST_ID_REUSED")),
-        Refused::Fenced { .. } | Refused::Gap { .. } | Refused::Missing(_) => {
+        Refused::Fenced { .. } | Refused::Gap { .. } | Refused::HasSealKey(_) | Refused::Missing(_) => {
             return Err(status::error(Code::Aborted, "FENCED", format!("Nothing was started: {refused}.")).into());
         }
     };
@@ -251,6 +256,15 @@ fn problems_of(step: usize, violation: belay_json_schema::Violation, tool: &v1::
     violation.unknown.into_iter().map(problem).collect()
 }
 
+/// A refusal quotes the plan.
+fn shown(executions: &Executions, mut invalid: InvalidPlan) -> InvalidPlan {
+    for violation in &mut invalid.violations {
+        violation.message = executions.vault.shown(std::mem::take(&mut violation.message));
+        violation.field = executions.vault.shown(std::mem::take(&mut violation.field));
+    }
+    invalid
+}
+
 fn refusal(invalid: InvalidPlan) -> Status {
     let count = invalid.violations.len();
     let first = &invalid.violations[0];
@@ -269,17 +283,17 @@ fn violation(Violation { field, message, line, column }: Violation) -> v1::PlanV
     v1::PlanViolation { field, message, line: number(line), column: number(column) }
 }
 
-fn check_labels(labels: &std::collections::BTreeMap<String, String>) -> Result<(), Status> {
+fn check_labels(executions: &Executions, labels: &std::collections::BTreeMap<String, String>) -> Result<(), Status> {
     if labels.len() > 64 {
         return Err(status::invalid("labels", format!("has {} entries, and at most 64 are taken", labels.len())).into());
     }
     for (key, value) in labels {
-        let field = format!("labels[{key:?}]");
+        let field = || executions.vault.shown(format!("labels[{key:?}]"));
         if key.is_empty() || key.len() > 63 || value.len() > 255 {
-            return Err(status::invalid(&field, "a key has 1 to 63 bytes and a value at most 255").into());
+            return Err(status::invalid(&field(), "a key has 1 to 63 bytes and a value at most 255").into());
         }
         if key.chars().chain(value.chars()).any(char::is_control) {
-            return Err(status::invalid(&field, "holds control characters").into());
+            return Err(status::invalid(&field(), "holds control characters").into());
         }
     }
     Ok(())

@@ -33,13 +33,17 @@ pub(crate) enum DecodeError {
     Lacks { sequence: i64, what: &'static str },
 }
 
-/// The messages of a stored transition.
+/// The messages of a stored transition as they are shown.
 pub(crate) fn decode_all(transition: &Transition) -> Result<Vec<v1::ExecutionEvent>, DecodeError> {
     if transition.version > VERSION {
         return Err(DecodeError::Newer(transition.version));
     }
-    let mut bytes = transition.shown.as_slice();
-    let mut events = Vec::with_capacity(transition.count as usize);
+    decode_bytes(&transition.shown)
+}
+
+/// Messages that stand one behind the other, each behind its length.
+pub(crate) fn decode_bytes(mut bytes: &[u8]) -> Result<Vec<v1::ExecutionEvent>, DecodeError> {
+    let mut events = Vec::new();
     while !bytes.is_empty() {
         let event = v1::ExecutionEvent::decode_length_delimited(&mut bytes);
         events.push(event.map_err(|error| DecodeError::Damaged(error.to_string()))?);

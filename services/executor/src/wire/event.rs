@@ -63,7 +63,7 @@ pub(crate) fn output_frame(names: &CallNames, plan: &Plan, call: CallId) -> v1::
     }
 }
 
-/// A piece of what a tool says, as watchers get it. Everything that a tool says passes here and nowhere else.
+/// A piece of what a tool says, as watchers get it: its secrets are hidden already.
 pub(crate) fn output_event(
     frame: &v1::ExecutionEvent,
     now: Timestamp,

@@ -5,5 +5,6 @@ mod holds;
 mod losses;
 mod memory;
 mod output;
+mod secrets;
 mod starts;
 mod support;

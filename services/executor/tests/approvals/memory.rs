@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_executor::{Executions, Gate, Parts, Runner};
+use belay_executor::{Executions, Gate, MasterKey, Parts, Redactor, Runner};
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
 use belay_service_kit::{Ids, Shutdown, SystemClock, net, shutdown::Trigger};
@@ -38,6 +38,8 @@ async fn inside(world: &World) -> Inside {
         gate: Gate::new(channel("gate"), None).unwrap(),
         clock: Arc::new(SystemClock),
         ids: Ids::seeded(1),
+        redactor: Redactor::new(),
+        master_key: MasterKey::new([7; 32]),
         shutdown,
     });
     let socket = folder.join("inside");

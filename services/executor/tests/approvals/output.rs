@@ -40,7 +40,7 @@ async fn watchers_hear_what_a_tool_says_once_and_in_its_place() {
         let heard = watched(&executor, &name).await;
         assert_eq!(
             heard[5..],
-            ["toolCallRequested", "0>one ", "4>two", "toolCallCompleted", "stepCompleted", "executionFinished"],
+            ["toolCallRequested", "0>one\n", "4>two", "toolCallCompleted", "stepCompleted", "executionFinished"],
             "{heard:?}"
         );
         let stored = executor.events(&name).await;

@@ -100,6 +100,20 @@ impl Redactor {
         self.literals.as_ref().map_or((0, 0), |literals| literals.longest())
     }
 
+    /// Whether the text may hold a secret: one pass that copies nothing. It may say yes to a text that [`Self::redact_text`] leaves as it
+    /// is, and never no to one that it changes.
+    pub fn may_hide(&self, text: &str) -> bool {
+        let text = text.as_bytes();
+        self.rules.may_hide(text) || self.literals.as_ref().is_some_and(|literals| literals.find(text).next().is_some())
+    }
+
+    /// The same for [`Self::redact_json`], before the text is parsed.
+    pub fn may_hide_json(&self, text: &str) -> bool {
+        // An escape can spell any letter of a keyword. Serializers escape letters seldom, and slashes hardly ever.
+        let escapes = text.as_bytes().windows(2).any(|pair| pair == br"\u" || pair == br"\/");
+        escapes || names::in_quotes(text.as_bytes()) || self.may_hide(text)
+    }
+
     /// Every secret in the text, in order, without overlaps. They begin and end between characters where the text is UTF-8.
     pub(crate) fn scan(&self, text: &[u8]) -> Vec<Found> {
         let mut found = Vec::new();
@@ -116,6 +130,19 @@ impl Redactor {
 }
 
 impl Rules {
+    /// Keywords alone say yes where a shape reaches to both sides of them, since the text may be JSON that is not unescaped. Behind a
+    /// keyword that begins a token nothing stands that JSON escapes, so there the shape is looked at.
+    fn may_hide(&self, text: &[u8]) -> bool {
+        self.keywords.find_overlapping_iter(text).any(|hit| {
+            self.wanted[hit.pattern().as_usize()].iter().any(|&index| match self.rules.get(index) {
+                Some((rule, regex)) if rule.at == At::Start => {
+                    regex.is_match(&text[hit.start()..line_end(text, hit.end(), WIDEST)])
+                }
+                _ => true,
+            })
+        })
+    }
+
     fn scan(&self, text: &[u8], found: &mut Vec<Found>) {
         // By rule: how far it has found already.
         let mut done = vec![0; self.rules.len() + 1];
@@ -280,6 +307,38 @@ mod tests {
         let text = "a€b".as_bytes();
         assert_eq!([0, 1, 2, 3, 4, 5].map(|at| floor(text, at)), [0, 1, 1, 1, 4, 5]);
         assert_eq!([0, 1, 2, 3, 4, 5].map(|at| ceiling(text, at)), [0, 1, 4, 4, 4, 5]);
+    }
+
+    /// A rule whose shape can stand without any of its keywords would be passed over.
+    #[test]
+    fn what_may_hide_nothing_is_left_as_it_is() {
+        let redactor = Redactor::new();
+        for line in include_str!("../tests/fixtures/secrets.txt").lines() {
+            let line = line.replace(['¦', '«', '»'], "");
+            if !redactor.redact_text(&line).found.is_empty() {
+                assert!(redactor.may_hide(&line), "{line}");
+                assert!(redactor.may_hide_json(&serde_json::Value::from(line.as_str()).to_string()), "{line}");
+            }
+        }
+        let named = [
+            r#"{"pass_Word": "x1"}"#,
+            r#"{"db.pass": 5}"#,
+            r#"{"cookies2": ["a"]}"#,
+            r#"[{"name": "SMTP_PASS", "value": "x1"}]"#,
+            r#"["--otp", "123456"]"#,
+            r#"{"a": "\u0067hp_FAKE0fake1Belay2Not3Real4FAKE0fake1B"}"#,
+            r#"{"a": "postgres:\/\/me:secret1@db/x"}"#,
+        ];
+        for text in named {
+            let value = serde_json::from_str(text).unwrap();
+            assert!(!redactor.redact_json::<&str>(&value, &[]).hidden.is_empty(), "{text}");
+            assert!(redactor.may_hide_json(text), "{text}");
+        }
+        for text in [r#"{"path": "src/main.rs", "lines": [1, 2]}"#, r#"{"content": "say \"hello\"\n"}"#, "null"] {
+            assert!(!redactor.may_hide_json(text), "{text}");
+        }
+        let told = redactor.with_literals(["only me"]).unwrap();
+        assert!(told.may_hide("it is only me") && !told.may_hide("it is me only"));
     }
 
     #[test]

@@ -74,6 +74,21 @@ pub(crate) fn is_secret_flag(argument: &str) -> bool {
     argument.strip_prefix('-').is_some_and(|name| !name.contains(['=', ' ']) && is_secret(name))
 }
 
+/// Whether any text in quotes ends as the name of a secret does. It may say yes too often, never no.
+pub(crate) fn in_quotes(json: &[u8]) -> bool {
+    let mut quotes = json.iter().enumerate().filter(|(_, byte)| **byte == b'"').map(|(at, _)| at);
+    quotes.any(|at| may_end_secret(&json[..at]))
+}
+
+fn may_end_secret(name: &[u8]) -> bool {
+    let letters = || name.iter().rev().filter(|byte| !b"_-. ".contains(byte)).skip_while(|byte| byte.is_ascii_digit());
+    let Some(last) = letters().next().map(u8::to_ascii_lowercase) else { return false };
+    ENDINGS.iter().chain(WHOLE).filter(|ending| ending.ends_with(last as char)).any(|ending| {
+        let mut letters = letters();
+        ending.bytes().rev().all(|wanted| letters.next().is_some_and(|letter| letter.eq_ignore_ascii_case(&wanted)))
+    })
+}
+
 fn plain(name: &str) -> String {
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
     name.chars().filter(|c| !['_', '-', '.', ' '].contains(c)).map(|c| c.to_ascii_lowercase()).collect()

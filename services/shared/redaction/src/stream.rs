@@ -53,6 +53,11 @@ impl Stream {
         self.show(self.buffer.len())
     }
 
+    /// How many of the bytes that were pushed last are held back.
+    pub fn held(&self) -> usize {
+        self.buffer.len() - self.shown
+    }
+
     fn longest_line(&self) -> usize {
         LONGEST_LINE + self.redactor.longest_literals().0
     }

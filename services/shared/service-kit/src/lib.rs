@@ -7,6 +7,7 @@ pub mod clock;
 pub mod deadline;
 pub mod host;
 pub mod ids;
+pub mod key_file;
 pub mod net;
 pub mod program;
 pub mod shutdown;

@@ -18,7 +18,7 @@ use super::PATIENCE;
 /// A running executor, killed without a word when this is dropped.
 pub(crate) struct Executor {
     /// `None` for one that lives in this process.
-    child: Option<Child>,
+    pub(crate) child: Option<Child>,
     pub(crate) client: ExecutorServiceClient<Channel>,
 }
 

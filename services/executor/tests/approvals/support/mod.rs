@@ -26,6 +26,10 @@ pub(crate) struct World {
     gate_server: Option<Server>,
 }
 
+fn scripted(routes: Routes) -> Hosted {
+    Hosted::new(routes, "script", v1::FILE_DESCRIPTOR_SET)
+}
+
 impl World {
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -37,13 +41,13 @@ impl World {
     }
 
     pub(crate) async fn start_runner(&mut self) {
-        let routes = Routes::new(ToolRunnerServiceServer::new(self.runner.clone()));
-        self.runner_server = Some(Server::start(&self.folder.path().join("runner"), script(routes)).await);
+        let hosted = scripted(Routes::new(ToolRunnerServiceServer::new(self.runner.clone())));
+        self.runner_server = Some(Server::start(&self.folder.path().join("runner"), hosted).await);
     }
 
     pub(crate) async fn start_gate(&mut self) {
-        let routes = Routes::new(ApprovalGateServiceServer::new(self.gate.clone()));
-        self.gate_server = Some(Server::start(&self.folder.path().join("gate"), script(routes)).await);
+        let hosted = scripted(Routes::new(ApprovalGateServiceServer::new(self.gate.clone())));
+        self.gate_server = Some(Server::start(&self.folder.path().join("gate"), hosted).await);
     }
 
     pub(crate) fn stop_runner(&mut self) {

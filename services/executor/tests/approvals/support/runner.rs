@@ -37,6 +37,16 @@ pub(crate) struct Seen {
     pub(crate) refuses_commits: bool,
     /// Every grant is bad.
     pub(crate) refuses_grants: bool,
+    /// The arguments that calls came with, by name.
+    pub(crate) arguments: BTreeMap<String, Value>,
+    /// What the calls of a step come to; the others are simply done.
+    pub(crate) results: BTreeMap<String, Value>,
+    /// What the calls of a step fail with.
+    pub(crate) failures: BTreeMap<String, String>,
+    /// What the calls of a step say, piece by piece; the others have two words.
+    pub(crate) words: BTreeMap<String, Vec<String>>,
+    /// Why a person has to be asked.
+    pub(crate) reason: String,
     /// Streams end after the first piece of output, so often.
     pub(crate) breaks_streams: usize,
 }
@@ -86,6 +96,7 @@ impl Runner {
         let mut told = None;
         self.set(|seen| {
             seen.asked_to_run += 1;
+            seen.arguments.insert(name.clone(), arguments.clone());
             seen.traces.extend(request.trace.map(|trace| trace.traceparent));
             let granted = request.grant.is_some();
             let known = seen.calls.get(&name).cloned();
@@ -107,7 +118,23 @@ impl Runner {
                     call.failure = Some(failure(v1::ErrorClass::PolicyDenied, "POLICY_DENIED"));
                 } else {
                     seen.worked.push(name.clone());
-                    if is("effect") { hold(&mut call, Kind::Effect) } else { complete(&mut call) }
+                    if is("effect") {
+                        hold(&mut call, Kind::Effect)
+                    } else {
+                        complete(&mut call)
+                    }
+                    let step = step_of(&name);
+                    if let Some(result) = seen.results.get(step) {
+                        call.result = Some(json(result));
+                    }
+                    if let Some(message) = seen.failures.get(step) {
+                        call.state = State::Failed.into();
+                        let failed = failure(v1::ErrorClass::Fatal, "TOOL_FAILED");
+                        call.failure = Some(v1::Failure { message: message.clone(), ..failed });
+                    }
+                }
+                if let Some(decision) = call.approval_need.as_mut().and_then(|need| need.decision.as_mut()) {
+                    decision.reason.push_str(&seen.reason);
                 }
                 seen.calls.insert(name, call.clone());
             }
@@ -127,7 +154,15 @@ fn failure(class: v1::ErrorClass, reason: &str) -> v1::Failure {
 
 fn complete(call: &mut v1::ToolCall) {
     call.state = State::Completed.into();
-    call.result = Some(v1::Payload { content: Some(v1::payload::Content::Json("{\"done\":true}".into())) });
+    call.result = Some(json(&serde_json::json!({"done": true})));
+}
+
+fn json(value: &Value) -> v1::Payload {
+    v1::Payload { content: Some(v1::payload::Content::Json(value.to_string())) }
+}
+
+fn step_of(call: &str) -> &str {
+    call.split("/steps/").nth(1).and_then(|rest| rest.split('/').next()).expect("the name of a call")
 }
 
 fn hold(call: &mut v1::ToolCall, kind: Kind) {
@@ -181,6 +216,8 @@ impl ToolRunnerService for Runner {
             request.arguments.clone().and_then(|arguments| arguments.content).is_some_and(
                 |content| matches!(content, v1::payload::Content::Json(text) if text.contains("\"says\"")),
             );
+        let words = self.seen().words.get(step_of(&request.name)).cloned();
+        let words = words.unwrap_or_else(|| vec!["one\n".into(), "two".into()]);
         let told = self.work(request);
         let mut breaks = false;
         self.set(|seen| {
@@ -196,11 +233,14 @@ impl ToolRunnerService for Runner {
             message(if told.state() == State::AwaitingApproval { Event::Held(told) } else { Event::Result(told) });
         Ok(Response::new(Box::pin(async_stream::try_stream! {
             if says {
-                yield piece(0, "one ");
-                if breaks {
-                    Err(Status::unavailable("the line broke"))?;
+                let mut offset = 0;
+                for text in words {
+                    yield piece(offset, &text);
+                    offset += i64::try_from(text.len()).expect("it is short");
+                    if breaks {
+                        Err(Status::unavailable("the line broke"))?;
+                    }
                 }
-                yield piece(4, "two");
             }
             yield end;
         })))

@@ -137,6 +137,9 @@ async fn run_runner(site: Site) -> Outcome {
     serve(RUNNER_PORT, belay_tool_runner::hosted(calls, stop.clone()), stop).await
 }
 
+/// Compiled once: an executor starts again and again.
+static REDACTOR: std::sync::LazyLock<belay_executor::Redactor> = std::sync::LazyLock::new(belay_executor::Redactor::new);
+
 async fn run_executor(site: Site) -> Outcome {
     let journal = open_journal(&site).inspect_err(|error| {
         if matches!(error, StoreError::Corrupt(_) | StoreError::Locked | StoreError::Newer { .. }) {
@@ -151,6 +154,8 @@ async fn run_executor(site: Site) -> Outcome {
         runner: Runner::new(channel("http://runner:7100"), None)?,
         clock: Arc::new(SimulatedClock),
         ids,
+        redactor: REDACTOR.clone(),
+        master_key: belay_executor::MasterKey::new([7; 32]),
         shutdown: shutdown.clone(),
     });
     executions.drive_all().await?;

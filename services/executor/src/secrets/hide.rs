@@ -1,0 +1,96 @@
+//! Hiding the secrets of one text.
+
+use std::collections::BTreeMap;
+
+use belay_redaction::{Hidden, REDACTED, RedactedJson, Redactor};
+use serde_json::Value;
+
+use crate::wire::texts::Text;
+
+/// Makes a text what it is shown as.
+pub(super) fn show(redactor: &Redactor, text: Text<'_>) {
+    hide(redactor, text, &mut Vec::new());
+}
+
+/// Makes a text what it is shown as; true when that is something else. The secrets that it held are added to `found`.
+pub(super) fn hide(redactor: &Redactor, text: Text<'_>, found: &mut Vec<String>) -> bool {
+    match text {
+        Text::Words(words) => hide_words(redactor, words, found),
+        Text::Json(json) => {
+            if !redactor.may_hide_json(json) {
+                return false;
+            }
+            match serde_json::from_str(json) {
+                Ok(value) => hide_json(redactor, &value, found).map(|shown| *json = shown.to_string()).is_some(),
+                Err(_) => hide_words(redactor, json, found),
+            }
+        }
+        Text::Labels(labels) => {
+            if labels.is_empty() {
+                return false;
+            }
+            let value = labels.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect();
+            hide_json(redactor, &value, found).map(|shown| *labels = labels_of(shown)).is_some()
+        }
+    }
+}
+
+fn hide_words(redactor: &Redactor, words: &mut String, found: &mut Vec<String>) -> bool {
+    if !redactor.may_hide(words) {
+        return false;
+    }
+    let redacted = redactor.redact_text(words);
+    found.extend(redacted.found.iter().map(|place| words[place.start..place.end].to_owned()));
+    // What is hidden already may be found once more.
+    let changed = *words != redacted.text;
+    *words = redacted.text;
+    changed
+}
+
+/// The value as it is shown; nothing when that is the value itself.
+fn hide_json(redactor: &Redactor, value: &Value, found: &mut Vec<String>) -> Option<Value> {
+    let RedactedJson { shown, hidden } = redactor.redact_json::<&str>(value, &[]);
+    for Hidden { pointer, original } in &hidden {
+        match shown.pointer(pointer).and_then(Value::as_str) {
+            Some(REDACTED) => leaves(original, found),
+            _ => parts(redactor, original, found),
+        }
+    }
+    (!hidden.is_empty()).then_some(shown)
+}
+
+/// All of a value is secret: every text and number in it.
+fn leaves(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) => found.push(text.clone()),
+        Value::Number(number) => found.push(number.to_string()),
+        Value::Array(items) => items.iter().for_each(|item| leaves(item, found)),
+        Value::Object(members) => members.values().for_each(|member| leaves(member, found)),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// Parts of a text are secret, or names of members are.
+fn parts(redactor: &Redactor, value: &Value, found: &mut Vec<String>) {
+    let mut add = |text: &str| {
+        found.extend(redactor.redact_text(text).found.iter().map(|place| text[place.start..place.end].to_owned()));
+    };
+    match value {
+        Value::String(text) => add(text),
+        Value::Object(members) => {
+            members.keys().for_each(|name| add(name));
+            // The members of an object whose names are secret are hidden with it.
+            for (name, member) in members {
+                let named = Value::Object([(redactor.redact_text(name).text, member.clone())].into_iter().collect());
+                hide_json(redactor, &named, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn labels_of(shown: Value) -> BTreeMap<String, String> {
+    let Value::Object(members) = shown else { return BTreeMap::new() };
+    let text = |value| if let Value::String(text) = value { text } else { REDACTED.to_owned() };
+    members.into_iter().map(|(key, value)| (key, text(value))).collect()
+}

@@ -1,0 +1,153 @@
+use belay_proto::v1::payload::Content;
+use serde_json::{Value, json};
+
+use super::{hide::hide, *};
+
+const UID: &str = "0123456789abcdefghjk";
+
+fn vault(master_key: u8) -> Vault {
+    Vault { redactor: Redactor::new(), master_key: MasterKey::new([master_key; 32]) }
+}
+
+fn message(sequence: i64, kind: Kind) -> v1::ExecutionEvent {
+    let call = "namespaces/default/executions/token-refresh/steps/a/calls/1.1".to_owned();
+    v1::ExecutionEvent { sequence, event_id: format!("{UID}.{sequence}"), call, kind: Some(kind), ..Default::default() }
+}
+
+fn payload(value: &Value) -> Option<v1::Payload> {
+    Some(v1::Payload { content: Some(Content::Json(value.to_string())) })
+}
+
+fn created() -> v1::ExecutionEvent {
+    let tool = v1::ToolStep { tool: "read_file".into(), arguments: json!({"path": "src/main.rs"}).to_string() };
+    let step = v1::Step {
+        id: "a".into(),
+        title: "Read it".into(),
+        kind: Some(v1::step::Kind::Tool(tool)),
+        ..Default::default()
+    };
+    let plan = v1::Plan { id: "p".into(), description: "Reads a file".into(), steps: vec![step], ..Default::default() };
+    let created = v1::ExecutionCreated { uid: UID.into(), plan: Some(plan), ..Default::default() };
+    message(1, Kind::ExecutionCreated(created))
+}
+
+fn requested(sequence: i64, arguments: &Value) -> v1::ExecutionEvent {
+    let arguments = payload(arguments);
+    message(sequence, Kind::ToolCallRequested(v1::ToolCallRequested { arguments, ..Default::default() }))
+}
+
+fn completed(sequence: i64, result: &Value) -> v1::ExecutionEvent {
+    let result = payload(result);
+    message(sequence, Kind::ToolCallCompleted(v1::ToolCallCompleted { result, ..Default::default() }))
+}
+
+fn sealed(vault: &Vault, secrets: &mut Secrets, messages: &mut [v1::ExecutionEvent]) -> Sealed {
+    vault.seal(secrets, UID, messages, || [9; 32])
+}
+
+fn content(message: &v1::ExecutionEvent) -> &str {
+    let payload = match message.kind.as_ref().unwrap() {
+        Kind::ToolCallRequested(requested) => &requested.arguments,
+        Kind::ToolCallCompleted(completed) => &completed.result,
+        other => panic!("{other:?} has no payload"),
+    };
+    let Some(Content::Json(text)) = payload.as_ref().unwrap().content.as_ref() else { panic!("it is JSON") };
+    text
+}
+
+/// What happens to most executions costs one look at each text: none is parsed, copied or sealed.
+#[test]
+fn a_message_without_secrets_is_looked_at_once_and_left_where_it_is() {
+    let vault = vault(1);
+    let before = vec![
+        created(),
+        message(2, Kind::ExecutionStarted(v1::ExecutionStarted {})),
+        message(3, Kind::StepStarted(v1::StepStarted { title: "Read it".into() })),
+        requested(4, &json!({"path": "src/main.rs", "start_line": 1})),
+        completed(5, &json!({"content": "fn main() {\n\tprintln!(\"hello\");\n}\n", "lines": 3})),
+        message(6, Kind::StepCompleted(v1::StepCompleted::default())),
+    ];
+    let (mut texts, mut looked_at_closely) = (0, 0);
+    for message in &mut before.clone() {
+        texts::of_event(message, &mut |text| {
+            texts += 1;
+            looked_at_closely += match text {
+                texts::Text::Words(words) => usize::from(vault.redactor.may_hide(words)),
+                texts::Text::Json(json) => usize::from(vault.redactor.may_hide_json(json)),
+                texts::Text::Labels(labels) => labels.len(),
+            };
+        });
+    }
+    assert_eq!((texts, looked_at_closely), (7, 0));
+
+    let mut after = before.clone();
+    let places = [content(&after[3]).as_ptr(), content(&after[4]).as_ptr()];
+    let mut secrets = vault.secrets();
+    let Sealed { transition, new_key } = sealed(&vault, &mut secrets, &mut after);
+    assert_eq!([content(&after[3]).as_ptr(), content(&after[4]).as_ptr()], places);
+    assert_eq!((after, transition.sealed, new_key), (before.clone(), None, None));
+    assert_eq!(wire::decode_bytes(&transition.shown).unwrap(), before);
+}
+
+#[test]
+fn what_was_sealed_comes_back_and_stays_hidden() {
+    let vault = vault(1);
+    let (mut secrets, mut first) =
+        (vault.secrets(), vec![created(), requested(2, &json!({"password": "zebra-umbrella"}))]);
+    let mut second = vec![completed(3, &json!({"done": true})), completed(4, &json!({"said": "hello zebra-umbrella"}))];
+    let originals = [first.clone(), second.clone()].concat();
+    let one = sealed(&vault, &mut secrets, &mut first);
+    let two = sealed(&vault, &mut secrets, &mut second);
+    assert_eq!(content(&first[1]), r#"{"password":"[REDACTED]"}"#);
+    assert_eq!(content(&second[1]), r#"{"said":"hello [REDACTED]"}"#, "a secret is one wherever it comes again");
+    assert!(one.new_key.is_some() && two.new_key.is_none(), "an execution has one key");
+
+    let transitions = [one.transition, two.transition];
+    let wrapped = || Ok::<_, SecretsError>(one.new_key.clone());
+    let (opened, mut secrets) = vault.open(&transitions, wrapped).unwrap();
+    assert_eq!(opened, originals);
+    let mut third = vec![completed(5, &json!(["zebra-umbrella"]))];
+    let three = sealed(&vault, &mut secrets, &mut third);
+    assert_eq!(
+        (content(&third[0]), three.new_key),
+        (r#"["[REDACTED]"]"#, None),
+        "also after a replay, with the same key"
+    );
+
+    let refusal = |vault: &Vault, transitions: &[Transition], key: Option<Vec<u8>>| {
+        vault.open(transitions, || Ok::<_, SecretsError>(key)).err().expect("it is refused")
+    };
+    let key = one.new_key.clone();
+    assert!(matches!(refusal(&self::vault(2), &transitions, key.clone()), SecretsError::KeyLost));
+    assert!(matches!(refusal(&vault, &transitions, None), SecretsError::KeyLost));
+    let [mut one, two] = transitions;
+    one.sealed = two.sealed.clone();
+    assert!(matches!(refusal(&vault, &[one], key), SecretsError::Changed(1, NotOpened::NotAuthentic)));
+}
+
+#[test]
+fn a_secret_is_hidden_in_what_stands_before_it_in_the_same_event() {
+    let (vault, mut secrets) = (vault(1), vault(1).secrets());
+    let mut messages = [completed(1, &json!({"log": "logged in with zebra-umbrella", "password": "zebra-umbrella"}))];
+    sealed(&vault, &mut secrets, &mut messages);
+    assert_eq!(content(&messages[0]), r#"{"log":"logged in with [REDACTED]","password":"[REDACTED]"}"#);
+}
+
+#[test]
+fn what_is_known_is_bounded() {
+    let (vault, mut secrets) = (vault(1), vault(1).secrets());
+    let many: Vec<Value> = (0..2 * MOST_KNOWN).map(|n| json!({"password": format!("secret number {n}")})).collect();
+    let mut messages =
+        [completed(1, &json!(many)), completed(2, &json!({"password": "short"})), completed(3, &json!("short"))];
+    sealed(&vault, &mut secrets, &mut messages);
+    assert_eq!(secrets.known.len(), MOST_KNOWN);
+    assert!(!content(&messages[0]).contains("secret number"), "each is hidden where its name tells");
+}
+
+#[test]
+fn text_that_is_no_json_is_hidden_as_words() {
+    let mut text = "{\"password\": \"zebra-umbrella-7\"".to_owned();
+    let mut found = Vec::new();
+    assert!(hide(&Redactor::new(), texts::Text::Json(&mut text), &mut found));
+    assert_eq!((text.as_str(), found), ("{\"password\": \"[REDACTED]\"", vec!["zebra-umbrella-7".to_owned()]));
+}

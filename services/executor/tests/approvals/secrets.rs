@@ -1,0 +1,341 @@
+//! What is secret reaches the tools that need it, and nothing that is stored or shown.
+
+use std::{fs, path::Path};
+
+use belay_proto::v1::{self, approval::State, start_execution_request::Source, watch_execution_response::Content};
+use prost::Message as _;
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::support::{Executor, World};
+
+/// A secret in each of some formats, in pieces so that no scanner takes this file for a leak. The last three are secrets only by what they
+/// are called where they stand first.
+fn planted() -> Vec<String> {
+    [
+        ["AKIA", "FAKE0FAKE1BELAY2"],
+        ["ghp_", "FAKE0fake1Belay2Not3Real4FAKE0fake1B"],
+        ["glpat-", "FAKE0fake1Belay2Not3"],
+        ["AIza", "FAKE0fake1Belay2Not3Real4FAKE0fake1"],
+        ["hvs.", "FAKE0fake1Belay2Not3Real4FAKE0fake1Belay2"],
+        ["dapi", "3456789abcdef0123456789abcdef012"],
+        ["npm_", "FAKE0fake1Belay2Not3Real4FAKE0fake1B"],
+        ["correct ", "horse battery"],
+        ["zebra-", "umbrella"],
+        ["plain", "looking"],
+    ]
+    .map(|parts| parts.concat())
+    .to_vec()
+}
+
+/// A secret as programs spell it.
+fn spellings(secret: &str) -> Vec<Vec<u8>> {
+    let hex = |format: fn(u8) -> String| secret.bytes().map(format).collect::<String>();
+    let url: String =
+        secret
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || "-_.~".contains(c) {
+                    c.to_string()
+                } else {
+                    format!("%{:02X}", c as u32)
+                }
+            })
+            .collect();
+    // Of base64 only what does not depend on its neighbours.
+    let base64 = (0..3).map(|offset| {
+        let bits: Vec<u8> = secret.bytes().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
+        let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let whole = bits[(6 - offset * 8 % 6) % 6..].chunks_exact(6);
+        whole.map(|six| alphabet[six.iter().fold(0, |sum, bit| sum << 1 | usize::from(*bit))] as char).collect()
+    });
+    let mut all: Vec<String> =
+        vec![secret.to_owned(), hex(|byte| format!("{byte:02x}")), hex(|byte| format!("{byte:02X}")), url];
+    all.extend(base64);
+    all.into_iter().map(String::into_bytes).collect()
+}
+
+fn holds(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+fn assert_clean(what: &str, bytes: &[u8], secrets: &[String]) {
+    for secret in secrets {
+        for spelling in spellings(secret) {
+            assert!(!holds(bytes, &spelling), "{what} holds {secret} as {}", String::from_utf8_lossy(&spelling));
+        }
+    }
+}
+
+/// Every byte of every file in the folder of the journal.
+fn assert_stored_clean(state: &Path, secrets: &[String]) {
+    let mut seen = 0;
+    for file in fs::read_dir(state).unwrap() {
+        let path = file.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        seen += bytes.len();
+        assert_clean(&path.display().to_string(), &bytes, secrets);
+    }
+    assert!(seen > 10_000, "the journal was looked at");
+}
+
+/// The step whose arguments, title and result hold all the secrets, one that fails with them, one that says them, and one that needs them.
+fn plan(secrets: &[String]) -> v1::Plan {
+    let all = secrets.join(" ");
+    let step = |id: &str, depends_on: &[&str], arguments: Value| v1::Step {
+        id: id.to_owned(),
+        title: format!("{id} with {all}"),
+        depends_on: depends_on.iter().map(|&id| id.to_owned()).collect(),
+        kind: Some(v1::step::Kind::Tool(v1::ToolStep { tool: "work".into(), arguments: arguments.to_string() })),
+        ..v1::Step::default()
+    };
+    let named = json!({"password": secrets[7], "env": [{"name": "DB_PASSWORD", "value": secrets[8]}], "list": ["--api-key", secrets[9]]});
+    v1::Plan {
+        id: "plan".into(),
+        description: format!("uses {all}"),
+        parallelism: 1,
+        steps: vec![
+            step(
+                "give",
+                &[],
+                json!({"text": all, "named": named, (secrets[1].as_str()): "a member's name", "says": true}),
+            ),
+            step(
+                "need",
+                &["give"],
+                json!({"token": "${give.result.key}", "copy": "${give.result.named.password}", "log": "got ${give.result.log}"}),
+            ),
+            step("held", &["need"], json!({"effect": true, "text": all})),
+            step("fail", &["held"], json!({"text": secrets[0]})),
+        ],
+        ..v1::Plan::default()
+    }
+}
+
+fn request(secrets: &[String]) -> v1::StartExecutionRequest {
+    v1::StartExecutionRequest {
+        source: Some(Source::Plan(plan(secrets))),
+        labels: [("token".to_owned(), secrets[9].clone()), (secrets[1].clone(), "as a key".to_owned())].into(),
+        start_paused: true,
+        ..v1::StartExecutionRequest::default()
+    }
+}
+
+fn play(world: &World, secrets: &[String]) {
+    let all = secrets.join(" ");
+    world.runner.set(|seen| {
+        let result =
+            json!({"key": secrets[2], "named": {"password": secrets[7]}, "log": format!("logged in with {all}")});
+        seen.results.insert("give".into(), result);
+        seen.failures.insert("fail".into(), format!("could not log in with {all}"));
+        // Cut in the middle of secrets, and without an end of line.
+        let (one, two) = all.split_at(30);
+        seen.words.insert("give".into(), vec![format!("saying {one}"), format!("{two}\n"), all.clone()]);
+        seen.reason = format!(" because of {all}");
+    });
+}
+
+/// Everything that a watch brings to the end.
+async fn watched(executor: &Executor, name: &str) -> Vec<u8> {
+    let mut stream = executor.watch(name, Some(0)).await;
+    let mut bytes = Vec::new();
+    while let Some(message) = stream.message().await.unwrap() {
+        bytes.extend(message.encode_to_vec());
+    }
+    bytes
+}
+
+// S2-FR-077, S2-FR-077a, S2-X-16; REQUIREMENTS section 4, number 10.
+#[tokio::test]
+async fn secrets_reach_the_tools_and_nothing_else() {
+    let secrets = planted();
+    let world = World::new().await;
+    play(&world, &secrets);
+    let executor = world.executor().await;
+    let mut client = executor.client.clone();
+    let started = client.start_execution(request(&secrets)).await.unwrap().into_inner();
+    let name = started.name.clone();
+    assert_clean("the answer to a start", &started.encode_to_vec(), &secrets);
+
+    let live = tokio::spawn({
+        let (name, executor) = (name.clone(), Executor { child: None, client: executor.client.clone() });
+        async move { watched(&executor, &name).await }
+    });
+    let until_watched = async { executor.watch(&name, Some(0)).await.message().await.unwrap() };
+    until_watched.await;
+    executor.resume(&name).await;
+    let approval = world.gate.asked_about("held").await;
+    let waiting = executor.until(&name, "the wait", |execution| !execution.waiting.is_empty()).await;
+    assert_clean("an execution that waits", &waiting.encode_to_vec(), &secrets);
+    world.gate.decide(&approval.name, State::Approved, &format!("yes, with {}", secrets[1]));
+    let ended = executor.end(&name).await;
+    assert_eq!(ended.state(), v1::execution::State::Partial, "the last step fails: {ended:?}");
+
+    // The tools had the real values, also the step that has them from another one's result.
+    let arguments = world.runner.seen().arguments;
+    let of = |step: &str| &arguments[&format!("{name}/steps/{step}/calls/1.1")];
+    assert_eq!(of("give")["text"], json!(secrets.join(" ")));
+    assert_eq!((&of("need")["token"], &of("need")["copy"]), (&json!(secrets[2]), &json!(secrets[7])));
+
+    let live = live.await.unwrap();
+    assert!(holds(&live, b"saying ") && holds(&live, b"[REDACTED]"), "the output was heard");
+    assert_clean("a live watch", &live, &secrets);
+    assert_clean("a watch afterwards", &watched(&executor, &name).await, &secrets);
+    assert_clean("an execution", &ended.encode_to_vec(), &secrets);
+    let waited = v1::WaitExecutionRequest { name: name.clone(), longest_wait: None };
+    assert_clean("a wait", &client.wait_execution(waited).await.unwrap().into_inner().encode_to_vec(), &secrets);
+    let list =
+        v1::ListExecutionsRequest { labels: [("token".to_owned(), secrets[9].clone())].into(), ..Default::default() };
+    let list = client.list_executions(list).await.unwrap().into_inner();
+    assert_eq!(list.executions.len(), 1, "a label is found by what it was");
+    assert_clean("a list", &list.encode_to_vec(), &secrets);
+    assert_stored_clean(&world.folder.path().join("state"), &secrets);
+}
+
+#[tokio::test]
+async fn a_check_and_a_refusal_show_no_secret() {
+    let secrets = planted();
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let mut client = executor.client.clone();
+    let check = |plan| v1::ValidatePlanRequest {
+        source: Some(v1::validate_plan_request::Source::Plan(plan)),
+        ..v1::ValidatePlanRequest::default()
+    };
+    let checked = client.validate_plan(check(plan(&secrets[..]))).await.unwrap().into_inner();
+    assert!(checked.violations.is_empty());
+    let found_by_shape = &secrets[..7];
+    assert_clean("a checked plan", &checked.encode_to_vec(), found_by_shape);
+
+    let mut wrong = plan(&secrets);
+    wrong.steps[0].id = secrets[1].clone();
+    wrong.steps[1].kind = Some(v1::step::Kind::Tool(v1::ToolStep { tool: secrets[2].clone(), arguments: "{}".into() }));
+    let checked = client.validate_plan(check(wrong.clone())).await.unwrap().into_inner();
+    assert!(!checked.violations.is_empty());
+    assert_clean("violations", &checked.encode_to_vec(), found_by_shape);
+    let refused = v1::StartExecutionRequest { source: Some(Source::Plan(wrong)), ..request(&secrets) };
+    let refused = client.start_execution(refused).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert_clean("a refusal", &[refused.message().as_bytes(), refused.details()].concat(), found_by_shape);
+    let label = [(format!("{} {}", secrets[1], "x".repeat(64)), String::new())].into();
+    let refused =
+        client.start_execution(v1::StartExecutionRequest { labels: label, ..request(&secrets) }).await.unwrap_err();
+    assert_clean("a refused label", &[refused.message().as_bytes(), refused.details()].concat(), found_by_shape);
+}
+
+// S2-FR-077a: what was sealed is there for the steps that come after a restart, and hidden as before.
+#[tokio::test]
+async fn an_execution_with_secrets_goes_on_after_a_kill() {
+    let secrets = planted();
+    let world = World::new().await;
+    play(&world, &secrets);
+    let executor = world.executor().await;
+    let mut request = request(&secrets);
+    if let Some(Source::Plan(plan)) = &mut request.source {
+        let Some(v1::step::Kind::Tool(give)) = &mut plan.steps[0].kind else { unreachable!("steps call tools") };
+        // The question comes before the step that gives what another one needs.
+        give.arguments.insert_str(1, "\"prompt_call\":true,");
+    }
+    let name = executor.client.clone().start_execution(request).await.unwrap().into_inner().name;
+    executor.resume(&name).await;
+    let approval = world.gate.asked_about("give").await;
+    executor.until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    executor.kill().await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    let executor = world.executor().await;
+    let held = world.gate.asked_about("held").await;
+    world.gate.decide(&held.name, State::Denied, &secrets[8]);
+    let ended = executor.end(&name).await;
+    let arguments = world.runner.seen().arguments;
+    assert_eq!(arguments[&format!("{name}/steps/give/calls/1.1")]["named"]["password"], json!(secrets[7]));
+    assert_eq!(arguments[&format!("{name}/steps/need/calls/1.1")]["copy"], json!(secrets[7]));
+    assert_clean("an execution", &ended.encode_to_vec(), &secrets);
+    assert_clean("its events", &watched(&executor, &name).await, &secrets);
+    assert_stored_clean(&world.folder.path().join("state"), &secrets);
+}
+
+/// An execution whose secrets are sealed and one that has none, both waiting for a person, and nobody driving them.
+async fn two_that_wait(world: &World) -> (String, String) {
+    let executor = world.executor().await;
+    let mut sealed = crate::support::plan("a: effect; b after a");
+    sealed.labels = [("password".to_owned(), "zebra-umbrella".to_owned())].into();
+    let sealed = executor.client.clone().start_execution(sealed).await.unwrap().into_inner().name;
+    let open = executor.run("c: effect").await;
+    for name in [&sealed, &open] {
+        executor.until(name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    }
+    executor.kill().await;
+    (sealed, open)
+}
+
+async fn refused(executor: &Executor, name: &str) -> (Code, String) {
+    let status = executor.get(name).await.unwrap_err();
+    (status.code(), belay_service_kit::status::reason(&status).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn without_its_key_an_execution_is_not_taken_up_and_others_are() {
+    let world = World::new().await;
+    let (sealed, open) = two_that_wait(&world).await;
+    let key = world.folder.path().join("state/seal.key");
+    let kept = fs::read(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+    let executor = world.executor().await;
+    assert_eq!(refused(&executor, &sealed).await, (Code::DataLoss, "SEAL_KEY_LOST".to_owned()));
+    let listed = executor.client.clone().list_executions(v1::ListExecutionsRequest::default()).await.unwrap();
+    assert_eq!(listed.into_inner().executions.len(), 2);
+    let approval = world.gate.asked_about("c").await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    assert_eq!(executor.end(&open).await.state(), v1::execution::State::Completed);
+    executor.kill().await;
+
+    // Put back, it opens what it sealed.
+    fs::write(&key, kept).unwrap();
+    let executor = world.executor().await;
+    let approval = world.gate.asked_about("a").await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    assert_eq!(executor.end(&sealed).await.state(), v1::execution::State::Completed);
+}
+
+#[tokio::test]
+async fn what_was_changed_in_a_sealed_part_is_refused() {
+    let world = World::new().await;
+    let (sealed, open) = two_that_wait(&world).await;
+    let journal = rusqlite::Connection::open(world.folder.path().join("state/journal.db")).unwrap();
+    let changed = journal.execute(
+        "UPDATE log SET sealed = CAST(substr(sealed, 1, length(sealed) - 1) || x'00' AS BLOB) WHERE sealed IS NOT NULL",
+        [],
+    );
+    assert!(changed.unwrap() > 0);
+    drop(journal);
+    let executor = world.executor().await;
+    assert_eq!(refused(&executor, &sealed).await, (Code::DataLoss, "STORE_CORRUPT".to_owned()));
+    assert!(executor.get(&open).await.is_ok());
+    let mut stream = executor.watch(&open, Some(0)).await;
+    assert!(matches!(stream.message().await.unwrap().unwrap().content, Some(Content::Snapshot(_))));
+}
+
+#[tokio::test]
+async fn a_key_that_others_can_read_or_that_is_damaged_is_not_used() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::new().await;
+    world.executor().await.kill().await;
+    let key = world.folder.path().join("state/seal.key");
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    let start = || {
+        let socket = |name: &str| format!("unix:{}", world.folder.path().join(name).display());
+        let program = tokio::process::Command::new(env!("CARGO_BIN_EXE_belay-executor"))
+            .args(["--listen", &socket("executor"), "--runner", &socket("runner"), "--gate", &socket("gate")])
+            .arg("--state-dir")
+            .arg(world.folder.path().join("state"))
+            .output();
+        async { String::from_utf8(program.await.unwrap().stderr).unwrap() }
+    };
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let said = start().await;
+    assert!(said.contains("seal.key has mode 0644, so others may have read it"), "{said}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&key, "0707\n").unwrap();
+    let said = start().await;
+    assert!(said.contains("seal.key is damaged"), "{said}");
+}
