@@ -170,3 +170,17 @@ async fn a_subject_that_changed_is_asked_about_as_it_is_now() {
     world.gate.decide(&approval.name, State::Approved, "");
     assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
 }
+
+// B-05, from the executor's side: a runner that goes on with what was turned down is not believed.
+#[tokio::test]
+async fn a_result_that_nobody_approved_is_an_unknown_outcome() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("rogue: effect; b after rogue").await;
+    let approval = world.gate.asked_about("rogue").await;
+    world.gate.decide(&approval.name, State::Denied, "");
+    let unknown = |execution: &v1::Execution| execution.steps[0].state() == step_status::State::OutcomeUnknown;
+    let found = executor.until(&name, "the unknown outcome", unknown).await;
+    assert_eq!(found.steps[0].failure.as_ref().unwrap().reason, "UNAPPROVED_RESULT");
+    assert_eq!(found.steps[1].state(), step_status::State::Pending);
+}
