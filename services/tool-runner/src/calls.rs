@@ -1,8 +1,9 @@
 //! The calls this runner knows of.
 //!
-//! Here is what is asked about calls, and who may ask. How one runs stands in `run`, how its effect is put in place in `commit`, what is
-//! done about one that waits for a decision in `holds`, and what is made of a ledger at the start in `recover`.
+//! Here is what is asked about calls, and who may ask. How one runs stands in `run`, how it comes to wait for a decision in `ask`, what is
+//! done about that in `holds`, how its effect is put in place in `commit`, and what is made of a ledger at the start in `recover`.
 
+mod ask;
 mod commit;
 mod decide;
 mod effect;
@@ -307,6 +308,10 @@ impl Call {
         }
     }
 
+    fn is_held(&self) -> bool {
+        matches!(*self.progress.borrow(), Progress::Held(_))
+    }
+
     /// Answers when it neither works nor is being settled.
     async fn settled(&self) -> Result<Progress, Status> {
         settled(&mut self.progress.subscribe()).await
@@ -346,6 +351,3 @@ fn not_durable(error: impl std::fmt::Display) -> Status {
     status::error(Code::Unavailable, "LEDGER_UNAVAILABLE", format!("The ledger of calls cannot be written: {error}."))
         .into()
 }
-
-#[cfg(test)]
-mod tests;

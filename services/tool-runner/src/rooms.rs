@@ -6,7 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -189,7 +189,7 @@ impl Rooms {
         self.state().kept.remove(id);
     }
 
-    fn leave(self: &Arc<Self>, path: &PathBuf) {
+    fn leave(self: &Arc<Self>, path: &Path) {
         let visits = {
             let mut state = self.state();
             let Some(open) = state.open.get_mut(path) else { return };
@@ -199,7 +199,7 @@ impl Rooms {
             }
             open.visits
         };
-        let (rooms, path) = (Arc::clone(self), path.clone());
+        let (rooms, path) = (Arc::clone(self), path.to_owned());
         let close = move || {
             let mut state = rooms.state();
             if state.open.get(&path).is_some_and(|open| open.users == 0 && open.visits == visits) {
@@ -237,7 +237,7 @@ impl Visit {
         Arc::clone(self.room.place.get().expect("whoever is in has opened it"))
     }
 
-    pub(crate) fn path(&self) -> &PathBuf {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 

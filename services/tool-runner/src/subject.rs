@@ -195,3 +195,90 @@ pub(crate) fn parts(call: &str) -> (&str, &str) {
     let (execution, rest) = call.split_once("/steps/").unwrap_or((call, ""));
     (execution, rest.split_once("/calls/").map_or(rest, |(step, _)| step))
 }
+
+#[cfg(test)]
+mod tests {
+    use belay_workspace::{Change as Touched, FileTime, Fingerprint, Flagged};
+
+    use super::*;
+
+    fn node(path: &str, mode: u32, content: Content) -> Node {
+        Node { path: RelPath::parse(path).unwrap(), mode, content }
+    }
+
+    fn file(path: &str, text: &str) -> Node {
+        node(path, 0o644, Content::File { size: text.len() as u64, digest: Digest::of(text.as_bytes()) })
+    }
+
+    fn fingerprint() -> Fingerprint {
+        let time = FileTime(0, 0);
+        Fingerprint { digest: Digest::of(b""), inode: 1, mode: 0o755, size: 0, modified: time, seen: time }
+    }
+
+    fn touched(path: &str, act: Act, before: Vec<Node>, after: Vec<Node>) -> Touched {
+        Touched { path: RelPath::parse(path).unwrap(), act, before, after, flags: Vec::new() }
+    }
+
+    /// B-03: what a person is shown is every single path, also in a folder that is put or taken away as a whole.
+    #[test]
+    fn a_folder_that_is_replaced_is_told_path_by_path() {
+        let folder = |path| node(path, 0o755, Content::Directory);
+        let put = Act::Put { base: Some(fingerprint()), staged: fingerprint() };
+        let mut replaced = touched(
+            "d",
+            put,
+            vec![folder("d"), file("d/gone", "1"), file("d/kept", "2"), file("d/other", "3")],
+            vec![
+                folder("d"),
+                file("d/kept", "2"),
+                node("d/link", 0, Content::Symlink { target: b"../x\xff".to_vec() }),
+                file("d/other", "4"),
+            ],
+        );
+        replaced.flags = [("d/kept", Flag::OddName), ("d/link", Flag::LinkLeaves)]
+            .map(|(path, flag)| Flagged { path: RelPath::parse(path).unwrap(), flag })
+            .into();
+        let manifest = Manifest {
+            changes: vec![
+                touched("a", Act::Away { base: fingerprint() }, vec![file("a", "1")], Vec::new()),
+                replaced,
+                touched("m", Act::Meta { inode: 1, old: 0o700, new: 0o755 }, Vec::new(), Vec::new()),
+            ],
+        };
+        let changes = changes(&facts(&manifest));
+        let told: Vec<_> = changes
+            .iter()
+            .map(|change| (change.path.as_str(), change.kind, change.what.as_str(), change.flags.join(",")))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("a", ChangeKind::Deleted, "file 0644", String::new()),
+                ("d/gone", ChangeKind::Deleted, "file 0644", String::new()),
+                ("d/kept", ChangeKind::Modified, "file 0644", "odd_name".into()),
+                ("d/link", ChangeKind::Created, "link to ../x\\xff", "link_leaves".into()),
+                ("d/other", ChangeKind::Modified, "file 0644", String::new()),
+                ("m", ChangeKind::Modified, "folder 0755", String::new()),
+            ]
+        );
+        assert_eq!(changes[4].before, belay_grant::digest_of(b"3"));
+        assert_eq!(changes[4].after, belay_grant::digest_of(b"4"));
+        let summary = summary(&changes);
+        assert_eq!((summary.created, summary.modified, summary.deleted), (1, 3, 2));
+    }
+
+    #[test]
+    fn a_summary_counts_all_and_names_the_first() {
+        let nodes: Vec<_> = (0..150).map(|n| file(&format!("f{n:03}"), "x")).collect();
+        let put = Act::Put { base: None, staged: fingerprint() };
+        let changes: Vec<_> =
+            nodes.into_iter().map(|node| touched(&node.path.to_string(), put, Vec::new(), vec![node])).collect();
+        let summary = summary(&super::changes(&facts(&Manifest { changes })));
+        assert_eq!((summary.created, summary.changes.len(), summary.changes[99].path.as_str()), (150, NAMED, "f099"));
+    }
+
+    #[test]
+    fn a_call_s_name_tells_its_execution_and_step() {
+        assert_eq!(parts("namespaces/n/executions/e/steps/s/calls/1.2"), ("namespaces/n/executions/e", "s"));
+    }
+}

@@ -47,7 +47,7 @@ impl Calls {
             return Committed::Refused(not_committed(&error));
         }
         self.rooms.keep(&staged.id);
-        row.staged = Some(InPlace { workspace: visit.path().clone(), staged: staged.clone() });
+        row.staged = Some(InPlace { workspace: visit.path().to_owned(), staged: staged.clone() });
         match self.write(row).await {
             Ok(Written::Done) => {}
             Ok(Written::GrantSpent) => return Committed::GrantSpent,

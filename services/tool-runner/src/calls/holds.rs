@@ -41,10 +41,15 @@ impl Calls {
             return Ok(());
         }
         let policy = self.policy_now()?;
-        let waiting = self.waiting(&held).await?;
-        let spends = self.verify(&held, &waiting.subject, order.grant.as_ref()).await?;
-        if let Some(held) = call.take_in_hand(Progress::Running) {
-            self.spawn_run(call, order, policy, Some(Approved { spends, held }));
+        match self.checked(&held, order.grant.as_ref()).await {
+            // Somebody else was faster, and what the ledger said belongs to that.
+            Err(_) if !call.is_held() => {}
+            Err(refused) => return Err(refused),
+            Ok((_, spends)) => {
+                if let Some(held) = call.take_in_hand(Progress::Running) {
+                    self.spawn_run(call, order, policy, Some(Approved { spends, held }));
+                }
+            }
         }
         Ok(())
     }
@@ -69,8 +74,11 @@ impl Calls {
                 return Err(not_held(message));
             }
             let policy = self.policy_now()?;
-            let waiting = self.waiting(&held).await?;
-            let spends = self.verify(&held, &waiting.subject, grant.as_ref()).await?;
+            let (waiting, spends) = match self.checked(&held, grant.as_ref()).await {
+                // Somebody else was faster, and what the ledger said belongs to that.
+                Err(_) if !call.is_held() => continue,
+                checked => checked?,
+            };
             if call.take_in_hand(Progress::Settling).is_none() {
                 continue;
             }
@@ -223,6 +231,13 @@ impl Calls {
         let call = self.find(name)?;
         let held = self.ledger.held(&call.started.name).await.map_err(not_durable)?;
         held.map(|(held, _)| held).ok_or_else(|| not_held(format!("{name} waits for no decision.")))
+    }
+
+    /// What a call waits with, and the grant, if it is good for that.
+    async fn checked(&self, held: &v1::ToolCall, grant: Option<&v1::Grant>) -> Result<(Waiting, Spent), Status> {
+        let waiting = self.waiting(held).await?;
+        let spends = self.verify(held, &waiting.subject, grant).await?;
+        Ok((waiting, spends))
     }
 
     async fn waiting(&self, call: &v1::ToolCall) -> Result<Waiting, Status> {

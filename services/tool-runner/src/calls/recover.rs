@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -97,8 +97,8 @@ impl Calls {
     }
 
     /// Carries the commits of a workspace out; gives them back if it cannot be opened now.
-    async fn carry_on(self: &Arc<Self>, workspace: &PathBuf, commits: Vec<Unsettled>) -> Option<Vec<Unsettled>> {
-        let visit = match self.rooms.enter(self.rooms.known(workspace.clone())).await {
+    async fn carry_on(self: &Arc<Self>, workspace: &Path, commits: Vec<Unsettled>) -> Option<Vec<Unsettled>> {
+        let visit = match self.rooms.enter(self.rooms.known(workspace.to_owned())).await {
             Ok(visit) => visit,
             Err(Closed::Open(OpenError::Unreachable { source, .. }))
                 if source.kind() == std::io::ErrorKind::NotFound =>

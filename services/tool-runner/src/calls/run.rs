@@ -2,9 +2,8 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use belay_grant::digest_of;
 use belay_policy::{Decision, Intent, Revised, ToolKind};
-use belay_proto::v1::{self, ErrorClass, approval_need, tool_call::State};
+use belay_proto::v1::{self, ErrorClass, tool_call::State};
 use belay_workspace::RelPath;
 use futures::FutureExt as _;
 use serde_json::Value;
@@ -20,9 +19,9 @@ use super::{
 };
 use crate::{
     Operation, Recovery, ToolFailure, Touches, ViewHandle, enforcing,
-    ledger::{Basis, Held, InPlace, Row, Spent, Written},
+    ledger::{Basis, Row, Spent, Written},
     rooms::Visit,
-    subject::{About, Did, LARGEST_SUBJECT, summary},
+    subject::summary,
 };
 
 /// A person's yes to a call that was held back before its work.
@@ -33,38 +32,41 @@ pub(super) struct Approved {
 }
 
 /// A call at work.
-struct Job {
-    call: Call,
-    order: Order,
-    policy: Arc<Revised>,
+pub(super) struct Job {
+    pub(super) call: Call,
+    pub(super) order: Order,
+    pub(super) policy: Arc<Revised>,
     approved: Option<Approved>,
 }
 
 /// What was asked, as the policy and people see it.
-struct Asked {
-    operation: Operation,
-    decision: Decision,
+pub(super) struct Asked {
+    pub(super) operation: Operation,
+    pub(super) decision: Decision,
 }
 
 impl Job {
-    fn judge(&self, asked: &Asked) -> Judge {
+    pub(super) fn judge(&self, asked: &Asked) -> Judge {
         let spec = &self.order.tool.spec;
         let covered = if self.approved.is_some() { asked.operation.paths.clone() } else { Vec::new() };
         let basis = Basis { intent: asked.decision.verdict, covered };
         Judge { policy: Arc::clone(&self.policy), tool: spec.name.to_owned(), kind: spec.kind, basis }
     }
 
-    fn decision(&self, decision: &Decision) -> v1::PolicyDecision {
+    pub(super) fn decision(&self, decision: &Decision) -> v1::PolicyDecision {
         record::decision(decision, self.policy.revision)
     }
 
-    fn spends(&self) -> Option<Spent> {
-        self.approved.as_ref().map(|approved| approved.spends.clone())
+    /// The grant that a call used up which ends in this state: none when it came to nothing.
+    fn used(&self, state: State) -> Option<&Spent> {
+        let came_to_nothing = matches!(state, State::Cancelled | State::Denied);
+        self.approved.as_ref().map(|approved| &approved.spends).filter(|_| !came_to_nothing)
     }
 
     /// A row about it. A call that reaches out has spent its grant when it began, any other spends it with this row.
-    fn row(&self, call: v1::ToolCall, ended: bool) -> Row {
-        let spends = self.spends().filter(|_| self.order.tool.spec.recovery != Recovery::Manual);
+    pub(super) fn row(&self, call: v1::ToolCall, ended: bool) -> Row {
+        let reaches_out = self.order.tool.spec.recovery == Recovery::Manual;
+        let spends = self.used(call.state()).filter(|_| !reaches_out).cloned();
         Row { digest: self.call.digest.to_string(), ended, call, staged: None, held: None, spends }
     }
 }
@@ -120,7 +122,7 @@ impl Calls {
         if spec.recovery == Recovery::Manual {
             // What it does cannot be taken back, so that it began has to outlive the runner.
             let started = job.row((*job.call.started).clone(), false);
-            match self.write(Row { spends: job.spends(), ..started }).await {
+            match self.write(Row { spends: job.used(State::Running).cloned(), ..started }).await {
                 Ok(Written::Done) => {}
                 Ok(Written::GrantSpent) => return self.stays_held(job),
                 Err(error) => return self.not_begun(job, receipt, &error).await,
@@ -259,112 +261,12 @@ impl Calls {
         }
     }
 
-    /// Holds a call back before its work.
-    async fn hold_call(self: &Arc<Self>, job: &Job, receipt: v1::Receipt, asked: &Asked) -> Progress {
-        let workspace = match job.order.tool.spec.touches {
-            Touches::Nothing => String::new(),
-            Touches::Reads | Touches::Changes => match self.rooms.resolve(job.order.workspace.clone()).await {
-                Ok(path) => path.display().to_string(),
-                Err(closed) => return self.end(job, receipt, Err((State::Failed, closed.into())), false).await,
-            },
-        };
-        let (need, held) = self.question(job, asked, &asked.decision, &workspace, None);
-        self.hold(job, receipt, need, held, None).await
-    }
-
-    /// Holds a call back before its commit.
-    async fn hold_effect(
-        self: &Arc<Self>,
-        job: &Job,
-        mut receipt: v1::Receipt,
-        asked: &Asked,
-        visit: &Arc<Visit>,
-        result: Value,
-        Proposal { staged, did, decision, contents }: Proposal,
-    ) -> Progress {
-        receipt.decision = Some(job.decision(&decision));
-        let workspace = visit.path().display().to_string();
-        let (need, held) = self.question(job, asked, &decision, &workspace, Some(did));
-        if held.subject.len() > LARGEST_SUBJECT {
-            self.discard(visit, &staged).await;
-            let message = format!(
-                "The call changed so many files that nobody could be asked about them ({} bytes to list them, and {LARGEST_SUBJECT} are \
-                 the most): change less in one call, or let a rule of the policy decide.",
-                held.subject.len()
-            );
-            let failed = ToolFailure::new(ErrorClass::SandboxViolation, "EFFECT_TOO_LARGE", message);
-            return self.end(job, receipt, Err((State::Failed, failed)), true).await;
-        }
-        let held = Held { result: Some(result.to_string()), contents, ..held };
-        self.rooms.keep(&staged.id);
-        let place = InPlace { workspace: visit.path().clone(), staged };
-        self.hold(job, receipt, need, held, Some((visit, place))).await
-    }
-
-    /// What a person is asked.
-    fn question(
-        &self,
-        job: &Job,
-        asked: &Asked,
-        decision: &Decision,
-        workspace: &str,
-        did: Option<Did>,
-    ) -> (v1::ApprovalNeed, Held) {
-        let (kind, effect) = match &did {
-            None => (approval_need::Kind::Call, None),
-            Some(did) => (approval_need::Kind::Effect, Some(summary(&did.changes))),
-        };
-        let about = About {
-            call: &job.call.started,
-            operation: &asked.operation,
-            workspace,
-            enforced: &job.order.tool.tool.enforced(),
-            decision,
-            policy_revision: job.policy.revision,
-        };
-        let subject = about.subject(did).canonical_bytes();
-        let need = v1::ApprovalNeed {
-            kind: kind.into(),
-            subject_digest: digest_of(&subject),
-            decision: Some(job.decision(decision)),
-            effect,
-        };
-        (need, Held { subject, basis: job.judge(asked).basis, result: None, contents: Vec::new() })
-    }
-
-    async fn hold(
-        self: &Arc<Self>,
-        job: &Job,
-        receipt: v1::Receipt,
-        need: v1::ApprovalNeed,
-        held: Held,
-        effect: Option<(&Arc<Visit>, InPlace)>,
-    ) -> Progress {
-        let call = v1::ToolCall {
-            state: State::AwaitingApproval.into(),
-            receipt: Some(receipt.clone()),
-            approval_need: Some(need),
-            ..(*job.call.started).clone()
-        };
-        let staged = effect.as_ref().map(|(_, place)| place.clone());
-        let row = Row { staged, held: Some(held), ..job.row(call.clone(), false) };
-        let written = self.write(row).await;
-        if let (Ok(Written::GrantSpent) | Err(_), Some((visit, place))) = (&written, effect) {
-            self.discard(visit, &place.staged).await;
-        }
-        match written {
-            Ok(Written::Done) => Progress::Held(Arc::new(call)),
-            Ok(Written::GrantSpent) => self.stays_held(job),
-            Err(error) => self.not_begun(job, receipt, &error).await,
-        }
-    }
-
-    fn stays_held(&self, job: &Job) -> Progress {
+    pub(super) fn stays_held(&self, job: &Job) -> Progress {
         let approved = job.approved.as_ref().expect("only an approved call spends a grant");
         Progress::Held(Arc::clone(&approved.held))
     }
 
-    async fn not_begun(&self, job: &Job, receipt: v1::Receipt, error: &crate::LedgerFailure) -> Progress {
+    pub(super) async fn not_begun(&self, job: &Job, receipt: v1::Receipt, error: &crate::LedgerFailure) -> Progress {
         if job.approved.is_some() {
             // Its row still says that it waits, and nothing was done.
             return self.stays_held(job);
@@ -376,7 +278,13 @@ impl Calls {
     }
 
     /// Ends a call that commits nothing. `ran`: the tool has begun its work.
-    async fn end(&self, job: &Job, receipt: v1::Receipt, outcome: Result<Value, Unfinished>, ran: bool) -> Progress {
+    pub(super) async fn end(
+        &self,
+        job: &Job,
+        receipt: v1::Receipt,
+        outcome: Result<Value, Unfinished>,
+        ran: bool,
+    ) -> Progress {
         let call = self.ended(job, receipt.clone(), outcome);
         let recovery = job.order.tool.spec.recovery;
         if job.approved.is_none() && !(ran && decide::ends_with_a_row(recovery)) {
@@ -404,8 +312,8 @@ impl Calls {
             Ok(result) => (State::Completed, Some(record::payload(result.to_string())), None),
             Err((state, failed)) => (state, None, Some(record::failure(failed))),
         };
-        if let Some(approved) = &job.approved {
-            receipt.grant_nonce.clone_from(&approved.spends.nonce);
+        if let Some(used) = job.used(state) {
+            receipt.grant_nonce.clone_from(&used.nonce);
         }
         v1::ToolCall {
             state: state.into(),

@@ -161,8 +161,10 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`CommitError::Conflict`] with all the paths that do not; [`CommitError::ReadOnly`], [`CommitError::OtherFileSystem`].
+    /// [`CommitError::Conflict`] with all the paths that do not; [`CommitError::ReadOnly`], [`CommitError::OtherFileSystem`];
+    /// [`CommitError::NotStaged`] if there is nothing that could be put in place.
     pub fn check(&self, commit: &Commit) -> Result<(), CommitError> {
+        slots(&self.inner, commit)?;
         check(&self.inner, &commit.ops)
     }
 

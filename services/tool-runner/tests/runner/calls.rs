@@ -1,0 +1,155 @@
+//! What is promised about every call: its identity, its ends, its memory.
+
+use belay_proto::v1::{self, ErrorClass, tool_call::State};
+use belay_service_kit::status::fact;
+use serde_json::json;
+use tonic::Code;
+
+use crate::support::*;
+
+/// S2-FR-058, S2-NFR-007: asking again under the same name attaches, running or finished, and the body runs once.
+#[tokio::test]
+async fn the_same_call_runs_once_however_often_it_is_asked_for() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let request = runner.request("a", KEEP, json!([["wait"]]));
+    let (first, second) = (runner.spawn(request.clone()), runner.spawn(request.clone()));
+    bench.stage.let_go.add_permits(5);
+    for call in [first, second] {
+        assert_eq!(state(&call.await.unwrap().unwrap()), State::Completed);
+    }
+    let later = runner.call(request.clone()).await.unwrap();
+    assert_eq!((state(&later), bench.stage.runs()), (State::Completed, 1));
+
+    let other = runner.call(runner.request("a", KEEP, json!([]))).await.unwrap_err();
+    assert_eq!((other.code(), refusal(&other)), (Code::AlreadyExists, "CALL_EXISTS".into()));
+    let elsewhere = v1::CallToolRequest { workspace: "/elsewhere".into(), ..request.clone() };
+    assert_eq!(
+        refusal(&runner.call(elsewhere).await.unwrap_err()),
+        "CALL_EXISTS",
+        "the workspace is part of what is asked"
+    );
+
+    runner.acknowledge("a").await;
+    assert_eq!(runner.get("a").await.unwrap_err().code(), Code::NotFound, "what was acknowledged is forgotten");
+    let late = runner.call(request).await.unwrap_err();
+    assert_eq!(refusal(&late), "CALL_ACKNOWLEDGED", "and a request that comes late does not run it again");
+    assert_eq!(bench.stage.runs(), 1);
+}
+
+/// B-08: a stale owner is refused on every method that changes something, also after the runner was restarted.
+#[tokio::test]
+async fn an_older_fence_is_refused_for_good() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let fence = |token| Some(v1::Fence { shard: 7, token });
+    let with = |call: &str, token| v1::CallToolRequest { fence: fence(token), ..runner.request(call, LOOK, json!([])) };
+    runner.call(with("a", 5)).await.unwrap();
+    let other_shard = v1::CallToolRequest { fence: Some(v1::Fence { shard: 8, token: 1 }), ..with("b", 0) };
+    runner.call(other_shard).await.expect("shards have owners of their own");
+    runner.lose().await;
+
+    let runner = bench.start(FREE).await;
+    let mut client = runner.client.clone();
+    let call = v1::CallToolRequest { fence: fence(4), ..runner.request("c", LOOK, json!([])) };
+    let grant = Some(v1::Grant::default());
+    let refused = [
+        runner.call(call).await.unwrap_err(),
+        client.cancel_tool_call(v1::CancelToolCallRequest { name: name("a"), fence: fence(4) }).await.unwrap_err(),
+        client.commit_effect(v1::CommitEffectRequest { name: name("a"), grant, fence: fence(4) }).await.unwrap_err(),
+        client
+            .discard_effect(v1::DiscardEffectRequest { name: name("a"), fence: fence(4), failure: None })
+            .await
+            .unwrap_err(),
+        client
+            .acknowledge_tool_calls(v1::AcknowledgeToolCallsRequest { names: vec![name("a")], fence: fence(4) })
+            .await
+            .unwrap_err(),
+    ];
+    for status in refused {
+        assert_eq!((refusal(&status), fact(&status, "newest").as_deref()), ("FENCED".into(), Some("5")));
+    }
+    runner.call(v1::CallToolRequest { fence: fence(6), ..runner.request("d", LOOK, json!([])) }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_and_one_that_never_arrived_is_forbidden() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let running = runner.spawn(runner.request("running", KEEP, json!([["wait"]])));
+    bench.stage.has_run(1).await;
+    assert_eq!(state(&runner.cancel("running").await.unwrap()), State::Cancelled);
+    assert_eq!(state(&running.await.unwrap().unwrap()), State::Cancelled);
+    assert_eq!(state(&runner.cancel("never").await.unwrap()), State::Cancelled);
+    runner.lose().await;
+    let runner = bench.start(FREE).await;
+    let late = runner.run("never", KEEP, json!([])).await;
+    assert_eq!((state(&late), bench.stage.runs()), (State::Cancelled, 1), "a tombstone outlives the runner");
+}
+
+/// B-01: what a lost runner leaves behind is decided by the tool's recovery class, and never guessed.
+#[tokio::test]
+async fn a_call_that_was_running_when_the_runner_was_lost_is_settled_by_its_class() {
+    for (tool, expected) in [
+        (LOOK, (State::Completed, 2)),
+        (KEEP, (State::Completed, 2)),
+        (CHANGE, (State::Completed, 2)),
+        (SEND, (State::OutcomeUnknown, 1)),
+    ] {
+        let bench = Bench::new();
+        let runner = bench.start(FREE).await;
+        drop(runner.spawn(runner.request("a", tool, json!([["wait"]]))));
+        bench.stage.has_run(1).await;
+        runner.lose().await;
+        bench.stage.let_go.add_permits(1);
+        let runner = bench.start(FREE).await;
+        let end = runner.run("a", tool, json!([["wait"]])).await;
+        assert_eq!((state(&end), bench.stage.runs()), expected, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_results_and_time_are_held_to_what_was_said() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let class = |call: &v1::ToolCall| call.failure.clone().unwrap().error_class();
+    let bad = runner.run("bad", KEEP, json!("many")).await;
+    assert_eq!((state(&bad), class(&bad)), (State::Failed, ErrorClass::InvalidArguments));
+    let odd = runner.run("odd", KEEP, json!([["odd"]])).await;
+    assert_eq!(class(&odd), ErrorClass::InvalidResult);
+    let broken = runner.run("broken", CHANGE, json!([["panic"]])).await;
+    assert_eq!((class(&broken), reason(&broken)), (ErrorClass::Internal, "INTERNAL"), "a tool's fault ends its call");
+    let timeout = Some(belay_proto::duration(std::time::Duration::from_millis(20)));
+    let late = v1::CallToolRequest { timeout, ..runner.request("late", KEEP, json!([["wait"]])) };
+    let late = runner.call(late).await.unwrap();
+    assert_eq!((state(&late), class(&late)), (State::TimedOut, ErrorClass::Timeout));
+}
+
+/// Output comes while the call works, to whoever comes when, from wherever they left off; then the end.
+#[tokio::test]
+async fn output_is_heard_live_and_again() {
+    use v1::{attach_tool_call_response::Event as Attached, call_tool_response::Event};
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let todo = json!([["say", "häl"], ["wait"], ["say", "lo"], ["wait"]]);
+    let mut events = runner.client.clone().call_tool(runner.request("a", KEEP, todo)).await.unwrap().into_inner();
+    let mut next = async || events.message().await.unwrap().and_then(|message| message.event);
+    assert!(matches!(next().await, Some(Event::Started(started)) if started.name == name("a")));
+    let said = |event: Option<Event>| match event {
+        Some(Event::Output(piece)) => (piece.offset, piece.text),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(said(next().await), (0, "häl".into()));
+    bench.stage.let_go.add_permits(1);
+    assert_eq!(said(next().await), (4, "lo".into()));
+
+    let attach = v1::AttachToolCallRequest { name: name("a"), stdout_offset: 3, stderr_offset: 0 };
+    let mut attached = runner.client.clone().attach_tool_call(attach).await.unwrap().into_inner();
+    let mut then = async || attached.message().await.unwrap().and_then(|message| message.event);
+    assert!(matches!(then().await, Some(Attached::Started(_))));
+    assert!(matches!(then().await, Some(Attached::Output(piece)) if (piece.offset, piece.text.as_str()) == (3, "llo")));
+    bench.stage.let_go.add_permits(1);
+    assert!(matches!(next().await, Some(Event::Result(_))));
+    assert!(matches!(then().await, Some(Attached::Result(_))));
+    assert!(then().await.is_none(), "the end is the end");
+}

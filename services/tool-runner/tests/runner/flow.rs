@@ -1,0 +1,305 @@
+//! From the intent to the effect: what runs, what is asked, what is committed.
+
+use belay_grant::{ChangeKind, Kind, digest_of};
+use belay_policy::Tier;
+use belay_proto::v1::{self, ErrorClass, approval_need, policy_decision::Verdict, tool_call::State};
+use serde_json::json;
+use tonic::Code;
+
+use crate::support::*;
+
+/// The call itself is asked about.
+const ASK_CALL: &str = "file_write: prompt\nrules: [{id: look-first, on: intent, tools: [change, send], decide: prompt, reason: Look first.}]\n";
+
+/// S2-NFR-005: what the policy lets pass is committed at once, and the receipt says what was done.
+#[tokio::test]
+async fn what_the_policy_lets_pass_is_committed_with_a_receipt() {
+    let bench = Bench::new();
+    bench.put("old", "1");
+    let runner = bench.start(FREE).await;
+    let call = runner.run("a", CHANGE, json!([["write", "new/file", "x"], ["write", "old", "2"]])).await;
+    assert_eq!((state(&call), bench.text("new/file"), bench.text("old")), (State::Completed, "x".into(), "2".into()));
+    let receipt = call.receipt.unwrap();
+    let effect = receipt.effect.unwrap();
+    assert_eq!((effect.created, effect.modified, effect.deleted), (2, 1, 0), "a folder counts, and what is in it");
+    let paths: Vec<_> = effect.changes.iter().map(|change| change.path.as_str()).collect();
+    assert_eq!(paths, ["new", "new/file", "old"]);
+    assert!(receipt.effect_digest.starts_with("sha256:") && receipt.live_base && receipt.grant_nonce.is_empty());
+    assert_eq!(receipt.decision.unwrap().verdict(), Verdict::Auto);
+    assert_eq!(receipt.ledger_id, "a ledger");
+}
+
+/// S2-X-07: what changes nothing never asks.
+#[tokio::test]
+async fn a_call_that_changed_nothing_never_asks() {
+    let bench = Bench::new();
+    bench.put("same", "1");
+    let runner = bench.start(ASK).await;
+    let call =
+        runner.run("a", CHANGE, json!([["write", "same", "1"], ["write", "gone", "x"], ["remove", "gone"]])).await;
+    assert_eq!(state(&call), State::Completed);
+    assert_eq!((call.receipt.unwrap().effect, bench.left_over()), (None, Vec::<String>::new()));
+}
+
+/// S2-X-07, S2-NFR-006: an effect waits, through restarts and with nothing in place, until it is granted; then it is committed once.
+#[tokio::test]
+async fn an_effect_waits_for_its_grant() {
+    let bench = Bench::new();
+    bench.put("kept", "old text\n");
+    bench.put("gone", "bye\n");
+    let before = bench.tree();
+    let runner = bench.start(ASK).await;
+    let todo = json!([["write", "kept", "new text\n"], ["remove", "gone"], ["write", "blob", "a\u{0}b"]]);
+    let held = runner.run("a", CHANGE, todo.clone()).await;
+    let need = held.approval_need.clone().unwrap();
+    assert_eq!((state(&held), need.kind()), (State::AwaitingApproval, approval_need::Kind::Effect));
+    assert_eq!(held.result, None, "a result that is not committed is nobody's");
+    let effect = need.effect.clone().unwrap();
+    assert_eq!((effect.created, effect.modified, effect.deleted), (1, 1, 1));
+    assert_eq!(bench.tree(), before);
+    assert_eq!(runner.get("a").await.unwrap(), held);
+    assert_eq!(runner.run("a", CHANGE, todo.clone()).await, held, "asking again is told the same");
+    runner.lose().await;
+
+    let runner = bench.start(ASK).await;
+    assert_eq!(runner.run("a", CHANGE, todo).await, held);
+    let (subject, bytes, contents) = runner.effect("a").await.unwrap();
+    assert_eq!(digest_of(&bytes), need.subject_digest);
+    assert_eq!((subject.kind, subject.tool.as_str(), subject.step.as_str()), (Kind::Effect, CHANGE, "a"));
+    assert_eq!(subject.workspace, bench.workspace().canonicalize().unwrap().to_str().unwrap());
+    let changes: Vec<_> = subject.changes.iter().map(|change| (change.path.as_str(), change.kind)).collect();
+    assert_eq!(changes, [("blob", ChangeKind::Created), ("gone", ChangeKind::Deleted), ("kept", ChangeKind::Modified)]);
+    let kept = &subject.changes[2];
+    assert_eq!(
+        (contents[&kept.before].as_slice(), contents[&kept.after].as_slice()),
+        (&b"old text\n"[..], &b"new text\n"[..])
+    );
+    assert_eq!(contents.len(), 3, "what is no text is left out");
+    assert!(contents.iter().all(|(digest, data)| digest_of(data) == *digest));
+
+    let done = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap();
+    assert_eq!((state(&done), bench.text("kept").as_str()), (State::Completed, "new text\n"));
+    assert!(!bench.tree().contains_key("gone") && done.result.is_some() && done.approval_need.is_none());
+    let receipt = done.receipt.clone().unwrap();
+    assert_eq!((receipt.grant_nonce, receipt.effect), (bench.grant(&held).nonce, Some(effect)));
+    assert_eq!(receipt.effect_digest, subject.effect_digest);
+    let again = runner.commit("a", v1::Grant::default()).await.unwrap();
+    assert_eq!(again, done, "once it has ended, asking again does nothing");
+    let refused = runner.effect("a").await.unwrap_err();
+    assert_eq!((refused.code(), refusal(&refused)), (Code::FailedPrecondition, "CALL_NOT_HELD".into()));
+}
+
+/// S2-FR-042: an approved call runs then, and not before. Its declared paths are covered; others are judged.
+#[tokio::test]
+async fn a_call_that_is_asked_about_runs_when_it_is_granted() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK_CALL).await;
+    let request = |call: &str, paths: &[&str]| {
+        let arguments = json!({"do": [["write", "sub/declared", "x"]], "paths": paths}).to_string();
+        let arguments = Some(v1::Payload { content: Some(v1::payload::Content::Json(arguments)) });
+        v1::CallToolRequest { arguments, ..runner.request(call, CHANGE, json!([])) }
+    };
+    let covered = request("a", &["sub", "./sub/../sub/declared"]);
+    let held = runner.call(covered.clone()).await.unwrap();
+    let need = held.approval_need.clone().unwrap();
+    assert_eq!((need.kind(), need.effect.clone(), bench.stage.runs()), (approval_need::Kind::Call, None, 0));
+    let decision = need.decision.unwrap();
+    assert_eq!((decision.rule.as_str(), decision.reason.as_str()), ("look-first", "Look first."));
+    assert_eq!(runner.effect("a").await.unwrap().0.kind, Kind::Call);
+    assert_eq!(refusal(&runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap_err()), "CALL_NOT_HELD");
+
+    let granted = v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..covered };
+    let done = runner.call(granted.clone()).await.unwrap();
+    assert_eq!((state(&done), bench.text("sub/declared").as_str()), (State::Completed, "x"));
+    assert_eq!(done.receipt.as_ref().unwrap().grant_nonce, bench.grant(&held).nonce);
+    assert_eq!(runner.call(granted).await.unwrap(), done, "sent again, it is not run again");
+    assert_eq!(bench.stage.runs(), 1);
+
+    std::fs::remove_dir_all(bench.workspace().join("sub")).unwrap();
+    let uncovered = request("b", &["other"]);
+    let held = runner.call(uncovered.clone()).await.unwrap();
+    let granted = v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..uncovered };
+    let asks_again = runner.call(granted).await.unwrap();
+    assert_eq!(asks_again.approval_need.unwrap().kind(), approval_need::Kind::Effect);
+}
+
+/// A granted call that reaches out has spent its grant before it begins; when the runner is lost meanwhile, nobody repeats it.
+#[tokio::test]
+async fn a_granted_call_that_reaches_out_begins_once() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK_CALL).await;
+    let request = runner.request("a", SEND, json!([["wait"]]));
+    let held = runner.call(request.clone()).await.unwrap();
+    let granted = v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..request };
+    drop(runner.spawn(granted.clone()));
+    bench.stage.has_run(1).await;
+    runner.lose().await;
+    let runner = bench.start(ASK_CALL).await;
+    assert_eq!(state(&runner.call(granted).await.unwrap()), State::OutcomeUnknown);
+    assert_eq!(bench.stage.runs(), 1);
+}
+
+/// S2-FR-043: what the policy forbids is refused: before it runs, or after, without a trace.
+#[tokio::test]
+async fn what_the_policy_forbids_leaves_nothing() {
+    let policy = "file_write: auto\nrules:
+  - {id: no-sending, on: intent, tools: [send], decide: deny, reason: It stays here.}
+  - {id: no-secrets, on: effect, paths: [secret], decide: deny, reason: Not there.}\n";
+    let bench = Bench::new();
+    let runner = bench.start(policy).await;
+    let sent = runner.run("a", SEND, json!([])).await;
+    assert_eq!((state(&sent), reason(&sent), bench.stage.runs()), (State::Denied, "POLICY_DENIED", 0));
+    assert_eq!(sent.failure.unwrap().error_class(), ErrorClass::PolicyDenied);
+    let wrote = runner.run("b", CHANGE, json!([["write", "fine", "x"], ["write", "secret", "x"]])).await;
+    assert_eq!((state(&wrote), reason(&wrote)), (State::Denied, "POLICY_DENIED"));
+    assert!(wrote.failure.unwrap().message.contains("no-secrets"));
+    assert_eq!((bench.tree().len(), bench.left_over()), (0, Vec::<String>::new()));
+}
+
+/// B-06, S2-FR-054: failed, cancelled, timed-out, invalid and broken calls leave the workspace byte for byte as it was.
+#[tokio::test]
+async fn a_call_that_does_not_complete_changes_nothing() {
+    let bench = Bench::new();
+    bench.put("kept", "1");
+    let before = bench.tree();
+    let runner = bench.start(FREE).await;
+    let after = |last: serde_json::Value| json!([["write", "kept", "2"], ["write", "new", "x"], last]);
+    for (call, last) in [("failed", json!(["fail"])), ("broken", json!(["panic"])), ("odd", json!(["odd"]))] {
+        assert_eq!(state(&runner.run(call, CHANGE, after(last)).await), State::Failed, "{call}");
+    }
+    let timeout = Some(belay_proto::duration(std::time::Duration::from_millis(50)));
+    let late = v1::CallToolRequest { timeout, ..runner.request("late", CHANGE, after(json!(["wait"]))) };
+    assert_eq!(state(&runner.call(late).await.unwrap()), State::TimedOut);
+    let running = runner.spawn(runner.request("cancelled", CHANGE, after(json!(["wait"]))));
+    bench.stage.has_run(5).await;
+    assert_eq!(state(&runner.cancel("cancelled").await.unwrap()), State::Cancelled);
+    assert_eq!(bench.left_over(), Vec::<String>::new(), "B-07: it is gone when the cancelling is answered");
+    running.await.unwrap().unwrap();
+    // A tool that only reads may write into its view, and nothing comes of it.
+    assert_eq!(state(&runner.run("look", LOOK, json!([["write", "kept", "3"]])).await), State::Completed);
+    assert_eq!((bench.tree(), bench.left_over()), (before, Vec::new()));
+}
+
+/// S2-X-07: a no is durable, and leaves nothing; so does cancelling.
+#[tokio::test]
+async fn a_held_call_that_is_given_up_leaves_nothing() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let todo = json!([["write", "new", "x"]]);
+    let held = runner.run("a", CHANGE, todo.clone()).await;
+    let denied = runner.discard("a").await.unwrap();
+    assert_eq!((state(&denied), reason(&denied)), (State::Denied, "APPROVAL_DENIED"));
+    assert_eq!(runner.discard("a").await.unwrap(), denied, "twice is once");
+    let late = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap();
+    assert_eq!(late, denied, "what has ended is not committed any more");
+    runner.run("b", CHANGE, todo.clone()).await;
+    assert_eq!(state(&runner.cancel("b").await.unwrap()), State::Cancelled);
+    runner.run("call", SEND, json!([])).await;
+    assert_eq!(state(&runner.cancel("call").await.unwrap()), State::Cancelled);
+    runner.lose().await;
+    let runner = bench.start(ASK).await;
+    assert_eq!(state(&runner.run("a", CHANGE, todo.clone()).await), State::Denied);
+    assert_eq!(state(&runner.run("b", CHANGE, todo).await), State::Cancelled);
+    assert_eq!((bench.tree().len(), bench.left_over()), (0, Vec::<String>::new()));
+
+    let running = runner.spawn(runner.request("busy", KEEP, json!([["wait"]])));
+    bench.stage.has_run(3).await;
+    assert_eq!(refusal(&runner.discard("busy").await.unwrap_err()), "CALL_NOT_HELD");
+    runner.cancel("busy").await.unwrap();
+    running.await.unwrap().unwrap();
+}
+
+/// A workspace that changed under a call, or under what a call waits with, is a conflict: nothing is left, and it can run again.
+#[tokio::test]
+async fn a_workspace_that_changed_meanwhile_is_a_conflict() {
+    let bench = Bench::new();
+    bench.put("file", "1");
+    let runner = bench.start(FREE).await;
+    let running = runner.spawn(runner.request("a", CHANGE, json!([["append", "file", "2"], ["wait"]])));
+    bench.stage.has_run(1).await;
+    bench.put("file", "a person's");
+    bench.stage.let_go.add_permits(1);
+    let ended = running.await.unwrap().unwrap();
+    assert_eq!(
+        (state(&ended), reason(&ended), bench.text("file").as_str()),
+        (State::Cancelled, "CONFLICT", "a person's")
+    );
+
+    runner.offer(&bench, 2, ASK).await;
+    let held = runner.run("b", CHANGE, json!([["append", "file", "2"]])).await;
+    let other = runner.run("other", CHANGE, json!([["write", "elsewhere", "x"]])).await;
+    assert_eq!(state(&runner.commit("other", bench.sign(&bench.grant(&other))).await.unwrap()), State::Completed);
+    bench.put("file", "changed again");
+    let ended = runner.commit("b", bench.sign(&bench.grant(&held))).await.unwrap();
+    assert_eq!(
+        (state(&ended), reason(&ended), bench.text("file").as_str()),
+        (State::Cancelled, "CONFLICT", "changed again")
+    );
+    assert!(ended.receipt.unwrap().grant_nonce.is_empty(), "nothing was committed on it");
+    bench.cleared().await;
+}
+
+/// Somebody who empties Belay's own folder takes a held effect away: that is a conflict, and never half a commit.
+#[tokio::test]
+async fn staged_files_that_were_removed_are_a_conflict() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let held = runner.run("a", CHANGE, json!([["write", "new", "x"]])).await;
+    std::fs::remove_dir_all(bench.workspace().join(".belay/commits")).unwrap();
+    std::fs::create_dir(bench.workspace().join(".belay/commits")).unwrap();
+    let ended = runner.commit("a", bench.sign(&bench.grant(&held))).await;
+    if let Ok(ended) = ended {
+        assert_eq!((state(&ended), reason(&ended)), (State::Cancelled, "CONFLICT"));
+    }
+    assert_eq!(bench.tree().len(), 0);
+}
+
+/// What was approved under one policy is committed only if the policy that holds then does not forbid it.
+#[tokio::test]
+async fn a_newer_policy_can_still_forbid_what_was_approved() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let held = runner.run("a", CHANGE, json!([["write", "new", "x"]])).await;
+    runner.offer(&bench, 2, "file_write: deny\n").await;
+    let ended = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap();
+    assert_eq!((state(&ended), reason(&ended), bench.tree().len()), (State::Denied, "POLICY_DENIED", 0));
+    let decision = ended.receipt.unwrap().decision.unwrap();
+    assert_eq!((decision.policy_revision, decision.verdict()), (2, Verdict::Deny));
+}
+
+/// B-10: commands are refused where the walls are weaker than the policy, or the runner, asks for.
+#[tokio::test]
+async fn commands_need_their_walls() {
+    let mut bench = Bench::new();
+    bench.enforcement.tier = v1::enforcement_report::Tier::C.into();
+    let runner = bench.start(&format!("sandbox: {{min_tier: {:?}}}\n", Tier::A)).await;
+    let refused = runner.run("a", COMMAND, json!([])).await;
+    assert_eq!((reason(&refused), bench.stage.runs()), ("SANDBOX_UNAVAILABLE", 0));
+    assert_eq!(refused.failure.unwrap().error_class(), ErrorClass::Fatal);
+    assert_eq!(state(&runner.run("b", CHANGE, json!([])).await), State::Completed, "other tools need none");
+    runner.offer(&bench, 2, "sandbox: {min_tier: C}\nterminal_commands: auto\n").await;
+    let done = runner.run("c", COMMAND, json!([["write", "x", "y"]])).await;
+    assert_eq!((state(&done), done.receipt.unwrap().enforced), (State::Completed, vec!["a wall".to_owned()]));
+    let report = runner.client.clone().get_enforcement(v1::GetEnforcementRequest {}).await.unwrap().into_inner();
+    assert_eq!(report, bench.enforcement);
+}
+
+/// One durable transaction for a call that changes something, none for one that does not.
+#[tokio::test]
+async fn a_call_costs_at_most_one_commit_of_the_ledger() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    for (call, tool, todo, expected) in [
+        ("a", LOOK, json!([]), 0),
+        ("b", CHANGE, json!([]), 0),
+        ("c", CHANGE, json!([["fail"]]), 0),
+        ("d", CHANGE, json!([["write", "x", "y"]]), 1),
+        ("e", CHANGE, json!([["write", "x", "z"], ["write", "y", "z"]]), 1),
+        ("f", KEEP, json!([]), 1),
+        ("g", SEND, json!([]), 2),
+    ] {
+        let before = bench.ledger_commits();
+        runner.run(call, tool, todo).await;
+        assert_eq!(bench.ledger_commits() - before, expected, "{call}");
+    }
+}

@@ -1,0 +1,147 @@
+//! An executor that lies. Whatever it sends, nothing is committed that a person did not approve, and what waits goes on waiting.
+
+use belay_grant::{Grant, Signed, SigningKey};
+use belay_proto::v1::{self, tool_call::State};
+use serde_json::json;
+use tonic::Code;
+
+use crate::support::*;
+
+/// B-05, S2-FR-055: the runner refuses without a valid, unspent grant for this very call and effect; the call stays held.
+#[tokio::test]
+async fn a_grant_that_is_not_for_this_very_effect_is_refused() {
+    let bench = Bench::new();
+    bench.put("file", "1");
+    let runner = bench.start(ASK).await;
+    let held = runner.run("a", CHANGE, json!([["write", "file", "2"]])).await;
+    let other = runner.run("other", CHANGE, json!([["write", "else", "x"]])).await;
+    let good = bench.grant(&held);
+    let but = |change: &dyn Fn(&mut Grant)| {
+        let mut grant = good.clone();
+        change(&mut grant);
+        bench.sign(&grant)
+    };
+    let mut tampered = bench.sign(&good);
+    let place = tampered.body.windows(4).position(|window| window == b"unix").unwrap();
+    tampered.body[place] = b'U';
+    let strange_key = SigningKey::from_bytes(&[8; 32]);
+    let other_domain = Signed::policy(&bench.key, bench.sign(&good).body);
+    let forged_id = v1::Grant { key_id: bench.sign(&good).key_id, ..sign(&strange_key, &good) };
+    let cases: Vec<(&str, v1::Grant, &str)> = vec![
+        ("none", v1::Grant::default(), ""),
+        ("another key", sign(&strange_key, &good), "key"),
+        ("another key under the gate's id", forged_id, "signature"),
+        ("tampered", tampered, "signature"),
+        (
+            "signed as a policy",
+            v1::Grant { body: other_domain.body, signature: other_domain.signature, key_id: other_domain.key_id },
+            "signature",
+        ),
+        ("another call's", bench.sign(&bench.grant(&other)), "call"),
+        ("another call's, renamed", but(&|grant| grant.call = name("other")), "call"),
+        ("another digest", but(&|grant| grant.subject_digest = bench.grant(&other).subject_digest), "subject"),
+        ("another revision", but(&|grant| grant.policy_revision = 2), "policy revision"),
+        ("another audience", but(&|grant| grant.audience = "executor".into()), "audience"),
+        ("many uses", but(&|grant| grant.uses = 2), "uses"),
+        ("expired", but(&|grant| grant.expires = NOW), "now it is"),
+        ("not yet", but(&|grant| grant.not_before = NOW + 3600), "now it is"),
+    ];
+    for (case, grant, says) in cases {
+        let refused = runner.commit("a", grant).await.unwrap_err();
+        assert_eq!((refused.code(), refusal(&refused)), (Code::PermissionDenied, "GRANT_REFUSED".into()), "{case}");
+        assert!(refused.message().contains(says), "{case}: {}", refused.message());
+        assert_eq!(runner.get("a").await.unwrap(), held, "{case}");
+    }
+    assert_eq!(bench.text("file"), "1");
+
+    bench.clock.forward(23 * 3600);
+    let done = runner.commit("a", bench.sign(&good)).await.unwrap();
+    assert_eq!((state(&done), bench.text("file").as_str()), (State::Completed, "2"));
+}
+
+/// B-05: a call that is asked about does not run on a false grant either.
+#[tokio::test]
+async fn a_call_does_not_run_on_a_false_grant() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let request = runner.request("a", SEND, json!([]));
+    let held = runner.call(request.clone()).await.unwrap();
+    let with = |grant| v1::CallToolRequest { grant: Some(grant), ..request.clone() };
+    for grant in [v1::Grant::default(), sign(&SigningKey::from_bytes(&[8; 32]), &bench.grant(&held))] {
+        assert_eq!(refusal(&runner.call(with(grant)).await.unwrap_err()), "GRANT_REFUSED");
+    }
+    assert_eq!((runner.get("a").await.unwrap(), bench.stage.runs()), (held.clone(), 0));
+    // A grant for something that never was held counts for nothing.
+    let unasked = runner.request("b", SEND, json!([]));
+    let grant = Grant { call: name("b"), ..bench.grant(&held) };
+    let answer = runner.call(v1::CallToolRequest { grant: Some(bench.sign(&grant)), ..unasked }).await.unwrap();
+    assert_eq!((state(&answer), bench.stage.runs()), (State::AwaitingApproval, 0));
+    runner.call(with(bench.sign(&bench.grant(&held)))).await.unwrap();
+    assert_eq!(bench.stage.runs(), 1);
+}
+
+/// B-01, B-05: a grant is good once: not for another call, not after a restart, and not for the same name after it was acknowledged.
+#[tokio::test]
+async fn a_grant_is_good_once() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let todo = json!([["append", "log", "x"]]);
+    let held = runner.run("a", CHANGE, todo.clone()).await;
+    let grant = bench.grant(&held);
+    runner.commit("a", bench.sign(&grant)).await.unwrap();
+    let other = runner.run("b", CHANGE, json!([["append", "log", "y"]])).await;
+    let same_nonce = Grant { nonce: grant.nonce.clone(), ..bench.grant(&other) };
+    let refused = runner.commit("b", bench.sign(&same_nonce)).await.unwrap_err();
+    assert_eq!((refused.code(), refusal(&refused)), (Code::PermissionDenied, "GRANT_SPENT".into()));
+    assert_eq!(runner.get("b").await.unwrap(), other);
+    runner.discard("b").await.unwrap();
+    runner.acknowledge("a").await;
+    std::fs::remove_file(bench.workspace().join("log")).unwrap();
+    runner.lose().await;
+
+    // The same name, the same workspace, the same effect: the subject's digest is the same again, and the grant has not expired.
+    let runner = bench.start(ASK).await;
+    let again = runner.run("a", CHANGE, todo).await;
+    assert_eq!(again.approval_need, held.approval_need);
+    assert_eq!(refusal(&runner.commit("a", bench.sign(&grant)).await.unwrap_err()), "GRANT_SPENT");
+    assert_eq!(bench.tree().len(), 0);
+}
+
+/// B-05: many hands, one grant: one commit, and all are told the same.
+#[tokio::test]
+async fn committing_many_times_at_once_commits_once() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let held = runner.run("a", CHANGE, json!([["append", "log", "x"]])).await;
+    let grant = bench.sign(&bench.grant(&held));
+    let commits = (0..16).map(|_| runner.commit("a", grant.clone()));
+    let ended = futures::future::join_all(commits).await;
+    let first = ended[0].as_ref().unwrap();
+    assert_eq!(state(first), State::Completed);
+    assert!(ended.iter().all(|end| end.as_ref().unwrap() == first));
+    assert_eq!(bench.text("log"), "x");
+
+    let held = runner.run("b", CHANGE, json!([["append", "log", "y"]])).await;
+    let grant = bench.sign(&bench.grant(&held));
+    let (committed, discarded, cancelled) =
+        tokio::join!(runner.commit("b", grant), runner.discard("b"), runner.cancel("b"));
+    let ends = [committed.unwrap(), discarded.unwrap(), cancelled.unwrap()];
+    assert!(ends.iter().all(|end| *end == ends[0]), "one of them was first, and it ended once");
+    let expected = if state(&ends[0]) == State::Completed { "xy" } else { "x" };
+    assert_eq!(bench.text("log"), expected);
+}
+
+/// Names that are no names, and grants for calls that never were.
+#[tokio::test]
+async fn what_never_was_is_not_committed() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let mut client = runner.client.clone();
+    assert_eq!(runner.commit("never", v1::Grant::default()).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(runner.discard("never").await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(runner.effect("never").await.unwrap_err().code(), Code::NotFound);
+    for bad in ["", "a", "namespaces/n/executions/e/steps/s/calls/x", "namespaces/n/executions/e/steps/s/calls/1.1/x"] {
+        let request = v1::CommitEffectRequest { name: bad.into(), ..Default::default() };
+        assert_eq!(client.commit_effect(request).await.unwrap_err().code(), Code::InvalidArgument, "{bad:?}");
+    }
+}

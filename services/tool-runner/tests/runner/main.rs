@@ -1,0 +1,11 @@
+//! The runner as its callers see it: over gRPC, on real folders, with tools that do what they are told.
+
+mod calls;
+mod flow;
+mod hostile;
+mod kills;
+mod meddling;
+mod parallel;
+mod policies;
+mod support;
+mod workspaces;

@@ -1,0 +1,492 @@
+//! A runner on a real folder, with tools that do what their arguments say, and a gate's key to sign with.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use belay_grant::{Grant, Keys, Scope, Signed, SigningKey, Subject};
+use belay_policy::{Policy, Revised, ToolKind};
+use belay_proto::v1::{
+    self, ErrorClass, call_tool_response::Event, tool_call::State, tool_call_output::Stream,
+    tool_runner_service_client::ToolRunnerServiceClient,
+};
+use belay_service_kit::{Access, Clock, Shutdown, net};
+use belay_sqlite::{Location, SqliteError, Threads};
+use belay_tool_runner::{
+    Allowed, Annotations, Calls, Invocation, Ledger, LedgerError, Operation, Parts, Places, RealPlaces, Recovery,
+    Registry, Tool, ToolFailure, ToolResult, ToolSpec, Touches, Workspaces, hosted,
+};
+use belay_workspace::RelPath;
+use serde_json::{Value, json};
+use tokio::{
+    runtime::Runtime,
+    sync::{Semaphore, watch},
+};
+use tonic::{Status, transport::Channel};
+
+pub(crate) const CHANGE: &str = "change";
+pub(crate) const LOOK: &str = "look";
+pub(crate) const KEEP: &str = "keep";
+pub(crate) const SEND: &str = "send";
+pub(crate) const COMMAND: &str = "command";
+
+/// Everything is asked about.
+pub(crate) const ASK: &str = "file_write: prompt\nfile_delete: prompt\nterminal_commands: prompt\nrules: [{id: others, on: intent, tools: [keep, look], decide: auto}]\n";
+/// Nothing is.
+pub(crate) const FREE: &str = "file_write: auto\nfile_delete: auto\nterminal_commands: auto\nrules: [{id: others, on: intent, tools: [keep, send, look], decide: auto}]\n";
+
+/// What the tools have in common with the test.
+#[derive(Clone)]
+pub(crate) struct Stage {
+    /// How often a tool began.
+    pub(crate) runs: Arc<watch::Sender<usize>>,
+    /// Those that wait go on with a permit of this.
+    pub(crate) let_go: Arc<Semaphore>,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self { runs: Arc::new(watch::Sender::new(0)), let_go: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl Stage {
+    pub(crate) async fn has_run(&self, times: usize) {
+        self.runs.subscribe().wait_for(|runs| *runs >= times).await.unwrap();
+    }
+
+    pub(crate) fn runs(&self) -> usize {
+        *self.runs.borrow()
+    }
+}
+
+/// Does what its arguments say, in their order: `{"do": [["write", path, text], …]}`.
+struct Scripted {
+    name: &'static str,
+    recovery: Recovery,
+    touches: Touches,
+    kind: ToolKind,
+    stage: Stage,
+}
+
+fn paths(arguments: &Value) -> Vec<String> {
+    arguments["paths"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+impl Tool for Scripted {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.name,
+            aliases: &[],
+            description: "",
+            parameters: r#"{"type": "object", "properties": {"do": {"type": "array"}, "n": {"type": "integer"}}}"#,
+            result: r#"{"type": "integer"}"#,
+            recovery: self.recovery,
+            touches: self.touches,
+            kind: self.kind,
+            default_timeout: Duration::from_secs(60),
+            annotations: Annotations::default(),
+        }
+    }
+
+    fn operation(&self, arguments: &Value) -> Operation {
+        let command = if self.kind == ToolKind::Terminal { vec!["do".to_owned()] } else { Vec::new() };
+        Operation { command, working_directory: String::new(), paths: paths(arguments) }
+    }
+
+    fn enforced(&self) -> Vec<String> {
+        if self.kind == ToolKind::Terminal { vec!["a wall".to_owned()] } else { Vec::new() }
+    }
+
+    fn call(&self, invocation: Invocation) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> {
+        let stage = self.stage.clone();
+        Box::pin(async move {
+            stage.runs.send_modify(|runs| *runs += 1);
+            for step in invocation.arguments["do"].as_array().cloned().unwrap_or_default() {
+                let text = |at: usize| step[at].as_str().unwrap_or_default().to_owned();
+                let (what, path, content) = (text(0), text(1), text(2));
+                match what.as_str() {
+                    "wait" => stage.let_go.acquire().await.expect("never closed").forget(),
+                    "say" => invocation.output.write(Stream::Stdout, path.as_bytes()),
+                    "fail" => return Err(ToolFailure::new(ErrorClass::Transient, "TOOL_FAILED", "as it was told")),
+                    "panic" => panic!("as it was told"),
+                    "odd" => return Ok(json!("no integer")),
+                    _ => {
+                        let view = invocation.view.clone().expect("a tool that changes files has a view");
+                        let done = view.work(move |view| {
+                            let path = RelPath::parse(&path).expect("a good path");
+                            match what.as_str() {
+                                "write" => view.write(&path, content.as_bytes(), None),
+                                "append" => {
+                                    let mut bytes = view.read(&path, 0, None).unwrap_or_default();
+                                    bytes.extend_from_slice(content.as_bytes());
+                                    view.write(&path, &bytes, None)
+                                }
+                                "remove" => view.remove(&path),
+                                other => panic!("{other} is nothing to do"),
+                            }
+                        });
+                        done.await.expect("the view is there").map_err(|error| {
+                            ToolFailure::new(ErrorClass::InvalidArguments, "TOOL_FAILED", error.to_string())
+                        })?;
+                    }
+                }
+            }
+            Ok(json!(1))
+        })
+    }
+}
+
+fn tools(stage: &Stage) -> Vec<Box<dyn Tool>> {
+    let tool = |name, recovery, touches, kind| -> Box<dyn Tool> {
+        Box::new(Scripted { name, recovery, touches, kind, stage: stage.clone() })
+    };
+    vec![
+        tool(CHANGE, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
+        tool(LOOK, Recovery::ReadOnly, Touches::Reads, ToolKind::FileRead),
+        tool(KEEP, Recovery::Idempotent, Touches::Nothing, ToolKind::Other),
+        tool(SEND, Recovery::Manual, Touches::Nothing, ToolKind::Other),
+        tool(COMMAND, Recovery::Transactional, Touches::Changes, ToolKind::Terminal),
+    ]
+}
+
+/// A clock that a test sets.
+#[derive(Debug)]
+pub(crate) struct SetClock(AtomicI64);
+
+impl Clock for SetClock {
+    fn now_micros(&self) -> i64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+impl SetClock {
+    pub(crate) fn forward(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+    }
+}
+
+pub(crate) const NOW: i64 = 1_800_000_000;
+
+enum Folder {
+    Own(tempfile::TempDir),
+    Given(PathBuf),
+}
+
+/// A folder with a workspace and the state of a runner, which may start and be lost.
+pub(crate) struct Bench {
+    folder: Folder,
+    pub(crate) stage: Stage,
+    pub(crate) clock: Arc<SetClock>,
+    pub(crate) key: SigningKey,
+    pub(crate) enforcement: v1::EnforcementReport,
+    pub(crate) allowed: Allowed,
+    pub(crate) places: Arc<dyn Places>,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("work")).unwrap();
+        fs::create_dir(folder.path().join("state")).unwrap();
+        Self::at(Folder::Own(folder))
+    }
+
+    /// In a folder that another one has made.
+    pub(crate) fn in_folder(folder: &Path) -> Self {
+        Self::at(Folder::Given(folder.to_owned()))
+    }
+
+    fn at(folder: Folder) -> Self {
+        let enforcement =
+            v1::EnforcementReport { tier: v1::enforcement_report::Tier::A.into(), staging: true, ..Default::default() };
+        Self {
+            folder,
+            stage: Stage::default(),
+            clock: Arc::new(SetClock(AtomicI64::new(NOW * 1_000_000))),
+            key: SigningKey::from_bytes(&[7; 32]),
+            enforcement,
+            allowed: Allowed::Any,
+            places: Arc::new(RealPlaces),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        match &self.folder {
+            Folder::Own(folder) => folder.path(),
+            Folder::Given(folder) => folder,
+        }
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.path().join("work")
+    }
+
+    pub(crate) fn put(&self, path: &str, text: &str) {
+        fs::write(self.workspace().join(path), text).unwrap();
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.workspace().join(path)).unwrap()
+    }
+
+    /// Everything in the workspace: kinds, modes and contents by path.
+    pub(crate) fn tree(&self) -> BTreeMap<String, (u32, Vec<u8>)> {
+        let mut found = BTreeMap::new();
+        let mut folders = vec![self.workspace()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+                if entry.file_name() == ".belay" {
+                    continue;
+                }
+                let mode = entry.metadata().unwrap().permissions().mode();
+                let content = if entry.file_type().unwrap().is_dir() {
+                    folders.push(entry.path());
+                    Vec::new()
+                } else {
+                    fs::read(entry.path()).unwrap()
+                };
+                let path = entry.path().strip_prefix(self.workspace()).unwrap().to_str().unwrap().to_owned();
+                found.insert(path, (mode, content));
+            }
+        }
+        found
+    }
+
+    /// What lies in Belay's own folder: views and staged effects that are still there.
+    pub(crate) fn left_over(&self) -> Vec<String> {
+        let names = |folder: &str| -> Vec<String> {
+            let entries = fs::read_dir(self.workspace().join(".belay").join(folder));
+            let entries = entries.into_iter().flatten();
+            entries.map(|entry| format!("{folder}/{}", entry.unwrap().file_name().display())).collect()
+        };
+        [names("views"), names("commits")].concat()
+    }
+
+    /// Waits until nothing is left over: what a commit displaced goes after its caller has the answer.
+    pub(crate) async fn cleared(&self) {
+        while !self.left_over().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// How many transactions the ledger has made durable since it was opened, read off its write-ahead log.
+    pub(crate) fn ledger_commits(&self) -> usize {
+        let log = fs::read(self.path().join("state/ledger.db-wal")).unwrap_or_default();
+        if log.len() < 32 {
+            return 0;
+        }
+        let word = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().unwrap());
+        let (page, salt) = (word(8) as usize, &log[16..24]);
+        let frames = (32..).step_by(24 + page).take_while(|at| at + 24 + page <= log.len());
+        frames.filter(|at| word(at + 4) != 0 && &log[at + 8..at + 16] == salt).count()
+    }
+
+    pub(crate) async fn start(&self, policy: &str) -> Runner {
+        let runner = self.start_without_policy().await;
+        runner.offer(self, 1, policy).await;
+        runner
+    }
+
+    pub(crate) async fn start_without_policy(&self) -> Runner {
+        let socket = self.path().join("runner.sock");
+        let state = self.path().join("state");
+        let (registry, clock) = (Registry::new(tools(&self.stage)).unwrap(), self.clock.clone());
+        let keys = Keys::new([self.key.verifying_key()]);
+        let workspaces =
+            Workspaces { own: state.join("own"), allowed: self.allowed.clone(), forbidden: vec![state.clone()] };
+        let (places, enforcement) = (self.places.clone(), self.enforcement.clone());
+        let started = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            let threads = Threads::Real;
+            let location = Location::file(state.join("ledger.db"));
+            // Whoever held it before ends with its runtime; the lock goes a moment later.
+            let ledger = loop {
+                match Ledger::open(&location, threads, || "a ledger".into()) {
+                    Ok(ledger) => break ledger,
+                    Err(LedgerError(SqliteError::Locked)) => std::thread::yield_now(),
+                    Err(error) => panic!("{error:?}"),
+                }
+            };
+            let parts = Parts { registry, ledger, clock, keys, workspaces, places, enforcement, threads };
+            let calls = runtime.block_on(Calls::recover(parts)).unwrap();
+            let (trigger, stop) = Shutdown::new();
+            let listener = runtime.block_on(net::bind(&net::Address::Unix(socket.clone()))).unwrap();
+            let hosted = hosted(Arc::clone(&calls), stop.clone());
+            runtime.spawn(async move {
+                let _trigger = trigger;
+                listener.serve(hosted, Access::Everybody("test".into()), stop).await
+            });
+            (runtime, calls, socket)
+        });
+        let (runtime, calls, socket) = started.await.unwrap();
+        let client = ToolRunnerServiceClient::new(net::connect_lazy(&net::Address::Unix(socket)));
+        let workspace = self.workspace().to_str().unwrap().to_owned();
+        Runner { client, calls: Some(calls), runtime: Some(runtime), workspace }
+    }
+
+    pub(crate) fn signed(&self, revision: i64, policy: &str) -> v1::SignedPolicy {
+        let policy = Policy::from_yaml(policy).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+        let signed = Signed::policy(&self.key, Revised { revision, policy }.to_bytes());
+        v1::SignedPolicy { revision, body: signed.body, signature: signed.signature, key_id: signed.key_id }
+    }
+
+    /// A yes to what a call waits with.
+    pub(crate) fn grant(&self, held: &v1::ToolCall) -> Grant {
+        let need = held.approval_need.as_ref().expect("it waits");
+        Grant {
+            v: 1,
+            approval: "namespaces/default/approvals/a".into(),
+            subject_digest: need.subject_digest.clone(),
+            call: held.name.clone(),
+            audience: Grant::AUDIENCE.into(),
+            approver: "unix:1000".into(),
+            policy_revision: need.decision.as_ref().unwrap().policy_revision,
+            not_before: NOW,
+            expires: NOW + 24 * 3600,
+            scope: Scope::Once,
+            uses: 1,
+            nonce: format!("nonce of {}", held.name),
+        }
+    }
+
+    pub(crate) fn sign(&self, grant: &Grant) -> v1::Grant {
+        sign(&self.key, grant)
+    }
+}
+
+pub(crate) fn sign(key: &SigningKey, grant: &Grant) -> v1::Grant {
+    let Signed { body, signature, key_id } = grant.sign(key);
+    v1::Grant { body, signature, key_id }
+}
+
+/// A runner that is up.
+pub(crate) struct Runner {
+    pub(crate) client: ToolRunnerServiceClient<Channel>,
+    pub(crate) calls: Option<Arc<Calls>>,
+    runtime: Option<Runtime>,
+    workspace: String,
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+pub(crate) fn name(call: &str) -> String {
+    format!("namespaces/default/executions/e/steps/{call}/calls/1.1")
+}
+
+impl Runner {
+    pub(crate) async fn offer(&self, bench: &Bench, revision: i64, policy: &str) {
+        let calls = self.calls.as_ref().unwrap();
+        calls.policy().offer(bench.signed(revision, policy)).await.unwrap();
+    }
+
+    /// Loses it: everything in it stops where it is.
+    pub(crate) async fn lose(mut self) {
+        drop(self.calls.take());
+        let runtime = self.runtime.take();
+        tokio::task::spawn_blocking(move || drop(runtime)).await.unwrap();
+    }
+
+    pub(crate) fn request(&self, call: &str, tool: &str, todo: Value) -> v1::CallToolRequest {
+        let arguments = json!({ "do": todo }).to_string();
+        v1::CallToolRequest {
+            name: if call.contains('/') { call.to_owned() } else { name(call) },
+            tool: tool.into(),
+            arguments: Some(v1::Payload { content: Some(v1::payload::Content::Json(arguments)) }),
+            workspace: self.workspace.clone(),
+            ..Default::default()
+        }
+    }
+
+    /// Makes a call and answers with its end, or with what it waits for.
+    pub(crate) async fn call(&self, request: v1::CallToolRequest) -> Result<v1::ToolCall, Status> {
+        let mut events = self.client.clone().call_tool(request).await?.into_inner();
+        while let Some(message) = events.message().await? {
+            match message.event {
+                Some(Event::Result(call) | Event::Held(call)) => return Ok(call),
+                Some(Event::Started(_) | Event::Output(_)) | None => {}
+            }
+        }
+        Err(Status::aborted("the stream ended without a result"))
+    }
+
+    pub(crate) async fn run(&self, call: &str, tool: &str, todo: Value) -> v1::ToolCall {
+        self.call(self.request(call, tool, todo)).await.unwrap()
+    }
+
+    /// The same, without waiting for the end.
+    pub(crate) fn spawn(&self, request: v1::CallToolRequest) -> tokio::task::JoinHandle<Result<v1::ToolCall, Status>> {
+        let client = self.client.clone();
+        let runner = Self { client, calls: None, runtime: None, workspace: self.workspace.clone() };
+        tokio::spawn(async move { runner.call(request).await })
+    }
+
+    pub(crate) async fn get(&self, call: &str) -> Result<v1::ToolCall, Status> {
+        let request = v1::GetToolCallRequest { name: name(call) };
+        self.client.clone().get_tool_call(request).await.map(tonic::Response::into_inner)
+    }
+
+    pub(crate) async fn cancel(&self, call: &str) -> Result<v1::ToolCall, Status> {
+        let request = v1::CancelToolCallRequest { name: name(call), fence: None };
+        self.client.clone().cancel_tool_call(request).await.map(tonic::Response::into_inner)
+    }
+
+    pub(crate) async fn commit(&self, call: &str, grant: v1::Grant) -> Result<v1::ToolCall, Status> {
+        let name = if call.contains('/') { call.to_owned() } else { name(call) };
+        let request = v1::CommitEffectRequest { name, grant: Some(grant), fence: None };
+        self.client.clone().commit_effect(request).await.map(tonic::Response::into_inner)
+    }
+
+    pub(crate) async fn discard(&self, call: &str) -> Result<v1::ToolCall, Status> {
+        let request = v1::DiscardEffectRequest { name: name(call), ..Default::default() };
+        self.client.clone().discard_effect(request).await.map(tonic::Response::into_inner)
+    }
+
+    pub(crate) async fn acknowledge(&self, call: &str) {
+        let request = v1::AcknowledgeToolCallsRequest { names: vec![name(call)], fence: None };
+        self.client.clone().acknowledge_tool_calls(request).await.unwrap();
+    }
+
+    /// What a call waits with.
+    pub(crate) async fn effect(&self, call: &str) -> Result<(Subject, Vec<u8>, BTreeMap<String, Vec<u8>>), Status> {
+        let request = v1::GetEffectRequest { name: name(call) };
+        let mut pieces = self.client.clone().get_effect(request).await?.into_inner();
+        let (mut subject, mut contents) = (Vec::new(), BTreeMap::<String, Vec<u8>>::new());
+        while let Some(piece) = pieces.message().await? {
+            match piece.content.unwrap() {
+                v1::get_effect_response::Content::Subject(bytes) => subject.extend(bytes),
+                v1::get_effect_response::Content::Chunk(chunk) => {
+                    contents.entry(chunk.digest).or_default().extend(chunk.data);
+                }
+            }
+        }
+        Ok((Subject::parse(&subject).unwrap(), subject, contents))
+    }
+}
+
+pub(crate) fn state(call: &v1::ToolCall) -> State {
+    call.state()
+}
+
+pub(crate) fn reason(call: &v1::ToolCall) -> &str {
+    call.failure.as_ref().map_or("", |failure| &failure.reason)
+}
+
+pub(crate) fn refusal(status: &Status) -> String {
+    belay_service_kit::status::reason(status).unwrap_or_else(|| panic!("no status of ours: {status}"))
+}

@@ -1,0 +1,103 @@
+//! Which folders calls work in.
+
+use std::{fs, os::unix::fs::symlink};
+
+use belay_proto::v1::{self, tool_call::State};
+use belay_tool_runner::Allowed;
+use belay_workspace::Workspace;
+use serde_json::json;
+use tonic::Code;
+
+use crate::support::*;
+
+#[tokio::test]
+async fn an_execution_that_names_none_has_a_workspace_of_its_own() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let request = |call: &str| v1::CallToolRequest {
+        workspace: String::new(),
+        ..runner.request(call, CHANGE, json!([["write", "x", "y"]]))
+    };
+    let done = runner.call(request("a")).await.unwrap();
+    assert_eq!(state(&done), State::Completed);
+    assert!(!done.receipt.unwrap().live_base, "nobody else works in it");
+    assert_eq!(fs::read_to_string(bench.path().join("state/own/default/e/x")).unwrap(), "y");
+    let climbing = request("namespaces/../executions/e/steps/s/calls/1.1");
+    assert_eq!(runner.call(climbing).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+/// S2-X-06: a workspace is where it may be, by its true path.
+#[tokio::test]
+async fn a_named_workspace_is_where_it_may_be() {
+    let mut bench = Bench::new();
+    let check = async |runner: &Runner, folder: &std::path::Path| {
+        let request = v1::CheckWorkspaceRequest { workspace: folder.to_str().unwrap().into() };
+        runner.client.clone().check_workspace(request).await.map(|answer| answer.into_inner().workspace)
+    };
+    let real = bench.workspace().canonicalize().unwrap();
+    symlink(&real, bench.path().join("link")).unwrap();
+    fs::write(bench.path().join("file"), "").unwrap();
+    let runner = bench.start(FREE).await;
+    assert_eq!(check(&runner, &bench.path().join("link")).await.unwrap(), real.to_str().unwrap());
+    for (folder, expected) in [
+        (bench.path().join("state"), "WORKSPACE_INVALID"),
+        (bench.path().join("state/own"), "WORKSPACE_INVALID"),
+        (bench.path().to_owned(), "WORKSPACE_INVALID"),
+        (bench.path().join("nowhere"), "WORKSPACE_INVALID"),
+        (bench.path().join("file"), "WORKSPACE_INVALID"),
+        ("/".into(), "WORKSPACE_INVALID"),
+        ("relative".into(), "WORKSPACE_NOT_ALLOWED"),
+    ] {
+        fs::create_dir_all(bench.path().join("state/own")).unwrap();
+        let refused = check(&runner, &folder).await.unwrap_err();
+        assert_eq!(
+            (refused.code(), refusal(&refused)),
+            (Code::InvalidArgument, expected.into()),
+            "{}",
+            folder.display()
+        );
+    }
+    // One folder has one name: calls by either go through the same door.
+    let by_link = v1::CallToolRequest {
+        workspace: bench.path().join("link").to_str().unwrap().into(),
+        ..runner.request("b", CHANGE, json!([["write", "b", ""]]))
+    };
+    let (one, other) =
+        tokio::join!(runner.call(by_link), runner.call(runner.request("a", CHANGE, json!([["write", "a", ""]]))));
+    assert_eq!((state(&one.unwrap()), state(&other.unwrap())), (State::Completed, State::Completed));
+    runner.lose().await;
+
+    bench.allowed = Allowed::Roots(vec![real.clone()]);
+    let runner = bench.start(FREE).await;
+    fs::create_dir(real.join("sub")).unwrap();
+    symlink("/usr", real.join("out")).unwrap();
+    assert!(check(&runner, &real.join("sub")).await.is_ok());
+    assert_eq!(refusal(&check(&runner, &real.join("out")).await.unwrap_err()), "WORKSPACE_NOT_ALLOWED");
+    let outside = v1::CallToolRequest { workspace: "/usr".into(), ..runner.request("c", CHANGE, json!([])) };
+    let refused = runner.call(outside).await.unwrap();
+    assert_eq!((state(&refused), reason(&refused)), (State::Failed, "WORKSPACE_NOT_ALLOWED"));
+}
+
+/// A workspace that nobody works in is free for another process, and one that another has is refused for a while only.
+#[tokio::test]
+async fn a_workspace_is_shared_in_turn() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let held = runner.run("a", CHANGE, json!([["write", "x", "y"]])).await;
+    // It closes by itself a moment after the last call; what is held keeps nobody out.
+    let other = loop {
+        match Workspace::open(&bench.workspace(), &[]) {
+            Ok(other) => break other,
+            Err(belay_workspace::OpenError::InUse { .. }) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    other.sweep(|id| !id.starts_with("ffffffff")).unwrap();
+    let refused = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap_err();
+    assert_eq!((refused.code(), refusal(&refused)), (Code::Unavailable, "WORKSPACE_FAILED".into()));
+    let busy = runner.run("b", CHANGE, json!([])).await;
+    assert_eq!((reason(&busy), busy.failure.as_ref().unwrap().retryable), ("WORKSPACE_FAILED", true));
+    drop(other);
+    let done = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap();
+    assert_eq!((state(&done), bench.text("x").as_str()), (State::Completed, "y"), "what was held is still there");
+}
