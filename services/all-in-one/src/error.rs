@@ -1,12 +1,18 @@
 //! Why the services cannot start, and what to do about it.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
+use belay_approval_gate::{GateError, keys::KeyError};
 use belay_journal::StoreError;
 use belay_service_kit::net::BindError;
-use belay_sqlite::SqliteError;
-use belay_tool_runner::LedgerError;
+use belay_sqlite::{CommitError, SqliteError};
+use belay_tool_runner::{LedgerError, Refused};
 use thiserror::Error;
+
+use crate::policy::PolicyRefused;
 
 /// Why the services cannot start.
 #[derive(Debug, Error)]
@@ -39,18 +45,54 @@ pub enum StartError {
     /// A listener cannot be had.
     #[error(transparent)]
     Bind(BindError),
+    /// The key with which the gate signs cannot be used.
+    #[error(transparent)]
+    Key(KeyError),
+    /// The policy file cannot be used.
+    #[error("{0}")]
+    Policy(PolicyRefused),
     /// A fault of Belay's own.
     #[error("{0}")]
     Internal(String),
 }
 
 impl StartError {
-    pub(crate) fn journal(path: &std::path::Path, error: StoreError) -> Self {
+    pub(crate) fn journal(path: &Path, error: StoreError) -> Self {
         Self::Store { code: belay_executor::store_reason(&error), message: format!("{}: {error}", path.display()) }
     }
 
-    pub(crate) fn ledger(path: &std::path::Path, LedgerError(error): LedgerError) -> Self {
-        let code = match &error {
+    pub(crate) fn ledger(path: &Path, LedgerError(error): LedgerError) -> Self {
+        Self::sqlite(path, &error)
+    }
+
+    pub(crate) fn approvals(path: &Path, error: &SqliteError) -> Self {
+        Self::sqlite(path, error)
+    }
+
+    pub(crate) fn gate(path: &Path, error: &GateError) -> Self {
+        match error {
+            GateError::Unreadable(error) | GateError::Unwritable(CommitError::Failed(error)) => {
+                Self::sqlite(path, error)
+            }
+            GateError::Unwritable(CommitError::Stopped) => Self::Internal("the store of approvals stopped".into()),
+            GateError::Policy(error) => {
+                Self::Store { code: "STORE_CORRUPT", message: format!("{}: {error}", path.display()) }
+            }
+        }
+    }
+
+    /// The runner does not take the gate's policy. The one way there is without a fault: the gate's store is older than the runner's.
+    pub(crate) fn refused_policy(approvals: &Path, error: &Refused) -> Self {
+        match error {
+            Refused::NotNewer { .. } => {
+                Self::Store { code: "FENCED", message: format!("{}: {error}", approvals.display()) }
+            }
+            _ => Self::Internal(error.to_string()),
+        }
+    }
+
+    fn sqlite(path: &Path, error: &SqliteError) -> Self {
+        let code = match error {
             SqliteError::Locked => "STORE_LOCKED",
             SqliteError::Corrupt(_) => "STORE_CORRUPT",
             SqliteError::Full => "STORE_FULL",
@@ -69,6 +111,8 @@ impl StartError {
             Self::Bind(BindError::PathTooLong(_)) => "STATE_DIR_UNUSABLE",
             Self::Bind(BindError::InUse(_)) => "PORT_IN_USE",
             Self::Bind(BindError::Refused { .. }) => "CANNOT_LISTEN",
+            Self::Key(_) => "GATE_KEY_UNUSABLE",
+            Self::Policy(_) => "POLICY_INVALID",
             Self::Internal(_) => "INTERNAL",
         }
     }
@@ -85,7 +129,9 @@ impl StartError {
                 "Nothing was changed. Put a backup of the file in its place, or move it away to begin with an empty store.".into()
             }
             "STORE_FULL" => "Make room on the disk and start again; nothing that was acknowledged is lost.".into(),
-            "FENCED" => "Put the newest journal back, or move ledger.db away if the work that came after the backup may be forgotten.".into(),
+            "GATE_KEY_UNUSABLE" => "Put gate.key and gate.pub back from a backup. Without one: move both away with gate.db and ledger.db, and what waits for a decision is asked again.".into(),
+            "POLICY_INVALID" => "Mend the policy; `belay policy check FILE` shows what is wrong.".into(),
+            "FENCED" => "Put the newest journal.db and gate.db back, or move ledger.db away if the work that came after the backup may be forgotten.".into(),
             "STORE_NEWER" => "Use the version of belay that wrote it, or a later one.".into(),
             "PORT_IN_USE" => "End the process that listens there (`ss -ltnp` names it), or choose another port with --listen.".into(),
             "CANNOT_LISTEN" => "Choose an address of this machine with --listen.".into(),

@@ -1,23 +1,32 @@
 //! The services in one process, still talking gRPC, on SQLite: what a laptop runs.
 //!
 //! Everything is kept in one state directory, under one lock. Whoever finds the lock held becomes a client of the holder.
+//!
+//! A program that opens one must call [`take_over_if_asked`] on the first line of `main`: it is executed again to launch commands.
 
+mod doctor;
 mod error;
+mod policy;
 mod state_dir;
 
+pub use belay_tool_runner::take_over_if_asked;
+pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
 pub use error::StartError;
+pub use policy::{PolicyChoice, PolicyFacts, PolicyRefused, PolicyViolation, check_policy, is_same_policy};
 pub use state_dir::{StateDir, find_running};
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
+use belay_approval_gate::{Gate, RunnerClient, Store, keys};
 use belay_executor::{Executions, Runner};
-use belay_service_kit::{Access, Ids, ServeError, Shutdown, SystemClock, Trigger, net};
+use belay_grant::{Keys, SigningKey};
+use belay_policy::Policy;
+use belay_service_kit::{Access, Clock, Ids, ServeError, Shutdown, SystemClock, Trigger, net};
 use belay_sqlite::{Location, Threads};
-use belay_tool_runner::{Calls, Enforcement, Ledger, Registry, SandboxSettings, tools};
+use belay_tool_runner::{
+    Allowed, Calls, Enforcement, Ledger, RealPlaces, Registry, SandboxSettings, Workspaces, tools,
+};
 use tokio::task::JoinHandle;
-
-// The first call of whoever's `main` hosts the services: commands run behind walls that this binary, executed again, puts up.
-pub use belay_tool_runner::take_over_if_asked;
 
 use state_dir::Held;
 
@@ -44,6 +53,8 @@ pub struct Options {
     pub listen: Option<SocketAddr>,
     /// Take up every execution that has not ended. Without it only those that are started or resumed run.
     pub drive_all: bool,
+    /// The policy they start with.
+    pub policy: PolicyChoice,
 }
 
 /// What came of opening a state directory.
@@ -75,26 +86,25 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         Some(held) => held,
         None => return state_dir.wait_for_holder().await.map(Opened::Held),
     };
+    // Before anything is made: a policy that cannot be read changes nothing.
+    let policy = options.policy.read().map_err(StartError::Policy)?;
     let ids = Ids::from_system();
     let (trigger, stop) = Shutdown::new();
     let clock = Arc::new(SystemClock);
 
-    let ledger = Ledger::open(&Location::file(state_dir.ledger()), Threads::Real, || ids.next_id())
-        .map_err(|error| StartError::ledger(&state_dir.ledger(), error))?;
-    let enforcement = Enforcement::tried_out(SandboxSettings::default());
-    let registry =
-        Registry::new(tools::built_in(&enforcement)).map_err(|error| StartError::Internal(error.to_string()))?;
-    let calls = Calls::recover(belay_tool_runner::Parts { registry, ledger, clock: clock.clone() })
-        .await
-        .map_err(|status| StartError::Internal(status.message().to_owned()))?;
+    let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
+    let calls = runner(&state_dir, &ids, clock.clone(), &key).await?;
     let journal = belay_journal_sqlite::open(&Location::file(state_dir.journal()), || ids.next_id())
         .map_err(|error| StartError::journal(&state_dir.journal(), error))?;
 
     let own_user = || Access::UnixUser(rustix::process::geteuid().as_raw());
     let runner_socket = net::Address::Unix(state_dir.runner_socket());
-    let executor_socket = net::Address::Unix(state_dir.executor_socket());
+    let gate_service_socket = net::Address::Unix(state_dir.gate_service_socket());
     let runner_listener = net::bind(&runner_socket).await.map_err(StartError::Bind)?;
-    let executor_listener = net::bind(&executor_socket).await.map_err(StartError::Bind)?;
+    let gate_service_listener = net::bind(&gate_service_socket).await.map_err(StartError::Bind)?;
+    let gate_listener = net::bind(&net::Address::Unix(state_dir.gate_socket())).await.map_err(StartError::Bind)?;
+    let executor_listener =
+        net::bind(&net::Address::Unix(state_dir.executor_socket())).await.map_err(StartError::Bind)?;
     let tcp = match options.listen {
         Some(address) => {
             Some((net::bind(&net::Address::Tcp(address)).await.map_err(StartError::Bind)?, state_dir.token(&ids)?))
@@ -102,25 +112,27 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         None => None,
     };
 
-    let runner = Runner::new(net::connect_lazy(&runner_socket), None)
-        .map_err(|error| StartError::Internal(error.to_string()))?;
+    let gate = gate(&state_dir, policy, key, &calls, clock.clone(), stop.clone()).await?;
     let executions = Executions::new(belay_executor::Parts {
         journal,
         threads: Threads::Real,
-        runner,
+        runner: Runner::new(net::connect_lazy(&runner_socket), None).map_err(internal)?,
+        gate: belay_executor::Gate::new(net::connect_lazy(&gate_service_socket), None).map_err(internal)?,
         clock,
         ids,
         shutdown: stop.clone(),
     });
-    let mut serving = vec![tokio::spawn(runner_listener.serve(
-        belay_tool_runner::hosted(calls, stop.clone()),
-        own_user(),
-        stop.clone(),
-    ))];
+    let asking = belay_approval_gate::hosted(Arc::clone(&gate));
+    let deciding = || belay_approval_gate::hosted(Arc::clone(&gate));
+    let mut serving = vec![
+        tokio::spawn(runner_listener.serve(belay_tool_runner::hosted(calls, stop.clone()), own_user(), stop.clone())),
+        tokio::spawn(gate_service_listener.serve(asking, own_user().for_service("executor"), stop.clone())),
+        tokio::spawn(gate_listener.serve(deciding(), own_user(), stop.clone())),
+    ];
     if options.drive_all {
         executions.drive_all().await.map_err(|error| StartError::journal(&state_dir.journal(), error))?;
     }
-    let hosted = || belay_executor::hosted(Arc::clone(&executions));
+    let hosted = || belay_executor::hosted(Arc::clone(&executions)).and(deciding());
     let listening = match tcp {
         Some((listener, token)) => {
             let net::Address::Tcp(address) = listener.address() else {
@@ -141,6 +153,66 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         serving,
         _held: held,
     }))
+}
+
+/// The runner's part: it trusts policies and grants of the gate's key alone, and lets no call near the state directory.
+async fn runner(
+    state_dir: &StateDir,
+    ids: &Ids,
+    clock: Arc<dyn Clock>,
+    key: &SigningKey,
+) -> Result<Arc<Calls>, StartError> {
+    let ledger = Ledger::open(&Location::file(state_dir.ledger()), Threads::Real, || ids.next_id())
+        .map_err(|error| StartError::ledger(&state_dir.ledger(), error))?;
+    let enforcement =
+        tokio::task::spawn_blocking(|| Enforcement::tried_out(SandboxSettings::default())).await.map_err(internal)?;
+    if let Err(refusal) = enforcement.launcher() {
+        tracing::warn!("{}", refusal.message);
+    }
+    let parts = belay_tool_runner::Parts {
+        registry: Registry::new(tools::built_in(&enforcement)).map_err(internal)?,
+        ledger,
+        clock,
+        keys: Keys::new([key.verifying_key()]),
+        workspaces: Workspaces {
+            own: state_dir.workspaces()?,
+            allowed: Allowed::Any,
+            forbidden: vec![state_dir.path().to_owned()],
+        },
+        places: Arc::new(RealPlaces),
+        enforcement: enforcement.to_proto(),
+        threads: Threads::Real,
+    };
+    Calls::recover(parts).await.map_err(|status| StartError::Internal(status.message().to_owned()))
+}
+
+/// The gate's part. Without a policy of the caller's the one that the runner held last stays. What the gate publishes is handed to the
+/// runner here: nobody changes the policy while both run.
+async fn gate(
+    state_dir: &StateDir,
+    policy: Option<Policy>,
+    key: SigningKey,
+    calls: &Calls,
+    clock: Arc<dyn Clock>,
+    shutdown: Shutdown,
+) -> Result<Arc<Gate>, StartError> {
+    let path = state_dir.approvals();
+    let ids = Ids::from_system();
+    let last = || calls.policy().current().map(|held| held.policy.clone());
+    let policy = policy.or_else(last).unwrap_or_else(Policy::preset);
+    let store = Store::open(&Location::file(path.clone()), Threads::Real, || ids.next_id())
+        .map_err(|error| StartError::approvals(&path, &error.0))?;
+    let runner =
+        RunnerClient::new(net::connect_lazy(&net::Address::Unix(state_dir.runner_socket())), None).map_err(internal)?;
+    let parts = belay_approval_gate::Parts { store, key, policy, runner, clock, ids, shutdown };
+    let gate = Gate::open(parts).await.map_err(|error| StartError::gate(&path, &error))?;
+    let published = gate.policy().signed.clone();
+    calls.policy().offer(published).await.map_err(|error| StartError::refused_policy(&path, &error))?;
+    Ok(gate)
+}
+
+fn internal(error: impl std::fmt::Display) -> StartError {
+    StartError::Internal(error.to_string())
 }
 
 impl Embedded {

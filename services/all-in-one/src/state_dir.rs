@@ -1,4 +1,4 @@
-//! The state directory: a lock, the stores, the sockets, the token.
+//! The state directory: a lock, the stores, the sockets, the keys, the token, the workspaces of executions that name none.
 
 use std::{
     ffi::OsString,
@@ -88,6 +88,31 @@ impl StateDir {
 
     pub(crate) fn ledger(&self) -> PathBuf {
         self.0.join("ledger.db")
+    }
+
+    pub(crate) fn approvals(&self) -> PathBuf {
+        self.0.join("gate.db")
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The folder of workspaces for executions that name none.
+    pub(crate) fn workspaces(&self) -> Result<PathBuf, StartError> {
+        let path = self.0.join("workspaces");
+        program::private_folder(&path).map_err(|source| StartError::StateDir { path: path.clone(), source })?;
+        Ok(path)
+    }
+
+    /// Where people decide. The same service answers at the executor's socket.
+    pub(crate) fn gate_socket(&self) -> PathBuf {
+        self.0.join("gate.sock")
+    }
+
+    /// Where the executor asks. Whoever comes in here is a service, and decides nothing.
+    pub(crate) fn gate_service_socket(&self) -> PathBuf {
+        self.0.join("gate-service.sock")
     }
 
     pub(crate) fn executor_socket(&self) -> PathBuf {

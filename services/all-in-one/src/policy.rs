@@ -1,0 +1,210 @@
+//! Which policy the services start with, and what a policy file comes to.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use belay_policy::{Policy, Revised};
+use serde_json::Value;
+
+/// The longest policy file that is read, in bytes; the policy's own limit is smaller, and its error says more.
+const LONGEST: u64 = 1 << 20;
+
+/// Which policy the services start with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PolicyChoice {
+    /// The one that was in force last; at the first start, the built-in one.
+    #[default]
+    Keep,
+    /// The built-in one.
+    BuiltIn,
+    /// The one in this file.
+    File(PathBuf),
+}
+
+impl PolicyChoice {
+    /// The user's own: `$XDG_CONFIG_HOME/belay/policy.yaml`, else `~/.config/belay/policy.yaml`, else the built-in one. Never one of the
+    /// workspace, which is what a policy protects from.
+    pub fn of_user(env: &dyn Fn(&str) -> Option<OsString>) -> Self {
+        let from = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let folder = from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")));
+        let file = folder.map(|folder| folder.join("belay/policy.yaml"));
+        // One that is there and cannot be looked at is no reason to go on without it.
+        file.filter(|file| file.try_exists().unwrap_or(true)).map_or(Self::BuiltIn, Self::File)
+    }
+
+    /// The policy; `None` for the one that was in force last.
+    pub(crate) fn read(&self) -> Result<Option<Policy>, PolicyRefused> {
+        match self {
+            Self::Keep => Ok(None),
+            Self::BuiltIn => Ok(Some(Policy::preset())),
+            Self::File(path) => read(path).map(Some),
+        }
+    }
+}
+
+/// A policy file that cannot be used. Nothing runs under it, or instead of it under another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyRefused {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says; empty when it cannot be read.
+    pub text: String,
+    /// Everything that is wrong with it; empty when it cannot be read.
+    pub violations: Vec<PolicyViolation>,
+    /// Why it cannot be read.
+    pub unreadable: Option<String>,
+}
+
+/// One thing that is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyViolation {
+    /// The field, as its author wrote it.
+    pub field: String,
+    /// Its line, from 1; 0 where there is none.
+    pub line: u32,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl std::fmt::Display for PolicyRefused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the policy {} ", self.path.display())?;
+        match &self.unreadable {
+            Some(why) => write!(f, "cannot be read: {why}"),
+            None => f.write_str("is refused"),
+        }
+    }
+}
+
+/// What a policy comes to, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyFacts {
+    /// Its settings, those it leaves out included: the name as in the file, and the value.
+    pub settings: Vec<(&'static str, String)>,
+    /// The ids of its rules, in their order.
+    pub rules: Vec<String>,
+}
+
+/// Reads a policy file as a start would.
+///
+/// # Errors
+/// [`PolicyRefused`] with every field and line that is wrong.
+pub fn check_policy(path: &Path) -> Result<PolicyFacts, PolicyRefused> {
+    read(path).map(|policy| facts(&policy))
+}
+
+/// Whether a policy file says what a published policy says (`SignedPolicy.body`).
+///
+/// # Errors
+/// [`PolicyRefused`] when the file cannot be used at all.
+pub fn is_same_policy(path: &Path, published: &[u8]) -> Result<bool, PolicyRefused> {
+    let policy = read(path)?;
+    Ok(Revised::from_bytes(published).is_ok_and(|published| published.policy == policy))
+}
+
+fn read(path: &Path) -> Result<Policy, PolicyRefused> {
+    let refused = |text: &str, violations, unreadable| PolicyRefused {
+        path: path.to_owned(),
+        text: text.to_owned(),
+        violations,
+        unreadable,
+    };
+    let unreadable = |why: String| refused("", Vec::new(), Some(why));
+    let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(unreadable("it is no file".to_owned()));
+    }
+    if metadata.len() > LONGEST {
+        return Err(unreadable("it is longer than 1 MiB".to_owned()));
+    }
+    let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    Policy::from_yaml(&text).map_err(|violations| {
+        let plain = |violation: belay_policy::Violation| PolicyViolation {
+            field: violation.field,
+            line: violation.line,
+            message: violation.message,
+        };
+        refused(&text, violations.into_iter().map(plain).collect(), None)
+    })
+}
+
+/// Read from the form in which a policy is signed: what is shown is what is in force.
+pub(crate) fn facts(policy: &Policy) -> PolicyFacts {
+    let signed = Revised { revision: 1, policy: policy.clone() }.to_bytes();
+    let signed: Value = serde_json::from_slice(&signed).expect("a policy's canonical form is JSON");
+    let said = &signed["policy"];
+    let plain = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "never".to_owned(),
+        other => other.to_string(),
+    };
+    let expire_after = match said["approvals"]["expire_after"].as_u64() {
+        Some(seconds) => format!("{seconds}s"),
+        None => "never".to_owned(),
+    };
+    let settings = vec![
+        ("file_write", plain(&said["file_write"])),
+        ("file_delete", plain(&said["file_delete"])),
+        ("terminal_commands", plain(&said["terminal_commands"])),
+        ("non_interactive_policy", plain(&said["non_interactive_policy"])),
+        ("sandbox.min_tier", plain(&said["sandbox"]["min_tier"])),
+        ("approvals.expire_after", expire_after),
+        ("approvals.separate_duties", plain(&said["approvals"]["separate_duties"])),
+        ("protect", plain(&said["protect"])),
+    ];
+    let rules = said["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+    PolicyFacts { settings, rules: rules.iter().map(|rule| plain(&rule["id"])).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // S2-X-18: the settings and their values are what a policy's author writes.
+    #[test]
+    fn a_policy_shows_what_it_comes_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("p.yaml");
+        fs::write(
+            &file,
+            "file_write: prompt\napprovals: {expire_after: 2h}\nrules:\n  - {id: no-curl, on: intent, programs: [curl], decide: deny}\n",
+        )
+        .unwrap();
+        let facts = check_policy(&file).unwrap();
+        let value = |name: &str| facts.settings.iter().find(|(known, _)| *known == name).unwrap().1.clone();
+        assert_eq!((value("file_write").as_str(), value("file_delete").as_str()), ("prompt", "prompt"));
+        assert_eq!((value("approvals.expire_after").as_str(), value("protect").as_str()), ("7200s", "true"));
+        assert!(facts.settings.iter().all(|(_, value)| !value.is_empty() && value != "null"));
+        assert_eq!(facts.rules, ["no-curl"]);
+    }
+
+    #[test]
+    fn a_broken_policy_names_field_and_line_and_is_never_replaced_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("p.yaml");
+        fs::write(&file, "file_write: auto\nfile_delte: deny\n").unwrap();
+        let refused = PolicyChoice::File(file.clone()).read().unwrap_err();
+        assert_eq!((refused.violations[0].line, refused.unreadable.as_deref()), (2, None));
+        assert!(refused.violations[0].message.contains("file_delete"), "{:?}", refused.violations);
+        fs::remove_file(&file).unwrap();
+        assert!(PolicyChoice::File(file).read().unwrap_err().unreadable.is_some());
+    }
+
+    #[test]
+    fn the_users_own_policy_is_taken_where_there_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = |name: &str| (name == "HOME").then(|| folder.path().as_os_str().to_owned());
+        assert_eq!(PolicyChoice::of_user(&env), PolicyChoice::BuiltIn);
+        let file = folder.path().join(".config/belay/policy.yaml");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "file_write: deny\n").unwrap();
+        assert_eq!(PolicyChoice::of_user(&env), PolicyChoice::File(file.clone()));
+        let published = |text: &str| Revised { revision: 3, policy: Policy::from_yaml(text).unwrap() }.to_bytes();
+        assert!(is_same_policy(&file, &published("file_write: deny")).unwrap());
+        assert!(!is_same_policy(&file, &published("file_write: auto")).unwrap());
+        assert!(!is_same_policy(&file, b"").unwrap());
+    }
+}
