@@ -86,12 +86,12 @@ impl Diagnosis {
 
     /// Whether the sandbox was attacked from inside, and no attack succeeded.
     pub fn is_attack_proof(&self) -> bool {
-        self.refusal.is_none() && self.sandbox.r#unsafe.is_empty()
+        self.refusal.is_none() && self.sandbox.breaches.is_empty()
     }
 
     /// What came of attacking the sandbox from inside.
     pub fn self_test(&self) -> String {
-        match (&self.refusal, self.sandbox.r#unsafe.as_slice()) {
+        match (&self.refusal, self.sandbox.breaches.as_slice()) {
             (None, []) => "attacked from inside; no attack succeeded".to_owned(),
             (Some(why), []) => format!("not passed: {why}"),
             (_, attacks) => format!("possible from inside: {}", attacks.join("; ")),

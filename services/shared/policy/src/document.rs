@@ -86,7 +86,7 @@ impl Default for Document {
             file_write: Setting::Auto,
             file_delete: Setting::Prompt,
             terminal_commands: Setting::Prompt,
-            non_interactive_policy: NonInteractive::Auto,
+            non_interactive_policy: NonInteractive::Fail,
             sandbox: Sandbox { min_tier: Tier::A },
             approvals: Approvals { expire_after: None, separate_duties: false },
             protect: true,

@@ -45,6 +45,13 @@ impl Policy {
         Self::new(Document::default()).expect("the preset has no rules that could be wrong")
     }
 
+    /// The built-in policy where whoever starts executions is whoever decides, as on a laptop: it differs from the preset in that an
+    /// execution which was started to ask nobody gets a yes. Everywhere else such a yes would be the executor's own.
+    pub fn of_one_person() -> Self {
+        let document = Document { non_interactive_policy: NonInteractive::Auto, ..Document::default() };
+        Self::new(document).expect("the preset has no rules that could be wrong")
+    }
+
     /// Reads a policy from YAML. What it leaves out is as in the preset.
     ///
     /// # Errors

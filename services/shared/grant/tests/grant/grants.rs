@@ -93,7 +93,7 @@ fn no_window_is_opened_by_times_at_the_ends_or_the_wrong_way_round() {
         Grant::verify(&grant.sign(&gate()), &trusted(), Expected { now, ..expected(&digest()) }).is_ok()
     };
     assert!(at(i64::MIN, i64::MAX, NOW));
-    assert!(at(i64::MIN, i64::MAX, i64::MAX - 1));
+    assert!(at(0, i64::MAX, i64::MAX - 1));
     assert!(!at(i64::MIN, i64::MAX, i64::MAX));
     assert!(!at(i64::MAX, i64::MIN, NOW));
     assert!(!at(NOW + 50, NOW + 40, NOW), "within the allowance for clocks, and over before it begins");

@@ -1,10 +1,10 @@
 //! YAML into a tree in which every value knows its line. What a text may cost is bounded before it is spent.
 
-use std::{collections::HashSet, fmt};
+use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error as _, MapAccess, SeqAccess, Visitor},
+    de::{MapAccess, SeqAccess, Visitor},
 };
 use serde_saphyr::{Error, MessageFormatter, Options, Spanned, UserMessageFormatter, alias_limits, budget, options};
 
@@ -158,11 +158,8 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let (mut entries, mut keys) = (Vec::new(), HashSet::new());
+        let mut entries = Vec::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
-            if !keys.insert(key.value.clone()) {
-                return Err(A::Error::custom(format_args!("`{}` is given twice", shown(&key.value))));
-            }
             let line = counted(key.defined.line());
             entries.push(Entry { line, key: key.value, value: map.next_value()? });
         }

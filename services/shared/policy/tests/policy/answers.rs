@@ -20,7 +20,8 @@ fn the_preset() {
     let noop = preset.intent(&Intent { tool: "noop", kind: Other, command: &[], paths: &[] });
     assert_eq!(brief(&noop), (Auto, "noop"));
     assert_eq!(preset.min_tier(), Tier::A);
-    assert_eq!(preset.non_interactive(), NonInteractive::Auto);
+    assert_eq!(preset.non_interactive(), NonInteractive::Fail);
+    assert_eq!(Policy::of_one_person(), policy("non_interactive_policy: auto"), "nothing else is milder there");
     assert_eq!(preset.approvals_expire_after(), None);
     assert!(!preset.separate_duties());
     assert_eq!(preset, policy("file_write: auto"), "what a policy leaves out is as in the preset");
@@ -40,6 +41,8 @@ fn an_answer_names_the_path_and_the_reason() {
     let preset = Policy::preset();
     let decision = effect(&preset, FileDelete, Preview, &[("a", Deleted, &[]), ("b", Deleted, &[])]);
     assert_eq!(decision.reason, "`a`: a deletion is shown before it is kept");
+    let free = effect(&preset, FileWrite, Auto, &[("a", Created, &[]), ("b", Created, &[])]);
+    assert_eq!(free.reason, "the call was free to do this", "a yes is about all paths");
     let odd = format!("x\n\u{202e}{}", "y".repeat(300));
     let decision = effect(&preset, Terminal, Preview, &[(&odd, Created, &["new\nflag"])]);
     assert_eq!(decision.rule, "new\\nflag");

@@ -19,7 +19,7 @@ rules:
 
 const PRESET: &str = concat!(
     r#"{"v":1,"revision":7,"policy":{"file_write":"auto","file_delete":"prompt","terminal_commands":"prompt","#,
-    r#""non_interactive_policy":"auto","sandbox":{"min_tier":"A"},"#,
+    r#""non_interactive_policy":"fail","sandbox":{"min_tier":"A"},"#,
     r#""approvals":{"expire_after":null,"separate_duties":false},"protect":true,"rules":[]}}"#,
 );
 

@@ -268,6 +268,9 @@ rules:
     decide: perhaps
     paths: a
   - on: effect
+  -
+    on: effect
+    decide: nope
 protect: no
 file_rite: auto
 ";
@@ -278,8 +281,10 @@ file_rite: auto
             "6 rules[0].paths: is text, and has to be a list: write `[…]`",
             "7 rules[1]: has no `id`",
             "7 rules[1]: has no `decide`",
-            "8 protect: is text, and has to be true or false",
-            "9 file_rite: there is no key `file_rite` here; did you mean `file_write`?",
+            "9 rules[2]: has no `id`",
+            "10 rules[2].decide: has to be one of auto, preview, prompt, deny",
+            "11 protect: is text, and has to be true or false",
+            "12 file_rite: there is no key `file_rite` here; did you mean `file_write`?",
         ]
     );
     let many: String = (0..500).map(|n| format!("x{n}: 1\n")).collect();

@@ -43,6 +43,13 @@ fn programs_are_compared_without_their_folder_and_arguments_one_by_one() {
 }
 
 #[test]
+fn the_program_is_no_argument() {
+    let policy = ruled(&["{id: r, on: intent, arguments: [push], decide: deny}"]);
+    assert_eq!(command(&policy, "git push").rule, "r");
+    assert_ne!(command(&policy, "push git").rule, "r");
+}
+
+#[test]
 fn all_conditions_of_a_rule_have_to_be_met() {
     let policy = ruled(&[
         "{id: i, on: intent, tools: [run_terminal], programs: [make], arguments: [all], paths: [out/*], decide: deny}",
@@ -95,7 +102,7 @@ fn a_declared_path_cannot_hide_where_it_leads() {
     {
         assert_eq!(brief(&intent(&policy, FileWrite, "", &[path])), (Deny, "no"), "{path}");
     }
-    for path in ["src/deploy/x", "deploy/../src/x", "../deploy/x", "a/../../deploy/x"] {
+    for path in ["src/deploy/x", "deploy/../src/x", "../deploy/x", "../../deploy/x", "a/../../deploy/x"] {
         assert_eq!(intent(&policy, FileWrite, "", &[path]).verdict, Auto, "{path}");
     }
 }
