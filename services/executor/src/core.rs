@@ -12,6 +12,7 @@ use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalReader, Open
 use belay_proto::v1;
 use belay_service_kit::{Clock, Ids, Shutdown, status};
 use belay_sqlite::{CommitError, GroupCommit, Threads};
+use belay_telemetry::Telemetry;
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::{Code, Status};
 
@@ -39,6 +40,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Randomness for ids.
     pub ids: Ids,
+    /// Where spans go.
+    pub telemetry: Telemetry,
     /// When to stop.
     pub shutdown: Shutdown,
 }
@@ -52,6 +55,7 @@ pub struct Executions {
     pub(crate) gate: Gate,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Ids,
+    pub(crate) telemetry: Telemetry,
     pub(crate) threads: Threads,
     pub(crate) shutdown: Shutdown,
     pub(crate) reader: Arc<dyn JournalReader>,
@@ -79,7 +83,7 @@ pub struct Executions {
 impl Executions {
     /// Takes the store. Nothing runs until [`Self::drive_all`], a start or a resumption.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { journal, threads, runner, gate, clock, ids, shutdown } = parts;
+        let Parts { journal, threads, runner, gate, clock, ids, telemetry, shutdown } = parts;
         let Opened { mut writer, reader, fence, .. } = journal;
         let writer = GroupCommit::start(threads, "belay-journal", move |batch| writer.commit(batch).map_err(Arc::new));
         let (acknowledge, acknowledged) = mpsc::unbounded_channel();
@@ -89,6 +93,7 @@ impl Executions {
             gate,
             clock,
             ids,
+            telemetry,
             threads,
             shutdown,
             reader,

@@ -15,6 +15,7 @@ mod output;
 mod runner;
 mod service;
 mod settings;
+mod trace;
 mod wire;
 
 pub use core::{Executions, Parts, store_reason};

@@ -3,8 +3,10 @@
 use std::{error::Error, process::ExitCode, sync::Arc};
 
 use belay_executor::{Executions, Gate, Parts, Runner, Settings, hosted};
+use belay_redaction::Redactor;
 use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
+use belay_telemetry::{LAST_FLUSH, Telemetry};
 use clap::Parser as _;
 
 #[tokio::main]
@@ -13,7 +15,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
-    telemetry::init("info", telemetry::LogFormat::Text);
+    telemetry::init("info", telemetry::LogFormat::from_env()?);
+    let entropy = Ids::from_system();
+    let spans = Telemetry::from_env("belay-executor", Redactor::new(), move |bytes| entropy.fill(bytes))?;
     let access = Access::for_listener(&settings.listen, settings.token)?;
     program::private_folder(&settings.state_dir)?;
 
@@ -30,6 +34,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         gate,
         clock: Arc::new(SystemClock),
         ids,
+        telemetry: spans.clone(),
         shutdown: stop.clone(),
     };
     let executions = Executions::new(parts);
@@ -43,5 +48,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     trigger.pull();
     serving.await??;
+    // What could not be delivered has been logged.
+    drop(spans.shutdown(LAST_FLUSH).await);
     outcome.map_err(|reason| reason.to_string().into())
 }

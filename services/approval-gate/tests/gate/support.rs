@@ -26,6 +26,7 @@ use belay_service_kit::{
     status,
 };
 use belay_sqlite::{Location, Threads};
+use belay_telemetry::Telemetry;
 use futures::Stream;
 use tonic::{Code, Request, Response, Status, service::Routes, transport::Channel};
 
@@ -87,6 +88,7 @@ impl World {
             runner: RunnerClient::new(net::connect_lazy(&at("runner.sock")), None).unwrap(),
             clock: clock.clone(),
             ids,
+            telemetry: Telemetry::off(|bytes| bytes.fill(1)),
             shutdown: stop.clone(),
         })
         .await

@@ -15,6 +15,7 @@ use belay_proto::v1;
 use prost::Message as _;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
+use tracing::Instrument as _;
 
 use crate::{
     core::{Executions, unwritable},
@@ -22,6 +23,7 @@ use crate::{
     errand::{News, Underway},
     hub::Hub,
     names::ExecutionName,
+    trace::Trace,
     wire::{self, CallNames},
 };
 
@@ -57,6 +59,7 @@ pub(crate) struct Driver {
     name: ExecutionName,
     names: CallNames,
     execution: Execution,
+    trace: Trace,
     hub: Arc<Hub>,
     commands: mpsc::UnboundedReceiver<Command>,
     news: mpsc::UnboundedReceiver<News>,
@@ -81,6 +84,7 @@ struct TakenUp {
     key: ExecutionKey,
     name: ExecutionName,
     execution: Execution,
+    trace: Trace,
     standing: Standing,
     ledger_id: Arc<str>,
 }
@@ -103,7 +107,8 @@ impl Driver {
         }
         events.extend(execution.advance(Surroundings { now, ledger_id: &ledger_id }));
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
-        let names = names_of(&name, &execution);
+        let trace = Trace::of(&executions.telemetry, &name, &execution);
+        let names = names_of(&name, &execution, &trace);
         let (transition, messages) = transition_of(&names, &execution, &events);
         let standing = standing_of(&execution, now);
         let fence = executions.fence(row.shard);
@@ -117,9 +122,12 @@ impl Driver {
         };
         let commands = executions.enter(key);
         drop(announced);
-        let driver = Self::new(executions, TakenUp { key, name, execution, standing, ledger_id }, commands);
+        let taken = TakenUp { key, name, execution, trace, standing, ledger_id };
+        let mut driver = Self::new(executions, taken, commands);
         driver.hub.publish(messages);
-        tokio::spawn(driver.run());
+        driver.trace.hear(&driver.execution, &events);
+        let log_span = driver.trace.log_span();
+        tokio::spawn(driver.run().instrument(log_span));
         Ok(Ok(described))
     }
 
@@ -140,7 +148,8 @@ impl Driver {
                         .in_flight()
                         .filter(|call| call.hold.as_ref().is_none_or(|hold| hold.decided.is_some()));
                     driver.in_doubt = sent.map(|call| call.request.call).collect();
-                    driver.run().await;
+                    let log_span = driver.trace.log_span();
+                    driver.run().instrument(log_span).await;
                 }
                 Err(status) => {
                     tracing::error!(execution.key = key.0, %status, "An execution cannot be taken up");
@@ -159,19 +168,21 @@ impl Driver {
             Ok(catalogue) => catalogue.ledger_id.as_str().into(),
             Err(_) => execution.ledger_id().into(),
         };
-        Ok(TakenUp { key: row.key, name, execution, standing: row.standing, ledger_id })
+        let trace = Trace::of(&executions.telemetry, &name, &execution);
+        Ok(TakenUp { key: row.key, name, execution, trace, standing: row.standing, ledger_id })
     }
 
     fn new(executions: Arc<Executions>, taken: TakenUp, commands: mpsc::UnboundedReceiver<Command>) -> Self {
-        let TakenUp { key, name, execution, standing, ledger_id } = taken;
+        let TakenUp { key, name, execution, trace, standing, ledger_id } = taken;
         let (heard, news) = mpsc::unbounded_channel();
         Self {
             hub: executions.hub(key),
-            names: names_of(&name, &execution),
+            names: names_of(&name, &execution, &trace),
             executions,
             key,
             name,
             execution,
+            trace,
             commands,
             news,
             heard,
@@ -279,6 +290,7 @@ impl Driver {
         }
         self.standing = standing;
         self.hub.publish(messages);
+        self.trace.hear(&self.execution, &events);
         for call in self.unacknowledged.drain(..) {
             let name = self.names.call(self.execution.plan(), call);
             self.executions.acknowledge(self.execution.created().shard, name);
@@ -287,9 +299,9 @@ impl Driver {
     }
 }
 
-fn names_of(name: &ExecutionName, execution: &Execution) -> CallNames {
-    let created = execution.created();
-    CallNames { execution: name.to_string(), uid: created.uid.clone(), traceparent: created.trace.0.clone() }
+fn names_of(name: &ExecutionName, execution: &Execution, trace: &Trace) -> CallNames {
+    let uid = execution.created().uid.clone();
+    CallNames { execution: name.to_string(), uid, traceparent: trace.traceparent() }
 }
 
 fn transition_of(names: &CallNames, execution: &Execution, events: &[Event]) -> (Transition, Vec<v1::ExecutionEvent>) {

@@ -7,6 +7,7 @@ use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
 use belay_service_kit::{Ids, Shutdown, SystemClock, net, shutdown::Trigger};
 use belay_sqlite::{Location, Threads};
+use belay_telemetry::Telemetry;
 use futures::future::join_all;
 
 use crate::support::{Executor, PATIENCE, Server, World};
@@ -38,10 +39,11 @@ async fn inside(world: &World) -> Inside {
         gate: Gate::new(channel("gate"), None).unwrap(),
         clock: Arc::new(SystemClock),
         ids: Ids::seeded(1),
+        telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         shutdown,
     });
     let socket = folder.join("inside");
-    let server = Server::start(&socket, belay_executor::hosted(Arc::clone(&executions)).routes).await;
+    let server = Server::start(&socket, belay_executor::hosted(Arc::clone(&executions))).await;
     let executor = Executor::at(&net::Address::Unix(socket));
     Inside { executions, executor, server, trigger }
 }

@@ -19,6 +19,9 @@ use tonic::metadata::{MetadataKey, MetadataMap};
 
 use crate::{Settings, SettingsRefused, SpanRecord, TraceContext, context::span_id_of, export::Exporter, semconv};
 
+/// How long the last spans may take on their way out, when a process ends.
+pub const LAST_FLUSH: Duration = Duration::from_secs(3);
+
 /// Fills the bytes with chance.
 type Entropy = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
@@ -127,6 +130,12 @@ impl Telemetry {
         let context = TraceContext { trace_id: self.random(), span_id: self.random(), flags: 0, state: String::new() };
         let sampled = self.pipeline.as_ref().is_some_and(|pipeline| pipeline.samples(&context, None));
         context.sampled(sampled)
+    }
+
+    /// A new trace whose first span has this name, by which it is known again: see [`TraceContext::is_span`].
+    pub fn root_named(&self, name: &str) -> TraceContext {
+        let context = self.root();
+        TraceContext { span_id: span_id_of(&context, name), ..context }
     }
 
     /// A new span below another one, of this process or of a caller. Without telemetry it is the other one, so that a trace that goes

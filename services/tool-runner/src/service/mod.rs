@@ -90,14 +90,20 @@ impl ToolRunnerService for Service {
     }
 
     async fn commit_effect(&self, request: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
-        commit_effect::commit_effect(&self.calls, request.into_inner()).await.map(Response::new)
+        let span = self.calls.answering("belay.v1.ToolRunnerService/CommitEffect", request.metadata());
+        let answer = commit_effect::commit_effect(&self.calls, request.into_inner()).await;
+        self.calls.answered(span, &answer);
+        answer.map(Response::new)
     }
 
     async fn discard_effect(
         &self,
         request: Request<v1::DiscardEffectRequest>,
     ) -> Result<Response<v1::ToolCall>, Status> {
-        discard_effect::discard_effect(&self.calls, request.into_inner()).await.map(Response::new)
+        let span = self.calls.answering("belay.v1.ToolRunnerService/DiscardEffect", request.metadata());
+        let answer = discard_effect::discard_effect(&self.calls, request.into_inner()).await;
+        self.calls.answered(span, &answer);
+        answer.map(Response::new)
     }
 
     async fn check_workspace(

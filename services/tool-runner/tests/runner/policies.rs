@@ -138,7 +138,7 @@ async fn the_gate_is_followed() {
     let address = net::Address::Unix(bench.path().join("gate.sock"));
     let listener = net::bind(&address).await.unwrap();
     let routes = Routes::new(ApprovalGateServiceServer::new(Gate(published)));
-    let hosted = Hosted { routes, name: "belay.v1.ApprovalGateService", descriptors: v1::FILE_DESCRIPTOR_SET };
+    let hosted = Hosted::new(routes, "belay.v1.ApprovalGateService", v1::FILE_DESCRIPTOR_SET);
     tokio::spawn(listener.serve(hosted, Access::Everybody("runner".into()), stop));
 
     let policy = Arc::clone(runner.calls.as_ref().unwrap().policy());

@@ -11,8 +11,9 @@ pub(crate) use runner::Runner;
 pub(crate) use server::{PATIENCE, Server, eventually};
 
 use belay_proto::v1::{
-    approval_gate_service_server::ApprovalGateServiceServer, tool_runner_service_server::ToolRunnerServiceServer,
+    self, approval_gate_service_server::ApprovalGateServiceServer, tool_runner_service_server::ToolRunnerServiceServer,
 };
+use belay_service_kit::Hosted;
 use tempfile::TempDir;
 use tonic::service::Routes;
 
@@ -37,12 +38,12 @@ impl World {
 
     pub(crate) async fn start_runner(&mut self) {
         let routes = Routes::new(ToolRunnerServiceServer::new(self.runner.clone()));
-        self.runner_server = Some(Server::start(&self.folder.path().join("runner"), routes).await);
+        self.runner_server = Some(Server::start(&self.folder.path().join("runner"), scripted(routes)).await);
     }
 
     pub(crate) async fn start_gate(&mut self) {
         let routes = Routes::new(ApprovalGateServiceServer::new(self.gate.clone()));
-        self.gate_server = Some(Server::start(&self.folder.path().join("gate"), routes).await);
+        self.gate_server = Some(Server::start(&self.folder.path().join("gate"), scripted(routes)).await);
     }
 
     pub(crate) fn stop_runner(&mut self) {
@@ -56,4 +57,8 @@ impl World {
     pub(crate) async fn executor(&self) -> Executor {
         Executor::start(self.folder.path()).await
     }
+}
+
+fn scripted(routes: Routes) -> Hosted {
+    Hosted::new(routes, "script", v1::FILE_DESCRIPTOR_SET)
 }

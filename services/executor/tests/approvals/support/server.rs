@@ -2,10 +2,8 @@
 
 use std::{path::Path, thread::JoinHandle, time::Duration};
 
-use belay_proto::v1;
 use belay_service_kit::{Access, Hosted, Shutdown, host, net::UnixSocket};
 use tokio::sync::{oneshot, watch};
-use tonic::service::Routes;
 
 /// Longer than anything takes on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -17,7 +15,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start(path: &Path, routes: Routes) -> Self {
+    pub(crate) async fn start(path: &Path, hosted: Hosted) -> Self {
         let path = path.to_owned();
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, listens) = oneshot::channel();
@@ -26,7 +24,6 @@ impl Server {
             runtime.block_on(async {
                 let incoming = UnixSocket::bind(&path).unwrap().incoming();
                 ready.send(()).unwrap();
-                let hosted = Hosted { routes, name: "script", descriptors: v1::FILE_DESCRIPTOR_SET };
                 let (_trigger, shutdown) = Shutdown::new();
                 let serving = host::serve(incoming, hosted, Access::Everybody("script".into()), shutdown);
                 tokio::select! {
