@@ -157,12 +157,13 @@ pub(crate) struct PolicyFile {
 impl PolicyFile {
     /// The file that is named, if one is.
     pub(crate) fn named(&self) -> Option<&std::path::Path> {
-        self.named.as_deref()
+        // A variable that is set to nothing names none.
+        self.named.as_deref().filter(|path| !path.as_os_str().is_empty())
     }
 
     fn choice(&self) -> PolicyChoice {
-        match &self.named {
-            Some(path) => PolicyChoice::File(path.clone()),
+        match self.named() {
+            Some(path) => PolicyChoice::File(path.to_owned()),
             None => PolicyChoice::of_user(&|name| std::env::var_os(name)),
         }
     }

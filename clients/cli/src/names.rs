@@ -103,9 +103,13 @@ pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) ->
 /// When there is none, or more than one; each with the command that goes on.
 pub(crate) fn choose(noun: Noun, namespace: &str, prefix: &str, mut found: Vec<String>) -> Result<String, Failure> {
     let (word, collection) = noun.words();
-    let (missing, ambiguous) = match noun {
-        Noun::Execution => ("EXECUTION_NOT_FOUND", "EXECUTION_AMBIGUOUS"),
-        Noun::Approval => ("APPROVAL_NOT_FOUND", "APPROVAL_AMBIGUOUS"),
+    let missing = match noun {
+        Noun::Execution => "EXECUTION_NOT_FOUND",
+        Noun::Approval => "APPROVAL_NOT_FOUND",
+    };
+    let ambiguous = match noun {
+        Noun::Execution => "EXECUTION_AMBIGUOUS",
+        Noun::Approval => "APPROVAL_AMBIGUOUS",
     };
     match (found.len(), prefix) {
         (1, _) => Ok(found.remove(0)),

@@ -104,7 +104,7 @@ pub fn doctor(probe: &Probe) -> Diagnosis {
     let settings = SandboxSettings::default();
     let path = settings.path.clone();
     let enforcement = Enforcement::tried_out(settings);
-    let policy = probe.policy.read().map(|policy| policy.unwrap_or_else(Policy::preset));
+    let policy = probe.policy.read().map(|policy| policy.unwrap_or_else(Policy::of_one_person));
     Diagnosis {
         sandbox: enforcement.to_proto(),
         refusal: enforcement.launcher().err().map(|refusal| refusal.message),

@@ -199,7 +199,7 @@ async fn gate(
     let path = state_dir.approvals();
     let ids = Ids::from_system();
     let last = || calls.policy().current().map(|held| held.policy.clone());
-    let policy = policy.or_else(last).unwrap_or_else(Policy::preset);
+    let policy = policy.or_else(last).unwrap_or_else(Policy::of_one_person);
     let store = Store::open(&Location::file(path.clone()), Threads::Real, || ids.next_id())
         .map_err(|error| StartError::approvals(&path, &error.0))?;
     let runner =

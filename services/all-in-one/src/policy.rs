@@ -39,7 +39,8 @@ impl PolicyChoice {
     pub(crate) fn read(&self) -> Result<Option<Policy>, PolicyRefused> {
         match self {
             Self::Keep => Ok(None),
-            Self::BuiltIn => Ok(Some(Policy::preset())),
+            // Whoever starts executions here is whoever decides: one user on one machine.
+            Self::BuiltIn => Ok(Some(Policy::of_one_person())),
             Self::File(path) => read(path).map(Some),
         }
     }

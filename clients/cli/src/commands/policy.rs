@@ -66,8 +66,15 @@ pub(super) async fn note_if_ignored(context: &Context, session: &Session, file: 
     let Some(path) = file.named().filter(|_| !session.is_embedded()) else {
         return Ok(());
     };
+    // Read first: a broken one is an error wherever it would have counted.
+    belay_all_in_one::check_policy(path)?;
     let mut gate = session.to_gate().client().await?;
-    let in_force = gate.get_policy(GetPolicyRequest {}).await?.into_inner();
+    let Ok(in_force) = gate.get_policy(GetPolicyRequest {}).await.map(tonic::Response::into_inner) else {
+        // Whether it differs cannot be told; that it does not count here can.
+        let words = format!("--policy {} is ignored: the services run already", path.display());
+        context.screen.say(&Line::default().and(Style::Warn, words));
+        return Ok(());
+    };
     if !belay_all_in_one::is_same_policy(path, &in_force.body)? {
         let words = format!(
             "--policy {} is ignored: the services run already, under revision {} of another policy",

@@ -249,7 +249,7 @@ mod tests {
         assert!(file.message.ends_with("/f: it is a file, and a workspace is a folder"), "{}", file.message);
     }
 
-    // S2-X-18, CLI manners: nothing waits for a person without a terminal unless told so.
+    // S2-X-18: nothing waits for a person without a terminal unless told so.
     #[test]
     fn nobody_is_asked_where_nobody_is() {
         #[derive(clap::Parser)]

@@ -91,7 +91,7 @@ mod tests {
         told(&outputs.take(&event("c"), &ToolCallOutput { stream, offset, text: text.to_owned() }))
     }
 
-    // X17: what a tool writes is seen while it works.
+    // S2-X-33: what a tool writes is seen while it works.
     #[test]
     fn pieces_become_lines_whatever_their_borders() {
         let mut outputs = Outputs::default();

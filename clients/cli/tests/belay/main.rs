@@ -4,6 +4,7 @@ mod approvals;
 mod gate;
 mod server;
 mod terminal;
+mod whole;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},

@@ -1,0 +1,258 @@
+//! The command with its services, inside of it or in a `belay serve` beside it.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::text;
+
+/// Writes a file, deletes another, goes on.
+const TIDY: &str = "
+id: tidy
+steps:
+  - {id: write, tool: write_file, arguments: {path: new.txt, content: x}}
+  - {id: tidy, tool: delete_file, arguments: {path: notes.txt}, depends_on: [write]}
+  - {id: after, tool: noop, depends_on: [tidy]}
+";
+
+/// A user's folder: a state directory, a workspace with a file in it, a plan.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Home {
+        let home = Home(tempfile::tempdir().unwrap());
+        std::fs::create_dir(home.path("work")).unwrap();
+        std::fs::write(home.notes(), "hello\n").unwrap();
+        home.write("plan.yaml", TIDY);
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn notes(&self) -> PathBuf {
+        self.path("work/notes.txt")
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn belay(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_belay"));
+        for name in ["BELAY_SERVER", "BELAY_TOKEN", "BELAY_GATE", "BELAY_POLICY", "BELAY_LOG"] {
+            command.env_remove(name);
+        }
+        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command.env("BELAY_STATE_DIR", self.path("state")).env("XDG_CONFIG_HOME", self.path("config"));
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.belay(arguments).output().unwrap()
+    }
+
+    fn tidy(&self, flags: &[&str]) -> Output {
+        let plan = ["run", "plan.yaml", "--workspace", "work"];
+        self.run(&[&plan, flags].concat())
+    }
+
+    /// Starts a command and reads its output up to a line with these words.
+    fn start(&self, arguments: &[&str], until: &str) -> Started {
+        let mut child = self.belay(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(until) {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0, "it ended before it said {until:?}");
+        }
+        // What comes later has to be read, too, or the command would wait for it.
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        Started(child)
+    }
+}
+
+/// A command under way; killed with this value.
+struct Started(Child);
+
+impl Started {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    fn end(mut self) -> Option<i32> {
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn last_line(bytes: &[u8]) -> &str {
+    text(bytes).lines().last().unwrap_or_default()
+}
+
+// S2-X-19: deleting asks by default; where nobody is there to ask, the file stays.
+#[test]
+fn a_deletion_that_nobody_can_approve_does_not_happen() {
+    let home = Home::new();
+    for flags in [&["--approve", "fail"][..], &["--no-input"], &[]] {
+        let output = home.tidy(flags);
+        assert_eq!(output.status.code(), Some(33), "{}", text(&output.stderr));
+        assert_eq!(last_line(&output.stderr), "code: NON_INTERACTIVE (docs/errors/NON_INTERACTIVE.md)");
+        assert!(home.notes().exists() && home.path("work/new.txt").exists());
+    }
+}
+
+// S2-X-18, S2-X-19: the policy may approve without a person; then the next step follows.
+#[test]
+fn a_deletion_that_the_policy_approves_goes_on() {
+    let home = Home::new();
+    let output = home.tidy(&["--approve", "auto", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["totals"]["completed"], 3);
+    assert!(!home.notes().exists());
+
+    home.write("strict.yaml", "non_interactive_policy: fail\n");
+    std::fs::write(home.notes(), "hello\n").unwrap();
+    let output = home.tidy(&["--approve", "auto", "--policy", "strict.yaml"]);
+    assert_eq!(output.status.code(), Some(33), "{}", text(&output.stderr));
+    assert!(home.notes().exists());
+}
+
+// S2-FR-052, S2-X-19: what waits for a person waits, and goes on when somebody decides from another process.
+#[test]
+fn somebody_else_approves_while_a_server_runs() {
+    let home = Home::new();
+    let server = home.start(&["serve"], "keeps data in");
+    let flags = ["run", "plan.yaml", "--workspace", "work", "--id", "e1", "--approve", "prompt"];
+    let run = home.start(&flags, "waits for a decision; next: belay approvals show ");
+    assert!(home.notes().exists());
+    let shown = home.run(&["executions", "get", "e1"]);
+    assert!(text(&shown.stdout).contains("e1  awaiting_approval"), "{}", text(&shown.stdout));
+    assert!(last_line(&shown.stdout).starts_with("next: belay approvals show "), "{}", text(&shown.stdout));
+    let approved = home.run(&["approve", "@last", "--yes"]);
+    assert_eq!(approved.status.code(), Some(0), "{}", text(&approved.stderr));
+    assert!(text(&approved.stdout).contains("deletes  notes.txt  -1\n    @@ -1 +0,0 @@\n    -hello\n"));
+    assert_eq!(run.end(), Some(0));
+    assert!(!home.notes().exists());
+
+    let again = home.run(&["deny", "@last", "--reason", "too late"]);
+    assert_eq!(
+        (again.status.code(), last_line(&again.stderr)),
+        (Some(2), "code: ALREADY_DECIDED (docs/errors/ALREADY_DECIDED.md)")
+    );
+    home.write("other.yaml", "file_write: deny\n");
+    let ignored = home.run(&["run", "plan.yaml", "--workspace", "work", "--policy", "other.yaml"]);
+    assert!(text(&ignored.stderr).contains("--policy other.yaml is ignored: the services run already"));
+    server.signal(Signal::INT);
+    assert_eq!(server.end(), Some(0));
+}
+
+// S0-11, S2-FR-057: an interruption leaves what waits as it is; it can be decided without anybody running, and goes on later.
+#[test]
+fn an_interrupted_run_is_decided_and_resumed() {
+    let home = Home::new();
+    let flags = ["run", "plan.yaml", "--workspace", "work", "--id", "e1", "--approve", "prompt"];
+    let run = home.start(&flags, "waits for a decision; next: belay approvals show ");
+    run.signal(Signal::INT);
+    assert_eq!(run.end(), Some(130));
+    let listed = home.run(&["approvals", "list", "--state", "pending", "--execution", "e1"]);
+    assert_eq!(text(&listed.stdout).lines().count(), 2, "{}", text(&listed.stderr));
+    let approved = home.run(&["approve", "@last", "--yes"]);
+    assert!(home.notes().exists(), "nobody drives it");
+    assert_eq!(last_line(&approved.stdout), "next: belay executions resume e1");
+    let resumed = home.run(&["executions", "resume", "e1"]);
+    assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed.stderr));
+    assert!(!home.notes().exists());
+}
+
+// S2-X-17: a denial's reason goes back with the failure.
+#[test]
+fn a_denial_leaves_the_file_and_says_why() {
+    let home = Home::new();
+    let _server = home.start(&["serve"], "keeps data in");
+    let flags = ["run", "plan.yaml", "--workspace", "work", "--id", "e1", "--approve", "prompt"];
+    let run = home.start(&flags, "waits for a decision; next: belay approvals show ");
+    let denied = home.run(&["deny", "@last", "--reason", "keep the notes"]);
+    assert_eq!(denied.status.code(), Some(0), "{}", text(&denied.stderr));
+    assert_eq!(run.end(), Some(33));
+    let shown = home.run(&["executions", "get", "e1"]);
+    assert!(text(&shown.stdout).contains("keep the notes"), "{}", text(&shown.stdout));
+    assert!(home.notes().exists());
+}
+
+#[test]
+fn a_broken_policy_is_refused_before_anything_happens() {
+    let home = Home::new();
+    home.write("bad.yaml", "file_write: auto\nfile_delte: deny\n");
+    let expected = "bad.yaml:2:1: file_delte: ";
+    for arguments in [&["policy", "check", "bad.yaml"][..], &["run", "plan.yaml", "--policy", "bad.yaml"]] {
+        let output = home.run(arguments);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
+        let told = text(&output.stderr);
+        assert!(told.contains(expected) && told.contains("      2 | file_delte: deny\n        | ^\n"), "{told}");
+        assert_eq!(last_line(&output.stderr), "code: POLICY_INVALID (docs/errors/POLICY_INVALID.md)");
+    }
+    assert!(!Path::new(&home.path("state/journal.db")).exists());
+    let missing = home.belay(&["run", "plan.yaml"]).env("BELAY_POLICY", "nowhere.yaml").output().unwrap();
+    assert!(
+        missing.status.code() == Some(2) && text(&missing.stderr).contains("the policy nowhere.yaml cannot be read")
+    );
+}
+
+// S2-X-18, S2-X-26: the user's own policy holds, and its refusal ends with 33.
+#[test]
+fn the_users_own_policy_holds() {
+    let home = Home::new();
+    home.write("config/belay/policy.yaml", "file_write: deny\n");
+    let output = home.tidy(&["--approve", "auto"]);
+    assert_eq!(
+        (output.status.code(), last_line(&output.stderr)),
+        (Some(33), "code: POLICY_DENIED (docs/errors/POLICY_DENIED.md)")
+    );
+    assert!(!home.path("work/new.txt").exists());
+}
+
+// B-10: what is missing on this machine is said, and the exit code tells whether commands run.
+#[test]
+fn the_doctor_tells_the_truth() {
+    let home = Home::new();
+    let output = home.run(&["doctor", "--workspace", "work", "-o", "json"]);
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let can_run = value["commandsCanRun"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(if can_run { 0 } else { 1 }));
+    assert_eq!(value["selfTest"]["passed"], can_run);
+    assert!(
+        value["sandbox"]["layers"]
+            .as_array()
+            .is_some_and(|layers| layers.iter().any(|layer| layer["name"] == "landlock"))
+    );
+    assert_eq!(
+        (&value["workspace"]["problem"], &value["policy"]["settings"]["file_delete"]),
+        (&Value::Null, &"prompt".into())
+    );
+    home.write("plan.yaml", "{id: p, steps: [{id: a, tool: run_terminal, arguments: {command: [sh, -c, 'exit 0']}}]}");
+    let run = home.tidy(&["--approve", "auto"]);
+    assert_eq!(run.status.success(), can_run, "{}", text(&run.stderr));
+
+    home.write("bad.yaml", "nonsense: 1\n");
+    let output = home.belay(&["doctor"]).env("BELAY_POLICY", "bad.yaml").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "no command runs under a policy that cannot be read");
+    assert!(text(&output.stdout).contains("bad.yaml:1:1: nonsense"), "{}", text(&output.stdout));
+}
