@@ -124,8 +124,8 @@ impl Driver {
         drop(announced);
         let taken = TakenUp { key, name, execution, trace, standing, ledger_id };
         let mut driver = Self::new(executions, taken, commands);
-        driver.hub.publish(messages);
         driver.trace.hear(&driver.execution, &events);
+        driver.hub.publish(messages);
         let log_span = driver.trace.log_span();
         tokio::spawn(driver.run().instrument(log_span));
         Ok(Ok(described))
@@ -245,6 +245,9 @@ impl Driver {
                     self.executions.set_timer(wake_at.as_micros(), self.key);
                 }
                 if self.executions.leave(self.key, self.standing.ended, &self.commands) {
+                    if self.standing.ended {
+                        tracing::debug!(state = wire::state_name(&self.execution), "An execution has ended");
+                    }
                     return Ok(());
                 }
             }
@@ -289,8 +292,9 @@ impl Driver {
             Err(error) => return Err(GaveUp::Lost(unwritable(&error))),
         }
         self.standing = standing;
-        self.hub.publish(messages);
+        // First, since whoever sees the end may end the process.
         self.trace.hear(&self.execution, &events);
+        self.hub.publish(messages);
         for call in self.unacknowledged.drain(..) {
             let name = self.names.call(self.execution.plan(), call);
             self.executions.acknowledge(self.execution.created().shard, name);

@@ -120,6 +120,11 @@ impl Telemetry {
         Ok(Self { entropy, pipeline: Some(Arc::new(pipeline)) })
     }
 
+    /// Whether spans are sent at all.
+    pub fn is_on(&self) -> bool {
+        self.pipeline.is_some()
+    }
+
     /// Whether spans of this context are sent. Ask before gathering attributes.
     pub fn records(&self, context: &TraceContext) -> bool {
         self.pipeline.is_some() && context.is_sampled()

@@ -2,9 +2,11 @@
 
 mod bad_input;
 mod cli;
+mod collector;
 mod crash;
 mod errors;
 mod faults;
 mod pages;
 mod requests;
+mod trace;
 mod watch;

@@ -227,7 +227,7 @@ async fn without_telemetry_contexts_are_passed_on() {
     let caller = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "rojo=1").unwrap();
     assert_eq!(off.child(&caller), caller);
     assert_eq!(off.derived(&caller, "x"), caller);
-    assert!(!off.records(&caller) && !off.root().is_sampled());
+    assert!(!off.is_on() && !off.records(&caller) && !off.root().is_sampled());
     assert_ne!(off.root(), off.root());
     let named = off.root_named("8x4k2m9q1p7r3s5t6v8w");
     assert!(named.is_span("8x4k2m9q1p7r3s5t6v8w") && !named.is_span("another") && !off.root().is_span("another"));
