@@ -195,7 +195,9 @@ impl Session {
             return Ok(());
         }
         match belay_all_in_one::find_running(&self.place.state_dir()?) {
-            Some(endpoint) => *self = Session::over(connect_to(&endpoint, self.place.trace.as_ref()).await?, &self.place, None),
+            Some(endpoint) => {
+                *self = Session::over(connect_to(&endpoint, self.place.trace.as_ref()).await?, &self.place, None)
+            }
             None if take_its_place => *self = Session::open(&self.place).await?,
             None => {}
         }

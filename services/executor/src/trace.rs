@@ -155,7 +155,14 @@ impl Trace {
         self.send(self.call(plan, call), Some(parent), SpanKind::Client, draft, end, failure);
     }
 
-    fn end_attempt(&mut self, plan: &Plan, step: usize, state: &'static str, failure: Option<&Failure>, end: Timestamp) {
+    fn end_attempt(
+        &mut self,
+        plan: &Plan,
+        step: usize,
+        state: &'static str,
+        failure: Option<&Failure>,
+        end: Timestamp,
+    ) {
         let Some((attempt, began)) = self.attempts.remove(&step) else { return };
         let id = plan.steps()[step].id();
         let draft = Draft {
@@ -221,3 +228,6 @@ fn end_of_attempt(kind: &EventKind) -> Option<(usize, &'static str, Option<&Fail
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

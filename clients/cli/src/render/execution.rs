@@ -247,7 +247,10 @@ mod tests {
                 },
             ],
             failure: Some(failure),
-            trace: Some(TraceContext { traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(), ..Default::default() }),
+            trace: Some(TraceContext {
+                traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
+                ..Default::default()
+            }),
             labels: [("team".to_owned(), "x".to_owned()), ("a".to_owned(), "b".to_owned())].into(),
             ..Default::default()
         }

@@ -1,6 +1,10 @@
 //! Logs: a sentence and a record, on stderr, since stdout is for data.
 
-use std::{env, ffi::OsStr};
+use std::{
+    env,
+    ffi::OsStr,
+    io::{self, IsTerminal as _},
+};
 
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
@@ -43,7 +47,9 @@ impl LogFormat {
 /// A line about an execution has the fields of the `tracing` span that it stands in: `execution` and `trace_id`.
 pub fn init(default: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_env("BELAY_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true);
+    let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(true).with_ansi(colours);
     let started = match format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).try_init(),

@@ -171,7 +171,8 @@ fn a_log_line_about_an_execution_names_it_and_its_trace() {
     command.env("BELAY_LOG", "belay_executor=debug").env("BELAY_LOG_FORMAT", "json").env("TRACEPARENT", CALLER);
     let ended = end(command);
     assert_eq!(ended.code, 0, "{}", ended.talk);
-    let lines: Vec<Value> = ended.talk.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
+    let lines: Vec<Value> =
+        ended.talk.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
     let about = lines.iter().find(|line| line["message"] == "An execution has ended").expect("its end is logged");
     assert_eq!(about["span"]["execution"], "namespaces/default/executions/traced");
     assert_eq!(about["span"]["trace_id"], CALLER.split('-').nth(1).unwrap());

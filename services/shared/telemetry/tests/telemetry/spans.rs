@@ -7,7 +7,8 @@ use std::{
 
 use belay_redaction::Redactor;
 use belay_telemetry::{
-    Array, KeyValue, RpcSpan, Settings, SpanEvent, SpanKind, SpanRecord, Status, Telemetry, TraceContext, Value, semconv,
+    Array, KeyValue, RpcSpan, Settings, SpanEvent, SpanKind, SpanRecord, Status, Telemetry, TraceContext, Value,
+    semconv,
 };
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, KeyValue as Sent, any_value},
