@@ -8,7 +8,6 @@
 mod calls;
 mod contents;
 mod enforcement;
-mod enforcing;
 mod ledger;
 mod output;
 mod place;
@@ -18,6 +17,7 @@ mod rooms;
 mod service;
 mod settings;
 mod subject;
+mod tier;
 pub mod tools;
 mod view;
 mod workspaces;
@@ -32,7 +32,7 @@ pub use registry::{
     ToolSpec, Touches,
 };
 pub use service::hosted;
-pub use settings::{MinTier, NoKey, Settings, gate_key};
+pub use settings::{NoKey, Settings, gate_key};
 pub use view::{Gone, Mount, View, ViewHandle};
 pub use workspaces::{Allowed, NotAllowed, Workspaces};
 

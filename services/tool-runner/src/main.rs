@@ -43,10 +43,6 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
-    let mut report = enforcement.to_proto();
-    if let Some(min_tier) = settings.min_tier {
-        report.set_min_tier(min_tier.into());
-    }
     let calls = Calls::recover(Parts {
         registry: Registry::new(tools::built_in(&enforcement))?,
         ledger,
@@ -54,7 +50,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         keys,
         workspaces,
         places: Arc::new(RealPlaces),
-        enforcement: report,
+        enforcement: enforcement.to_proto(),
         telemetry: spans.clone(),
         threads: Threads::Real,
     })

@@ -3,9 +3,8 @@
 use std::{fs, io, path::PathBuf};
 
 use belay_grant::Keys;
-use belay_proto::v1::enforcement_report;
 use belay_service_kit::net::Address;
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use thiserror::Error;
 
 /// Runs tools for an executor.
@@ -41,30 +40,6 @@ pub struct Settings {
     /// A folder in which callers may name workspaces; may be given several times. Without it they may name none.
     #[arg(long = "workspace-root", env = "BELAY_WORKSPACE_ROOTS", value_delimiter = ':', value_name = "DIR")]
     pub workspace_roots: Vec<PathBuf>,
-    /// The weakest sandbox in which a command runs here, whatever the policy allows.
-    #[arg(long, env = "BELAY_MIN_TIER", value_enum, ignore_case = true)]
-    pub min_tier: Option<MinTier>,
-}
-
-/// How strong a sandbox is, the strongest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MinTier {
-    /// Everything.
-    A,
-    /// Everything but a fresh /proc.
-    B,
-    /// Landlock, seccomp and limits, without namespaces.
-    C,
-}
-
-impl From<MinTier> for enforcement_report::Tier {
-    fn from(tier: MinTier) -> Self {
-        match tier {
-            MinTier::A => Self::A,
-            MinTier::B => Self::B,
-            MinTier::C => Self::C,
-        }
-    }
 }
 
 /// Why there is no key in what was given.

@@ -189,7 +189,7 @@ fn every_attempt_and_every_call_is_a_span() {
     assert_eq!((whole.start_micros, whole.end_micros), (1_000_000, end.as_micros()));
 }
 
-/// B-11, S2-X-01: wherever a process dies between two transitions, the two together send what one would have sent.
+/// B-11: wherever a process dies between two transitions, the two together send what one would have sent.
 #[test]
 fn a_restart_changes_no_span_and_sends_none_twice() {
     let batches = story((CALLER.into(), String::new()));

@@ -3,13 +3,13 @@
 //! Whoever asks here may be hostile. A call goes on only on a grant that the gate signed for this very call and subject, that the
 //! policy has not overruled since, and that nobody has used; else it stays as it is.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use belay_grant::{Expected, Grant, Signed, Subject};
 use belay_policy::Revised;
-use belay_proto::v1::{self, approval_need::Kind, tool_call::State};
+use belay_proto::v1::{self, ErrorClass, approval_need::Kind, tool_call::State};
 use belay_service_kit::status;
-use tokio::sync::oneshot;
+use futures::FutureExt as _;
 use tonic::{Code, Status};
 
 use super::{
@@ -22,6 +22,7 @@ use super::{
     run::Approved,
 };
 use crate::{
+    ToolFailure,
     ledger::{Held, InPlace, Row, Spent},
     subject::summary,
 };
@@ -82,21 +83,14 @@ impl Calls {
             if call.take_in_hand(Progress::Settling).is_none() {
                 continue;
             }
-            // In a task of its own: a caller that leaves does not leave it half done.
-            let (answer, answered) = oneshot::channel();
-            let calls = Arc::clone(self);
-            tokio::spawn(async move {
-                let result = calls.put_in_place(&call, &held, waiting, spends, policy).await;
-                let progress = match &result {
-                    Ok(ended) => Progress::Ended(Arc::clone(ended)),
-                    Err(_) => Progress::Held(held),
-                };
-                call.progress.send_replace(progress);
-                drop(answer.send(result));
-            });
-            return answered.await.unwrap_or_else(|_| {
-                Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into())
-            });
+            let (calls, taken) = (Arc::clone(self), call.clone());
+            let waited = Arc::clone(&held);
+            return settle(
+                call,
+                held,
+                async move { calls.put_in_place(&taken, &waited, waiting, spends, policy).await },
+            )
+            .await;
         }
     }
 
@@ -189,20 +183,11 @@ impl Calls {
     /// Ends a call that waits without its having any effect; nothing happens if it does not wait.
     pub(super) async fn give_up(self: &Arc<Self>, call: &Call, state: State, why: v1::Failure) -> Result<(), Status> {
         let Some(held) = call.take_in_hand(Progress::Settling) else { return Ok(()) };
-        let (answer, answered) = oneshot::channel();
-        let (calls, call) = (Arc::clone(self), call.clone());
-        tokio::spawn(async move {
-            let result = calls.end_without_effect(&call, &held, state, why).await;
-            let progress = match &result {
-                Ok(ended) => Progress::Ended(Arc::clone(ended)),
-                Err(_) => Progress::Held(held),
-            };
-            call.progress.send_replace(progress);
-            drop(answer.send(result.map(drop)));
-        });
-        answered.await.unwrap_or_else(|_| {
-            Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into())
-        })
+        let (calls, taken) = (Arc::clone(self), call.clone());
+        let waited = Arc::clone(&held);
+        settle(call.clone(), held, async move { calls.end_without_effect(&taken, &waited, state, why).await })
+            .await
+            .map(drop)
     }
 
     async fn end_without_effect(
@@ -287,6 +272,39 @@ impl Calls {
             approval_need: None,
             ..held.clone()
         }
+    }
+}
+
+/// Does what was decided about a call that waited, in a task of its own: a caller that leaves does not leave it half done. An error leaves
+/// the call waiting.
+async fn settle(
+    call: Call,
+    held: Arc<v1::ToolCall>,
+    work: impl Future<Output = Result<Arc<v1::ToolCall>, Status>> + Send + 'static,
+) -> Result<Arc<v1::ToolCall>, Status> {
+    let settling = tokio::spawn(async move {
+        let result = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Ok(Arc::new(broke_off(&held))));
+        let progress = match &result {
+            Ok(ended) => Progress::Ended(Arc::clone(ended)),
+            Err(_) => Progress::Held(held),
+        };
+        call.progress.send_replace(progress);
+        result
+    });
+    settling.await.unwrap_or_else(|_| {
+        Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into())
+    })
+}
+
+/// After a fault in the runner itself. What was written by then is not known here; the next start will find it out.
+fn broke_off(held: &v1::ToolCall) -> v1::ToolCall {
+    let message = "The tool runner broke off what was decided about the call: a fault in Belay.";
+    let failed = ToolFailure::new(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN", message);
+    v1::ToolCall {
+        state: State::OutcomeUnknown.into(),
+        failure: Some(failure(failed)),
+        approval_need: None,
+        ..held.clone()
     }
 }
 

@@ -22,10 +22,15 @@ use super::{
     work::{self, Unfinished},
 };
 use crate::{
-    Operation, Recovery, ToolFailure, Touches, ViewHandle, enforcing,
+    Operation, Recovery, ToolFailure, Touches, ViewHandle,
     ledger::{Basis, Row, Spent, Written},
     rooms::Visit,
+<<<<<<< HEAD
     subject::{parts, summary},
+=======
+    subject::summary,
+    tier,
+>>>>>>> sitting-b
 };
 
 /// A person's yes to a call that was held back before its work.
@@ -126,7 +131,7 @@ impl Calls {
             return self.end(job, receipt, Err((State::Denied, record::denied(&asked.decision))), false).await;
         }
         if spec.kind == ToolKind::Terminal
-            && let Err(failure) = enforcing::check(&self.enforcement, job.policy.policy.min_tier())
+            && let Err(failure) = tier::check(&self.enforcement, job.policy.policy.min_tier())
         {
             return self.end(job, receipt, Err((State::Failed, failure)), false).await;
         }

@@ -11,7 +11,7 @@ use crate::support::*;
 /// The call itself is asked about.
 const ASK_CALL: &str = "file_write: prompt\nrules: [{id: look-first, on: intent, tools: [change, send], decide: prompt, reason: Look first.}]\n";
 
-/// S2-NFR-005: what the policy lets pass is committed at once, and the receipt says what was done.
+/// What the policy lets pass is committed at once, and the receipt says what was done.
 #[tokio::test]
 async fn what_the_policy_lets_pass_is_committed_with_a_receipt() {
     let bench = Bench::new();
@@ -29,7 +29,7 @@ async fn what_the_policy_lets_pass_is_committed_with_a_receipt() {
     assert_eq!(receipt.ledger_id, "a ledger");
 }
 
-/// S2-X-07: what changes nothing never asks.
+/// What changes nothing never asks.
 #[tokio::test]
 async fn a_call_that_changed_nothing_never_asks() {
     let bench = Bench::new();
@@ -41,7 +41,7 @@ async fn a_call_that_changed_nothing_never_asks() {
     assert_eq!((call.receipt.unwrap().effect, bench.left_over()), (None, Vec::<String>::new()));
 }
 
-/// S2-X-07, S2-NFR-006: an effect waits, through restarts and with nothing in place, until it is granted; then it is committed once.
+/// S2-NFR-006: an effect waits, through restarts and with nothing in place, until it is granted; then it is committed once.
 #[tokio::test]
 async fn an_effect_waits_for_its_grant() {
     let bench = Bench::new();
@@ -89,7 +89,7 @@ async fn an_effect_waits_for_its_grant() {
     assert_eq!((refused.code(), refusal(&refused)), (Code::FailedPrecondition, "CALL_NOT_HELD".into()));
 }
 
-/// S2-FR-042: an approved call runs then, and not before. Its declared paths are covered; others are judged.
+/// An approved call runs then, and not before. Its declared paths are covered; others are judged.
 #[tokio::test]
 async fn a_call_that_is_asked_about_runs_when_it_is_granted() {
     let bench = Bench::new();
@@ -123,7 +123,7 @@ async fn a_call_that_is_asked_about_runs_when_it_is_granted() {
     assert_eq!(asks_again.approval_need.unwrap().kind(), approval_need::Kind::Effect);
 }
 
-/// A granted call that reaches out has spent its grant before it begins; when the runner is lost meanwhile, nobody repeats it.
+/// B-01: a granted call that reaches out has spent its grant before it begins; when the runner is lost meanwhile, nobody repeats it.
 #[tokio::test]
 async fn a_granted_call_that_reaches_out_begins_once() {
     let bench = Bench::new();
@@ -139,7 +139,7 @@ async fn a_granted_call_that_reaches_out_begins_once() {
     assert_eq!(bench.stage.runs(), 1);
 }
 
-/// S2-FR-043: what the policy forbids is refused: before it runs, or after, without a trace.
+/// S2-X-07: what the policy forbids is denied: before it runs, or after, without a trace.
 #[tokio::test]
 async fn what_the_policy_forbids_leaves_nothing() {
     let policy = "file_write: auto\nrules:
@@ -156,7 +156,7 @@ async fn what_the_policy_forbids_leaves_nothing() {
     assert_eq!((bench.tree().len(), bench.left_over()), (0, Vec::<String>::new()));
 }
 
-/// B-06, S2-FR-054: failed, cancelled, timed-out, invalid and broken calls leave the workspace byte for byte as it was.
+/// B-06, S2-X-07: failed, cancelled, timed-out, invalid and broken calls leave the workspace byte for byte as it was.
 #[tokio::test]
 async fn a_call_that_does_not_complete_changes_nothing() {
     let bench = Bench::new();

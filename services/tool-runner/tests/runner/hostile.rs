@@ -7,7 +7,7 @@ use tonic::Code;
 
 use crate::support::*;
 
-/// B-05, S2-FR-055: the runner refuses without a valid, unspent grant for this very call and effect; the call stays held.
+/// B-05: the runner refuses without a valid, unspent grant for this very call and effect; the call stays held.
 #[tokio::test]
 async fn a_grant_that_is_not_for_this_very_effect_is_refused() {
     let bench = Bench::new();

@@ -115,7 +115,7 @@ async fn killed_at(at: usize, policy: &str) -> bool {
     true
 }
 
-/// B-01, S2-FR-058: killed before each of its changes to the disk, and a second time while it recovers, the runner commits what was
+/// B-01, S2-FR-058, S2-NFR-005: killed before each of its changes to the disk, and a second time while it recovers, the runner commits what was
 /// asked exactly once, wholly, and spends one grant on it.
 #[tokio::test]
 async fn an_effect_happens_exactly_once() {

@@ -1,4 +1,4 @@
-//! Somebody works in the workspace in the worst moment: after the row, before the files.
+//! What goes wrong in the worst moment: after the row, before the files.
 
 use std::{
     fs,
@@ -13,10 +13,16 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// Just before a commit is carried out, a person saves `file`.
-struct Meddled(Arc<dyn Place>);
+#[derive(Clone, Copy)]
+enum Meddler {
+    /// A person saves `file`.
+    Saves,
+    /// The runner itself has a fault.
+    Breaks,
+}
 
-struct Meddler;
+/// A place in which that happens just before a commit is carried out.
+struct Meddled(Meddler, Arc<dyn Place>);
 
 impl Places for Meddler {
     fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
@@ -28,55 +34,58 @@ impl Places for Meddler {
     }
 
     fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
-        Ok(Arc::new(Meddled(RealPlaces.open(path, forbidden)?)))
+        Ok(Arc::new(Meddled(*self, RealPlaces.open(path, forbidden)?)))
     }
 }
 
 impl Place for Meddled {
     fn path(&self) -> &Path {
-        self.0.path()
+        self.1.path()
     }
 
     fn sweep(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
-        self.0.sweep(keep)
+        self.1.sweep(keep)
     }
 
     fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError> {
-        self.0.view(id)
+        self.1.view(id)
     }
 
     fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError> {
-        self.0.effect(view)
+        self.1.effect(view)
     }
 
     fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError> {
-        self.0.stage(view, manifest)
+        self.1.stage(view, manifest)
     }
 
     fn check(&self, staged: &Staged) -> Result<(), CommitError> {
-        self.0.check(staged)
+        self.1.check(staged)
     }
 
     fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
-        fs::write(self.path().join("file"), "saved meanwhile").unwrap();
-        self.0.apply(staged)
+        match self.0 {
+            Meddler::Saves => fs::write(self.path().join("file"), "saved meanwhile").unwrap(),
+            Meddler::Breaks => panic!("a fault"),
+        }
+        self.1.apply(staged)
     }
 
     fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
-        self.0.discard(staged)
+        self.1.discard(staged)
     }
 
     fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
-        self.0.finish(staged)
+        self.1.finish(staged)
     }
 }
 
-/// S2-FR-055: a save that slips in between the row and the renames is kept, the call is a conflict, and the ledger says so for good.
+/// A save that slips in between the row and the renames is kept, the call is a conflict, and the ledger says so for good.
 #[tokio::test]
 async fn a_save_that_slips_in_is_kept() {
     for policy in [FREE, ASK] {
         let mut bench = Bench::new();
-        bench.places = Arc::new(Meddler);
+        bench.places = Arc::new(Meddler::Saves);
         bench.put("file", "1");
         let todo = json!([["write", "a", "x"], ["write", "file", "2"]]);
         let runner = bench.start(policy).await;
@@ -90,5 +99,27 @@ async fn a_save_that_slips_in_is_kept() {
         runner.lose().await;
         let runner = bench.start(policy).await;
         assert_eq!(runner.run("a", CHANGE, todo).await, end);
+    }
+}
+
+/// B-01, S2-NFR-005: after a fault between the row and the renames nobody is told a guess, and the next start carries out what the row says.
+#[tokio::test]
+async fn a_fault_after_the_row_is_put_right_at_the_next_start() {
+    for policy in [FREE, ASK] {
+        let mut bench = Bench::new();
+        bench.places = Arc::new(Meddler::Breaks);
+        let todo = json!([["write", "a", "x"]]);
+        let runner = bench.start(policy).await;
+        let mut end = runner.run("a", CHANGE, todo.clone()).await;
+        if state(&end) == State::AwaitingApproval {
+            end = runner.commit("a", bench.sign(&bench.grant(&end))).await.unwrap();
+        }
+        assert_eq!((state(&end), reason(&end)), (State::OutcomeUnknown, "OUTCOME_UNKNOWN"));
+        runner.lose().await;
+        bench.places = Arc::new(RealPlaces);
+        let runner = bench.start(policy).await;
+        assert_eq!(bench.text("a"), "x", "it is there before anybody asks");
+        assert_eq!(state(&runner.run("a", CHANGE, todo).await), State::Completed);
+        assert_eq!(bench.left_over(), Vec::<String>::new());
     }
 }

@@ -10,7 +10,7 @@ use crate::support::*;
 
 const CALLS: usize = 64;
 
-/// S2-NFR-006: disjoint calls all commit.
+/// Disjoint calls all commit.
 #[tokio::test]
 async fn calls_on_other_paths_do_not_hinder_each_other() {
     let bench = Bench::new();

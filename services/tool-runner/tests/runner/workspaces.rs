@@ -10,6 +10,7 @@ use tonic::Code;
 
 use crate::support::*;
 
+/// S2-FR-043: it gets a folder by its id, and an id that climbs gets none.
 #[tokio::test]
 async fn an_execution_that_names_none_has_a_workspace_of_its_own() {
     let bench = Bench::new();
@@ -26,7 +27,7 @@ async fn an_execution_that_names_none_has_a_workspace_of_its_own() {
     assert_eq!(runner.call(climbing).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
-/// S2-X-06: a workspace is where it may be, by its true path.
+/// A workspace is where it may be, by its true path.
 #[tokio::test]
 async fn a_named_workspace_is_where_it_may_be() {
     let mut bench = Bench::new();
