@@ -25,12 +25,8 @@ use crate::{
     Operation, Recovery, ToolFailure, Touches, ViewHandle,
     ledger::{Basis, Row, Spent, Written},
     rooms::Visit,
-<<<<<<< HEAD
     subject::{parts, summary},
-=======
-    subject::summary,
     tier,
->>>>>>> sitting-b
 };
 
 /// A person's yes to a call that was held back before its work.
