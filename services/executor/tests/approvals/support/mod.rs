@@ -38,12 +38,12 @@ impl World {
 
     pub(crate) async fn start_runner(&mut self) {
         let routes = Routes::new(ToolRunnerServiceServer::new(self.runner.clone()));
-        self.runner_server = Some(Server::start(&self.folder.path().join("runner"), scripted(routes)).await);
+        self.runner_server = Some(Server::start(&self.folder.path().join("runner"), script(routes)).await);
     }
 
     pub(crate) async fn start_gate(&mut self) {
         let routes = Routes::new(ApprovalGateServiceServer::new(self.gate.clone()));
-        self.gate_server = Some(Server::start(&self.folder.path().join("gate"), scripted(routes)).await);
+        self.gate_server = Some(Server::start(&self.folder.path().join("gate"), script(routes)).await);
     }
 
     pub(crate) fn stop_runner(&mut self) {
@@ -59,6 +59,6 @@ impl World {
     }
 }
 
-fn scripted(routes: Routes) -> Hosted {
+fn script(routes: Routes) -> Hosted {
     Hosted::new(routes, "script", v1::FILE_DESCRIPTOR_SET)
 }
