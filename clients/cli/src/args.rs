@@ -82,6 +82,7 @@ impl Everywhere {
             state_dir: self.state_dir.clone(),
             gate: self.gate.clone(),
             policy,
+            trace: None,
         }
     }
 }
@@ -127,6 +128,20 @@ impl Command {
             Command::Serve(verb) => verb.policy.choice(),
             _ => PolicyChoice::Keep,
         }
+    }
+
+    /// What its span is called, if it changes something.
+    pub(crate) fn span(&self) -> Option<&'static str> {
+        Some(match self {
+            Command::Run(verb) if !verb.dry_run => "belay run",
+            Command::Executions(Executions::Cancel(_)) => "belay executions cancel",
+            Command::Executions(Executions::Pause(_)) => "belay executions pause",
+            Command::Executions(Executions::Resume(_)) => "belay executions resume",
+            Command::Approve(_) | Command::Approvals(Approvals::Approve(_)) => "belay approvals approve",
+            Command::Deny(_) | Command::Approvals(Approvals::Deny(_)) => "belay approvals deny",
+            Command::Approvals(Approvals::Skip(_)) => "belay approvals skip",
+            _ => return None,
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{env, io, path::PathBuf, rc::Rc, str::FromStr, time::Duration};
 
-use belay_all_in_one::{Embedded, Endpoint, Opened, Options, PolicyChoice, StateDir};
+use belay_all_in_one::{Embedded, Endpoint, Opened, Options, PolicyChoice, StateDir, TraceContext};
 use belay_proto::v1::{
     approval_gate_service_client::ApprovalGateServiceClient, executor_service_client::ExecutorServiceClient,
 };
@@ -30,8 +30,8 @@ const LONGEST_MESSAGE: usize = 16 << 20;
 /// How often a holder of the state directory that does not answer is asked again: it may be starting, or just gone.
 const HOLDER_TRIES: u32 = 6;
 
-/// A connection that shows the token.
-type Wire = InterceptedService<Channel, Token>;
+/// A connection that shows the token and the trace.
+type Wire = InterceptedService<Channel, Shown>;
 
 /// The executor's client.
 pub(crate) type Client = ExecutorServiceClient<Wire>;
@@ -96,6 +96,8 @@ pub(crate) struct Place {
     pub(crate) gate: Option<Address>,
     /// The policy, where the services start in this process.
     pub(crate) policy: PolicyChoice,
+    /// The span that requests are made in.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl Place {
@@ -115,13 +117,14 @@ impl Place {
 pub(crate) struct ToGate {
     beside_executor: Wire,
     elsewhere: Option<(Address, Option<String>)>,
+    trace: Option<TraceContext>,
 }
 
 impl ToGate {
     /// The gate's client. One that is named is connected to now, since most commands need none.
     pub(crate) async fn client(&self) -> Result<Gate, Failure> {
         let wire = match &self.elsewhere {
-            Some((address, token)) => connect(address, token.as_deref()).await?,
+            Some((address, token)) => connect(address, token.as_deref(), self.trace.as_ref()).await?,
             None => self.beside_executor.clone(),
         };
         Ok(Gate::new(wire).max_decoding_message_size(LONGEST_MESSAGE))
@@ -141,7 +144,7 @@ impl Session {
     /// Connects to the server that is named. Without one, to the holder of the state directory, or becomes its holder.
     pub(crate) async fn open(place: &Place) -> Result<Session, Failure> {
         if let Some(address) = &place.server {
-            let wire = connect(address, place.token.as_deref()).await?;
+            let wire = connect(address, place.token.as_deref(), place.trace.as_ref()).await?;
             return Ok(Session::over(wire, place, None));
         }
         let state_dir = place.state_dir()?;
@@ -151,10 +154,10 @@ impl Session {
             let options = Options { state_dir: state_dir.clone(), listen: None, drive_all: false, policy };
             match belay_all_in_one::open(options).await? {
                 Opened::Holder(embedded) => {
-                    let wire = connect_to(embedded.endpoint()).await?;
+                    let wire = connect_to(embedded.endpoint(), place.trace.as_ref()).await?;
                     return Ok(Session::over(wire, place, Some(Rc::new(embedded))));
                 }
-                Opened::Held(endpoint) => match connect_to(&endpoint).await {
+                Opened::Held(endpoint) => match connect_to(&endpoint, place.trace.as_ref()).await {
                     Ok(wire) => return Ok(Session::over(wire, place, None)),
                     Err(failure) if tries == HOLDER_TRIES => return Err(failure),
                     Err(_) => tries += 1,
@@ -172,7 +175,7 @@ impl Session {
     /// The way to the approval gate.
     pub(crate) fn to_gate(&self) -> ToGate {
         let elsewhere = self.place.gate.clone().map(|address| (address, self.place.token.clone()));
-        ToGate { beside_executor: self.wire.clone(), elsewhere }
+        ToGate { beside_executor: self.wire.clone(), elsewhere, trace: self.place.trace.clone() }
     }
 
     /// Whether the services run in this process, and end with it.
@@ -192,7 +195,9 @@ impl Session {
             return Ok(());
         }
         match belay_all_in_one::find_running(&self.place.state_dir()?) {
-            Some(endpoint) => *self = Session::over(connect_to(&endpoint).await?, &self.place, None),
+            Some(endpoint) => {
+                *self = Session::over(connect_to(&endpoint, self.place.trace.as_ref()).await?, &self.place, None)
+            }
             None if take_its_place => *self = Session::open(&self.place).await?,
             None => {}
         }
@@ -207,27 +212,33 @@ impl Session {
     }
 }
 
-/// Adds the bearer token to every request.
+/// Adds the bearer token and the command's place in its trace to every request.
 #[derive(Clone)]
-pub(crate) struct Token(Option<MetadataValue<Ascii>>);
+pub(crate) struct Shown {
+    token: Option<MetadataValue<Ascii>>,
+    trace: Option<TraceContext>,
+}
 
-impl Interceptor for Token {
+impl Interceptor for Shown {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(token) = &self.0 {
+        if let Some(token) = &self.token {
             request.metadata_mut().insert("authorization", token.clone());
+        }
+        if let Some(trace) = &self.trace {
+            trace.put(request.metadata_mut());
         }
         Ok(request)
     }
 }
 
-async fn connect_to(endpoint: &Endpoint) -> Result<Wire, Failure> {
+async fn connect_to(endpoint: &Endpoint, trace: Option<&TraceContext>) -> Result<Wire, Failure> {
     match endpoint {
-        Endpoint::Unix(path) => connect(&Address::Unix(path.clone()), None).await,
-        Endpoint::Tcp { url, token } => connect(&Address::Http(url.clone()), token.as_deref()).await,
+        Endpoint::Unix(path) => connect(&Address::Unix(path.clone()), None, trace).await,
+        Endpoint::Tcp { url, token } => connect(&Address::Http(url.clone()), token.as_deref(), trace).await,
     }
 }
 
-async fn connect(address: &Address, token: Option<&str>) -> Result<Wire, Failure> {
+async fn connect(address: &Address, token: Option<&str>, trace: Option<&TraceContext>) -> Result<Wire, Failure> {
     let token = token.map(bearer).transpose()?;
     // The name is for the `:authority` header; a socket has none of its own.
     let url = match address {
@@ -254,7 +265,7 @@ async fn connect(address: &Address, token: Option<&str>) -> Result<Wire, Failure
         }
     };
     let channel = channel.map_err(|error| unreachable(address, &error))?;
-    Ok(InterceptedService::new(channel, Token(token)))
+    Ok(InterceptedService::new(channel, Shown { token, trace: trace.cloned() }))
 }
 
 fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Failure> {
@@ -347,7 +358,7 @@ mod tests {
     async fn a_missing_socket_is_told_from_a_dead_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let detail = async || match connect(&Address::Unix(path.clone()), None).await {
+        let detail = async || match connect(&Address::Unix(path.clone()), None, None).await {
             Err(Failure::Report(report)) => report.details.join(""),
             _ => panic!("nobody is there"),
         };

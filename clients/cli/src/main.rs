@@ -17,18 +17,22 @@ mod plan_file;
 mod render;
 mod screen;
 mod signals;
+mod trace;
 mod usage;
 
 use std::process::ExitCode;
 
+use belay_all_in_one::LogFormat;
 use clap::Parser as _;
 
 use args::{Cli, Command};
 use commands::Context;
+use connect::Place;
 use exit::Exit;
 use failure::Failure;
 use screen::Screen;
 use signals::Signals;
+use trace::Trace;
 
 fn main() -> ExitCode {
     belay_all_in_one::take_over_if_asked();
@@ -53,20 +57,22 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit, Failure> {
     let Some(command) = cli.command else {
         return commands::welcome(&screen);
     };
-    let place = cli.everywhere.place(command.policy());
+    let trace = Trace::begin(command.span())?;
+    let place = Place { trace: trace.context().cloned(), ..cli.everywhere.place(command.policy()) };
     let context = Context { screen, place, namespace: cli.everywhere.namespace };
     let mut signals =
         Signals::listen().map_err(|error| Failure::internal(format!("Ctrl-C cannot be listened for: {error}")))?;
-    log_to_stderr(matches!(command, Command::Serve(_)));
-    commands::dispatch(&context, command, &mut signals).await
+    log_to_stderr(matches!(command, Command::Serve(_)))?;
+    let outcome = commands::dispatch(&context, command, &mut signals).await;
+    trace.end(outcome).await
 }
 
 /// The services' own log goes to standard error, so that it is seen beside what `serve` prints. Other commands have their own words for
 /// what happens, and stay silent unless BELAY_LOG asks, such as `BELAY_LOG=debug`.
-fn log_to_stderr(serves: bool) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("BELAY_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(if serves { "info" } else { "off" }));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+fn log_to_stderr(serves: bool) -> Result<(), Failure> {
+    let format = LogFormat::from_env().map_err(|error| Failure::refused("INVALID_USAGE", error.to_string()))?;
+    belay_all_in_one::log_to_stderr(if serves { "info" } else { "off" }, format);
+    Ok(())
 }
 
 /// Says what went wrong, and with which code the process ends.

@@ -9,6 +9,7 @@ use belay_approval_gate::{GateError, keys::KeyError};
 use belay_journal::StoreError;
 use belay_service_kit::{key_file::KeyFileError, net::BindError};
 use belay_sqlite::{CommitError, SqliteError};
+use belay_telemetry::NotStarted;
 use belay_tool_runner::{LedgerError, Refused};
 use thiserror::Error;
 
@@ -54,6 +55,9 @@ pub enum StartError {
     /// The policy file cannot be used.
     #[error("{0}")]
     Policy(PolicyRefused),
+    /// Spans cannot be sent as the environment says.
+    #[error(transparent)]
+    Telemetry(NotStarted),
     /// A fault of Belay's own.
     #[error("{0}")]
     Internal(String),
@@ -117,6 +121,7 @@ impl StartError {
             Self::Key(_) => "GATE_KEY_UNUSABLE",
             Self::SealKey(_) => "SEAL_KEY_UNUSABLE",
             Self::Policy(_) => "POLICY_INVALID",
+            Self::Telemetry(_) => "TELEMETRY_UNUSABLE",
             Self::Internal(_) => "INTERNAL",
         }
     }
@@ -136,6 +141,7 @@ impl StartError {
             "GATE_KEY_UNUSABLE" => "Put gate.key and gate.pub back from a backup. Without one: move both away with gate.db and ledger.db, and what waits for a decision is asked again.".into(),
             "SEAL_KEY_UNUSABLE" => "Put seal.key back from a backup. Without one: move it away; executions whose secrets it sealed cannot go on then.".into(),
             "POLICY_INVALID" => "Mend the policy; `belay policy check FILE` shows what is wrong.".into(),
+            "TELEMETRY_UNUSABLE" => "Set the variable as it says, or OTEL_SDK_DISABLED=true to send no spans.".into(),
             "FENCED" => "Put the newest journal.db and gate.db back, or move ledger.db away if the work that came after the backup may be forgotten.".into(),
             "STORE_NEWER" => "Use the version of belay that wrote it, or a later one.".into(),
             "PORT_IN_USE" => "End the process that listens there (`ss -ltnp` names it), or choose another port with --listen.".into(),

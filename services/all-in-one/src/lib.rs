@@ -7,12 +7,14 @@
 mod doctor;
 mod error;
 mod policy;
+pub mod spans;
 mod state_dir;
 
 pub use belay_tool_runner::take_over_if_asked;
 pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
 pub use error::StartError;
 pub use policy::{PolicyChoice, PolicyFacts, PolicyRefused, PolicyViolation, check_policy, is_same_policy};
+pub use spans::telemetry;
 pub use state_dir::{StateDir, find_running};
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
@@ -21,6 +23,10 @@ use belay_approval_gate::{Gate, RunnerClient, Store, keys};
 use belay_executor::{Executions, Redactor, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policy;
+// The vocabulary of whoever starts a trace, and of the log.
+pub use belay_service_kit::telemetry::{LogFormat, NoLogFormat, init as log_to_stderr};
+pub use belay_telemetry::{NotStarted, Telemetry, TraceContext};
+
 use belay_service_kit::{Access, Clock, Ids, ServeError, Shutdown, SystemClock, Trigger, net};
 use belay_sqlite::{Location, Threads};
 use belay_tool_runner::{
@@ -28,6 +34,7 @@ use belay_tool_runner::{
 };
 use tokio::task::JoinHandle;
 
+use spans::Spans;
 use state_dir::Held;
 
 /// How to reach the services.
@@ -73,6 +80,7 @@ pub struct Embedded {
     drive_all: bool,
     trigger: Trigger,
     serving: Vec<JoinHandle<Result<(), ServeError>>>,
+    spans: Spans,
     _held: Held,
 }
 
@@ -88,13 +96,14 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     };
     // Before anything is made: a policy that cannot be read changes nothing.
     let policy = options.policy.read().map_err(StartError::Policy)?;
+    let spans = Spans::from_env().map_err(StartError::Telemetry)?;
     let ids = Ids::from_system();
     let (trigger, stop) = Shutdown::new();
     let clock = Arc::new(SystemClock);
 
     let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
     let master_key = belay_executor::open_seal_key(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
-    let calls = runner(&state_dir, &ids, clock.clone(), &key).await?;
+    let calls = runner(&state_dir, &ids, clock.clone(), &key, spans.runner.clone()).await?;
     let journal = belay_journal_sqlite::open(&Location::file(state_dir.journal()), || ids.next_id())
         .map_err(|error| StartError::journal(&state_dir.journal(), error))?;
 
@@ -113,7 +122,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         None => None,
     };
 
-    let gate = gate(&state_dir, policy, key, &calls, clock.clone(), stop.clone()).await?;
+    let gate = gate(&state_dir, policy, key, &calls, clock.clone(), spans.gate.clone(), stop.clone()).await?;
     let executions = Executions::new(belay_executor::Parts {
         journal,
         threads: Threads::Real,
@@ -123,6 +132,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         ids,
         redactor: Redactor::new(),
         master_key,
+        telemetry: spans.executor.clone(),
         shutdown: stop.clone(),
     });
     let asking = belay_approval_gate::hosted(Arc::clone(&gate));
@@ -154,6 +164,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         drive_all: options.drive_all,
         trigger,
         serving,
+        spans,
         _held: held,
     }))
 }
@@ -164,6 +175,7 @@ async fn runner(
     ids: &Ids,
     clock: Arc<dyn Clock>,
     key: &SigningKey,
+    telemetry: Telemetry,
 ) -> Result<Arc<Calls>, StartError> {
     let ledger = Ledger::open(&Location::file(state_dir.ledger()), Threads::Real, || ids.next_id())
         .map_err(|error| StartError::ledger(&state_dir.ledger(), error))?;
@@ -184,6 +196,7 @@ async fn runner(
         },
         places: Arc::new(RealPlaces),
         enforcement: enforcement.to_proto(),
+        telemetry,
         threads: Threads::Real,
     };
     Calls::recover(parts).await.map_err(|status| StartError::Internal(status.message().to_owned()))
@@ -197,6 +210,7 @@ async fn gate(
     key: SigningKey,
     calls: &Calls,
     clock: Arc<dyn Clock>,
+    telemetry: Telemetry,
     shutdown: Shutdown,
 ) -> Result<Arc<Gate>, StartError> {
     let path = state_dir.approvals();
@@ -207,7 +221,7 @@ async fn gate(
         .map_err(|error| StartError::approvals(&path, &error.0))?;
     let runner =
         RunnerClient::new(net::connect_lazy(&net::Address::Unix(state_dir.runner_socket())), None).map_err(internal)?;
-    let parts = belay_approval_gate::Parts { store, key, policy, runner, clock, ids, shutdown };
+    let parts = belay_approval_gate::Parts { store, key, policy, runner, clock, ids, telemetry, shutdown };
     let gate = Gate::open(parts).await.map_err(|error| StartError::gate(&path, &error))?;
     let published = gate.policy().signed.clone();
     calls.policy().offer(published).await.map_err(|error| StartError::refused_policy(&path, &error))?;
@@ -249,5 +263,6 @@ impl Embedded {
                 Err(error) => tracing::warn!(%error, "A service did not stop kindly"),
             }
         }
+        self.spans.shutdown().await;
     }
 }

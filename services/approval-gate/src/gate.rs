@@ -7,11 +7,13 @@ use std::{
 
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policy;
+use belay_proto::v1::Approval;
 use belay_service_kit::{Clock, Ids, Shutdown, status};
 use belay_sqlite::{CommitError, SqliteError};
+use belay_telemetry::{RpcSpan, Telemetry, TraceContext, semconv};
 use thiserror::Error;
 use tokio::sync::{Mutex, watch};
-use tonic::{Code, Status};
+use tonic::{Code, Status, metadata::MetadataMap};
 
 use crate::{
     ActivePolicy, Parts, Store,
@@ -36,6 +38,7 @@ pub struct Gate {
     pub(crate) runner: RunnerClient,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Ids,
+    pub(crate) telemetry: Telemetry,
     pub(crate) shutdown: Shutdown,
     policy: watch::Sender<Arc<ActivePolicy>>,
     /// Held while a policy follows another.
@@ -62,7 +65,7 @@ impl Gate {
     /// # Errors
     /// [`GateError`] when the store cannot be used.
     pub async fn open(parts: Parts) -> Result<Arc<Self>, GateError> {
-        let Parts { store, key, policy, runner, clock, ids, shutdown } = parts;
+        let Parts { store, key, policy, runner, clock, ids, telemetry, shutdown } = parts;
         let active = publish(&store, &policy, &key).await?;
         let keys = Keys::new([key.verifying_key()]);
         let gate = Arc::new(Self {
@@ -72,6 +75,7 @@ impl Gate {
             runner,
             clock,
             ids,
+            telemetry,
             shutdown,
             policy: watch::Sender::new(Arc::new(active)),
             publishing: Mutex::new(()),
@@ -99,6 +103,20 @@ impl Gate {
             news
         });
         Ok(active)
+    }
+
+    /// Begins to answer a request.
+    pub(crate) fn answering(&self, method: &'static str, metadata: &MetadataMap) -> RpcSpan {
+        RpcSpan::begin(&self.telemetry, method, TraceContext::of(metadata), self.clock.now_micros())
+    }
+
+    /// Has answered it, with an approval as it is now.
+    pub(crate) fn answered(&self, mut request: RpcSpan, answer: &Result<Approval, Status>) {
+        if let Ok(approval) = answer {
+            request.attribute(semconv::BELAY_APPROVAL, approval.name.clone());
+            request.attribute(semconv::BELAY_STATE, approval.state().as_str_name().trim_start_matches("STATE_"));
+        }
+        request.end(answer, self.clock.now_micros());
     }
 
     pub(crate) fn follow_policy(&self) -> watch::Receiver<Arc<ActivePolicy>> {
@@ -241,6 +259,7 @@ pub(crate) mod tests {
             runner: RunnerClient::new(net::connect_lazy(&net::Address::Unix(folder.join("nobody"))), None).unwrap(),
             clock: Arc::new(Paused(Instant::now())),
             ids: Ids::seeded(1),
+            telemetry: Telemetry::off(|bytes| bytes.fill(1)),
             shutdown,
         };
         Gate::open(parts).await.unwrap()

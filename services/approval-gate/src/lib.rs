@@ -29,6 +29,7 @@ use std::sync::Arc;
 use belay_grant::SigningKey;
 use belay_policy::Policy;
 use belay_service_kit::{Clock, Ids, Shutdown};
+use belay_telemetry::Telemetry;
 
 /// What the service is made of. Everything that a simulation replaces is handed in here.
 pub struct Parts {
@@ -44,6 +45,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Where nonces come from.
     pub ids: Ids,
+    /// Where spans go.
+    pub telemetry: Telemetry,
     /// When to stop.
     pub shutdown: Shutdown,
 }

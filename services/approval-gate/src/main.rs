@@ -4,8 +4,10 @@ use std::{error::Error, path::Path, process::ExitCode, sync::Arc};
 
 use belay_approval_gate::{Gate, Parts, RunnerClient, Settings, Store, hosted, keys, policy};
 use belay_policy::Policy;
+use belay_redaction::Redactor;
 use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
+use belay_telemetry::{LAST_FLUSH, Telemetry};
 use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -15,7 +17,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
-    telemetry::init("info", telemetry::LogFormat::Text);
+    telemetry::init("info", telemetry::LogFormat::from_env()?);
     if settings.token.is_some() && settings.token == settings.service_token {
         return Err("--token and --service-token are the same: whoever may ask could decide; give services a token of their own".into());
     }
@@ -24,13 +26,16 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let policy = read_policy(settings.policy.as_deref())?;
     program::private_folder(&settings.state_dir)?;
 
+    let entropy = Ids::from_system();
+    let spans = Telemetry::from_env("belay-approval-gate", Redactor::new(), move |bytes| entropy.fill(bytes))?;
     let ids = Ids::from_system();
     let key = keys::open(&settings.state_dir, || ids.next_key())?;
     let store = Store::open(&Location::file(settings.state_dir.join("gate.db")), Threads::Real, || ids.next_id())?;
     let runner = RunnerClient::new(net::connect_lazy(&settings.runner), settings.runner_token.as_deref())?;
     let (trigger, stop) = Shutdown::new();
     let (clock, shutdown) = (Arc::new(SystemClock), stop.clone());
-    let gate = Gate::open(Parts { store, key, policy, runner, clock, ids, shutdown }).await?;
+    let telemetry = spans.clone();
+    let gate = Gate::open(Parts { store, key, policy, runner, clock, ids, telemetry, shutdown }).await?;
 
     let door = net::bind(&settings.listen).await?;
     let service_door = net::bind(&settings.service_listen).await?;
@@ -50,6 +55,8 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     trigger.pull();
     serving.await??;
     serving_services.await??;
+    // What could not be delivered has been logged.
+    drop(spans.shutdown(LAST_FLUSH).await);
     Ok(())
 }
 

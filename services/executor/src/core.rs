@@ -13,6 +13,7 @@ use belay_proto::v1;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Shutdown, status};
 use belay_sqlite::{CommitError, GroupCommit, Threads};
+use belay_telemetry::Telemetry;
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::{Code, Status};
 
@@ -45,6 +46,8 @@ pub struct Parts {
     pub redactor: Redactor,
     /// Wraps the key of each execution; see [`crate::open_seal_key`].
     pub master_key: MasterKey,
+    /// Where spans go.
+    pub telemetry: Telemetry,
     /// When to stop.
     pub shutdown: Shutdown,
 }
@@ -59,6 +62,7 @@ pub struct Executions {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Ids,
     pub(crate) vault: Arc<Vault>,
+    pub(crate) telemetry: Telemetry,
     pub(crate) threads: Threads,
     pub(crate) shutdown: Shutdown,
     pub(crate) reader: Arc<dyn JournalReader>,
@@ -86,7 +90,7 @@ pub struct Executions {
 impl Executions {
     /// Takes the store. Nothing runs until [`Self::drive_all`], a start or a resumption.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { journal, threads, runner, gate, clock, ids, redactor, master_key, shutdown } = parts;
+        let Parts { journal, threads, runner, gate, clock, ids, redactor, master_key, telemetry, shutdown } = parts;
         let Opened { mut writer, reader, fence, .. } = journal;
         let writer = GroupCommit::start(threads, "belay-journal", move |batch| writer.commit(batch).map_err(Arc::new));
         let (acknowledge, acknowledged) = mpsc::unbounded_channel();
@@ -97,6 +101,7 @@ impl Executions {
             clock,
             ids,
             vault: Arc::new(Vault { redactor, master_key }),
+            telemetry,
             threads,
             shutdown,
             reader,

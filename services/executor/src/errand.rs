@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use belay_execution::{Action, ApprovalMode, CallId, CallRequest, ErrorClass, EventKind, Failure, Hold, Need, Receipt};
 use belay_proto::v1;
+use belay_telemetry::TraceContext;
 use tokio::{sync::mpsc, task::AbortHandle};
+use tracing::Instrument as _;
 
 use crate::{
     answer::{Answer, Ended, without_ledger},
@@ -75,7 +77,8 @@ pub(crate) struct Errand {
     /// The call's name.
     pub(crate) name: String,
     pub(crate) workspace: String,
-    pub(crate) trace: (String, String),
+    /// The call's span.
+    pub(crate) trace: TraceContext,
     pub(crate) request: CallRequest,
     pub(crate) hold: Option<Hold>,
     pub(crate) mode: ApprovalMode,
@@ -98,7 +101,7 @@ impl Errand {
     pub(crate) const PATIENCE: Duration = PATIENCE.0;
 
     pub(crate) fn start(self, purpose: Purpose) -> Underway {
-        Underway { purpose, task: tokio::spawn(self.run(purpose)).abort_handle() }
+        Underway { purpose, task: tokio::spawn(self.run(purpose).in_current_span()).abort_handle() }
     }
 
     async fn run(mut self, purpose: Purpose) {
@@ -174,7 +177,7 @@ impl Errand {
                 requested_by: self.principal.clone(),
                 approval_mode: wire::approval_mode_to(self.mode).into(),
             };
-            match self.executions.gate.create(asked).await {
+            match self.executions.gate.create(asked, &self.trace).await {
                 Ok(approval) => return Ok(News::Asked(self.request.call, Box::new(approval))),
                 Err(NoAnswer::Away(status)) => self.gate_away(&status).await?,
                 // The gate says that the runner holds something else: the runner knows.
@@ -198,7 +201,7 @@ impl Errand {
         };
         loop {
             let runner = &self.executions.runner;
-            match runner.commit(self.name.clone(), &self.request, self.fence, grant.clone()).await {
+            match runner.commit(self.name.clone(), &self.request, self.fence, grant.clone(), &self.trace).await {
                 Answer::Ended(end) => return Ok(News::Ended(end)),
                 Answer::Held(need) if self.is_held_for(&need) => {
                     return self.give_up("the runner asks again about what was approved".to_owned()).await;
@@ -244,7 +247,7 @@ impl Errand {
         let denied = || EventKind::CallDenied { call, failure: failure.clone(), receipt: Receipt::default() };
         loop {
             let runner = &self.executions.runner;
-            match runner.discard(self.name.clone(), &self.request, self.fence, failure).await {
+            match runner.discard(self.name.clone(), &self.request, self.fence, failure, &self.trace).await {
                 Answer::Ended(Ended { kind: EventKind::CallCancelled { .. }, .. })
                 | Answer::LedgerChanged
                 | Answer::NotFound => return Ok(Some(denied().into())),
@@ -259,7 +262,7 @@ impl Errand {
     }
 
     async fn call(&self, ledger_id: &str, grant: Option<v1::Grant>) -> Answer {
-        let (traceparent, tracestate) = self.trace.clone();
+        let trace = &self.trace;
         let message = v1::CallToolRequest {
             name: self.name.clone(),
             tool: self.request.tool.clone(),
@@ -269,7 +272,7 @@ impl Errand {
             ledger_id: ledger_id.to_owned(),
             workspace: self.workspace.clone(),
             grant,
-            trace: Some(v1::TraceContext { traceparent, tracestate }),
+            trace: Some(v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().into() }),
         };
         let say = |output| self.voice.say(self.executions.now(), output);
         self.executions.runner.call(message, &self.request, say).await

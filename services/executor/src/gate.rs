@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belay_proto::v1::{self, approval_gate_service_client::ApprovalGateServiceClient};
 use belay_service_kit::{host::LARGEST_MESSAGE, status};
+use belay_telemetry::TraceContext;
 use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
 
 use crate::BadToken;
@@ -55,9 +56,15 @@ impl Gate {
     }
 
     /// Asks about a held call; asking again answers with the approval that is there.
-    pub(crate) async fn create(&self, asked: v1::CreateApprovalRequest) -> Result<v1::Approval, NoAnswer> {
+    pub(crate) async fn create(
+        &self,
+        asked: v1::CreateApprovalRequest,
+        trace: &TraceContext,
+    ) -> Result<v1::Approval, NoAnswer> {
         let digest = asked.subject_digest.clone();
-        let answer = self.client.clone().create_approval(self.brief(asked)).await;
+        let mut request = self.brief(asked);
+        trace.put(request.metadata_mut());
+        let answer = self.client.clone().create_approval(request).await;
         let approval = answer.map_err(no_answer)?.into_inner();
         if approval.subject_digest != digest {
             let message = format!("the gate asks about {} and not about {digest}", approval.subject_digest);

@@ -16,6 +16,7 @@ mod runner;
 mod secrets;
 mod service;
 mod settings;
+mod trace;
 mod wire;
 
 pub use belay_redaction::{MasterKey, Redactor};

@@ -5,6 +5,7 @@ use std::{error::Error, process::ExitCode, sync::Arc};
 use belay_executor::{Executions, Gate, Parts, Redactor, Runner, Settings, hosted, open_seal_key};
 use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
+use belay_telemetry::{LAST_FLUSH, Telemetry};
 use clap::Parser as _;
 
 #[tokio::main]
@@ -13,7 +14,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
-    telemetry::init("info", telemetry::LogFormat::Text);
+    telemetry::init("info", telemetry::LogFormat::from_env()?);
+    let entropy = Ids::from_system();
+    let spans = Telemetry::from_env("belay-executor", Redactor::new(), move |bytes| entropy.fill(bytes))?;
     let access = Access::for_listener(&settings.listen, settings.token)?;
     program::private_folder(&settings.state_dir)?;
 
@@ -33,6 +36,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         ids,
         redactor: Redactor::new(),
         master_key,
+        telemetry: spans.clone(),
         shutdown: stop.clone(),
     };
     let executions = Executions::new(parts);
@@ -46,5 +50,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     trigger.pull();
     serving.await??;
+    // What could not be delivered has been logged.
+    drop(spans.shutdown(LAST_FLUSH).await);
     outcome.map_err(|reason| reason.to_string().into())
 }

@@ -12,6 +12,7 @@ use belay_proto::v1::{
     self, call_tool_response::Event, tool_call::State, tool_runner_service_client::ToolRunnerServiceClient,
 };
 use belay_service_kit::{host::LARGEST_MESSAGE, status};
+use belay_telemetry::TraceContext;
 use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
 
 use crate::{
@@ -90,6 +91,12 @@ impl Runner {
         request
     }
 
+    fn traced<T>(&self, message: T, trace: &TraceContext) -> Request<T> {
+        let mut request = self.request(message);
+        trace.put(request.metadata_mut());
+        request
+    }
+
     /// The tools as last heard of, asked for when nothing was heard yet or `fresh` ones are wanted.
     pub(crate) async fn catalogue(&self, fresh: bool) -> Result<Arc<Catalogue>, Status> {
         let known = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -161,9 +168,10 @@ impl Runner {
         request: &CallRequest,
         fence: v1::Fence,
         grant: v1::Grant,
+        trace: &TraceContext,
     ) -> Answer {
         let message = v1::CommitEffectRequest { name, grant: Some(grant), fence: Some(fence) };
-        match self.client.clone().commit_effect(self.request(message)).await {
+        match self.client.clone().commit_effect(self.traced(message, trace)).await {
             Ok(response) => answer_of(request, response.into_inner()),
             Err(status) => refused(request, status),
         }
@@ -176,10 +184,11 @@ impl Runner {
         request: &CallRequest,
         fence: v1::Fence,
         failure: &Failure,
+        trace: &TraceContext,
     ) -> Answer {
         let failure = Some(wire::failure(failure));
         let message = v1::DiscardEffectRequest { name, fence: Some(fence), failure };
-        match self.client.clone().discard_effect(self.request(message)).await {
+        match self.client.clone().discard_effect(self.traced(message, trace)).await {
             Ok(response) => answer_of(request, response.into_inner()),
             Err(status) => refused(request, status),
         }

@@ -12,6 +12,7 @@ mod holds;
 mod record;
 mod recover;
 mod run;
+mod span;
 mod work;
 
 pub(crate) use decide::too_weak;
@@ -26,8 +27,9 @@ use std::{
 use belay_policy::Revised;
 use belay_proto::v1::{self, ErrorClass, tool_call::State};
 use belay_service_kit::{Clock, status};
+use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
 use tokio::sync::watch;
-use tonic::{Code, Status};
+use tonic::{Code, Status, metadata::MetadataMap};
 
 use crate::{
     Ledger, PolicyHolder, Registry, ToolFailure,
@@ -48,6 +50,7 @@ pub struct Calls {
     policy: Arc<PolicyHolder>,
     ledger: Arc<Ledger>,
     clock: Arc<dyn Clock>,
+    telemetry: Telemetry,
     threads: belay_sqlite::Threads,
     fences: Mutex<HashMap<i32, i64>>,
     known: Mutex<HashMap<String, Call>>,
@@ -102,7 +105,8 @@ pub(crate) struct Order {
     pub(crate) timeout: Option<Duration>,
     pub(crate) workspace: Chosen,
     pub(crate) grant: Option<v1::Grant>,
-    pub(crate) trace: v1::TraceContext,
+    /// Where it belongs, if its caller says so.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl Calls {
@@ -113,6 +117,16 @@ impl Calls {
     /// The policy that is enforced, to be offered newer ones.
     pub fn policy(&self) -> &Arc<PolicyHolder> {
         &self.policy
+    }
+
+    /// Begins to answer a request.
+    pub(crate) fn answering(&self, method: &'static str, metadata: &MetadataMap) -> RpcSpan {
+        RpcSpan::begin(&self.telemetry, method, TraceContext::of(metadata), self.clock.now_micros())
+    }
+
+    /// Has answered it.
+    pub(crate) fn answered<T>(&self, request: RpcSpan, answer: &Result<T, Status>) {
+        request.end(answer, self.clock.now_micros());
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Call>> {

@@ -45,6 +45,7 @@ use belay_grant::Keys;
 use belay_proto::v1;
 use belay_service_kit::Clock;
 use belay_sqlite::Threads;
+use belay_telemetry::Telemetry;
 
 /// What the service is made of. Everything that a simulation replaces is handed in here.
 pub struct Parts {
@@ -62,6 +63,8 @@ pub struct Parts {
     pub places: Arc<dyn Places>,
     /// The walls that stand around commands here, as they were tried out.
     pub enforcement: v1::EnforcementReport,
+    /// Where spans go.
+    pub telemetry: Telemetry,
     /// Where work runs that blocks.
     pub threads: Threads,
 }

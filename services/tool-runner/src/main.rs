@@ -2,8 +2,10 @@
 
 use std::{error::Error, fs::canonicalize, process::ExitCode, sync::Arc};
 
+use belay_redaction::Redactor;
 use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
+use belay_telemetry::{LAST_FLUSH, Telemetry};
 use belay_tool_runner::{
     Allowed, Calls, Enforcement, GateChannel, Ledger, Parts, RealPlaces, Registry, SandboxSettings, Settings,
     Workspaces, gate_key, hosted, tools,
@@ -21,7 +23,9 @@ fn main() -> ExitCode {
 }
 
 async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
-    telemetry::init("info", telemetry::LogFormat::Text);
+    telemetry::init("info", telemetry::LogFormat::from_env()?);
+    let entropy = Ids::from_system();
+    let spans = Telemetry::from_env("belay-tool-runner", Redactor::new(), move |bytes| entropy.fill(bytes))?;
     let access = Access::for_listener(&settings.listen, settings.token)?;
     let keys = gate_key(&settings.gate_key)?;
     let gate = GateChannel::new(net::connect_lazy(&settings.gate), settings.gate_token.as_deref())?;
@@ -47,6 +51,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         workspaces,
         places: Arc::new(RealPlaces),
         enforcement: enforcement.to_proto(),
+        telemetry: spans.clone(),
         threads: Threads::Real,
     })
     .await?;
@@ -62,5 +67,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     trigger.pull();
     serving.await??;
     following.abort();
+    // What could not be delivered has been logged.
+    drop(spans.shutdown(LAST_FLUSH).await);
     Ok(())
 }

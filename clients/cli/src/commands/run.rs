@@ -59,7 +59,7 @@ pub(crate) struct Run {
     labels: Vec<(String, String)>,
     /// Check everything, show what would run, call no tool
     #[arg(long)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     /// What happens where a person would be asked [default: prompt on a terminal, else fail]
     #[arg(long, value_name = "HOW", value_enum)]
     approve: Option<Approve>,

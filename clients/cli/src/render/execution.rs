@@ -53,7 +53,7 @@ fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
         ("steps", totals),
         ("workspace", Some(execution.workspace.clone())),
         ("labels", Some(labels(execution))),
-        ("trace", words::trace_id(execution).map(str::to_owned)),
+        ("trace", words::trace_id(execution)),
     ];
     facts
         .into_iter()
@@ -247,7 +247,10 @@ mod tests {
                 },
             ],
             failure: Some(failure),
-            trace: Some(TraceContext { traceparent: "00-4bf92f-00f0-01".to_owned(), ..Default::default() }),
+            trace: Some(TraceContext {
+                traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
+                ..Default::default()
+            }),
             labels: [("team".to_owned(), "x".to_owned()), ("a".to_owned(), "b".to_owned())].into(),
             ..Default::default()
         }
@@ -266,7 +269,7 @@ mod tests {
              \x20 accepted  2026-11-21 03:04:05Z by me\n\
              \x20 steps     1 completed, 1 failed, 1 skipped of 3\n\
              \x20 labels    a=b team=x\n\
-             \x20 trace     4bf92f\n\
+             \x20 trace     4bf92f3577b34da6a3ce929d0e0e4736\n\
              steps\n\
              \x20 completed  a  read_file  4s\n\
              \x20 failed     b  read_file  8s  attempt 2/2  no such file: a (FILE_NOT_FOUND)\n\
@@ -282,7 +285,7 @@ mod tests {
             screen(&report.lines()),
             "error: execution e1 failed: 1 completed, 1 failed, 1 skipped\n\
              \x20 step b (read_file, 2 attempts): no such file: a (FILE_NOT_FOUND)\n\
-             \x20 trace 4bf92f\n\
+             \x20 trace 4bf92f3577b34da6a3ce929d0e0e4736\n\
              next: belay executions get e1\n\
              code: FILE_NOT_FOUND (docs/errors/FILE_NOT_FOUND.md)\n"
         );

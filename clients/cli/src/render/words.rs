@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    EffectSummary, Execution, Failure, Payload, PolicyDecision, SkipReason, StepStatus, StepTotals, WaitingReason,
-    approval, execution, payload::Content, step_status, waiting_reason::Kind,
+    EffectSummary, Execution, Failure, Payload, PolicyDecision, SkipReason, StepStatus, StepTotals, TraceContext,
+    WaitingReason, approval, execution, payload::Content, step_status, waiting_reason::Kind,
 };
 
 use super::{
@@ -201,9 +201,11 @@ pub(crate) fn retries(step: Option<&StepStatus>, retry_count: i32) -> String {
     }
 }
 
-/// The trace id inside the execution's `traceparent`.
-pub(crate) fn trace_id(execution: &Execution) -> Option<&str> {
-    execution.trace.as_ref()?.traceparent.split('-').nth(1).filter(|id| !id.is_empty())
+/// The trace id inside the execution's `traceparent`, if the trace is recorded: of another one there is nothing to look at.
+pub(crate) fn trace_id(execution: &Execution) -> Option<String> {
+    let TraceContext { traceparent, tracestate } = execution.trace.as_ref()?;
+    let trace = belay_all_in_one::TraceContext::parse(traceparent, tracestate).ok()?;
+    trace.is_sampled().then(|| trace.trace_id())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@ use belay_grant::{Kind, Subject};
 use belay_policy::NonInteractive;
 use belay_proto::v1::{self, Approval, approval::State};
 use belay_service_kit::status;
+use belay_telemetry::TraceContext;
 use tonic::{Code, Status};
 
 use crate::{
@@ -16,7 +17,11 @@ use crate::{
 /// The longest name of whoever started an execution, in characters.
 const LONGEST_PRINCIPAL: usize = 256;
 
-pub(super) async fn create_approval(gate: &Gate, request: v1::CreateApprovalRequest) -> Result<Approval, Status> {
+pub(super) async fn create_approval(
+    gate: &Gate,
+    request: v1::CreateApprovalRequest,
+    trace: Option<TraceContext>,
+) -> Result<Approval, Status> {
     let call = CallName::parse("call", &request.call)?;
     check_digest(&request.subject_digest)?;
     if request.requested_by.chars().count() > LONGEST_PRINCIPAL {
@@ -33,7 +38,7 @@ pub(super) async fn create_approval(gate: &Gate, request: v1::CreateApprovalRequ
     let rendered = subject.clone();
     let preview = gate.store.work(move || preview(&rendered, &contents)).await;
     let new = NewApproval {
-        basic: asked(gate, name, &request, &subject),
+        basic: asked(gate, name, &request, trace.as_ref(), &subject),
         namespace: call.namespace,
         subject: bytes,
         preview,
@@ -52,7 +57,13 @@ fn the_same(approval: Approval, request: &v1::CreateApprovalRequest) -> Result<A
 }
 
 /// A question as it begins: pending, or decided by the policy where the execution wants no person and the policy has an answer.
-fn asked(gate: &Gate, name: String, request: &v1::CreateApprovalRequest, subject: &Subject) -> Approval {
+fn asked(
+    gate: &Gate,
+    name: String,
+    request: &v1::CreateApprovalRequest,
+    trace: Option<&TraceContext>,
+    subject: &Subject,
+) -> Approval {
     let now = gate.clock.now_micros();
     let policy = &gate.policy().revised.policy;
     let expires = policy.approvals_expire_after().map(|after| {
@@ -83,6 +94,10 @@ fn asked(gate: &Gate, name: String, request: &v1::CreateApprovalRequest, subject
         effect: (subject.kind == Kind::Effect).then(|| preview::summary(subject)),
         requested_by: shown(&request.requested_by),
         create_time: Some(belay_proto::timestamp(now)),
+        trace: trace.map(|trace| v1::TraceContext {
+            traceparent: trace.traceparent(),
+            tracestate: trace.tracestate().to_owned(),
+        }),
         ..Approval::default()
     };
     if request.approval_mode() != v1::ApprovalMode::Auto {

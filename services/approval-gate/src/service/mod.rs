@@ -20,6 +20,7 @@ use belay_proto::v1::{
     approval_gate_service_server::{ApprovalGateService, ApprovalGateServiceServer},
 };
 use belay_service_kit::{Hosted, Principal, host::LARGEST_MESSAGE, status};
+use belay_telemetry::TraceContext;
 use futures::Stream;
 use tonic::{Code, Request, Response, Status, service::Routes};
 
@@ -48,8 +49,14 @@ impl ApprovalGateService for Service {
         &self,
         request: Request<v1::CreateApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
-        let request = from_service(request)?;
-        create_approval::create_approval(&self.gate, request).await.map(Response::new)
+        let span = self.gate.answering("belay.v1.ApprovalGateService/CreateApproval", request.metadata());
+        let trace = TraceContext::of(request.metadata());
+        let answer = match from_service(request) {
+            Ok(request) => create_approval::create_approval(&self.gate, request, trace).await,
+            Err(refused) => Err(refused),
+        };
+        self.gate.answered(span, &answer);
+        answer.map(Response::new)
     }
 
     async fn get_approval(&self, request: Request<v1::GetApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
@@ -75,7 +82,15 @@ impl ApprovalGateService for Service {
         request: Request<v1::DecideApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
         let by = Principal::of(&request);
-        decide_approval::decide_approval(&self.gate, by, request.into_inner()).await.map(Response::new)
+        let mut span = self.gate.answering("belay.v1.ApprovalGateService/DecideApproval", request.metadata());
+        let answer = decide_approval::decide_approval(&self.gate, by, request.into_inner()).await;
+        // Part of the execution that asked, and only linked with whatever the person who decides is doing.
+        let asked = answer.as_ref().ok().and_then(|approval| approval.trace.as_ref());
+        if let Some(asked) = asked.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok()) {
+            span.belongs_to(asked);
+        }
+        self.gate.answered(span, &answer);
+        answer.map(Response::new)
     }
 
     async fn cancel_approval(

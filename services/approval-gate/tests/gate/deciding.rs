@@ -1,7 +1,8 @@
 //! Who decides, on what, and how often.
 
 use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
-use tonic::Code;
+use belay_telemetry::TraceContext;
+use tonic::{Code, Request};
 
 use crate::support::*;
 
@@ -47,6 +48,43 @@ fn a_decision_echoes_the_digest() {
         let unsaid = decide(&world.person, &asked, Decision::Unspecified).await;
         assert_eq!(unsaid.unwrap_err().code(), Code::InvalidArgument);
         assert_eq!(world.get(&asked.name).await.state(), State::Pending);
+    });
+}
+
+/// B-11: the gate remembers where in the execution's trace a question was asked. The decision belongs there, and is linked with whatever
+/// the person who decides is doing.
+#[test]
+fn a_decision_belongs_to_the_trace_of_the_question() {
+    let of = |id: char| {
+        TraceContext::parse(&format!("00-{}-{}-01", String::from(id).repeat(32), "b".repeat(16)), "").unwrap()
+    };
+    let (call, command) = (of('a'), of('c'));
+    world("", async |world| {
+        let subject = effect("e");
+        world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[]);
+        let mut question = Request::new(request(&subject, v1::ApprovalMode::Wait));
+        call.put(question.metadata_mut());
+        let asked = world.executor.clone().create_approval(question).await.unwrap().into_inner();
+        let kept = world.get(&asked.name).await.trace.unwrap();
+        assert_eq!(kept.traceparent, call.traceparent());
+
+        let mut answer = Request::new(v1::DecideApprovalRequest {
+            name: asked.name.clone(),
+            subject_digest: asked.subject_digest.clone(),
+            decision: Decision::Approve.into(),
+            reason: "my secret reason".into(),
+        });
+        command.put(answer.metadata_mut());
+        world.person.clone().decide_approval(answer).await.unwrap();
+        decide(&world.person, &world.ask(&effect("untraced")).await, Decision::Approve).await.unwrap();
+
+        let spans = world.spans.lock().unwrap();
+        let [create, decide] = &spans[..] else { panic!("what is in no trace is no span: {spans:?}") };
+        assert_eq!(create.name, "belay.v1.ApprovalGateService/CreateApproval");
+        assert_eq!(decide.name, "belay.v1.ApprovalGateService/DecideApproval");
+        assert!(spans.iter().all(|span| span.parent.as_ref() == Some(&call)));
+        assert_eq!((&create.links[..], &decide.links[..]), (&[][..], &[command.clone()][..]));
+        assert!(!format!("{spans:?}").contains("secret"), "no words of a person's: {spans:?}");
     });
 }
 

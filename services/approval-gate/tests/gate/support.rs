@@ -26,6 +26,7 @@ use belay_service_kit::{
     status,
 };
 use belay_sqlite::{Location, Threads};
+use belay_telemetry::{SpanRecord, Telemetry};
 use futures::Stream;
 use tonic::{Code, Request, Response, Status, service::Routes, transport::Channel};
 
@@ -69,6 +70,8 @@ pub(crate) struct World {
     pub(crate) person: Client,
     /// The door for services.
     pub(crate) executor: Client,
+    /// The spans that were sent.
+    pub(crate) spans: Arc<Mutex<Vec<SpanRecord>>>,
     pub(crate) trigger: Trigger,
     stop: Shutdown,
 }
@@ -80,6 +83,8 @@ impl World {
         let clock = Arc::new(ManualClock(AtomicI64::new(1_700_000_000_000_000)));
         let at = |name: &str| Address::Unix(folder.join(name));
         let ids = Ids::seeded(7);
+        let spans = Arc::<Mutex<Vec<SpanRecord>>>::default();
+        let sent = Arc::clone(&spans);
         let gate = Gate::open(Parts {
             key: keys::open(folder, || ids.next_key()).unwrap(),
             store: Store::open(&Location::file(folder.join("gate.db")), Threads::Inline, || "store".into()).unwrap(),
@@ -87,6 +92,7 @@ impl World {
             runner: RunnerClient::new(net::connect_lazy(&at("runner.sock")), None).unwrap(),
             clock: clock.clone(),
             ids,
+            telemetry: Telemetry::to(move |span| sent.lock().unwrap().push(span), |bytes| bytes.fill(1)),
             shutdown: stop.clone(),
         })
         .await
@@ -101,6 +107,7 @@ impl World {
             clock,
             person: Client::new(person).max_decoding_message_size(16 << 20),
             executor: Client::new(executor),
+            spans,
             trigger,
             stop,
         };

@@ -97,6 +97,7 @@ impl Execution {
                 record.not_before = Some(*not_before);
                 record.failure = Some(failure.clone());
                 record.call_end = None;
+                record.attempt_started_at = None;
                 self.unsettled.remove(step);
                 self.backing_off.insert((*not_before, *step));
             }
@@ -146,6 +147,7 @@ impl Execution {
                 let record = &mut self.steps[*step];
                 record.failure = Some(failure.clone());
                 record.call_end = None;
+                record.attempt_started_at = None;
                 self.active -= 1;
             }
             K::CallRequested(request) => {
@@ -290,6 +292,7 @@ impl Execution {
         record.attempt = attempt;
         record.calls = 0;
         record.not_before = None;
+        record.attempt_started_at = Some(time);
         if first {
             record.started_at = Some(time);
             self.active += 1;
@@ -301,6 +304,7 @@ impl Execution {
     fn end_step(&mut self, step: usize, time: Timestamp) {
         let record = &mut self.steps[step];
         record.ended_at = Some(time);
+        record.attempt_started_at = None;
         record.call_end = None;
         if let Some(not_before) = record.not_before.take() {
             self.backing_off.remove(&(not_before, step));

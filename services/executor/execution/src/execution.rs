@@ -87,6 +87,8 @@ pub(crate) struct StepRecord {
     /// Dependencies that have not completed.
     pub(crate) unmet: usize,
     pub(crate) started_at: Option<Timestamp>,
+    /// When the attempt that is under way began.
+    pub(crate) attempt_started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
     pub(crate) not_before: Option<Timestamp>,
     pub(crate) since: Timestamp,
@@ -197,6 +199,11 @@ impl<'a> StepView<'a> {
         self.record.started_at
     }
 
+    /// When the attempt that is under way began; nothing between two attempts, and when there is none any more.
+    pub fn attempt_started_at(&self) -> Option<Timestamp> {
+        self.record.attempt_started_at
+    }
+
     /// When it ended.
     pub fn ended_at(&self) -> Option<Timestamp> {
         self.record.ended_at
@@ -271,6 +278,7 @@ impl Execution {
                 calls: 0,
                 unmet: step.dependencies().len(),
                 started_at: None,
+                attempt_started_at: None,
                 ended_at: None,
                 not_before: None,
                 since: time,

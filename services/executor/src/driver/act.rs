@@ -47,7 +47,7 @@ impl Driver {
             executions: Arc::clone(&self.executions),
             name,
             workspace: created.workspace.clone(),
-            trace: created.trace.clone(),
+            trace: self.trace.call(self.execution.plan(), call),
             request: flying.request.clone(),
             hold: flying.hold.clone(),
             mode: created.approval_mode,

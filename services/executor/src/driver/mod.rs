@@ -14,6 +14,7 @@ use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
+use tracing::Instrument as _;
 
 use crate::{
     core::{Executions, unwritable},
@@ -22,6 +23,7 @@ use crate::{
     hub::Hub,
     names::ExecutionName,
     secrets::{Sealed, Secrets},
+    trace::Trace,
     wire::{self, CallNames},
 };
 
@@ -57,6 +59,7 @@ pub(crate) struct Driver {
     name: ExecutionName,
     names: CallNames,
     execution: Execution,
+    trace: Trace,
     hub: Arc<Hub>,
     commands: mpsc::UnboundedReceiver<Command>,
     news: mpsc::UnboundedReceiver<News>,
@@ -84,6 +87,7 @@ struct TakenUp {
     name: ExecutionName,
     execution: Execution,
     secrets: Secrets,
+    trace: Trace,
     standing: Standing,
     ledger_id: Arc<str>,
 }
@@ -106,7 +110,8 @@ impl Driver {
         }
         events.extend(execution.advance(Surroundings { now, ledger_id: &ledger_id }));
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
-        let names = names_of(&name, &execution);
+        let trace = Trace::of(&executions.telemetry, &name, &execution);
+        let names = names_of(&name, &execution, &trace);
         let mut messages = messages_of(&names, &execution, &events);
         let mut secrets = executions.vault.secrets();
         let Sealed { transition, new_key: seal_key } =
@@ -124,9 +129,12 @@ impl Driver {
         };
         let commands = executions.enter(key);
         drop(announced);
-        let driver = Self::new(executions, TakenUp { key, name, execution, secrets, standing, ledger_id }, commands);
+        let taken = TakenUp { key, name, execution, secrets, trace, standing, ledger_id };
+        let mut driver = Self::new(executions, taken, commands);
+        driver.trace.hear(&driver.execution, &events);
         driver.hub.publish(messages);
-        tokio::spawn(driver.run());
+        let log_span = driver.trace.log_span();
+        tokio::spawn(driver.run().instrument(log_span));
         Ok(Ok(described))
     }
 
@@ -147,7 +155,8 @@ impl Driver {
                         .in_flight()
                         .filter(|call| call.hold.as_ref().is_none_or(|hold| hold.decided.is_some()));
                     driver.in_doubt = sent.map(|call| call.request.call).collect();
-                    driver.run().await;
+                    let log_span = driver.trace.log_span();
+                    driver.run().instrument(log_span).await;
                 }
                 Err(status) => {
                     tracing::error!(execution.key = key.0, %status, "An execution cannot be taken up");
@@ -166,19 +175,21 @@ impl Driver {
             Ok(catalogue) => catalogue.ledger_id.as_str().into(),
             Err(_) => execution.ledger_id().into(),
         };
-        Ok(TakenUp { key: row.key, name, execution, secrets, standing: row.standing, ledger_id })
+        let trace = Trace::of(&executions.telemetry, &name, &execution);
+        Ok(TakenUp { key: row.key, name, execution, secrets, trace, standing: row.standing, ledger_id })
     }
 
     fn new(executions: Arc<Executions>, taken: TakenUp, commands: mpsc::UnboundedReceiver<Command>) -> Self {
-        let TakenUp { key, name, execution, secrets, standing, ledger_id } = taken;
+        let TakenUp { key, name, execution, secrets, trace, standing, ledger_id } = taken;
         let (heard, news) = mpsc::unbounded_channel();
         Self {
             hub: executions.hub(key),
-            names: names_of(&name, &execution),
+            names: names_of(&name, &execution, &trace),
             executions,
             key,
             name,
             execution,
+            trace,
             commands,
             news,
             heard,
@@ -242,6 +253,9 @@ impl Driver {
                     self.executions.set_timer(wake_at.as_micros(), self.key);
                 }
                 if self.executions.leave(self.key, self.standing.ended, &self.commands) {
+                    if self.standing.ended {
+                        tracing::debug!(state = wire::state_name(&self.execution), "An execution has ended");
+                    }
                     return Ok(());
                 }
             }
@@ -289,6 +303,8 @@ impl Driver {
             Err(error) => return Err(GaveUp::Lost(unwritable(&error))),
         }
         self.standing = standing;
+        // First, since whoever sees the end may end the process.
+        self.trace.hear(&self.execution, &events);
         self.hub.publish(messages);
         for call in self.unacknowledged.drain(..) {
             let name = self.names.call(self.execution.plan(), call);
@@ -298,9 +314,9 @@ impl Driver {
     }
 }
 
-fn names_of(name: &ExecutionName, execution: &Execution) -> CallNames {
-    let created = execution.created();
-    CallNames { execution: name.to_string(), uid: created.uid.clone(), traceparent: created.trace.0.clone() }
+fn names_of(name: &ExecutionName, execution: &Execution, trace: &Trace) -> CallNames {
+    let uid = execution.created().uid.clone();
+    CallNames { execution: name.to_string(), uid, traceparent: trace.traceparent() }
 }
 
 /// Events as messages, secrets and all: they are neither stored nor shown before they were sealed.

@@ -16,7 +16,7 @@ use crate::{
     driver::Driver,
     names::{ExecutionName, is_id, namespace},
     runner::Catalogue,
-    wire,
+    trace, wire,
 };
 
 pub(super) async fn validate_plan(
@@ -47,7 +47,8 @@ pub(super) async fn start_execution(
     request: Request<v1::StartExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
     let principal = Principal::of(&request);
-    let trace = trace_of(&request);
+    let uid = executions.ids.next_id();
+    let trace = trace::beginning(&executions.telemetry, request.metadata(), &uid);
     let request = request.into_inner();
     let request_hash = hash(&request);
     let mode = request.approval_mode();
@@ -105,7 +106,7 @@ pub(super) async fn start_execution(
         request_hash,
     };
     let created = Created {
-        uid: executions.ids.next_id(),
+        uid,
         deadline: plan.timeout().map(|timeout| now.saturating_add(timeout)),
         plan,
         approval_mode: wire::approval_mode(mode),
@@ -299,25 +300,6 @@ fn check_labels(executions: &Executions, labels: &std::collections::BTreeMap<Str
     Ok(())
 }
 
-/// The trace that the caller is in. Text that is no trace context is left out, as W3C says.
-fn trace_of<T>(request: &Request<T>) -> (String, String) {
-    let header = |name| request.metadata().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let parent = header("traceparent");
-    let parts: Vec<&str> = parent.split('-').collect();
-    let hex = |part: &str, length| {
-        part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
-    match parts[..] {
-        [version, trace, span, flags]
-            if hex(version, 2) && hex(trace, 32) && hex(span, 16) && hex(flags, 2) && version != "ff" =>
-        {
-            let state = header("tracestate");
-            (parent.to_owned(), if state.len() <= 512 { state.to_owned() } else { String::new() })
-        }
-        _ => (String::new(), String::new()),
-    }
-}
-
 /// What makes two requests the same: everything but the id that says they are.
 fn hash(request: &v1::StartExecutionRequest) -> String {
     let request = v1::StartExecutionRequest { request_id: String::new(), ..request.clone() };
@@ -333,20 +315,6 @@ fn shard_of(namespace: &str, id: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_trace_is_taken_only_when_it_is_one() {
-        let with = |text: &str| {
-            let mut request = Request::new(());
-            request.metadata_mut().insert("traceparent", text.parse().unwrap());
-            trace_of(&request).0
-        };
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert_eq!(with(good), good);
-        for bad in ["", "00-4BF9-00-01", "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"] {
-            assert_eq!(with(bad), "");
-        }
-    }
 
     #[test]
     fn shards_are_in_range_and_stay_what_they_are() {

@@ -44,6 +44,11 @@ pub(crate) fn failure_from(failure: v1::Failure) -> Failure {
     Failure { class: class_from(failure.error_class()), reason: failure.reason, message: failure.message }
 }
 
+/// The class's name in the contract, such as `TIMEOUT`.
+pub(crate) fn class_name(class: ErrorClass) -> &'static str {
+    class_to(class).as_str_name().trim_start_matches("ERROR_CLASS_")
+}
+
 fn class_to(class: ErrorClass) -> v1::ErrorClass {
     match class {
         ErrorClass::Crash => v1::ErrorClass::Crash,

@@ -7,6 +7,7 @@ use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
 use belay_service_kit::{Ids, Shutdown, SystemClock, net, shutdown::Trigger};
 use belay_sqlite::{Location, Threads};
+use belay_telemetry::Telemetry;
 use futures::future::join_all;
 
 use crate::support::{Executor, PATIENCE, Server, World};
@@ -40,6 +41,7 @@ async fn inside(world: &World) -> Inside {
         ids: Ids::seeded(1),
         redactor: Redactor::new(),
         master_key: MasterKey::new([7; 32]),
+        telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         shutdown,
     });
     let socket = folder.join("inside");

@@ -33,6 +33,11 @@ impl Ids {
     pub fn next_key(&self) -> [u8; 32] {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).random()
     }
+
+    /// Fills the bytes, as good as [`Self::next_key`] does.
+    pub fn fill(&self, bytes: &mut [u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes);
+    }
 }
 
 /// The lowest 100 of these bits as 20 characters out of `0-9a-z` without `i`, `l`, `o` and `u`, which are misread or make words.
@@ -61,5 +66,11 @@ mod tests {
         assert_eq!(id_of(0), "0".repeat(20));
         assert_eq!(id_of(u128::MAX), "z".repeat(20));
         assert!(a.next_key() == b.next_key() && a.next_key() != [0; 32]);
+        let filled = |ids: &Ids| {
+            let mut bytes = [0; 20];
+            ids.fill(&mut bytes);
+            bytes
+        };
+        assert!(filled(&Ids::seeded(1)) == filled(&Ids::seeded(1)) && filled(&a) != [0; 20]);
     }
 }

@@ -1,5 +1,12 @@
 //! Logs: a sentence and a record, on stderr, since stdout is for data.
 
+use std::{
+    env,
+    ffi::OsStr,
+    io::{self, IsTerminal as _},
+};
+
+use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
 /// How a log line looks.
@@ -12,14 +19,56 @@ pub enum LogFormat {
     Json,
 }
 
+/// `BELAY_LOG_FORMAT` says something else than a format.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("BELAY_LOG_FORMAT is `{0}`: set it to `text` or to `json`")]
+pub struct NoLogFormat(String);
+
+impl LogFormat {
+    /// As `BELAY_LOG_FORMAT` says; text when it is unset or empty.
+    ///
+    /// # Errors
+    /// [`NoLogFormat`] when it is neither `text` nor `json`.
+    pub fn from_env() -> Result<Self, NoLogFormat> {
+        Self::read(env::var_os("BELAY_LOG_FORMAT").as_deref())
+    }
+
+    fn read(value: Option<&OsStr>) -> Result<Self, NoLogFormat> {
+        match value.map(OsStr::to_string_lossy).as_deref() {
+            None | Some("" | "text") => Ok(Self::Text),
+            Some("json") => Ok(Self::Json),
+            Some(other) => Err(NoLogFormat(other.to_owned())),
+        }
+    }
+}
+
 /// Starts logging. `BELAY_LOG` says what (`info`, `belay_executor=debug`, …); `default` when it is unset. A second call changes nothing.
+///
+/// A line about an execution has the fields of the `tracing` span that it stands in: `execution` and `trace_id`.
 pub fn init(default: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_env("BELAY_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true);
+    let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(true).with_ansi(colours);
     let started = match format {
         LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).try_init(),
     };
     // Only a test that starts several services in one process gets here twice.
     drop(started);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_is_text_or_json_and_nothing_else() {
+        let read = |value: &str| LogFormat::read(Some(value.as_ref()));
+        assert_eq!(LogFormat::read(None), Ok(LogFormat::Text));
+        assert_eq!(read(""), Ok(LogFormat::Text));
+        assert_eq!(read("text"), Ok(LogFormat::Text));
+        assert_eq!(read("json"), Ok(LogFormat::Json));
+        assert_eq!(read("JSON").unwrap_err().to_string(), "BELAY_LOG_FORMAT is `JSON`: set it to `text` or to `json`");
+    }
 }

@@ -8,6 +8,7 @@ use opentelemetry::{
 };
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
 /// The trace is recorded.
 const SAMPLED: u8 = 1;
@@ -61,6 +62,30 @@ impl TraceContext {
             return Err(NoTraceContext("an id is all zeros"));
         }
         Ok(Self { trace_id, span_id, flags: flags & KNOWN, state: in_order(tracestate).unwrap_or_default() })
+    }
+
+    /// What a request carries; nothing when it carries none, or one that is not in order: the caller begins a new trace then.
+    pub fn of(metadata: &MetadataMap) -> Option<Self> {
+        let text = |value: &MetadataValue<Ascii>| value.to_str().unwrap_or_default().to_owned();
+        let mut parents = metadata.get_all("traceparent").iter();
+        let (parent, None) = (parents.next()?, parents.next()) else { return None };
+        let states: Vec<String> = metadata.get_all("tracestate").iter().map(text).collect();
+        Self::parse(&text(parent), &states.join(",")).ok()
+    }
+
+    /// Puts it into a request, in place of what the request may carry.
+    pub fn put(&self, metadata: &mut MetadataMap) {
+        for (name, value) in [("traceparent", self.traceparent()), ("tracestate", self.state.clone())] {
+            match MetadataValue::try_from(value) {
+                Ok(value) if !value.is_empty() => drop(metadata.insert(name, value)),
+                _ => drop(metadata.remove(name)),
+            }
+        }
+    }
+
+    /// Whether it is the span of this name in its trace.
+    pub fn is_span(&self, name: &str) -> bool {
+        self.span_id == span_id_of(self, name)
     }
 
     /// The header `traceparent`.
@@ -263,6 +288,27 @@ mod tests {
         for text in left_out {
             assert_eq!(state(text), "", "{text}");
         }
+    }
+
+    #[test]
+    fn a_request_carries_one_context_or_none() {
+        let context = TraceContext::parse(GOOD, "foo=1,bar=2").unwrap();
+        let mut metadata = MetadataMap::new();
+        assert_eq!(TraceContext::of(&metadata), None);
+        context.put(&mut metadata);
+        assert_eq!(TraceContext::of(&metadata), Some(context.clone()));
+        let other = TraceContext { span_id: [7; 8], state: String::new(), ..context.clone() };
+        other.put(&mut metadata);
+        assert_eq!(TraceContext::of(&metadata), Some(other), "the tracestate went with its traceparent");
+        // A list may come as several headers.
+        for state in ["foo=1", "bar=2"] {
+            metadata.append("tracestate", state.parse().unwrap());
+        }
+        assert_eq!(TraceContext::of(&metadata).unwrap().tracestate(), "foo=1,bar=2");
+        metadata.append("traceparent", GOOD.parse().unwrap());
+        assert_eq!(TraceContext::of(&metadata), None, "whose trace it is cannot be known");
+        metadata.insert("traceparent", "00-junk".parse().unwrap());
+        assert_eq!(TraceContext::of(&metadata), None);
     }
 
     #[test]

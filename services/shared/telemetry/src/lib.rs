@@ -10,6 +10,7 @@
 
 mod context;
 mod export;
+mod rpc;
 pub mod semconv;
 mod settings;
 mod span;
@@ -20,6 +21,7 @@ pub use opentelemetry::{
     Array, KeyValue, Value,
     trace::{SpanKind, Status},
 };
+pub use rpc::RpcSpan;
 pub use settings::{Settings, SettingsRefused};
 pub use span::{SpanEvent, SpanRecord};
-pub use telemetry::{NotDelivered, NotStarted, Telemetry};
+pub use telemetry::{LAST_FLUSH, NotDelivered, NotStarted, Telemetry};

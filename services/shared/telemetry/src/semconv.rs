@@ -44,6 +44,8 @@ pub const BELAY_STEP: &str = "belay.step";
 pub const BELAY_ATTEMPT: &str = "belay.attempt";
 /// How it ended: the state's name.
 pub const BELAY_STATE: &str = "belay.state";
+/// What kind of failure it was: the error class's name.
+pub const BELAY_ERROR_CLASS: &str = "belay.error.class";
 /// `namespaces/*/approvals/*`.
 pub const BELAY_APPROVAL: &str = "belay.approval";
 /// What was decided.

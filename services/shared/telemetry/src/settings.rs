@@ -73,13 +73,14 @@ impl Settings {
             None => Vec::new(),
             // The value is not repeated: it holds a token more often than not.
             Some((name, text)) => {
-                pairs(&text).ok_or_else(|| refused(&name, "has to be written like `key=value,other=value`"))?
+                pairs(&text).ok_or_else(|| not_followed(&name, "has to be written like `key=value,other=value`"))?
             }
         };
         let attributes = match get("OTEL_RESOURCE_ATTRIBUTES") {
             None => Vec::new(),
-            Some(text) => pairs(&text)
-                .ok_or_else(|| refused("OTEL_RESOURCE_ATTRIBUTES", "has to be written like `key=value,other=value`"))?,
+            Some(text) => pairs(&text).ok_or_else(|| {
+                not_followed("OTEL_RESOURCE_ATTRIBUTES", "has to be written like `key=value,other=value`")
+            })?,
         };
         let named = attributes.iter().rfind(|(key, _)| key == "service.name").map(|(_, value)| value.clone());
         let service_name = get("OTEL_SERVICE_NAME").or(named).unwrap_or_else(|| service_name.to_owned());
@@ -156,12 +157,12 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn refused(variable: &str, problem: impl Into<String>) -> SettingsRefused {
+fn not_followed(variable: &str, problem: impl Into<String>) -> SettingsRefused {
     SettingsRefused { variable: variable.to_owned(), problem: problem.into() }
 }
 
 fn refuse<T>(variable: &str, problem: impl Into<String>) -> Result<T, SettingsRefused> {
-    Err(refused(variable, problem))
+    Err(not_followed(variable, problem))
 }
 
 #[cfg(test)]

@@ -19,6 +19,9 @@ use tonic::metadata::{MetadataKey, MetadataMap};
 
 use crate::{Settings, SettingsRefused, SpanRecord, TraceContext, context::span_id_of, export::Exporter, semconv};
 
+/// How long the last spans may take on their way out, when a process ends.
+pub const LAST_FLUSH: Duration = Duration::from_secs(3);
+
 /// Fills the bytes with chance.
 type Entropy = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
@@ -48,9 +51,21 @@ pub enum NotStarted {
 #[error("not all spans were delivered: {0}")]
 pub struct NotDelivered(String);
 
+/// Takes spans.
+type Sink = Box<dyn Fn(SpanRecord) + Send + Sync>;
+
 struct Pipeline {
-    processor: Arc<BatchSpanProcessor>,
     sampler: Sampler,
+    way_out: WayOut,
+}
+
+enum WayOut {
+    Otlp(Otlp),
+    Function(Sink),
+}
+
+struct Otlp {
+    processor: Arc<BatchSpanProcessor>,
     scope: InstrumentationScope,
     /// The connection lives here, so that it depends on no runtime of the service. Taken only when dropped.
     runtime: Option<Runtime>,
@@ -108,13 +123,28 @@ impl Telemetry {
         let scope = InstrumentationScope::builder("belay")
             .with_version(env!("CARGO_PKG_VERSION"))
             .with_schema_url(semconv::SCHEMA_URL);
-        let pipeline = Pipeline {
+        let way_out = WayOut::Otlp(Otlp {
             processor: Arc::new(BatchSpanProcessor::builder(exporter).build()),
-            sampler: settings.sampler.clone(),
             scope: scope.build(),
             runtime: Some(runtime),
-        };
+        });
+        let pipeline = Pipeline { sampler: settings.sampler.clone(), way_out };
         Ok(Self { entropy, pipeline: Some(Arc::new(pipeline)) })
+    }
+
+    /// Hands each span to a function as it is, at once, for tests and simulations. Traces that begin here are recorded.
+    pub fn to(
+        sink: impl Fn(SpanRecord) + Send + Sync + 'static,
+        entropy: impl Fn(&mut [u8]) + Send + Sync + 'static,
+    ) -> Self {
+        let sampler = Sampler::ParentBased(Box::new(Sampler::AlwaysOn));
+        let pipeline = Pipeline { sampler, way_out: WayOut::Function(Box::new(sink)) };
+        Self { entropy: Arc::new(entropy), pipeline: Some(Arc::new(pipeline)) }
+    }
+
+    /// Whether spans are sent at all.
+    pub fn is_on(&self) -> bool {
+        self.pipeline.is_some()
     }
 
     /// Whether spans of this context are sent. Ask before gathering attributes.
@@ -127,6 +157,12 @@ impl Telemetry {
         let context = TraceContext { trace_id: self.random(), span_id: self.random(), flags: 0, state: String::new() };
         let sampled = self.pipeline.as_ref().is_some_and(|pipeline| pipeline.samples(&context, None));
         context.sampled(sampled)
+    }
+
+    /// A new trace whose first span has this name, by which it is known again: see [`TraceContext::is_span`].
+    pub fn root_named(&self, name: &str) -> TraceContext {
+        let context = self.root();
+        TraceContext { span_id: span_id_of(&context, name), ..context }
     }
 
     /// A new span below another one, of this process or of a caller. Without telemetry it is the other one, so that a trace that goes
@@ -151,7 +187,10 @@ impl Telemetry {
     /// crash, is harmless: its ids are the same.
     pub fn emit(&self, span: SpanRecord) {
         let Some(pipeline) = self.pipeline.as_ref().filter(|_| span.context.is_sampled()) else { return };
-        pipeline.processor.on_end(span.into_data(pipeline.scope.clone()));
+        match &pipeline.way_out {
+            WayOut::Otlp(otlp) => otlp.processor.on_end(span.into_data(otlp.scope.clone())),
+            WayOut::Function(sink) => sink(span),
+        }
     }
 
     /// Sends what was emitted, and waits for it: at most `limit`, and at most 5 s.
@@ -175,12 +214,11 @@ impl Telemetry {
         limit: Duration,
         how: impl FnOnce(&BatchSpanProcessor) -> OTelSdkResult + Send + 'static,
     ) -> Result<(), NotDelivered> {
-        let Some(runtime) = self.pipeline.as_ref().and_then(|pipeline| pipeline.runtime.as_ref()) else {
-            return Ok(());
-        };
-        let processor = self.pipeline.as_ref().map(|pipeline| Arc::clone(&pipeline.processor));
+        let Some(WayOut::Otlp(otlp)) = self.pipeline.as_ref().map(|pipeline| &pipeline.way_out) else { return Ok(()) };
+        let Some(runtime) = &otlp.runtime else { return Ok(()) };
+        let processor = Arc::clone(&otlp.processor);
         // On the telemetry's own runtime: the processor blocks, and the caller's timers may be simulated.
-        let work = runtime.spawn_blocking(move || processor.map_or(Ok(()), |processor| how(&processor)));
+        let work = runtime.spawn_blocking(move || how(&processor));
         let timed = runtime.spawn(async move { tokio::time::timeout(limit, work).await });
         match timed.await {
             Ok(Ok(Ok(Ok(()) | Err(OTelSdkError::AlreadyShutdown)))) => Ok(()),
@@ -209,7 +247,7 @@ impl Pipeline {
     }
 }
 
-impl Drop for Pipeline {
+impl Drop for Otlp {
     fn drop(&mut self) {
         // A runtime may not be dropped within another one, where waiting is not allowed.
         if let Some(runtime) = self.runtime.take() {

@@ -2,12 +2,18 @@
 
 use belay_policy::{Decision, Verdict};
 use belay_proto::v1::{self, ErrorClass, payload::Content, policy_decision};
+use belay_telemetry::TraceContext;
 
 use crate::ToolFailure;
 
 /// JSON text as a payload.
 pub(crate) fn payload(json: String) -> v1::Payload {
     v1::Payload { content: Some(Content::Json(json)) }
+}
+
+/// A place in a trace, as tools pass it on.
+pub(super) fn trace(trace: &TraceContext) -> v1::TraceContext {
+    v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().to_owned() }
 }
 
 /// The JSON text of a payload that holds one.

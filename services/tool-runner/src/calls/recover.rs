@@ -37,7 +37,7 @@ impl Calls {
     /// # Errors
     /// [`Status`] when that cannot be made durable.
     pub async fn recover(parts: Parts) -> Result<Arc<Self>, Status> {
-        let Parts { registry, mut ledger, clock, keys, workspaces, places, enforcement, threads } = parts;
+        let Parts { registry, mut ledger, clock, keys, workspaces, places, enforcement, telemetry, threads } = parts;
         let contents = ledger.take_contents();
         let ledger = Arc::new(ledger);
         let tag = digest_of(ledger.id().as_bytes())["sha256:".len()..][..8].to_owned();
@@ -83,6 +83,7 @@ impl Calls {
             policy,
             ledger,
             clock,
+            telemetry,
             threads,
             fences: Mutex::new(contents.fences),
             known: Mutex::new(known),

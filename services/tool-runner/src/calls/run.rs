@@ -4,24 +4,28 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use belay_policy::{Decision, Intent, Revised, ToolKind};
 use belay_proto::v1::{self, ErrorClass, tool_call::State};
+use belay_telemetry::TraceContext;
 use belay_workspace::RelPath;
 use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
+use tracing::Instrument as _;
 
 use super::{
     Call, Calls, Order, Progress,
     commit::Committed,
     decide::{self, Before},
     effect::{Examined, Judge, Proposal, examine},
-    record, stop_asked,
+    record,
+    span::Stretch,
+    stop_asked,
     work::{self, Unfinished},
 };
 use crate::{
     Operation, Recovery, ToolFailure, Touches, ViewHandle,
     ledger::{Basis, Row, Spent, Written},
     rooms::Visit,
-    subject::summary,
+    subject::{parts, summary},
     tier,
 };
 
@@ -77,12 +81,18 @@ impl Calls {
     pub(super) fn spawn_run(
         self: &Arc<Self>,
         call: Call,
-        order: Order,
+        mut order: Order,
         policy: Arc<Revised>,
         approved: Option<Approved>,
     ) {
         let calls = Arc::clone(self);
-        tokio::spawn(async move {
+        let now = self.clock.now_micros();
+        let stretch = order.trace.take().map(|parent| Stretch::begin(&self.telemetry, parent, now));
+        order.trace = stretch.as_ref().map(|stretch| stretch.context().clone());
+        let trace_id = order.trace.as_ref().map(TraceContext::trace_id);
+        let execution = parts(&order.name).0;
+        let log_span = tracing::error_span!("call", execution, call = order.name, trace_id);
+        let work = async move {
             let job = Job { call, order, policy, approved };
             let progress = match AssertUnwindSafe(calls.carry_out(&job)).catch_unwind().await {
                 Ok(progress) => progress,
@@ -93,8 +103,12 @@ impl Calls {
                 // Whoever waits holds the outcome; whoever asks later may have it run again.
                 calls.known().remove(&job.order.name);
             }
+            if let Some(stretch) = stretch {
+                stretch.end(&progress, calls.clock.now_micros());
+            }
             job.call.progress.send_replace(progress);
-        });
+        };
+        tokio::spawn(work.instrument(log_span));
     }
 
     async fn carry_out(self: &Arc<Self>, job: &Job) -> Progress {

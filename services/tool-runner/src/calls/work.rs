@@ -41,7 +41,7 @@ pub(super) async fn work(
         arguments,
         view,
         output,
-        trace: order.trace.clone(),
+        trace: order.trace.as_ref().map(record::trace).unwrap_or_default(),
         limit,
     };
     let mut work = AssertUnwindSafe(async move { tool.call(invocation).await }).catch_unwind().boxed();

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use belay_proto::v1::{self, call_tool_response::Event, payload::Content};
 use belay_service_kit::status;
+use belay_telemetry::TraceContext;
 use tonic::{Code, Status};
 
 use super::{News, attempt_of, not_allowed};
@@ -51,7 +52,9 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) 
         .transpose()?;
     let workspace = calls.rooms.choose(&request.workspace, parts(&request.name).0).map_err(not_allowed)?;
     calls.admit(request.fence).await?;
-    let (name, grant, trace) = (request.name, request.grant, request.trace.unwrap_or_default());
+    // One that is not in order is as good as none.
+    let trace = request.trace.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok());
+    let (name, grant) = (request.name, request.grant);
     calls.call(Order { name, attempt, tool, arguments, timeout, workspace, grant, trace }).await
 }
 

@@ -34,7 +34,7 @@ pub fn hosted(calls: Arc<Calls>, shutdown: Shutdown) -> Hosted {
     let service = ToolRunnerServiceServer::new(Service { calls, shutdown })
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    Hosted { routes: Routes::new(service), name: "belay.v1.ToolRunnerService", descriptors: v1::FILE_DESCRIPTOR_SET }
+    Hosted::new(Routes::new(service), "belay.v1.ToolRunnerService", v1::FILE_DESCRIPTOR_SET)
 }
 
 struct Service {
@@ -90,14 +90,20 @@ impl ToolRunnerService for Service {
     }
 
     async fn commit_effect(&self, request: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
-        commit_effect::commit_effect(&self.calls, request.into_inner()).await.map(Response::new)
+        let span = self.calls.answering("belay.v1.ToolRunnerService/CommitEffect", request.metadata());
+        let answer = commit_effect::commit_effect(&self.calls, request.into_inner()).await;
+        self.calls.answered(span, &answer);
+        answer.map(Response::new)
     }
 
     async fn discard_effect(
         &self,
         request: Request<v1::DiscardEffectRequest>,
     ) -> Result<Response<v1::ToolCall>, Status> {
-        discard_effect::discard_effect(&self.calls, request.into_inner()).await.map(Response::new)
+        let span = self.calls.answering("belay.v1.ToolRunnerService/DiscardEffect", request.metadata());
+        let answer = discard_effect::discard_effect(&self.calls, request.into_inner()).await;
+        self.calls.answered(span, &answer);
+        answer.map(Response::new)
     }
 
     async fn check_workspace(

@@ -21,6 +21,7 @@ use belay_proto::v1::{
 };
 use belay_service_kit::{Access, Clock, Shutdown, net};
 use belay_sqlite::{Location, SqliteError, Threads};
+use belay_telemetry::Telemetry;
 use belay_tool_runner::{
     Allowed, Annotations, Calls, Invocation, Ledger, LedgerError, Operation, Parts, Places, RealPlaces, Recovery,
     Registry, Tool, ToolFailure, ToolResult, ToolSpec, Touches, Workspaces, hosted,
@@ -317,7 +318,8 @@ impl Bench {
                     Err(error) => panic!("{error:?}"),
                 }
             };
-            let parts = Parts { registry, ledger, clock, keys, workspaces, places, enforcement, threads };
+            let telemetry = Telemetry::off(|bytes| bytes.fill(1));
+            let parts = Parts { registry, ledger, clock, keys, workspaces, places, enforcement, telemetry, threads };
             let calls = runtime.block_on(Calls::recover(parts)).unwrap();
             let (trigger, stop) = Shutdown::new();
             let listener = runtime.block_on(net::bind(&net::Address::Unix(socket.clone()))).unwrap();

@@ -3,6 +3,7 @@
 mod approvals;
 mod bad_input;
 mod cli;
+mod collector;
 mod crash;
 mod embedded;
 mod errors;
@@ -12,4 +13,5 @@ mod hostile;
 mod pages;
 mod quickstart;
 mod requests;
+mod trace;
 mod watch;

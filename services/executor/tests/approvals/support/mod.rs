@@ -62,7 +62,3 @@ impl World {
         Executor::start(self.folder.path()).await
     }
 }
-
-fn script(routes: Routes) -> Hosted {
-    Hosted::new(routes, "script", v1::FILE_DESCRIPTOR_SET)
-}

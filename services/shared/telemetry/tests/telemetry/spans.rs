@@ -7,13 +7,15 @@ use std::{
 
 use belay_redaction::Redactor;
 use belay_telemetry::{
-    Array, KeyValue, Settings, SpanEvent, SpanKind, SpanRecord, Status, Telemetry, TraceContext, Value, semconv,
+    Array, KeyValue, RpcSpan, Settings, SpanEvent, SpanKind, SpanRecord, Status, Telemetry, TraceContext, Value,
+    semconv,
 };
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, KeyValue as Sent, any_value},
     trace::v1::{span::SpanKind as SentKind, status::StatusCode},
 };
 use tokio::net::TcpListener;
+use tonic::Code;
 
 use crate::collector::{Collector, spans};
 
@@ -99,6 +101,41 @@ async fn a_span_arrives_with_the_ids_that_were_chosen_before() {
     assert_eq!((span.events[0].name.as_str(), span.events[0].time_unix_nano), ("retry", 1_700_000_000_500_000_000));
     assert_eq!(hex(&span.links[0].span_id), other.span_id());
     telemetry.shutdown(LIMIT).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_becomes_a_span_and_is_an_error_only_where_the_server_is_at_fault() {
+    let mut collector = Collector::start().await;
+    let telemetry = telemetry(&collector.endpoint, &[]);
+    let (asked, remembered) = (telemetry.root(), telemetry.root());
+    const METHOD: &str = "belay.v1.ApprovalGateService/DecideApproval";
+    RpcSpan::begin(&telemetry, METHOD, None, 1).end(&Ok(()), 2);
+    let mut decided = RpcSpan::begin(&telemetry, METHOD, Some(asked.clone()), 1);
+    decided.belongs_to(remembered.clone());
+    decided.attribute(semconv::BELAY_DECISION, "APPROVED");
+    decided.end(&Ok(()), 2);
+    let codes = [(Code::PermissionDenied, StatusCode::Unset), (Code::Unavailable, StatusCode::Error)];
+    for (code, _) in codes {
+        let request = RpcSpan::begin(&telemetry, METHOD, Some(asked.clone()), 3);
+        request.end(&Err::<(), _>(tonic::Status::new(code, "no")), 4);
+    }
+    telemetry.flush(LIMIT).await.unwrap();
+
+    let spans = collector.spans().await;
+    assert_eq!(spans.len(), 3, "a request outside of any trace is no span");
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let decided = &spans[0];
+    assert_eq!((decided.name.as_str(), decided.kind), (METHOD, SentKind::Server as i32));
+    assert_eq!(hex(&decided.trace_id), remembered.trace_id());
+    assert_eq!(hex(&decided.parent_span_id), remembered.span_id());
+    assert_eq!(hex(&decided.links[0].span_id), asked.span_id());
+    assert_eq!(text(&decided.attributes, "rpc.response.status_code"), "OK");
+    assert_eq!(text(&decided.attributes, "belay.decision"), "APPROVED");
+    for (span, (code, status)) in spans[1..].iter().zip(codes) {
+        let sent = span.status.as_ref().map_or(StatusCode::Unset, |status| status.code());
+        assert_eq!(sent, status, "{code:?}");
+        assert_eq!(hex(&span.parent_span_id), asked.span_id());
+    }
 }
 
 /// B-11: one trace through a restart. The process that comes after knows the ids without having stored them, and emits a span that began
@@ -191,8 +228,10 @@ async fn without_telemetry_contexts_are_passed_on() {
     let caller = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "rojo=1").unwrap();
     assert_eq!(off.child(&caller), caller);
     assert_eq!(off.derived(&caller, "x"), caller);
-    assert!(!off.records(&caller) && !off.root().is_sampled());
+    assert!(!off.is_on() && !off.records(&caller) && !off.root().is_sampled());
     assert_ne!(off.root(), off.root());
+    let named = off.root_named("8x4k2m9q1p7r3s5t6v8w");
+    assert!(named.is_span("8x4k2m9q1p7r3s5t6v8w") && !named.is_span("another") && !off.root().is_span("another"));
     off.emit(SpanRecord::new(caller, "nobody sees it", 1, 2));
     off.flush(LIMIT).await.unwrap();
     off.shutdown(LIMIT).await.unwrap();

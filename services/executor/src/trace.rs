@@ -1,0 +1,233 @@
+//! The spans of one execution, made from its events once they are stored.
+//!
+//! No span is held open: its ids follow from the execution's uid, the step, the attempt and the call, and its beginning stands in the
+//! events. So an execution that another process takes up goes on in the same tree. What had ended before that is not sent again.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use belay_execution::{CallId, CallInFlight, Event, EventKind, Execution, Failure, Timestamp};
+use belay_plan::Plan;
+use belay_telemetry::{
+    KeyValue, SpanKind, SpanRecord, Status, Telemetry, TraceContext,
+    semconv::{self, operation},
+};
+use tonic::metadata::MetadataMap;
+use tracing::Span;
+
+use crate::{names::ExecutionName, wire};
+
+/// The trace that a new execution is stored with: its caller's, else one of its own.
+pub(crate) fn beginning(telemetry: &Telemetry, metadata: &MetadataMap, uid: &str) -> (String, String) {
+    let trace = TraceContext::of(metadata).unwrap_or_else(|| telemetry.root_named(uid));
+    (trace.traceparent(), trace.tracestate().to_owned())
+}
+
+/// What of an execution is still to become a span.
+pub(crate) struct Trace {
+    telemetry: Telemetry,
+    execution: String,
+    uid: String,
+    /// Whoever started it, if that one is in the trace.
+    caller: Option<TraceContext>,
+    span: TraceContext,
+    /// The attempts under way: which of its step each is, and when it began.
+    attempts: BTreeMap<usize, (u32, Timestamp)>,
+    /// The calls under way: their tools, and when each was asked for.
+    calls: BTreeMap<CallId, (String, Timestamp)>,
+}
+
+/// A span before it has its place.
+struct Draft {
+    name: Cow<'static, str>,
+    began: Timestamp,
+    attributes: Vec<KeyValue>,
+}
+
+impl Trace {
+    /// The trace of an execution as it is now.
+    pub(crate) fn of(telemetry: &Telemetry, name: &ExecutionName, execution: &Execution) -> Self {
+        let created = execution.created();
+        let uid = created.uid.clone();
+        let stored = TraceContext::parse(&created.trace.0, &created.trace.1).ok();
+        let (caller, span) = match stored {
+            Some(own) if own.is_span(&uid) => (None, own),
+            Some(caller) => (Some(caller.clone()), telemetry.derived(&caller, &uid)),
+            None => (None, telemetry.root_named(&uid)),
+        };
+        let steps = execution.steps().enumerate();
+        let attempts = steps.filter_map(|(step, view)| Some((step, (view.attempt(), view.attempt_started_at()?))));
+        let call = |flying: &CallInFlight| (flying.request.call, (flying.request.tool.clone(), flying.since));
+        Self {
+            telemetry: telemetry.clone(),
+            execution: name.to_string(),
+            attempts: attempts.collect(),
+            calls: execution.in_flight().map(call).collect(),
+            uid,
+            caller,
+            span,
+        }
+    }
+
+    /// The execution's span, as `traceparent`.
+    pub(crate) fn traceparent(&self) -> String {
+        self.span.traceparent()
+    }
+
+    /// What log lines about the execution carry.
+    pub(crate) fn log_span(&self) -> Span {
+        tracing::error_span!("drive", execution = %self.execution, trace_id = %self.span.trace_id())
+    }
+
+    /// The span of a call.
+    pub(crate) fn call(&self, plan: &Plan, call: CallId) -> TraceContext {
+        let CallId { step, attempt, number } = call;
+        let name = format!("{}/{}/{attempt}.{number}", self.uid, plan.steps()[step].id());
+        self.telemetry.derived(&self.attempt(plan, step, attempt), &name)
+    }
+
+    fn attempt(&self, plan: &Plan, step: usize, attempt: u32) -> TraceContext {
+        self.telemetry.derived(&self.span, &format!("{}/{}/{attempt}", self.uid, plan.steps()[step].id()))
+    }
+
+    /// Takes what happened, which is stored by now, and sends the spans that ended with it.
+    pub(crate) fn hear(&mut self, execution: &Execution, events: &[Event]) {
+        if !self.telemetry.records(&self.span) {
+            return;
+        }
+        for event in events {
+            self.take(execution, event);
+        }
+    }
+
+    fn take(&mut self, execution: &Execution, event: &Event) {
+        use EventKind as K;
+        let plan = execution.plan();
+        match &event.kind {
+            K::StepStarted { step, attempt } => {
+                self.attempts.insert(*step, (*attempt, event.time));
+            }
+            K::CallRequested(request) => {
+                self.calls.insert(request.call, (request.tool.clone(), event.time));
+            }
+            K::Finished(finished) => {
+                let draft = Draft {
+                    name: format!("{} {}", operation::INVOKE_WORKFLOW, plan.id()).into(),
+                    began: execution.created_at(),
+                    attributes: vec![
+                        KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::INVOKE_WORKFLOW),
+                        KeyValue::new(semconv::GEN_AI_WORKFLOW_NAME, plan.id().to_owned()),
+                        KeyValue::new(semconv::GEN_AI_CONVERSATION_ID, self.execution.clone()),
+                        KeyValue::new(semconv::BELAY_EXECUTION, self.execution.clone()),
+                        KeyValue::new(semconv::BELAY_STATE, wire::state_name(execution)),
+                    ],
+                };
+                let kind = if self.caller.is_some() { SpanKind::Server } else { SpanKind::Internal };
+                self.send(self.span.clone(), self.caller.clone(), kind, draft, event.time, finished.failure.as_ref());
+            }
+            kind => {
+                if let Some((call, state, failure)) = end_of_call(kind) {
+                    self.end_call(plan, call, state, failure, event.time);
+                }
+                if let Some((step, state, failure)) = end_of_attempt(kind) {
+                    self.end_attempt(plan, step, state, failure, event.time);
+                }
+            }
+        }
+    }
+
+    fn end_call(&mut self, plan: &Plan, call: CallId, state: &'static str, failure: Option<&Failure>, end: Timestamp) {
+        let Some((tool, began)) = self.calls.remove(&call) else { return };
+        let step = plan.steps()[call.step].id();
+        let draft = Draft {
+            name: format!("{} {tool}", operation::EXECUTE_TOOL).into(),
+            began,
+            attributes: vec![
+                KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::EXECUTE_TOOL),
+                KeyValue::new(semconv::GEN_AI_TOOL_NAME, tool),
+                KeyValue::new(
+                    semconv::GEN_AI_TOOL_CALL_ID,
+                    format!("{}/steps/{step}/calls/{}.{}", self.execution, call.attempt, call.number),
+                ),
+                KeyValue::new(semconv::BELAY_STATE, state),
+            ],
+        };
+        let parent = self.attempt(plan, call.step, call.attempt);
+        self.send(self.call(plan, call), Some(parent), SpanKind::Client, draft, end, failure);
+    }
+
+    fn end_attempt(
+        &mut self,
+        plan: &Plan,
+        step: usize,
+        state: &'static str,
+        failure: Option<&Failure>,
+        end: Timestamp,
+    ) {
+        let Some((attempt, began)) = self.attempts.remove(&step) else { return };
+        let id = plan.steps()[step].id();
+        let draft = Draft {
+            name: format!("step {id}").into(),
+            began,
+            attributes: vec![
+                KeyValue::new(semconv::BELAY_EXECUTION, self.execution.clone()),
+                KeyValue::new(semconv::BELAY_STEP, id.to_owned()),
+                KeyValue::new(semconv::BELAY_ATTEMPT, i64::from(attempt)),
+                KeyValue::new(semconv::BELAY_STATE, state),
+            ],
+        };
+        let context = self.attempt(plan, step, attempt);
+        self.send(context, Some(self.span.clone()), SpanKind::Internal, draft, end, failure);
+    }
+
+    /// A failure is told by its class and its code; its message is for people, and may quote what a tool was given.
+    fn send(
+        &self,
+        context: TraceContext,
+        parent: Option<TraceContext>,
+        kind: SpanKind,
+        mut draft: Draft,
+        end: Timestamp,
+        failure: Option<&Failure>,
+    ) {
+        let status = failure.map_or(Status::Unset, |failure| {
+            let class = wire::class_name(failure.class);
+            draft.attributes.push(KeyValue::new(semconv::ERROR_TYPE, failure.reason.clone()));
+            draft.attributes.push(KeyValue::new(semconv::BELAY_ERROR_CLASS, class));
+            Status::error(failure.reason.clone())
+        });
+        let record = SpanRecord::new(context, draft.name, draft.began.as_micros(), end.as_micros());
+        self.telemetry.emit(SpanRecord { parent, kind, attributes: draft.attributes, status, ..record });
+    }
+}
+
+/// The call that has ended with this, how, and what went wrong.
+fn end_of_call(kind: &EventKind) -> Option<(CallId, &'static str, Option<&Failure>)> {
+    use EventKind as K;
+    Some(match kind {
+        K::CallCompleted { call, .. } => (*call, "COMPLETED", None),
+        K::CallFailed { call, failure, .. } => (*call, "FAILED", Some(failure)),
+        K::CallDenied { call, failure, .. } => (*call, "DENIED", Some(failure)),
+        K::CallCancelled { call, failure } => (*call, "CANCELLED", failure.as_ref()),
+        K::CallOutcomeUnknown { call, failure } => (*call, "OUTCOME_UNKNOWN", Some(failure)),
+        _ => return None,
+    })
+}
+
+/// The step whose attempt has ended with this, how, and what went wrong. It may have had none under way: one that never began is skipped,
+/// too, and one that waits for its retry can be cancelled.
+fn end_of_attempt(kind: &EventKind) -> Option<(usize, &'static str, Option<&Failure>)> {
+    use EventKind as K;
+    Some(match kind {
+        K::RetryScheduled { step, failure, .. } | K::StepFailed { step, failure, .. } => {
+            (*step, "FAILED", Some(failure))
+        }
+        K::StepCompleted { step, .. } => (*step, "COMPLETED", None),
+        K::StepCancelled { step, .. } => (*step, "CANCELLED", None),
+        K::StepOutcomeUnknown { step, failure, .. } => (*step, "OUTCOME_UNKNOWN", Some(failure)),
+        K::StepSkipped { step, .. } => (*step, "SKIPPED", None),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

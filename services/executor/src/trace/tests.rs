@@ -1,0 +1,226 @@
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use belay_execution::{
+    ApprovalMode, Created, ErrorClass, ExecutionState, Json, Receipt, RecoveryClass, Surroundings, ToolFacts,
+};
+use belay_plan::Format;
+
+use super::*;
+
+const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// Each way in which a step can end, and each in which an attempt can.
+const PLAN: &str = "
+id: ends
+parallelism: 8
+steps:
+  - {id: good, tool: noop}
+  - {id: flaky, tool: noop, retry: {max_attempts: 2, backoff: [1s]}}
+  - {id: denied, tool: noop}
+  - {id: never, tool: noop, depends_on: [denied]}
+  - {id: unknown, tool: noop}
+  - {id: waits, tool: noop, retry: {max_attempts: 2, backoff: [1h]}}
+  - {id: stopped, tool: noop}
+";
+
+type Sent = Arc<Mutex<Vec<SpanRecord>>>;
+
+fn telemetry() -> (Telemetry, Sent) {
+    let sent = Sent::default();
+    let into = Arc::clone(&sent);
+    (Telemetry::to(move |span| into.lock().unwrap().push(span), |bytes| bytes.fill(7)), sent)
+}
+
+fn name() -> ExecutionName {
+    ExecutionName { namespace: "n".into(), id: "e".into() }
+}
+
+fn first(trace: (String, String)) -> Event {
+    let plan = Plan::parse(Format::Yaml, PLAN).unwrap();
+    let facts = ToolFacts {
+        used_as: "noop".into(),
+        tool: "noop".into(),
+        recovery: RecoveryClass::Transactional,
+        default_timeout: Duration::from_secs(120),
+    };
+    let created = Created {
+        uid: "8x4k2m9q1p7r3s5t6v8w".into(),
+        plan,
+        approval_mode: ApprovalMode::Wait,
+        workspace: String::new(),
+        labels: BTreeMap::new(),
+        principal: "unix:1".into(),
+        tools: vec![facts],
+        deadline: None,
+        trace,
+        shard: 0,
+    };
+    Event { sequence: 1, time: Timestamp::from_micros(1_000_000), kind: EventKind::Created(Box::new(created)) }
+}
+
+/// How a call of this step ends; nothing for the one that goes on until it is stopped.
+fn answer(step: &str, call: CallId) -> Option<EventKind> {
+    let failure = |class, reason: &str| Failure::new(class, reason, "words for people");
+    let receipt = Receipt::default;
+    Some(match (step, call.attempt) {
+        ("denied", _) => EventKind::CallDenied {
+            call,
+            failure: failure(ErrorClass::PolicyDenied, "POLICY_DENIED"),
+            receipt: receipt(),
+        },
+        ("unknown", _) => {
+            EventKind::CallOutcomeUnknown { call, failure: failure(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN") }
+        }
+        ("flaky" | "waits", 1) => {
+            EventKind::CallFailed { call, failure: failure(ErrorClass::Transient, "TOOL_FAILED"), receipt: receipt() }
+        }
+        ("stopped", _) => return None,
+        _ => EventKind::CallCompleted { call, result: Json::from_text("1"), receipt: receipt() },
+    })
+}
+
+/// The events of a whole execution, as they were made durable together.
+fn story(trace: (String, String)) -> Vec<Vec<Event>> {
+    let first = first(trace);
+    let mut execution = Execution::create(first.clone()).unwrap();
+    let mut now = first.time;
+    let mut batches = vec![vec![first]];
+    let decide = |execution: &mut Execution, now, batch: &mut Vec<Event>| {
+        batch.extend(execution.advance(Surroundings { now, ledger_id: "ledger" }));
+    };
+    decide(&mut execution, now, &mut batches[0]);
+    loop {
+        now = now.saturating_add(Duration::from_secs(1));
+        let mut batch = Vec::new();
+        decide(&mut execution, now, &mut batch);
+        let step = |call: CallId| execution.plan().steps()[call.step].id();
+        let ended = execution.in_flight().find_map(|flying| answer(step(flying.request.call), flying.request.call));
+        let next = match (ended, execution.in_flight().next()) {
+            (Some(ended), _) => ended,
+            // `flaky` may be tried again now.
+            (None, _) if execution.totals().completed < 2 => {
+                batches.push(batch);
+                continue;
+            }
+            (None, Some(flying)) if execution.state() == ExecutionState::Cancelling => {
+                EventKind::CallCancelled { call: flying.request.call, failure: None }
+            }
+            (None, Some(_)) => EventKind::CancelRequested {
+                principal: "unix:1".into(),
+                reason: "enough".into(),
+                request_id: String::new(),
+            },
+            (None, None) => return batches,
+        };
+        batch.push(execution.record(now, next).unwrap());
+        decide(&mut execution, now, &mut batch);
+        batches.push(batch);
+    }
+}
+
+/// The spans that are sent when the process dies after so many batches and another goes on.
+fn sent(batches: &[Vec<Event>], dies_after: usize) -> Vec<SpanRecord> {
+    let (telemetry, sent) = telemetry();
+    let after = |count: usize| Execution::replay(batches[..count].concat()).unwrap();
+    let mut trace = Trace::of(&telemetry, &name(), &after(1));
+    for (number, batch) in batches.iter().enumerate() {
+        if number == dies_after {
+            trace = Trace::of(&telemetry, &name(), &after(number));
+        }
+        trace.hear(&after(number + 1), batch);
+    }
+    let mut spans = std::mem::take(&mut *sent.lock().unwrap());
+    spans.sort_by_key(|span| span.context.span_id());
+    spans
+}
+
+fn label(span: &SpanRecord) -> String {
+    let value = |key: &str| {
+        let attribute = span.attributes.iter().find(|attribute| attribute.key.as_str() == key);
+        attribute.map(|attribute| format!(" {}", attribute.value)).unwrap_or_default()
+    };
+    let (state, error, class) = (value("belay.state"), value("error.type"), value("belay.error.class"));
+    format!("{}{}{state}{error}{class}", span.name, value("belay.attempt"))
+}
+
+/// B-11: each attempt that began and each call is one span, whatever became of it, and the execution is one above them.
+#[test]
+fn every_attempt_and_every_call_is_a_span() {
+    let batches = story((CALLER.into(), "rojo=1".into()));
+    let spans = sent(&batches, usize::MAX);
+    let mut labels: Vec<String> = spans.iter().map(label).collect();
+    labels.sort();
+    assert_eq!(
+        labels,
+        [
+            "execute_tool noop CANCELLED",
+            "execute_tool noop COMPLETED",
+            "execute_tool noop COMPLETED",
+            "execute_tool noop DENIED POLICY_DENIED POLICY_DENIED",
+            "execute_tool noop FAILED TOOL_FAILED TRANSIENT",
+            "execute_tool noop FAILED TOOL_FAILED TRANSIENT",
+            "execute_tool noop OUTCOME_UNKNOWN OUTCOME_UNKNOWN OUTCOME_UNKNOWN",
+            "invoke_workflow ends CANCELLED POLICY_DENIED POLICY_DENIED",
+            "step denied 1 FAILED POLICY_DENIED POLICY_DENIED",
+            "step flaky 1 FAILED TOOL_FAILED TRANSIENT",
+            "step flaky 2 COMPLETED",
+            "step good 1 COMPLETED",
+            "step stopped 1 CANCELLED",
+            "step unknown 1 OUTCOME_UNKNOWN OUTCOME_UNKNOWN OUTCOME_UNKNOWN",
+            "step waits 1 FAILED TOOL_FAILED TRANSIENT",
+        ]
+    );
+    let ids: BTreeSet<String> = spans.iter().map(|span| span.context.span_id()).collect();
+    assert_eq!(ids.len(), spans.len());
+    let caller = TraceContext::parse(CALLER, "").unwrap();
+    for span in &spans {
+        assert_eq!((span.context.trace_id(), span.context.tracestate()), (caller.trace_id(), "rojo=1"));
+        let parent = span.parent.as_ref().unwrap().span_id();
+        assert!(ids.contains(&parent) || parent == caller.span_id(), "{span:?}");
+        assert!(span.start_micros <= span.end_micros);
+        assert!(!format!("{span:?}").contains("words for people"), "messages stay here: {span:?}");
+    }
+    let whole = spans.iter().find(|span| span.name.starts_with("invoke_workflow")).unwrap();
+    let end = batches.last().unwrap().last().unwrap().time;
+    assert_eq!((whole.start_micros, whole.end_micros), (1_000_000, end.as_micros()));
+}
+
+/// B-11: wherever a process dies between two transitions, the two together send what one would have sent.
+#[test]
+fn a_restart_changes_no_span_and_sends_none_twice() {
+    let batches = story((CALLER.into(), String::new()));
+    let whole = sent(&batches, usize::MAX);
+    for dies_after in 1..batches.len() {
+        assert_eq!(sent(&batches, dies_after), whole, "it died after {dies_after}");
+    }
+}
+
+#[test]
+fn an_execution_without_a_caller_begins_its_own_trace() {
+    let (telemetry, _) = telemetry();
+    let stored = beginning(&telemetry, &MetadataMap::new(), "8x4k2m9q1p7r3s5t6v8w");
+    let spans = sent(&story(stored.clone()), 3);
+    let roots: Vec<&SpanRecord> = spans.iter().filter(|span| span.parent.is_none()).collect();
+    let [root] = roots[..] else { panic!("one span begins it: {roots:?}") };
+    assert_eq!((root.context.traceparent(), root.kind.clone()), (stored.0, SpanKind::Internal));
+}
+
+#[test]
+fn without_telemetry_the_caller_s_span_is_passed_on() {
+    let off = Telemetry::off(|bytes| bytes.fill(7));
+    let mut metadata = MetadataMap::new();
+    metadata.insert("traceparent", CALLER.parse().unwrap());
+    let stored = beginning(&off, &metadata, "8x4k2m9q1p7r3s5t6v8w");
+    assert_eq!(stored.0, CALLER);
+    let execution = Execution::create(first(stored)).unwrap();
+    let trace = Trace::of(&off, &name(), &execution);
+    assert_eq!(trace.traceparent(), CALLER);
+    assert_eq!(trace.call(execution.plan(), CallId { step: 0, attempt: 1, number: 1 }).traceparent(), CALLER);
+    metadata.insert("traceparent", "00-not-a-trace".parse().unwrap());
+    let own = beginning(&off, &metadata, "8x4k2m9q1p7r3s5t6v8w").0;
+    assert!(TraceContext::parse(&own, "").is_ok_and(|own| !own.is_sampled()), "{own}");
+}

@@ -1,0 +1,98 @@
+//! The span of one request, on the side of whoever answers it.
+
+use opentelemetry::{
+    KeyValue,
+    trace::{SpanKind, Status as SpanStatus},
+};
+use tonic::{Code, Status};
+
+use crate::{SpanRecord, Telemetry, TraceContext, semconv};
+
+/// A request that is being answered; it becomes a span when it is ended, if it belongs to a trace that is recorded.
+#[derive(Debug)]
+#[must_use = "it becomes a span when it is ended"]
+pub struct RpcSpan {
+    telemetry: Telemetry,
+    method: &'static str,
+    parent: Option<TraceContext>,
+    links: Vec<TraceContext>,
+    attributes: Vec<KeyValue>,
+    start_micros: i64,
+}
+
+impl RpcSpan {
+    /// Begins. `method` is written `belay.v1.ApprovalGateService/CreateApproval`; `parent` is what the request carries.
+    pub fn begin(telemetry: &Telemetry, method: &'static str, parent: Option<TraceContext>, now_micros: i64) -> Self {
+        let (links, attributes) = (Vec::new(), Vec::new());
+        Self { telemetry: telemetry.clone(), method, parent, links, attributes, start_micros: now_micros }
+    }
+
+    /// It belongs to this trace, and only has to do with the one that the request carries.
+    pub fn belongs_to(&mut self, parent: TraceContext) {
+        self.links.extend(self.parent.replace(parent));
+    }
+
+    /// Says more about it.
+    pub fn attribute(&mut self, key: &'static str, value: impl Into<opentelemetry::Value>) {
+        self.attributes.push(KeyValue::new(key, value));
+    }
+
+    /// The request has its answer.
+    pub fn end<T>(mut self, answer: &Result<T, Status>, now_micros: i64) {
+        let Some(parent) = self.parent.take() else { return };
+        let code = answer.as_ref().err().map_or(Code::Ok, Status::code);
+        self.attribute(semconv::RPC_SYSTEM_NAME, "grpc");
+        self.attribute(semconv::RPC_METHOD, self.method);
+        self.attribute(semconv::RPC_RESPONSE_STATUS_CODE, code_name(code));
+        let status = if is_fault(code) {
+            self.attribute(semconv::ERROR_TYPE, code_name(code));
+            SpanStatus::error(code_name(code))
+        } else {
+            SpanStatus::Unset
+        };
+        self.telemetry.emit(SpanRecord {
+            parent: Some(parent.clone()),
+            kind: SpanKind::Server,
+            attributes: self.attributes,
+            status,
+            links: self.links,
+            ..SpanRecord::new(self.telemetry.child(&parent), self.method, self.start_micros, now_micros)
+        });
+    }
+}
+
+/// Whether a code is the server's fault: others are the caller's, and no error of the server's span.
+fn is_fault(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    )
+}
+
+/// A code's name as gRPC writes it.
+fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

@@ -1,0 +1,67 @@
+//! The span of one stretch of a call's work: from where it begins, or goes on with a grant, to where it ends or is held.
+
+use belay_proto::v1;
+use belay_telemetry::{
+    KeyValue, SpanKind, SpanRecord, Status, Telemetry, TraceContext,
+    semconv::{self, operation},
+};
+
+use super::Progress;
+
+/// Work that has begun, in the trace of whoever asked for it.
+pub(super) struct Stretch {
+    telemetry: Telemetry,
+    parent: TraceContext,
+    context: TraceContext,
+    start_micros: i64,
+}
+
+impl Stretch {
+    pub(super) fn begin(telemetry: &Telemetry, parent: TraceContext, now_micros: i64) -> Self {
+        let context = telemetry.child(&parent);
+        Self { telemetry: telemetry.clone(), parent, context, start_micros: now_micros }
+    }
+
+    /// The work's own span, which a command is started in.
+    pub(super) fn context(&self) -> &TraceContext {
+        &self.context
+    }
+
+    pub(super) fn end(self, progress: &Progress, now_micros: i64) {
+        let (Progress::Held(call) | Progress::Ended(call)) = progress else { return };
+        if !self.telemetry.records(&self.context) {
+            return;
+        }
+        let mut attributes = vec![
+            KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::EXECUTE_TOOL),
+            KeyValue::new(semconv::GEN_AI_TOOL_NAME, call.tool.clone()),
+            KeyValue::new(semconv::GEN_AI_TOOL_CALL_ID, call.name.clone()),
+            KeyValue::new(semconv::BELAY_STATE, call.state().as_str_name().trim_start_matches("STATE_")),
+        ];
+        let receipt = call.receipt.as_ref();
+        if let Some(decision) = receipt.and_then(|receipt| receipt.decision.as_ref()) {
+            attributes.push(KeyValue::new(semconv::BELAY_POLICY_REVISION, decision.policy_revision));
+        }
+        if let Some(v1::EffectSummary { created, modified, deleted, .. }) =
+            receipt.and_then(|receipt| receipt.effect.as_ref())
+        {
+            attributes.push(KeyValue::new(semconv::BELAY_EFFECT_CHANGES, i64::from(created + modified + deleted)));
+        }
+        // The code only: a message is for people, and may quote what the tool was given.
+        let status = call.failure.as_ref().map_or(Status::Unset, |failure| {
+            let class = failure.error_class().as_str_name().trim_start_matches("ERROR_CLASS_");
+            attributes.push(KeyValue::new(semconv::ERROR_TYPE, failure.reason.clone()));
+            attributes.push(KeyValue::new(semconv::BELAY_ERROR_CLASS, class));
+            Status::error(failure.reason.clone())
+        });
+        let name = format!("{} {}", operation::EXECUTE_TOOL, call.tool);
+        let record = SpanRecord::new(self.context, name, self.start_micros, now_micros);
+        self.telemetry.emit(SpanRecord {
+            parent: Some(self.parent),
+            kind: SpanKind::Server,
+            attributes,
+            status,
+            ..record
+        });
+    }
+}

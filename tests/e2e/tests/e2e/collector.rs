@@ -1,0 +1,158 @@
+//! A collector of spans, as far as a test needs one: it takes what programs send over OTLP, and draws it as a tree.
+
+use std::{
+    collections::BTreeSet,
+    process::Command,
+    sync::mpsc::{Receiver, Sender, channel},
+    time::Duration,
+};
+
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse,
+        trace_service_server::{TraceService, TraceServiceServer},
+    },
+    common::v1::{KeyValue, any_value::Value},
+    trace::v1,
+};
+use tokio::{net::TcpListener, runtime::Runtime};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status};
+
+/// How long a span may be on its way.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A span, and who sent it.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) service: String,
+    pub(crate) span: v1::Span,
+}
+
+pub(crate) struct Collector {
+    endpoint: String,
+    received: Receiver<Span>,
+    spans: Vec<Span>,
+    /// It receives for as long as this is there.
+    _runtime: Runtime,
+}
+
+struct Service(Sender<Span>);
+
+#[tonic::async_trait]
+impl TraceService for Service {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        for sent in request.into_inner().resource_spans {
+            let resource = sent.resource.unwrap_or_default();
+            let service = text(&resource.attributes, "service.name");
+            for span in sent.scope_spans.into_iter().flat_map(|scope| scope.spans) {
+                let sent = self.0.send(Span { service: service.clone(), span });
+                sent.map_err(|_| Status::unavailable("the test is over"))?;
+            }
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collector {
+    pub(crate) fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let (sender, received) = channel();
+        let server = tonic::transport::Server::builder().add_service(TraceServiceServer::new(Service(sender)));
+        runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        Self { endpoint, received, spans: Vec::new(), _runtime: runtime }
+    }
+
+    /// The command, told to send its spans here soon.
+    pub(crate) fn watch(&self, mut command: Command) -> Command {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_")) {
+            command.env_remove(name);
+        }
+        command.env_remove("TRACEPARENT").env_remove("TRACESTATE");
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &self.endpoint).env("OTEL_BSP_SCHEDULE_DELAY", "20");
+        command
+    }
+
+    /// Waits until a span of this name has come from this service.
+    pub(crate) fn wait_for(&mut self, service: &str, name: &str) {
+        while !self.spans.iter().any(|sent| sent.service == service && sent.span.name == name) {
+            match self.received.recv_timeout(PATIENCE) {
+                Ok(span) => self.spans.push(span),
+                Err(end) => panic!("{name:?} of {service} did not come ({end}); what came: {:?}", self.spans),
+            }
+        }
+    }
+
+    /// Everything that has come. What a program sent before it ended in good order is here.
+    pub(crate) fn all(mut self) -> Vec<Span> {
+        self.spans.extend(self.received.try_iter());
+        self.spans
+    }
+}
+
+impl Span {
+    /// An attribute's text; empty when it is not there.
+    pub(crate) fn text(&self, key: &str) -> String {
+        text(&self.span.attributes, key)
+    }
+
+    pub(crate) fn trace_id(&self) -> String {
+        hex(&self.span.trace_id)
+    }
+
+    pub(crate) fn span_id(&self) -> String {
+        hex(&self.span.span_id)
+    }
+
+    pub(crate) fn parent_id(&self) -> String {
+        hex(&self.span.parent_span_id)
+    }
+
+    /// `service: name`, and in brackets how it ended.
+    fn label(&self) -> String {
+        let state = self.text("belay.state");
+        let state = if state.is_empty() { String::new() } else { format!(" [{state}]") };
+        let failed = self.text("error.type");
+        let failed = if failed.is_empty() { String::new() } else { format!(" {failed}") };
+        format!("{}: {}{state}{failed}", self.service, self.span.name)
+    }
+}
+
+/// The spans below each other, each level in the order of its labels. Every span has to be there once, and its parent, too, unless it is
+/// the one span that begins.
+pub(crate) fn tree(spans: &[Span]) -> String {
+    let ids: BTreeSet<String> = spans.iter().map(Span::span_id).collect();
+    assert_eq!(ids.len(), spans.len(), "no span is sent twice: {spans:#?}");
+    let roots: Vec<&Span> = spans.iter().filter(|span| !ids.contains(&span.parent_id())).collect();
+    let labels: Vec<String> = roots.iter().map(|span| span.label()).collect();
+    assert_eq!(roots.len(), 1, "one span begins the trace, and these have no parent: {labels:?}");
+    let mut lines = String::from("\n");
+    draw(spans, roots[0], 0, &mut lines);
+    lines
+}
+
+fn draw(spans: &[Span], span: &Span, depth: usize, lines: &mut String) {
+    *lines += &format!("{}{}\n", "  ".repeat(depth), span.label());
+    let mut children: Vec<&Span> = spans.iter().filter(|child| child.parent_id() == span.span_id()).collect();
+    children.sort_by_key(|child| (child.label(), child.span.start_time_unix_nano));
+    for child in children {
+        draw(spans, child, depth + 1, lines);
+    }
+}
+
+fn text(attributes: &[KeyValue], key: &str) -> String {
+    let value = attributes.iter().find(|attribute| attribute.key == key).and_then(|attribute| attribute.value.clone());
+    match value.and_then(|value| value.value) {
+        Some(Value::StringValue(text)) => text,
+        _ => String::new(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
