@@ -9,6 +9,7 @@ use belay_e2e::{
     orphans,
 };
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
+use tokio::time::Instant;
 
 /// What commands change in `asked` would be shown; where nobody is asked, the policy says yes.
 const POLICY: &str = "
@@ -56,16 +57,34 @@ async fn assert_done_once(home: &Home, context: &str) {
     orphans::gone().await;
 }
 
-fn kill_after(running: Running, random: &mut SmallRng) {
-    std::thread::sleep(Duration::from_millis(random.random_range(30..450)));
-    running.kill();
+/// Kills at random moments, of which about half lie in the start of the services, however long that takes here.
+struct Killer {
+    random: SmallRng,
+    start: Duration,
+    kills: usize,
+}
+
+impl Killer {
+    fn new(home: &Home, seed: u64) -> Self {
+        // A command that starts the services, and asks them one thing.
+        let begun = Instant::now();
+        assert_eq!(home.run(["executions", "list"]).code, 0);
+        Self { random: SmallRng::seed_from_u64(seed), start: begun.elapsed(), kills: 0 }
+    }
+
+    fn kill(&mut self, running: Running) {
+        let share = self.random.random_range(0.05..2.5);
+        std::thread::sleep(self.start.mul_f64(share).min(Duration::from_secs(2)));
+        running.kill();
+        self.kills += 1;
+    }
 }
 
 /// B-01, B-07, S2-FR-057, S2-FR-058, S2-X-31: a run that is killed, and killed again whenever it is resumed, writes every line once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_killed_again_and_again_writes_every_line_once() {
     let (home, seed) = (home(), 7);
-    let mut random = SmallRng::seed_from_u64(seed);
+    let mut killer = Killer::new(&home, seed);
     let run = [
         "run",
         "plan.yaml",
@@ -80,27 +99,24 @@ async fn a_run_that_is_killed_again_and_again_writes_every_line_once() {
         "--approve",
         "auto",
     ];
-    let mut kills = 0;
     // Until it is accepted, it is begun again; the request id makes that one beginning.
     while home.run(["executions", "get", "e1"]).code != 0 {
-        kill_after(home.start(run), &mut random);
-        kills += 1;
+        killer.kill(home.start(run));
+        assert!(killer.kills < 60, "it is accepted at last");
     }
     loop {
         let (_, execution) = home.json(&["executions", "get", "e1"]);
         if execution["state"] == "STATE_COMPLETED" {
             break;
         }
-        assert!(kills < 60, "it goes on, however slowly: {execution}");
-        if kills < 12 {
-            kill_after(home.start(["executions", "resume", "e1"]), &mut random);
-            kills += 1;
+        if killer.kills < 12 {
+            killer.kill(home.start(["executions", "resume", "e1"]));
         } else {
             let ended = home.run(["executions", "resume", "e1"]);
             assert_eq!(ended.code, 0, "{}{}", ended.out, ended.talk);
         }
     }
-    println!("{kills} kills");
+    println!("{} kills", killer.kills);
     assert_done_once(&home, &format!("seed {seed}")).await;
 }
 
@@ -108,7 +124,7 @@ async fn a_run_that_is_killed_again_and_again_writes_every_line_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_again_and_again_writes_every_line_once() {
     let (home, seed) = (home(), 8);
-    let mut random = SmallRng::seed_from_u64(seed);
+    let mut killer = Killer::new(&home, seed);
     let serve = || home.start(["serve", "--policy", "policy.yaml"]);
     let mut server = home.serve_with(&["--policy", "policy.yaml"]);
     let started = home.run([
@@ -129,9 +145,9 @@ async fn a_server_that_is_killed_again_and_again_writes_every_line_once() {
         if is_last {
             server.wait_for("keeps data in");
         } else {
-            kill_after(server, &mut random);
+            killer.kill(server);
             server = serve();
-            if random.random_bool(0.5) {
+            if killer.random.random_bool(0.5) {
                 continue;
             }
             server.wait_for("keeps data in");

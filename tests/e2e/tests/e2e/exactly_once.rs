@@ -159,7 +159,7 @@ impl Worker {
             let id = format!("w{}-{}", self.number, done.len());
             let workspace = self.work.join(&id);
             fs::create_dir(&workspace).unwrap();
-            let (is_chain, steps) = if self.number % 2 == 0 { (true, 8) } else { (false, 6) };
+            let (is_chain, steps) = if self.number.is_multiple_of(2) { (true, 8) } else { (false, 6) };
             let plan = if is_chain { chain(steps) } else { fan(steps) };
             self.client.start_in(&id, &plan, &workspace).await;
             let picture = self.client.watch_to_the_end(&id).await;
