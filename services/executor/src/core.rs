@@ -16,7 +16,9 @@ use tokio::sync::{Notify, mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::{
+    decisions::{self, Foreign, Note},
     driver::{Command, Driver},
+    gate::Gate,
     hub::Hub,
     names::ExecutionName,
     runner::Runner,
@@ -31,6 +33,8 @@ pub struct Parts {
     pub threads: Threads,
     /// The way to the tools.
     pub runner: Runner,
+    /// The way to whoever decides.
+    pub gate: Gate,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness for ids.
@@ -45,6 +49,7 @@ pub(crate) type Failed = CommitError<Arc<StoreError>>;
 /// What all executions share.
 pub struct Executions {
     pub(crate) runner: Runner,
+    pub(crate) gate: Gate,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Ids,
     pub(crate) threads: Threads,
@@ -58,10 +63,15 @@ pub struct Executions {
     created: Notify,
     /// What was taken into memory since the start and has not ended, whether or not it is in memory now.
     driven: Mutex<HashSet<ExecutionKey>>,
+    /// Decisions about executions that are not driven here.
+    foreign: Mutex<Foreign>,
     hubs: Mutex<HashMap<ExecutionKey, Weak<Hub>>>,
     timers: Mutex<BinaryHeap<Reverse<(i64, ExecutionKey)>>>,
     timer_set: Notify,
     acknowledge: mpsc::UnboundedSender<(i32, String)>,
+    notes: mpsc::UnboundedSender<Note>,
+    /// How many notes the gate has not heard.
+    untold: watch::Sender<usize>,
     /// Why the store takes no more, once it does not.
     broken: watch::Sender<Option<Arc<StoreError>>>,
 }
@@ -69,12 +79,14 @@ pub struct Executions {
 impl Executions {
     /// Takes the store. Nothing runs until [`Self::drive_all`], a start or a resumption.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { journal, threads, runner, clock, ids, shutdown } = parts;
+        let Parts { journal, threads, runner, gate, clock, ids, shutdown } = parts;
         let Opened { mut writer, reader, fence, .. } = journal;
         let writer = GroupCommit::start(threads, "belay-journal", move |batch| writer.commit(batch).map_err(Arc::new));
         let (acknowledge, acknowledged) = mpsc::unbounded_channel();
+        let (notes, noted) = mpsc::unbounded_channel();
         let executions = Arc::new(Self {
             runner,
+            gate,
             clock,
             ids,
             threads,
@@ -86,14 +98,20 @@ impl Executions {
             creating: Mutex::default(),
             created: Notify::new(),
             driven: Mutex::default(),
+            foreign: Mutex::default(),
             hubs: Mutex::default(),
             timers: Mutex::default(),
             timer_set: Notify::new(),
             acknowledge,
+            notes,
+            untold: watch::Sender::new(0),
             broken: watch::Sender::new(None),
         });
         tokio::spawn(acknowledge_in_batches(executions.runner.clone(), fence, acknowledged));
         tokio::spawn(wake_in_time(Arc::downgrade(&executions)));
+        tokio::spawn(decisions::tell(executions.gate.clone(), noted, executions.untold.clone()));
+        let shutdown = executions.shutdown.clone();
+        tokio::spawn(decisions::hear(Arc::downgrade(&executions), executions.gate.clone(), shutdown));
         executions
     }
 
@@ -102,6 +120,7 @@ impl Executions {
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
     pub async fn drive_all(self: &Arc<Self>) -> Result<usize, StoreError> {
+        let early = lock(&self.foreign).welcome_all();
         let unfinished = self.read(|reader| reader.unfinished()).await?;
         let count = unfinished.len();
         for row in unfinished {
@@ -110,6 +129,9 @@ impl Executions {
                 Some(wake_at) => self.set_timer(wake_at, row.key),
                 None => {}
             }
+        }
+        for approval in early {
+            decisions::deliver(self, approval).await;
         }
         Ok(count)
     }
@@ -140,6 +162,11 @@ impl Executions {
                 Err(error) => tracing::error!(%error, "An execution cannot be paused"),
             }
         }
+    }
+
+    /// How many executions are in memory. One that waits for a person, or for long, is not.
+    pub fn in_memory(&self) -> usize {
+        self.live().len()
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -256,7 +283,34 @@ impl Executions {
 
     fn spawn(self: &Arc<Self>, row: ExecutionRow, commands: mpsc::UnboundedReceiver<Command>) {
         lock(&self.driven).insert(row.key);
+        // Driven from here on: what was decided about it before is for it.
+        let decided = lock(&self.foreign).welcome(row.key);
+        for approval in decided {
+            self.ask(row.key, Command::Decided { approval: Box::new(approval) });
+        }
         Driver::spawn_from_store(Arc::clone(self), row, commands);
+    }
+
+    /// A decision that is to be handed on; nothing when its execution is another's to drive. It is kept for the case that it is taken up
+    /// here later, and stays undelivered.
+    pub(crate) fn unless_foreign(&self, key: ExecutionKey, approval: v1::Approval) -> Option<v1::Approval> {
+        let mut foreign = lock(&self.foreign);
+        let driven = lock(&self.driven).contains(&key);
+        foreign.keep(key, driven, approval)
+    }
+
+    /// Tells the gate something, some time soon.
+    pub(crate) fn tell_gate(&self, note: Note) {
+        self.untold.send_modify(|untold| *untold += 1);
+        // An error means that the service is stopping.
+        drop(self.notes.send(note));
+    }
+
+    /// Answers when the gate has heard everything it is to be told: for whoever is about to end the process. It may be away for long, so
+    /// the caller sets the limit.
+    pub async fn gate_told(&self) {
+        // An error cannot be: the sender is held here.
+        drop(self.untold.subscribe().wait_for(|untold| *untold == 0).await);
     }
 
     /// Asks an execution that is in memory; nothing when it is not.

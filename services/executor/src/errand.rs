@@ -1,33 +1,65 @@
-//! One call's way to the runner and back, however often it has to be asked.
+//! One call's way to the runner and the gate and back, however often they have to be asked.
 
 use std::{sync::Arc, time::Duration};
 
-use belay_execution::{CallRequest, EventKind};
+use belay_execution::{Action, ApprovalMode, CallId, CallRequest, ErrorClass, EventKind, Failure, Hold, Need, Receipt};
 use belay_proto::v1;
 use tokio::{sync::mpsc, task::AbortHandle};
 
 use crate::{
+    answer::{Answer, Ended, without_ledger},
     core::Executions,
-    runner::{Answer, without_ledger},
+    gate::NoAnswer,
+    output::Voice,
+    wire,
 };
 
-/// How long to wait before a runner that is away is asked again: doubles from the first to the last.
-const RUNNER_PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// How long to wait before one who is away is asked again: doubles from the first to the last.
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// What a driver hears from its calls.
 pub(crate) enum News {
-    Ended(EventKind),
+    Ended(Ended),
+    /// The runner holds the call.
+    Held(CallId, Need),
+    /// The gate holds the question.
+    Asked(CallId, Box<v1::Approval>),
     /// The runner does not answer.
-    Away,
+    RunnerAway,
+    /// The gate does not answer.
+    GateAway,
     /// Another executor owns the shard.
     Fenced,
 }
 
-/// A task on its way to the runner. When this is dropped it sends nothing more: the runner forgets a call once its end is stored here,
-/// so whoever still asked for it after that would have it run again.
+/// What an errand is to bring about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Send,
+    Stop,
+    Ask,
+    Commit,
+    Discard,
+}
+
+impl Purpose {
+    /// The errand that an action comes to; a time to wake up at is none.
+    pub(crate) fn of(action: Action) -> Option<(CallId, Self)> {
+        Some(match action {
+            Action::Send(call) => (call, Self::Send),
+            Action::Stop(call) => (call, Self::Stop),
+            Action::Ask(call) => (call, Self::Ask),
+            Action::Commit(call) => (call, Self::Commit),
+            Action::Discard(call) => (call, Self::Discard),
+            Action::WakeAt(_) => return None,
+        })
+    }
+}
+
+/// A task on its way. When this is dropped it sends nothing more: the runner forgets a call once its end is stored here, so whoever
+/// still asked for it after that would have it run again.
 pub(crate) struct Underway {
-    /// Whether it is to stop the call, not to have it run.
-    pub(crate) stops: bool,
+    pub(crate) purpose: Purpose,
     task: AbortHandle,
 }
 
@@ -37,66 +69,268 @@ impl Drop for Underway {
     }
 }
 
-/// One call's way to the runner, until there is an answer.
+/// One call's way, until there is an answer.
 pub(crate) struct Errand {
     pub(crate) executions: Arc<Executions>,
+    /// The call's name.
     pub(crate) name: String,
     pub(crate) workspace: String,
+    pub(crate) trace: (String, String),
     pub(crate) request: CallRequest,
+    pub(crate) hold: Option<Hold>,
+    pub(crate) mode: ApprovalMode,
+    /// Who started the execution.
+    pub(crate) principal: String,
     pub(crate) fence: v1::Fence,
-    /// Whether somebody may have sent the call before.
+    /// Whether somebody may have been on the same errand before.
     pub(crate) maybe_sent: bool,
     pub(crate) heard: mpsc::UnboundedSender<News>,
+    /// What the tool says goes here.
+    pub(crate) voice: Voice,
+    pub(crate) patience: Duration,
 }
 
+/// The driver is gone: the service stops, and the next one asks again.
+struct Gone;
+
 impl Errand {
-    /// Sets out: to have the call run, or to stop it.
-    pub(crate) fn start(self, stop: bool) -> Underway {
-        Underway { stops: stop, task: tokio::spawn(self.run(stop)).abort_handle() }
+    /// The shortest wait.
+    pub(crate) const PATIENCE: Duration = PATIENCE.0;
+
+    pub(crate) fn start(self, purpose: Purpose) -> Underway {
+        Underway { purpose, task: tokio::spawn(self.run(purpose)).abort_handle() }
     }
 
-    async fn run(mut self, stop: bool) {
-        let runner = &self.executions.runner;
-        let mut ledger_id = self.request.ledger_id.clone();
-        let (mut patience, longest) = RUNNER_PATIENCE;
-        loop {
-            let answer = if stop {
-                runner.stop(self.name.clone(), &self.request, self.fence, &ledger_id).await
-            } else {
-                runner.call(self.name.clone(), self.workspace.clone(), &self.request, self.fence, &ledger_id).await
-            };
-            let news = match answer {
-                Answer::Ended(end) => News::Ended(end),
-                Answer::Fenced => News::Fenced,
-                Answer::LedgerChanged => {
-                    // Heard anew for the intents to come.
-                    let catalogue = runner.catalogue(true).await;
-                    match without_ledger(&self.request).filter(|_| self.maybe_sent) {
-                        Some(unknown) => News::Ended(unknown),
-                        None => {
-                            // Not any ledger: were it lost too, the next would have the call run again.
-                            match catalogue {
-                                Ok(catalogue) => ledger_id.clone_from(&catalogue.ledger_id),
-                                Err(_) => tokio::time::sleep(patience).await,
-                            }
-                            continue;
-                        }
-                    }
-                }
-                Answer::Away(status) => {
-                    self.maybe_sent = true;
-                    tracing::debug!(call = self.name, %status, "The runner does not answer, asking again");
-                    if self.heard.send(News::Away).is_err() {
-                        return;
-                    }
-                    tokio::time::sleep(patience).await;
-                    patience = (patience * 2).min(longest);
-                    continue;
-                }
-            };
-            // The driver is gone when the service stops; the next one asks again.
+    async fn run(mut self, purpose: Purpose) {
+        let news = match purpose {
+            Purpose::Send => self.send().await,
+            Purpose::Stop => self.stop().await,
+            Purpose::Ask => self.ask().await,
+            Purpose::Commit => self.commit().await,
+            Purpose::Discard => self.discard().await,
+        };
+        if let Ok(news) = news {
+            // An error means that the driver is gone.
             drop(self.heard.send(news));
-            return;
         }
+    }
+
+    async fn send(&mut self) -> Result<News, Gone> {
+        let mut ledger_id = self.request.ledger_id.clone();
+        let grant = match self.approval() {
+            Some(approval) => match self.grant(approval).await? {
+                Ok(grant) => Some(grant),
+                Err(why) => return self.give_up(why).await,
+            },
+            None => None,
+        };
+        loop {
+            match self.call(&ledger_id, grant.clone()).await {
+                Answer::Ended(end) => return Ok(News::Ended(end)),
+                Answer::Held(need) if grant.is_some() && self.is_held_for(&need) => {
+                    return self.give_up("the runner asks again about what was approved".to_owned()).await;
+                }
+                Answer::Held(need) => return Ok(News::Held(self.request.call, need)),
+                Answer::Fenced => return Ok(News::Fenced),
+                Answer::GrantRefused(why) => return self.give_up(why).await,
+                Answer::LedgerChanged => match self.other_ledger(&mut ledger_id).await {
+                    Some(unknown) => return Ok(News::Ended(unknown.into())),
+                    None => continue,
+                },
+                Answer::Away(status) => self.runner_away(&status).await?,
+                Answer::NotFound => {
+                    self.runner_away(&tonic::Status::internal("the runner does not take the call")).await?
+                }
+            }
+        }
+    }
+
+    async fn stop(&mut self) -> Result<News, Gone> {
+        let mut ledger_id = self.request.ledger_id.clone();
+        loop {
+            let runner = &self.executions.runner;
+            match runner.stop(self.name.clone(), &self.request, self.fence, &ledger_id).await {
+                Answer::Ended(end) => return Ok(News::Ended(end)),
+                Answer::Fenced => return Ok(News::Fenced),
+                Answer::LedgerChanged => match self.other_ledger(&mut ledger_id).await {
+                    Some(unknown) => return Ok(News::Ended(unknown.into())),
+                    None => continue,
+                },
+                Answer::Away(status) => self.runner_away(&status).await?,
+                Answer::Held(_) | Answer::NotFound | Answer::GrantRefused(_) => {
+                    self.runner_away(&tonic::Status::internal("the runner does not stop the call")).await?;
+                }
+            }
+        }
+    }
+
+    async fn ask(&mut self) -> Result<News, Gone> {
+        let subject_digest = self.hold.as_ref().map(|hold| hold.need.subject_digest.clone()).unwrap_or_default();
+        loop {
+            let asked = v1::CreateApprovalRequest {
+                call: self.name.clone(),
+                subject_digest: subject_digest.clone(),
+                requested_by: self.principal.clone(),
+                approval_mode: wire::approval_mode_to(self.mode).into(),
+            };
+            match self.executions.gate.create(asked).await {
+                Ok(approval) => return Ok(News::Asked(self.request.call, Box::new(approval))),
+                Err(NoAnswer::Away(status)) => self.gate_away(&status).await?,
+                // The gate says that the runner holds something else: the runner knows.
+                Err(NoAnswer::Refused(status)) => match self.call(&self.request.ledger_id, None).await {
+                    Answer::Ended(end) => return Ok(News::Ended(end)),
+                    Answer::Held(need) if !self.is_held_for(&need) => return Ok(News::Held(self.request.call, need)),
+                    Answer::Fenced => return Ok(News::Fenced),
+                    Answer::LedgerChanged | Answer::NotFound => return Ok(News::Ended(self.lost_hold().into())),
+                    Answer::Away(status) => self.runner_away(&status).await?,
+                    Answer::Held(_) | Answer::GrantRefused(_) => self.gate_away(&status).await?,
+                },
+            }
+        }
+    }
+
+    async fn commit(&mut self) -> Result<News, Gone> {
+        let approval = self.approval().unwrap_or_default();
+        let grant = match self.grant(approval).await? {
+            Ok(grant) => grant,
+            Err(why) => return self.give_up(why).await,
+        };
+        loop {
+            let runner = &self.executions.runner;
+            match runner.commit(self.name.clone(), &self.request, self.fence, grant.clone()).await {
+                Answer::Ended(end) => return Ok(News::Ended(end)),
+                Answer::Held(need) if self.is_held_for(&need) => {
+                    return self.give_up("the runner asks again about what was approved".to_owned()).await;
+                }
+                Answer::Held(need) => return Ok(News::Held(self.request.call, need)),
+                Answer::Fenced => return Ok(News::Fenced),
+                Answer::GrantRefused(why) => return self.give_up(why).await,
+                Answer::LedgerChanged | Answer::NotFound if self.maybe_sent => {
+                    let message = "The runner that held the call keeps another ledger now; whether its effect was put in \
+                                   place before cannot be known.";
+                    let failure = Failure::new(ErrorClass::OutcomeUnknown, "LEDGER_CHANGED", message);
+                    return Ok(News::Ended(EventKind::CallOutcomeUnknown { call: self.request.call, failure }.into()));
+                }
+                Answer::LedgerChanged | Answer::NotFound => return Ok(News::Ended(self.lost_hold().into())),
+                Answer::Away(status) => self.runner_away(&status).await?,
+            }
+        }
+    }
+
+    async fn discard(&mut self) -> Result<News, Gone> {
+        let Some(failure) = self.hold.as_ref().and_then(|hold| hold.denial(self.mode)) else {
+            unreachable!("only what was turned down is given up")
+        };
+        let end = self.discarded(&failure).await?;
+        Ok(end.map_or(News::Fenced, News::Ended))
+    }
+
+    /// The runner does not take the grant, or there is none: the call is given up, and that is a fault of Belay's.
+    async fn give_up(&mut self, why: String) -> Result<News, Gone> {
+        let message = format!("The approval of this call could not be used: {why}.");
+        let failure = Failure::new(ErrorClass::Internal, "GRANT_REFUSED", message);
+        let Some(end) = self.discarded(&failure).await? else { return Ok(News::Fenced) };
+        Ok(News::Ended(match end.kind {
+            EventKind::CallDenied { call, receipt, .. } => EventKind::CallFailed { call, failure, receipt }.into(),
+            _ => end,
+        }))
+    }
+
+    /// Has a held call given up; nothing when another executor owns the shard. One that the runner does not know any more, or has
+    /// stopped, is as good as given up.
+    async fn discarded(&mut self, failure: &Failure) -> Result<Option<Ended>, Gone> {
+        let call = self.request.call;
+        let denied = || EventKind::CallDenied { call, failure: failure.clone(), receipt: Receipt::default() };
+        loop {
+            let runner = &self.executions.runner;
+            match runner.discard(self.name.clone(), &self.request, self.fence, failure).await {
+                Answer::Ended(Ended { kind: EventKind::CallCancelled { .. }, .. })
+                | Answer::LedgerChanged
+                | Answer::NotFound => return Ok(Some(denied().into())),
+                Answer::Ended(end) => return Ok(Some(end)),
+                Answer::Fenced => return Ok(None),
+                Answer::Away(status) => self.runner_away(&status).await?,
+                Answer::Held(_) | Answer::GrantRefused(_) => {
+                    self.runner_away(&tonic::Status::internal("the runner does not give the call up")).await?;
+                }
+            }
+        }
+    }
+
+    async fn call(&self, ledger_id: &str, grant: Option<v1::Grant>) -> Answer {
+        let (traceparent, tracestate) = self.trace.clone();
+        let message = v1::CallToolRequest {
+            name: self.name.clone(),
+            tool: self.request.tool.clone(),
+            arguments: Some(wire::payload(&self.request.arguments)),
+            timeout: Some(belay_proto::duration(self.request.timeout)),
+            fence: Some(self.fence),
+            ledger_id: ledger_id.to_owned(),
+            workspace: self.workspace.clone(),
+            grant,
+            trace: Some(v1::TraceContext { traceparent, tracestate }),
+        };
+        let say = |output| self.voice.say(self.executions.now(), output);
+        self.executions.runner.call(message, &self.request, say).await
+    }
+
+    /// The grant of the approval, or why there is none.
+    async fn grant(&mut self, approval: String) -> Result<Result<v1::Grant, String>, Gone> {
+        loop {
+            match self.executions.gate.grant(approval.clone()).await {
+                Ok(grant) => return Ok(Ok(grant)),
+                Err(NoAnswer::Refused(status)) => return Ok(Err(status.message().trim_end_matches('.').to_owned())),
+                Err(NoAnswer::Away(status)) => self.gate_away(&status).await?,
+            }
+        }
+    }
+
+    fn approval(&self) -> Option<String> {
+        self.hold.as_ref()?.approval.clone()
+    }
+
+    fn is_held_for(&self, need: &Need) -> bool {
+        let known = self.hold.as_ref().map(|hold| (hold.need.kind, hold.need.subject_digest.as_str()));
+        known == Some((need.kind, need.subject_digest.as_str()))
+    }
+
+    /// The runner has lost a call that it held: nothing of it is left, and it can run again.
+    fn lost_hold(&self) -> EventKind {
+        let message = "The runner that held the call keeps another ledger now; nothing of the call is left.";
+        let failure = Some(Failure::new(ErrorClass::Transient, "LEDGER_CHANGED", message));
+        EventKind::CallCancelled { call: self.request.call, failure }
+    }
+
+    /// The runner keeps another ledger: either what became of the call cannot be known, or it goes to the new ledger.
+    async fn other_ledger(&mut self, ledger_id: &mut String) -> Option<EventKind> {
+        // Heard anew for the intents to come.
+        let catalogue = self.executions.runner.catalogue(true).await;
+        if let Some(unknown) = without_ledger(&self.request).filter(|_| self.maybe_sent) {
+            return Some(unknown);
+        }
+        // Not any ledger: were it lost too, the next would have the call run again.
+        match catalogue {
+            Ok(catalogue) => ledger_id.clone_from(&catalogue.ledger_id),
+            Err(_) => tokio::time::sleep(self.patience).await,
+        }
+        None
+    }
+
+    async fn runner_away(&mut self, status: &tonic::Status) -> Result<(), Gone> {
+        self.maybe_sent = true;
+        tracing::debug!(call = self.name, %status, "The runner does not answer, asking again");
+        self.wait(News::RunnerAway).await
+    }
+
+    async fn gate_away(&mut self, status: &tonic::Status) -> Result<(), Gone> {
+        tracing::debug!(call = self.name, %status, "The approval gate does not answer, asking again");
+        self.wait(News::GateAway).await
+    }
+
+    async fn wait(&mut self, news: News) -> Result<(), Gone> {
+        self.heard.send(news).map_err(|_| Gone)?;
+        tokio::time::sleep(self.patience).await;
+        self.patience = (self.patience * 2).min(PATIENCE.1);
+        Ok(())
     }
 }

@@ -9,16 +9,40 @@ use std::{
 };
 
 use belay_proto::v1::{self, execution_event::Kind};
+use prost::Message as _;
 use tokio::sync::watch;
 
 /// How many transitions are kept for watchers that are close behind.
 const KEPT: usize = 256;
 
+/// How many bytes of output are kept for watchers that are close behind. Whoever is further behind misses some, and sees that by the
+/// offsets.
+const SAID: usize = 1024 * 1024;
+
 /// The events of one execution that were committed last.
 #[derive(Debug)]
 pub(crate) struct Hub {
     recent: Mutex<VecDeque<Arc<[v1::ExecutionEvent]>>>,
+    said: Mutex<Output>,
     told: watch::Sender<Told>,
+}
+
+/// A piece of what a tool said.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    /// 1, 2, 3, … among the pieces of this hub.
+    pub(crate) number: u64,
+    /// The last committed sequence when it was said: it belongs behind that event.
+    pub(crate) after: u64,
+    pub(crate) event: Arc<v1::ExecutionEvent>,
+    bytes: usize,
+}
+
+/// The pieces that are kept.
+#[derive(Debug, Default)]
+struct Output {
+    pieces: VecDeque<Said>,
+    bytes: usize,
 }
 
 /// What a hub was told so far.
@@ -28,28 +52,58 @@ pub(crate) struct Told {
     pub(crate) last: u64,
     /// Whether that was the execution's end.
     pub(crate) ended: bool,
+    /// How many pieces of output there were.
+    pub(crate) said: u64,
 }
 
 impl Hub {
     pub(crate) fn new() -> Self {
-        Self { recent: Mutex::default(), told: watch::Sender::default() }
+        Self { recent: Mutex::default(), said: Mutex::default(), told: watch::Sender::default() }
     }
 
     /// Tells watchers of a committed transition.
     pub(crate) fn publish(&self, events: Vec<v1::ExecutionEvent>) {
         let Some(event) = events.last() else { return };
-        let told = Told { last: sequence(event), ended: matches!(event.kind, Some(Kind::ExecutionFinished(_))) };
+        let (last, ended) = (sequence(event), matches!(event.kind, Some(Kind::ExecutionFinished(_))));
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if self.told.receiver_count() == 0 {
             // Whoever comes later reads the journal.
             recent.clear();
+            *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Output::default();
         } else {
             if recent.len() == KEPT {
                 recent.pop_front();
             }
             recent.push_back(events.into());
         }
-        self.told.send_replace(told);
+        self.told.send_modify(|told| (told.last, told.ended) = (last, ended));
+    }
+
+    /// Tells watchers what a tool said, if there are any.
+    pub(crate) fn say(&self, event: v1::ExecutionEvent) {
+        if self.told.receiver_count() == 0 {
+            return;
+        }
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = event.encoded_len();
+        said.bytes += bytes;
+        self.told.send_modify(|told| {
+            told.said += 1;
+            let (number, after) = (told.said, told.last);
+            said.pieces.push_back(Said { number, after, bytes, event: Arc::new(event) });
+        });
+        while said.bytes > SAID
+            && let Some(oldest) = said.pieces.pop_front()
+        {
+            said.bytes -= oldest.bytes;
+        }
+    }
+
+    /// What was said after piece `number` and is still in memory.
+    pub(crate) fn said_after(&self, number: u64) -> Vec<Said> {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = said.pieces.partition_point(|piece| piece.number <= number);
+        said.pieces.range(known..).cloned().collect()
     }
 
     /// Hears of new transitions.
@@ -91,10 +145,27 @@ mod tests {
         hub.publish(events(6..=6));
         let first = |cursor| hub.after(cursor).map(|events| sequence(&events[0]));
         assert_eq!((first(1), first(2), first(3), first(5), first(6)), (None, Some(3), Some(3), Some(6), None));
-        assert_eq!(*follower.borrow(), Told { last: 6, ended: false });
+        assert_eq!(*follower.borrow(), Told { last: 6, ended: false, said: 0 });
         for n in 7..1000 {
             hub.publish(events(n..=n));
         }
         assert_eq!((first(5), first(998)), (None, Some(999)), "only the last ones are kept");
+    }
+
+    #[test]
+    fn output_is_kept_for_whoever_is_there_and_bounded() {
+        let hub = Hub::new();
+        let piece = |bytes| v1::ExecutionEvent { call: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
+        hub.say(piece(1));
+        assert!(hub.said_after(0).is_empty(), "nobody was watching");
+        let _follower = hub.follow();
+        hub.publish(events(1..=2));
+        hub.say(piece(1));
+        hub.publish(events(3..=3));
+        hub.say(piece(2));
+        let kept = |number| hub.said_after(number).iter().map(|said| (said.number, said.after)).collect::<Vec<_>>();
+        assert_eq!((kept(0), kept(1)), (vec![(1, 2), (2, 3)], vec![(2, 3)]));
+        hub.say(piece(SAID - 4));
+        assert_eq!(kept(0), [(3, 3)], "the oldest go");
     }
 }

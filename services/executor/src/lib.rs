@@ -3,17 +3,22 @@
 //! What happens is decided by `belay-execution`, which is pure; this crate hears, stores, shows and sends. Nothing is shown,
 //! acknowledged or acted on before it is stored.
 
+mod answer;
 mod core;
+mod decisions;
 mod driver;
 mod errand;
+mod gate;
 mod hub;
 mod names;
+mod output;
 mod runner;
 mod service;
 mod settings;
 mod wire;
 
 pub use core::{Executions, Parts, store_reason};
+pub use gate::Gate;
 pub use runner::{BadToken, Runner};
 pub use service::hosted;
 pub use settings::Settings;

@@ -2,7 +2,7 @@
 
 use std::{error::Error, process::ExitCode, sync::Arc};
 
-use belay_executor::{Executions, Parts, Runner, Settings, hosted};
+use belay_executor::{Executions, Gate, Parts, Runner, Settings, hosted};
 use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
 use clap::Parser as _;
@@ -20,10 +20,18 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let ids = Ids::from_system();
     let journal = belay_journal_sqlite::open(&Location::file(settings.state_dir.join("journal.db")), || ids.next_id())?;
     let runner = Runner::new(net::connect_lazy(&settings.runner), settings.runner_token.as_deref())?;
+    let gate = Gate::new(net::connect_lazy(&settings.gate), settings.gate_token.as_deref())?;
     let listener = net::bind(&settings.listen).await?;
     let (trigger, stop) = Shutdown::new();
-    let parts =
-        Parts { journal, threads: Threads::Real, runner, clock: Arc::new(SystemClock), ids, shutdown: stop.clone() };
+    let parts = Parts {
+        journal,
+        threads: Threads::Real,
+        runner,
+        gate,
+        clock: Arc::new(SystemClock),
+        ids,
+        shutdown: stop.clone(),
+    };
     let executions = Executions::new(parts);
     let taken_up = executions.drive_all().await?;
     tracing::info!(address = %listener.address(), executions = taken_up, "The executor listens");

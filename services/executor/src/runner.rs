@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{CallRequest, ErrorClass, EventKind, Failure, Json, Receipt, RecoveryClass};
+use belay_execution::{CallRequest, Failure};
 use belay_json_schema::Schema;
 use belay_proto::v1::{
     self, call_tool_response::Event, tool_call::State, tool_runner_service_client::ToolRunnerServiceClient,
@@ -14,7 +14,13 @@ use belay_proto::v1::{
 use belay_service_kit::{host::LARGEST_MESSAGE, status};
 use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
 
-use crate::wire;
+use crate::{
+    answer::{Answer, answer_of, refused},
+    wire,
+};
+
+/// How long a question that needs no work may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A way to a tool runner.
 #[derive(Clone)]
@@ -26,7 +32,7 @@ pub struct Runner {
 
 /// A token that cannot stand in a header.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the runner's token holds characters that cannot be sent")]
+#[error("the token holds characters that cannot be sent")]
 pub struct BadToken;
 
 /// The tools of a runner, as it told them.
@@ -63,19 +69,6 @@ impl Catalogue {
     }
 }
 
-/// What came of talking to a runner about a call.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    /// How the call ended.
-    Ended(EventKind),
-    /// No answer now: try again. The runner is away, or stopping, or does not let us in.
-    Away(Status),
-    /// The runner keeps another ledger than the intent names: it does not know what became of the call.
-    LedgerChanged,
-    /// Another executor owns the shard.
-    Fenced,
-}
-
 impl Runner {
     /// A runner behind a channel; `token` is shown with every request.
     ///
@@ -106,7 +99,7 @@ impl Runner {
         let (mut tools, mut page_token) = (Vec::new(), String::new());
         loop {
             let mut request = self.request(v1::ListToolsRequest { page_size: 1000, page_token });
-            request.set_timeout(Duration::from_secs(5));
+            request.set_timeout(PATIENCE);
             let page = self.client.clone().list_tools(request).await.map_err(unreachable_runner)?.into_inner();
             tools.extend(page.tools);
             page_token = page.next_page_token;
@@ -118,36 +111,26 @@ impl Runner {
         }
     }
 
-    /// Has a call run, or attaches to it, and waits for its end.
+    /// Has a call run, or attaches to it, and waits for its end or for its being held. `said` gets what the tool says meanwhile.
     pub(crate) async fn call(
         &self,
-        name: String,
-        workspace: String,
+        message: v1::CallToolRequest,
         request: &CallRequest,
-        fence: v1::Fence,
-        ledger_id: &str,
+        mut said: impl FnMut(v1::ToolCallOutput),
     ) -> Answer {
-        let message = v1::CallToolRequest {
-            name,
-            tool: request.tool.clone(),
-            arguments: Some(wire::payload(&request.arguments)),
-            timeout: Some(belay_proto::duration(request.timeout)),
-            fence: Some(fence),
-            ledger_id: ledger_id.to_owned(),
-            workspace,
-        };
         let mut stream = match self.client.clone().call_tool(self.request(message)).await {
             Ok(response) => response.into_inner(),
             Err(status) => return refused(request, status),
         };
         loop {
             match stream.message().await {
-                Ok(Some(v1::CallToolResponse { event: Some(Event::Result(call)) })) => {
+                Ok(Some(v1::CallToolResponse { event: Some(Event::Result(call) | Event::Held(call)) })) => {
                     // Read to its end: a stream that is dropped before its trailers is reset, and HTTP/2 takes a thousand resets for an
                     // attack and closes the connection under everybody.
                     while let Ok(Some(_)) = stream.message().await {}
-                    return Answer::Ended(end_of(request, call));
+                    return answer_of(request, call);
                 }
+                Ok(Some(v1::CallToolResponse { event: Some(Event::Output(output)) })) => said(output),
                 Ok(Some(_)) => {}
                 Ok(None) => return Answer::Away(Status::unavailable("the runner ended the stream before the call")),
                 Err(status) => return refused(request, status),
@@ -168,7 +151,57 @@ impl Runner {
         if elsewhere && ended.state() == State::Cancelled {
             return Answer::LedgerChanged;
         }
-        Answer::Ended(end_of(request, ended))
+        answer_of(request, ended)
+    }
+
+    /// Has the effect of a held call put in place.
+    pub(crate) async fn commit(
+        &self,
+        name: String,
+        request: &CallRequest,
+        fence: v1::Fence,
+        grant: v1::Grant,
+    ) -> Answer {
+        let message = v1::CommitEffectRequest { name, grant: Some(grant), fence: Some(fence) };
+        match self.client.clone().commit_effect(self.request(message)).await {
+            Ok(response) => answer_of(request, response.into_inner()),
+            Err(status) => refused(request, status),
+        }
+    }
+
+    /// Has a held call given up; `failure` is what the call will say.
+    pub(crate) async fn discard(
+        &self,
+        name: String,
+        request: &CallRequest,
+        fence: v1::Fence,
+        failure: &Failure,
+    ) -> Answer {
+        let failure = Some(wire::failure(failure));
+        let message = v1::DiscardEffectRequest { name, fence: Some(fence), failure };
+        match self.client.clone().discard_effect(self.request(message)).await {
+            Ok(response) => answer_of(request, response.into_inner()),
+            Err(status) => refused(request, status),
+        }
+    }
+
+    /// The path of a workspace as the runner knows it, without symbolic links.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT naming the field `workspace`, with the runner's reason; UNAVAILABLE.
+    pub(crate) async fn check_workspace(&self, workspace: String) -> Result<String, Status> {
+        let mut request = self.request(v1::CheckWorkspaceRequest { workspace });
+        request.set_timeout(PATIENCE);
+        match self.client.clone().check_workspace(request).await {
+            Ok(response) => Ok(response.into_inner().workspace),
+            Err(status) if status.code() == Code::InvalidArgument => {
+                let reason = status::reason(&status).unwrap_or_else(|| "INVALID_ARGUMENT".to_owned());
+                let why = status.message().trim_start_matches("workspace: ").to_owned();
+                let message = format!("workspace: {why}");
+                Err(status::error(Code::InvalidArgument, &reason, message).field("workspace", why).into())
+            }
+            Err(status) => Err(unreachable_runner(status)),
+        }
     }
 
     /// Lets the runner forget calls.
@@ -181,119 +214,4 @@ impl Runner {
 fn unreachable_runner(status: Status) -> Status {
     let message = format!("The tool runner does not answer: {}.", status.message());
     status::error(Code::Unavailable, "RUNNER_UNAVAILABLE", message).into()
-}
-
-/// What a refusal means for the call. Only what the runner itself refuses for good ends it: a status that a proxy or the transport made
-/// up says nothing about the call, which may be running.
-fn refused(request: &CallRequest, status: Status) -> Answer {
-    let failed = |class, reason: &str| {
-        let failure = Failure::new(class, reason, status.message());
-        Answer::Ended(EventKind::CallFailed { call: request.call, failure, receipt: Receipt::default() })
-    };
-    let reason = status::reason(&status);
-    match (status.code(), reason.as_deref()) {
-        (Code::FailedPrecondition, Some("LEDGER_CHANGED")) => Answer::LedgerChanged,
-        (Code::FailedPrecondition, Some("FENCED")) => Answer::Fenced,
-        (Code::NotFound, Some(reason @ "TOOL_NOT_FOUND")) => failed(ErrorClass::InvalidArguments, reason),
-        (Code::InvalidArgument, Some(reason)) => failed(ErrorClass::InvalidArguments, reason),
-        (Code::AlreadyExists, Some(reason)) => failed(ErrorClass::Internal, reason),
-        // tonic's word for a message beyond the limit, sent or received: sending it again would never end.
-        (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, "TOO_LARGE"),
-        _ => Answer::Away(status),
-    }
-}
-
-fn end_of(request: &CallRequest, ended: v1::ToolCall) -> EventKind {
-    let call = request.call;
-    let receipt = {
-        let receipt = ended.receipt.clone().unwrap_or_default();
-        let duration = receipt.duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default();
-        Receipt { ledger_id: receipt.ledger_id, duration }
-    };
-    let failure = |default| {
-        ended
-            .failure
-            .clone()
-            .map_or_else(|| Failure::new(default, "UNSAID", "The runner gave no reason."), wire::failure_from)
-    };
-    match ended.state() {
-        State::Completed => {
-            let result = wire::json(ended.result).unwrap_or_else(|| Json::from_text("null"));
-            EventKind::CallCompleted { call, result, receipt }
-        }
-        State::Cancelled => EventKind::CallCancelled { call },
-        State::OutcomeUnknown => EventKind::CallOutcomeUnknown { call, failure: failure(ErrorClass::OutcomeUnknown) },
-        State::TimedOut => EventKind::CallFailed { call, failure: failure(ErrorClass::Timeout), receipt },
-        State::Failed | State::Unspecified | State::Requested | State::Running => {
-            EventKind::CallFailed { call, failure: failure(ErrorClass::Internal), receipt }
-        }
-    }
-}
-
-/// What to believe of a call whose ledger is gone, when it may have been sent before.
-pub(crate) fn without_ledger(request: &CallRequest) -> Option<EventKind> {
-    match request.recovery {
-        RecoveryClass::ReadOnly | RecoveryClass::Idempotent | RecoveryClass::Transactional => None,
-        RecoveryClass::Manual => Some(EventKind::CallOutcomeUnknown {
-            call: request.call,
-            failure: Failure::new(
-                ErrorClass::OutcomeUnknown,
-                "LEDGER_CHANGED",
-                "The runner that had the call keeps another ledger now; what the call did cannot be known.",
-            ),
-        }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use belay_execution::{CallId, digest};
-
-    use super::*;
-
-    fn request(recovery: RecoveryClass) -> CallRequest {
-        CallRequest {
-            call: CallId { step: 0, attempt: 1, number: 1 },
-            tool: "noop".into(),
-            arguments: Json::from_text("{}"),
-            arguments_digest: digest(b"{}"),
-            recovery,
-            ledger_id: "a".into(),
-            timeout: Duration::from_secs(1),
-        }
-    }
-
-    /// B-09: what is refused for good is never sent again; anything that does not come from the runner itself is asked again.
-    #[test]
-    fn only_the_runner_s_own_refusals_end_a_call() {
-        let request = request(RecoveryClass::Manual);
-        let ours = |code, reason| refused(&request, status::error(code, reason, "no").into());
-        let foreign = |code| refused(&request, Status::new(code, "h2 protocol error"));
-        assert!(matches!(ours(Code::NotFound, "TOOL_NOT_FOUND"), Answer::Ended(EventKind::CallFailed { .. })));
-        assert!(matches!(ours(Code::InvalidArgument, "INVALID_ARGUMENT"), Answer::Ended(EventKind::CallFailed { .. })));
-        assert!(matches!(ours(Code::FailedPrecondition, "FENCED"), Answer::Fenced));
-        assert!(matches!(ours(Code::FailedPrecondition, "LEDGER_CHANGED"), Answer::LedgerChanged));
-        assert!(matches!(ours(Code::Unavailable, "RUNNER_STOPPING"), Answer::Away(_)));
-        assert!(matches!(foreign(Code::OutOfRange), Answer::Ended(EventKind::CallFailed { .. })));
-        for code in [
-            Code::ResourceExhausted,
-            Code::Internal,
-            Code::Unknown,
-            Code::Cancelled,
-            Code::NotFound,
-            Code::Unauthenticated,
-        ] {
-            assert!(matches!(foreign(code), Answer::Away(_)), "{code:?}");
-        }
-    }
-
-    #[test]
-    fn a_lost_ledger_leaves_an_unknown_outcome_only_where_running_again_could_harm() {
-        for recovery in [RecoveryClass::ReadOnly, RecoveryClass::Idempotent, RecoveryClass::Transactional] {
-            assert_eq!(without_ledger(&request(recovery)), None);
-        }
-        assert!(matches!(without_ledger(&request(RecoveryClass::Manual)), Some(EventKind::CallOutcomeUnknown { .. })));
-    }
 }

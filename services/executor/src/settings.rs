@@ -10,7 +10,7 @@ use clap::Parser;
 #[command(
     name = "belay-executor",
     version,
-    after_help = "Example: belay-executor --listen unix:/run/belay/executor.sock --state-dir /var/lib/belay --runner unix:/run/belay/runner.sock"
+    after_help = "Example: belay-executor --listen unix:/run/belay/executor.sock --state-dir /var/lib/belay --runner unix:/run/belay/runner.sock --gate unix:/run/belay/gate-services.sock"
 )]
 pub struct Settings {
     /// Where to listen: unix:/path or host:port.
@@ -25,6 +25,12 @@ pub struct Settings {
     /// The token that the tool runner asks for.
     #[arg(long, env = "BELAY_RUNNER_TOKEN", hide_env_values = true)]
     pub runner_token: Option<String>,
+    /// Where the approval gate listens for services.
+    #[arg(long, env = "BELAY_GATE")]
+    pub gate: Address,
+    /// The token that the approval gate asks for.
+    #[arg(long, env = "BELAY_GATE_TOKEN", hide_env_values = true)]
+    pub gate_token: Option<String>,
     /// The token that callers have to show; needed when listening on TCP.
     #[arg(long, env = "BELAY_TOKEN", hide_env_values = true)]
     pub token: Option<String>,

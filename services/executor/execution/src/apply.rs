@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use crate::{
-    CallId, CallInFlight, ErrorClass, Event, EventKind, Execution, ExecutionMove, ExecutionState, SkipReason, StepMove,
-    StepState, Timestamp,
+    CallId, CallInFlight, Decided, ErrorClass, Event, EventKind, Execution, ExecutionMove, ExecutionState, SkipReason,
+    StepMove, StepState, Timestamp,
     execution::{CallEnd, PausedBy, StepRecord, Stop},
     moves::{execution_move, step_move},
 };
@@ -31,6 +31,7 @@ impl Execution {
             return Err(impossible(format!("the event before it is {}", self.last_sequence)));
         }
         self.apply_kind(event.time, &event.kind).map_err(impossible)?;
+        self.admit();
         self.last_sequence = event.sequence;
         self.last_time = self.last_time.max(event.time);
         Ok(())
@@ -50,7 +51,8 @@ impl Execution {
             K::Paused { discard_calls, request_id, .. } => {
                 self.move_execution(ExecutionMove::Paused, None)?;
                 self.remember(request_id);
-                self.paused = Some(PausedBy { since: time, discard_calls: *discard_calls });
+                let sequence = self.last_sequence + 1;
+                self.paused = Some(PausedBy { since: time, discard_calls: *discard_calls, sequence });
             }
             K::Resumed { request_id, .. } => {
                 self.move_execution(ExecutionMove::Resumed, None)?;
@@ -67,6 +69,12 @@ impl Execution {
                 self.move_execution(ExecutionMove::DeadlineExceeded, None)?;
                 self.paused = None;
                 self.stop = Some(Stop::Deadline);
+            }
+            K::AwaitingApproval => {
+                if !self.only_awaits() {
+                    return Err("something can go on without a decision".into());
+                }
+                self.move_execution(ExecutionMove::AwaitingApproval, None)?;
             }
             K::Recovered { .. } => {
                 if self.state.is_terminal() {
@@ -113,7 +121,8 @@ impl Execution {
                 }
             }
             K::StepSkipped { step, reason, because, .. } => {
-                if self.record_of(*step)?.attempt > 0 {
+                let record = self.record_of(*step)?;
+                if record.attempt > 0 && !matches!(record.call_end, Some(CallEnd::LeftOut(_))) {
                     return Err(format!("step {step} has started, and can no longer be skipped"));
                 }
                 self.move_step(*step, StepMove::Skipped, time)?;
@@ -152,18 +161,36 @@ impl Execution {
                 self.uncalled.remove(&step);
                 self.steps[step].calls = number;
                 self.ledger_id.clone_from(&request.ledger_id);
-                self.in_flight.insert(request.call, CallInFlight { request: (**request).clone(), since: time });
+                let flying = CallInFlight { request: (**request).clone(), since: time, hold: None };
+                self.in_flight.insert(request.call, flying);
             }
             K::CallCompleted { call, result, .. } => {
-                self.end_call(*call, CallEnd::Completed)?;
+                self.end_call(*call, CallEnd::Completed, time)?;
                 self.steps[call.step].output = Some(result.clone());
             }
-            K::CallFailed { call, failure, .. } => self.end_call(*call, CallEnd::Failed(failure.clone()))?,
-            K::CallOutcomeUnknown { call, failure } => self.end_call(*call, CallEnd::Unknown(failure.clone()))?,
-            K::CallCancelled { call } => {
-                self.end_call(*call, CallEnd::Cancelled)?;
+            K::CallFailed { call, failure, .. } => self.end_call(*call, CallEnd::Failed(failure.clone()), time)?,
+            K::CallDenied { call, failure, .. } => self.end_call(*call, CallEnd::Denied(failure.clone()), time)?,
+            K::CallOutcomeUnknown { call, failure } => self.end_call(*call, CallEnd::Unknown(failure.clone()), time)?,
+            K::CallHeld { call, need } => self.call_held(*call, need, time)?,
+            K::ApprovalRequested { call, approval, subject_digest } => {
+                self.approval_requested(*call, approval, subject_digest)?;
+            }
+            K::ApprovalDecided { call, approval, decision, principal, reason } => {
+                let sequence = self.last_sequence + 1;
+                let (principal, reason) = (principal.clone(), reason.clone());
+                let decided = Decided { decision: *decision, principal, reason, sequence };
+                self.approval_decided(*call, approval, decided, time)?;
+            }
+            K::CallCancelled { call, .. } => {
                 if self.stop.is_none() {
-                    self.move_step(call.step, StepMove::CallDiscarded, time)?;
+                    self.check_end(*call, CallEnd::Cancelled)?;
+                    self.leave_hold(*call, StepMove::CallDiscarded, time)?;
+                }
+                self.end_call(*call, CallEnd::Cancelled, time)?;
+                if self.stop.is_none() {
+                    if self.steps[call.step].state == StepState::Running {
+                        self.move_step(call.step, StepMove::CallDiscarded, time)?;
+                    }
                     self.unsettled.remove(&call.step);
                     self.steps[call.step].call_end = None;
                     self.uncalled.insert(call.step);
@@ -179,7 +206,7 @@ impl Execution {
         }
     }
 
-    fn move_execution(&mut self, by: ExecutionMove, to: Option<ExecutionState>) -> Result<(), String> {
+    pub(crate) fn move_execution(&mut self, by: ExecutionMove, to: Option<ExecutionState>) -> Result<(), String> {
         self.state = execution_move(self.state, by, to)
             .ok_or_else(|| format!("an execution that is {:?} has no move {by:?}", self.state))?;
         Ok(())
@@ -211,7 +238,9 @@ impl Execution {
             (StepState::Running, StepMove::Completed) => matches!(record.call_end, Some(CallEnd::Completed)),
             (StepState::Running, StepMove::RetryScheduled) => matches!(record.call_end, Some(CallEnd::Failed(_))),
             (StepState::Running, StepMove::OutcomeUnknown) => matches!(record.call_end, Some(CallEnd::Unknown(_))),
-            (StepState::Running, StepMove::Failed) => uncalled || matches!(record.call_end, Some(CallEnd::Failed(_))),
+            (StepState::Running, StepMove::Failed) => {
+                uncalled || matches!(record.call_end, Some(CallEnd::Failed(_) | CallEnd::Denied(_)))
+            }
             (StepState::Running, StepMove::Cancelled) => {
                 uncalled || matches!(record.call_end, Some(CallEnd::Cancelled))
             }
@@ -227,7 +256,7 @@ impl Execution {
         Ok(())
     }
 
-    fn move_step(&mut self, step: usize, by: StepMove, time: Timestamp) -> Result<(), String> {
+    pub(crate) fn move_step(&mut self, step: usize, by: StepMove, time: Timestamp) -> Result<(), String> {
         let record = self.steps.get_mut(step).ok_or_else(|| format!("the plan has no step {step}"))?;
         let from = record.state;
         record.state =
@@ -286,8 +315,13 @@ impl Execution {
         self.doomed.remove(&step);
     }
 
-    fn end_call(&mut self, call: CallId, end: CallEnd) -> Result<(), String> {
-        self.in_flight.remove(&call).ok_or_else(|| format!("{call} is not in flight"))?;
+    fn end_call(&mut self, call: CallId, end: CallEnd, time: Timestamp) -> Result<(), String> {
+        let end = self.check_end(call, end)?;
+        self.leave_hold(call, StepMove::CallEnded, time)?;
+        if self.queued.remove(&call) {
+            self.active += 1;
+        }
+        self.in_flight.remove(&call);
         self.steps[call.step].call_end = Some(end);
         self.unsettled.insert(call.step);
         Ok(())

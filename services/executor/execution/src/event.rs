@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use belay_plan::Plan;
 
-use crate::{ExecutionState, Failure, Json, Timestamp};
+use crate::{Decision, EffectSummary, ExecutionState, Failure, Json, Need, PolicyDecision, Timestamp};
 
 /// Something that happened, in its place in the list.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +77,10 @@ pub enum SkipReason {
     Cancelled,
     /// The execution ran out of time first.
     TimedOut,
+    /// A person was asked, and said to leave it out.
+    ApprovalSkipped,
+    /// A person would have been asked, and the execution was started to ask nobody.
+    NonInteractive,
 }
 
 /// The facts about a tool that an execution relies on. They stand in its first event, so that a runner that changes its mind later
@@ -153,6 +157,18 @@ pub struct Receipt {
     pub ledger_id: String,
     /// How long the tool worked.
     pub duration: Duration,
+    /// The policy that let it happen.
+    pub decision: Option<PolicyDecision>,
+    /// The digest of what it changed and committed; empty when it changed nothing.
+    pub effect_digest: String,
+    /// What it changed and committed.
+    pub effect: Option<EffectSummary>,
+    /// The nonce of the grant that was spent on it; empty when none was needed.
+    pub grant_nonce: String,
+    /// The walls that stood around it, by name.
+    pub enforced: Vec<String>,
+    /// Whether the workspace is a folder that a person works in too.
+    pub live_base: bool,
 }
 
 /// How an execution ended.
@@ -186,6 +202,8 @@ pub enum EventKind {
     Recovered { in_doubt: Vec<CallId> },
     /// Its time limit ran out.
     DeadlineExceeded,
+    /// Nothing goes on before somebody has decided.
+    AwaitingApproval,
     /// It ended.
     Finished(Box<Finished>),
 
@@ -217,8 +235,16 @@ pub enum EventKind {
     CallCompleted { call: CallId, result: Json, receipt: Receipt },
     /// A call ended with a failure.
     CallFailed { call: CallId, failure: Failure, receipt: Receipt },
-    /// A call was stopped; it left nothing behind.
-    CallCancelled { call: CallId },
+    /// A call was stopped; it left nothing behind. `failure` says why, when nobody asked for it.
+    CallCancelled { call: CallId, failure: Option<Failure> },
+    /// A policy or a person said no to a call; nothing of it is left.
+    CallDenied { call: CallId, failure: Failure, receipt: Receipt },
+    /// A call waits for a decision, before its work or before its commit.
+    CallHeld { call: CallId, need: Box<Need> },
+    /// The gate holds the approval: a person is asked.
+    ApprovalRequested { call: CallId, approval: String, subject_digest: String },
+    /// Somebody has decided, or the execution's approval mode has (`approval` and `principal` are empty then).
+    ApprovalDecided { call: CallId, approval: String, decision: Decision, principal: String, reason: String },
     /// A call's end cannot be known.
     CallOutcomeUnknown { call: CallId, failure: Failure },
 }
@@ -244,7 +270,11 @@ impl EventKind {
             Self::CallRequested(request) => Some(request.call),
             Self::CallCompleted { call, .. }
             | Self::CallFailed { call, .. }
-            | Self::CallCancelled { call }
+            | Self::CallCancelled { call, .. }
+            | Self::CallDenied { call, .. }
+            | Self::CallHeld { call, .. }
+            | Self::ApprovalRequested { call, .. }
+            | Self::ApprovalDecided { call, .. }
             | Self::CallOutcomeUnknown { call, .. } => Some(*call),
             _ => None,
         }
@@ -257,6 +287,7 @@ impl EventKind {
             Self::CallCompleted { .. }
                 | Self::CallFailed { .. }
                 | Self::CallCancelled { .. }
+                | Self::CallDenied { .. }
                 | Self::CallOutcomeUnknown { .. }
         )
     }

@@ -1,12 +1,15 @@
 //! The present: what is true of an execution after its events so far.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use belay_plan::{Plan, Step};
 
 use crate::{
-    CallId, CallRequest, Created, Event, EventKind, ExecutionState, Failure, Json, SkipReason, StepState, Timestamp,
-    ToolFacts, apply::Impossible,
+    CallId, CallRequest, Created, Event, EventKind, ExecutionState, Failure, Hold, Json, SkipReason, StepState,
+    Timestamp, ToolFacts, apply::Impossible,
 };
 
 /// One execution. Made from events and changed by events only.
@@ -31,7 +34,8 @@ pub struct Execution {
     pub(crate) ledger_id: String,
     pub(crate) first_failure: Option<Failure>,
     pub(crate) totals: Totals,
-    /// Steps that have started and not ended, those with an unknown outcome aside: each holds one of the plan's `parallelism` slots.
+    /// Steps that have started and not ended, those with an unknown outcome and those that wait for a decision or for a place aside: each
+    /// holds one of the plan's `parallelism` slots. More than that only while effects are being committed or given up.
     pub(crate) active: usize,
     /// Steps in `Pending`.
     pub(crate) pending: usize,
@@ -47,12 +51,20 @@ pub struct Execution {
     pub(crate) backing_off: BTreeSet<(Timestamp, usize)>,
     pub(crate) unknown: BTreeSet<usize>,
     pub(crate) in_flight: BTreeMap<CallId, CallInFlight>,
+    /// Calls that were let run and wait for a place among the plan's `parallelism`.
+    pub(crate) queued: BTreeSet<CallId>,
+    /// Calls that are held and that nobody is known to be asked about.
+    pub(crate) unasked: BTreeSet<CallId>,
+    /// Calls that the gate asks about, and that nobody has decided about.
+    pub(crate) awaiting: BTreeSet<CallId>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PausedBy {
     pub(crate) since: Timestamp,
     pub(crate) discard_calls: bool,
+    /// The number of the event.
+    pub(crate) sequence: u64,
 }
 
 /// Why no further step starts.
@@ -78,6 +90,8 @@ pub(crate) struct StepRecord {
     pub(crate) ended_at: Option<Timestamp>,
     pub(crate) not_before: Option<Timestamp>,
     pub(crate) since: Timestamp,
+    /// How long it has waited for decisions so far: that is no time of its own.
+    pub(crate) waited: Duration,
     pub(crate) output: Option<Json>,
     pub(crate) failure: Option<Failure>,
     pub(crate) skipped: Option<(SkipReason, Option<usize>)>,
@@ -88,6 +102,9 @@ pub(crate) struct StepRecord {
 pub(crate) enum CallEnd {
     Completed,
     Failed(Failure),
+    Denied(Failure),
+    /// Turned down, and the step with it.
+    LeftOut(SkipReason),
     Cancelled,
     Unknown(Failure),
 }
@@ -99,6 +116,8 @@ pub struct CallInFlight {
     pub request: CallRequest,
     /// When.
     pub since: Timestamp,
+    /// What it waits for, or waited for, a decision about.
+    pub hold: Option<Hold>,
 }
 
 /// How many steps there are and how they ended.
@@ -144,6 +163,13 @@ pub enum Waiting {
         /// Since when.
         since: Timestamp,
     },
+    /// Somebody has to decide about a call.
+    Approval {
+        /// Since when.
+        since: Timestamp,
+        /// Which.
+        call: CallId,
+    },
 }
 
 /// One step, as it is now.
@@ -152,6 +178,7 @@ pub struct StepView<'a> {
     /// The step in the plan.
     pub step: &'a Step,
     record: &'a StepRecord,
+    call: Option<&'a CallInFlight>,
 }
 
 impl<'a> StepView<'a> {
@@ -190,6 +217,11 @@ impl<'a> StepView<'a> {
         self.record.skipped
     }
 
+    /// The approval that it waits for.
+    pub fn approval(&self) -> Option<&'a str> {
+        self.call?.hold.as_ref().filter(|hold| hold.decided.is_none())?.approval.as_deref()
+    }
+
     /// What it waits for.
     pub fn waiting(&self) -> Option<Waiting> {
         let since = self.record.since;
@@ -197,6 +229,9 @@ impl<'a> StepView<'a> {
             StepState::BackingOff => self.record.not_before.map(|until| Waiting::Timer { since, until }),
             StepState::OutcomeUnknown => Some(Waiting::Outcome { since }),
             StepState::Running => Some(Waiting::Call { since }),
+            StepState::AwaitingApproval => {
+                self.call.map(|flying| Waiting::Approval { since, call: flying.request.call })
+            }
             _ => None,
         }
     }
@@ -239,6 +274,7 @@ impl Execution {
                 ended_at: None,
                 not_before: None,
                 since: time,
+                waited: Duration::ZERO,
                 output: None,
                 failure: None,
                 skipped: None,
@@ -275,6 +311,9 @@ impl Execution {
             backing_off: BTreeSet::new(),
             unknown: BTreeSet::new(),
             in_flight: BTreeMap::new(),
+            queued: BTreeSet::new(),
+            unasked: BTreeSet::new(),
+            awaiting: BTreeSet::new(),
         })
     }
 
@@ -325,7 +364,10 @@ impl Execution {
 
     /// Its steps, in the plan's order.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView<'_>> {
-        self.created.plan.steps().iter().zip(&self.steps).map(|(step, record)| StepView { step, record })
+        self.created.plan.steps().iter().zip(&self.steps).enumerate().map(|(index, (step, record))| {
+            let call = CallId { step: index, attempt: record.attempt, number: record.calls };
+            StepView { step, record, call: self.in_flight.get(&call) }
+        })
     }
 
     /// The calls whose intent is recorded and whose end is not.
@@ -358,7 +400,9 @@ impl Execution {
         }
         let mut waiting: Vec<Waiting> =
             self.unknown.iter().map(|&step| Waiting::Outcome { since: self.steps[step].since }).collect();
-        if self.in_flight.is_empty()
+        waiting
+            .extend(self.awaiting.iter().map(|&call| Waiting::Approval { since: self.steps[call.step].since, call }));
+        if self.is_parked()
             && let Some(&(until, step)) = self.backing_off.first()
         {
             waiting.push(Waiting::Timer { since: self.steps[step].since, until });

@@ -7,15 +7,20 @@
 //! `apply` reads nothing but the event: digests, delays, deadlines and reasons all stand in it.
 
 mod apply;
+mod approval;
 mod canonical;
 mod event;
 mod execution;
 mod failure;
+mod holds;
 mod moves;
 mod next;
 mod time;
 
 pub use apply::Impossible;
+pub use approval::{
+    ChangeKind, Decided, Decision, EffectSummary, Hold, Need, NeedKind, PathChange, PolicyDecision, Verdict,
+};
 pub use canonical::{Json, digest};
 pub use event::{
     ApprovalMode, CallId, CallRequest, Created, Event, EventKind, Finished, Progress, Receipt, RecoveryClass,

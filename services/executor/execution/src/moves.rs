@@ -7,6 +7,8 @@ pub enum ExecutionState {
     Pending,
     /// At work.
     Running,
+    /// Nothing goes on before somebody has decided about a call.
+    AwaitingApproval,
     /// Nothing new starts until somebody resumes it.
     Paused,
     /// Asked to stop, or out of time; some calls have not ended yet.
@@ -39,6 +41,8 @@ pub enum StepState {
     Ready,
     /// An attempt is under way.
     Running,
+    /// Somebody has to decide about its call.
+    AwaitingApproval,
     /// Waits before its next attempt.
     BackingOff,
     /// Whether its call took effect is not known.
@@ -69,6 +73,8 @@ pub enum ExecutionMove {
     Resumed,
     CancelRequested,
     DeadlineExceeded,
+    AwaitingApproval,
+    ApprovalDecided,
     Finished,
 }
 
@@ -83,6 +89,11 @@ pub enum StepMove {
     CallRequested,
     /// Its call was stopped through no fault of its own; the attempt is not burnt.
     CallDiscarded,
+    /// Its call waits for a decision.
+    CallHeld,
+    ApprovalDecided,
+    /// Its call ended before anybody had decided about it.
+    CallEnded,
     RetryScheduled,
     Completed,
     Failed,
@@ -104,6 +115,11 @@ pub const EXECUTION_MOVES: &[(ExecutionState, ExecutionMove, ExecutionState)] = 
         (S::Running, M::Paused, S::Paused),
         (S::Running, M::CancelRequested, S::Cancelling),
         (S::Running, M::DeadlineExceeded, S::Cancelling),
+        (S::Running, M::AwaitingApproval, S::AwaitingApproval),
+        (S::AwaitingApproval, M::ApprovalDecided, S::Running),
+        (S::AwaitingApproval, M::Paused, S::Paused),
+        (S::AwaitingApproval, M::CancelRequested, S::Cancelling),
+        (S::AwaitingApproval, M::DeadlineExceeded, S::Cancelling),
         (S::Running, M::Finished, S::Completed),
         (S::Running, M::Finished, S::Partial),
         (S::Running, M::Finished, S::Failed),
@@ -133,6 +149,12 @@ pub const STEP_MOVES: &[(StepState, StepMove, StepState)] = {
         (S::Ready, M::Failed, S::Failed),
         (S::Ready, M::Cancelled, S::Cancelled),
         (S::Running, M::CallDiscarded, S::Ready),
+        (S::Running, M::CallHeld, S::AwaitingApproval),
+        (S::AwaitingApproval, M::ApprovalDecided, S::Running),
+        (S::AwaitingApproval, M::CallDiscarded, S::Ready),
+        (S::AwaitingApproval, M::CallEnded, S::Running),
+        // Only when that was decided about its call.
+        (S::Running, M::Skipped, S::Skipped),
         (S::Running, M::RetryScheduled, S::BackingOff),
         (S::Running, M::Completed, S::Completed),
         (S::Running, M::Failed, S::Failed),

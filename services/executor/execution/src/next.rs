@@ -9,7 +9,7 @@ use crate::{
     SkipReason, StepState, Timestamp,
     apply::Impossible,
     digest,
-    execution::{CallEnd, Stop, Totals},
+    execution::{CallEnd, StepRecord, Stop, Totals},
 };
 
 /// What a decision may depend on besides the past. It ends up in the events, so that replaying them does not need it.
@@ -24,10 +24,17 @@ pub struct Surroundings<'a> {
 /// What the driver has to do, derived from the present: asking twice gives the same answer, so a driver that was lost loses nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// This call has to be with the runner, under its own name: sending it again attaches to it.
+    /// This call has to be with the runner, under its own name: sending it again attaches to it. One that was held before its work goes
+    /// with the grant of its approval.
     Send(CallId),
     /// This call has to be stopped, and its true end recorded.
     Stop(CallId),
+    /// Somebody has to be asked about this call, which its runner holds.
+    Ask(CallId),
+    /// The effect of this call was approved and has to be put in place.
+    Commit(CallId),
+    /// This call was turned down and has to be given up.
+    Discard(CallId),
     /// Nothing before this moment, unless something happens.
     WakeAt(Timestamp),
 }
@@ -67,9 +74,7 @@ impl Execution {
         if self.state.is_terminal() {
             return Vec::new();
         }
-        let stopping = self.stop.is_some() || self.paused.as_ref().is_some_and(|paused| paused.discard_calls);
-        let mut actions: Vec<Action> =
-            self.in_flight.keys().map(|&call| if stopping { Action::Stop(call) } else { Action::Send(call) }).collect();
+        let mut actions: Vec<Action> = self.in_flight.values().filter_map(|flying| self.action_for(flying)).collect();
         actions.extend(self.wake_at().map(Action::WakeAt));
         actions
     }
@@ -84,7 +89,8 @@ impl Execution {
             Some(Stop::Cancelled | Stop::Deadline) => None,
         };
         let backoff = match (&self.paused, self.stop) {
-            (None, None) => self.backing_off.first().map(|&(not_before, _)| not_before),
+            // Where there is no room, the end of what runs is waited for.
+            (None, None) if self.has_room() => self.backing_off.first().map(|&(not_before, _)| not_before),
             _ => None,
         };
         [deadline, backoff].into_iter().flatten().min()
@@ -92,7 +98,13 @@ impl Execution {
 
     /// Whether nothing is under way: it waits for a moment, a person, or nothing at all, and needs no memory meanwhile.
     pub fn is_parked(&self) -> bool {
-        self.in_flight.is_empty()
+        self.in_flight.values().all(|flying| self.action_for(flying).is_none())
+    }
+
+    /// The calls whose end an executor that was lost may have missed: those that do not rest.
+    pub fn in_doubt(&self) -> Vec<CallId> {
+        let acted_on = self.in_flight.values().filter(|flying| self.action_for(flying).is_some());
+        acted_on.map(|flying| flying.request.call).collect()
     }
 
     /// The next few events that follow from the present and the moment. Empty when nothing can be decided.
@@ -111,6 +123,11 @@ impl Execution {
         }
         if let Some(&step) = self.unsettled.first() {
             return vec![self.settle(step, now)];
+        }
+        if self.stop.is_none()
+            && let Some(decision) = self.decide_held()
+        {
+            return vec![decision];
         }
         if let Some(stop) = self.stop {
             let wind_up = self.wind_up(stop);
@@ -133,6 +150,9 @@ impl Execution {
                 if let Some(start) = self.start_something(around) {
                     return vec![start];
                 }
+                if self.state == ExecutionState::Running && self.only_awaits() {
+                    return vec![EventKind::AwaitingApproval];
+                }
             }
         }
         if self.totals.done() == self.totals.total { vec![self.finish(now)] } else { Vec::new() }
@@ -154,6 +174,10 @@ impl Execution {
             CallEnd::Cancelled => EventKind::StepCancelled { step, attempt, progress: self.progress(1) },
             CallEnd::Unknown(failure) => EventKind::StepOutcomeUnknown { step, attempt, failure: failure.clone() },
             CallEnd::Failed(failure) => self.retry_or_fail(step, failure, now),
+            CallEnd::Denied(failure) => self.fail(step, failure.clone()),
+            &CallEnd::LeftOut(reason) => {
+                EventKind::StepSkipped { step, reason, because: None, progress: self.progress(1) }
+            }
         }
     }
 
@@ -175,7 +199,9 @@ impl Execution {
 
     fn step_deadline(&self, step: usize) -> Option<Timestamp> {
         let limit = self.plan().steps()[step].timeout()?;
-        Some(self.steps[step].started_at?.saturating_add(limit))
+        // Waiting for a person never runs into a limit of the step's.
+        let StepRecord { started_at, waited, .. } = &self.steps[step];
+        Some((*started_at)?.saturating_add(limit + *waited))
     }
 
     /// Ends every step that has no call in flight, once nothing may start any more.
@@ -218,12 +244,18 @@ impl Execution {
         events
     }
 
+    /// Whether one more call may run of a step that holds its place: always, but where commits beside those that run take some.
+    fn has_room(&self) -> bool {
+        self.active - self.uncalled.len() - self.backing_off.len() < self.plan().parallelism()
+    }
+
     /// The next thing that may start: a call of a step that has started, else the retry whose time has come first, else the first ready
     /// step in the plan's order.
     fn start_something(&self, around: Surroundings<'_>) -> Option<EventKind> {
-        let uncalled = self.uncalled.first().copied();
-        let retry =
-            || self.backing_off.first().filter(|(not_before, _)| *not_before <= around.now).map(|&(_, step)| step);
+        let room = self.has_room();
+        let uncalled = self.uncalled.first().copied().filter(|_| room);
+        let due = self.backing_off.first().filter(|(not_before, _)| *not_before <= around.now);
+        let retry = || due.filter(|_| room).map(|&(_, step)| step);
         let ready = || self.ready.first().copied().filter(|_| self.active < self.plan().parallelism());
         let step = uncalled.or_else(retry).or_else(ready)?;
         if self.step_deadline(step).is_some_and(|deadline| deadline <= around.now) {

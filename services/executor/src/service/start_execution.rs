@@ -80,6 +80,11 @@ pub(super) async fn start_execution(
         Err(_) => checked(&source, executions.runner.catalogue(true).await?.as_ref()).map_err(refusal)?,
     };
 
+    let workspace = match workspace.as_str() {
+        "" => workspace,
+        _ => executions.runner.check_workspace(workspace).await?,
+    };
+
     let now = executions.now();
     let id = if execution_id.is_empty() { executions.ids.next_id() } else { execution_id };
     let shard = shard_of(&namespace, &id);

@@ -34,6 +34,7 @@ pub(super) async fn watch_execution(
     // Followed before the snapshot is taken, so that nothing in between is missed.
     let hub = executions.hub(row.key);
     let changes = hub.follow();
+    let said = changes.borrow().said;
     let snapshot = describe(executions, &name, &row).await?;
     let last = snapshot.last_sequence;
     let cursor = match request.after_sequence {
@@ -52,6 +53,7 @@ pub(super) async fn watch_execution(
         hub,
         changes,
         cursor: u64::try_from(cursor).unwrap_or(0),
+        said,
         heartbeat,
     };
     Ok(Box::pin(watch.stream(snapshot)))
@@ -71,6 +73,8 @@ struct Watch {
     hub: Arc<Hub>,
     changes: tokio::sync::watch::Receiver<Told>,
     cursor: u64,
+    /// The last piece of output that was sent.
+    said: u64,
     heartbeat: Duration,
 }
 
@@ -86,6 +90,9 @@ impl Watch {
             yield response(Content::Snapshot(snapshot));
             loop {
                 self.changes.mark_unchanged();
+                for piece in self.spoken() {
+                    yield response(Content::Event(piece));
+                }
                 let events = self.next().await?;
                 if events.is_empty() {
                     if ended && self.cursor >= last {
@@ -108,6 +115,9 @@ impl Watch {
                     continue;
                 }
                 for event in events {
+                    for piece in self.spoken() {
+                        yield response(Content::Event(piece));
+                    }
                     self.cursor = sequence(&event);
                     let finished = matches!(event.kind, Some(Kind::ExecutionFinished(_)));
                     yield response(Content::Event(event));
@@ -117,6 +127,18 @@ impl Watch {
                 }
             }
         }
+    }
+
+    /// What tools said since the last time, as far as it belongs before the next event.
+    fn spoken(&mut self) -> Vec<v1::ExecutionEvent> {
+        if self.changes.borrow().said <= self.said {
+            return Vec::new();
+        }
+        let pieces = self.hub.said_after(self.said).into_iter().take_while(|piece| piece.after <= self.cursor);
+        let (numbers, events): (Vec<u64>, Vec<_>) =
+            pieces.map(|piece| (piece.number, v1::ExecutionEvent::clone(&piece.event))).unzip();
+        self.said = numbers.last().copied().unwrap_or(self.said);
+        events
     }
 
     /// The next events after the cursor, from memory or from the store; none when there are none yet.

@@ -1,21 +1,13 @@
-//! Events: the stored bytes are the ones watchers get.
+//! Events as messages: the stored bytes are the ones watchers get.
 
-use std::time::Duration;
-
-use belay_execution::{
-    CallId, CallRequest, Created, Event, EventKind, Finished, Json, Progress, Receipt, SkipReason, Timestamp,
-    ToolFacts, Totals,
-};
-use belay_journal::Transition;
+use belay_execution::{CallId, Event, EventKind, NeedKind, Progress, Timestamp, ToolFacts};
 use belay_plan::Plan;
 use belay_proto::v1::{self, execution_event::Kind};
-use prost::Message as _;
-use thiserror::Error;
 
 use super::{
-    approval_mode,
-    execution::{approval_mode_to, skip_reason, state, state_from, totals},
-    failure, failure_from, json, payload, plan_from, plan_message, recovery_from, recovery_to, time,
+    approval::{decision_to, need_to, receipt_to},
+    execution::{approval_mode_to, skip_reason, state, totals},
+    failure, payload, plan_message, recovery_to, time,
 };
 
 /// The version of the events' meaning that is written now.
@@ -56,6 +48,30 @@ pub(crate) fn encode(names: &CallNames, plan: &Plan, event: &Event) -> v1::Execu
     }
 }
 
+/// The event of what a call's tool says, all but its time and its content.
+pub(crate) fn output_frame(names: &CallNames, plan: &Plan, call: CallId) -> v1::ExecutionEvent {
+    v1::ExecutionEvent {
+        execution: names.execution.clone(),
+        step_id: plan.steps()[call.step].id().to_owned(),
+        attempt: i32::try_from(call.attempt).unwrap_or_default(),
+        call: names.call(plan, call),
+        schema_version: i32::try_from(VERSION).unwrap_or(i32::MAX),
+        traceparent: names.traceparent.clone(),
+        transient: true,
+        safe_to_skip: true,
+        ..v1::ExecutionEvent::default()
+    }
+}
+
+/// A piece of what a tool says, as watchers get it. Everything that a tool says passes here and nowhere else.
+pub(crate) fn output_event(
+    frame: &v1::ExecutionEvent,
+    now: Timestamp,
+    output: v1::ToolCallOutput,
+) -> v1::ExecutionEvent {
+    v1::ExecutionEvent { time: Some(time(now)), kind: Some(Kind::ToolCallOutput(output)), ..frame.clone() }
+}
+
 fn attempt(kind: &EventKind) -> Option<u32> {
     match kind {
         EventKind::StepStarted { attempt, .. }
@@ -71,10 +87,6 @@ fn attempt(kind: &EventKind) -> Option<u32> {
 fn progress(progress: &Progress) -> Option<v1::Progress> {
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     Some(v1::Progress { done: count(progress.done), total: count(progress.total) })
-}
-
-fn receipt(receipt: &Receipt) -> Option<v1::Receipt> {
-    Some(v1::Receipt { ledger_id: receipt.ledger_id.clone(), duration: Some(belay_proto::duration(receipt.duration)) })
 }
 
 fn encode_kind(names: &CallNames, plan: &Plan, kind: &EventKind) -> Kind {
@@ -114,6 +126,7 @@ fn encode_kind(names: &CallNames, plan: &Plan, kind: &EventKind) -> Kind {
             let in_doubt = in_doubt.iter().map(|&call| names.call(plan, call)).collect();
             Kind::ExecutionRecovered(v1::ExecutionRecovered { in_doubt })
         }
+        K::AwaitingApproval => Kind::ExecutionAwaitingApproval(v1::ExecutionAwaitingApproval {}),
         K::DeadlineExceeded => Kind::ExecutionDeadlineExceeded(v1::ExecutionDeadlineExceeded {}),
         K::Finished(finished) => Kind::ExecutionFinished(v1::ExecutionFinished {
             state: state(finished.state).into(),
@@ -163,13 +176,38 @@ fn encode_kind(names: &CallNames, plan: &Plan, kind: &EventKind) -> Kind {
             ledger_id: request.ledger_id.clone(),
             timeout: Some(belay_proto::duration(request.timeout)),
         }),
-        K::CallCompleted { result, receipt: given, .. } => {
-            Kind::ToolCallCompleted(v1::ToolCallCompleted { result: Some(payload(result)), receipt: receipt(given) })
-        }
+        K::CallCompleted { result, receipt: given, .. } => Kind::ToolCallCompleted(v1::ToolCallCompleted {
+            result: Some(payload(result)),
+            receipt: Some(receipt_to(given)),
+        }),
         K::CallFailed { failure: cause, receipt: given, .. } => {
-            Kind::ToolCallFailed(v1::ToolCallFailed { failure: Some(failure(cause)), receipt: receipt(given) })
+            Kind::ToolCallFailed(v1::ToolCallFailed { failure: Some(failure(cause)), receipt: Some(receipt_to(given)) })
         }
-        K::CallCancelled { .. } => Kind::ToolCallCancelled(v1::ToolCallCancelled {}),
+        K::CallCancelled { failure: cause, .. } => {
+            Kind::ToolCallCancelled(v1::ToolCallCancelled { failure: cause.as_ref().map(failure) })
+        }
+        K::CallDenied { failure: cause, receipt: given, .. } => {
+            Kind::ToolCallDenied(v1::ToolCallDenied { failure: Some(failure(cause)), receipt: Some(receipt_to(given)) })
+        }
+        K::CallHeld { need, .. } => {
+            let message = Some(need_to(need));
+            match need.kind {
+                NeedKind::Call => Kind::ToolCallApprovalRequired(v1::ToolCallApprovalRequired { need: message }),
+                NeedKind::Effect => Kind::ToolCallEffectProposed(v1::ToolCallEffectProposed { need: message }),
+            }
+        }
+        K::ApprovalRequested { approval, subject_digest, .. } => Kind::ApprovalRequested(v1::ApprovalRequested {
+            approval: approval.clone(),
+            subject_digest: subject_digest.clone(),
+        }),
+        K::ApprovalDecided { approval, decision, principal, reason, .. } => {
+            Kind::ApprovalDecided(v1::ApprovalDecided {
+                approval: approval.clone(),
+                state: decision_to(*decision).into(),
+                principal: principal.clone(),
+                reason: reason.clone(),
+            })
+        }
         K::CallOutcomeUnknown { failure: cause, .. } => {
             Kind::ToolCallOutcomeUnknown(v1::ToolCallOutcomeUnknown { failure: Some(failure(cause)) })
         }
@@ -183,214 +221,4 @@ fn facts(facts: &ToolFacts) -> v1::ToolFacts {
         recovery: recovery_to(facts.recovery).into(),
         default_timeout_ms: i64::try_from(facts.default_timeout.as_millis()).unwrap_or(i64::MAX),
     }
-}
-
-/// Stored bytes that this version cannot read.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub(crate) enum DecodeError {
-    #[error("event bytes are damaged: {0}")]
-    Damaged(String),
-    #[error("event {0} is of a kind that this version does not know")]
-    UnknownKind(i64),
-    #[error("events of version {0} are newer than this version reads")]
-    Newer(u32),
-    #[error("event {sequence} lacks {what}")]
-    Lacks { sequence: i64, what: &'static str },
-}
-
-/// The messages of a stored transition.
-pub(crate) fn decode_all(transition: &Transition) -> Result<Vec<v1::ExecutionEvent>, DecodeError> {
-    if transition.version > VERSION {
-        return Err(DecodeError::Newer(transition.version));
-    }
-    let mut bytes = transition.shown.as_slice();
-    let mut events = Vec::with_capacity(transition.count as usize);
-    while !bytes.is_empty() {
-        let event = v1::ExecutionEvent::decode_length_delimited(&mut bytes);
-        events.push(event.map_err(|error| DecodeError::Damaged(error.to_string()))?);
-    }
-    Ok(events)
-}
-
-/// Messages back into events. `plan` is the one that the first message carries.
-pub(crate) fn to_events(
-    messages: impl IntoIterator<Item = v1::ExecutionEvent>,
-) -> impl Iterator<Item = Result<Event, DecodeError>> {
-    let mut plan: Option<Plan> = None;
-    messages.into_iter().map(move |message| {
-        let sequence = message.sequence;
-        let lacks = |what| DecodeError::Lacks { sequence, what };
-        let time = message.time.as_ref().ok_or_else(|| lacks("its time"))?;
-        let time = Timestamp::from_micros(belay_proto::micros(time));
-        let event = |kind| Event { sequence: u64::try_from(sequence).unwrap_or(0), time, kind };
-        if let Some(Kind::ExecutionCreated(created)) = message.kind {
-            let created = decode_created(created, &lacks)?;
-            plan = Some(created.plan.clone());
-            return Ok(event(EventKind::Created(Box::new(created))));
-        }
-        let plan = plan.as_ref().ok_or_else(|| lacks("a plan before it"))?;
-        decode_kind(plan, message, &lacks).map(event)
-    })
-}
-
-type Lacks<'a> = &'a dyn Fn(&'static str) -> DecodeError;
-
-fn decode_created(created: v1::ExecutionCreated, lacks: Lacks<'_>) -> Result<Created, DecodeError> {
-    let mode = created.approval_mode();
-    let plan = plan_from(created.plan.ok_or_else(|| lacks("its plan"))?);
-    let trace = created.trace.unwrap_or_default();
-    Ok(Created {
-        uid: created.uid,
-        plan: plan.map_err(|invalid| DecodeError::Damaged(invalid.to_string()))?,
-        approval_mode: approval_mode(mode),
-        workspace: created.workspace,
-        labels: created.labels,
-        principal: created.principal,
-        tools: created
-            .tools
-            .into_iter()
-            .map(|facts| ToolFacts {
-                recovery: recovery_from(facts.recovery()),
-                used_as: facts.used_as,
-                tool: facts.tool,
-                default_timeout: Duration::from_millis(u64::try_from(facts.default_timeout_ms).unwrap_or(0)),
-            })
-            .collect(),
-        deadline: created.deadline.map(|deadline| Timestamp::from_micros(belay_proto::micros(&deadline))),
-        trace: (trace.traceparent, trace.tracestate),
-        shard: u32::try_from(created.shard).unwrap_or(0),
-    })
-}
-
-fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Result<EventKind, DecodeError> {
-    use EventKind as K;
-    let attempt = u32::try_from(message.attempt).unwrap_or(0);
-    let step = || plan.step_index(&message.step_id).ok_or_else(|| lacks("a step of the plan"));
-    let call = || parse_call(plan, &message.call).ok_or_else(|| lacks("a call of the plan"));
-    let count = |n: i32| usize::try_from(n).unwrap_or(0);
-    let progress = |progress: Option<v1::Progress>| {
-        let v1::Progress { done, total } = progress.unwrap_or_default();
-        Progress { done: count(done), total: count(total) }
-    };
-    let duration = |duration: Option<pbjson_types::Duration>| {
-        duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default()
-    };
-    let failure = |failure: Option<v1::Failure>| failure.map(failure_from).ok_or_else(|| lacks("its failure"));
-    let receipt = |receipt: Option<v1::Receipt>| {
-        let receipt = receipt.unwrap_or_default();
-        Receipt { ledger_id: receipt.ledger_id, duration: duration(receipt.duration) }
-    };
-    Ok(match message.kind.ok_or(DecodeError::UnknownKind(message.sequence))? {
-        Kind::ExecutionCreated(_) => return Err(lacks("the first place in the list")),
-        Kind::ExecutionStarted(_) => K::Started,
-        Kind::ExecutionPaused(paused) => K::Paused {
-            principal: paused.principal,
-            reason: paused.reason,
-            discard_calls: paused.discard_calls,
-            request_id: paused.request_id,
-        },
-        Kind::ExecutionResumed(resumed) => K::Resumed { principal: resumed.principal, request_id: resumed.request_id },
-        Kind::ExecutionCancelRequested(asked) => {
-            K::CancelRequested { principal: asked.principal, reason: asked.reason, request_id: asked.request_id }
-        }
-        Kind::ExecutionRecovered(recovered) => {
-            let calls =
-                recovered.in_doubt.iter().map(|name| parse_call(plan, name).ok_or_else(|| lacks("a call of the plan")));
-            K::Recovered { in_doubt: calls.collect::<Result<_, _>>()? }
-        }
-        Kind::ExecutionDeadlineExceeded(_) => K::DeadlineExceeded,
-        Kind::ExecutionFinished(finished) => {
-            let counted = finished.totals.unwrap_or_default();
-            K::Finished(Box::new(Finished {
-                state: state_from(finished.state()).ok_or_else(|| lacks("its state"))?,
-                totals: Totals {
-                    total: count(counted.total),
-                    completed: count(counted.completed),
-                    failed: count(counted.failed),
-                    skipped: count(counted.skipped),
-                    cancelled: count(counted.cancelled),
-                },
-                failure: finished.failure.map(failure_from),
-                duration: duration(finished.duration),
-            }))
-        }
-        Kind::StepStarted(_) => K::StepStarted { step: step()?, attempt },
-        Kind::StepRetryScheduled(retry) => {
-            let not_before = retry.not_before.as_ref().ok_or_else(|| lacks("its time of retry"))?;
-            K::RetryScheduled {
-                step: step()?,
-                attempt,
-                failure: failure(retry.failure)?,
-                retry_count: u32::try_from(retry.retry_count).unwrap_or(0),
-                delay: duration(retry.delay),
-                not_before: Timestamp::from_micros(belay_proto::micros(not_before)),
-            }
-        }
-        Kind::StepCompleted(completed) => K::StepCompleted {
-            step: step()?,
-            attempt,
-            progress: progress(completed.progress),
-            duration: duration(completed.duration),
-        },
-        Kind::StepFailed(failed) => K::StepFailed {
-            step: step()?,
-            attempt,
-            failure: failure(failed.failure)?,
-            progress: progress(failed.progress),
-        },
-        Kind::StepSkipped(skipped) => K::StepSkipped {
-            step: step()?,
-            reason: skip_reason_from(skipped.reason()).ok_or_else(|| lacks("its reason"))?,
-            because: plan.step_index(&skipped.because),
-            progress: progress(skipped.progress),
-        },
-        Kind::StepCancelled(cancelled) => {
-            K::StepCancelled { step: step()?, attempt, progress: progress(cancelled.progress) }
-        }
-        Kind::StepOutcomeUnknown(unknown) => {
-            K::StepOutcomeUnknown { step: step()?, attempt, failure: failure(unknown.failure)? }
-        }
-        Kind::ToolCallRequested(request) => {
-            let recovery = recovery_from(request.recovery());
-            K::CallRequested(Box::new(CallRequest {
-                call: call()?,
-                tool: request.tool,
-                arguments: json(request.arguments).ok_or_else(|| lacks("its arguments"))?,
-                arguments_digest: request.arguments_digest,
-                recovery,
-                ledger_id: request.ledger_id,
-                timeout: duration(request.timeout),
-            }))
-        }
-        Kind::ToolCallCompleted(completed) => K::CallCompleted {
-            call: call()?,
-            result: json(completed.result).unwrap_or_else(|| Json::from_text("null")),
-            receipt: receipt(completed.receipt),
-        },
-        Kind::ToolCallFailed(failed) => {
-            K::CallFailed { call: call()?, failure: failure(failed.failure)?, receipt: receipt(failed.receipt) }
-        }
-        Kind::ToolCallCancelled(_) => K::CallCancelled { call: call()? },
-        Kind::ToolCallOutcomeUnknown(unknown) => {
-            K::CallOutcomeUnknown { call: call()?, failure: failure(unknown.failure)? }
-        }
-    })
-}
-
-fn parse_call(plan: &Plan, name: &str) -> Option<CallId> {
-    let mut parts = name.rsplit('/');
-    let (attempt, number) = parts.next()?.split_once('.')?;
-    let step = parts.nth(1)?;
-    Some(CallId { step: plan.step_index(step)?, attempt: attempt.parse().ok()?, number: number.parse().ok()? })
-}
-
-fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
-    Some(match reason {
-        v1::SkipReason::Unspecified => return None,
-        v1::SkipReason::DependencyFailed => SkipReason::DependencyFailed,
-        v1::SkipReason::DependencySkipped => SkipReason::DependencySkipped,
-        v1::SkipReason::StopOnError => SkipReason::StopOnError,
-        v1::SkipReason::Cancelled => SkipReason::Cancelled,
-        v1::SkipReason::TimedOut => SkipReason::TimedOut,
-    })
 }

@@ -12,6 +12,7 @@ pub(crate) fn state(state: ExecutionState) -> State {
     match state {
         ExecutionState::Pending => State::Pending,
         ExecutionState::Running => State::Running,
+        ExecutionState::AwaitingApproval => State::AwaitingApproval,
         ExecutionState::Paused => State::Paused,
         ExecutionState::Cancelling => State::Cancelling,
         ExecutionState::Completed => State::Completed,
@@ -31,6 +32,7 @@ pub(crate) fn state_from(number: State) -> Option<ExecutionState> {
         State::Unspecified => return None,
         State::Pending => ExecutionState::Pending,
         State::Running => ExecutionState::Running,
+        State::AwaitingApproval => ExecutionState::AwaitingApproval,
         State::Paused => ExecutionState::Paused,
         State::Cancelling => ExecutionState::Cancelling,
         State::Completed => ExecutionState::Completed,
@@ -46,6 +48,7 @@ fn step_state(state: StepState) -> Step {
         StepState::Pending => Step::Pending,
         StepState::Ready => Step::Ready,
         StepState::Running => Step::Running,
+        StepState::AwaitingApproval => Step::AwaitingApproval,
         StepState::BackingOff => Step::BackingOff,
         StepState::OutcomeUnknown => Step::OutcomeUnknown,
         StepState::Completed => Step::Completed,
@@ -62,6 +65,8 @@ pub(crate) fn skip_reason(reason: SkipReason) -> v1::SkipReason {
         SkipReason::StopOnError => v1::SkipReason::StopOnError,
         SkipReason::Cancelled => v1::SkipReason::Cancelled,
         SkipReason::TimedOut => v1::SkipReason::TimedOut,
+        SkipReason::ApprovalSkipped => v1::SkipReason::ApprovalSkipped,
+        SkipReason::NonInteractive => v1::SkipReason::NonInteractive,
     }
 }
 
@@ -113,7 +118,7 @@ pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
 /// Everything.
 pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution {
     let created = execution.created();
-    let waiting = execution.waiting().into_iter().map(|waiting| waiting_reason(name, waiting)).collect();
+    let waiting = execution.waiting().into_iter().map(|waiting| waiting_reason(name, execution, waiting)).collect();
     v1::Execution {
         name: name.to_string(),
         uid: created.uid.clone(),
@@ -169,34 +174,38 @@ fn steps(name: &ExecutionName, execution: &Execution) -> Vec<v1::StepStatus> {
                     .map_or(v1::SkipReason::Unspecified, |(reason, _)| skip_reason(reason))
                     .into(),
                 skipped_because: view.skipped().and_then(|(_, because)| because).map(id).unwrap_or_default(),
-                waiting: view.waiting().map(|waiting| waiting_reason(name, waiting)),
+                waiting: view.waiting().map(|waiting| waiting_reason(name, execution, waiting)),
                 tool: tool.tool.clone(),
+                approval: view.approval().unwrap_or_default().to_owned(),
             }
         })
         .collect()
 }
 
-fn waiting_reason(name: &ExecutionName, waiting: Waiting) -> v1::WaitingReason {
+fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting) -> v1::WaitingReason {
     use v1::waiting_reason::Kind;
     let (kind, since, until, who, next_command) = match waiting {
-        Waiting::Timer { since, until } => (Kind::Timer, since, Some(until), "the clock", String::new()),
+        Waiting::Timer { since, until } => (Kind::Timer, since, Some(until), "the clock".to_owned(), String::new()),
         Waiting::Resume { since } => {
-            (Kind::Resume, since, None, "a person", format!("belay executions resume {}", name.id))
+            (Kind::Resume, since, None, "a person".to_owned(), format!("belay executions resume {}", name.id))
         }
         Waiting::Outcome { since } => (
             Kind::Outcome,
             since,
             None,
-            "a person who finds out what the call did",
+            "a person who finds out what the call did".to_owned(),
             format!("belay executions cancel {}", name.id),
         ),
-        Waiting::Call { since } => (Kind::Call, since, None, "the tool", String::new()),
+        Waiting::Call { since } => (Kind::Call, since, None, "the tool".to_owned(), String::new()),
+        Waiting::Approval { since, call } => {
+            let hold = execution.call(call).and_then(|flying| flying.hold.as_ref());
+            let who = hold.map_or_else(
+                || "a person".to_owned(),
+                |hold| format!("a person, as rule {} asks: {}", hold.need.decision.rule, hold.need.decision.reason),
+            );
+            let id = hold.and_then(|hold| hold.approval.as_deref()?.rsplit('/').next());
+            (Kind::Approval, since, None, who, id.map(|id| format!("belay approvals show {id}")).unwrap_or_default())
+        }
     };
-    v1::WaitingReason {
-        kind: kind.into(),
-        since: Some(time(since)),
-        until: until.map(time),
-        who: who.to_owned(),
-        next_command,
-    }
+    v1::WaitingReason { kind: kind.into(), since: Some(time(since)), until: until.map(time), who, next_command }
 }

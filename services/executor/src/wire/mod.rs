@@ -1,11 +1,15 @@
 //! Where the contract's messages become the domain's values and back. Generated types stop here.
 
+mod approval;
+mod decode;
 mod event;
 mod execution;
 mod plan;
 
-pub(crate) use event::{CallNames, DecodeError, VERSION, decode_all, encode, to_events};
-pub(crate) use execution::{approval_mode, basic, etag, full, state_name, state_number};
+pub(crate) use approval::{decision_from, need_from, need_kind, receipt_from};
+pub(crate) use decode::{DecodeError, decode_all, parse_call, to_events};
+pub(crate) use event::{CallNames, VERSION, encode, output_event, output_frame};
+pub(crate) use execution::{approval_mode, approval_mode_to, basic, etag, full, state_name, state_number};
 pub(crate) use plan::{plan_from, plan_message};
 
 use belay_execution::{ErrorClass, Failure, Json, RecoveryClass, Timestamp};

@@ -34,7 +34,7 @@ pub fn hosted(calls: Arc<Calls>, shutdown: Shutdown) -> Hosted {
     let service = ToolRunnerServiceServer::new(Service { calls, shutdown })
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    Hosted { routes: Routes::new(service), name: "belay.v1.ToolRunnerService", descriptors: v1::FILE_DESCRIPTOR_SET }
+    Hosted::new(Routes::new(service), "belay.v1.ToolRunnerService", v1::FILE_DESCRIPTOR_SET)
 }
 
 struct Service {

@@ -3,15 +3,17 @@
 use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
 
 use belay_execution::{
-    CallId, EXECUTION_MOVES, Event, EventKind, Execution, ExecutionState, Finished, Progress, STEP_MOVES, SkipReason,
+    CallId, Decision, EXECUTION_MOVES, Event, EventKind, Execution, ExecutionState, Finished, Progress, Receipt,
+    STEP_MOVES, SkipReason,
 };
 
-use crate::support::{Moves, Play, Standing, act_of, failure, request, story};
+use crate::support::{Moves, Play, Standing, act_of, failure, need, request, story};
 
 /// Stories that between them make every move.
 fn plays() -> Vec<Play> {
     let pair = || story("a; b after a").parallelism(2);
     let retried = || pair().tries("a", 3, "2s").replies("a: transient, ok");
+    let held = |decided: &str| story("a; b after a").replies(&format!("a: ok effect:{decided}, ok"));
     let failing = || story("a; b").parallelism(2).replies("a: invalid; b: ok");
     let stories = [
         pair(),
@@ -34,6 +36,11 @@ fn plays() -> Vec<Play> {
         pair().replies("a: invalid"),
         pair().replies("a: invalid").acts("0.5s pause"),
         pair().replies("a: unknown").acts("2s cancel"),
+        held("approved:2s"),
+        held("skipped:2s"),
+        held("approved:2s:conflict"),
+        held("denied:9s").acts("2s pause; 3s resume; 4s cancel"),
+        held("denied:9s").limit("3s"),
     ];
     let mut plays: Vec<Play> = stories.into_iter().map(|story| story.play()).collect();
     // One whose executor was away from the acceptance until its time was over.
@@ -41,6 +48,13 @@ fn plays() -> Vec<Play> {
     late.now = late.now.saturating_add(Duration::from_secs(9));
     late.run();
     plays.push(late);
+    // One whose runner lost a call that it held.
+    let mut lost = held("approved").acts("0.5s pause; 9s resume").rehearse();
+    let call = CallId { step: 0, attempt: 1, number: 1 };
+    let at = lost.now.saturating_add(Duration::from_secs(5));
+    lost.acts.insert(1, (at, EventKind::CallCancelled { call, failure: None }));
+    lost.run();
+    plays.push(lost);
     plays
 }
 
@@ -88,9 +102,11 @@ fn everything(now: &Execution) -> Vec<EventKind> {
     use ExecutionState as S;
     let mut kinds =
         vec![EventKind::Started, act_of("pause"), act_of("resume"), act_of("cancel"), EventKind::DeadlineExceeded];
+    kinds.push(EventKind::AwaitingApproval);
     let states = [
         S::Pending,
         S::Running,
+        S::AwaitingApproval,
         S::Paused,
         S::Cancelling,
         S::Completed,
@@ -123,7 +139,20 @@ fn everything(now: &Execution) -> Vec<EventKind> {
         ]);
         for number in 1..=3 {
             let call = CallId { step, attempt, number };
-            kinds.extend([EventKind::CallCancelled { call }, EventKind::CallRequested(Box::new(request(call)))]);
+            kinds.extend([
+                EventKind::CallCancelled { call, failure: None },
+                EventKind::CallDenied { call, failure: failure("denied"), receipt: Receipt::default() },
+                EventKind::CallRequested(Box::new(request(call))),
+            ]);
+            let hold = now.call(call).and_then(|flying| flying.hold.clone());
+            let (held, asked) = hold.map_or_else(Default::default, |hold| (hold.need.subject_digest, hold.approval));
+            let approval = asked.unwrap_or_else(|| "approval".to_owned());
+            let (principal, reason) = ("ann".to_owned(), String::new());
+            kinds.extend([
+                EventKind::CallHeld { call, need: Box::new(need("another")) },
+                EventKind::ApprovalRequested { call, approval: approval.clone(), subject_digest: held },
+                EventKind::ApprovalDecided { call, approval, decision: Decision::Approved, principal, reason },
+            ]);
         }
     }
     kinds

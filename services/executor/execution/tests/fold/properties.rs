@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use belay_execution::{Event, EventKind, Execution, ExecutionState, Json, Surroundings};
+use belay_execution::{
+    ApprovalMode, Created, Decision, Event, EventKind, Execution, ExecutionState, Json, NeedKind, Surroundings,
+};
 use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft};
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::json;
 
-use crate::support::{Crash, Outcome, Play, Reply, START, act_of, created, failure, without_recoveries};
+use crate::support::{Crash, Outcome, Play, Question, Reply, START, act_of, created, failure, without_recoveries};
 
 const MAX_STEPS: usize = 12;
 
@@ -20,6 +22,7 @@ struct World {
     plan: PlanDraft,
     replies: Vec<Reply>,
     acts: Vec<(Duration, &'static str)>,
+    mode: ApprovalMode,
     batches: bool,
 }
 
@@ -29,12 +32,16 @@ impl World {
         let replies = self.replies.clone();
         let script = move |call: belay_execution::CallId, before: usize| {
             let mut reply = replies[(call.step * 5 + before) % replies.len()].clone();
-            if before >= PATIENCE && matches!(reply.outcome, Outcome::Cancelled) {
-                reply.outcome = Outcome::Completed(Json::from_text("{}"));
+            if before >= PATIENCE {
+                if matches!(reply.outcome, Outcome::Cancelled(_)) {
+                    reply.outcome = Outcome::Completed(Json::from_text("{}"));
+                }
+                reply.questions.iter_mut().for_each(|question| question.conflicts = false);
             }
             reply
         };
-        let mut play = Play::new(created(plan), Box::new(script));
+        let created = Created { approval_mode: self.mode, ..created(plan) };
+        let mut play = Play::new(created, Box::new(script));
         play.acts = self.acts.iter().map(|&(at, words)| (START.saturating_add(at), act_of(words))).collect();
         play.batches = self.batches;
         play.crashes = crashes.to_vec().into();
@@ -124,14 +131,41 @@ fn replies() -> impl Strategy<Value = Reply> {
         1 => failed("crash"),
         1 => failed("invalid"),
         1 => failed("fatal"),
-        1 => Just(Outcome::Cancelled),
+        1 => Just(Outcome::Cancelled(None)),
+        1 => Just(Outcome::Denied(failure("denied"))),
         1 => Just(Outcome::Unknown(failure("unknown"))),
     ];
-    (outcome, moments(8), option::weighted(0.7, moments(3))).prop_map(|(outcome, latency, stops_in)| Reply {
-        outcome,
-        latency,
-        stops_in,
-    })
+    (outcome, moments(8), option::weighted(0.7, moments(3)), questions())
+        .prop_map(|(outcome, latency, stops_in, questions)| Reply { outcome, latency, stops_in, questions })
+}
+
+/// At most one before the work and one before the commit.
+fn questions() -> impl Strategy<Value = Vec<Question>> {
+    let question = |kind| {
+        (option::weighted(0.9, (decisions(), moments(8))), prop::bool::weighted(0.2))
+            .prop_map(move |(answer, conflicts)| Question { kind, answer, conflicts })
+    };
+    let before_work = option::weighted(0.15, question(NeedKind::Call));
+    let before_commit = option::weighted(0.3, question(NeedKind::Effect));
+    (before_work, before_commit).prop_map(|(work, commit)| work.into_iter().chain(commit).collect())
+}
+
+fn decisions() -> impl Strategy<Value = Decision> {
+    prop_oneof![
+        4 => Just(Decision::Approved),
+        1 => Just(Decision::Denied),
+        1 => Just(Decision::Skipped),
+        1 => Just(Decision::Expired),
+    ]
+}
+
+fn modes() -> impl Strategy<Value = ApprovalMode> {
+    prop_oneof![
+        4 => Just(ApprovalMode::Wait),
+        1 => Just(ApprovalMode::Fail),
+        1 => Just(ApprovalMode::Skip),
+        1 => Just(ApprovalMode::Auto),
+    ]
 }
 
 fn acts() -> impl Strategy<Value = Vec<(Duration, &'static str)>> {
@@ -148,12 +182,8 @@ fn acts() -> impl Strategy<Value = Vec<(Duration, &'static str)>> {
 }
 
 fn worlds() -> impl Strategy<Value = World> {
-    (plans(), vec(replies(), 1..24), acts(), any::<bool>()).prop_map(|(plan, replies, acts, batches)| World {
-        plan,
-        replies,
-        acts,
-        batches,
-    })
+    (plans(), vec(replies(), 1..24), acts(), modes(), any::<bool>())
+        .prop_map(|(plan, replies, acts, mode, batches)| World { plan, replies, acts, mode, batches })
 }
 
 fn crashes() -> impl Strategy<Value = Vec<Option<Crash>>> {
@@ -219,7 +249,11 @@ fn redirect(kind: &mut EventKind, to: usize) {
         K::CallRequested(request) => request.call.step = to,
         K::CallCompleted { call, .. }
         | K::CallFailed { call, .. }
-        | K::CallCancelled { call }
+        | K::CallCancelled { call, .. }
+        | K::CallDenied { call, .. }
+        | K::CallHeld { call, .. }
+        | K::ApprovalRequested { call, .. }
+        | K::ApprovalDecided { call, .. }
         | K::CallOutcomeUnknown { call, .. } => {
             call.step = to;
         }
@@ -230,7 +264,7 @@ fn redirect(kind: &mut EventKind, to: usize) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    // REQUIREMENTS section 4, numbers 1, 2, 5, 6, 8 and 12, which every play checks at every event; and whatever happened, a person can
+    // REQUIREMENTS section 4, numbers 1, 2, 3, 5, 6, 8 and 12, which every play checks at every event; and whatever happened, a person can
     // bring it to an end. B-01, B-12, S2-NFR-005, S2-NFR-006: the same world twice makes the same list, and so it does for an executor that
     // dies again and again.
     #[test]

@@ -115,7 +115,10 @@ fn after_a_call_has_completed() {
         refusal(now, retry(now)),
         "step 0, which is Running, has no call whose end leads to the move RetryScheduled"
     );
-    assert_eq!(refusal(now, EventKind::CallCancelled { call: call(1, 1) }), "step 0 call 1.1 is not in flight");
+    assert_eq!(
+        refusal(now, EventKind::CallCancelled { call: call(1, 1), failure: None }),
+        "step 0 call 1.1 is not in flight"
+    );
 }
 
 // A step whose call was discarded goes on in its attempt.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use belay_execution::{ExecutionState, Json, Totals};
+use belay_execution::{Decision, ExecutionState, Json, NeedKind, Totals};
 use belay_plan::{Plan, PlanDraft, StepDraft, StepKindDraft, limits::MAX_STEPS};
 use serde_json::json;
 
-use crate::support::{Outcome, Play, Reply, act_of, created, failure};
+use crate::support::{Outcome, Play, Question, Reply, act_of, created, failure};
 
 /// The events of one step that completes at its first call: started, requested, completed, completed.
 const EVENTS_OF_A_STEP: usize = 4;
@@ -25,12 +25,23 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
 
 /// `MAX_STEPS` steps; `depends_on` says on which step another depends.
 fn play(parallelism: u32, depends_on: impl Fn(usize) -> Option<usize>, first: Outcome) -> Play {
+    asked(parallelism, depends_on, first, Vec::new())
+}
+
+/// The same, where each call is held for these questions.
+fn asked(
+    parallelism: u32,
+    depends_on: impl Fn(usize) -> Option<usize>,
+    first: Outcome,
+    questions: Vec<Question>,
+) -> Play {
     let steps = (0..MAX_STEPS).map(|place| step(place, depends_on(place))).collect();
     let plan = Plan::new(PlanDraft { id: "big".to_owned(), steps, parallelism, ..PlanDraft::default() }).unwrap();
     let script = move |call: belay_execution::CallId, _| Reply {
         outcome: if call.step == 0 { first.clone() } else { completed() },
         latency: Duration::from_secs(1),
         stops_in: Some(Duration::ZERO),
+        questions: questions.clone(),
     };
     let mut play = Play::new(created(plan), Box::new(script));
     play.thorough = false;
@@ -83,6 +94,18 @@ fn one_failure_skips_all_others() {
             Totals { total: MAX_STEPS, failed: 1, skipped: MAX_STEPS - 1, ..Totals::default() }
         );
     }
+}
+
+// All steps wait at the same time, since none of them needs a place among those that run.
+#[test]
+fn a_plan_whose_every_step_waits_for_a_person_runs_to_its_end() {
+    let answer = Some((Decision::Approved, Duration::from_secs(60)));
+    let question = Question { kind: NeedKind::Call, answer, conflicts: false };
+    let mut play = asked(256, |_| None, completed(), vec![question]);
+    play.run();
+    assert_eq!(play.state(), ExecutionState::Completed);
+    // Held, asked, decided: three more a step; and once it awaited approval.
+    assert_eq!(play.events.len(), 4 + MAX_STEPS * (EVENTS_OF_A_STEP + 3));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Small plays: words in, picture out.
 
+mod approvals;
 mod order;
 mod pausing;
 mod recovery;

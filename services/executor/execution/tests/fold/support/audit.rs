@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
-    CallId, ErrorClass, Event, EventKind, ExecutionState, Failure, Finished, Progress, Timestamp, Totals,
+    ApprovalMode, CallId, Decision, ErrorClass, Event, EventKind, ExecutionState, Failure, Finished, Progress,
+    SkipReason, Timestamp, Totals,
 };
 use belay_plan::Plan;
 
@@ -29,6 +30,24 @@ pub(crate) struct Audit {
     ended: BTreeSet<usize>,
     totals: Totals,
     first_failure: Option<Failure>,
+    mode: ApprovalMode,
+    /// What each open call was held for last.
+    held: BTreeMap<CallId, Held>,
+    /// Steps that were left out because that was decided about their call.
+    left_out: BTreeSet<usize>,
+}
+
+#[derive(Default)]
+struct Held {
+    digest: String,
+    approval: Option<String>,
+    decision: Option<Decision>,
+}
+
+impl Held {
+    fn waits(&self) -> bool {
+        self.approval.is_some() && self.decision.is_none()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,8 +59,11 @@ enum Stop {
 
 impl Audit {
     /// Of a plan whose `created` has sequence 1 and is not shown to it.
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan, mode: ApprovalMode) -> Self {
         Self {
+            mode,
+            held: BTreeMap::new(),
+            left_out: BTreeSet::new(),
             totals: Totals { total: plan.steps().len(), ..Totals::default() },
             plan,
             last_sequence: 1,
@@ -83,7 +105,19 @@ impl Audit {
             EventKind::Resumed { .. } => self.paused = false,
             EventKind::CancelRequested { .. } => (self.stop, self.paused) = (Some(Stop::Cancel), false),
             EventKind::DeadlineExceeded => (self.stop, self.paused) = (Some(Stop::Deadline), false),
-            EventKind::Recovered { in_doubt } => assert_eq!(in_doubt, &Vec::from_iter(self.open.iter().copied())),
+            EventKind::Recovered { in_doubt } => {
+                assert!(in_doubt.iter().all(|call| self.open.contains(call)));
+                // What was never held is; what waits for a decision is not, unless it is being stopped.
+                assert!(self.open.iter().all(|call| self.held.contains_key(call) || in_doubt.contains(call)));
+                let waits = |call| self.held.get(call).is_some_and(Held::waits);
+                assert!(self.stop.is_some() || !in_doubt.iter().any(waits));
+            }
+            EventKind::AwaitingApproval => {
+                assert!(self.started && !self.paused && self.stop.is_none());
+                let waits = |call| self.held.get(call).is_some_and(Held::waits);
+                assert!(!self.open.is_empty() && self.open.iter().all(waits), "something is under way");
+                assert!(self.not_before.keys().all(|step| self.ended.contains(step)), "a retry is due by itself");
+            }
             EventKind::Finished(finished) => self.finished(finished),
             EventKind::StepStarted { step, attempt } => self.step_started(*step, *attempt, event.time),
             EventKind::RetryScheduled { step, attempt, failure, retry_count, delay, not_before } => {
@@ -111,8 +145,11 @@ impl Audit {
                     self.stop.get_or_insert(Stop::Error);
                 }
             }
-            EventKind::StepSkipped { step, progress, .. } => {
-                assert!(!self.attempts.contains_key(step), "step {step} was skipped after it had started");
+            EventKind::StepSkipped { step, progress, reason, .. } => {
+                let left_out = self.left_out.contains(step);
+                let reasons = [SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
+                assert_eq!(left_out, reasons.contains(reason), "step {step} was skipped for another reason");
+                assert!(left_out || !self.attempts.contains_key(step), "step {step} was skipped after it had started");
                 self.totals.skipped += 1;
                 self.step_ended(*step, *progress);
             }
@@ -128,12 +165,44 @@ impl Audit {
             }
             EventKind::CallRequested(request) => self.call_requested(request.call),
             EventKind::CallCompleted { call, .. } => {
+                // Number 3: what was held completes with a yes to what it was held for last.
+                let yes = self.held.get(call).is_none_or(|held| held.decision == Some(Decision::Approved));
+                assert!(yes, "{call} completed, and nobody had approved it");
                 self.call_ended(*call);
                 // S2-NFR-007: whatever happens, a step takes effect once.
                 assert!(self.effects.insert(call.step), "{call} took effect after another call of its step had");
             }
+            EventKind::CallDenied { call, .. } => {
+                if self.held.get(call).is_some_and(|held| held.decision == Some(Decision::Skipped)) {
+                    self.left_out.insert(call.step);
+                }
+                self.call_ended(*call);
+            }
+            EventKind::CallHeld { call, need } => {
+                assert!(self.open.contains(call) && self.stop.is_none());
+                let digest = need.subject_digest.clone();
+                let before = self.held.insert(*call, Held { digest: digest.clone(), ..Held::default() });
+                let again = before.is_none_or(|held| held.digest != digest && !held.waits());
+                assert!(again, "{call} was held twice for the same, or before a decision");
+                self.holding.remove(&call.step);
+            }
+            EventKind::ApprovalRequested { call, approval, subject_digest } => {
+                let held = self.held.get_mut(call).expect("only what is held is asked about");
+                assert_eq!(&held.digest, subject_digest);
+                assert!(held.decision.is_none() && held.approval.replace(approval.clone()).is_none());
+            }
+            EventKind::ApprovalDecided { call, approval, decision, .. } => {
+                let held = self.held.get_mut(call).expect("only what is held is decided about");
+                let asks_nobody = matches!(self.mode, ApprovalMode::Fail | ApprovalMode::Skip);
+                match &held.approval {
+                    Some(asked) => assert_eq!(asked, approval),
+                    None => assert!(approval.is_empty() && asks_nobody && *decision != Decision::Approved),
+                }
+                assert!(held.decision.replace(*decision).is_none(), "it was decided about {call} twice");
+                self.holding.insert(call.step);
+            }
             EventKind::CallFailed { call, .. }
-            | EventKind::CallCancelled { call }
+            | EventKind::CallCancelled { call, .. }
             | EventKind::CallOutcomeUnknown { call, .. } => {
                 self.call_ended(*call);
             }
@@ -152,7 +221,11 @@ impl Audit {
         assert!(self.not_before.remove(&step).is_none_or(|not_before| not_before <= time), "step {step} did not wait");
         self.attempts.insert(step, attempt);
         self.holding.insert(step);
-        assert!(self.holding.len() <= self.plan.parallelism(), "more steps at once than the plan allows");
+        // A decision brings its step back, whoever has taken its place meanwhile; nothing further starts then.
+        assert!(
+            attempt > 1 || self.holding.len() <= self.plan.parallelism(),
+            "more steps at once than the plan allows"
+        );
     }
 
     fn call_requested(&mut self, call: CallId) {
@@ -173,6 +246,10 @@ impl Audit {
     fn call_ended(&mut self, call: CallId) {
         // Number 2, first half: never two ends.
         assert!(self.open.remove(&call), "{call} ended and was not in flight");
+        self.held.remove(&call);
+        if !self.ended.contains(&call.step) {
+            self.holding.insert(call.step);
+        }
     }
 
     fn step_ended(&mut self, step: usize, progress: Progress) {

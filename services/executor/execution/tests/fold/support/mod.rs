@@ -10,5 +10,5 @@ mod story;
 pub(crate) use audit::Audit;
 pub(crate) use moves::{Moves, Standing};
 pub(crate) use play::{Crash, Play, START, created, without_recoveries};
-pub(crate) use runner::{Outcome, Reply};
-pub(crate) use story::{Story, act_of, failure, request, story};
+pub(crate) use runner::{Outcome, Question, Reply};
+pub(crate) use story::{Story, act_of, failure, need, request, story};

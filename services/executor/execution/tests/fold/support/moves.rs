@@ -27,6 +27,8 @@ impl Moves {
     /// Notes what one event moved.
     pub(crate) fn note(&mut self, before: &Standing, kind: &EventKind, after: &Execution) {
         match execution_move(kind) {
+            // Moves an execution that waited for nothing but this, and no other.
+            Some(ExecutionMove::ApprovalDecided) if before.state == after.state() => {}
             Some(by) => {
                 self.execution.insert((before.state, by, after.state()));
             }
@@ -34,8 +36,11 @@ impl Moves {
         }
         for (step, (from, view)) in before.steps.iter().zip(after.steps()).enumerate() {
             if *from != view.state() {
-                let by =
-                    if kind.step() == Some(step) { step_move(kind) } else { Some(StepMove::DependenciesCompleted) };
+                let by = if kind.step() == Some(step) {
+                    step_move(kind, *from, view.state())
+                } else {
+                    Some(StepMove::DependenciesCompleted)
+                };
                 self.steps.insert((*from, by.expect("this event moves no step"), view.state()));
             }
         }
@@ -54,13 +59,18 @@ fn execution_move(kind: &EventKind) -> Option<ExecutionMove> {
         EventKind::Resumed { .. } => ExecutionMove::Resumed,
         EventKind::CancelRequested { .. } => ExecutionMove::CancelRequested,
         EventKind::DeadlineExceeded => ExecutionMove::DeadlineExceeded,
+        EventKind::AwaitingApproval => ExecutionMove::AwaitingApproval,
+        EventKind::ApprovalDecided { .. } => ExecutionMove::ApprovalDecided,
         EventKind::Finished(_) => ExecutionMove::Finished,
         _ => return None,
     })
 }
 
-fn step_move(kind: &EventKind) -> Option<StepMove> {
+fn step_move(kind: &EventKind, from: StepState, to: StepState) -> Option<StepMove> {
     Some(match kind {
+        _ if kind.ends_call() && (from, to) == (StepState::AwaitingApproval, StepState::Running) => StepMove::CallEnded,
+        EventKind::CallHeld { .. } => StepMove::CallHeld,
+        EventKind::ApprovalDecided { .. } => StepMove::ApprovalDecided,
         EventKind::StepStarted { .. } => StepMove::Started,
         EventKind::CallRequested(_) => StepMove::CallRequested,
         EventKind::CallCancelled { .. } => StepMove::CallDiscarded,

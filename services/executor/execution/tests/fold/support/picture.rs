@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_execution::{CallId, EventKind, ExecutionState, SkipReason};
+use belay_execution::{CallId, EventKind, ExecutionState, NeedKind, SkipReason};
 
 use super::{Play, START};
 
@@ -16,9 +16,11 @@ impl Play {
     pub(crate) fn picture(&self) -> Vec<String> {
         self.draw(|kind| match kind {
             EventKind::CallRequested(request) => request.call.number > 1,
-            EventKind::CallCompleted { .. } | EventKind::CallFailed { .. } | EventKind::CallOutcomeUnknown { .. } => {
-                false
-            }
+            EventKind::CallCompleted { .. }
+            | EventKind::CallFailed { .. }
+            | EventKind::CallDenied { .. }
+            | EventKind::ApprovalRequested { .. }
+            | EventKind::CallOutcomeUnknown { .. } => false,
             _ => true,
         })
     }
@@ -68,7 +70,21 @@ impl Play {
             EventKind::CallRequested(request) => call_name(request.call),
             EventKind::CallCompleted { call, .. } => format!("{} ok", call_name(*call)),
             EventKind::CallFailed { call, failure, .. } => format!("{} {}", call_name(*call), failure.reason),
-            EventKind::CallCancelled { call } => format!("{} stopped", call_name(*call)),
+            EventKind::CallCancelled { call, failure: None } => format!("{} stopped", call_name(*call)),
+            EventKind::CallCancelled { call, failure: Some(failure) } => {
+                format!("{} stopped {}", call_name(*call), failure.reason)
+            }
+            EventKind::CallDenied { call, failure, .. } => format!("{} denied {}", call_name(*call), failure.reason),
+            EventKind::AwaitingApproval => "awaiting approval".to_owned(),
+            EventKind::CallHeld { call, need } => match need.kind {
+                NeedKind::Call => format!("{} held", name(call.step)),
+                NeedKind::Effect => format!("{} held with its effect", name(call.step)),
+            },
+            EventKind::ApprovalRequested { call, .. } => format!("asked about {}", call_name(*call)),
+            EventKind::ApprovalDecided { call, decision, approval, .. } => {
+                let by = if approval.is_empty() { " by its mode" } else { "" };
+                format!("{} {}{by}", name(call.step), format!("{decision:?}").to_uppercase())
+            }
             EventKind::CallOutcomeUnknown { call, .. } => format!("{} unknown", call_name(*call)),
         }
     }
@@ -81,5 +97,7 @@ fn skip_words(reason: SkipReason) -> &'static str {
         SkipReason::StopOnError => "STOP_ON_ERROR",
         SkipReason::Cancelled => "CANCELLED",
         SkipReason::TimedOut => "TIMED_OUT",
+        SkipReason::ApprovalSkipped => "APPROVAL_SKIPPED",
+        SkipReason::NonInteractive => "NON_INTERACTIVE",
     }
 }

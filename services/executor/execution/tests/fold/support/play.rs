@@ -1,13 +1,13 @@
 //! A driver on a virtual clock: it stores, then acts, dies where it is told to, and looks at every event that comes by.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
 use belay_execution::{
-    Action, ApprovalMode, Created, Event, EventKind, Execution, ExecutionState, RecoveryClass, Surroundings, Timestamp,
-    ToolFacts,
+    Action, ApprovalMode, Created, Decision, Event, EventKind, Execution, ExecutionState, RecoveryClass, Surroundings,
+    Timestamp, ToolFacts,
 };
 use belay_plan::{Plan, Step, StepKind};
 
@@ -90,7 +90,7 @@ impl Play {
         let execution = Execution::create(first.clone()).unwrap();
         Self {
             stored: execution.clone(),
-            audit: Audit::new(execution.plan().clone()),
+            audit: Audit::new(execution.plan().clone(), execution.created().approval_mode),
             execution,
             events: vec![first],
             now: START,
@@ -138,8 +138,18 @@ impl Play {
 
     fn next_moment(&self) -> Option<Timestamp> {
         let acts = self.acts.front().map(|(at, _)| *at);
-        let ends = self.execution.in_flight().filter_map(|call| self.runner.ends_at(call.request.call));
-        acts.into_iter().chain(ends).chain(self.execution.wake_at()).min()
+        let happenings = self.happenings();
+        acts.into_iter().chain(happenings.map(|(at, _)| at)).chain(self.execution.wake_at()).min()
+    }
+
+    /// What is heard next about each call in flight.
+    fn happenings(&self) -> impl Iterator<Item = (Timestamp, EventKind)> {
+        let actions: BTreeSet<Action> = self.execution.actions().into_iter().collect();
+        let stopped = move |call| actions.contains(&Action::Stop(call));
+        self.execution.in_flight().filter_map(move |flying| {
+            let call = flying.request.call;
+            self.runner.next(call, flying.hold.as_ref(), stopped(call))
+        })
     }
 
     /// What has happened by now and is not recorded: requests of people first.
@@ -149,9 +159,9 @@ impl Play {
         while due.len() < most && self.acts.front().is_some_and(|(at, _)| *at <= self.now) {
             due.extend(self.acts.pop_front().map(|(_, kind)| kind));
         }
-        let calls = self.execution.in_flight().map(|call| call.request.call);
-        let ended = calls.filter(|&call| self.runner.ends_at(call).is_some_and(|at| at <= self.now));
-        due.extend(ended.take(most - due.len()).map(|call| self.runner.end(call)));
+        let happened = self.happenings().filter(|(at, _)| *at <= self.now).map(|(_, kind)| kind);
+        let happened: Vec<EventKind> = happened.take(most - due.len()).collect();
+        due.extend(happened);
         due
     }
 
@@ -196,7 +206,7 @@ impl Play {
             outside.drain(..lost);
             self.refused.extend(refused.into_iter().filter(|(place, _)| *place < lost).map(|(_, why)| why));
             if !self.state().is_terminal() {
-                let in_doubt = self.execution.in_flight().map(|call| call.request.call).collect();
+                let in_doubt = self.execution.in_doubt();
                 outside.insert(0, EventKind::Recovered { in_doubt });
             }
         }
@@ -221,27 +231,37 @@ impl Play {
 
     fn perform(&mut self) {
         let actions = self.execution.actions();
+        let running = actions.iter().filter(|action| matches!(action, Action::Send(_))).count();
+        assert!(running <= self.execution.plan().parallelism(), "more calls run at once than the plan allows");
         assert_eq!(actions, self.execution.actions(), "asking twice gave two answers");
         for action in actions {
             match action {
                 Action::Send(call) => {
-                    let request = &self.execution.call(call).expect("only calls in flight are sent").request;
-                    self.runner.send(request, self.now);
+                    let flying = self.execution.call(call).expect("only calls in flight are sent");
+                    let granted = flying.hold.as_ref().is_some_and(|hold| hold.decision() == Some(Decision::Approved));
+                    self.runner.send(&flying.request, granted, self.now);
                 }
                 Action::Stop(call) => self.runner.stop(call, self.now),
+                Action::Ask(call) => self.runner.ask(call, self.now),
+                Action::Commit(call) => self.runner.commit(call, self.now),
+                Action::Discard(call) => {
+                    let hold = self.execution.call(call).and_then(|flying| flying.hold.as_ref());
+                    let failure = hold.and_then(|hold| hold.denial(self.execution.created().approval_mode));
+                    self.runner.discard(call, failure.expect("only what was turned down is given up"), self.now);
+                }
                 Action::WakeAt(moment) => assert!(moment > self.now, "what was due at {moment:?} was not done"),
             }
         }
         self.check_owned();
     }
 
-    /// REQUIREMENTS section 4, number 6: whatever has not ended waits for a call, a moment or a person.
+    /// REQUIREMENTS section 4, number 6: whatever has not ended waits for a call, a moment, an approval or a person.
     fn check_owned(&self) {
         if self.state().is_terminal() {
             assert!(self.execution.actions().is_empty());
             return;
         }
-        let owned = self.execution.in_flight().len() > 0 || !self.execution.waiting().is_empty();
+        let owned = !self.execution.is_parked() || !self.execution.waiting().is_empty();
         assert!(owned, "nobody will ever go on with {:?}", self.execution);
     }
 }

@@ -1,20 +1,37 @@
-//! A tool runner that plays a script: each call runs once under its own name, and its result is kept for whoever asks again.
+//! A tool runner and a gate that play a script: each call runs once under its own name, each question is asked once, and what came of it
+//! is kept for whoever asks again.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
     time::Duration,
 };
 
-use belay_execution::{CallId, CallRequest, ErrorClass, EventKind, Failure, Json, Receipt, Timestamp};
+use belay_execution::{
+    CallId, CallRequest, Decision, ErrorClass, EventKind, Failure, Hold, Json, Need, NeedKind, Receipt, Timestamp,
+};
+
+use super::story::need;
 
 /// How a call ends.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     Completed(Json),
     Failed(Failure),
-    /// Although nobody asked for it.
-    Cancelled,
+    /// By a policy, or because somebody said no.
+    Denied(Failure),
+    /// Although nobody asked for it, or on request; the failure says why.
+    Cancelled(Option<Failure>),
     Unknown(Failure),
+}
+
+/// What a call is held for.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub(crate) kind: NeedKind,
+    /// What is decided, and how long after the asking; `None` when nobody answers.
+    pub(crate) answer: Option<(Decision, Duration)>,
+    /// The workspace has changed by the time of the commit.
+    pub(crate) conflicts: bool,
 }
 
 /// What the script says about one call.
@@ -24,6 +41,8 @@ pub(crate) struct Reply {
     pub(crate) latency: Duration,
     /// How long stopping it takes; `None` when it cannot be stopped and ends as it would have ended anyway.
     pub(crate) stops_in: Option<Duration>,
+    /// What it is held for on the way, first before its work, then before its commit.
+    pub(crate) questions: Vec<Question>,
 }
 
 /// From the call and how many calls its step made before.
@@ -38,8 +57,41 @@ struct Call {
     /// `None` for a call that was stopped before it arrived.
     request: Option<CallRequest>,
     outcome: Outcome,
-    ends_at: Timestamp,
+    latency: Duration,
     stops_in: Option<Duration>,
+    questions: VecDeque<Question>,
+    /// How many questions were answered.
+    answered: usize,
+    /// When the gate heard of the question.
+    asked: Option<Timestamp>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Held from this moment on.
+    Held(Timestamp),
+    /// Over at this moment.
+    Ends(Timestamp),
+}
+
+fn conflict() -> Failure {
+    Failure::new(ErrorClass::Transient, "CONFLICT", "The workspace changed under the call.")
+}
+
+impl Call {
+    /// Begins its work, or is held before it.
+    fn go_on(&mut self, now: Timestamp) {
+        self.phase = match self.questions.front().map(|question| question.kind) {
+            Some(NeedKind::Call) => Phase::Held(now),
+            Some(NeedKind::Effect) => Phase::Held(now.saturating_add(self.latency)),
+            None => Phase::Ends(now.saturating_add(self.latency)),
+        };
+    }
+
+    fn need(&self, id: CallId, question: &Question) -> Need {
+        Need { kind: question.kind, ..need(&format!("sha256:{id} #{}", self.answered)) }
+    }
 }
 
 impl Runner {
@@ -47,52 +99,129 @@ impl Runner {
         Self { script, calls: BTreeMap::new() }
     }
 
-    /// Starts a call, or attaches to it.
-    pub(crate) fn send(&mut self, request: &CallRequest, now: Timestamp) {
+    /// Starts a call, or attaches to it, or lets it run that was held before its work.
+    pub(crate) fn send(&mut self, request: &CallRequest, granted: bool, now: Timestamp) {
         let id = request.call;
         let before = self.calls.range(CallId { attempt: 0, number: 0, ..id }..id).count();
         match self.calls.entry(id) {
-            Entry::Occupied(known) => {
-                let known = known.get().request.as_ref();
-                assert!(known.is_none_or(|known| known == request), "{id} was sent again with other arguments");
+            Entry::Occupied(mut known) => {
+                let call = known.get_mut();
+                assert!(
+                    call.request.as_ref().is_none_or(|known| known == request),
+                    "{id} was sent again with other arguments"
+                );
+                let held = matches!(call.phase, Phase::Held(since) if since <= now);
+                if granted && held && call.questions.front().is_some_and(|question| question.kind == NeedKind::Call) {
+                    call.questions.pop_front();
+                    (call.answered, call.asked) = (call.answered + 1, None);
+                    call.go_on(now);
+                }
             }
             Entry::Vacant(place) => {
-                let Reply { mut outcome, mut latency, stops_in } = (self.script)(id, before);
+                let Reply { mut outcome, mut latency, stops_in, mut questions } = (self.script)(id, before);
                 if latency > request.timeout {
                     outcome =
                         Outcome::Failed(Failure::new(ErrorClass::Timeout, "TOOL_TIMEOUT", "The tool took too long."));
                     latency = request.timeout;
                 }
-                let ends_at = now.saturating_add(latency);
-                place.insert(Call { request: Some(request.clone()), outcome, ends_at, stops_in });
+                // What has not completed has no effect to ask about.
+                let completes = matches!(outcome, Outcome::Completed(_));
+                questions.retain(|question| completes || question.kind == NeedKind::Call);
+                let (request, questions) = (Some(request.clone()), questions.into());
+                let (answered, asked, phase) = (0, None, Phase::Ends(now));
+                let mut call = Call { request, outcome, latency, stops_in, questions, answered, asked, phase };
+                call.go_on(now);
+                place.insert(call);
             }
+        }
+    }
+
+    /// The gate hears of the question.
+    pub(crate) fn ask(&mut self, id: CallId, now: Timestamp) {
+        self.calls.get_mut(&id).expect("only what was sent is held").asked.get_or_insert(now);
+    }
+
+    /// An approved effect is put in place; doing it twice does it once.
+    pub(crate) fn commit(&mut self, id: CallId, now: Timestamp) {
+        let call = self.calls.get_mut(&id).expect("only what was sent is held");
+        if let (Phase::Held(_), Some(question)) = (call.phase, call.questions.pop_front()) {
+            assert_eq!(question.kind, NeedKind::Effect, "{id} has no effect yet");
+            assert!(matches!(question.answer, Some((Decision::Approved, _))), "{id} was committed without a yes");
+            if question.conflicts {
+                call.outcome = Outcome::Cancelled(Some(conflict()));
+            }
+            call.phase = Phase::Ends(now);
+        }
+    }
+
+    /// A held call is given up.
+    pub(crate) fn discard(&mut self, id: CallId, failure: Failure, now: Timestamp) {
+        let call = self.calls.get_mut(&id).expect("only what was sent is held");
+        if let Phase::Held(_) = call.phase {
+            call.outcome = Outcome::Denied(failure);
+            call.phase = Phase::Ends(now);
         }
     }
 
     /// Stops a call, also one that never arrived.
     pub(crate) fn stop(&mut self, id: CallId, now: Timestamp) {
-        let gone = Call { request: None, outcome: Outcome::Cancelled, ends_at: now, stops_in: None };
-        let call = self.calls.entry(id).or_insert(gone);
-        let Some(stops_in) = call.stops_in.take() else { return };
-        let stopped_at = now.saturating_add(stops_in);
-        if stopped_at < call.ends_at {
-            call.outcome = Outcome::Cancelled;
-            call.ends_at = stopped_at;
+        let call = self.calls.entry(id).or_insert(Call {
+            request: None,
+            outcome: Outcome::Cancelled(None),
+            latency: Duration::ZERO,
+            stops_in: None,
+            questions: VecDeque::new(),
+            answered: 0,
+            asked: None,
+            phase: Phase::Ends(now),
+        });
+        let stopped_at = call.stops_in.take().map(|stops_in| now.saturating_add(stops_in));
+        match call.phase {
+            Phase::Held(since) => {
+                let at = if since <= now { now } else { stopped_at.unwrap_or(since).min(since) };
+                (call.outcome, call.phase) = (Outcome::Cancelled(None), Phase::Ends(at));
+            }
+            Phase::Ends(ends_at) => {
+                if let Some(at) = stopped_at.filter(|at| *at < ends_at) {
+                    (call.outcome, call.phase) = (Outcome::Cancelled(None), Phase::Ends(at));
+                }
+            }
         }
     }
 
-    /// When a call ends; `None` when it is not known here.
-    pub(crate) fn ends_at(&self, id: CallId) -> Option<Timestamp> {
-        self.calls.get(&id).map(|call| call.ends_at)
+    /// What the executor hears next about a call, and when, by what it knows of its hold; only its end once it is `stopping`.
+    pub(crate) fn next(&self, id: CallId, known: Option<&Hold>, stopping: bool) -> Option<(Timestamp, EventKind)> {
+        let call = self.calls.get(&id)?;
+        let since = match call.phase {
+            Phase::Ends(at) => return Some((at, self.end(id))),
+            Phase::Held(_) if stopping => return None,
+            Phase::Held(since) => since,
+        };
+        let question = call.questions.front().expect("held for something");
+        let need = call.need(id, question);
+        let Some(hold) = known.filter(|hold| hold.need == need) else {
+            return Some((since, EventKind::CallHeld { call: id, need: Box::new(need) }));
+        };
+        let asked = call.asked?;
+        let approval = format!("namespaces/default/approvals/{id} #{}", call.answered);
+        if hold.approval.is_none() {
+            let subject_digest = need.subject_digest;
+            return Some((asked, EventKind::ApprovalRequested { call: id, approval, subject_digest }));
+        }
+        let (decision, after) = question.answer.filter(|_| hold.decided.is_none())?;
+        let (principal, reason) = ("ann".to_owned(), "as I see it".to_owned());
+        let decided = EventKind::ApprovalDecided { call: id, approval, decision, principal, reason };
+        Some((asked.saturating_add(after), decided))
     }
 
     /// What the executor records about the end of a call.
-    pub(crate) fn end(&self, id: CallId) -> EventKind {
-        let receipt = Receipt { ledger_id: "ledger".to_owned(), duration: Duration::ZERO };
+    fn end(&self, id: CallId) -> EventKind {
+        let receipt = Receipt { ledger_id: "ledger".to_owned(), ..Receipt::default() };
         match self.calls[&id].outcome.clone() {
             Outcome::Completed(result) => EventKind::CallCompleted { call: id, result, receipt },
             Outcome::Failed(failure) => EventKind::CallFailed { call: id, failure, receipt },
-            Outcome::Cancelled => EventKind::CallCancelled { call: id },
+            Outcome::Denied(failure) => EventKind::CallDenied { call: id, failure, receipt },
+            Outcome::Cancelled(failure) => EventKind::CallCancelled { call: id, failure },
             Outcome::Unknown(failure) => EventKind::CallOutcomeUnknown { call: id, failure },
         }
     }

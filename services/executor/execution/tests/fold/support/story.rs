@@ -2,13 +2,16 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use belay_execution::{CallId, CallRequest, ErrorClass, EventKind, Failure, Json, RecoveryClass};
+use belay_execution::{
+    ApprovalMode, CallId, CallRequest, Created, Decision, EffectSummary, ErrorClass, EventKind, Failure, Json, Need,
+    NeedKind, PolicyDecision, RecoveryClass, Verdict,
+};
 use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft};
 use serde_json::{Value, json};
 
 use super::{
     play::{Play, START, created},
-    runner::{Outcome, Reply},
+    runner::{Outcome, Question, Reply},
 };
 
 /// A story before it is played.
@@ -17,6 +20,7 @@ pub(crate) struct Story {
     /// By step, one after the other; then `ok 1s`.
     replies: HashMap<String, Vec<Reply>>,
     acts: Vec<(Duration, EventKind)>,
+    mode: ApprovalMode,
 }
 
 /// Steps such as `draft; publish after draft, review`. They run one by one, once each, for a second.
@@ -34,7 +38,7 @@ pub(crate) fn story(steps: &str) -> Story {
         }
     });
     let plan = PlanDraft { id: "story".to_owned(), steps: steps.collect(), ..PlanDraft::default() };
-    Story { plan, replies: HashMap::new(), acts: Vec::new() }
+    Story { plan, replies: HashMap::new(), acts: Vec::new(), mode: ApprovalMode::Wait }
 }
 
 impl Story {
@@ -45,6 +49,12 @@ impl Story {
 
     pub(crate) fn stop_on_error(mut self) -> Self {
         self.plan.stop_on_error = true;
+        self
+    }
+
+    /// What happens where a person would be asked.
+    pub(crate) fn mode(mut self, mode: ApprovalMode) -> Self {
+        self.mode = mode;
         self
     }
 
@@ -85,7 +95,9 @@ impl Story {
         self
     }
 
-    /// What the calls come to: `draft: transient 2s, ok; publish: ok! 5s`. A call with `!` cannot be stopped.
+    /// What the calls come to: `draft: transient 2s, ok; publish: ok! 5s`. A call with `!` cannot be stopped. `ok call:approved:2s effect`
+    /// is held before its work, approved two seconds after the asking, then held with its effect, and nobody answers; an effect with
+    /// `:conflict` conflicts when it is committed.
     pub(crate) fn replies(mut self, words: &str) -> Self {
         for step in words.split(';') {
             let (id, replies) = step.split_once(':').expect("`step: reply, reply`");
@@ -112,14 +124,15 @@ impl Story {
 
     /// The play before its first turn.
     pub(crate) fn rehearse(self) -> Play {
-        let Story { plan, replies, acts } = self;
+        let Story { plan, replies, acts, mode } = self;
         let plan = Plan::new(plan).unwrap();
         let by_step: Vec<Vec<Reply>> =
             plan.steps().iter().map(|step| replies.get(step.id()).cloned().unwrap_or_default()).collect();
         assert!(replies.keys().all(|id| plan.step_index(id).is_some()), "a reply for a step that is not there");
         let script =
             move |call: CallId, before: usize| by_step[call.step].get(before).cloned().unwrap_or_else(|| reply("ok"));
-        let mut play = Play::new(created(plan), Box::new(script));
+        let created = Created { approval_mode: mode, ..created(plan) };
+        let mut play = Play::new(created, Box::new(script));
         play.acts = acts.into_iter().map(|(at, kind)| (START.saturating_add(at), kind)).collect();
         play
     }
@@ -171,17 +184,34 @@ pub(crate) fn failure(word: &str) -> Failure {
 }
 
 fn reply(words: &str) -> Reply {
-    let mut words = words.split_whitespace();
+    let (questions, words): (Vec<&str>, Vec<&str>) =
+        words.split_whitespace().partition(|word| word.starts_with("call") || word.starts_with("effect"));
+    let mut words = words.into_iter();
     let outcome = words.next().expect("a reply has an outcome");
     let latency = words.next().map_or(Duration::from_secs(1), seconds);
     let stops_in = if outcome.ends_with('!') { None } else { Some(Duration::ZERO) };
     let outcome = match outcome.trim_end_matches('!') {
         "ok" => Outcome::Completed(Json::from_text("{}")),
-        "cancelled" => Outcome::Cancelled,
+        "cancelled" => Outcome::Cancelled(None),
+        "denied" => Outcome::Denied(failure("denied")),
         "unknown" => Outcome::Unknown(failure("unknown")),
         word => Outcome::Failed(failure(word)),
     };
-    Reply { outcome, latency, stops_in }
+    Reply { outcome, latency, stops_in, questions: questions.into_iter().map(question).collect() }
+}
+
+fn question(words: &str) -> Question {
+    let mut words = words.split(':');
+    let kind = if words.next() == Some("call") { NeedKind::Call } else { NeedKind::Effect };
+    let decision = words.next().map(|word| match word {
+        "approved" => Decision::Approved,
+        "denied" => Decision::Denied,
+        "skipped" => Decision::Skipped,
+        "expired" => Decision::Expired,
+        _ => panic!("nobody can decide `{word}`"),
+    });
+    let after = words.next().map_or(Duration::ZERO, seconds);
+    Question { kind, answer: decision.map(|decision| (decision, after)), conflicts: words.next() == Some("conflict") }
 }
 
 fn seconds(text: &str) -> Duration {
@@ -200,4 +230,16 @@ pub(crate) fn request(call: CallId) -> CallRequest {
         ledger_id: "ledger".to_owned(),
         timeout: Duration::from_secs(1),
     }
+}
+
+/// What a call is held for, with nothing in it that matters but its digest.
+pub(crate) fn need(subject_digest: &str) -> Need {
+    let decision = PolicyDecision {
+        verdict: Verdict::Prompt,
+        rule: "rule".to_owned(),
+        reason: "because".to_owned(),
+        policy_revision: 1,
+    };
+    let (kind, effect) = (NeedKind::Effect, EffectSummary::default());
+    Need { kind, subject_digest: subject_digest.to_owned(), decision, effect }
 }

@@ -1,24 +1,25 @@
 //! The thin loop around one execution: hear what happened, have it decided, make it durable, then act on it.
 
+mod act;
+mod take;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
 
-use belay_execution::{
-    Action, CallId, ErrorClass, Event, EventKind, Execution, Failure, Receipt, RecoveryClass, Surroundings, Timestamp,
-};
-use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing, StoreError, Transition};
+use belay_execution::{CallId, Event, EventKind, Execution, Surroundings, Timestamp};
+use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing, Transition};
 use belay_proto::v1;
-use belay_service_kit::status;
 use prost::Message as _;
 use tokio::sync::{mpsc, oneshot};
-use tonic::{Code, Status};
+use tonic::Status;
 
 use crate::{
     core::{Executions, unwritable},
-    errand::{Errand, News, Underway},
+    decisions::Note,
+    errand::{News, Underway},
     hub::Hub,
     names::ExecutionName,
     wire::{self, CallNames},
@@ -26,9 +27,6 @@ use crate::{
 
 /// An execution that waits longer than this leaves memory.
 const WORTH_PARKING: Duration = Duration::from_secs(5);
-
-/// A runner that cancels calls nobody asked it to is not asked for ever: after so many calls of one attempt, the attempt has failed.
-const MOST_UNASKED: u32 = 10;
 
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 
@@ -39,6 +37,8 @@ pub(crate) enum Command {
     Describe { answer: Reply },
     /// A person's request. `kind` is what it comes to.
     Request { kind: Box<EventKind>, etag: String, request_id: String, answer: Reply },
+    /// The gate says what was decided about a call.
+    Decided { approval: Box<v1::Approval> },
     /// Pause with running calls discarded, and answer when none is left.
     PauseAndSettle { principal: String, reason: String, answer: oneshot::Sender<()> },
 }
@@ -61,14 +61,17 @@ pub(crate) struct Driver {
     commands: mpsc::UnboundedReceiver<Command>,
     news: mpsc::UnboundedReceiver<News>,
     heard: mpsc::UnboundedSender<News>,
-    /// Who is on the way to the runner for a call: one at a time.
+    /// Who is on the way for a call: one at a time.
     errands: HashMap<CallId, Underway>,
-    /// Calls that may have been sent before this driver.
+    /// Calls that may have been sent, or committed, before this driver.
     in_doubt: HashSet<CallId>,
     /// Calls whose outcome the runner may forget once it is durable here.
     unacknowledged: Vec<CallId>,
+    /// What the gate is told once it is durable here.
+    notes: Vec<Note>,
     standing: Standing,
     runner_away_since: Option<Timestamp>,
+    gate_away_since: Option<Timestamp>,
     settling: Vec<oneshot::Sender<()>>,
     ledger_id: Arc<str>,
 }
@@ -131,7 +134,12 @@ impl Driver {
             match Self::from_store(&executions, row).await {
                 Ok(taken) => {
                     let mut driver = Self::new(executions, taken, commands);
-                    driver.in_doubt = driver.execution.in_flight().map(|call| call.request.call).collect();
+                    // A call that nobody has let go on yet is where it was.
+                    let sent = driver
+                        .execution
+                        .in_flight()
+                        .filter(|call| call.hold.as_ref().is_none_or(|hold| hold.decided.is_some()));
+                    driver.in_doubt = sent.map(|call| call.request.call).collect();
                     driver.run().await;
                 }
                 Err(status) => {
@@ -170,8 +178,10 @@ impl Driver {
             errands: HashMap::new(),
             in_doubt: HashSet::new(),
             unacknowledged: Vec::new(),
+            notes: Vec::new(),
             standing,
             runner_away_since: None,
+            gate_away_since: None,
             settling: Vec::new(),
             ledger_id,
         }
@@ -192,8 +202,8 @@ impl Driver {
     async fn drive(&mut self) -> Result<(), GaveUp> {
         let mut events = Vec::new();
         let mut replies: Vec<Reply> = Vec::new();
-        if !self.in_doubt.is_empty() {
-            let in_doubt = self.execution.in_flight().map(|call| call.request.call).collect();
+        let in_doubt = self.execution.in_doubt();
+        if !self.in_doubt.is_empty() && !in_doubt.is_empty() {
             events.extend(self.execution.record(self.executions.now(), EventKind::Recovered { in_doubt }).ok());
         }
         loop {
@@ -201,6 +211,9 @@ impl Driver {
             events.extend(self.execution.advance(Surroundings { now, ledger_id: &self.ledger_id }));
             if !events.is_empty() {
                 self.make_durable(std::mem::take(&mut events), now).await?;
+            }
+            for note in self.notes.drain(..) {
+                self.executions.tell_gate(note);
             }
             if !replies.is_empty() {
                 let described = self.describe();
@@ -252,81 +265,6 @@ impl Driver {
         Ok(())
     }
 
-    fn take_news(&mut self, news: News, events: &mut Vec<Event>) -> Result<(), GaveUp> {
-        match news {
-            News::Away => {
-                self.runner_away_since.get_or_insert(self.executions.now());
-            }
-            News::Fenced => {
-                self.executions.give_up(Arc::new(StoreError::Superseded));
-                return Err(GaveUp::Lost(Status::aborted("another executor owns the execution")));
-            }
-            News::Ended(kind) => {
-                self.runner_away_since = None;
-                // Whoever sent a call may have had its answer just before somebody else went to stop it.
-                if let Some(call) = kind.call().filter(|&call| self.execution.call(call).is_some()) {
-                    let needs_acknowledgement =
-                        self.execution.call(call).is_some_and(|call| call.request.recovery != RecoveryClass::ReadOnly);
-                    let stopping = self.errands.get(&call).is_some_and(|errand| errand.stops);
-                    let unasked = matches!(kind, EventKind::CallCancelled { .. }) && !stopping;
-                    let kind = if unasked && call.number >= MOST_UNASKED { given_up(call) } else { kind };
-                    let event = self.execution.record(self.executions.now(), kind);
-                    events.push(event.map_err(|error| GaveUp::Lost(Status::internal(error.to_string())))?);
-                    self.errands.remove(&call);
-                    self.in_doubt.remove(&call);
-                    if needs_acknowledgement {
-                        self.unacknowledged.push(call);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn take_command(&mut self, command: Command, events: &mut Vec<Event>, replies: &mut Vec<Reply>) {
-        match command {
-            Command::Describe { answer } => replies.push(answer),
-            Command::Request { kind, etag, request_id, answer } => match self.take_request(*kind, &etag, &request_id) {
-                Ok(event) => {
-                    events.extend(event);
-                    replies.push(answer);
-                }
-                Err(status) => drop(answer.send(Err(status))),
-            },
-            Command::PauseAndSettle { principal, reason, answer } => {
-                let pause = EventKind::Paused { principal, reason, discard_calls: true, request_id: String::new() };
-                // An execution that is paused or being stopped already only has to settle.
-                events.extend(self.execution.record(self.executions.now(), pause).ok());
-                self.settling.push(answer);
-            }
-        }
-    }
-
-    /// What a person's request comes to: an event, or nothing when it was made before.
-    fn take_request(&mut self, kind: EventKind, etag: &str, request_id: &str) -> Result<Option<Event>, Status> {
-        if !request_id.is_empty() && self.execution.has_seen(request_id) {
-            return Ok(None);
-        }
-        let current = wire::etag(&self.execution);
-        if !etag.is_empty() && etag != current {
-            let message =
-                format!("The execution has changed: its etag is {current}, not {etag}. Read it again and decide anew.");
-            return Err(status::error(Code::Aborted, "ETAG_MISMATCH", message).into());
-        }
-        let asked = match &kind {
-            EventKind::Paused { .. } => "paused",
-            EventKind::Resumed { .. } => "resumed",
-            _ => "cancelled",
-        };
-        let event = self.execution.record(self.executions.now(), kind).map_err(|_| {
-            let state = wire::state_name(&self.execution);
-            let reason = if self.execution.state().is_terminal() { "EXECUTION_ENDED" } else { "WRONG_STATE" };
-            let message = format!("Execution `{}` is {state} and cannot be {asked}.", self.name.id);
-            Status::from(status::error(Code::FailedPrecondition, reason, message).with("state", state))
-        })?;
-        Ok(Some(event))
-    }
-
     /// Stores events; only then are they shown, acknowledged or acted on.
     async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), GaveUp> {
         let (transition, messages) = transition_of(&self.names, &self.execution, &events);
@@ -347,62 +285,6 @@ impl Driver {
         }
         Ok(())
     }
-
-    /// Brings the world into line with the present: what should be with the runner is sent there, what should stop is stopped.
-    fn act(&mut self) -> Option<Timestamp> {
-        let mut wake_at = None;
-        for action in self.execution.actions() {
-            match action {
-                Action::WakeAt(at) => wake_at = Some(at),
-                Action::Send(call) => {
-                    if !self.errands.contains_key(&call) {
-                        self.take_to_runner(call, false);
-                    }
-                }
-                Action::Stop(call) => {
-                    if self.errands.get(&call).is_none_or(|errand| !errand.stops) {
-                        self.take_to_runner(call, true);
-                    }
-                }
-            }
-        }
-        wake_at
-    }
-
-    fn take_to_runner(&mut self, call: CallId, stop: bool) {
-        let request = self.execution.call(call).expect("actions name calls in flight only").request.clone();
-        let errand = Errand {
-            executions: Arc::clone(&self.executions),
-            name: self.names.call(self.execution.plan(), call),
-            workspace: self.execution.created().workspace.clone(),
-            fence: self.executions.runner_fence(self.execution.created().shard),
-            maybe_sent: stop || self.in_doubt.contains(&call),
-            heard: self.heard.clone(),
-            request,
-        };
-        self.errands.insert(call, errand.start(stop));
-    }
-
-    fn describe(&self) -> Box<v1::Execution> {
-        let mut described = wire::full(&self.name, &self.execution);
-        if let Some(since) = self.runner_away_since {
-            described.waiting.push(v1::WaitingReason {
-                kind: v1::waiting_reason::Kind::Runner.into(),
-                since: Some(wire::time(since)),
-                until: None,
-                who: "the tool runner, which does not answer".into(),
-                next_command: String::new(),
-            });
-        }
-        Box::new(described)
-    }
-}
-
-fn given_up(call: CallId) -> EventKind {
-    let message =
-        format!("The runner cancelled {MOST_UNASKED} calls of this attempt that nobody had asked it to cancel.");
-    let failure = Failure::new(ErrorClass::Transient, "CALL_CANCELLED_BY_RUNNER", message);
-    EventKind::CallFailed { call, failure, receipt: Receipt::default() }
 }
 
 fn names_of(name: &ExecutionName, execution: &Execution) -> CallNames {
@@ -441,6 +323,8 @@ fn refuse_all(mut commands: mpsc::UnboundedReceiver<Command>, status: &Status) {
     while let Ok(command) = commands.try_recv() {
         match command {
             Command::Describe { answer } | Command::Request { answer, .. } => drop(answer.send(Err(status.clone()))),
+            // It stays undelivered, and the next start hears it again.
+            Command::Decided { .. } => {}
             // Dropping the sender is the answer.
             Command::PauseAndSettle { .. } => {}
         }

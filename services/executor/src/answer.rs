@@ -1,0 +1,173 @@
+//! What a runner's words mean for a call.
+
+use belay_execution::{CallRequest, ErrorClass, EventKind, Failure, Json, Need, Receipt, RecoveryClass};
+use belay_proto::v1::{self, tool_call::State};
+use belay_service_kit::status;
+use tonic::{Code, Status};
+
+use crate::wire;
+
+/// What came of talking to a runner about a call.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// How the call ended.
+    Ended(Ended),
+    /// It waits for a decision.
+    Held(Need),
+    /// No answer now: try again. The runner is away, or stopping, or does not let us in.
+    Away(Status),
+    /// The runner keeps another ledger than the intent names: it does not know what became of the call.
+    LedgerChanged,
+    /// The runner does not know the call that was to be committed or given up.
+    NotFound,
+    /// The runner does not take the grant.
+    GrantRefused(String),
+    /// Another executor owns the shard.
+    Fenced,
+}
+
+/// The end of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ended {
+    /// Its event.
+    pub(crate) kind: EventKind,
+    /// Whether a grant was spent on it: not every event can say so.
+    pub(crate) grant_spent: bool,
+}
+
+impl From<EventKind> for Ended {
+    fn from(kind: EventKind) -> Self {
+        Self { kind, grant_spent: false }
+    }
+}
+
+/// What a refusal means for the call. Only what the runner itself refuses for good ends it: a status that a proxy or the transport made
+/// up says nothing about the call, which may be running.
+pub(crate) fn refused(request: &CallRequest, status: Status) -> Answer {
+    let failed = |class, reason: &str| {
+        let failure = Failure::new(class, reason, status.message());
+        Answer::Ended(EventKind::CallFailed { call: request.call, failure, receipt: Receipt::default() }.into())
+    };
+    let reason = status::reason(&status);
+    match (status.code(), reason.as_deref()) {
+        (Code::FailedPrecondition, Some("LEDGER_CHANGED")) => Answer::LedgerChanged,
+        (Code::FailedPrecondition, Some("FENCED")) => Answer::Fenced,
+        (Code::PermissionDenied, Some(_)) => Answer::GrantRefused(status.message().to_owned()),
+        (Code::NotFound, Some("CALL_NOT_FOUND")) => Answer::NotFound,
+        (Code::NotFound, Some(reason @ "TOOL_NOT_FOUND")) => failed(ErrorClass::InvalidArguments, reason),
+        (Code::InvalidArgument, Some(reason)) => failed(ErrorClass::InvalidArguments, reason),
+        (Code::AlreadyExists, Some(reason)) => failed(ErrorClass::Internal, reason),
+        // tonic's word for a message beyond the limit, sent or received: sending it again would never end.
+        (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, "TOO_LARGE"),
+        _ => Answer::Away(status),
+    }
+}
+
+/// What a call's own state means.
+pub(crate) fn answer_of(request: &CallRequest, told: v1::ToolCall) -> Answer {
+    let call = request.call;
+    let receipt = wire::receipt_from(told.receipt.clone().unwrap_or_default());
+    let grant_spent = !receipt.grant_nonce.is_empty();
+    let failure = |default| {
+        told.failure
+            .clone()
+            .map_or_else(|| Failure::new(default, "UNSAID", "The runner gave no reason."), wire::failure_from)
+    };
+    let kind = match told.state() {
+        State::AwaitingApproval => {
+            let need =
+                told.approval_need.and_then(|need| wire::need_kind(&need).map(|kind| wire::need_from(need, kind)));
+            let unsaid = || Answer::Away(Status::internal("the runner holds the call and does not say why"));
+            return need.map_or_else(unsaid, Answer::Held);
+        }
+        State::Completed => {
+            let result = wire::json(told.result).unwrap_or_else(|| Json::from_text("null"));
+            EventKind::CallCompleted { call, result, receipt }
+        }
+        State::Cancelled => EventKind::CallCancelled { call, failure: told.failure.map(wire::failure_from) },
+        State::Denied => EventKind::CallDenied { call, failure: failure(ErrorClass::PolicyDenied), receipt },
+        State::OutcomeUnknown => EventKind::CallOutcomeUnknown { call, failure: failure(ErrorClass::OutcomeUnknown) },
+        State::TimedOut => EventKind::CallFailed { call, failure: failure(ErrorClass::Timeout), receipt },
+        State::Failed | State::Unspecified | State::Requested | State::Running => {
+            EventKind::CallFailed { call, failure: failure(ErrorClass::Internal), receipt }
+        }
+    };
+    Answer::Ended(Ended { kind, grant_spent })
+}
+
+/// What to believe of a call whose ledger is gone, when it may have been sent before.
+pub(crate) fn without_ledger(request: &CallRequest) -> Option<EventKind> {
+    match request.recovery {
+        RecoveryClass::ReadOnly | RecoveryClass::Idempotent | RecoveryClass::Transactional => None,
+        RecoveryClass::Manual => Some(EventKind::CallOutcomeUnknown {
+            call: request.call,
+            failure: Failure::new(
+                ErrorClass::OutcomeUnknown,
+                "LEDGER_CHANGED",
+                "The runner that had the call keeps another ledger now; what the call did cannot be known.",
+            ),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use belay_execution::{CallId, digest};
+
+    use super::*;
+
+    fn request(recovery: RecoveryClass) -> CallRequest {
+        CallRequest {
+            call: CallId { step: 0, attempt: 1, number: 1 },
+            tool: "noop".into(),
+            arguments: Json::from_text("{}"),
+            arguments_digest: digest(b"{}"),
+            recovery,
+            ledger_id: "a".into(),
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    /// B-09: what is refused for good is never sent again; anything that does not come from the runner itself is asked again.
+    #[test]
+    fn only_the_runner_s_own_refusals_end_a_call() {
+        let request = request(RecoveryClass::Manual);
+        let ours = |code, reason| refused(&request, status::error(code, reason, "no").into());
+        let foreign = |code| refused(&request, Status::new(code, "h2 protocol error"));
+        assert!(matches!(
+            ours(Code::NotFound, "TOOL_NOT_FOUND"),
+            Answer::Ended(Ended { kind: EventKind::CallFailed { .. }, .. })
+        ));
+        assert!(matches!(
+            ours(Code::InvalidArgument, "INVALID_ARGUMENT"),
+            Answer::Ended(Ended { kind: EventKind::CallFailed { .. }, .. })
+        ));
+        assert!(matches!(ours(Code::FailedPrecondition, "FENCED"), Answer::Fenced));
+        assert!(matches!(ours(Code::PermissionDenied, "GRANT_REFUSED"), Answer::GrantRefused(_)));
+        assert!(matches!(foreign(Code::PermissionDenied), Answer::Away(_)));
+        assert!(matches!(ours(Code::NotFound, "CALL_NOT_FOUND"), Answer::NotFound));
+        assert!(matches!(ours(Code::FailedPrecondition, "LEDGER_CHANGED"), Answer::LedgerChanged));
+        assert!(matches!(ours(Code::Unavailable, "RUNNER_STOPPING"), Answer::Away(_)));
+        assert!(matches!(foreign(Code::OutOfRange), Answer::Ended(Ended { kind: EventKind::CallFailed { .. }, .. })));
+        for code in [
+            Code::ResourceExhausted,
+            Code::Internal,
+            Code::Unknown,
+            Code::Cancelled,
+            Code::NotFound,
+            Code::Unauthenticated,
+        ] {
+            assert!(matches!(foreign(code), Answer::Away(_)), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_lost_ledger_leaves_an_unknown_outcome_only_where_running_again_could_harm() {
+        for recovery in [RecoveryClass::ReadOnly, RecoveryClass::Idempotent, RecoveryClass::Transactional] {
+            assert_eq!(without_ledger(&request(recovery)), None);
+        }
+        assert!(matches!(without_ledger(&request(RecoveryClass::Manual)), Some(EventKind::CallOutcomeUnknown { .. })));
+    }
+}

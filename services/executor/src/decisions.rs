@@ -1,0 +1,189 @@
+//! Decisions on their way from the gate to the executions that wait for them, and what the gate is told in return.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use belay_journal::ExecutionKey;
+use belay_proto::v1::{self, approval::State, watch_approvals_response::Content};
+use belay_service_kit::Shutdown;
+use tokio::sync::{mpsc, watch};
+use tonic::Code;
+
+use crate::{
+    core::Executions,
+    driver::Command,
+    gate::{Gate, NoAnswer},
+    names::ExecutionName,
+    wire,
+};
+
+/// How long to wait before a gate that is away is asked again: doubles from the first to the last.
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// A watch that says nothing for so long has lost its gate: three heartbeats.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// Hears every decision, and hands it to its execution, for as long as there are executions.
+pub(crate) async fn hear(executions: Weak<Executions>, gate: Gate, shutdown: Shutdown) {
+    tokio::select! {
+        biased;
+        () = shutdown.requested() => {}
+        () = listen(executions, gate) => {}
+    }
+}
+
+async fn listen(executions: Weak<Executions>, gate: Gate) {
+    let (mut patience, longest) = PATIENCE;
+    loop {
+        match gate.watch().await {
+            Ok(mut stream) => {
+                while let Ok(Ok(Some(message))) = tokio::time::timeout(SILENCE, stream.message()).await {
+                    patience = PATIENCE.0;
+                    let Some(executions) = executions.upgrade() else { return };
+                    if let Some(Content::Approval(approval)) = message.content {
+                        deliver(&executions, approval).await;
+                    }
+                }
+            }
+            Err(status) => tracing::debug!(%status, "The approval gate does not answer, asking again"),
+        }
+        tokio::time::sleep(patience).await;
+        patience = (patience * 2).min(longest);
+    }
+}
+
+/// Hands a decision to its execution, taking that into memory if need be. One that nobody waits for any more is acknowledged and dropped.
+pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval) {
+    if wire::decision_from(approval.state()).is_none() {
+        return;
+    }
+    let name = approval.name.clone();
+    let row = match ExecutionName::parse("execution", &approval.execution) {
+        Ok(execution) => executions.find(&execution).await,
+        Err(status) => Err(status),
+    };
+    match row {
+        Ok(row) if row.standing.ended => {
+            tracing::info!(approval = name, "A decision came after its execution had ended; it is dropped");
+            Note::dropped(approval).for_each(|note| executions.tell_gate(note));
+        }
+        Ok(row) => {
+            if let Some(approval) = executions.unless_foreign(row.key, approval) {
+                executions.send(row, Command::Decided { approval: Box::new(approval) }).await;
+            }
+        }
+        Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {
+            tracing::warn!(approval = name, "A decision came for an execution that is not here; it is dropped");
+            Note::dropped(approval).for_each(|note| executions.tell_gate(note));
+        }
+        // It stays undelivered, and the next watch brings it again.
+        Err(status) => tracing::error!(approval = name, %status, "A decision cannot be delivered"),
+    }
+}
+
+/// Decisions about executions that another executor may have to carry out: they stay undelivered, and are kept for the case that their
+/// execution is taken up here later.
+#[derive(Default)]
+pub(crate) struct Foreign {
+    /// Everything in the store is driven here: nothing is foreign.
+    none: bool,
+    /// By the approval's name.
+    kept: HashMap<ExecutionKey, BTreeMap<String, v1::Approval>>,
+}
+
+impl Foreign {
+    /// Gives the decision back when it is for an execution that is driven here, else keeps it.
+    pub(crate) fn keep(&mut self, key: ExecutionKey, driven: bool, approval: v1::Approval) -> Option<v1::Approval> {
+        if self.none || driven {
+            return Some(approval);
+        }
+        self.kept.entry(key).or_default().insert(approval.name.clone(), approval);
+        None
+    }
+
+    /// What was kept for an execution that is driven here from now on.
+    pub(crate) fn welcome(&mut self, key: ExecutionKey) -> Vec<v1::Approval> {
+        self.kept.remove(&key).unwrap_or_default().into_values().collect()
+    }
+
+    /// From now on everything is driven here: what was kept.
+    pub(crate) fn welcome_all(&mut self) -> Vec<v1::Approval> {
+        self.none = true;
+        std::mem::take(&mut self.kept).into_values().flat_map(BTreeMap::into_values).collect()
+    }
+}
+
+/// Something that the gate is told. What is lost here costs the gate's picture a detail and nothing more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// The decision is stored.
+    Delivered(String),
+    /// The grant was spent.
+    Consumed(String),
+    /// The grant can no longer be spent.
+    Stale(String),
+    /// Nobody waits for this decision any more.
+    Cancel(String),
+    /// Nobody waits for a decision about this call any more, and whether the gate was asked about it is not known.
+    Withdraw { execution: String, call: String },
+}
+
+impl Note {
+    /// What the gate is told about a decision that nobody waits for: it was heard, and a yes will not be used.
+    pub(crate) fn dropped(approval: v1::Approval) -> impl Iterator<Item = Self> {
+        let unused = approval.state() == State::Approved;
+        let stale = unused.then(|| Self::Stale(approval.name.clone()));
+        [Self::Delivered(approval.name)].into_iter().chain(stale)
+    }
+}
+
+/// Tells the gate, in order, until it has heard.
+/// `untold` counts what it has not.
+pub(crate) async fn tell(gate: Gate, mut notes: mpsc::UnboundedReceiver<Note>, untold: watch::Sender<usize>) {
+    let mut batch = Vec::new();
+    while notes.recv_many(&mut batch, 1000).await > 0 {
+        let told = batch.len();
+        let mut acknowledged = v1::AcknowledgeApprovalsRequest::default();
+        for note in batch.drain(..) {
+            match note {
+                Note::Delivered(name) => acknowledged.delivered.push(name),
+                Note::Consumed(name) => acknowledged.consumed.push(name),
+                Note::Stale(name) => acknowledged.stale.push(name),
+                Note::Cancel(name) => until_heard(|| gate.cancel(name.clone())).await,
+                Note::Withdraw { execution, call } => until_heard(|| withdraw(&gate, &execution, &call)).await,
+            }
+        }
+        if acknowledged != v1::AcknowledgeApprovalsRequest::default() {
+            until_heard(|| gate.acknowledge(acknowledged.clone())).await;
+        }
+        untold.send_modify(|untold| *untold -= told);
+    }
+}
+
+async fn withdraw(gate: &Gate, execution: &str, call: &str) -> Result<(), NoAnswer> {
+    for name in gate.open_about(execution, call).await? {
+        gate.cancel(name).await?;
+    }
+    Ok(())
+}
+
+async fn until_heard<F: Future<Output = Result<(), NoAnswer>>>(say: impl Fn() -> F) {
+    let (mut patience, longest) = PATIENCE;
+    loop {
+        match say().await {
+            Ok(()) => return,
+            Err(NoAnswer::Refused(status)) => {
+                tracing::warn!(%status, "The approval gate does not take what it is told");
+                return;
+            }
+            Err(NoAnswer::Away(status)) => {
+                tracing::debug!(%status, "The approval gate does not answer, telling it again");
+                tokio::time::sleep(patience).await;
+                patience = (patience * 2).min(longest);
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a driver does about the present.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use belay_execution::{Action, CallId, Timestamp};
+use belay_proto::v1;
+
+use super::Driver;
+use crate::{
+    decisions::Note,
+    errand::{Errand, Purpose},
+    output::Voice,
+    wire,
+};
+
+impl Driver {
+    /// Brings the world into line with the present: what should be under way is, and nothing else. Whoever went to stop a call comes
+    /// back with its end.
+    pub(super) fn act(&mut self) -> Option<Timestamp> {
+        let actions = self.execution.actions();
+        let wanted: BTreeMap<CallId, Purpose> = actions.iter().copied().filter_map(Purpose::of).collect();
+        self.errands.retain(|call, errand| {
+            errand.purpose == Purpose::Stop || wanted.get(call).is_some_and(|&purpose| purpose == errand.purpose)
+        });
+        for (call, purpose) in wanted {
+            if !self.errands.contains_key(&call) {
+                self.set_out(call, purpose);
+            }
+        }
+        actions.into_iter().find_map(|action| if let Action::WakeAt(at) = action { Some(at) } else { None })
+    }
+
+    fn set_out(&mut self, call: CallId, purpose: Purpose) {
+        let flying = self.execution.call(call).expect("actions name calls in flight only");
+        let created = self.execution.created();
+        let name = self.names.call(self.execution.plan(), call);
+        if purpose == Purpose::Stop
+            && let Some(hold) = flying.hold.as_ref().filter(|hold| hold.decided.is_none())
+        {
+            self.executions.tell_gate(match hold.approval.clone() {
+                Some(approval) => Note::Cancel(approval),
+                None => Note::Withdraw { execution: self.names.execution.clone(), call: name.clone() },
+            });
+        }
+        let frame = wire::output_frame(&self.names, self.execution.plan(), call);
+        let errand = Errand {
+            executions: Arc::clone(&self.executions),
+            name,
+            workspace: created.workspace.clone(),
+            trace: created.trace.clone(),
+            request: flying.request.clone(),
+            hold: flying.hold.clone(),
+            mode: created.approval_mode,
+            principal: created.principal.clone(),
+            fence: self.executions.runner_fence(created.shard),
+            maybe_sent: purpose == Purpose::Stop || self.in_doubt.contains(&call),
+            heard: self.heard.clone(),
+            voice: Voice::new(Arc::clone(&self.hub), frame),
+            patience: Errand::PATIENCE,
+        };
+        self.errands.insert(call, errand.start(purpose));
+    }
+
+    pub(super) fn describe(&self) -> Box<v1::Execution> {
+        let mut described = wire::full(&self.name, &self.execution);
+        if let Some(since) = self.runner_away_since {
+            described.waiting.push(v1::WaitingReason {
+                kind: v1::waiting_reason::Kind::Runner.into(),
+                since: Some(wire::time(since)),
+                until: None,
+                who: "the tool runner, which does not answer".into(),
+                next_command: String::new(),
+            });
+        }
+        if let Some(since) = self.gate_away_since {
+            described.waiting.push(v1::WaitingReason {
+                kind: v1::waiting_reason::Kind::Approval.into(),
+                since: Some(wire::time(since)),
+                until: None,
+                who: "the approval gate, which does not answer".into(),
+                next_command: String::new(),
+            });
+        }
+        Box::new(described)
+    }
+}

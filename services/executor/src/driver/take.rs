@@ -1,0 +1,213 @@
+//! What a driver hears, and the events it comes to.
+
+use std::sync::Arc;
+
+use belay_execution::{
+    CallId, Decision, ErrorClass, Event, EventKind, Failure, Hold, Need, NeedKind, Receipt, RecoveryClass,
+};
+use belay_journal::StoreError;
+use belay_proto::v1;
+use belay_service_kit::status;
+use tonic::{Code, Status};
+
+use super::{Command, Driver, GaveUp, Reply};
+use crate::{
+    answer::Ended,
+    decisions::Note,
+    errand::{News, Purpose},
+    wire,
+};
+
+/// A runner that cancels calls nobody asked it to is not asked for ever: after so many calls of one attempt, the attempt has failed.
+const MOST_UNASKED: u32 = 10;
+
+impl Driver {
+    pub(super) fn take_news(&mut self, news: News, events: &mut Vec<Event>) -> Result<(), GaveUp> {
+        match news {
+            News::RunnerAway => drop(self.runner_away_since.get_or_insert(self.executions.now())),
+            News::GateAway => drop(self.gate_away_since.get_or_insert(self.executions.now())),
+            News::Fenced => {
+                self.executions.give_up(Arc::new(StoreError::Superseded));
+                return Err(GaveUp::Lost(Status::aborted("another executor owns the execution")));
+            }
+            News::Ended(ended) => {
+                self.nobody_is_away();
+                // Whoever sent a call may have had its answer just before somebody else went to stop it.
+                if let Some(call) = ended.kind.call().filter(|&call| self.execution.call(call).is_some()) {
+                    self.take_end(call, ended, events)?;
+                }
+            }
+            News::Held(call, need) => {
+                self.nobody_is_away();
+                self.take_hold(call, need, events);
+            }
+            News::Asked(call, approval) => {
+                self.nobody_is_away();
+                if self.errands.get(&call).is_some_and(|errand| errand.purpose == Purpose::Ask) {
+                    self.errands.remove(&call);
+                }
+                if !self.take_approval(call, &approval, events) && wire::decision_from(approval.state()).is_none() {
+                    self.notes.push(Note::Cancel(approval.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn nobody_is_away(&mut self) {
+        (self.runner_away_since, self.gate_away_since) = (None, None);
+    }
+
+    fn take_end(&mut self, call: CallId, ended: Ended, events: &mut Vec<Event>) -> Result<(), GaveUp> {
+        let flying = self.execution.call(call).expect("the caller has looked");
+        let needs_acknowledgement = flying.request.recovery != RecoveryClass::ReadOnly;
+        let stopping = self.errands.get(&call).is_some_and(|errand| errand.purpose == Purpose::Stop);
+        let approval = flying.hold.as_ref().and_then(approved).map(str::to_owned);
+        let unapproved = flying.hold.is_some() && approval.is_none();
+        let kind = match ended.kind {
+            EventKind::CallCancelled { failure, .. } if !stopping && call.number >= MOST_UNASKED => {
+                given_up(call, failure)
+            }
+            EventKind::CallCompleted { .. } if unapproved => unapproved_result(call),
+            kind => kind,
+        };
+        let event = self.execution.record(self.executions.now(), kind);
+        events.push(event.map_err(|error| GaveUp::Lost(Status::internal(error.to_string())))?);
+        self.errands.remove(&call);
+        self.in_doubt.remove(&call);
+        if needs_acknowledgement {
+            self.unacknowledged.push(call);
+        }
+        self.notes.extend(approval.map(|name| match ended.grant_spent {
+            true => Note::Consumed(name),
+            false => Note::Stale(name),
+        }));
+        Ok(())
+    }
+
+    /// The runner holds a call. Told of the same hold again, or of one while everything is being stopped, there is nothing new.
+    fn take_hold(&mut self, call: CallId, need: Need, events: &mut Vec<Event>) {
+        if self.errands.get(&call).is_some_and(|errand| errand.purpose == Purpose::Stop) {
+            return;
+        }
+        self.errands.remove(&call);
+        let before = self.execution.call(call).and_then(|flying| flying.hold.as_ref());
+        let used = before.and_then(|hold| {
+            let ran = hold.need.kind == NeedKind::Call && need.kind == NeedKind::Effect;
+            let name = approved(hold)?.to_owned();
+            Some(if ran { Note::Consumed(name) } else { Note::Stale(name) })
+        });
+        let held = EventKind::CallHeld { call, need: Box::new(need) };
+        if let Ok(event) = self.execution.record(self.executions.now(), held) {
+            events.push(event);
+            self.in_doubt.remove(&call);
+            self.notes.extend(used);
+        }
+    }
+
+    pub(super) fn take_command(&mut self, command: Command, events: &mut Vec<Event>, replies: &mut Vec<Reply>) {
+        match command {
+            Command::Describe { answer } => replies.push(answer),
+            Command::Request { kind, etag, request_id, answer } => match self.take_request(*kind, &etag, &request_id) {
+                Ok(event) => {
+                    events.extend(event);
+                    replies.push(answer);
+                }
+                Err(status) => drop(answer.send(Err(status))),
+            },
+            Command::Decided { approval } => {
+                let call = wire::parse_call(self.execution.plan(), &approval.call);
+                if !call.is_some_and(|call| self.take_approval(call, &approval, events)) {
+                    tracing::info!(approval = approval.name, "Nobody waits for this decision any more; it is dropped");
+                    self.notes.extend(Note::dropped(*approval));
+                }
+            }
+            Command::PauseAndSettle { principal, reason, answer } => {
+                let pause = EventKind::Paused { principal, reason, discard_calls: true, request_id: String::new() };
+                // An execution that is paused or being stopped already only has to settle.
+                events.extend(self.execution.record(self.executions.now(), pause).ok());
+                self.settling.push(answer);
+            }
+        }
+    }
+
+    /// The gate has a question about a call, and perhaps its answer: records what of that is new. False when the call is not held for it.
+    fn take_approval(&mut self, call: CallId, approval: &v1::Approval, events: &mut Vec<Event>) -> bool {
+        let Some(hold) = self.execution.call(call).and_then(|flying| flying.hold.as_ref()) else { return false };
+        if hold.need.subject_digest != approval.subject_digest {
+            return false;
+        }
+        let now = self.executions.now();
+        let (name, subject_digest) = (approval.name.clone(), approval.subject_digest.clone());
+        if hold.approval.is_none() {
+            let asked = EventKind::ApprovalRequested { call, approval: name.clone(), subject_digest };
+            let Ok(event) = self.execution.record(now, asked) else { return false };
+            events.push(event);
+        } else if hold.approval.as_deref() != Some(&name) {
+            return false;
+        }
+        let Some(decision) = wire::decision_from(approval.state()) else { return true };
+        let known = self.execution.call(call).and_then(|flying| flying.hold.as_ref()?.decision());
+        if known.is_none() {
+            let (principal, reason) = (approval.decided_by.clone(), approval.decide_reason.clone());
+            let decided = EventKind::ApprovalDecided { call, approval: name.clone(), decision, principal, reason };
+            let Ok(event) = self.execution.record(now, decided) else { return false };
+            events.push(event);
+        }
+        self.notes.push(Note::Delivered(name));
+        true
+    }
+
+    /// What a person's request comes to: an event, or nothing when it was made before.
+    fn take_request(&mut self, kind: EventKind, etag: &str, request_id: &str) -> Result<Option<Event>, Status> {
+        if !request_id.is_empty() && self.execution.has_seen(request_id) {
+            return Ok(None);
+        }
+        let current = wire::etag(&self.execution);
+        if !etag.is_empty() && etag != current {
+            let message =
+                format!("The execution has changed: its etag is {current}, not {etag}. Read it again and decide anew.");
+            return Err(status::error(Code::Aborted, "ETAG_MISMATCH", message).into());
+        }
+        let asked = match &kind {
+            EventKind::Paused { .. } => "paused",
+            EventKind::Resumed { .. } => "resumed",
+            _ => "cancelled",
+        };
+        let event = self.execution.record(self.executions.now(), kind).map_err(|_| {
+            let state = wire::state_name(&self.execution);
+            let reason = if self.execution.state().is_terminal() { "EXECUTION_ENDED" } else { "WRONG_STATE" };
+            let message = format!("Execution `{}` is {state} and cannot be {asked}.", self.name.id);
+            Status::from(status::error(Code::FailedPrecondition, reason, message).with("state", state))
+        })?;
+        Ok(Some(event))
+    }
+}
+
+/// The approval that let a call go on.
+fn approved(hold: &Hold) -> Option<&str> {
+    hold.approval.as_deref().filter(|_| hold.decision() == Some(Decision::Approved))
+}
+
+fn given_up(call: CallId, failure: Option<Failure>) -> EventKind {
+    let failure = match failure {
+        Some(Failure { reason, message, .. }) => {
+            let message = format!("{message} That was so for {MOST_UNASKED} calls of this attempt.");
+            Failure::new(ErrorClass::Transient, reason, message)
+        }
+        None => {
+            let message = format!(
+                "The runner cancelled {MOST_UNASKED} calls of this attempt that nobody had asked it to cancel."
+            );
+            Failure::new(ErrorClass::Transient, "CALL_CANCELLED_BY_RUNNER", message)
+        }
+    };
+    EventKind::CallFailed { call, failure, receipt: Receipt::default() }
+}
+
+/// A runner that goes on with a held call by itself is not to be believed, and what it did is to be looked at.
+fn unapproved_result(call: CallId) -> EventKind {
+    let message = "The runner says that the call completed, although it was held and nobody had approved it.";
+    let failure = Failure::new(ErrorClass::OutcomeUnknown, "UNAPPROVED_RESULT", message);
+    EventKind::CallOutcomeUnknown { call, failure }
+}

@@ -1,0 +1,129 @@
+//! The approval gate as the executor sees it: it is asked to ask people, and says what they decided.
+
+use std::time::Duration;
+
+use belay_proto::v1::{self, approval_gate_service_client::ApprovalGateServiceClient};
+use belay_service_kit::{host::LARGEST_MESSAGE, status};
+use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
+
+use crate::BadToken;
+
+/// How long one question to the gate may take. It asks the runner in turn, and renders.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A way to an approval gate, by the door for services.
+#[derive(Clone)]
+pub struct Gate {
+    client: ApprovalGateServiceClient<Channel>,
+    authorization: Option<MetadataValue<tonic::metadata::Ascii>>,
+}
+
+/// Why a gate did not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// No answer now: try again. It is away, or stopping, or does not let us in, or its own runner is away.
+    Away(Status),
+    /// It says no for good.
+    Refused(Status),
+}
+
+impl Gate {
+    /// A gate behind a channel; `token` is shown with every request.
+    ///
+    /// # Errors
+    /// [`BadToken`] when the token cannot stand in a header.
+    pub fn new(channel: Channel, token: Option<&str>) -> Result<Self, BadToken> {
+        let client = ApprovalGateServiceClient::new(channel)
+            .max_decoding_message_size(LARGEST_MESSAGE)
+            .max_encoding_message_size(LARGEST_MESSAGE);
+        let authorization = token.map(|token| format!("Bearer {token}").parse().map_err(|_| BadToken)).transpose()?;
+        Ok(Self { client, authorization })
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        request
+    }
+
+    fn brief<T>(&self, message: T) -> Request<T> {
+        let mut request = self.request(message);
+        request.set_timeout(PATIENCE);
+        request
+    }
+
+    /// Asks about a held call; asking again answers with the approval that is there.
+    pub(crate) async fn create(&self, asked: v1::CreateApprovalRequest) -> Result<v1::Approval, NoAnswer> {
+        let digest = asked.subject_digest.clone();
+        let answer = self.client.clone().create_approval(self.brief(asked)).await;
+        let approval = answer.map_err(no_answer)?.into_inner();
+        if approval.subject_digest != digest {
+            let message = format!("the gate asks about {} and not about {digest}", approval.subject_digest);
+            return Err(NoAnswer::Away(Status::internal(message)));
+        }
+        Ok(approval)
+    }
+
+    /// The grant of an approved call.
+    pub(crate) async fn grant(&self, approval: String) -> Result<v1::Grant, NoAnswer> {
+        let request = self.brief(v1::GetGrantRequest { approval });
+        Ok(self.client.clone().get_grant(request).await.map_err(no_answer)?.into_inner())
+    }
+
+    /// Takes a question back.
+    pub(crate) async fn cancel(&self, name: String) -> Result<(), NoAnswer> {
+        let request = self.brief(v1::CancelApprovalRequest { name });
+        self.client.clone().cancel_approval(request).await.map(drop).map_err(no_answer)
+    }
+
+    /// The names of the questions that are open about a call.
+    pub(crate) async fn open_about(&self, execution: &str, call: &str) -> Result<Vec<String>, NoAnswer> {
+        let parent = execution.split("/executions/").next().unwrap_or_default();
+        let (mut names, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let request = self.brief(v1::ListApprovalsRequest {
+                parent: parent.to_owned(),
+                page_size: 1000,
+                page_token,
+                states: vec![v1::approval::State::Pending.into()],
+                execution: execution.to_owned(),
+                id_prefix: String::new(),
+            });
+            let page = self.client.clone().list_approvals(request).await.map_err(no_answer)?.into_inner();
+            let about = page.approvals.into_iter().filter(|approval| approval.call == call);
+            names.extend(about.map(|approval| approval.name));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return Ok(names);
+            }
+        }
+    }
+
+    /// Says which decisions are stored, and what became of grants.
+    pub(crate) async fn acknowledge(&self, acknowledged: v1::AcknowledgeApprovalsRequest) -> Result<(), NoAnswer> {
+        let request = self.brief(acknowledged);
+        self.client.clone().acknowledge_approvals(request).await.map(drop).map_err(no_answer)
+    }
+
+    /// Every decision that no executor has acknowledged, then every new one.
+    pub(crate) async fn watch(&self) -> Result<tonic::Streaming<v1::WatchApprovalsResponse>, Status> {
+        let request = self.request(v1::WatchApprovalsRequest {
+            parent: "namespaces/-".to_owned(),
+            execution: String::new(),
+            undelivered: true,
+            heartbeat_interval: None,
+        });
+        Ok(self.client.clone().watch_approvals(request).await?.into_inner())
+    }
+}
+
+/// Only what the gate itself refuses for good is final: a status that a proxy or the transport made up says nothing.
+fn no_answer(status: Status) -> NoAnswer {
+    let final_code = matches!(
+        status.code(),
+        Code::FailedPrecondition | Code::NotFound | Code::InvalidArgument | Code::PermissionDenied
+    );
+    if final_code && status::reason(&status).is_some() { NoAnswer::Refused(status) } else { NoAnswer::Away(status) }
+}

@@ -1,0 +1,156 @@
+//! Approvals, and what runners say about policies and effects.
+
+use belay_execution::{
+    ChangeKind, Decision, EffectSummary, Need, NeedKind, PathChange, PolicyDecision, Receipt, Verdict,
+};
+use belay_proto::v1::{
+    self, approval::State, approval_need::Kind, path_change::Kind as Change, policy_decision::Verdict as Said,
+};
+
+fn count(n: u32) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+fn uncount(n: i32) -> u32 {
+    u32::try_from(n).unwrap_or(0)
+}
+
+pub(crate) fn need_to(need: &Need) -> v1::ApprovalNeed {
+    let kind = match need.kind {
+        NeedKind::Call => Kind::Call,
+        NeedKind::Effect => Kind::Effect,
+    };
+    v1::ApprovalNeed {
+        kind: kind.into(),
+        subject_digest: need.subject_digest.clone(),
+        decision: Some(policy_to(&need.decision)),
+        effect: Some(effect_to(&need.effect)),
+    }
+}
+
+/// `kind` is what the place of the need says that it is about.
+pub(crate) fn need_from(need: v1::ApprovalNeed, kind: NeedKind) -> Need {
+    Need {
+        kind,
+        subject_digest: need.subject_digest,
+        decision: policy_from(need.decision.unwrap_or_default()),
+        effect: effect_from(need.effect.unwrap_or_default()),
+    }
+}
+
+/// What a runner says that a decision is to be about; nothing for a kind that this version does not know.
+pub(crate) fn need_kind(need: &v1::ApprovalNeed) -> Option<NeedKind> {
+    match need.kind() {
+        Kind::Call => Some(NeedKind::Call),
+        Kind::Effect => Some(NeedKind::Effect),
+        Kind::Unspecified => None,
+    }
+}
+
+pub(crate) fn decision_to(decision: Decision) -> State {
+    match decision {
+        Decision::Approved => State::Approved,
+        Decision::Denied => State::Denied,
+        Decision::Skipped => State::Skipped,
+        Decision::Expired => State::Expired,
+    }
+}
+
+/// What an approval in this state comes to; nothing while nobody has decided. One that can no longer be decided or used is as good as
+/// expired. One that was used was a yes: what came of it, the runner knows.
+pub(crate) fn decision_from(state: State) -> Option<Decision> {
+    match state {
+        State::Unspecified | State::Pending => None,
+        State::Approved | State::Consumed => Some(Decision::Approved),
+        State::Denied => Some(Decision::Denied),
+        State::Skipped => Some(Decision::Skipped),
+        State::Expired | State::Cancelled | State::Stale => Some(Decision::Expired),
+    }
+}
+
+pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
+    v1::Receipt {
+        ledger_id: receipt.ledger_id.clone(),
+        duration: Some(belay_proto::duration(receipt.duration)),
+        decision: receipt.decision.as_ref().map(policy_to),
+        effect_digest: receipt.effect_digest.clone(),
+        effect: receipt.effect.as_ref().map(effect_to),
+        grant_nonce: receipt.grant_nonce.clone(),
+        enforced: receipt.enforced.clone(),
+        live_base: receipt.live_base,
+    }
+}
+
+pub(crate) fn receipt_from(receipt: v1::Receipt) -> Receipt {
+    Receipt {
+        ledger_id: receipt.ledger_id,
+        duration: receipt.duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
+        decision: receipt.decision.map(policy_from),
+        effect_digest: receipt.effect_digest,
+        effect: receipt.effect.map(effect_from),
+        grant_nonce: receipt.grant_nonce,
+        enforced: receipt.enforced,
+        live_base: receipt.live_base,
+    }
+}
+
+fn policy_to(decision: &PolicyDecision) -> v1::PolicyDecision {
+    let verdict = match decision.verdict {
+        Verdict::Auto => Said::Auto,
+        Verdict::Preview => Said::Preview,
+        Verdict::Prompt => Said::Prompt,
+        Verdict::Deny => Said::Deny,
+    };
+    v1::PolicyDecision {
+        verdict: verdict.into(),
+        rule: decision.rule.clone(),
+        reason: decision.reason.clone(),
+        policy_revision: decision.policy_revision,
+    }
+}
+
+fn policy_from(decision: v1::PolicyDecision) -> PolicyDecision {
+    let verdict = match decision.verdict() {
+        Said::Auto => Verdict::Auto,
+        Said::Preview => Verdict::Preview,
+        Said::Prompt => Verdict::Prompt,
+        // What is not said is taken for the strictest.
+        Said::Deny | Said::Unspecified => Verdict::Deny,
+    };
+    let v1::PolicyDecision { rule, reason, policy_revision, .. } = decision;
+    PolicyDecision { verdict, rule, reason, policy_revision }
+}
+
+fn effect_to(effect: &EffectSummary) -> v1::EffectSummary {
+    let change = |change: &PathChange| {
+        let kind = match change.kind {
+            ChangeKind::Created => Change::Created,
+            ChangeKind::Modified => Change::Modified,
+            ChangeKind::Deleted => Change::Deleted,
+        };
+        v1::PathChange { path: change.path.clone(), kind: kind.into(), flags: change.flags.clone() }
+    };
+    v1::EffectSummary {
+        created: count(effect.created),
+        modified: count(effect.modified),
+        deleted: count(effect.deleted),
+        changes: effect.changes.iter().map(change).collect(),
+    }
+}
+
+fn effect_from(effect: v1::EffectSummary) -> EffectSummary {
+    let change = |change: v1::PathChange| {
+        let kind = match change.kind() {
+            Change::Created => ChangeKind::Created,
+            Change::Deleted => ChangeKind::Deleted,
+            Change::Modified | Change::Unspecified => ChangeKind::Modified,
+        };
+        PathChange { path: change.path, kind, flags: change.flags }
+    };
+    EffectSummary {
+        created: uncount(effect.created),
+        modified: uncount(effect.modified),
+        deleted: uncount(effect.deleted),
+        changes: effect.changes.into_iter().map(change).collect(),
+    }
+}

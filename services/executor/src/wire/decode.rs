@@ -1,0 +1,324 @@
+//! Stored messages back into events.
+
+use std::time::Duration;
+
+use belay_execution::{
+    CallId, CallRequest, Created, Event, EventKind, Finished, Json, NeedKind, Progress, SkipReason, Timestamp,
+    ToolFacts, Totals,
+};
+use belay_journal::Transition;
+use belay_plan::Plan;
+use belay_proto::v1::{self, execution_event::Kind};
+use prost::Message as _;
+use thiserror::Error;
+
+use super::{
+    VERSION,
+    approval::{decision_from, need_from, receipt_from},
+    approval_mode,
+    execution::state_from,
+    failure_from, json, plan_from, recovery_from,
+};
+
+/// Stored bytes that this version cannot read.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub(crate) enum DecodeError {
+    #[error("event bytes are damaged: {0}")]
+    Damaged(String),
+    #[error("event {0} is of a kind that this version does not know")]
+    UnknownKind(i64),
+    #[error("events of version {0} are newer than this version reads")]
+    Newer(u32),
+    #[error("event {sequence} lacks {what}")]
+    Lacks { sequence: i64, what: &'static str },
+}
+
+/// The messages of a stored transition.
+pub(crate) fn decode_all(transition: &Transition) -> Result<Vec<v1::ExecutionEvent>, DecodeError> {
+    if transition.version > VERSION {
+        return Err(DecodeError::Newer(transition.version));
+    }
+    let mut bytes = transition.shown.as_slice();
+    let mut events = Vec::with_capacity(transition.count as usize);
+    while !bytes.is_empty() {
+        let event = v1::ExecutionEvent::decode_length_delimited(&mut bytes);
+        events.push(event.map_err(|error| DecodeError::Damaged(error.to_string()))?);
+    }
+    Ok(events)
+}
+
+/// Messages back into events. `plan` is the one that the first message carries.
+pub(crate) fn to_events(
+    messages: impl IntoIterator<Item = v1::ExecutionEvent>,
+) -> impl Iterator<Item = Result<Event, DecodeError>> {
+    let mut plan: Option<Plan> = None;
+    messages.into_iter().map(move |message| {
+        let sequence = message.sequence;
+        let lacks = |what| DecodeError::Lacks { sequence, what };
+        let time = message.time.as_ref().ok_or_else(|| lacks("its time"))?;
+        let time = Timestamp::from_micros(belay_proto::micros(time));
+        let event = |kind| Event { sequence: u64::try_from(sequence).unwrap_or(0), time, kind };
+        if let Some(Kind::ExecutionCreated(created)) = message.kind {
+            let created = decode_created(created, &lacks)?;
+            plan = Some(created.plan.clone());
+            return Ok(event(EventKind::Created(Box::new(created))));
+        }
+        let plan = plan.as_ref().ok_or_else(|| lacks("a plan before it"))?;
+        decode_kind(plan, message, &lacks).map(event)
+    })
+}
+
+type Lacks<'a> = &'a dyn Fn(&'static str) -> DecodeError;
+
+fn decode_created(created: v1::ExecutionCreated, lacks: Lacks<'_>) -> Result<Created, DecodeError> {
+    let mode = created.approval_mode();
+    let plan = plan_from(created.plan.ok_or_else(|| lacks("its plan"))?);
+    let trace = created.trace.unwrap_or_default();
+    Ok(Created {
+        uid: created.uid,
+        plan: plan.map_err(|invalid| DecodeError::Damaged(invalid.to_string()))?,
+        approval_mode: approval_mode(mode),
+        workspace: created.workspace,
+        labels: created.labels,
+        principal: created.principal,
+        tools: created
+            .tools
+            .into_iter()
+            .map(|facts| ToolFacts {
+                recovery: recovery_from(facts.recovery()),
+                used_as: facts.used_as,
+                tool: facts.tool,
+                default_timeout: Duration::from_millis(u64::try_from(facts.default_timeout_ms).unwrap_or(0)),
+            })
+            .collect(),
+        deadline: created.deadline.map(|deadline| Timestamp::from_micros(belay_proto::micros(&deadline))),
+        trace: (trace.traceparent, trace.tracestate),
+        shard: u32::try_from(created.shard).unwrap_or(0),
+    })
+}
+
+fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Result<EventKind, DecodeError> {
+    use EventKind as K;
+    let attempt = u32::try_from(message.attempt).unwrap_or(0);
+    let step = || plan.step_index(&message.step_id).ok_or_else(|| lacks("a step of the plan"));
+    let call = || parse_call(plan, &message.call).ok_or_else(|| lacks("a call of the plan"));
+    let count = |n: i32| usize::try_from(n).unwrap_or(0);
+    let progress = |progress: Option<v1::Progress>| {
+        let v1::Progress { done, total } = progress.unwrap_or_default();
+        Progress { done: count(done), total: count(total) }
+    };
+    let duration = |duration: Option<pbjson_types::Duration>| {
+        duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default()
+    };
+    let failure = |failure: Option<v1::Failure>| failure.map(failure_from).ok_or_else(|| lacks("its failure"));
+    let receipt = |receipt: Option<v1::Receipt>| receipt_from(receipt.unwrap_or_default());
+    let held = |need: Option<v1::ApprovalNeed>, kind| {
+        let need = need.map(|need| need_from(need, kind)).ok_or_else(|| lacks("what is to be decided"))?;
+        Ok(K::CallHeld { call: call()?, need: Box::new(need) })
+    };
+    Ok(match message.kind.ok_or(DecodeError::UnknownKind(message.sequence))? {
+        Kind::ExecutionCreated(_) => return Err(lacks("the first place in the list")),
+        Kind::ExecutionStarted(_) => K::Started,
+        Kind::ExecutionPaused(paused) => K::Paused {
+            principal: paused.principal,
+            reason: paused.reason,
+            discard_calls: paused.discard_calls,
+            request_id: paused.request_id,
+        },
+        Kind::ExecutionResumed(resumed) => K::Resumed { principal: resumed.principal, request_id: resumed.request_id },
+        Kind::ExecutionCancelRequested(asked) => {
+            K::CancelRequested { principal: asked.principal, reason: asked.reason, request_id: asked.request_id }
+        }
+        Kind::ExecutionRecovered(recovered) => {
+            let calls =
+                recovered.in_doubt.iter().map(|name| parse_call(plan, name).ok_or_else(|| lacks("a call of the plan")));
+            K::Recovered { in_doubt: calls.collect::<Result<_, _>>()? }
+        }
+        Kind::ExecutionDeadlineExceeded(_) => K::DeadlineExceeded,
+        Kind::ExecutionAwaitingApproval(_) => K::AwaitingApproval,
+        Kind::ExecutionFinished(finished) => {
+            let counted = finished.totals.unwrap_or_default();
+            K::Finished(Box::new(Finished {
+                state: state_from(finished.state()).ok_or_else(|| lacks("its state"))?,
+                totals: Totals {
+                    total: count(counted.total),
+                    completed: count(counted.completed),
+                    failed: count(counted.failed),
+                    skipped: count(counted.skipped),
+                    cancelled: count(counted.cancelled),
+                },
+                failure: finished.failure.map(failure_from),
+                duration: duration(finished.duration),
+            }))
+        }
+        Kind::StepStarted(_) => K::StepStarted { step: step()?, attempt },
+        Kind::StepRetryScheduled(retry) => {
+            let not_before = retry.not_before.as_ref().ok_or_else(|| lacks("its time of retry"))?;
+            K::RetryScheduled {
+                step: step()?,
+                attempt,
+                failure: failure(retry.failure)?,
+                retry_count: u32::try_from(retry.retry_count).unwrap_or(0),
+                delay: duration(retry.delay),
+                not_before: Timestamp::from_micros(belay_proto::micros(not_before)),
+            }
+        }
+        Kind::StepCompleted(completed) => K::StepCompleted {
+            step: step()?,
+            attempt,
+            progress: progress(completed.progress),
+            duration: duration(completed.duration),
+        },
+        Kind::StepFailed(failed) => K::StepFailed {
+            step: step()?,
+            attempt,
+            failure: failure(failed.failure)?,
+            progress: progress(failed.progress),
+        },
+        Kind::StepSkipped(skipped) => K::StepSkipped {
+            step: step()?,
+            reason: skip_reason_from(skipped.reason()).ok_or_else(|| lacks("its reason"))?,
+            because: plan.step_index(&skipped.because),
+            progress: progress(skipped.progress),
+        },
+        Kind::StepCancelled(cancelled) => {
+            K::StepCancelled { step: step()?, attempt, progress: progress(cancelled.progress) }
+        }
+        Kind::StepOutcomeUnknown(unknown) => {
+            K::StepOutcomeUnknown { step: step()?, attempt, failure: failure(unknown.failure)? }
+        }
+        Kind::ToolCallRequested(request) => {
+            let recovery = recovery_from(request.recovery());
+            K::CallRequested(Box::new(CallRequest {
+                call: call()?,
+                tool: request.tool,
+                arguments: json(request.arguments).ok_or_else(|| lacks("its arguments"))?,
+                arguments_digest: request.arguments_digest,
+                recovery,
+                ledger_id: request.ledger_id,
+                timeout: duration(request.timeout),
+            }))
+        }
+        Kind::ToolCallCompleted(completed) => K::CallCompleted {
+            call: call()?,
+            result: json(completed.result).unwrap_or_else(|| Json::from_text("null")),
+            receipt: receipt(completed.receipt),
+        },
+        Kind::ToolCallFailed(failed) => {
+            K::CallFailed { call: call()?, failure: failure(failed.failure)?, receipt: receipt(failed.receipt) }
+        }
+        Kind::ToolCallCancelled(cancelled) => {
+            K::CallCancelled { call: call()?, failure: cancelled.failure.map(failure_from) }
+        }
+        Kind::ToolCallDenied(denied) => {
+            K::CallDenied { call: call()?, failure: failure(denied.failure)?, receipt: receipt(denied.receipt) }
+        }
+        Kind::ToolCallEffectProposed(proposed) => return held(proposed.need, NeedKind::Effect),
+        Kind::ToolCallApprovalRequired(required) => return held(required.need, NeedKind::Call),
+        // Transient: it is never stored.
+        Kind::ToolCallOutput(_) => return Err(DecodeError::UnknownKind(message.sequence)),
+        Kind::ApprovalRequested(asked) => {
+            K::ApprovalRequested { call: call()?, approval: asked.approval, subject_digest: asked.subject_digest }
+        }
+        Kind::ApprovalDecided(decided) => K::ApprovalDecided {
+            call: call()?,
+            decision: decision_from(decided.state()).ok_or_else(|| lacks("its decision"))?,
+            approval: decided.approval,
+            principal: decided.principal,
+            reason: decided.reason,
+        },
+        Kind::ToolCallOutcomeUnknown(unknown) => {
+            K::CallOutcomeUnknown { call: call()?, failure: failure(unknown.failure)? }
+        }
+    })
+}
+
+pub(crate) fn parse_call(plan: &Plan, name: &str) -> Option<CallId> {
+    let mut parts = name.rsplit('/');
+    let (attempt, number) = parts.next()?.split_once('.')?;
+    let step = parts.nth(1)?;
+    Some(CallId { step: plan.step_index(step)?, attempt: attempt.parse().ok()?, number: number.parse().ok()? })
+}
+
+fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
+    Some(match reason {
+        v1::SkipReason::Unspecified => return None,
+        v1::SkipReason::DependencyFailed => SkipReason::DependencyFailed,
+        v1::SkipReason::DependencySkipped => SkipReason::DependencySkipped,
+        v1::SkipReason::StopOnError => SkipReason::StopOnError,
+        v1::SkipReason::Cancelled => SkipReason::Cancelled,
+        v1::SkipReason::TimedOut => SkipReason::TimedOut,
+        v1::SkipReason::ApprovalSkipped => SkipReason::ApprovalSkipped,
+        v1::SkipReason::NonInteractive => SkipReason::NonInteractive,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_execution::{
+        ChangeKind, Decision, EffectSummary, ErrorClass, Failure, Need, PathChange, PolicyDecision, Receipt, Verdict,
+    };
+    use belay_plan::Format;
+
+    use super::*;
+    use crate::wire::{CallNames, encode};
+
+    /// What is stored comes back as it was: also what stands around approvals. S2-FR-053.
+    #[test]
+    fn events_about_approvals_come_back_as_they_were() {
+        let plan = Plan::parse(Format::Yaml, "id: p\nsteps: [{id: a, tool: noop}]").unwrap();
+        let execution = "namespaces/default/executions/e".to_owned();
+        let names = CallNames { execution, uid: "u".into(), traceparent: String::new() };
+        let call = CallId { step: 0, attempt: 2, number: 3 };
+        let change = |kind| PathChange { path: "a/b".into(), kind, flags: vec!["executable".into()] };
+        let kinds = [ChangeKind::Created, ChangeKind::Modified, ChangeKind::Deleted];
+        let effect = EffectSummary { created: 1, modified: 2, deleted: 3, changes: kinds.map(change).to_vec() };
+        let decision = |verdict| PolicyDecision { verdict, rule: "r".into(), reason: "why".into(), policy_revision: 4 };
+        let need = |kind| {
+            let (decision, effect) = (decision(Verdict::Prompt), effect.clone());
+            EventKind::CallHeld {
+                call,
+                need: Box::new(Need { kind, subject_digest: "sha256:x".into(), decision, effect }),
+            }
+        };
+        let receipt = |verdict| Receipt {
+            ledger_id: "l".into(),
+            duration: Duration::from_millis(1500),
+            decision: Some(decision(verdict)),
+            effect_digest: "sha256:y".into(),
+            effect: Some(effect.clone()),
+            grant_nonce: "n".into(),
+            enforced: vec!["landlock".into()],
+            live_base: true,
+        };
+        let failure = || Failure::new(ErrorClass::ApprovalDenied, "APPROVAL_DENIED", "no");
+        let decided = |decision| {
+            let (approval, principal, reason) = ("ap".to_owned(), "ann".to_owned(), "because".to_owned());
+            EventKind::ApprovalDecided { call, approval, decision, principal, reason }
+        };
+        let result = Json::from_text("1");
+        let kinds = [
+            EventKind::AwaitingApproval,
+            need(NeedKind::Call),
+            need(NeedKind::Effect),
+            EventKind::ApprovalRequested { call, approval: "ap".into(), subject_digest: "sha256:x".into() },
+            decided(Decision::Approved),
+            decided(Decision::Denied),
+            decided(Decision::Skipped),
+            decided(Decision::Expired),
+            EventKind::CallDenied { call, failure: failure(), receipt: receipt(Verdict::Deny) },
+            EventKind::CallCancelled { call, failure: Some(failure()) },
+            EventKind::CallCancelled { call, failure: None },
+            EventKind::CallCompleted { call, result: result.clone(), receipt: receipt(Verdict::Auto) },
+            EventKind::CallCompleted { call, result, receipt: receipt(Verdict::Preview) },
+        ];
+        for kind in kinds {
+            let event = Event { sequence: 9, time: Timestamp::from_micros(5), kind };
+            let message = encode(&names, &plan, &event);
+            let bytes = message.encode_to_vec();
+            let message = v1::ExecutionEvent::decode(bytes.as_slice()).unwrap();
+            let lacks = |what| DecodeError::Lacks { sequence: 9, what };
+            assert_eq!(decode_kind(&plan, message, &lacks), Ok(event.kind));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! While a call waits.
+
+use belay_proto::v1::{self, ApprovalMode, approval::State, step_status};
+
+use crate::support::World;
+
+// B-04, S2-FR-052: what is decided during a pause is on record, and carried out after it.
+#[tokio::test]
+async fn a_decision_during_a_pause_is_carried_out_after_it() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let approval = world.gate.asked_about("a").await;
+    executor.until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    executor.pause(&name).await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    world.gate.until("the decision's being stored", |seen| seen.delivered.contains(&approval.name)).await;
+    let paused = executor.get(&name).await.unwrap();
+    assert_eq!(paused.state(), v1::execution::State::Paused);
+    assert_eq!(world.runner.seen().asked_to_commit, 0);
+    executor.resume(&name).await;
+    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    assert_eq!(world.runner.seen().asked_to_commit, 1);
+}
+
+#[tokio::test]
+async fn cancelling_takes_the_question_back() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let approval = world.gate.asked_about("a").await;
+    executor.until(&name, "the wait", |execution| !execution.steps[0].approval.is_empty()).await;
+    executor.cancel(&name).await;
+    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Cancelled);
+    world.gate.until("the question's being taken back", |seen| seen.cancelled.contains(&approval.name)).await;
+}
+
+// A decision that comes too late is acknowledged, so that it is not told for ever.
+#[tokio::test]
+async fn a_decision_that_nobody_waits_for_is_acknowledged_and_dropped() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a").await;
+    let ended = executor.end(&name).await;
+    for (id, execution) in [("late", name.as_str()), ("lost", "namespaces/default/executions/nowhere"), ("odd", "odd")]
+    {
+        let name = format!("namespaces/default/approvals/{id}");
+        let (call, state) = (format!("{execution}/steps/a/calls/1.1"), State::Approved.into());
+        let execution = execution.to_owned();
+        let approval = v1::Approval { name: name.clone(), state, execution, call, ..v1::Approval::default() };
+        world.gate.set(|seen| drop(seen.approvals.insert(name.clone(), approval)));
+        world.gate.until("its being acknowledged", |seen| seen.delivered.contains(&name)).await;
+    }
+    assert_eq!(executor.get(&name).await.unwrap().last_sequence, ended.last_sequence);
+}
+
+// FAIL and SKIP ask nobody at all.
+#[tokio::test]
+async fn an_execution_can_be_started_to_ask_nobody() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let failed = executor.run_in(ApprovalMode::Fail, "a: effect").await;
+    let failure = executor.end(&failed).await.failure.unwrap();
+    assert_eq!(failure.reason, "NON_INTERACTIVE");
+    assert_eq!(failure.error_class(), v1::ErrorClass::ApprovalDenied);
+    let skipped = executor.run_in(ApprovalMode::Skip, "a: prompt_call").await;
+    let skipped = executor.end(&skipped).await;
+    assert_eq!(skipped.steps[0].skip_reason(), v1::SkipReason::NonInteractive);
+    assert_eq!(skipped.approval_mode(), ApprovalMode::Skip);
+    assert!(world.gate.seen().approvals.is_empty());
+    assert_eq!(world.runner.seen().discarded.len(), 2);
+}
+
+// AUTO: the gate decides by its policy, at once.
+#[tokio::test]
+async fn the_policy_can_decide_for_the_person() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    for (policy, ends) in [
+        (State::Approved, v1::execution::State::Completed),
+        (State::Denied, v1::execution::State::Failed),
+        (State::Skipped, v1::execution::State::Completed),
+    ] {
+        world.gate.set(|seen| seen.policy = Some(policy));
+        let name = executor.run_in(ApprovalMode::Auto, "a: effect").await;
+        let ended = executor.end(&name).await;
+        assert_eq!(ended.state(), ends);
+        if let Some(failure) = ended.failure {
+            assert_eq!(failure.reason, "NON_INTERACTIVE");
+        }
+    }
+    assert_eq!(world.runner.seen().committed.len(), 1);
+    assert_eq!(Vec::from_iter(world.gate.seen().modes), [i32::from(ApprovalMode::Auto)]);
+}
+
+// A person who is away stops nothing that does not depend on them.
+#[tokio::test]
+async fn independent_steps_go_on() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: effect; b; c after b; d after a").await;
+    let waits = executor
+        .until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval)
+        .await;
+    let states: Vec<step_status::State> = waits.steps.iter().map(v1::StepStatus::state).collect();
+    use step_status::State as S;
+    assert_eq!(states, [S::AwaitingApproval, S::Completed, S::Completed, S::Pending]);
+}

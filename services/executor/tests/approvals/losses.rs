@@ -1,0 +1,105 @@
+//! Whoever goes away, and comes back.
+
+use belay_proto::v1::{self, approval::State, waiting_reason::Kind};
+
+use crate::support::{World, kinds};
+
+// B-01: a decision that falls while the executor is down is heard when it is back.
+#[tokio::test]
+async fn a_decision_while_the_executor_is_down_is_not_lost() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: effect; b after a").await;
+    let approval = world.gate.asked_about("a").await;
+    executor.until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    executor.kill().await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    let executor = world.executor().await;
+    let events = executor.events(&name).await;
+    assert_eq!(world.runner.seen().committed, [approval.call.as_str()]);
+    assert_eq!(world.runner.seen().worked.len(), 2, "nothing ran twice");
+    let kinds = kinds(&events);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "approvalDecided").count(), 1);
+    assert!(!kinds.contains(&"executionRecovered".to_owned()), "what waits for a person is not in doubt");
+}
+
+// B-01, S2-NFR-005, S2-NFR-006, S2-NFR-007: killed before the question was on record, it asks again and is asked once.
+#[tokio::test]
+async fn an_executor_killed_between_hold_and_question_asks_again() {
+    let mut world = World::new().await;
+    world.stop_gate();
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let away = |execution: &v1::Execution| {
+        execution.waiting.iter().any(|waiting| waiting.kind() == Kind::Approval && waiting.who.contains("gate"))
+    };
+    executor.until(&name, "its saying that the gate is away", away).await;
+    executor.kill().await;
+    world.start_gate().await;
+    let executor = world.executor().await;
+    let approval = world.gate.asked_about("a").await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    assert_eq!(world.gate.seen().approvals.len(), 1);
+    assert_eq!(world.runner.seen().worked.len(), 1);
+}
+
+// B-01: killed between decision and commit, it commits, once.
+#[tokio::test]
+async fn an_executor_killed_between_decision_and_commit_commits_once() {
+    let world = World::new().await;
+    world.runner.set(|seen| seen.refuses_commits = true);
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let approval = world.gate.asked_about("a").await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    world.runner.until("an attempt to commit", |seen| seen.asked_to_commit > 0).await;
+    executor.kill().await;
+    world.runner.set(|seen| seen.refuses_commits = false);
+    let executor = world.executor().await;
+    let events = executor.events(&name).await;
+    assert_eq!(world.runner.seen().committed.len(), 1);
+    assert_eq!(world.runner.seen().worked.len(), 1);
+    assert!(kinds(&events).contains(&"executionRecovered".to_owned()));
+    world.gate.until("the grant's being spent", |seen| seen.consumed.contains(&approval.name)).await;
+}
+
+// S2-NFR-006: the gate goes away and comes back; the execution says what it waits for meanwhile.
+#[tokio::test]
+async fn a_gate_that_was_away_is_asked_when_it_is_back() {
+    let mut world = World::new().await;
+    let executor = world.executor().await;
+    let other = executor.run("other: effect").await;
+    let approval = world.gate.asked_about("other").await;
+    executor.until(&other, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    world.stop_gate();
+    let name = executor.run("a: effect").await;
+    let away =
+        |execution: &v1::Execution| execution.waiting.iter().any(|waiting| waiting.who.contains("the approval gate"));
+    executor.until(&name, "its saying that the gate is away", away).await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    world.start_gate().await;
+    // Both the question that could not be asked and the decision that could not be told.
+    assert_eq!(executor.end(&other).await.state(), v1::execution::State::Completed);
+    let approval = world.gate.asked_about("a").await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    let ended = executor.end(&name).await;
+    assert_eq!(ended.state(), v1::execution::State::Completed);
+    assert!(ended.waiting.is_empty());
+}
+
+#[tokio::test]
+async fn a_runner_that_is_away_at_the_commit_commits_when_it_is_back() {
+    let mut world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let approval = world.gate.asked_about("a").await;
+    executor.until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    world.stop_runner();
+    world.gate.decide(&approval.name, State::Approved, "");
+    let away = |execution: &v1::Execution| execution.waiting.iter().any(|waiting| waiting.kind() == Kind::Runner);
+    executor.until(&name, "its saying that the runner is away", away).await;
+    world.start_runner().await;
+    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    assert_eq!(world.runner.seen().committed.len(), 1);
+}

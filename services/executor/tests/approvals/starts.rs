@@ -1,0 +1,37 @@
+//! What is checked, and passed on, when an execution starts.
+
+use belay_proto::v1;
+use tonic::{Code, Request};
+
+use crate::support::{World, plan};
+
+// The workspace is checked before anything exists, and kept as the runner knows it.
+#[tokio::test]
+async fn a_workspace_is_checked_at_the_runner() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let start = |workspace: &str| {
+        let request = v1::StartExecutionRequest { workspace: workspace.to_owned(), ..plan("a") };
+        let mut client = executor.client.clone();
+        async move { client.start_execution(request).await }
+    };
+    let refused = start("/nowhere").await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert_eq!(refused.message(), "workspace: there is no folder /nowhere");
+    let listed = executor.client.clone().list_executions(v1::ListExecutionsRequest::default()).await.unwrap();
+    assert!(listed.into_inner().executions.is_empty());
+    assert_eq!(start("/link").await.unwrap().into_inner().workspace, "/real");
+}
+
+// B-11: a call belongs to the trace that its execution was started in.
+#[tokio::test]
+async fn calls_carry_the_trace_of_their_execution() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let mut request = Request::new(plan("a"));
+    request.metadata_mut().insert("traceparent", trace.parse().unwrap());
+    let name = executor.client.clone().start_execution(request).await.unwrap().into_inner().name;
+    executor.end(&name).await;
+    assert_eq!(Vec::from_iter(world.runner.seen().traces), [trace]);
+}

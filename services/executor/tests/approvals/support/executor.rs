@@ -1,0 +1,165 @@
+//! The executor's own program, and what can be asked of it.
+
+use std::{path::Path, process::Stdio};
+
+use belay_proto::v1::{
+    self, executor_service_client::ExecutorServiceClient, start_execution_request::Source,
+    watch_execution_response::Content,
+};
+use belay_service_kit::net;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+use tonic::{Status, transport::Channel};
+
+use super::PATIENCE;
+
+/// A running executor, killed without a word when this is dropped.
+pub(crate) struct Executor {
+    /// `None` for one that lives in this process.
+    child: Option<Child>,
+    pub(crate) client: ExecutorServiceClient<Channel>,
+}
+
+impl Executor {
+    pub(crate) async fn start(folder: &Path) -> Self {
+        let socket = |name: &str| format!("unix:{}", folder.join(name).display());
+        let mut child = Command::new(env!("CARGO_BIN_EXE_belay-executor"))
+            .args(["--listen", &socket("executor"), "--runner", &socket("runner"), "--gate", &socket("gate")])
+            .arg("--state-dir")
+            .arg(folder.join("state"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let mut said = Vec::new();
+        loop {
+            match lines.next_line().await.unwrap() {
+                Some(line) if line.contains("The executor listens") => break,
+                Some(line) => said.push(line),
+                None => panic!("the executor did not start: {said:?}"),
+            }
+        }
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let at = Self::at(&socket("executor").parse().unwrap());
+        Self { child: Some(child), ..at }
+    }
+
+    /// One that listens there already.
+    pub(crate) fn at(address: &net::Address) -> Self {
+        Self { child: None, client: ExecutorServiceClient::new(net::connect_lazy(address)) }
+    }
+
+    /// SIGKILL.
+    pub(crate) async fn kill(self) {
+        self.child.expect("it is a program").kill().await.unwrap();
+    }
+
+    pub(crate) async fn run(&self, steps: &str) -> String {
+        self.run_in(v1::ApprovalMode::Wait, steps).await
+    }
+
+    /// Starts a plan; gives the execution's name.
+    pub(crate) async fn run_in(&self, mode: v1::ApprovalMode, steps: &str) -> String {
+        let request = v1::StartExecutionRequest { approval_mode: mode.into(), ..plan(steps) };
+        self.client.clone().start_execution(request).await.unwrap().into_inner().name
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Result<v1::Execution, Status> {
+        let request = v1::GetExecutionRequest { name: name.to_owned(), view: v1::ExecutionView::Full.into() };
+        self.client.clone().get_execution(request).await.map(tonic::Response::into_inner)
+    }
+
+    /// The execution as soon as it meets a condition, which is looked at after each event and each heartbeat.
+    pub(crate) async fn until(&self, name: &str, what: &str, is: impl Fn(&v1::Execution) -> bool) -> v1::Execution {
+        let watched = async {
+            let mut stream = self.watch(name, None).await;
+            loop {
+                let execution = self.get(name).await.unwrap();
+                if is(&execution) {
+                    return execution;
+                }
+                stream.message().await.unwrap().unwrap_or_else(|| panic!("it ended: {execution:?}"));
+            }
+        };
+        let met = tokio::time::timeout(PATIENCE, watched).await;
+        match met {
+            Ok(execution) => execution,
+            Err(_) => panic!("it never came about: {what}; {:?}", self.get(name).await),
+        }
+    }
+
+    pub(crate) async fn end(&self, name: &str) -> v1::Execution {
+        self.until(name, "its end", |execution| execution.end_time.is_some()).await
+    }
+
+    pub(crate) async fn watch(
+        &self,
+        name: &str,
+        after_sequence: Option<i64>,
+    ) -> tonic::Streaming<v1::WatchExecutionResponse> {
+        let heartbeat_interval = Some(pbjson_types::Duration { seconds: 0, nanos: 100_000_000 });
+        let request = v1::WatchExecutionRequest { name: name.to_owned(), after_sequence, heartbeat_interval };
+        self.client.clone().watch_execution(request).await.unwrap().into_inner()
+    }
+
+    /// All its events, once it has ended.
+    pub(crate) async fn events(&self, name: &str) -> Vec<v1::ExecutionEvent> {
+        self.end(name).await;
+        let mut stream = self.watch(name, Some(0)).await;
+        let mut events = Vec::new();
+        while let Some(message) = stream.message().await.unwrap() {
+            if let Some(Content::Event(event)) = message.content {
+                events.push(event);
+            }
+        }
+        events
+    }
+
+    pub(crate) async fn pause(&self, name: &str) {
+        let request = v1::PauseExecutionRequest { name: name.to_owned(), ..Default::default() };
+        self.client.clone().pause_execution(request).await.unwrap();
+    }
+
+    pub(crate) async fn resume(&self, name: &str) {
+        let request = v1::ResumeExecutionRequest { name: name.to_owned(), ..Default::default() };
+        self.client.clone().resume_execution(request).await.unwrap();
+    }
+
+    pub(crate) async fn cancel(&self, name: &str) {
+        let request = v1::CancelExecutionRequest { name: name.to_owned(), ..Default::default() };
+        self.client.clone().cancel_execution(request).await.unwrap();
+    }
+}
+
+/// Steps such as `a: effect; b: effect after a; c`: what the tool is told, and what a step waits for.
+pub(crate) fn plan(steps: &str) -> v1::StartExecutionRequest {
+    let steps: Vec<String> = steps
+        .split(';')
+        .map(|words| {
+            let (words, after) = words.split_once(" after ").unwrap_or((words, ""));
+            let (id, told) = words.split_once(':').unwrap_or((words, ""));
+            let told: Vec<String> = told.split_whitespace().map(|word| format!("{word}: true")).collect();
+            format!("  - {{id: {}, tool: work, depends_on: [{after}], arguments: {{{}}}}}", id.trim(), told.join(", "))
+        })
+        .collect();
+    let text = format!("id: plan\nsteps:\n{}\n", steps.join("\n"));
+    let document = v1::PlanDocument { text, format: v1::PlanFormat::Yaml.into() };
+    v1::StartExecutionRequest { source: Some(Source::Document(document)), ..v1::StartExecutionRequest::default() }
+}
+
+/// The events' kinds by the names of their fields in the contract.
+pub(crate) fn kinds(events: &[v1::ExecutionEvent]) -> Vec<String> {
+    let kind = |event: &v1::ExecutionEvent| {
+        let value = serde_json::to_value(event).unwrap();
+        let fields = value.as_object().unwrap();
+        let known = ["execution", "step", "toolCall", "approval"];
+        let is_kind =
+            |field: &&String| known.iter().any(|prefix| field.starts_with(prefix) && fields[*field].is_object());
+        fields.keys().find(is_kind).cloned().unwrap_or_default()
+    };
+    events.iter().map(kind).collect()
+}

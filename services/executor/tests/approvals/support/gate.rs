@@ -1,0 +1,248 @@
+//! A gate whose person is the test.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+};
+
+use belay_proto::v1::{
+    self, approval::State, approval_gate_service_server::ApprovalGateService, watch_approvals_response::Content,
+};
+use belay_service_kit::status;
+use futures::Stream;
+use tokio::sync::watch;
+use tonic::{Code, Request, Response, Status};
+
+use super::{Runner, eventually};
+
+/// What the gate has seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) approvals: BTreeMap<String, v1::Approval>,
+    pub(crate) delivered: BTreeSet<String>,
+    pub(crate) consumed: BTreeSet<String>,
+    pub(crate) stale: BTreeSet<String>,
+    pub(crate) cancelled: BTreeSet<String>,
+    pub(crate) modes: BTreeSet<i32>,
+    pub(crate) grants: usize,
+    /// What it checks the digest of a question with, as the real one does.
+    runner: Option<Runner>,
+    /// AUTO is answered with this at once.
+    pub(crate) policy: Option<State>,
+}
+
+impl std::fmt::Debug for Runner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Runner")
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Gate(watch::Sender<Seen>);
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self(watch::Sender::new(Seen::default()))
+    }
+}
+
+impl Gate {
+    pub(crate) fn seen(&self) -> Seen {
+        self.0.borrow().clone()
+    }
+
+    pub(crate) fn set(&self, change: impl FnOnce(&mut Seen)) {
+        self.0.send_modify(change);
+    }
+
+    /// The gate asks this runner what a question is about.
+    pub(crate) fn checks(&self, runner: &Runner) {
+        self.set(|seen| seen.runner = Some(runner.clone()));
+    }
+
+    pub(crate) async fn until(&self, what: &str, is: impl Fn(&Seen) -> bool) -> Seen {
+        eventually(self.0.subscribe(), what, is).await
+    }
+
+    /// The question that is open about a step, once there is one.
+    pub(crate) async fn asked_about(&self, step: &str) -> v1::Approval {
+        let open = |seen: &Seen| {
+            let mut all = seen.approvals.values();
+            all.find(|approval| approval.step_id == step && approval.state() == State::Pending).cloned()
+        };
+        let seen = self.until(&format!("a question about {step}"), |seen| open(seen).is_some()).await;
+        open(&seen).expect("just seen")
+    }
+
+    /// The person decides.
+    pub(crate) fn decide(&self, name: &str, state: State, reason: &str) {
+        self.set(|seen| {
+            let approval = seen.approvals.get_mut(name).expect("there is such a question");
+            assert_eq!(approval.state(), State::Pending, "{name} is not open");
+            approval.state = state.into();
+            approval.decided_by = "ann".into();
+            approval.decide_reason = reason.into();
+        });
+    }
+}
+
+fn unused() -> Status {
+    Status::unimplemented("the executor does not ask for this")
+}
+
+type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl ApprovalGateService for Gate {
+    type WatchApprovalsStream = Messages<v1::WatchApprovalsResponse>;
+    type WatchPolicyStream = Messages<v1::WatchPolicyResponse>;
+
+    async fn create_approval(
+        &self,
+        request: Request<v1::CreateApprovalRequest>,
+    ) -> Result<Response<v1::Approval>, Status> {
+        let request = request.into_inner();
+        let checked = self
+            .seen()
+            .runner
+            .is_none_or(|runner| runner.subject(&request.call).as_deref() == Some(request.subject_digest.as_str()));
+        if !checked {
+            let error = status::error(Code::FailedPrecondition, "SUBJECT_CHANGED", "The runner holds something else.");
+            return Err(error.into());
+        }
+        let (execution, rest) = request.call.split_once("/steps/").expect("the name of a call");
+        let (namespace, execution_id) = execution.split_once("/executions/").expect("the name of an execution");
+        let (step, call) = rest.split_once("/calls/").expect("the name of a call");
+        let changed = request.subject_digest.rsplit_once("-changed").map_or("", |_| "-changed");
+        let kind = if request.subject_digest.contains("Effect") { "effect" } else { "call" };
+        let name = format!("{namespace}/approvals/{execution_id}-{step}-{call}-{kind}{changed}");
+        let mut told = v1::Approval::default();
+        self.set(|seen| {
+            seen.modes.insert(request.approval_mode);
+            let policy = seen.policy.filter(|_| request.approval_mode() == v1::ApprovalMode::Auto);
+            let approval = seen.approvals.entry(name.clone()).or_insert_with(|| v1::Approval {
+                name,
+                state: policy.unwrap_or(State::Pending).into(),
+                decided_by: policy.map(|_| "policy".to_owned()).unwrap_or_default(),
+                execution: execution.to_owned(),
+                step_id: step.to_owned(),
+                call: request.call.clone(),
+                subject_digest: request.subject_digest.clone(),
+                requested_by: request.requested_by.clone(),
+                ..v1::Approval::default()
+            });
+            told = approval.clone();
+        });
+        Ok(Response::new(told))
+    }
+
+    async fn get_approval(&self, _: Request<v1::GetApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
+        Err(unused())
+    }
+
+    async fn list_approvals(
+        &self,
+        request: Request<v1::ListApprovalsRequest>,
+    ) -> Result<Response<v1::ListApprovalsResponse>, Status> {
+        let request = request.into_inner();
+        let wanted = |approval: &&v1::Approval| {
+            approval.execution == request.execution && request.states.contains(&approval.state)
+        };
+        let approvals = self.0.borrow().approvals.values().filter(wanted).cloned().collect();
+        Ok(Response::new(v1::ListApprovalsResponse { approvals, next_page_token: String::new() }))
+    }
+
+    async fn watch_approvals(
+        &self,
+        request: Request<v1::WatchApprovalsRequest>,
+    ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
+        let request = request.into_inner();
+        assert!(request.undelivered && request.parent == "namespaces/-");
+        let mut told = self.0.subscribe();
+        told.mark_changed();
+        Ok(Response::new(Box::pin(async_stream::try_stream! {
+            let mut sent = BTreeSet::new();
+            while told.changed().await.is_ok() {
+                let decided: Vec<v1::Approval> = {
+                    let seen = told.borrow_and_update();
+                    let due = seen.approvals.values().filter(|approval| {
+                        approval.state() != State::Pending
+                            && approval.state() != State::Cancelled
+                            && !seen.delivered.contains(&approval.name)
+                            && !sent.contains(&approval.name)
+                    });
+                    due.cloned().collect()
+                };
+                for approval in decided {
+                    sent.insert(approval.name.clone());
+                    yield v1::WatchApprovalsResponse { content: Some(Content::Approval(approval)) };
+                }
+            }
+        })))
+    }
+
+    async fn decide_approval(&self, _: Request<v1::DecideApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
+        Err(unused())
+    }
+
+    async fn cancel_approval(
+        &self,
+        request: Request<v1::CancelApprovalRequest>,
+    ) -> Result<Response<v1::Approval>, Status> {
+        let name = request.into_inner().name;
+        let mut told = Err(status::error(Code::NotFound, "APPROVAL_NOT_FOUND", "There is none.").into());
+        self.set(|seen| {
+            if let Some(approval) = seen.approvals.get_mut(&name) {
+                approval.state = State::Cancelled.into();
+                seen.cancelled.insert(name);
+                told = Ok(approval.clone());
+            }
+        });
+        told.map(Response::new)
+    }
+
+    async fn acknowledge_approvals(
+        &self,
+        request: Request<v1::AcknowledgeApprovalsRequest>,
+    ) -> Result<Response<v1::AcknowledgeApprovalsResponse>, Status> {
+        let request = request.into_inner();
+        self.set(|seen| {
+            seen.delivered.extend(request.delivered);
+            seen.consumed.extend(request.consumed);
+            seen.stale.extend(request.stale);
+        });
+        Ok(Response::new(v1::AcknowledgeApprovalsResponse {}))
+    }
+
+    async fn get_grant(&self, request: Request<v1::GetGrantRequest>) -> Result<Response<v1::Grant>, Status> {
+        let name = request.into_inner().approval;
+        self.set(|seen| seen.grants += 1);
+        let state = self.0.borrow().approvals.get(&name).map(v1::Approval::state);
+        match state {
+            Some(State::Approved | State::Consumed) => {
+                Ok(Response::new(v1::Grant { body: name.into_bytes(), signature: vec![0; 64], key_id: "key".into() }))
+            }
+            _ => {
+                Err(status::error(Code::FailedPrecondition, "APPROVAL_NOT_APPROVED", "Nobody has approved it.").into())
+            }
+        }
+    }
+
+    async fn watch_policy(
+        &self,
+        _: Request<v1::WatchPolicyRequest>,
+    ) -> Result<Response<Self::WatchPolicyStream>, Status> {
+        Err(unused())
+    }
+
+    async fn get_policy(&self, _: Request<v1::GetPolicyRequest>) -> Result<Response<v1::SignedPolicy>, Status> {
+        Err(unused())
+    }
+
+    async fn get_verification_keys(
+        &self,
+        _: Request<v1::GetVerificationKeysRequest>,
+    ) -> Result<Response<v1::GetVerificationKeysResponse>, Status> {
+        Err(unused())
+    }
+}

@@ -1,0 +1,59 @@
+//! A runner and a gate that do as they are told, and the executor between them.
+
+mod executor;
+mod gate;
+mod runner;
+mod server;
+
+pub(crate) use executor::{Executor, kinds, plan};
+pub(crate) use gate::Gate;
+pub(crate) use runner::Runner;
+pub(crate) use server::{PATIENCE, Server, eventually};
+
+use belay_proto::v1::{
+    approval_gate_service_server::ApprovalGateServiceServer, tool_runner_service_server::ToolRunnerServiceServer,
+};
+use tempfile::TempDir;
+use tonic::service::Routes;
+
+/// A folder with sockets in it, and who listens there.
+pub(crate) struct World {
+    pub(crate) folder: TempDir,
+    pub(crate) runner: Runner,
+    pub(crate) gate: Gate,
+    runner_server: Option<Server>,
+    gate_server: Option<Server>,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (runner, gate) = (Runner::default(), Gate::default());
+        let mut world = Self { folder, runner, gate, runner_server: None, gate_server: None };
+        world.start_runner().await;
+        world.start_gate().await;
+        world
+    }
+
+    pub(crate) async fn start_runner(&mut self) {
+        let routes = Routes::new(ToolRunnerServiceServer::new(self.runner.clone()));
+        self.runner_server = Some(Server::start(&self.folder.path().join("runner"), routes).await);
+    }
+
+    pub(crate) async fn start_gate(&mut self) {
+        let routes = Routes::new(ApprovalGateServiceServer::new(self.gate.clone()));
+        self.gate_server = Some(Server::start(&self.folder.path().join("gate"), routes).await);
+    }
+
+    pub(crate) fn stop_runner(&mut self) {
+        self.runner_server.take().expect("it runs").stop();
+    }
+
+    pub(crate) fn stop_gate(&mut self) {
+        self.gate_server.take().expect("it runs").stop();
+    }
+
+    pub(crate) async fn executor(&self) -> Executor {
+        Executor::start(self.folder.path()).await
+    }
+}

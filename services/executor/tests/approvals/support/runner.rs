@@ -1,0 +1,316 @@
+//! A tool runner with one tool, `work`, which does what its arguments say.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+};
+
+use belay_proto::v1::{
+    self, approval_need::Kind, call_tool_response::Event, tool_call::State,
+    tool_runner_service_server::ToolRunnerService,
+};
+use belay_service_kit::status;
+use futures::Stream;
+use serde_json::Value;
+use tokio::sync::watch;
+use tonic::{Code, Request, Response, Status};
+
+use super::eventually;
+
+type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// What the runner has seen and done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    calls: BTreeMap<String, v1::ToolCall>,
+    /// Calls whose work was done, by name, each time it was.
+    pub(crate) worked: Vec<String>,
+    /// Effects that were put in place, each time it was.
+    pub(crate) committed: Vec<String>,
+    pub(crate) discarded: Vec<String>,
+    pub(crate) traces: BTreeSet<String>,
+    /// How often a commit was asked for, granted or not.
+    pub(crate) asked_to_commit: usize,
+    /// How often it was asked to run something.
+    pub(crate) asked_to_run: usize,
+    /// Nobody gets a commit through.
+    pub(crate) refuses_commits: bool,
+    /// Every grant is bad.
+    pub(crate) refuses_grants: bool,
+    /// Streams end after the first piece of output, so often.
+    pub(crate) breaks_streams: usize,
+}
+
+#[derive(Clone)]
+pub(crate) struct Runner(watch::Sender<Seen>);
+
+impl Default for Runner {
+    fn default() -> Self {
+        Self(watch::Sender::new(Seen::default()))
+    }
+}
+
+impl Runner {
+    pub(crate) fn seen(&self) -> Seen {
+        self.0.borrow().clone()
+    }
+
+    pub(crate) fn set(&self, change: impl FnOnce(&mut Seen)) {
+        self.0.send_modify(change);
+    }
+
+    pub(crate) async fn until(&self, what: &str, is: impl Fn(&Seen) -> bool) -> Seen {
+        eventually(self.0.subscribe(), what, is).await
+    }
+
+    /// What a held call is about becomes something else.
+    pub(crate) fn change_subject(&self, call: &str) {
+        self.set(|seen| {
+            let need = seen.calls.get_mut(call).and_then(|call| call.approval_need.as_mut()).expect("it is held");
+            need.subject_digest.push_str("-changed");
+        });
+    }
+
+    /// The digest that a held call has now.
+    pub(crate) fn subject(&self, call: &str) -> Option<String> {
+        self.0.borrow().calls.get(call)?.approval_need.as_ref().map(|need| need.subject_digest.clone())
+    }
+
+    fn work(&self, request: v1::CallToolRequest) -> v1::ToolCall {
+        let Some(v1::payload::Content::Json(arguments)) = request.arguments.clone().unwrap_or_default().content else {
+            panic!("arguments are JSON")
+        };
+        let arguments: Value = serde_json::from_str(&arguments).unwrap();
+        let is = |key: &str| arguments.get(key).is_some();
+        let name = request.name.clone();
+        let mut told = None;
+        self.set(|seen| {
+            seen.asked_to_run += 1;
+            seen.traces.extend(request.trace.map(|trace| trace.traceparent));
+            let granted = request.grant.is_some();
+            let known = seen.calls.get(&name).cloned();
+            let may_run = known.as_ref().is_none_or(|call| granted && need_kind(call) == Some(Kind::Call));
+            let mut call = known.unwrap_or_else(|| v1::ToolCall {
+                name: name.clone(),
+                tool: "work".into(),
+                receipt: Some(v1::Receipt { ledger_id: "ledger".into(), ..v1::Receipt::default() }),
+                ..v1::ToolCall::default()
+            });
+            if may_run {
+                let granted = if granted { "nonce" } else { "" };
+                call.receipt.get_or_insert_default().grant_nonce = granted.into();
+                call.approval_need = None;
+                if is("prompt_call") && granted.is_empty() {
+                    hold(&mut call, Kind::Call);
+                } else if is("deny") {
+                    call.state = State::Denied.into();
+                    call.failure = Some(failure(v1::ErrorClass::PolicyDenied, "POLICY_DENIED"));
+                } else {
+                    seen.worked.push(name.clone());
+                    if is("effect") { hold(&mut call, Kind::Effect) } else { complete(&mut call) }
+                }
+                seen.calls.insert(name, call.clone());
+            }
+            told = Some(call);
+        });
+        told.expect("just set")
+    }
+}
+
+fn need_kind(call: &v1::ToolCall) -> Option<Kind> {
+    call.approval_need.as_ref().map(v1::ApprovalNeed::kind)
+}
+
+fn failure(class: v1::ErrorClass, reason: &str) -> v1::Failure {
+    v1::Failure { error_class: class.into(), reason: reason.into(), message: "no".into(), retryable: false }
+}
+
+fn complete(call: &mut v1::ToolCall) {
+    call.state = State::Completed.into();
+    call.result = Some(v1::Payload { content: Some(v1::payload::Content::Json("{\"done\":true}".into())) });
+}
+
+fn hold(call: &mut v1::ToolCall, kind: Kind) {
+    let decision = v1::PolicyDecision {
+        verdict: v1::policy_decision::Verdict::Prompt.into(),
+        rule: "writes".into(),
+        reason: "files change".into(),
+        policy_revision: 7,
+    };
+    let change = v1::PathChange { path: "a.txt".into(), kind: v1::path_change::Kind::Modified.into(), flags: vec![] };
+    let effect = v1::EffectSummary { modified: 1, changes: vec![change], ..v1::EffectSummary::default() };
+    call.state = State::AwaitingApproval.into();
+    call.approval_need = Some(v1::ApprovalNeed {
+        kind: kind.into(),
+        subject_digest: format!("sha256:{} {kind:?}", call.name),
+        decision: Some(decision),
+        effect: Some(effect),
+    });
+}
+
+fn not_found(name: &str) -> Status {
+    status::error(Code::NotFound, "CALL_NOT_FOUND", format!("There is no call {name}.")).into()
+}
+
+fn unused() -> Status {
+    Status::unimplemented("the executor does not ask for this")
+}
+
+#[tonic::async_trait]
+impl ToolRunnerService for Runner {
+    type CallToolStream = Messages<v1::CallToolResponse>;
+    type AttachToolCallStream = Messages<v1::AttachToolCallResponse>;
+    type GetEffectStream = Messages<v1::GetEffectResponse>;
+
+    async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
+        let tool = v1::Tool {
+            name: "work".into(),
+            parameters_schema: "{}".into(),
+            result_schema: "{}".into(),
+            recovery: v1::RecoveryClass::Transactional.into(),
+            default_timeout: Some(pbjson_types::Duration { seconds: 60, nanos: 0 }),
+            ..v1::Tool::default()
+        };
+        let (tools, ledger_id) = (vec![tool], "ledger".into());
+        Ok(Response::new(v1::ListToolsResponse { tools, next_page_token: String::new(), ledger_id }))
+    }
+
+    async fn call_tool(&self, request: Request<v1::CallToolRequest>) -> Result<Response<Self::CallToolStream>, Status> {
+        let request = request.into_inner();
+        let says =
+            request.arguments.clone().and_then(|arguments| arguments.content).is_some_and(
+                |content| matches!(content, v1::payload::Content::Json(text) if text.contains("\"says\"")),
+            );
+        let told = self.work(request);
+        let mut breaks = false;
+        self.set(|seen| {
+            breaks = says && seen.breaks_streams > 0;
+            seen.breaks_streams -= usize::from(breaks);
+        });
+        let message = |event| v1::CallToolResponse { event: Some(event) };
+        let piece = move |offset, text: &str| {
+            let stream = v1::tool_call_output::Stream::Stdout.into();
+            message(Event::Output(v1::ToolCallOutput { stream, offset, text: text.into() }))
+        };
+        let end =
+            message(if told.state() == State::AwaitingApproval { Event::Held(told) } else { Event::Result(told) });
+        Ok(Response::new(Box::pin(async_stream::try_stream! {
+            if says {
+                yield piece(0, "one ");
+                if breaks {
+                    Err(Status::unavailable("the line broke"))?;
+                }
+                yield piece(4, "two");
+            }
+            yield end;
+        })))
+    }
+
+    async fn get_tool_call(&self, _: Request<v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
+        Err(unused())
+    }
+
+    async fn attach_tool_call(
+        &self,
+        _: Request<v1::AttachToolCallRequest>,
+    ) -> Result<Response<Self::AttachToolCallStream>, Status> {
+        Err(unused())
+    }
+
+    async fn cancel_tool_call(
+        &self,
+        request: Request<v1::CancelToolCallRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
+        let name = request.into_inner().name;
+        let mut told = v1::ToolCall::default();
+        self.set(|seen| {
+            let call = seen.calls.entry(name.clone()).or_insert_with(|| v1::ToolCall { name, ..Default::default() });
+            if matches!(call.state(), State::AwaitingApproval | State::Unspecified) {
+                call.state = State::Cancelled.into();
+                call.approval_need = None;
+            }
+            told = call.clone();
+        });
+        Ok(Response::new(told))
+    }
+
+    async fn get_effect(&self, _: Request<v1::GetEffectRequest>) -> Result<Response<Self::GetEffectStream>, Status> {
+        Err(unused())
+    }
+
+    async fn commit_effect(&self, request: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
+        let request = request.into_inner();
+        let mut told = Err(not_found(&request.name));
+        self.set(|seen| {
+            seen.asked_to_commit += 1;
+            if seen.refuses_commits {
+                told = Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "Not now.").into());
+            } else if seen.refuses_grants || request.grant.is_none() {
+                told = Err(status::error(Code::PermissionDenied, "GRANT_REFUSED", "the grant has expired").into());
+            } else if let Some(call) = seen.calls.get_mut(&request.name) {
+                if call.state() == State::AwaitingApproval {
+                    call.approval_need = None;
+                    let first = request.name.ends_with("/1.1");
+                    if first && request.name.contains("/steps/conflict/") {
+                        call.state = State::Cancelled.into();
+                        call.failure = Some(failure(v1::ErrorClass::Transient, "CONFLICT"));
+                    } else {
+                        complete(call);
+                        let receipt = call.receipt.get_or_insert_default();
+                        receipt.grant_nonce = "nonce".into();
+                        receipt.effect_digest = "sha256:effect".into();
+                        seen.committed.push(request.name.clone());
+                    }
+                }
+                told = Ok(call.clone());
+            }
+        });
+        told.map(Response::new)
+    }
+
+    async fn discard_effect(
+        &self,
+        request: Request<v1::DiscardEffectRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
+        let request = request.into_inner();
+        let mut told = Err(not_found(&request.name));
+        self.set(|seen| {
+            if let Some(call) = seen.calls.get_mut(&request.name) {
+                if request.name.contains("/steps/rogue/") {
+                    complete(call);
+                }
+                if call.state() == State::AwaitingApproval {
+                    call.state = State::Denied.into();
+                    (call.failure, call.approval_need) = (request.failure, None);
+                    seen.discarded.push(request.name.clone());
+                }
+                told = Ok(call.clone());
+            }
+        });
+        told.map(Response::new)
+    }
+
+    async fn check_workspace(
+        &self,
+        request: Request<v1::CheckWorkspaceRequest>,
+    ) -> Result<Response<v1::CheckWorkspaceResponse>, Status> {
+        match request.into_inner().workspace.as_str() {
+            "/link" => Ok(Response::new(v1::CheckWorkspaceResponse { workspace: "/real".into() })),
+            path => Err(status::invalid("workspace", format!("there is no folder {path}")).into()),
+        }
+    }
+
+    async fn get_enforcement(
+        &self,
+        _: Request<v1::GetEnforcementRequest>,
+    ) -> Result<Response<v1::EnforcementReport>, Status> {
+        Err(unused())
+    }
+
+    async fn acknowledge_tool_calls(
+        &self,
+        _: Request<v1::AcknowledgeToolCallsRequest>,
+    ) -> Result<Response<v1::AcknowledgeToolCallsResponse>, Status> {
+        Ok(Response::new(v1::AcknowledgeToolCallsResponse {}))
+    }
+}
