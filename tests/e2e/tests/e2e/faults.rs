@@ -50,9 +50,11 @@ fn is_root(test: &str) -> bool {
 #[test]
 fn a_store_in_use_is_refused() {
     let home = with_keep();
-    for (lock, about) in
-        [("journal.db.lock", "journal.db: the store is in use"), ("ledger.db.lock", "ledger.db: the store is in use")]
-    {
+    for (lock, about) in [
+        ("journal.db.lock", "journal.db: the store is in use"),
+        ("ledger.db.lock", "ledger.db: the store is in use"),
+        ("gate.db.lock", "gate.db: the store is in use"),
+    ] {
         let held = File::create(home.state().join(lock)).unwrap();
         held.lock().unwrap();
         told(&home.run(["executions", "list"]), about, "STORE_LOCKED");
@@ -108,16 +110,13 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
 #[test]
 fn a_store_of_a_newer_version_is_refused() {
     let home = with_keep();
-    for store in ["journal.db", "ledger.db"] {
-        let set = |version: i64| {
-            rusqlite::Connection::open(home.state().join(store))
-                .unwrap()
-                .pragma_update(None, "user_version", version)
-                .unwrap();
-        };
+    for store in ["journal.db", "ledger.db", "gate.db"] {
+        let open = || rusqlite::Connection::open(home.state().join(store)).unwrap();
+        let set = |version: i64| open().pragma_update(None, "user_version", version).unwrap();
+        let version: i64 = open().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
         set(99);
         told(&home.run(["executions", "list"]), &format!("{store}: the store has format 99"), "STORE_NEWER");
-        set(1);
+        set(version);
         keep_is_there(&home);
     }
 }

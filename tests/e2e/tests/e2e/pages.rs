@@ -9,7 +9,8 @@ use std::{
 use belay_e2e::{Home, belay::repository};
 
 /// What makes an error and takes its reason: the calls in whose arguments a reason may stand.
-const MAKERS: [&str; 7] = ["error", "failure", "failed", "refused", "ToolFailure::new", "Failure::new", "Report::new"];
+const MAKERS: [&str; 8] =
+    ["error", "failure", "failed", "refused", "ToolFailure::new", "Failure::new", "Report::new", "Self::new"];
 /// What stands right before a reason that is chosen in one place and used in another.
 const CHOICES: [&str; 6] = ["=>", "=> (", "unwrap_or(", "map_or(", "Some(", "{"];
 /// The one gRPC code that is no error.
@@ -77,7 +78,8 @@ fn is_reason(word: &str, before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
     let chosen =
         CHOICES.iter().any(|choice| before.ends_with(choice)) && (word.contains('_') || line.contains("Code::"));
-    (made || chosen) && word != NO_ERROR
+    // OpenTelemetry's variables are asked for by their names.
+    (made || chosen) && word != NO_ERROR && !word.starts_with("OTEL_")
 }
 
 /// Every reason that the services and the command line give, with a file that gives it.
