@@ -64,7 +64,7 @@ impl Runner {
 
 /// Asks for a call with arguments as JSON text, in a workspace of the runner's own.
 pub fn request(name: &str, tool: &str, arguments: &str) -> CallToolRequest {
-    let arguments = Some(v1::Payload { content: Some(Content::Json(arguments.into())), ..v1::Payload::default() });
+    let arguments = Some(v1::Payload { content: Some(Content::Json(arguments.into())) });
     CallToolRequest { name: name.into(), tool: tool.into(), arguments, ..CallToolRequest::default() }
 }
 
