@@ -405,6 +405,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// After how long an execution that is due and could not be read is read again, in microseconds.
+const READ_AGAIN_AFTER: i64 = 1_000_000;
+
 /// Wakes executions that left memory, each at its time.
 async fn wake_in_time(executions: Weak<Executions>) {
     loop {
@@ -423,7 +426,10 @@ async fn wake_in_time(executions: Weak<Executions>) {
             match this.read(move |reader| reader.get(key)).await {
                 Ok(Some(row)) if !row.standing.ended => this.load(row),
                 Ok(_) => {}
-                Err(error) => tracing::error!(%error, "An execution that is due cannot be read"),
+                Err(error) => {
+                    tracing::error!(%error, "An execution that is due cannot be read, trying again");
+                    this.set_timer(now + READ_AGAIN_AFTER, key);
+                }
             }
         }
         let wait = next

@@ -43,8 +43,11 @@ async fn listen(executions: Weak<Executions>, gate: Gate) {
                 while let Ok(Ok(Some(message))) = tokio::time::timeout(SILENCE, stream.message()).await {
                     patience = PATIENCE.0;
                     let Some(executions) = executions.upgrade() else { return };
-                    if let Some(Content::Approval(approval)) = message.content {
-                        deliver(&executions, approval).await;
+                    if let Some(Content::Approval(approval)) = message.content
+                        && !deliver(&executions, approval).await
+                    {
+                        // The next watch brings it again.
+                        break;
                     }
                 }
             }
@@ -56,9 +59,10 @@ async fn listen(executions: Weak<Executions>, gate: Gate) {
 }
 
 /// Hands a decision to its execution, taking that into memory if need be. One that nobody waits for any more is acknowledged and dropped.
-pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval) {
+/// Whether that was done: where the store cannot be read now, it stays undelivered.
+pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval) -> bool {
     if wire::decision_from(approval.state()).is_none() {
-        return;
+        return true;
     }
     let name = approval.name.clone();
     let row = match ExecutionName::parse("execution", &approval.execution) {
@@ -79,9 +83,12 @@ pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval
             tracing::warn!(approval = name, "A decision came for an execution that is not here; it is dropped");
             Note::dropped(approval).for_each(|note| executions.tell_gate(note));
         }
-        // It stays undelivered, and the next watch brings it again.
-        Err(status) => tracing::error!(approval = name, %status, "A decision cannot be delivered"),
+        Err(status) => {
+            tracing::error!(approval = name, %status, "A decision cannot be delivered now");
+            return false;
+        }
     }
+    true
 }
 
 /// Decisions about executions that another executor may have to carry out: they stay undelivered, and are kept for the case that their

@@ -19,6 +19,9 @@ use crate::{
 /// How long to wait before one who is away is asked again: doubles from the first to the last.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
+/// How often a runner may go on holding a call whose grant it was given: for about a minute.
+const MOST_HELD_AGAIN: u32 = 32;
+
 /// What a driver hears from its calls.
 pub(crate) enum News {
     Ended(Ended),
@@ -128,11 +131,17 @@ impl Errand {
             },
             None => None,
         };
+        let mut held_again = 0;
         loop {
             match self.call(&ledger_id, grant.clone()).await {
                 Answer::Ended(end) => return Ok(News::Ended(end)),
                 Answer::Held(need) if grant.is_some() && self.is_held_for(&need) => {
-                    return self.give_up("the runner asks again about what was approved".to_owned()).await;
+                    // A runner that could not write down that it goes on has done nothing, and still has the call.
+                    held_again += 1;
+                    if held_again == MOST_HELD_AGAIN {
+                        return self.give_up("the runner asks again about what was approved".to_owned()).await;
+                    }
+                    self.runner_away(&tonic::Status::unavailable("the runner could not go on with the call")).await?;
                 }
                 Answer::Held(need) => return Ok(News::Held(self.request.call, need)),
                 Answer::Fenced => return Ok(News::Fenced),

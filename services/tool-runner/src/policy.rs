@@ -142,14 +142,19 @@ impl PolicyHolder {
         }
         let mut news = ApprovalGateServiceClient::new(gate.channel.clone()).watch_policy(request).await?.into_inner();
         while let Some(message) = news.message().await? {
-            *pause = shortest;
-            let Some(offered) = message.policy else { continue };
+            let Some(offered) = message.policy else {
+                *pause = shortest;
+                continue;
+            };
             let revision = offered.revision;
             match self.offer(offered).await {
                 Ok(Accepted::New) => tracing::info!(revision, "A new policy holds"),
                 Ok(Accepted::Same) => {}
+                // The gate says it once in a watch: the next one brings it again.
+                Err(refused @ Refused::NotDurable(_)) => return Err(Status::unavailable(refused.to_string())),
                 Err(refused) => tracing::error!(revision, %refused, "A policy was refused"),
             }
+            *pause = shortest;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ fn tier(tier: enforcement_report::Tier) -> Option<Tier> {
 /// # Errors
 /// SANDBOX_UNAVAILABLE, naming what is missing.
 pub(crate) fn check(report: &EnforcementReport, policy: Tier) -> Result<(), ToolFailure> {
-    let refused = |message| Err(ToolFailure::new(ErrorClass::Fatal, "SANDBOX_UNAVAILABLE", message));
+    let refused = |message| Err(ToolFailure::new(ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE", message));
     if !report.breaches.is_empty() {
         let attacks = report.breaches.join(", ");
         return refused(format!(
@@ -66,7 +66,7 @@ mod tests {
         };
         assert_eq!(check(&report, Tier::C), Ok(()));
         let refused = check(&report, Tier::A).unwrap_err();
-        assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::Fatal, "SANDBOX_UNAVAILABLE"));
+        assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE"));
         assert!(refused.message.contains("user namespace (EPERM; allow it)") && !refused.message.contains("landlock"));
         let leaky = EnforcementReport { breaches: vec!["host_pid_signal".into()], ..report };
         assert!(check(&leaky, Tier::C).unwrap_err().message.contains("host_pid_signal"));

@@ -14,6 +14,7 @@
 //! | [`entropy`] | `getrandom` of the whole process, from the seed |
 //! | [`clock`] | the clock of the whole process, stopped |
 //! | [`machine`] | which run of which host is executing, and whether its power and disk are well |
+//! | `disk` | files that fail, fill up and lose power with their machine |
 //! | [`vfs`] | SQLite on the simulated disk |
 //! | [`net`] | tonic on the simulated network |
 //! | [`fault`] | what goes wrong and when, as plain data made from the seed |
@@ -25,6 +26,7 @@
 
 pub mod checker;
 pub mod clock;
+mod disk;
 pub mod entropy;
 pub mod fault;
 pub mod machine;

@@ -7,8 +7,6 @@
 
 #![allow(unsafe_code)]
 
-mod disk;
-
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -19,9 +17,9 @@ use std::time::Duration;
 
 use rusqlite::ffi;
 
-use self::disk::{Failure, Mode, OpenFile};
+use crate::disk::{Failure, Mode, OpenFile};
 use crate::machine::Refusal;
-use crate::{entropy, trace};
+use crate::{disk, entropy, trace};
 
 /// The VFS's name, for `Connection::open_with_flags_and_vfs`.
 pub const NAME: &CStr = c"turmoil";

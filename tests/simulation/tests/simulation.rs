@@ -8,9 +8,9 @@ use belay_simulation::scenario::{Expect, Scenario, append_log, belay, randomness
 /// Everything that runs.
 ///
 /// `append_log` is the ground that S2-FR-058, S2-NFR-005 and S2-NFR-006 rest on: what was acknowledged is there after a crash
-/// at any point. `belay` shows them, and S2-FR-057, S2-NFR-007, B-01, B-02, B-08 and B-15, of the services themselves,
-/// with invariants 1, 2, 5, 6, 8 and 12 of REQUIREMENTS section 4 after every run. The others show that it would see it
-/// if they did not hold.
+/// at any point. `belay` shows them, and S2-FR-049, S2-FR-052, S2-FR-057, S2-NFR-007, B-01, B-02, B-03, B-05, B-06, B-08 and
+/// B-15, of the services themselves, with invariants 1 to 6, 8 and 12 of REQUIREMENTS section 4 after every run. The others
+/// show that it would see it if they did not hold.
 const SCENARIOS: &[Scenario] = &[
     Scenario { name: "randomness", run: randomness::run, expect: Expect::Holds { seeds: 20, counted: &[] } },
     Scenario {
@@ -40,16 +40,30 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Holds {
             seeds: 200,
             counted: &[
+                "approvals approved",
+                "approvals cancelled",
+                "approvals denied",
+                "approvals expired",
+                "approvals skipped",
+                "approvals stale",
+                "calls denied",
                 "calls discarded",
+                "calls on a grant",
                 "cancellations",
+                "conflicts",
                 "cuts of the network",
+                "decisions about something else refused",
+                "decisions by the approval mode",
+                "decisions of a service refused",
                 "disk faults",
+                "effects in place",
                 "executions cancelled",
                 "executions completed",
                 "executions failed",
                 "executions partial",
                 "executions recovered",
                 "executions timed out",
+                "forged grants refused",
                 "kills",
                 "pauses",
                 "power losses",
@@ -60,6 +74,7 @@ const SCENARIOS: &[Scenario] = &[
                 "stale callers refused",
                 "stale owners refused",
                 "unknown outcomes",
+                "watches of approvals",
                 "watches resumed",
             ],
         },
@@ -78,6 +93,21 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_forgetting_calls",
         run: belay::forgetting_calls,
         expect: Expect::Found { violation: "executed again", within: 200 },
+    },
+    Scenario {
+        name: "belay_forgetting_grants",
+        run: belay::forgetting_grants,
+        expect: Expect::Found { violation: "its grant was spent twice", within: 200 },
+    },
+    Scenario {
+        name: "belay_applying_before_the_row",
+        run: belay::applying_before_the_row,
+        expect: Expect::Found { violation: "is in place, and the call ended", within: 200 },
+    },
+    Scenario {
+        name: "belay_staging_without_sync",
+        run: belay::staging_without_sync,
+        expect: Expect::Found { violation: "what it did is gone", within: 200 },
     },
     Scenario {
         name: "belay_journal_without_sync",

@@ -13,7 +13,7 @@ use belay_execution::{CallId, Event, EventKind, Execution, Surroundings, Timesta
 use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
-use tonic::Status;
+use tonic::{Code, Status};
 use tracing::Instrument as _;
 
 use crate::{
@@ -29,6 +29,9 @@ use crate::{
 
 /// An execution that waits longer than this leaves memory.
 const WORTH_PARKING: Duration = Duration::from_secs(5);
+
+/// How long to wait before an execution that could not be read is read again: doubles from the first to the last.
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 
@@ -146,24 +149,35 @@ impl Driver {
     ) {
         tokio::spawn(async move {
             let key = row.key;
-            match Self::from_store(&executions, row).await {
-                Ok(taken) => {
-                    let mut driver = Self::new(executions, taken, commands);
-                    // A call that nobody has let go on yet is where it was.
-                    let sent = driver
-                        .execution
-                        .in_flight()
-                        .filter(|call| call.hold.as_ref().is_none_or(|hold| hold.decided.is_some()));
-                    driver.in_doubt = sent.map(|call| call.request.call).collect();
-                    let log_span = driver.trace.log_span();
-                    driver.run().instrument(log_span).await;
+            let mut pause = PATIENCE.0;
+            let taken = loop {
+                match Self::from_store(&executions, row.clone()).await {
+                    Ok(taken) => break taken,
+                    // A disk that fails for a moment must not leave an execution to nobody.
+                    Err(status) if status.code() == Code::Unavailable => {
+                        tracing::warn!(execution.key = key.0, %status, "An execution cannot be taken up now, trying again");
+                        tokio::select! {
+                            biased;
+                            () = executions.shutdown.requested() => return executions.expel(key),
+                            () = tokio::time::sleep(pause) => pause = (pause * 2).min(PATIENCE.1),
+                        }
+                    }
+                    Err(status) => {
+                        tracing::error!(execution.key = key.0, %status, "An execution cannot be taken up");
+                        executions.expel(key);
+                        return refuse_all(commands, &status);
+                    }
                 }
-                Err(status) => {
-                    tracing::error!(execution.key = key.0, %status, "An execution cannot be taken up");
-                    executions.expel(key);
-                    refuse_all(commands, &status);
-                }
-            }
+            };
+            let mut driver = Self::new(executions, taken, commands);
+            // A call that nobody has let go on yet is where it was.
+            let sent = driver
+                .execution
+                .in_flight()
+                .filter(|call| call.hold.as_ref().is_none_or(|hold| hold.decided.is_some()));
+            driver.in_doubt = sent.map(|call| call.request.call).collect();
+            let log_span = driver.trace.log_span();
+            driver.run().instrument(log_span).await;
         });
     }
 

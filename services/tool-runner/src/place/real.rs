@@ -2,7 +2,8 @@
 
 use std::{
     any::Any,
-    fs::{DirBuilder, canonicalize},
+    fs::{DirBuilder, File, canonicalize},
+    io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -25,14 +26,22 @@ impl Places for RealPlaces {
     }
 
     fn make(&self, path: &Path) -> Result<(), OpenError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|source| OpenError::Unreachable { path: path.to_owned(), source })
+        make_for_good(path).map_err(|source| OpenError::Unreachable { path: path.to_owned(), source })
     }
 
     fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
         let forbidden: Vec<&Path> = forbidden.iter().map(PathBuf::as_path).collect();
         Ok(Arc::new(Workspace::open(path, &forbidden)?))
     }
+}
+
+/// Makes a folder with those above it. Their names are on the disk for good: what a ledger says was committed there must not go with them.
+fn make_for_good(path: &Path) -> io::Result<()> {
+    let is_there = |folder: &&Path| folder.try_exists().unwrap_or(false);
+    let Some(above) = path.ancestors().find(is_there).filter(|above| *above != path) else { return Ok(()) };
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let made_in = path.ancestors().skip(1).take_while(|folder| folder.starts_with(above));
+    made_in.map(File::open).try_for_each(|folder| folder?.sync_all())
 }
 
 impl Place for Workspace {

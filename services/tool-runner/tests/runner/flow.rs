@@ -275,7 +275,7 @@ async fn commands_need_their_walls() {
     let runner = bench.start(&format!("sandbox: {{min_tier: {:?}}}\n", Tier::A)).await;
     let refused = runner.run("a", COMMAND, json!([])).await;
     assert_eq!((reason(&refused), bench.stage.runs()), ("SANDBOX_UNAVAILABLE", 0));
-    assert_eq!(refused.failure.unwrap().error_class(), ErrorClass::Fatal);
+    assert_eq!(refused.failure.unwrap().error_class(), ErrorClass::SandboxViolation);
     assert_eq!(state(&runner.run("b", CHANGE, json!([])).await), State::Completed, "other tools need none");
     runner.offer(&bench, 2, "sandbox: {min_tier: C}\nterminal_commands: auto\n").await;
     let done = runner.run("c", COMMAND, json!([["write", "x", "y"]])).await;

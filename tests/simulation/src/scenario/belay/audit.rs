@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use belay_proto::v1::{self, execution, execution_event::Kind, payload, step_status};
+use belay_proto::v1::{self, execution, execution_event::Kind, step_status};
 use serde_json::Value;
 
-use super::client::is_terminal;
-use super::outside::Run;
+use super::calls::{Call, json};
+use super::client::{Order, is_terminal};
+use super::decisions::{self, Stored};
+use super::effects;
+use super::hosts::Inventoried;
+use super::outside::{Outside, Run};
 use super::picture::{Fold, Picture};
 use super::plans;
-use super::told::Heard;
+use super::told::{Heard, Told};
 use crate::trace;
 use crate::world::TICK;
 
@@ -26,20 +30,21 @@ pub(super) struct Kept {
 /// Everything that is wrong.
 pub(super) type Violations = Vec<String>;
 
-/// One call, as the events have it.
-struct Call<'a> {
-    step: usize,
-    request: &'a v1::ToolCallRequested,
-    ends: Vec<&'a v1::ExecutionEvent>,
+/// All that is held against each other.
+pub(super) struct Evidence<'a> {
+    pub(super) stored: &'a Stored,
+    pub(super) told: &'a Told,
+    pub(super) outside: &'a Outside,
+    /// Nothing when the runner may have lost what it knew of commits.
+    pub(super) workspaces: Option<&'a Inventoried>,
+    pub(super) orders: &'a [Order],
+    pub(super) keys: &'a belay_grant::Keys,
 }
 
 /// Holds what was kept against what was told and what was done.
-pub(super) fn audit(
-    kept: &BTreeMap<String, Kept>,
-    told: &BTreeMap<String, Heard>,
-    runs: &[Run],
-    plans: &BTreeMap<String, v1::Plan>,
-) -> Violations {
+pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
+    let (kept, told, runs) = (&evidence.stored.executions, &evidence.told.all(), &evidence.outside.runs()[..]);
+    let plans: BTreeMap<&str, &Order> = evidence.orders.iter().map(|order| (&*order.request_id, order)).collect();
     let mut violations = Violations::new();
     // S2-NFR-005: no acknowledged start is lost. B-15: and none is there that nobody asked for, or twice.
     for name in told.keys().filter(|name| !kept.contains_key(*name)) {
@@ -52,35 +57,41 @@ pub(super) fn audit(
     if requests.len() != told.len() {
         violations.push("a request made two executions".to_owned());
     }
-    let mut intents = BTreeSet::new();
+    let mut all_calls = BTreeMap::new();
     for (name, kept) in kept {
         let Some(heard) = told.get(name) else { continue };
+        let order = plans.get(&*heard.request_id);
         let mut one = One { name, kept, heard, runs, violations: &mut violations };
         let Some((fold, calls)) = one.replay() else { continue };
         one.totals(&fold.picture);
-        one.plan(&fold, plans.get(&heard.request_id));
+        one.plan(&fold, order.map(|order| &order.plan));
         one.was_told();
         for (call, facts) in &calls {
             one.call(call, facts, &fold);
         }
-        intents.extend(calls.into_keys());
+        let mode = order.map(|order| order.approval_mode).unwrap_or_default();
+        all_calls.extend(calls.into_iter().map(|(name, call)| (name, (mode, call))));
     }
     // Stored before it is acted on.
-    for run in runs.iter().filter(|run| !intents.contains(&run.call)) {
+    for run in runs.iter().filter(|run| !all_calls.contains_key(&run.call)) {
         violations.push(format!("{} ran, and its intent is gone", run.call));
+    }
+    violations.extend(decisions::audit(evidence, runs, &all_calls));
+    if let Some(workspaces) = evidence.workspaces {
+        violations.extend(effects::audit(workspaces, runs, &all_calls));
     }
     violations
 }
 
-struct One<'a> {
+struct One<'a, 'v> {
     name: &'a str,
     kept: &'a Kept,
     heard: &'a Heard,
     runs: &'a [Run],
-    violations: &'a mut Violations,
+    violations: &'v mut Violations,
 }
 
-impl<'a> One<'a> {
+impl<'a> One<'a, '_> {
     fn violation(&mut self, what: impl std::fmt::Display) {
         self.violations.push(format!("{}: {what}", self.name));
     }
@@ -105,8 +116,9 @@ impl<'a> One<'a> {
             match &event.kind {
                 Some(Kind::ExecutionRecovered(_)) => trace::count("executions recovered"),
                 Some(Kind::ToolCallRequested(request)) => {
-                    let (step, ends) = (fold.index(event).unwrap_or_default(), Vec::new());
-                    if calls.insert(event.call.clone(), Call { step, request, ends }).is_some() {
+                    let step = fold.index(event).unwrap_or_default();
+                    let call = Call::new(step, request);
+                    if calls.insert(event.call.clone(), call).is_some() {
                         self.violation(format_args!("{} was requested twice", event.call));
                     }
                     self.number(event, &calls);
@@ -115,12 +127,18 @@ impl<'a> One<'a> {
                     Kind::ToolCallCompleted(_)
                     | Kind::ToolCallFailed(_)
                     | Kind::ToolCallCancelled(_)
+                    | Kind::ToolCallDenied(_)
                     | Kind::ToolCallOutcomeUnknown(_),
                 ) => match calls.get_mut(&event.call) {
                     Some(call) => call.ends.push(event),
                     None => self.violation(format_args!("{} ended without having been requested", event.call)),
                 },
-                _ => {}
+                Some(kind) => {
+                    if let Err(misfit) = calls.get_mut(&event.call).map_or(Ok(()), |call| call.hold(kind)) {
+                        self.violation(format_args!("{}: {misfit}", event.call));
+                    }
+                }
+                None => {}
             }
             if let Some(account) = heard.accounts.get(&sequence)
                 && *account != fold.picture
@@ -155,13 +173,15 @@ impl<'a> One<'a> {
                     ));
                 }
                 let is_active = |other: &v1::StepStatus| {
-                    let waits = matches!(other.state(), S::Pending | S::OutcomeUnknown) || is_over(other.state());
+                    let waits = matches!(other.state(), S::Pending | S::OutcomeUnknown | S::AwaitingApproval)
+                        || is_over(other.state());
                     !waits && other.attempt > 0
                 };
                 let others = steps.iter().enumerate().filter(|(other, status)| *other != step && is_active(status));
                 let at_once = others.count() + 1;
                 let most = usize::try_from(fold.plan.parallelism.max(1)).unwrap_or(usize::MAX);
-                if at_once > most {
+                // A retry keeps its place, and a call that was let go on waits for one.
+                if event.attempt == 1 && at_once > most {
                     self.violation(format_args!("{at_once} steps at once, and at most {most} may be"));
                 }
                 if event.attempt != steps[step].attempt + 1 || not_before.get(&step).is_some_and(|at| time < *at) {
@@ -313,7 +333,8 @@ impl<'a> One<'a> {
         self.arguments(name, call, fold);
         let is_manual = call.request.recovery() == v1::RecoveryClass::Manual;
         if is_manual && runs.len() > 1 {
-            self.violation(format_args!("{name} was executed again: its body ran {} times", runs.len()));
+            let how = call.twice();
+            self.violation(format_args!("{name} was executed again: its body ran {} times{how}", runs.len()));
         }
         let successes: Vec<usize> =
             runs.iter().filter(|(_, run)| run.succeeded == Some(true)).map(|(number, _)| *number).collect();
@@ -335,8 +356,15 @@ impl<'a> One<'a> {
             Some(Kind::ToolCallCancelled(_)) if is_manual && !runs.is_empty() => {
                 self.violation(format_args!("{name} was discarded as if it had not run, and its body ran"));
             }
+            Some(Kind::ToolCallDenied(_)) if is_manual && !runs.is_empty() => {
+                self.violation(format_args!("{name} was denied, and its body ran"));
+            }
             Some(Kind::ToolCallOutcomeUnknown(_)) => trace::count("unknown outcomes"),
-            Some(Kind::ToolCallCancelled(_)) => trace::count("calls discarded"),
+            Some(Kind::ToolCallCancelled(cancelled)) => match &cancelled.failure {
+                Some(failure) if failure.reason == "CONFLICT" => trace::count("conflicts"),
+                _ => trace::count("calls discarded"),
+            },
+            Some(Kind::ToolCallDenied(_)) => trace::count("calls denied"),
             _ => {}
         }
     }
@@ -384,11 +412,4 @@ impl<'a> One<'a> {
 fn is_over(state: step_status::State) -> bool {
     use step_status::State as S;
     matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled)
-}
-
-fn json(payload: Option<&v1::Payload>) -> Value {
-    match payload.and_then(|payload| payload.content.as_ref()) {
-        Some(payload::Content::Json(text)) => serde_json::from_str(text).unwrap_or_default(),
-        Some(payload::Content::Blob(_)) | None => Value::Null,
-    }
 }

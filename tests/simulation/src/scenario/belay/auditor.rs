@@ -1,42 +1,154 @@
 //! Whoever comes after the last power loss and reads everything there is.
 
-use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use belay_proto::v1::approval_gate_service_client::ApprovalGateServiceClient;
 use belay_proto::v1::tool_runner_service_client::ToolRunnerServiceClient;
-use belay_proto::v1::{self, execution_event::Kind, watch_execution_response::Content};
+use belay_proto::v1::{self, approval, execution_event::Kind, watch_execution_response::Content};
 use belay_service_kit::status;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tonic::{Code, Status};
+use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
 
 use super::audit::Kept;
 use super::client::{Connection, PATIENCE, pause};
+use super::decisions::Stored;
 use super::hosts::{self, Owners};
 use super::told::Told;
 use super::tools::SEND;
 use crate::trace;
 
 /// What was found, once everything was read.
-pub(super) type Found = Arc<Mutex<Option<BTreeMap<String, Kept>>>>;
+pub(super) type Found = Arc<Mutex<Option<Stored>>>;
 
-/// Reads every execution and all of its events; before that, calls a tool as an executor that was replaced would.
+/// Reads every execution and all of its events, what the gate was asked and what the runner remembers; and tries the wrong doors, and calls
+/// a tool as an executor that was replaced would.
 ///
 /// Without `owners` the runner has lost its memory of them, and the call is left out.
 pub(super) async fn read_everything(seed: u64, told: Told, owners: Option<Owners>, found: Found) -> turmoil::Result {
     let mut random = StdRng::seed_from_u64(seed);
     let mut connection = Connection::new(&told);
-    let mut kept = BTreeMap::new();
+    let mut stored = Stored::default();
     for name in list(&mut connection, &mut random).await {
         let one = read(&mut connection, &name, &told, &mut random).await;
         let has_called = one.events.iter().any(|event| matches!(event.kind, Some(Kind::ToolCallRequested(_))));
         if let Some(owners) = owners.as_ref().filter(|_| has_called) {
             call_as_stale_owner(&one.execution, owners, &told, &mut random).await;
         }
-        kept.insert(name, one);
+        for event in one.events.iter().filter(|event| matches!(event.kind, Some(Kind::ToolCallRequested(_)))) {
+            let request = v1::GetToolCallRequest { name: event.call.clone() };
+            let ask = |mut client: ToolRunnerServiceClient<Channel>| {
+                let request = request.clone();
+                async move { client.get_tool_call(request).await }
+            };
+            if let Ok(call) = until_answered(&mut random, || ask(runner())).await {
+                stored.calls.insert(event.call.clone(), call);
+            }
+        }
+        stored.executions.insert(name, one);
     }
-    *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+    read_gate(&mut stored, &told, &mut random).await;
+    *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
     Ok(())
+}
+
+fn runner() -> ToolRunnerServiceClient<Channel> {
+    ToolRunnerServiceClient::new(hosts::channel(hosts::RUNNER_URI))
+}
+
+/// Asks until there is an answer, or a refusal that asking again would not change.
+async fn until_answered<T, F>(random: &mut StdRng, ask: impl Fn() -> F) -> Result<T, Status>
+where
+    F: Future<Output = Result<Response<T>, Status>>,
+{
+    loop {
+        match tokio::time::timeout(PATIENCE, ask()).await {
+            Ok(Ok(answer)) => return Ok(answer.into_inner()),
+            Ok(Err(status)) if status.code() != Code::Unavailable && status::reason(&status).is_some() => {
+                return Err(status);
+            }
+            Ok(Err(_)) | Err(_) => pause(random, 100).await,
+        }
+    }
+}
+
+/// Reads every approval and every grant.
+async fn read_gate(stored: &mut Stored, told: &Told, random: &mut StdRng) {
+    let people = || ApprovalGateServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
+    let services = || ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
+    let (mut names, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = v1::ListApprovalsRequest { page_size: 3, page_token, ..v1::ListApprovalsRequest::default() };
+        let page = until_answered(random, || {
+            let request = request.clone();
+            async move { people().list_approvals(request).await }
+        });
+        match page.await {
+            Ok(page) => {
+                names.extend(page.approvals.into_iter().map(|approval| approval.name));
+                page_token = page.next_page_token;
+            }
+            Err(status) => return told.violation(format_args!("approvals cannot be listed: {status:?}")),
+        }
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    for name in names {
+        let request = v1::GetApprovalRequest { name: name.clone(), view: v1::ApprovalView::Full.into() };
+        let approval = until_answered(random, || {
+            let request = request.clone();
+            async move { people().get_approval(request).await }
+        });
+        match approval.await {
+            Ok(approval) => {
+                wrong_doors(&approval, told, random).await;
+                stored.approvals.insert(name.clone(), approval);
+            }
+            Err(status) => told.violation(format_args!("{name} is listed and cannot be had: {status:?}")),
+        }
+        let request = v1::GetGrantRequest { approval: name.clone() };
+        let grant = until_answered(random, || {
+            let request = request.clone();
+            async move { services().get_grant(request).await }
+        });
+        use approval::State as S;
+        let is_usable = matches!(stored.approvals[&name].state(), S::Approved | S::Consumed);
+        match grant.await {
+            Ok(grant) if is_usable => drop(stored.grants.insert(name, grant)),
+            Ok(_) => told.violation(format_args!("there is a grant of {name}, which is not approved")),
+            Err(status) if is_usable => told.violation(format_args!("there is no grant of {name}: {status:?}")),
+            Err(_) => {}
+        }
+    }
+}
+
+/// A person gets no grant, and a service decides nothing. B-05.
+async fn wrong_doors(approval: &v1::Approval, told: &Told, random: &mut StdRng) {
+    let request = v1::GetGrantRequest { approval: approval.name.clone() };
+    let grant = until_answered(random, || {
+        let request = request.clone();
+        async move { ApprovalGateServiceClient::new(hosts::channel(hosts::PEOPLE_URI)).get_grant(request).await }
+    });
+    if grant.await.map_err(|status| status.code()) != Err(Code::PermissionDenied) {
+        told.violation(format_args!("a person was given the grant of {}", approval.name));
+    }
+    let request = v1::DecideApprovalRequest {
+        name: approval.name.clone(),
+        subject_digest: approval.subject_digest.clone(),
+        decision: v1::decide_approval_request::Decision::Approve.into(),
+        reason: String::new(),
+    };
+    let decided = until_answered(random, || {
+        let request = request.clone();
+        async move { ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI)).decide_approval(request).await }
+    });
+    match decided.await {
+        Err(status) if status.code() == Code::PermissionDenied => trace::count("decisions of a service refused"),
+        other => told.violation(format_args!("a service decided {}: {other:?}", approval.name)),
+    }
 }
 
 async fn list(connection: &mut Connection, random: &mut StdRng) -> Vec<String> {
@@ -102,7 +214,7 @@ async fn call_as_stale_owner(execution: &v1::Execution, owners: &Owners, told: &
     };
     let newest = owners.newest_fence();
     loop {
-        let mut client = ToolRunnerServiceClient::new(hosts::channel("http://runner:7100"));
+        let mut client = ToolRunnerServiceClient::new(hosts::channel(hosts::RUNNER_URI));
         match tokio::time::timeout(PATIENCE, client.call_tool(request.clone())).await {
             Ok(Err(status)) if status::reason(&status).as_deref() == Some("FENCED") => {
                 return trace::count("stale callers refused");

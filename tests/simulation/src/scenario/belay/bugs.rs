@@ -6,6 +6,8 @@ use std::time::Duration;
 use belay_journal::{Done, JournalWriter, Operation, Refused, StoreError};
 use belay_sqlite::Synchronous;
 
+use super::workspaces::Flaw;
+
 /// How long a journal that writes behind lets a batch wait.
 const BEHIND: Duration = Duration::from_millis(40);
 
@@ -18,6 +20,9 @@ pub(super) struct Bugs {
     pub(super) calls: Memory,
     pub(super) journal: Synchronous,
     pub(super) ledger: Synchronous,
+    pub(super) workspaces: Flaw,
+    /// How often the runner's process is killed besides what the seed lets go wrong: no bug, but it brings some to light.
+    pub(super) kills: u32,
 }
 
 /// What a runner that starts again knows of the calls before.

@@ -20,13 +20,14 @@ use crate::trace;
 pub(super) const PATIENCE: Duration = Duration::from_millis(1000);
 
 /// Reasons that say: nothing is wrong with the request, ask again later. And those by which a state forbids what was asked.
-const EXPECTED: [&str; 8] = [
+const EXPECTED: [&str; 9] = [
     "EXECUTION_ENDED",
     "FENCED",
     "RUNNER_UNAVAILABLE",
     "STOPPING",
     "STORE_FAILED",
     "STORE_FULL",
+    "WORKSPACE_FAILED",
     "WRONG_STATE",
     "LEDGER_UNAVAILABLE",
 ];
@@ -35,6 +36,9 @@ const EXPECTED: [&str; 8] = [
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     pub(super) after: Duration,
+    pub(super) approval_mode: v1::ApprovalMode,
+    /// Empty for one of its own.
+    pub(super) workspace: String,
     pub(super) plan: v1::Plan,
     pub(super) request_id: String,
     pub(super) seed: u64,
@@ -91,7 +95,7 @@ impl Connection {
 }
 
 fn connect() -> ExecutorServiceClient<Channel> {
-    ExecutorServiceClient::new(hosts::channel("http://executor:7000"))
+    ExecutorServiceClient::new(hosts::channel(hosts::EXECUTOR_URI))
 }
 
 /// One client machine: carries out its orders side by side.
@@ -118,6 +122,8 @@ async fn start(order: &Order, told: &Told, random: &mut StdRng) -> String {
         source: Some(v1::start_execution_request::Source::Plan(order.plan.clone())),
         request_id: order.request_id.clone(),
         start_paused: random.random_bool(0.05),
+        approval_mode: order.approval_mode.into(),
+        workspace: order.workspace.clone(),
         ..v1::StartExecutionRequest::default()
     };
     let mut connection = Connection::new(told);

@@ -1,24 +1,53 @@
-//! The two services as processes: what their `main` does, on the simulated machine.
+//! The three services as processes: what their `main` does, on the simulated machine.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::future::{Future, pending};
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use belay_approval_gate::RunnerClient;
 use belay_executor::{Executions, Runner};
+use belay_grant::{Keys, SigningKey};
 use belay_journal::{JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_policy::Policy;
+use belay_proto::v1::EnforcementReport;
 use belay_service_kit::{Access, Clock, Hosted, Ids, Shutdown, host};
 use belay_sqlite::{Location, SqliteError, Synchronous, Threads};
-use belay_tool_runner::{Calls, Ledger, LedgerError, Registry};
+use belay_telemetry::Telemetry;
+use belay_tool_runner::{Allowed, Calls, GateChannel, Ledger, LedgerError, Registry, Workspaces};
 use tonic::transport::{Channel, Endpoint};
 use turmoil::fs::shim::std::fs;
 
 use super::bugs::{Bugs, Memory, WritesBehind};
 use super::outside::Outside;
-use super::{EXECUTOR, EXECUTOR_PORT, RUNNER_PORT, tools};
+use super::people::PERSON;
+use super::workspaces::{self, Change, ModelPlaces};
+use super::{EXECUTOR, GATE, RUNNER, tools};
 use crate::checker::Checker;
-use crate::{machine, net, trace, vfs};
+use crate::{disk, machine, net, trace, vfs};
+
+const EXECUTOR_PORT: u16 = 7000;
+const RUNNER_PORT: u16 = 7100;
+const PEOPLE_PORT: u16 = 7200;
+const SERVICES_PORT: u16 = 7201;
+
+/// Where the runner is asked.
+pub(super) const RUNNER_URI: &str = "http://runner:7100";
+/// Where the executor is asked.
+pub(super) const EXECUTOR_URI: &str = "http://executor:7000";
+/// The gate's door for people.
+pub(super) const PEOPLE_URI: &str = "http://gate:7200";
+/// The gate's door for services.
+pub(super) const SERVICES_URI: &str = "http://gate:7201";
+
+/// Where the runner's own workspaces are.
+const OWN_WORKSPACES: &str = "/work";
+/// A workspace that several executions have at once.
+pub(super) const SHARED_WORKSPACE: &str = "/shared/one";
+/// Whose door the gate's other one is.
+const SERVICE: &str = "executor";
 
 const FOLDER: &str = "/data";
 /// How long a supervisor waits before it starts a process again that failed.
@@ -45,15 +74,65 @@ pub(super) fn now_micros() -> i64 {
     i64::try_from(since_epoch.as_micros()).expect("a simulation ends before the year 292471")
 }
 
-/// What the processes of both services need, run after run.
+/// What the processes of the services need, run after run.
 #[derive(Debug, Clone)]
 pub(super) struct Site {
     pub(super) bugs: Bugs,
     pub(super) outside: Outside,
     pub(super) checker: Checker,
-    /// For ids.
+    /// For ids and keys.
     pub(super) seed: u64,
     pub(super) owners: Owners,
+    /// The policy at the gate's first start, and at every later one.
+    pub(super) policies: [Arc<str>; 2],
+    pub(super) inventory: Inventory,
+}
+
+impl Site {
+    fn signing_key(&self) -> SigningKey {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&self.seed.to_le_bytes());
+        SigningKey::from_bytes(&seed)
+    }
+
+    /// The keys that a grant has to be signed with.
+    pub(super) fn keys(&self) -> Keys {
+        Keys::new([self.signing_key().verifying_key()])
+    }
+}
+
+/// What was put in place in each workspace.
+pub(super) type Inventoried = BTreeMap<PathBuf, Vec<Change>>;
+
+/// Takes stock of the runner's disk, once it is asked for, instead of the runner.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Inventory(Arc<Mutex<Stock>>);
+
+#[derive(Debug, Default)]
+struct Stock {
+    is_due: bool,
+    found: Option<Inventoried>,
+}
+
+impl Inventory {
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From the runner's next start on nothing runs there but this.
+    pub(super) fn ask(&self) {
+        self.stock().is_due = true;
+    }
+
+    /// Whether it was taken.
+    pub(super) fn is_taken(&self) -> bool {
+        self.stock().found.is_some()
+    }
+
+    /// What was found.
+    pub(super) fn take(&self) -> Option<Inventoried> {
+        self.stock().found.take()
+    }
 }
 
 /// Who has owned the journal so far.
@@ -64,6 +143,7 @@ pub(super) struct Owners(Arc<Mutex<Owned>>);
 struct Owned {
     newest_fence: i64,
     runners: u64,
+    gates: u64,
     last_operation: Option<Operation>,
 }
 
@@ -98,9 +178,23 @@ async fn supervise(name: &str, process: impl Future<Output = Outcome>) -> turmoi
     pending().await
 }
 
-/// The tool runner.
+/// The tool runner; or whoever takes stock in the end.
 pub(super) async fn runner(site: Site) -> turmoil::Result {
-    supervise("runner", run_runner(site)).await
+    if site.inventory.stock().is_due {
+        let stock = site.outside.workspaces().into_iter().map(|path| {
+            let changes = workspaces::changes(&path)?;
+            Ok((path, changes))
+        });
+        let found = stock.collect::<std::io::Result<_>>()?;
+        site.inventory.stock().found = Some(found);
+        return pending().await;
+    }
+    supervise(RUNNER, run_runner(site)).await
+}
+
+/// The approval gate.
+pub(super) async fn gate(site: Site) -> turmoil::Result {
+    supervise(GATE, run_gate(site)).await
 }
 
 /// The executor.
@@ -129,16 +223,77 @@ async fn run_runner(site: Site) -> Outcome {
             site.checker.violation(format_args!("the ledger cannot be opened: {error}"));
         }
     })?;
-    let registry = Registry::new(tools::all(&site.outside))?;
-    let clock = Arc::new(SimulatedClock);
-    let parts = belay_tool_runner::Parts { registry, ledger, clock };
-    let calls = Calls::recover(parts).await?;
+    disk::make_folder(Path::new(SHARED_WORKSPACE)).map_err(std::io::Error::from)?;
+    let calls = Calls::recover(belay_tool_runner::Parts {
+        registry: Registry::new(tools::all(&site.outside))?,
+        ledger,
+        clock: Arc::new(SimulatedClock),
+        keys: site.keys(),
+        workspaces: Workspaces {
+            own: OWN_WORKSPACES.into(),
+            allowed: Allowed::Roots(vec![SHARED_WORKSPACE.into()]),
+            forbidden: vec![FOLDER.into()],
+        },
+        places: Arc::new(ModelPlaces::new(site.bugs.workspaces, &site.outside)),
+        enforcement: EnforcementReport::default(),
+        threads: Threads::Inline,
+        telemetry: no_spans(site.seed),
+    })
+    .await?;
+    let policy = Arc::clone(calls.policy());
+    let gate = GateChannel::new(channel(SERVICES_URI), None)?;
+    tokio::spawn(async move { policy.follow_gate(gate).await });
     let (_trigger, stop) = Shutdown::new();
-    serve(RUNNER_PORT, belay_tool_runner::hosted(calls, stop.clone()), stop).await
+    let access = Access::Everybody("simulation".into());
+    serve(RUNNER_PORT, belay_tool_runner::hosted(calls, stop.clone()), access, stop).await
+}
+
+async fn run_gate(site: Site) -> Outcome {
+    let run = site.owners.with(|owned| {
+        owned.gates += 1;
+        owned.gates
+    });
+    let location = location("gate.db", Synchronous::Full);
+    let store = belay_approval_gate::Store::open(&location, Threads::Inline, || "the-one-store".to_owned());
+    let store = store.inspect_err(|belay_approval_gate::StoreError(error)| {
+        if matches!(error, SqliteError::Corrupt(_) | SqliteError::Locked | SqliteError::Newer { .. }) {
+            site.checker.violation(format_args!("the gate's store cannot be opened: {error}"));
+        }
+    })?;
+    let policy = Policy::from_yaml(&site.policies[usize::from(run > 1)]);
+    let policy = policy.map_err(|violations| format!("{violations:?}"))?;
+    let (_trigger, shutdown) = Shutdown::new();
+    let gate = belay_approval_gate::Gate::open(belay_approval_gate::Parts {
+        store,
+        key: site.signing_key(),
+        policy,
+        runner: RunnerClient::new(channel(RUNNER_URI), None)?,
+        clock: Arc::new(SimulatedClock),
+        // Another each time: no nonce is made twice.
+        ids: Ids::seeded(site.seed.wrapping_mul(31).wrapping_add(run)),
+        telemetry: no_spans(site.seed),
+        shutdown: shutdown.clone(),
+    })
+    .await?;
+    trace::count("gate starts");
+    let people = Access::Everybody(PERSON.into());
+    let services = Access::Everybody("simulation".into()).for_service(SERVICE);
+    tokio::try_join!(
+        serve(PEOPLE_PORT, belay_approval_gate::hosted(Arc::clone(&gate)), people, shutdown.clone()),
+        serve(SERVICES_PORT, belay_approval_gate::hosted(gate), services, shutdown),
+    )?;
+    Ok(())
 }
 
 /// Compiled once: an executor starts again and again.
-static REDACTOR: std::sync::LazyLock<belay_executor::Redactor> = std::sync::LazyLock::new(belay_executor::Redactor::new);
+static REDACTOR: std::sync::LazyLock<belay_executor::Redactor> =
+    std::sync::LazyLock::new(belay_executor::Redactor::new);
+
+/// Nobody collects spans; trace ids come from the seed.
+fn no_spans(seed: u64) -> Telemetry {
+    let ids = Ids::seeded(seed.wrapping_mul(37));
+    Telemetry::off(move |bytes| ids.fill(bytes))
+}
 
 async fn run_executor(site: Site) -> Outcome {
     let journal = open_journal(&site).inspect_err(|error| {
@@ -151,19 +306,22 @@ async fn run_executor(site: Site) -> Outcome {
     let executions = Executions::new(belay_executor::Parts {
         journal,
         threads: Threads::Inline,
-        runner: Runner::new(channel("http://runner:7100"), None)?,
+        runner: Runner::new(channel(RUNNER_URI), None)?,
+        gate: belay_executor::Gate::new(channel(SERVICES_URI), None)?,
         clock: Arc::new(SimulatedClock),
         ids,
         redactor: REDACTOR.clone(),
         master_key: belay_executor::MasterKey::new([7; 32]),
+        telemetry: no_spans(site.seed),
         shutdown: shutdown.clone(),
     });
     executions.drive_all().await?;
     trace::count("executor starts");
+    let access = Access::Everybody("simulation".into());
     tokio::select! {
         biased;
         reason = executions.broken() => Err(reason.to_string().into()),
-        served = serve(EXECUTOR_PORT, belay_executor::hosted(Arc::clone(&executions)), shutdown) => served,
+        served = serve(EXECUTOR_PORT, belay_executor::hosted(Arc::clone(&executions)), access, shutdown) => served,
     }
 }
 
@@ -213,8 +371,8 @@ impl JournalWriter for Remembered {
     }
 }
 
-async fn serve(port: u16, service: Hosted, shutdown: Shutdown) -> Outcome {
+async fn serve(port: u16, service: Hosted, access: Access, shutdown: Shutdown) -> Outcome {
     let incoming = net::listen(port).await?;
-    host::serve(incoming, service, Access::Everybody("simulation".into()), shutdown).await?;
+    host::serve(incoming, service, access, shutdown).await?;
     Ok(())
 }

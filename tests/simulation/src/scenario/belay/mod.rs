@@ -1,53 +1,67 @@
-//! Belay's own services: an executor and a tool runner, each with its store on its machine's simulated disk, and clients that
-//! start executions, meddle with them and watch them, while power, processes, network and disks fail.
+//! Belay's own services: an executor, a tool runner and an approval gate, each with its store on its machine's simulated disk; clients
+//! that start executions, meddle with them and watch them; people who decide, and somebody who forges; while power, processes,
+//! network and disks fail.
 //!
 //! ```text
-//! alice, bob ── gRPC ──▶ executor (journal) ── gRPC ──▶ runner (ledger) ──▶ tools ──▶ the outside world
+//! alice, bob ── gRPC ──▶ executor (journal) ── gRPC ──▶ runner (ledger, workspaces) ──▶ tools ──▶ the outside world
+//!                              │                          ▲   ▲
+//!                              ▼           what is asked, │   │ forged grants
+//! pat, quinn ─── gRPC ──▶ gate (approvals) ◀── policy ────┘   └── mallory
 //! ```
 //!
-//! What clients were told and what the tools did is remembered outside of the machines. Once nothing fails any more every
-//! execution has to end; then both machines lose power once more, and what is left is held against what was told and done.
+//! What clients and people were told and what the tools did is remembered outside of the machines. Once nothing fails any more every
+//! execution has to end; then all machines lose power once more, and what is left is held against what was told and done.
 
 mod audit;
 mod auditor;
 mod bugs;
+mod calls;
 mod client;
+mod decisions;
+mod effects;
+mod forger;
 mod hosts;
 mod outside;
+mod people;
 mod picture;
 mod plans;
+mod policy;
 mod told;
 mod tools;
 mod watcher;
+mod workspaces;
 
-use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use belay_proto::v1;
 use belay_sqlite::Synchronous;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use self::audit::Evidence;
 use self::auditor::Found;
 use self::bugs::{Bugs, Memory};
 use self::client::Order;
-use self::hosts::Owners;
+use self::hosts::{Inventory, Owners};
 use self::outside::Outside;
 use self::told::Told;
+use self::workspaces::Flaw;
 use crate::checker::Checker;
-use crate::fault::{self, Conditions};
+use crate::fault::{self, Conditions, Fault};
 use crate::trace;
 use crate::world::World;
 
 const EXECUTOR: &str = "executor";
-const EXECUTOR_PORT: u16 = 7000;
 const RUNNER: &str = "runner";
-const RUNNER_PORT: u16 = 7100;
+const GATE: &str = "gate";
 const CLIENTS: [&str; 2] = ["alice", "bob"];
+const PEOPLE: [&str; 2] = ["pat", "quinn"];
+const FORGER: &str = "mallory";
 const AUDITOR: &str = "auditor";
-const SITE: fault::Site =
-    fault::Site { servers: &[EXECUTOR, RUNNER], everyone: &[EXECUTOR, RUNNER, CLIENTS[0], CLIENTS[1]] };
+const SITE: fault::Site = fault::Site {
+    servers: &[EXECUTOR, RUNNER, GATE],
+    everyone: &[EXECUTOR, RUNNER, GATE, CLIENTS[0], CLIENTS[1], PEOPLE[0], PEOPLE[1]],
+};
 
 /// Within this time faults begin and executions are started.
 const HORIZON: Duration = Duration::from_secs(4);
@@ -92,6 +106,16 @@ pub fn losing_the_ledger(seed: u64) -> Result<(), String> {
     run(seed, Bugs { calls, ..Bugs::default() })
 }
 
+/// The bug of [`forgetting_calls`] as it meets grants: a runner that knows no call any more does not know which grants were spent
+/// either.
+///
+/// # Errors
+/// What was violated.
+pub fn forgetting_grants(seed: u64) -> Result<(), String> {
+    let (calls, kills) = (Memory::Replaced, 30);
+    run(seed, Bugs { calls, kills, ..Bugs::default() })
+}
+
 /// A planted bug: the journal's commits are acknowledged before they are synced.
 ///
 /// # Errors
@@ -110,20 +134,43 @@ pub fn ledger_without_sync(seed: u64) -> Result<(), String> {
     run(seed, Bugs { ledger, ..Bugs::default() })
 }
 
+/// A planted bug: what a call changed is in its workspace before the ledger says that it counts.
+///
+/// # Errors
+/// What was violated.
+pub fn applying_before_the_row(seed: u64) -> Result<(), String> {
+    let workspaces = Flaw::AppliesBeforeTheRow;
+    run(seed, Bugs { workspaces, ..Bugs::default() })
+}
+
+/// A planted bug: what waits for a commit is not on the disk for good.
+///
+/// # Errors
+/// What was violated.
+pub fn staging_without_sync(seed: u64) -> Result<(), String> {
+    let workspaces = Flaw::StagesWithoutSync;
+    run(seed, Bugs { workspaces, ..Bugs::default() })
+}
+
 fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let mut random = StdRng::seed_from_u64(seed);
     let conditions = Conditions::generate(&mut random);
     let mut world = World::new(seed, &conditions, LONGEST);
     let checker = Checker::default();
     let told = Told::new(&checker);
+    let policies = policy::generate(&mut random);
     let site = hosts::Site {
         bugs,
         outside: Outside::default(),
         checker: checker.clone(),
         seed: random.random(),
         owners: Owners::default(),
+        policies,
+        inventory: Inventory::default(),
     };
 
+    let here = site.clone();
+    world.host(GATE, move || hosts::gate(here.clone()));
     let here = site.clone();
     world.host(RUNNER, move || hosts::runner(here.clone()));
     let here = site.clone();
@@ -133,7 +180,13 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         let own = orders.iter().skip(index).step_by(CLIENTS.len()).cloned().collect();
         world.client(name, client::work(own, told.clone()));
     }
+    for name in PEOPLE {
+        world.client(name, people::decide(random.random(), told.clone()));
+    }
+    world.client(FORGER, forger::forge(random.random(), told.clone(), site.owners.clone(), site.keys()));
     world.schedule(fault::generate(&mut random, SITE, HORIZON));
+    let kill = |_| (HORIZON.mul_f64(random.random()), Fault::Kill { host: RUNNER });
+    world.schedule((0..bugs.kills).map(kill).collect());
 
     let failed = |error: Box<dyn std::error::Error>| error.to_string();
     let all_ended = || told.ended_count() == orders.len();
@@ -147,21 +200,33 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         checker.violation(format_args!("stuck: {:?}", told.open(&requests)));
     }
 
-    world.power_cycle(EXECUTOR);
-    world.power_cycle(RUNNER);
+    for host in SITE.servers {
+        world.power_cycle(host);
+    }
     let found = Found::default();
     let owners = (bugs.calls == Memory::Kept).then(|| site.owners.clone());
     let auditor = auditor::read_everything(random.random(), told.clone(), owners, found.clone());
     world.client(AUDITOR, auditor);
-    let take = || found.lock().unwrap_or_else(PoisonError::into_inner).take();
     let is_read = || found.lock().unwrap_or_else(PoisonError::into_inner).is_some();
     if !world.run_until(PATIENCE, is_read).map_err(failed)? {
         checker.violation("what is stored cannot be read after the last power loss");
     }
-    if let Some(kept) = take() {
-        let plans: BTreeMap<String, v1::Plan> =
-            orders.into_iter().map(|order| (order.request_id, order.plan)).collect();
-        for violation in audit::audit(&kept, &told.all(), &site.outside.all(), &plans) {
+    site.inventory.ask();
+    world.power_cycle(RUNNER);
+    if !world.run_until(PATIENCE, || site.inventory.is_taken()).map_err(failed)? {
+        checker.violation("the workspaces cannot be read after the last power loss");
+    }
+    let stored = found.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((stored, workspaces)) = stored.zip(site.inventory.take()) {
+        let evidence = Evidence {
+            stored: &stored,
+            told: &told,
+            outside: &site.outside,
+            workspaces: (bugs.calls != Memory::Lost).then_some(&workspaces),
+            orders: &orders,
+            keys: &site.keys(),
+        };
+        for violation in audit::audit(&evidence) {
             checker.violation(violation);
         }
     }
@@ -173,7 +238,9 @@ fn orders(random: &mut StdRng) -> Vec<Order> {
     let count = random.random_range(1..=6);
     let order = |number| Order {
         after: Duration::from_millis(random.random_range(0..3000)),
+        approval_mode: policy::approval_mode(random),
         plan: plans::generate(random, format!("plan-{number}")),
+        workspace: if random.random_bool(0.6) { hosts::SHARED_WORKSPACE.to_owned() } else { String::new() },
         request_id: format!("request-{number}"),
         seed: random.random(),
     };

@@ -24,6 +24,11 @@ impl Picture {
             tool: String::new(),
             max_attempts: 0,
             waiting: None,
+            // Once it is decided nothing waits for it any more.
+            approval: match step.state() {
+                step_status::State::AwaitingApproval => step.approval.clone(),
+                _ => String::new(),
+            },
             ..step.clone()
         });
         Self {
@@ -83,6 +88,7 @@ impl Fold {
                 self.stopping = true;
             }
             (Kind::ExecutionRecovered(_), None) => {}
+            (Kind::ExecutionAwaitingApproval(_), None) => self.picture.state = E::AwaitingApproval.into(),
             (Kind::ExecutionFinished(finished), None) => {
                 self.picture.state = finished.state;
                 self.picture.end_time = event.time;
@@ -134,8 +140,38 @@ impl Fold {
             }
             (Kind::ToolCallCancelled(_), Some(index)) if !self.stopping => {
                 self.picture.steps[index].set_state(S::Ready);
+                self.picture.steps[index].approval.clear();
             }
-            (Kind::ToolCallCancelled(_) | Kind::ToolCallFailed(_) | Kind::ToolCallOutcomeUnknown(_), Some(_)) => {}
+            (Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_), Some(index)) => {
+                let step = &mut self.picture.steps[index];
+                step.set_state(S::AwaitingApproval);
+                step.approval.clear();
+            }
+            (Kind::ApprovalRequested(requested), Some(index)) => {
+                self.picture.steps[index].approval.clone_from(&requested.approval);
+            }
+            (Kind::ApprovalDecided(_), Some(index)) => {
+                let step = &mut self.picture.steps[index];
+                step.set_state(S::Running);
+                step.approval.clear();
+                if self.picture.state == i32::from(E::AwaitingApproval) {
+                    self.picture.state = E::Running.into();
+                }
+            }
+            (
+                Kind::ToolCallCancelled(_)
+                | Kind::ToolCallFailed(_)
+                | Kind::ToolCallDenied(_)
+                | Kind::ToolCallOutcomeUnknown(_),
+                Some(index),
+            ) => {
+                let step = &mut self.picture.steps[index];
+                if step.state() == S::AwaitingApproval {
+                    // It was stopped before anybody had decided.
+                    step.set_state(S::Running);
+                    step.approval.clear();
+                }
+            }
             (_, step) => return Err(format!("event {} is out of place, step {step:?}", event.sequence)),
         }
         Ok(())

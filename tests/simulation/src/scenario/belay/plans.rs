@@ -8,7 +8,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
-use super::tools::{LOOK, PUT, SEND};
+use super::policy;
+use super::tools::{APPEND, LOOK, PUBLISH, PUT, REMOVE, SEND, WIPE, WRITE, changes_files};
 
 /// Values are up to this long, in bytes: several pages, so that a commit has something to tear.
 const LONGEST_VALUE: usize = 9000;
@@ -39,10 +40,15 @@ fn step(random: &mut StdRng, index: usize) -> v1::Step {
     if hangs {
         arguments["hangs"] = random.random_range(1..=2).into();
     }
-    let tool = v1::ToolStep {
-        tool: (*[LOOK, PUT, SEND, SEND].choose(random).expect("not empty")).to_owned(),
-        arguments: arguments.to_string(),
-    };
+    let tool = tool(random);
+    if changes_files(tool) {
+        let (one, other) = (path(random), path(random));
+        if other != one && random.random_bool(0.2) {
+            arguments["also"] = other.into();
+        }
+        arguments["path"] = one.into();
+    }
+    let tool = v1::ToolStep { tool: tool.to_owned(), arguments: arguments.to_string() };
     v1::Step {
         id: format!("s{index}"),
         depends_on: depends_on.into_iter().map(|index| format!("s{index}")).collect(),
@@ -56,6 +62,30 @@ fn step(random: &mut StdRng, index: usize) -> v1::Step {
         kind: Some(step::Kind::Tool(tool)),
         ..v1::Step::default()
     }
+}
+
+fn tool(random: &mut StdRng) -> &'static str {
+    match random.random_range(0..100) {
+        0..10 => LOOK,
+        10..20 => PUT,
+        20..40 => SEND,
+        40..50 => PUBLISH,
+        50..53 => WIPE,
+        53..75 => APPEND,
+        75..87 => WRITE,
+        _ => REMOVE,
+    }
+}
+
+/// One of few files, so that calls touch the same: what the policy says of it is in its name.
+fn path(random: &mut StdRng) -> String {
+    let kind = match random.random_range(0..100) {
+        0..40 => policy::FREE,
+        40..75 => policy::SHOWN,
+        75..93 => policy::ASKED,
+        _ => policy::KEPT,
+    };
+    format!("{kind}{}", u8::from(random.random_bool(0.25)))
 }
 
 /// A number, a long text, or what an earlier step gave back.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use belay_proto::v1;
+use belay_proto::v1::decide_approval_request::Decision;
+use belay_proto::v1::{self, approval};
 
 use super::picture::Picture;
 use crate::checker::Checker;
@@ -22,12 +23,44 @@ struct State {
     /// Requests whose execution has ended, as their client saw it.
     ended: BTreeSet<String>,
     executions: BTreeMap<String, Heard>,
+    approvals: BTreeMap<String, Asked>,
+}
+
+/// What was heard of one approval.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Asked {
+    /// What was shown, by revision.
+    pub(super) shown: BTreeMap<i64, v1::Approval>,
+    /// What a person decided, and was told that it counts.
+    pub(super) decided: Option<Decision>,
+}
+
+/// Whether an approval that is in state `before` may be in state `after` later.
+pub(super) fn may_become(before: approval::State, after: approval::State) -> bool {
+    use approval::State as S;
+    match before {
+        S::Pending => true,
+        S::Approved => matches!(after, S::Approved | S::Consumed | S::Stale),
+        _ => before == after,
+    }
+}
+
+/// Whether a decision can have led to a state.
+pub(super) fn leads_to(decision: Decision, state: approval::State) -> bool {
+    use approval::State as S;
+    match decision {
+        Decision::Approve => matches!(state, S::Approved | S::Consumed | S::Stale),
+        Decision::Deny => state == S::Denied,
+        Decision::Skip => state == S::Skipped,
+        Decision::Unspecified => false,
+    }
 }
 
 /// What was heard of one execution.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard {
     pub(super) uid: String,
+    pub(super) shard: i32,
     /// The request that it was started with.
     pub(super) request_id: String,
     /// Events by sequence.
@@ -69,6 +102,7 @@ impl Told {
     pub(super) fn saw(&self, execution: &v1::Execution) {
         let mut state = self.state();
         let heard = state.executions.entry(execution.name.clone()).or_default();
+        heard.shard = execution.shard;
         let account = Picture::of(execution);
         let before = heard.accounts.insert(execution.last_sequence, account.clone());
         drop(state);
@@ -98,6 +132,39 @@ impl Told {
         heard.requests.insert(request_id);
     }
 
+    /// Somebody was shown an approval.
+    pub(super) fn saw_approval(&self, approval: v1::Approval) {
+        let (name, revision, state) = (approval.name.clone(), approval.revision, approval.state());
+        trace::event(format_args!("{name} is {state:?} for {}", approval.call));
+        let mut told = self.state();
+        let asked = told.approvals.entry(name.clone()).or_default();
+        let later = asked.shown.range(revision + 1..).find(|(_, later)| !may_become(state, later.state()));
+        let earlier = asked.shown.range(..revision).find(|(_, earlier)| !may_become(earlier.state(), state));
+        let other = later.or(earlier).map(|(_, other)| other.state());
+        let before = asked.shown.insert(revision, approval.clone());
+        drop(told);
+        if let Some(other) = other {
+            self.violation(format_args!("{name} was {other:?}, which is gone, and {state:?}"));
+        }
+        if before.is_some_and(|before| before != approval) {
+            self.violation(format_args!("{name} was another at revision {revision}, which is gone"));
+        }
+    }
+
+    /// A person was told that a decision counts.
+    pub(super) fn decided(&self, decision: Decision, approval: &v1::Approval) {
+        let (name, state) = (&approval.name, approval.state());
+        let before = self.state().approvals.entry(name.clone()).or_default().decided.replace(decision);
+        if before.is_some_and(|before| before != decision) || !leads_to(decision, state) {
+            self.violation(format_args!("{name} was decided {before:?}, then {decision:?}, and is {state:?}"));
+        }
+    }
+
+    /// All that was heard of approvals, by their names.
+    pub(super) fn approvals(&self) -> BTreeMap<String, Asked> {
+        self.state().approvals.clone()
+    }
+
     /// The execution of this request has ended, and whoever asked for it knows.
     pub(super) fn ended(&self, request_id: &str) {
         self.state().ended.insert(request_id.to_owned());
@@ -122,6 +189,11 @@ impl Told {
     /// Whether nothing fails any more.
     pub(super) fn is_healed(&self) -> bool {
         self.state().healed
+    }
+
+    /// The shard of an execution, if it was heard of.
+    pub(super) fn shard(&self, execution: &str) -> Option<i32> {
+        self.state().executions.get(execution).map(|heard| heard.shard)
     }
 
     /// All that was heard, by the executions' names.

@@ -1,22 +1,39 @@
-//! Tools that do what a call's arguments say: take their time, fail a few times, hang. One for each recovery class.
+//! Tools that do what a call's arguments say: take their time, fail a few times, hang, change files. Of every recovery class.
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::time::Duration;
 
+use belay_policy::ToolKind;
 use belay_proto::v1::ErrorClass;
-use belay_tool_runner::{Annotations, Invocation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec};
-use serde_json::json;
+use belay_tool_runner::{
+    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+};
+use belay_workspace::{RelPath, ViewError};
+use serde_json::{Value, json};
 
-use super::outside::Outside;
+use super::outside::{Effect, Outside};
+use super::workspaces::ModelView;
 use crate::machine;
 
 /// Changes nothing.
 pub(super) const LOOK: &str = "look";
-/// Changes something, always the same thing.
+/// Changes something outside, always the same thing.
 pub(super) const PUT: &str = "put";
-/// Changes something that stays changed, once more each time.
+/// Changes something outside that stays changed, once more each time.
 pub(super) const SEND: &str = "send";
+/// The same, and the policy has a person asked first.
+pub(super) const PUBLISH: &str = "publish";
+/// The same, and the policy forbids it.
+pub(super) const WIPE: &str = "wipe";
+/// Adds a line to a file.
+pub(super) const APPEND: &str = "append";
+/// Writes a whole file.
+pub(super) const WRITE: &str = "write";
+/// Removes a file if it is there.
+pub(super) const REMOVE: &str = "remove";
 
 const PARAMETERS: &str = r#"{
   "type": "object",
@@ -26,19 +43,49 @@ const PARAMETERS: &str = r#"{
     "ms": {"type": "integer", "minimum": 0, "description": "How long it takes, in milliseconds."},
     "hangs": {"type": "integer", "minimum": 0, "description": "The first so many attempts never end."},
     "fails": {"type": "integer", "minimum": 0, "description": "The first so many attempts fail."},
-    "class": {"type": "integer", "description": "With this ErrorClass."}
+    "class": {"type": "integer", "description": "With this ErrorClass."},
+    "path": {"type": "string", "description": "The file to change."},
+    "also": {"type": "string", "description": "Another one, which no policy hears of before."}
   }
 }"#;
 
 /// Every tool of the simulation.
 pub(super) fn all(outside: &Outside) -> Vec<Box<dyn Tool>> {
-    let tool = |name, recovery| -> Box<dyn Tool> { Box::new(Scripted { name, recovery, outside: outside.clone() }) };
-    vec![tool(LOOK, Recovery::ReadOnly), tool(PUT, Recovery::Idempotent), tool(SEND, Recovery::Manual)]
+    let tool = |name, recovery, touches, kind| -> Box<dyn Tool> {
+        Box::new(Scripted { name, recovery, touches, kind, outside: outside.clone() })
+    };
+    vec![
+        tool(LOOK, Recovery::ReadOnly, Touches::Nothing, ToolKind::Other),
+        tool(PUT, Recovery::Idempotent, Touches::Nothing, ToolKind::Other),
+        tool(SEND, Recovery::Manual, Touches::Nothing, ToolKind::Other),
+        tool(PUBLISH, Recovery::Manual, Touches::Nothing, ToolKind::Other),
+        tool(WIPE, Recovery::Manual, Touches::Nothing, ToolKind::Other),
+        tool(APPEND, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
+        tool(WRITE, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
+        tool(REMOVE, Recovery::Transactional, Touches::Changes, ToolKind::FileDelete),
+    ]
+}
+
+/// Whether a tool works in a workspace.
+pub(super) fn changes_files(tool: &str) -> bool {
+    matches!(tool, APPEND | WRITE | REMOVE)
+}
+
+/// The paths that a call will touch: the one it says, and the other.
+pub(super) fn paths(arguments: &Value) -> impl Iterator<Item = &str> {
+    ["path", "also"].into_iter().filter_map(|field| arguments[field].as_str())
+}
+
+/// The line by which a run of a call is known in a file.
+pub(super) fn line(run: usize, call: &str) -> String {
+    format!("{run} {call}\n")
 }
 
 struct Scripted {
     name: &'static str,
     recovery: Recovery,
+    touches: Touches,
+    kind: ToolKind,
     outside: Outside,
 }
 
@@ -51,20 +98,34 @@ impl Tool for Scripted {
             parameters: PARAMETERS,
             result: r#"{"type": "object", "required": ["run", "value"]}"#,
             recovery: self.recovery,
+            touches: self.touches,
+            kind: self.kind,
             default_timeout: Duration::from_secs(10),
             annotations: Annotations::default(),
         }
     }
 
+    fn operation(&self, arguments: &Value) -> Operation {
+        let paths = arguments["path"].as_str().map(str::to_owned).into_iter().collect();
+        Operation { paths, ..Operation::default() }
+    }
+
     fn call(&self, invocation: Invocation) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> {
-        let (outside, recovery) = (self.outside.clone(), self.recovery);
+        let (name, outside) = (self.name, self.outside.clone());
         Box::pin(async move {
-            let Invocation { name, attempt, arguments, .. } = invocation;
+            let Invocation { name: call, attempt, arguments, view, .. } = invocation;
             if !machine::is_powered() {
                 // What a dead machine still computes reaches nobody.
                 return pending().await;
             }
-            let run = outside.begin(&name, recovery, &arguments);
+            let run = outside.begin(&call, name, &arguments);
+            if let Some(view) = view {
+                let (line, arguments) = (line(run, &call), arguments.clone());
+                let changed = view.work(move |view| change(name, view, &arguments, &line)).await;
+                let stopped = |_| ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "the call was stopped");
+                let failed = |error: ViewError| ToolFailure::new(ErrorClass::Transient, "VIEW", error.to_string());
+                outside.changed(run, changed.map_err(stopped)?.map_err(failed)?);
+            }
             let number = |field: &str| arguments[field].as_u64().unwrap_or(0);
             if u64::from(attempt) <= number("hangs") {
                 return pending().await;
@@ -80,4 +141,31 @@ impl Tool for Scripted {
             Ok(json!({"run": run, "value": arguments["value"]}))
         })
     }
+}
+
+/// Changes the files that the arguments name; returns what it did.
+fn change(tool: &str, view: &mut dyn View, arguments: &Value, line: &str) -> Result<Effect, ViewError> {
+    let mut after = BTreeMap::new();
+    for path in paths(arguments) {
+        let file = RelPath::parse(path).expect("the plans name files");
+        let before = match view.read(&file, 0, None) {
+            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(ViewError::NotFound { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let content = match (tool, before) {
+            (REMOVE, None) => continue,
+            (REMOVE, Some(_)) => None,
+            (APPEND, Some(before)) => Some(before + line),
+            _ => Some(line.to_owned()),
+        };
+        match &content {
+            Some(content) => view.write(&file, content.as_bytes(), None)?,
+            None => view.remove(&file)?,
+        }
+        after.insert(path.to_owned(), content);
+    }
+    let view: &dyn Any = view;
+    let view = view.downcast_ref::<ModelView>().expect("the simulation's own view");
+    Ok(Effect { workspace: view.workspace().to_owned(), commit: view.id().to_owned(), after })
 }

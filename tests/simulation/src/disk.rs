@@ -1,7 +1,9 @@
-//! What SQLite asks of a disk, over turmoil's simulated one: safe, and without C.
+//! Files on the simulated disk, which fail, fill up and lose power as their machine does: what stands under SQLite and under the
+//! workspaces of the simulation. Safe, and without C.
 //!
 //! A sync follows SQLite's own unix VFS: the first sync of a journal or log that was opened to be created if need be also syncs
-//! its folder, whoever created it; a new database is not synced into its folder on its own. So a store that survives here does not lean on more than it gets there.
+//! its folder, whoever created it; a new database is not synced into its folder on its own. So a store that survives here does not
+//! lean on more than it gets there.
 //!
 //! turmoil knows files by name, not by inode, which shows in three places that are made good here:
 //! - A removed name that is created again before its folder is synced would show its old content, and the sync of the folder
@@ -20,7 +22,7 @@ use crate::trace;
 
 /// Why an operation did not happen.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     Refused(Refusal),
     NotFound,
     /// Another connection of this machine has the database.
@@ -40,23 +42,35 @@ impl From<io::Error> for Failure {
     }
 }
 
-pub(super) type Result<T = ()> = std::result::Result<T, Failure>;
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(Refusal::Full) => io::ErrorKind::StorageFull.into(),
+            Failure::Refused(Refusal::Dead | Refusal::Failed) => Self::other("the disk failed"),
+            Failure::NotFound => io::ErrorKind::NotFound.into(),
+            Failure::Busy => io::ErrorKind::ResourceBusy.into(),
+            Failure::Io(error) => error,
+        }
+    }
+}
+
+pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
 
 /// How a file is to be opened.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Mode {
-    pub(super) create: bool,
-    pub(super) exclusive: bool,
-    pub(super) writable: bool,
+pub(crate) struct Mode {
+    pub(crate) create: bool,
+    pub(crate) exclusive: bool,
+    pub(crate) writable: bool,
     /// A journal or a log: when `create` is set its first sync syncs the folder too.
-    pub(super) is_journal: bool,
+    pub(crate) is_journal: bool,
     /// A database: one handle a machine.
-    pub(super) is_database: bool,
-    pub(super) delete_on_close: bool,
+    pub(crate) is_database: bool,
+    pub(crate) delete_on_close: bool,
 }
 
 /// An open file of one run of one machine.
-pub(super) struct OpenFile {
+pub(crate) struct OpenFile {
     boot: Boot,
     path: PathBuf,
     // Taken at the close; leaked by a dead machine, which closes nothing.
@@ -66,7 +80,7 @@ pub(super) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(super) fn open(path: &Path, mode: Mode) -> Result<Self> {
+    pub(crate) fn open(path: &Path, mode: Mode) -> Result<Self> {
         let boot = machine::current().ok_or(Refusal::Dead)?;
         machine::access(boot, Access::Read)?;
         let creates = !fs::exists(path);
@@ -98,7 +112,7 @@ impl OpenFile {
     }
 
     /// Reads into `buffer` from `offset` in bytes; returns how many there were.
-    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    pub(crate) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         machine::access(self.boot, Access::Read)?;
         let mut length = 0;
         while length < buffer.len() {
@@ -110,7 +124,7 @@ impl OpenFile {
         Ok(length)
     }
 
-    pub(super) fn write(&self, data: &[u8], offset: u64) -> Result {
+    pub(crate) fn write(&self, data: &[u8], offset: u64) -> Result {
         let length = self.file_length()?;
         machine::access(self.boot, Access::Write { grows: offset + data.len() as u64 > length })?;
         trace::detail(format_args!("write {} {offset}+{} {:016x}", self.path.display(), data.len(), digest(data)));
@@ -121,13 +135,13 @@ impl OpenFile {
         Ok(self.file().write_all_at(data, offset)?)
     }
 
-    pub(super) fn truncate(&self, length: u64) -> Result {
+    pub(crate) fn truncate(&self, length: u64) -> Result {
         machine::access(self.boot, Access::Write { grows: false })?;
         trace::detail(format_args!("truncate {} {length}", self.path.display()));
         Ok(self.file().set_len(length)?)
     }
 
-    pub(super) fn sync(&mut self) -> Result {
+    pub(crate) fn sync(&mut self) -> Result {
         if self.folder_sync_due {
             machine::access(self.boot, Access::Sync)?;
             sync_folder(&self.path)?;
@@ -139,7 +153,7 @@ impl OpenFile {
     }
 
     /// The file's length in bytes.
-    pub(super) fn length(&self) -> Result<u64> {
+    pub(crate) fn length(&self) -> Result<u64> {
         machine::access(self.boot, Access::Read)?;
         self.file_length()
     }
@@ -173,7 +187,7 @@ impl Drop for OpenFile {
 }
 
 /// Removes the name `path`, durably when `sync` is set.
-pub(super) fn remove(path: &Path, sync: bool) -> Result {
+pub(crate) fn remove(path: &Path, sync: bool) -> Result {
     let boot = machine::current().ok_or(Refusal::Dead)?;
     machine::access(boot, Access::Write { grows: false })?;
     if !fs::exists(path) {
@@ -191,10 +205,34 @@ pub(super) fn remove(path: &Path, sync: bool) -> Result {
 }
 
 /// Whether there is something called `path`.
-pub(super) fn exists(path: &Path) -> Result<bool> {
+pub(crate) fn exists(path: &Path) -> Result<bool> {
     let boot = machine::current().ok_or(Refusal::Dead)?;
     machine::access(boot, Access::Read)?;
     Ok(fs::exists(path))
+}
+
+/// Makes a folder and those above it, durably.
+pub(crate) fn make_folder(path: &Path) -> Result {
+    let boot = machine::current().ok_or(Refusal::Dead)?;
+    if exists(path)? {
+        return Ok(());
+    }
+    machine::access(boot, Access::Write { grows: true })?;
+    trace::detail(format_args!("make folder {}", path.display()));
+    fs::create_dir_all(path)?;
+    machine::access(boot, Access::Sync)?;
+    path.ancestors().skip(1).try_for_each(fs::sync_dir)?;
+    Ok(())
+}
+
+/// The names in a folder, sorted.
+pub(crate) fn names(path: &Path) -> Result<Vec<String>> {
+    let boot = machine::current().ok_or(Refusal::Dead)?;
+    machine::access(boot, Access::Read)?;
+    let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+    let mut names = fs::read_dir(path)?.map(name).collect::<io::Result<Vec<_>>>()?;
+    names.sort_unstable();
+    Ok(names)
 }
 
 fn sync_folder(path: &Path) -> Result {

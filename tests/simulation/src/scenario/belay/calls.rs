@@ -1,0 +1,90 @@
+//! Calls, as the events have them: what each was asked, what it waited for, and how it ended.
+
+use belay_proto::v1::{self, execution_event::Kind, payload};
+use serde_json::Value;
+
+/// One call, as the events have it.
+pub(super) struct Call<'a> {
+    pub(super) step: usize,
+    pub(super) request: &'a v1::ToolCallRequested,
+    pub(super) holds: Vec<Hold<'a>>,
+    pub(super) ends: Vec<&'a v1::ExecutionEvent>,
+}
+
+/// What a call waited for.
+pub(super) struct Hold<'a> {
+    pub(super) need: &'a v1::ApprovalNeed,
+    pub(super) asked: Option<&'a v1::ApprovalRequested>,
+    pub(super) decided: Option<&'a v1::ApprovalDecided>,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(step: usize, request: &'a v1::ToolCallRequested) -> Self {
+        Self { step, request, holds: Vec::new(), ends: Vec::new() }
+    }
+
+    /// How it ended; nothing when it did not end once.
+    pub(super) fn end(&self) -> Option<&'a Kind> {
+        match self.ends[..] {
+            [end] => end.kind.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// It comes to wait, or goes on.
+    pub(super) fn hold(&mut self, kind: &'a Kind) -> Result<(), String> {
+        let need = match kind {
+            Kind::ToolCallEffectProposed(v1::ToolCallEffectProposed { need })
+            | Kind::ToolCallApprovalRequired(v1::ToolCallApprovalRequired { need }) => need.as_ref(),
+            _ => None,
+        };
+        if let Some(need) = need {
+            self.holds.push(Hold { need, asked: None, decided: None });
+            return Ok(());
+        }
+        let misfit = || format!("{kind:?} without a question");
+        match kind {
+            Kind::ApprovalRequested(asked) => {
+                let hold = self.holds.last_mut().filter(|hold| hold.asked.is_none() && hold.decided.is_none());
+                hold.ok_or_else(misfit)?.asked = Some(asked);
+            }
+            Kind::ApprovalDecided(decided) => {
+                let hold = self.holds.last_mut().filter(|hold| hold.decided.is_none());
+                hold.ok_or_else(misfit)?.decided = Some(decided);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The run whose result it completed with.
+    pub(super) fn completed_with(&self) -> Option<usize> {
+        match self.end() {
+            Some(Kind::ToolCallCompleted(completed)) => {
+                json(completed.result.as_ref())["run"].as_u64().and_then(|run| usize::try_from(run).ok())
+            }
+            _ => None,
+        }
+    }
+
+    /// What it means that it took effect twice.
+    pub(super) fn twice(&self) -> &'static str {
+        let is_approved = |decided: &v1::ApprovalDecided| decided.state() == v1::approval::State::Approved;
+        match self.holds.iter().any(|hold| hold.decided.is_some_and(is_approved)) {
+            true => ", and its grant was spent twice",
+            false => "",
+        }
+    }
+
+    pub(super) fn arguments(&self) -> Value {
+        json(self.request.arguments.as_ref())
+    }
+}
+
+/// The JSON of a payload.
+pub(super) fn json(payload: Option<&v1::Payload>) -> Value {
+    match payload.and_then(|payload| payload.content.as_ref()) {
+        Some(payload::Content::Json(text)) => serde_json::from_str(text).unwrap_or_default(),
+        Some(payload::Content::Blob(_)) | None => Value::Null,
+    }
+}

@@ -1,0 +1,270 @@
+//! Who allowed what: what the policy asks for, held against what people decided, what the gate signed and what the runner spent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use belay_grant::{Expected, Grant, Signed, Subject, digest_of};
+use belay_proto::v1::approval_need;
+use belay_proto::v1::execution_event::Kind;
+use belay_proto::v1::{self, ApprovalMode, approval, tool_call};
+
+use super::audit::{Evidence, Kept, Violations};
+use super::calls::{Call, Hold};
+use super::outside::Run;
+use super::people::PERSON;
+use super::policy::{self, Needs, POLICY};
+use super::told::{leads_to, may_become};
+use crate::trace;
+
+/// Every call of every execution, with the execution's approval mode.
+pub(super) type Calls<'a> = BTreeMap<String, (ApprovalMode, Call<'a>)>;
+
+/// What the three services have after the last power loss.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stored {
+    pub(super) executions: BTreeMap<String, Kept>,
+    /// In full, by name.
+    pub(super) approvals: BTreeMap<String, v1::Approval>,
+    /// By the approval's name.
+    pub(super) grants: BTreeMap<String, v1::Grant>,
+    /// The calls that the runner still remembers.
+    pub(super) calls: BTreeMap<String, v1::ToolCall>,
+}
+
+/// Invariant 3 of REQUIREMENTS, B-03 and B-05: nothing that asks for a person happens without a grant for it that was spent once, and
+/// nobody but a person gives one.
+pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) -> Violations {
+    let mut violations = approvals(evidence, calls);
+    let mut spent = BTreeMap::new();
+    for (name, (mode, call)) in calls {
+        let one = One { evidence, runs, name, mode: *mode, call };
+        let found = one.audit();
+        violations.extend(found.err().into_iter().map(|what| format!("{name}: {what}")));
+        if let Some(nonce) = nonce(call)
+            && let Some(other) = spent.insert(nonce, name)
+        {
+            violations.push(format!("the grant {nonce} was spent twice: on {other} and on {name}"));
+        }
+    }
+    violations
+}
+
+/// The nonce of the grant on which a call went on.
+fn nonce<'a>(call: &Call<'a>) -> Option<&'a str> {
+    let receipt = match call.end()? {
+        Kind::ToolCallCompleted(completed) => completed.receipt.as_ref(),
+        Kind::ToolCallFailed(failed) => failed.receipt.as_ref(),
+        Kind::ToolCallDenied(denied) => denied.receipt.as_ref(),
+        _ => None,
+    };
+    receipt.map(|receipt| &*receipt.grant_nonce).filter(|nonce| !nonce.is_empty())
+}
+
+/// What the gate has: every approval about what it says, decided as people were told, and granted once at most.
+fn approvals(evidence: &Evidence<'_>, calls: &Calls<'_>) -> Violations {
+    let Stored { approvals, grants, .. } = evidence.stored;
+    let mut violations = Violations::new();
+    for (name, approval) in approvals {
+        let subject = Subject::parse(&approval.subject);
+        let is_about = |subject: &Subject| {
+            subject.execution == approval.execution
+                && approval.call.starts_with(&format!("{}/steps/{}/calls/", subject.execution, subject.step))
+        };
+        if digest_of(&approval.subject) != approval.subject_digest || !subject.is_ok_and(|subject| is_about(&subject)) {
+            violations.push(format!("{name} is not about what it says: {approval:?}"));
+        }
+        if !calls.contains_key(&approval.call) {
+            violations.push(format!("{name} is about {}, whose intent is gone", approval.call));
+        }
+        trace::count(match approval.state() {
+            approval::State::Pending => "approvals left open",
+            approval::State::Expired => "approvals expired",
+            approval::State::Cancelled => "approvals cancelled",
+            approval::State::Stale => "approvals stale",
+            _ => "approvals decided",
+        });
+    }
+    for (name, asked) in evidence.told.approvals() {
+        let Some(now) = approvals.get(&name) else {
+            violations.push(format!("{name} was shown and is gone"));
+            continue;
+        };
+        for (revision, shown) in asked.shown {
+            if revision > now.revision || !may_become(shown.state(), now.state()) {
+                violations
+                    .push(format!("{name} was {:?} at revision {revision}, which is gone: {now:?}", shown.state()));
+            }
+        }
+        if asked.decided.is_some_and(|decided| !leads_to(decided, now.state()) || now.decided_by != PERSON) {
+            violations.push(format!("{name} was decided {:?}, which is gone: it is {:?}", asked.decided, now.state()));
+        }
+    }
+    let nonces: Vec<_> = grants.values().filter_map(|grant| parse(grant).map(|grant| grant.nonce)).collect();
+    if nonces.iter().collect::<BTreeSet<_>>().len() != grants.len() {
+        violations.push("two grants have the same nonce, or one cannot be read".to_owned());
+    }
+    violations
+}
+
+fn parse(grant: &v1::Grant) -> Option<Grant> {
+    serde_json::from_slice(&grant.body).ok()
+}
+
+/// One call.
+struct One<'a> {
+    evidence: &'a Evidence<'a>,
+    runs: &'a [Run],
+    name: &'a str,
+    mode: ApprovalMode,
+    call: &'a Call<'a>,
+}
+
+impl One<'_> {
+    fn audit(&self) -> Result<(), String> {
+        for hold in &self.call.holds {
+            self.hold(hold)?;
+        }
+        self.ran()?;
+        let Some(end) = self.call.end() else { return Ok(()) };
+        match end {
+            Kind::ToolCallCompleted(_) => self.completed()?,
+            Kind::ToolCallDenied(denied) => self.denied(denied)?,
+            // No honest gate's grant is ever refused.
+            Kind::ToolCallFailed(v1::ToolCallFailed { failure: Some(failure), .. })
+                if matches!(&*failure.reason, "GRANT_REFUSED" | "UNAPPROVED_RESULT" | "INTERNAL") =>
+            {
+                return Err(format!("it was approved and could not go on: {failure:?}"));
+            }
+            _ => {}
+        }
+        let Some(known) = self.evidence.stored.calls.get(self.name) else { return Ok(()) };
+        let agrees = match (known.state(), end) {
+            (tool_call::State::Completed, end) => matches!(end, Kind::ToolCallCompleted(_)),
+            // The runner could not write down that it had failed, and said so: it waits for nobody.
+            (tool_call::State::AwaitingApproval, Kind::ToolCallFailed(failed)) => {
+                failed.failure.as_ref().is_some_and(|failure| failure.reason == "LEDGER_UNAVAILABLE")
+            }
+            (tool_call::State::AwaitingApproval, _) => false,
+            (_, end) => !matches!(end, Kind::ToolCallCompleted(_)),
+        };
+        if agrees { Ok(()) } else { Err(format!("the runner says {:?}, and the executor {end:?}", known.state())) }
+    }
+
+    /// What the policy asks for, given what a run of it did.
+    fn needs(&self, run: Option<&Run>) -> Needs {
+        policy::needs(&self.call.request.tool, &self.call.arguments(), run.and_then(|run| run.effect.as_ref()))
+    }
+
+    /// What it waited for was decided by whoever may.
+    fn hold(&self, hold: &Hold<'_>) -> Result<(), String> {
+        let Some(decided) = hold.decided else { return Ok(()) };
+        if decided.approval.is_empty() {
+            let fits = match self.mode {
+                ApprovalMode::Fail => decided.state() == approval::State::Denied,
+                ApprovalMode::Skip => decided.state() == approval::State::Skipped,
+                _ => false,
+            };
+            trace::count("decisions by the approval mode");
+            return if fits { Ok(()) } else { Err(format!("nobody was asked in mode {:?}: {decided:?}", self.mode)) };
+        }
+        if hold.asked.is_none_or(|asked| asked.approval != decided.approval) {
+            return Err(format!("another question was decided than was asked: {decided:?}"));
+        }
+        let kept = self.evidence.stored.approvals.get(&decided.approval);
+        let kept = kept.ok_or_else(|| format!("{} was decided and is gone", decided.approval))?;
+        let by = if decided.state() == approval::State::Expired || self.mode == ApprovalMode::Auto {
+            POLICY
+        } else {
+            PERSON
+        };
+        let fits = kept.call == self.name
+            && kept.kind == hold.need.kind
+            && kept.subject_digest == hold.need.subject_digest
+            && may_become(decided.state(), kept.state())
+            && kept.decided_by == by
+            && decided.principal == by;
+        if fits { Ok(()) } else { Err(format!("{decided:?} for {:?} does not follow from {kept:?}", hold.need)) }
+    }
+
+    /// However it ended: what is forbidden never runs, and what asks first runs after a yes.
+    fn ran(&self) -> Result<(), String> {
+        let needs = self.needs(None);
+        if !self.runs.iter().any(|run| run.call == self.name) {
+            return Ok(());
+        }
+        if needs.denied {
+            return Err("the policy forbids it, and it ran".to_owned());
+        }
+        match needs.before && self.approved(approval_need::Kind::Call).is_none() {
+            true => Err("it ran, and nobody had said yes".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// The last yes to a question of this kind.
+    fn approved(&self, kind: approval_need::Kind) -> Option<&Hold<'_>> {
+        let is_yes = |decided: &v1::ApprovalDecided| decided.state() == approval::State::Approved;
+        self.call.holds.iter().rfind(|hold| hold.need.kind() == kind && hold.decided.is_some_and(is_yes))
+    }
+
+    fn completed(&self) -> Result<(), String> {
+        let run = self.call.completed_with().and_then(|run| self.runs.get(run));
+        let needs = self.needs(run);
+        if needs.denied {
+            return Err("the policy forbids it, and it completed".to_owned());
+        }
+        let (before, after) = (self.approved(approval_need::Kind::Call), self.approved(approval_need::Kind::Effect));
+        if (before.is_some(), after.is_some()) != (needs.before, needs.after) {
+            return Err(format!(
+                "the policy asks for {needs:?}, and it completed with a yes before: {}, after: {}",
+                before.is_some(),
+                after.is_some()
+            ));
+        }
+        let Some(hold) = after.or(before) else {
+            return match nonce(self.call) {
+                None => Ok(()),
+                Some(nonce) => Err(format!("nobody was asked, and the grant {nonce} was spent")),
+            };
+        };
+        trace::count("calls on a grant");
+        self.granted(hold)
+    }
+
+    /// The grant of its last approval is the gate's, for it alone, and is the one that was spent.
+    fn granted(&self, hold: &Hold<'_>) -> Result<(), String> {
+        let approval = hold.decided.map(|decided| &*decided.approval).unwrap_or_default();
+        let Some(v1::Grant { body, signature, key_id }) = self.evidence.stored.grants.get(approval).cloned() else {
+            return Err(format!("it completed on {approval}, of which there is no grant"));
+        };
+        let policy_revision = hold.need.decision.as_ref().map_or(0, |decision| decision.policy_revision);
+        let grant: Option<Grant> = serde_json::from_slice(&body).ok();
+        let now = grant.map_or(0, |grant| grant.not_before);
+        let expected = Expected { call: self.name, subject_digest: &hold.need.subject_digest, policy_revision, now };
+        let grant = Grant::verify(&Signed { body, signature, key_id }, self.evidence.keys, expected)
+            .map_err(|error| format!("it completed on a grant that is not good: {error}"))?;
+        if nonce(self.call) != Some(&grant.nonce) {
+            return Err(format!("it completed on {:?}, and not on its own grant {}", nonce(self.call), grant.nonce));
+        }
+        Ok(())
+    }
+
+    /// Whoever is denied was forbidden by the policy, or turned down.
+    fn denied(&self, denied: &v1::ToolCallDenied) -> Result<(), String> {
+        let reason = denied.failure.as_ref().map(|failure| &*failure.reason).unwrap_or_default();
+        if reason == "POLICY_DENIED" {
+            let mut runs = self.runs.iter().filter(|run| run.call == self.name);
+            let is_forbidden = self.needs(None).denied || runs.any(|run| self.needs(Some(run)).denied);
+            return if is_forbidden {
+                Ok(())
+            } else {
+                Err("the policy does not forbid it, and it was denied".to_owned())
+            };
+        }
+        let decided = self.call.holds.last().and_then(|hold| hold.decided).map(v1::ApprovalDecided::state);
+        use approval::State as S;
+        match decided {
+            Some(S::Denied | S::Skipped | S::Expired) => Ok(()),
+            other => Err(format!("it was denied ({reason}), and {other:?} had been decided")),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Somebody on the services' network who would have calls go on that nobody approved.
+
+use std::time::Duration;
+
+use belay_grant::{Grant, Keys, Scope, SigningKey};
+use belay_proto::v1::approval_gate_service_client::ApprovalGateServiceClient;
+use belay_proto::v1::tool_runner_service_client::ToolRunnerServiceClient;
+use belay_proto::v1::{self, approval};
+use belay_service_kit::status;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tonic::Code;
+
+use super::client::PATIENCE;
+use super::hosts::{self, Owners};
+use super::people::PERSON;
+use super::told::Told;
+use crate::trace;
+
+/// Tries for as long as the simulation lasts. What comes of it is for the audit to find: no effect stands without its own grant. B-05.
+pub(super) async fn forge(seed: u64, told: Told, owners: Owners, keys: Keys) -> turmoil::Result {
+    let key_id = keys.iter().map(|(id, _)| id.to_owned()).collect::<String>();
+    let mut random = StdRng::seed_from_u64(seed);
+    loop {
+        tokio::time::sleep(Duration::from_millis(random.random_range(100..1500))).await;
+        let mut gate = ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
+        let request = v1::ListApprovalsRequest { page_size: 1000, ..v1::ListApprovalsRequest::default() };
+        let Ok(Ok(page)) = tokio::time::timeout(PATIENCE, gate.list_approvals(request)).await else { continue };
+        let approvals = page.into_inner().approvals;
+        let is = |state| move |approval: &&v1::Approval| approval.state() == state;
+        let Some(target) = approvals.iter().find(is(approval::State::Pending)) else { continue };
+        let other = approvals
+            .iter()
+            .find(is(approval::State::Approved))
+            .or_else(|| approvals.iter().find(is(approval::State::Consumed)));
+        let foreign = match other {
+            Some(other) => {
+                let request = v1::GetGrantRequest { approval: other.name.clone() };
+                let answer = tokio::time::timeout(PATIENCE, gate.get_grant(request)).await;
+                answer.ok().and_then(Result::ok).map(tonic::Response::into_inner)
+            }
+            None => None,
+        };
+        let grant = foreign.filter(|_| random.random_bool(0.5)).unwrap_or_else(|| forged(target, &mut random, &key_id));
+        let request = v1::CommitEffectRequest {
+            name: target.call.clone(),
+            grant: Some(grant),
+            fence: Some(v1::Fence {
+                shard: told.shard(&target.execution).unwrap_or_default(),
+                token: owners.newest_fence(),
+            }),
+        };
+        let mut runner = ToolRunnerServiceClient::new(hosts::channel(hosts::RUNNER_URI));
+        match tokio::time::timeout(PATIENCE, runner.commit_effect(request)).await {
+            Ok(Err(status)) if status.code() == Code::PermissionDenied => trace::count("forged grants refused"),
+            Ok(Err(status)) => trace::event(format_args!("a forger is answered {:?}", status::reason(&status))),
+            Ok(Ok(call)) => trace::event(format_args!("a forger is told {:?}", call.into_inner().state())),
+            Err(_) => {}
+        }
+    }
+}
+
+/// A grant that is right in everything but the key with which it is signed, which may pass for the gate's.
+fn forged(target: &v1::Approval, random: &mut StdRng, key_id: &str) -> v1::Grant {
+    let now = hosts::now_micros() / 1_000_000;
+    let grant = Grant {
+        v: 1,
+        approval: target.name.clone(),
+        subject_digest: target.subject_digest.clone(),
+        call: target.call.clone(),
+        audience: Grant::AUDIENCE.to_owned(),
+        approver: PERSON.to_owned(),
+        policy_revision: target.decision.as_ref().map_or(1, |decision| decision.policy_revision),
+        not_before: now - 60,
+        expires: now + 3600,
+        scope: Scope::Once,
+        uses: 1,
+        nonce: format!("forged-{}", random.random::<u64>()),
+    };
+    let signed = grant.sign(&SigningKey::from_bytes(&random.random()));
+    let key_id = if random.random_bool(0.5) { key_id.to_owned() } else { signed.key_id };
+    v1::Grant { body: signed.body, signature: signed.signature, key_id }
+}

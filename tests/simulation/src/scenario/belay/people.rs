@@ -1,0 +1,223 @@
+//! People: they watch what is asked, and decide sooner or later, sometimes twice, sometimes about something else than they saw.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use belay_proto::v1::approval_gate_service_client::ApprovalGateServiceClient;
+use belay_proto::v1::decide_approval_request::Decision;
+use belay_proto::v1::{self, approval, watch_approvals_response::Content};
+use belay_service_kit::status;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+
+use super::client::PATIENCE;
+use super::hosts;
+use super::told::Told;
+use crate::trace;
+
+/// How long somebody listens before looking at what is due.
+const GLANCE: Duration = Duration::from_millis(150);
+
+/// Who decides, as the gate's door for people knows everybody.
+pub(super) const PERSON: &str = "person";
+
+/// Reasons for which a person may be refused: somebody was faster, or the gate cannot now.
+const EXPECTED: [&str; 5] = ["ALREADY_DECIDED", "GATE_STOPPING", "STORE_FAILED", "STORE_FULL", "STOPPING"];
+
+/// How somebody will deal with one question.
+struct Mind {
+    subject_digest: String,
+    /// Not before; `None`: not while things fail.
+    after: Option<Instant>,
+    decision: Decision,
+    /// Says first that something else was seen.
+    is_confused: bool,
+    /// Says it once more.
+    is_repeated: bool,
+}
+
+/// Watches and decides for as long as the simulation lasts.
+pub(super) async fn decide(seed: u64, told: Told) -> turmoil::Result {
+    let random = StdRng::seed_from_u64(seed);
+    let mut person = Person { told, random, gate: connect(), watched: None, minds: BTreeMap::new() };
+    loop {
+        person.listen().await;
+        person.decide().await;
+    }
+}
+
+fn connect() -> ApprovalGateServiceClient<Channel> {
+    ApprovalGateServiceClient::new(hosts::channel(hosts::PEOPLE_URI))
+}
+
+struct Person {
+    told: Told,
+    random: StdRng,
+    gate: ApprovalGateServiceClient<Channel>,
+    watched: Option<Streaming<v1::WatchApprovalsResponse>>,
+    /// By the approval's name.
+    minds: BTreeMap<String, Mind>,
+}
+
+impl Person {
+    /// Hears for a moment what is asked.
+    async fn listen(&mut self) {
+        if self.watched.is_none() || self.random.random_bool(0.02) {
+            self.watch().await;
+        }
+        let until = Instant::now() + GLANCE;
+        while let Some(watched) = &mut self.watched {
+            match tokio::time::timeout_at(until, watched.message()).await {
+                Ok(Ok(Some(v1::WatchApprovalsResponse { content: Some(Content::Approval(approval)) }))) => {
+                    self.see(approval);
+                }
+                Ok(Ok(Some(_))) => {}
+                Ok(ended) => {
+                    if let Err(status) = ended {
+                        refused(&self.told, &status);
+                    }
+                    (self.watched, self.gate) = (None, connect());
+                }
+                Err(_) => return,
+            }
+        }
+        tokio::time::sleep_until(until).await;
+    }
+
+    /// Begins to watch, or begins anew.
+    async fn watch(&mut self) {
+        let request = v1::WatchApprovalsRequest {
+            parent: "namespaces/-".to_owned(),
+            heartbeat_interval: Some(belay_proto::duration(GLANCE * 2)),
+            ..v1::WatchApprovalsRequest::default()
+        };
+        self.watched = match tokio::time::timeout(PATIENCE, self.gate.watch_approvals(request)).await {
+            Ok(Ok(answer)) => {
+                trace::count("watches of approvals");
+                Some(answer.into_inner())
+            }
+            Ok(Err(status)) => {
+                refused(&self.told, &status);
+                None
+            }
+            Err(_) => None,
+        };
+        if self.watched.is_none() {
+            self.gate = connect();
+        }
+    }
+
+    /// Looks at an approval, and makes up a mind about one that is open.
+    fn see(&mut self, approval: v1::Approval) {
+        let random = &mut self.random;
+        if approval.state() == approval::State::Pending {
+            self.minds.entry(approval.name.clone()).or_insert_with(|| Mind {
+                subject_digest: approval.subject_digest.clone(),
+                after: match random.random_range(0..100) {
+                    0..55 => Some(Instant::now() + Duration::from_millis(random.random_range(10..300))),
+                    55..85 => Some(Instant::now() + Duration::from_millis(random.random_range(300..3000))),
+                    _ => None,
+                },
+                decision: match random.random_range(0..100) {
+                    0..70 => Decision::Approve,
+                    70..85 => Decision::Deny,
+                    _ => Decision::Skip,
+                },
+                is_confused: random.random_bool(0.15),
+                is_repeated: random.random_bool(0.2),
+            });
+        } else {
+            self.minds.remove(&approval.name);
+        }
+        self.told.saw_approval(approval);
+    }
+
+    /// Says what is due.
+    async fn decide(&mut self) {
+        let now = Instant::now();
+        let is_due = |mind: &Mind| self.told.is_healed() || mind.after.is_some_and(|after| after <= now);
+        let due: Vec<_> = self.minds.iter().filter(|(_, mind)| is_due(mind)).map(|(name, _)| name.clone()).collect();
+        for name in due {
+            if let Some(mind) = self.minds.remove(&name)
+                && !self.settle(&name, &mind).await
+            {
+                self.minds.insert(name, mind);
+            }
+        }
+    }
+
+    /// Says what is on a mind; whether that was heard.
+    async fn settle(&mut self, name: &str, mind: &Mind) -> bool {
+        let mut request = v1::DecideApprovalRequest {
+            name: name.to_owned(),
+            subject_digest: mind.subject_digest.clone(),
+            decision: mind.decision.into(),
+            reason: "the seed said so".to_owned(),
+        };
+        if mind.is_confused {
+            // B-03: a decision is about what was seen, and about nothing else.
+            let subject_digest = format!("sha256:{}", "0".repeat(64));
+            let wrong = v1::DecideApprovalRequest { subject_digest, ..request.clone() };
+            match self.ask(wrong).await {
+                Ok(_) => self.told.violation(format_args!("{name} was decided by somebody who saw something else")),
+                Err(Some(reason)) if reason == "DIGEST_MISMATCH" => {
+                    trace::count("decisions about something else refused");
+                }
+                Err(_) => {}
+            }
+        }
+        for _ in 0..=u8::from(mind.is_repeated) {
+            match self.ask(request.clone()).await {
+                Ok(approval) => {
+                    trace::count(match mind.decision {
+                        Decision::Approve => "approvals approved",
+                        Decision::Deny => "approvals denied",
+                        Decision::Skip | Decision::Unspecified => "approvals skipped",
+                    });
+                    self.told.decided(mind.decision, &approval);
+                    // Whoever says it again says it in other words.
+                    request.reason = "as said before".to_owned();
+                }
+                // Somebody else has decided.
+                Err(Some(reason)) if reason == "ALREADY_DECIDED" => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// An answer, or the reason of a refusal if it has one.
+    async fn ask(&mut self, request: v1::DecideApprovalRequest) -> Result<v1::Approval, Option<String>> {
+        trace::event(format_args!("{} is to be {:?}", request.name, request.decision()));
+        match tokio::time::timeout(PATIENCE, self.gate.decide_approval(request)).await {
+            Ok(Ok(approval)) => Ok(approval.into_inner()),
+            Ok(Err(status)) => {
+                refused(&self.told, &status);
+                Err(status::reason(&status))
+            }
+            Err(_) => {
+                self.gate = connect();
+                Err(None)
+            }
+        }
+    }
+}
+
+/// Notes a refusal, which is a violation when it may not be.
+fn refused(told: &Told, status: &Status) {
+    let (code, message) = (status.code(), status.message());
+    trace::event(format_args!("a person is refused: {code:?} {message}"));
+    let is_ours = std::error::Error::source(status).is_none();
+    match status::reason(status).as_deref() {
+        Some(reason) if EXPECTED.contains(&reason) || reason == "DIGEST_MISMATCH" => {}
+        Some("APPROVAL_NOT_FOUND") => told.violation(format_args!("an approval that was shown is gone: {message}")),
+        Some(reason) => told.violation(format_args!("{reason}: {message}")),
+        None if is_ours && matches!(code, Code::Internal | Code::DataLoss | Code::InvalidArgument) => {
+            told.violation(format_args!("{code:?}: {message}"));
+        }
+        None => {}
+    }
+}

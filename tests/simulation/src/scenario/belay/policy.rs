@@ -1,0 +1,83 @@
+//! The policy of the simulation, and what follows from it, worked out without the services.
+
+use std::sync::Arc;
+
+use belay_proto::v1::ApprovalMode;
+use rand::Rng;
+use rand::rngs::StdRng;
+use serde_json::Value;
+
+use super::outside::Effect;
+use super::tools::{LOOK, PUBLISH, PUT, REMOVE, SEND, WIPE};
+
+/// How the names of files begin that may be written freely.
+pub(super) const FREE: &str = "free-";
+/// Those of which a person is shown what would change.
+pub(super) const SHOWN: &str = "shown-";
+/// Those of which a person is asked before anything runs.
+pub(super) const ASKED: &str = "asked-";
+/// Those that stay as they are.
+pub(super) const KEPT: &str = "kept-";
+
+/// Who decides where the policy decides in a person's place.
+pub(super) const POLICY: &str = "policy";
+
+/// Two policies in YAML, of which the second says what the first does and has another revision. What is decided without a person, and
+/// whether questions expire, is for the seed to say.
+pub(super) fn generate(random: &mut StdRng) -> [Arc<str>; 2] {
+    let alone = ["auto", "auto", "skip", "fail"][random.random_range(0..4)];
+    let expiry = if random.random_bool(0.4) { "approvals: {expire_after: 1s}\n" } else { "" };
+    let first = format!(
+        "file_write: auto
+file_delete: prompt
+non_interactive_policy: {alone}
+{expiry}rules:
+  - {{id: harmless, on: intent, tools: [{LOOK}, {PUT}, {SEND}], decide: auto}}
+  - {{id: publishing, on: intent, tools: [{PUBLISH}], decide: prompt, reason: it stays published}}
+  - {{id: wiping, on: intent, tools: [{WIPE}], decide: deny, reason: nothing would be left}}
+  - {{id: asked-first, on: intent, paths: ['{ASKED}*'], decide: prompt}}
+  - {{id: shown-after, on: effect, paths: ['{SHOWN}*'], decide: prompt}}
+  - {{id: kept, on: effect, paths: ['{KEPT}*'], decide: deny}}
+"
+    );
+    let second = match random.random_bool(0.3) {
+        true => format!("{first}  - {{id: unmet, on: effect, paths: ['nothing'], decide: deny}}\n"),
+        false => first.clone(),
+    };
+    [first.into(), second.into()]
+}
+
+/// What has to happen before a call counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Needs {
+    /// A yes before it runs.
+    pub(super) before: bool,
+    /// A yes to what it did.
+    pub(super) after: bool,
+    /// It never counts.
+    pub(super) denied: bool,
+}
+
+/// What the policy asks for. `effect`: what the call did, when it ran in a view.
+pub(super) fn needs(tool: &str, arguments: &Value, effect: Option<&Effect>) -> Needs {
+    let declared = arguments["path"].as_str();
+    let before = tool == PUBLISH || declared.is_some_and(|path| path.starts_with(ASKED));
+    let mut needs = Needs { before, denied: tool == WIPE, after: false };
+    for path in effect.into_iter().flat_map(|effect| effect.after.keys()) {
+        needs.denied |= path.starts_with(KEPT);
+        // Whoever approved the call approved the path that it named.
+        let is_approved = before && declared == Some(path);
+        needs.after |= !is_approved && (tool == REMOVE || path.starts_with(SHOWN));
+    }
+    needs
+}
+
+/// How an execution is started: mostly so that it waits for a person.
+pub(super) fn approval_mode(random: &mut StdRng) -> ApprovalMode {
+    match random.random_range(0..100) {
+        0..60 => ApprovalMode::Wait,
+        60..75 => ApprovalMode::Auto,
+        75..88 => ApprovalMode::Fail,
+        _ => ApprovalMode::Skip,
+    }
+}

@@ -1,0 +1,196 @@
+//! What a workspace keeps on the simulated disk: a log of the changes that were put in place, and staged effects beside it.
+//!
+//! ```text
+//! <workspace>/log            one line a change, in the order in which they were put in place
+//! <workspace>/staged-<id>    what a commit is to put in place
+//! ```
+//! Each line carries its checksum: a power loss may tear what was not synced, and a torn line is as if it had not been written.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use belay_workspace::Digest;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{self, Mode, OpenFile};
+
+const LOG: &str = "log";
+const STAGED: &str = "staged-";
+/// How much is read at once, in bytes.
+const PIECE: usize = 16 << 10;
+
+/// Something that was put in place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) struct Change {
+    /// The commit that did it.
+    pub(in super::super) commit: String,
+    pub(in super::super) path: String,
+    /// What is there from now on; nothing when the file is gone.
+    pub(in super::super) content: Option<String>,
+}
+
+/// One change of a staged effect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Op {
+    pub(super) path: String,
+    /// What has to be there before; nothing when there has to be no file.
+    pub(super) base: Option<Digest>,
+    pub(super) content: Option<String>,
+}
+
+/// The files of one workspace.
+pub(super) struct Files {
+    folder: PathBuf,
+    log: OpenFile,
+    /// The length of the log's whole lines, in bytes.
+    length: u64,
+    changes: Vec<Change>,
+}
+
+impl Files {
+    /// Opens a workspace's folder. A torn end of its log is cut off.
+    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+        let mode = Mode { create: true, writable: true, is_journal: true, ..Mode::default() };
+        let mut log = OpenFile::open(&folder.join(LOG), mode)?;
+        let bytes = read(&log)?;
+        let (changes, length) = lines(&bytes);
+        if length < bytes.len() as u64 {
+            log.truncate(length)?;
+            log.sync()?;
+        }
+        Ok(Self { folder: folder.to_owned(), log, length, changes })
+    }
+
+    /// Everything that was put in place, the oldest first.
+    pub(super) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// What is in each file.
+    pub(super) fn contents(&self) -> BTreeMap<String, String> {
+        contents(&self.changes)
+    }
+
+    /// What is in one file.
+    pub(super) fn content(&self, path: &str) -> Option<&str> {
+        self.changes.iter().rev().find(|change| change.path == path)?.content.as_deref()
+    }
+
+    /// Whether a commit has put this path in place.
+    pub(super) fn has_put(&self, commit: &str, path: &str) -> bool {
+        self.changes.iter().any(|change| change.commit == commit && change.path == path)
+    }
+
+    /// Puts changes in place; they may not be on the disk for good before [`Files::sync`].
+    pub(super) fn put(&mut self, changes: Vec<Change>) -> io::Result<()> {
+        for change in changes {
+            let line = line(&change);
+            self.log.write(line.as_bytes(), self.length)?;
+            self.length += line.len() as u64;
+            self.changes.push(change);
+        }
+        Ok(())
+    }
+
+    /// Takes back all but the first `count` changes, for good.
+    pub(super) fn take_back(&mut self, count: usize) -> io::Result<()> {
+        let length = self.changes[..count].iter().map(|change| line(change).len() as u64).sum();
+        self.log.truncate(length)?;
+        self.log.sync()?;
+        (self.length, _) = (length, self.changes.drain(count..));
+        Ok(())
+    }
+
+    /// From here on, what was put in place is there after a power loss.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        Ok(self.log.sync()?)
+    }
+
+    /// Writes a staged effect down, for good when `sync` is set.
+    pub(super) fn stage(&self, id: &str, ops: &[Op], sync: bool) -> io::Result<()> {
+        let mode = Mode { create: true, exclusive: true, writable: true, is_journal: true, ..Mode::default() };
+        let mut file = OpenFile::open(&self.staged(id), mode)?;
+        let text: String = ops.iter().map(line).collect();
+        file.write(text.as_bytes(), 0)?;
+        if sync {
+            file.sync()?;
+        }
+        Ok(())
+    }
+
+    /// The first `count` changes of a staged effect; nothing when they are not there, or not whole.
+    pub(super) fn read_staged(&self, id: &str, count: usize) -> io::Result<Option<Vec<Op>>> {
+        if !self.is_staged(id)? {
+            return Ok(None);
+        }
+        let file = OpenFile::open(&self.staged(id), Mode::default())?;
+        let (ops, _) = lines(&read(&file)?);
+        Ok((ops.len() == count).then_some(ops))
+    }
+
+    pub(super) fn is_staged(&self, id: &str) -> io::Result<bool> {
+        Ok(disk::exists(&self.staged(id))?)
+    }
+
+    /// The ids of all staged effects.
+    pub(super) fn all_staged(&self) -> io::Result<Vec<String>> {
+        let names = disk::names(&self.folder)?;
+        Ok(names.iter().filter_map(|name| name.strip_prefix(STAGED)).map(str::to_owned).collect())
+    }
+
+    /// Removes a staged effect, if it is there. A power loss may bring it back.
+    pub(super) fn remove_staged(&self, id: &str) -> io::Result<()> {
+        match disk::remove(&self.staged(id), false) {
+            Err(disk::Failure::NotFound) => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+
+    fn staged(&self, id: &str) -> PathBuf {
+        self.folder.join(format!("{STAGED}{id}"))
+    }
+}
+
+/// What is in each file after these changes.
+pub(in super::super) fn contents(changes: &[Change]) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    for change in changes {
+        match &change.content {
+            Some(content) => files.insert(change.path.clone(), content.clone()),
+            None => files.remove(&change.path),
+        };
+    }
+    files
+}
+
+fn read(file: &OpenFile) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; PIECE];
+    loop {
+        match file.read(&mut piece, bytes.len() as u64)? {
+            0 => return Ok(bytes),
+            length => bytes.extend_from_slice(&piece[..length]),
+        }
+    }
+}
+
+fn line(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).expect("texts are always JSON");
+    format!("{} {json}\n", Digest::of(json.as_bytes()))
+}
+
+/// The whole lines, up to the first that is torn, and how many bytes they are.
+fn lines<T: DeserializeOwned>(bytes: &[u8]) -> (Vec<T>, u64) {
+    let (mut values, mut length) = (Vec::new(), 0);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let whole = line.strip_suffix(b"\n").and_then(|line| std::str::from_utf8(line).ok());
+        let parts = whole.and_then(|line| line.split_once(' '));
+        let sound = parts.filter(|(checksum, json)| Digest::of(json.as_bytes()).to_string() == *checksum);
+        let Some(value) = sound.and_then(|(_, json)| serde_json::from_str(json).ok()) else { break };
+        values.push(value);
+        length += line.len() as u64;
+    }
+    (values, length)
+}

@@ -1,0 +1,315 @@
+//! ModelPlaces on the simulated disk: a model of what `belay_workspace` promises, where there is neither overlay nor renaming.
+//!
+//! Files lie in one folder and hold text. What is faithful: a view is a picture that nobody else changes; an effect that was staged is
+//! there after a power loss, and the workspace untouched; a commit that was interrupted stands half done until it is applied again,
+//! which does the rest and nothing twice; whoever changed a touched path meanwhile makes it a conflict.
+
+mod files;
+mod view;
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use belay_tool_runner::{Place, Places, Staged, View};
+use belay_workspace::{CommitError, Digest, EffectError, IoFailure, Manifest, OpenError, RelPath, ViewError};
+
+pub(super) use self::files::{Change, contents};
+use self::files::{Files, Op};
+pub(super) use self::view::ModelView;
+use super::outside::Outside;
+use crate::{disk, machine, trace};
+
+/// What is wrong with the workspaces. Nothing by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Flaw {
+    #[default]
+    None,
+    /// What is staged is put in place at once, before anybody has written a row.
+    AppliesBeforeTheRow,
+    /// What is staged is not synced.
+    StagesWithoutSync,
+}
+
+/// The workspaces of one run of the runner.
+pub(super) struct ModelPlaces {
+    flaw: Flaw,
+    outside: Outside,
+    open: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+impl ModelPlaces {
+    pub(super) fn new(flaw: Flaw, outside: &Outside) -> Self {
+        Self { flaw, outside: outside.clone(), open: Arc::default() }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn failed(doing: &'static str, path: impl AsRef<Path>, source: io::Error) -> IoFailure {
+    IoFailure { doing, path: path.as_ref().display().to_string(), source }
+}
+
+impl Places for ModelPlaces {
+    fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
+        match disk::exists(path) {
+            Ok(true) => Ok(path.to_owned()),
+            Ok(false) => Err(OpenError::Unreachable { path: path.to_owned(), source: io::ErrorKind::NotFound.into() }),
+            Err(failure) => Err(OpenError::Unreachable { path: path.to_owned(), source: failure.into() }),
+        }
+    }
+
+    fn make(&self, path: &Path) -> Result<(), OpenError> {
+        disk::make_folder(path)
+            .map_err(|failure| OpenError::Unreachable { path: path.to_owned(), source: failure.into() })
+    }
+
+    fn open(&self, path: &Path, _forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+        if !lock(&self.open).insert(path.to_owned()) {
+            return Err(OpenError::InUse { path: path.to_owned() });
+        }
+        // From here on dropped whatever happens.
+        let held = Held { path: path.to_owned(), open: Arc::clone(&self.open) };
+        self.outside.workspace(path);
+        let files = Files::open(path).map_err(|source| failed("opening the log of", path, source))?;
+        trace::detail(format_args!("workspace {} opens with {} changes", path.display(), files.changes().len()));
+        Ok(Arc::new(Workspace { held, flaw: self.flaw, files: Mutex::new(files) }))
+    }
+}
+
+/// Everything that was put in place in a workspace, read from the disk of the machine that is executing. For a checker.
+pub(super) fn changes(path: &Path) -> io::Result<Vec<Change>> {
+    machine::calmly(|| Ok(Files::open(path)?.changes().to_vec()))
+}
+
+/// An entry in the list of open workspaces.
+struct Held {
+    path: PathBuf,
+    open: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        lock(&self.open).remove(&self.path);
+    }
+}
+
+struct Workspace {
+    held: Held,
+    flaw: Flaw,
+    files: Mutex<Files>,
+}
+
+/// What the ledger keeps of a staged effect.
+type Plan = Vec<(String, Option<Digest>)>;
+
+fn plan(staged: &Staged) -> Result<Plan, CommitError> {
+    let unreadable = |error: serde_json::Error| failed("reading the plan of commit", &staged.id, error.into());
+    Ok(serde_json::from_str(&staged.plan).map_err(unreadable)?)
+}
+
+fn conflict<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<RelPath> {
+    paths.into_iter().map(|path| RelPath::parse(path).expect("a path of a view")).collect()
+}
+
+impl Workspace {
+    /// Which of the paths no longer hold what they should.
+    fn changed(files: &Files, staged: &Staged, plan: &Plan) -> Vec<RelPath> {
+        let is_changed = |(path, base): &&(String, Option<Digest>)| {
+            let now = files.content(path).map(|content| Digest::of(content.as_bytes()));
+            !files.has_put(&staged.id, path) && now != *base
+        };
+        conflict(plan.iter().filter(is_changed).map(|(path, _)| path.as_str()))
+    }
+
+    fn put(files: &mut Files, staged: &Staged) -> Result<(), CommitError> {
+        let at = |source| failed("applying commit", &staged.id, source);
+        let plan = plan(staged)?;
+        let ops = files.read_staged(&staged.id, plan.len()).map_err(at)?;
+        let ops = ops.ok_or_else(|| CommitError::NotStaged { id: staged.id.clone() })?;
+        let paths = Self::changed(files, staged, &plan);
+        if !paths.is_empty() {
+            return Err(CommitError::Conflict { paths });
+        }
+        let due = ops.into_iter().filter(|op| !files.has_put(&staged.id, &op.path));
+        let due = due.map(|op| Change { commit: staged.id.clone(), path: op.path, content: op.content }).collect();
+        let before = files.changes().len();
+        files.put(due).and_then(|()| files.sync()).map_err(|forward| {
+            let forward = CommitError::from(at(forward));
+            match files.take_back(before) {
+                Ok(()) => forward,
+                Err(back) => {
+                    let (forward, back) = (Box::new(forward), Box::new(at(back).into()));
+                    CommitError::Stuck { id: staged.id.clone(), forward, back }
+                }
+            }
+        })
+    }
+}
+
+impl Place for Workspace {
+    fn path(&self) -> &Path {
+        &self.held.path
+    }
+
+    fn sweep(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
+        let files = lock(&self.files);
+        let at = |source| failed("sweeping", self.path(), source);
+        for id in files.all_staged().map_err(at)? {
+            if !keep(&id) {
+                files.remove_staged(&id).map_err(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError> {
+        let files = lock(&self.files);
+        if files.is_staged(id).map_err(|source| failed("looking for the commit", id, source))? {
+            return Err(ViewError::Id { id: id.to_owned(), why: "names a commit already: give each call its own" });
+        }
+        Ok(Box::new(ModelView::new(id, self.path(), files.changes().len(), files.contents())))
+    }
+
+    fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError> {
+        let view: &dyn Any = view;
+        let view = view.downcast_ref::<ModelView>().expect("the view is of this model");
+        let files = lock(&self.files);
+        let since: BTreeSet<&str> = files.changes()[view.began()..].iter().map(|change| change.path.as_str()).collect();
+        let manifest = view.manifest();
+        let touched: Vec<String> = manifest.changes.iter().map(|change| change.path.to_string()).collect();
+        let paths = conflict(touched.iter().map(String::as_str).filter(|path| since.contains(path)));
+        if paths.is_empty() { Ok(manifest) } else { Err(EffectError::Conflict { paths }) }
+    }
+
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError> {
+        let view: Box<dyn Any> = view;
+        let view = view.downcast::<ModelView>().expect("the view is of this model");
+        let mut files = lock(&self.files);
+        let ops: Vec<Op> = view.ops();
+        assert_eq!(ops.len(), manifest.changes.len(), "the manifest is of this view");
+        let plan: Plan = ops.iter().map(|op| (op.path.clone(), op.base)).collect();
+        let plan = serde_json::to_string(&plan).expect("texts are always JSON");
+        let staged = Staged { id: view.id().to_owned(), plan };
+        let is_synced = self.flaw != Flaw::StagesWithoutSync;
+        if let Err(error) = files.stage(&staged.id, &ops, is_synced) {
+            // What cannot be removed stays until the next sweep.
+            drop(files.remove_staged(&staged.id));
+            return Err(failed("staging commit", &staged.id, error).into());
+        }
+        if self.flaw == Flaw::AppliesBeforeTheRow {
+            Self::put(&mut files, &staged)?;
+        }
+        Ok(staged)
+    }
+
+    fn check(&self, staged: &Staged) -> Result<(), CommitError> {
+        let files = lock(&self.files);
+        let plan = plan(staged)?;
+        let at = |source| failed("checking commit", &staged.id, source);
+        if !files.is_staged(&staged.id).map_err(at)? {
+            return Err(CommitError::NotStaged { id: staged.id.clone() });
+        }
+        let paths = Self::changed(&files, staged, &plan);
+        if paths.is_empty() { Ok(()) } else { Err(CommitError::Conflict { paths }) }
+    }
+
+    fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
+        Self::put(&mut lock(&self.files), staged)
+    }
+
+    fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
+        let files = lock(&self.files);
+        let is_in_place = plan(staged)?.iter().any(|(path, _)| files.has_put(&staged.id, path));
+        let at = |source| failed("discarding commit", &staged.id, source);
+        if is_in_place && files.is_staged(&staged.id).map_err(at)? && self.flaw != Flaw::AppliesBeforeTheRow {
+            return Err(CommitError::InPlace { id: staged.id.clone() });
+        }
+        Ok(files.remove_staged(&staged.id).map_err(at)?)
+    }
+
+    fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
+        let removed = lock(&self.files).remove_staged(&staged.id);
+        Ok(removed.map_err(|source| failed("finishing commit", &staged.id, source))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::future::pending;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::fault::Conditions;
+    use crate::world::World;
+
+    const HOST: &str = "host";
+    const FOLDER: &str = "/work";
+    const LONGEST: Duration = Duration::from_secs(10);
+
+    fn open(flaw: Flaw) -> Arc<dyn Place> {
+        disk::make_folder(Path::new(FOLDER)).unwrap();
+        ModelPlaces::new(flaw, &Outside::default()).open(Path::new(FOLDER), &[]).unwrap()
+    }
+
+    /// Stages two files.
+    fn stage(place: &dyn Place) -> Staged {
+        let mut view = place.view("one").unwrap();
+        for path in ["a", "b"] {
+            view.write(&RelPath::parse(path).unwrap(), path.as_bytes(), None).unwrap();
+        }
+        let manifest = place.effect(&*view).unwrap();
+        place.stage(view, &manifest).unwrap()
+    }
+
+    /// Applies what was staged, with a power loss after so many changes of the disk; what is found when it is applied twice more.
+    fn apply_across_a_power_loss(flaw: Flaw, changes: u32) -> (Vec<bool>, Vec<Change>) {
+        let conditions =
+            Conditions { max_latency: Duration::from_millis(1), spontaneous_sync: 0.0, torn_block: Some(512) };
+        let mut world = World::new(changes.into(), &conditions, LONGEST);
+        let (staged, found) = (Rc::new(RefCell::new(None)), Rc::new(RefCell::new(None)));
+        let runs = Rc::new(Cell::new(0));
+        let (kept, seen, counted) = (Rc::clone(&staged), Rc::clone(&found), Rc::clone(&runs));
+        world.host(HOST, move || {
+            let place = open(flaw);
+            counted.set(counted.get() + 1);
+            if counted.get() == 1 {
+                let staged = kept.borrow_mut().insert(stage(&*place)).clone();
+                machine::light_fuse(HOST, changes);
+                // The machine is dead, or was done before.
+                drop(place.apply(&staged));
+            } else if let Some(staged) = &*kept.borrow() {
+                let applied = (0..2).map(|_| place.apply(staged).is_ok()).collect();
+                *seen.borrow_mut() = Some((applied, super::changes(Path::new(FOLDER)).unwrap()));
+            }
+            pending()
+        });
+        world.run_until(LONGEST, || runs.get() > 0).unwrap();
+        world.power_cycle(HOST);
+        world.run_until(LONGEST, || found.borrow().is_some()).unwrap();
+        found.take().expect("the host came up again")
+    }
+
+    /// B-06: a commit that was interrupted anywhere is finished by applying it again, and nothing of it is there twice.
+    #[test]
+    fn an_interrupted_commit_is_finished_once() {
+        for changes in 0..6 {
+            let (applied, found) = apply_across_a_power_loss(Flaw::None, changes);
+            assert_eq!(applied, [true, true], "{changes}");
+            let paths: Vec<_> = found.iter().map(|change| (&*change.path, change.content.as_deref())).collect();
+            assert_eq!(paths, [("a", Some("a")), ("b", Some("b"))], "{changes}");
+        }
+    }
+
+    #[test]
+    fn what_was_staged_without_a_sync_is_gone_with_the_power() {
+        let (applied, found) = apply_across_a_power_loss(Flaw::StagesWithoutSync, 0);
+        assert_eq!((applied, found), (vec![false, false], Vec::new()));
+    }
+}
