@@ -78,8 +78,10 @@ fn is_reason(word: &str, before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
     let chosen =
         CHOICES.iter().any(|choice| before.ends_with(choice)) && (word.contains('_') || line.contains("Code::"));
+    // Or a gRPC code and its reason are chosen together.
+    let paired = line.contains("=> (Code::") && line.ends_with(',');
     // OpenTelemetry's variables are asked for by their names.
-    (made || chosen) && word != NO_ERROR && !word.starts_with("OTEL_")
+    (made || chosen || paired) && word != NO_ERROR && !word.starts_with("OTEL_")
 }
 
 /// Every reason that the services and the command line give, with a file that gives it.
