@@ -23,14 +23,18 @@ const TELLING: [&str; 6] = ["path", "from", "source", "to", "destination", "quer
 /// The first line says it in short. For a call that has not run the others say all it is given: there is no effect to look at yet.
 pub(super) fn headline(subject: &Subject) -> String {
     let first = first_line(subject);
-    if subject.kind == Kind::Effect || !subject.command.is_empty() {
+    if subject.kind == Kind::Effect {
         return first;
     }
     let mut lines = vec![first];
-    let told = |name: &str| TELLING.contains(&name);
+    let told = |name: &str, value: &Value| match subject.command.is_empty() {
+        true => TELLING.contains(&name) && value.is_string(),
+        // The folder stands beside the workspace.
+        false => matches!(name, "command" | "cwd"),
+    };
     match serde_json::from_str(&subject.arguments) {
         Ok(Value::Object(arguments)) => {
-            let rest: Vec<_> = arguments.iter().filter(|(name, value)| !(told(name) && value.is_string())).collect();
+            let rest: Vec<_> = arguments.iter().filter(|(name, value)| !told(name, value)).collect();
             for (name, value) in rest.iter().take(MOST_ARGUMENTS) {
                 lines.push(format!("  {}: {}", visible(&shortened(name, 200)), shown_value(value)));
             }
@@ -119,6 +123,17 @@ mod tests {
         let long = headline(&call("run_terminal", "{}", &["sh", &"x".repeat(10_000)]));
         assert!(long.ends_with(" more characters"), "{long}");
         assert!(operation(&call("run_terminal", "{}", &["sh", &"x".repeat(10_000)])).chars().count() < 250);
+    }
+
+    /// B-03: what steers a command is no part of it, and is looked at all the same.
+    #[test]
+    fn a_command_shows_what_else_it_is_given() {
+        let arguments =
+            r#"{"check":false,"command":["make"],"cwd":"src","env":{"MAKEFLAGS":"--eval=$(shell ./x)\u001b[1A"}}"#;
+        let make = call("run_terminal", arguments, &["make"]);
+        let env = r#"{"MAKEFLAGS":"--eval=$(shell ./x)\u001b[1A"}"#;
+        assert_eq!(headline(&make), format!("run_terminal: make\n  check: false\n  env: {env}"));
+        assert_eq!(headline(&Subject { kind: Kind::Effect, ..make }), "run_terminal: make");
     }
 
     #[test]

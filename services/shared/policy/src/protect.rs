@@ -32,6 +32,8 @@ const PATHS: &[&str] = &[
     ".claude",
     ".codex",
     ".agent",
+    // Of a workspace further down: what waits there for a decision.
+    ".belay",
     "agents.md",
     "claude.md",
 ];

@@ -23,7 +23,7 @@ pub(super) enum Committed {
     Undone(Unfinished),
     /// The grant was spent before. As for `Refused`.
     GrantSpent,
-    /// The row is not known to be written. As for `Refused`.
+    /// The row is not known to be written: a disk may keep what it did not promise. Nothing is in place, and the staged files are there.
     NotWritten(LedgerFailure),
 }
 
@@ -108,7 +108,8 @@ impl Calls {
     }
 
     /// Tells the ledger that what it was told to be committed is not, and gives up the staged files. `row` says how the call ends
-    /// instead. When the ledger does not take it, the effect is left to the next start, and nobody knows what that will find.
+    /// instead. When the ledger does not take it, the effect is left to the next start, and nobody knows what that will find: the staged
+    /// files stay, because a row that says it was committed has to find them.
     pub(super) async fn take_back(
         self: &Arc<Self>,
         visit: &Arc<Visit>,
@@ -116,7 +117,7 @@ impl Calls {
         row: Row,
     ) -> Result<(), Unfinished> {
         if let Err(error) = self.write(row).await {
-            let what = "The call's effect met a conflict, and that could not be written down";
+            let what = "The call's effect was not put in place, and that could not be written down";
             return Err((State::OutcomeUnknown, record::ledger_unavailable(ErrorClass::OutcomeUnknown, what, &error)));
         }
         self.discard(visit, staged).await;

@@ -22,7 +22,7 @@ use super::{
     work::{self, Unfinished},
 };
 use crate::{
-    Operation, Recovery, ToolFailure, Touches, ViewHandle,
+    Operation, Recovery, Staged, ToolFailure, Touches, ViewHandle,
     ledger::{Basis, Row, Spent, Written},
     rooms::Visit,
     subject::{parts, summary},
@@ -253,11 +253,8 @@ impl Calls {
                 self.end(job, not_in_place, Err(unfinished), true).await
             }
             Committed::Undone(unfinished) => {
-                let call = self.ended(job, not_in_place.clone(), Err(unfinished));
-                // The grant, if there was one, went with the row that is taken back.
-                let row = Row { spends: None, ..job.row(call.clone(), true) };
-                let end = match self.take_back(visit, &staged, row).await {
-                    Ok(()) => call,
+                let end = match self.undo(job, &not_in_place, visit, &staged, unfinished).await {
+                    Ok(call) => call,
                     Err(unknown) => self.ended(job, not_in_place, Err(unknown)),
                 };
                 Progress::Ended(Arc::new(end))
@@ -267,13 +264,32 @@ impl Calls {
                 self.stays_held(job)
             }
             Committed::NotWritten(error) => {
-                // First the files: whatever the disk makes of the row, there is nothing left that it could put in place.
-                self.discard(visit, &staged).await;
                 let what = "The call ran, and its effect was not committed";
-                let failed = record::ledger_unavailable(ErrorClass::Transient, what, &error);
-                Progress::Ended(Arc::new(self.ended(job, not_in_place, Err((State::Failed, failed)))))
+                let failed = (State::Failed, record::ledger_unavailable(ErrorClass::Transient, what, &error));
+                match self.undo(job, &not_in_place, visit, &staged, failed).await {
+                    Ok(call) => Progress::Ended(Arc::new(call)),
+                    // What the ledger had is that it waits. It may go on, or be given up, once the ledger can be written.
+                    Err(_) if job.approved.is_some() => self.stays_held(job),
+                    Err(unknown) => Progress::Ended(Arc::new(self.ended(job, not_in_place, Err(unknown)))),
+                }
             }
         }
+    }
+
+    /// Has a row take the place of the one that says, or may say, that the effect was committed.
+    async fn undo(
+        self: &Arc<Self>,
+        job: &Job,
+        not_in_place: &v1::Receipt,
+        visit: &Arc<Visit>,
+        staged: &Staged,
+        unfinished: Unfinished,
+    ) -> Result<v1::ToolCall, Unfinished> {
+        let call = self.ended(job, not_in_place.clone(), Err(unfinished));
+        // The grant, if there was one, goes with the row that is taken back.
+        let row = Row { spends: None, ..job.row(call.clone(), true) };
+        self.take_back(visit, staged, row).await?;
+        Ok(call)
     }
 
     pub(super) fn stays_held(&self, job: &Job) -> Progress {
@@ -314,6 +330,8 @@ impl Calls {
                     Recovery::Manual if ran => {
                         (State::OutcomeUnknown, record::ledger_unavailable(ErrorClass::OutcomeUnknown, what, &error))
                     }
+                    // Its row still says that it waits, and what it did has left no trace.
+                    _ if job.approved.is_some() => return self.stays_held(job),
                     _ => (State::Failed, record::ledger_unavailable(ErrorClass::Transient, what, &error)),
                 }
             }

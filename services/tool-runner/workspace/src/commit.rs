@@ -103,8 +103,10 @@ pub enum CommitError {
         /// Which paths.
         paths: Vec<RelPath>,
     },
-    /// The view is no longer what the manifest says.
-    #[error("`{path}` changed in the view after its effect was taken: take the effect again when no process is left")]
+    /// The view, or what was staged from it, is no longer what the manifest says.
+    #[error(
+        "what was to be put at `{path}` was altered after its effect was taken: see that nobody else writes there, and run the call again"
+    )]
     Altered {
         /// Where.
         path: RelPath,
@@ -162,10 +164,11 @@ impl Workspace {
     /// # Errors
     ///
     /// [`CommitError::Conflict`] with all the paths that do not; [`CommitError::ReadOnly`], [`CommitError::OtherFileSystem`];
-    /// [`CommitError::NotStaged`] if there is nothing that could be put in place.
+    /// [`CommitError::NotStaged`] if there is nothing that could be put in place, [`CommitError::Altered`] if it is something else.
     pub fn check(&self, commit: &Commit) -> Result<(), CommitError> {
-        slots(&self.inner, commit)?;
-        check(&self.inner, &commit.ops)
+        let slots = slots(&self.inner, commit)?;
+        check(&self.inner, &commit.ops)?;
+        commit.ops.iter().try_for_each(|op| check_slot(&self.inner, op, &slots))
     }
 
     /// Gives up a commit of which no row was written. The workspace is untouched.
@@ -245,6 +248,18 @@ pub(crate) fn check(inner: &Inner, ops: &[Op]) -> Result<(), CommitError> {
         }
     }
     if paths.is_empty() { Ok(()) } else { Err(CommitError::Conflict { paths }) }
+}
+
+/// Whether a slot holds what was staged, which may be days ago: a decision was about that, and about nothing that came there since.
+fn check_slot(inner: &Inner, op: &Op, slots: &OwnedFd) -> Result<(), CommitError> {
+    let as_staged = is_applied(op, slots)? != Some(true)
+        && match op {
+            Op::Put { path, slot, staged, .. } => {
+                staged.matches(&inner.disk, slots.as_fd(), &slot_name(*slot), path, Place::Moved)?
+            }
+            Op::Away { .. } | Op::Meta { .. } => true,
+        };
+    if as_staged { Ok(()) } else { Err(CommitError::Altered { path: op.path().clone() }) }
 }
 
 fn check_op(inner: &Inner, op: &Op, opened: &BTreeSet<&RelPath>) -> Result<(), CommitError> {

@@ -36,6 +36,8 @@ fn protected_paths_ask_where_writing_is_free() {
         // In a folder.
         "vendor/lib/.git/hooks/pre-commit",
         "web/AGENTS.md",
+        "web/.belay",
+        "web/.Belay/commits/1/0",
         "web/.vscode/settings.json",
         // One file on a machine that does not tell capitals apart.
         ".GIT/Hooks/pre-commit",

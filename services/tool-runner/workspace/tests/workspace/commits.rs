@@ -64,6 +64,39 @@ fn a_commit_goes_forward_and_back() {
     assert!(matches!(workspace.rollback(&commit), Err(CommitError::NotStaged { .. })));
 }
 
+/// B-03: what waited for a decision, perhaps for days, is put in place as it was decided about or not at all.
+#[test]
+fn what_was_altered_in_its_slot_is_not_put_in_place() {
+    type Alter = fn(&Path);
+    let alterations: [Alter; 5] = [
+        |slots| fs::write(slots.join("0"), "forged").unwrap(),
+        |slots| {
+            fs::write(slots.join("other"), "changed").unwrap();
+            fs::rename(slots.join("other"), slots.join("0")).unwrap();
+        },
+        |slots| fs::remove_file(slots.join("0")).unwrap(),
+        |slots| fs::set_permissions(slots.join("0"), fs::Permissions::from_mode(0o777)).unwrap(),
+        |slots| fs::write(slots.join("1"), "in the place of what is to go").unwrap(),
+    ];
+    for (nth, alter) in alterations.into_iter().enumerate() {
+        for file in ["a", "made"] {
+            let ground = Ground::with(&FILES);
+            let before = ground.picture();
+            let workspace = ground.open();
+            let mut view = workspace.view("v").unwrap();
+            view.write(&path(file), b"changed", None).unwrap();
+            view.remove(&path("tree")).unwrap();
+            let manifest = view.effect(Limits::default()).unwrap();
+            let commit = workspace.stage(view, &manifest).unwrap();
+            workspace.check(&commit).unwrap();
+            alter(&ground.root.join(".belay/commits/v"));
+            let checked = workspace.check(&commit);
+            assert!(matches!(checked, Err(CommitError::Altered { .. })), "{nth} {file}: {checked:?}");
+            assert_eq!(ground.picture(), before);
+        }
+    }
+}
+
 /// B-06.
 #[test]
 fn a_discarded_commit_leaves_no_trace() {
