@@ -23,6 +23,7 @@ use belay_approval_gate::{Gate, RunnerClient, Store, keys};
 use belay_executor::{Executions, Redactor, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policy;
+use belay_redaction::MasterKey;
 // The vocabulary of whoever starts a trace, and of the log.
 pub use belay_service_kit::telemetry::{LogFormat, NoLogFormat, init as log_to_stderr};
 pub use belay_telemetry::{NotStarted, Telemetry, TraceContext};
@@ -30,7 +31,7 @@ pub use belay_telemetry::{NotStarted, Telemetry, TraceContext};
 use belay_service_kit::{Access, Clock, Ids, ServeError, Shutdown, SystemClock, Trigger, net};
 use belay_sqlite::{Location, Threads};
 use belay_tool_runner::{
-    Allowed, Calls, Enforcement, Ledger, RealPlaces, Registry, SandboxSettings, Workspaces, tools,
+    Allowed, Calls, Enforcement, Ledger, RealPlaces, Registry, SandboxSettings, Secrets, Workspaces, tools,
 };
 use tokio::task::JoinHandle;
 
@@ -103,7 +104,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
 
     let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
     let master_key = belay_executor::open_seal_key(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
-    let calls = runner(&state_dir, &ids, clock.clone(), &key, spans.runner.clone()).await?;
+    let calls = runner(&state_dir, &ids, clock.clone(), &key, master_key.clone(), spans.runner.clone()).await?;
     let journal = belay_journal_sqlite::open(&Location::file(state_dir.journal()), || ids.next_id())
         .map_err(|error| StartError::journal(&state_dir.journal(), error))?;
 
@@ -175,17 +176,21 @@ async fn runner(
     ids: &Ids,
     clock: Arc<dyn Clock>,
     key: &SigningKey,
+    master_key: MasterKey,
     telemetry: Telemetry,
 ) -> Result<Arc<Calls>, StartError> {
-    let ledger = Ledger::open(&Location::file(state_dir.ledger()), Threads::Real, || ids.next_id())
-        .map_err(|error| StartError::ledger(&state_dir.ledger(), error))?;
     let enforcement =
         tokio::task::spawn_blocking(|| Enforcement::tried_out(SandboxSettings::default())).await.map_err(internal)?;
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
+    let registry = Registry::new(tools::built_in(&enforcement)).map_err(internal)?;
+    let random = Ids::from_system();
+    let secrets = Secrets::new(Redactor::new(), master_key, registry.clone(), move || random.next_key());
+    let ledger = Ledger::open(&Location::file(state_dir.ledger()), Threads::Real, secrets, || ids.next_id())
+        .map_err(|error| StartError::ledger(&state_dir.ledger(), error))?;
     let parts = belay_tool_runner::Parts {
-        registry: Registry::new(tools::built_in(&enforcement)).map_err(internal)?,
+        registry,
         ledger,
         clock,
         keys: Keys::new([key.verifying_key()]),
@@ -221,7 +226,8 @@ async fn gate(
         .map_err(|error| StartError::approvals(&path, &error.0))?;
     let runner =
         RunnerClient::new(net::connect_lazy(&net::Address::Unix(state_dir.runner_socket())), None).map_err(internal)?;
-    let parts = belay_approval_gate::Parts { store, key, policy, runner, clock, ids, telemetry, shutdown };
+    let redactor = Redactor::new();
+    let parts = belay_approval_gate::Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown };
     let gate = Gate::open(parts).await.map_err(|error| StartError::gate(&path, &error))?;
     let published = gate.policy().signed.clone();
     calls.policy().offer(published).await.map_err(|error| StartError::refused_policy(&path, &error))?;

@@ -8,6 +8,7 @@ use std::{
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policy;
 use belay_proto::v1::Approval;
+use belay_redaction::Redactor;
 use belay_service_kit::{Clock, Ids, Shutdown, status};
 use belay_sqlite::{CommitError, SqliteError};
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext, semconv};
@@ -38,6 +39,7 @@ pub struct Gate {
     pub(crate) runner: RunnerClient,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Ids,
+    pub(crate) redactor: Redactor,
     pub(crate) telemetry: Telemetry,
     pub(crate) shutdown: Shutdown,
     policy: watch::Sender<Arc<ActivePolicy>>,
@@ -65,7 +67,7 @@ impl Gate {
     /// # Errors
     /// [`GateError`] when the store cannot be used.
     pub async fn open(parts: Parts) -> Result<Arc<Self>, GateError> {
-        let Parts { store, key, policy, runner, clock, ids, telemetry, shutdown } = parts;
+        let Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown } = parts;
         let active = publish(&store, &policy, &key).await?;
         let keys = Keys::new([key.verifying_key()]);
         let gate = Arc::new(Self {
@@ -75,6 +77,7 @@ impl Gate {
             runner,
             clock,
             ids,
+            redactor,
             telemetry,
             shutdown,
             policy: watch::Sender::new(Arc::new(active)),
@@ -259,6 +262,7 @@ pub(crate) mod tests {
             runner: RunnerClient::new(net::connect_lazy(&net::Address::Unix(folder.join("nobody"))), None).unwrap(),
             clock: Arc::new(Paused(Instant::now())),
             ids: Ids::seeded(1),
+            redactor: Redactor::new(),
             telemetry: Telemetry::off(|bytes| bytes.fill(1)),
             shutdown,
         };

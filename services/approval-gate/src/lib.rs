@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use belay_grant::SigningKey;
 use belay_policy::Policy;
+use belay_redaction::Redactor;
 use belay_service_kit::{Clock, Ids, Shutdown};
 use belay_telemetry::Telemetry;
 
@@ -45,6 +46,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Where nonces come from.
     pub ids: Ids,
+    /// What hides the secrets in what is stored and shown.
+    pub redactor: Redactor,
     /// Where spans go.
     pub telemetry: Telemetry,
     /// When to stop.

@@ -35,7 +35,8 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (trigger, stop) = Shutdown::new();
     let (clock, shutdown) = (Arc::new(SystemClock), stop.clone());
     let telemetry = spans.clone();
-    let gate = Gate::open(Parts { store, key, policy, runner, clock, ids, telemetry, shutdown }).await?;
+    let redactor = Redactor::new();
+    let gate = Gate::open(Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown }).await?;
 
     let door = net::bind(&settings.listen).await?;
     let service_door = net::bind(&settings.service_listen).await?;

@@ -37,6 +37,7 @@ use crate::{
     output::Kept,
     registry::Registered,
     rooms::Rooms,
+    secrets::CallSecrets,
     workspaces::Chosen,
 };
 use forgotten::Forgotten;
@@ -94,6 +95,8 @@ struct Call {
     output: Arc<Kept>,
     /// What is known while it runs.
     started: Arc<v1::ToolCall>,
+    /// What hides its secrets in what is shown of it.
+    secrets: Arc<CallSecrets>,
 }
 
 /// A call to make, checked as far as it can be without the tool.
@@ -190,7 +193,8 @@ impl Calls {
             start_time: Some(belay_proto::timestamp(self.clock.now_micros())),
             ..v1::ToolCall::default()
         };
-        let call = slot.insert(Call::new(Arc::clone(digest), Progress::Running, started)).clone();
+        let secrets = self.ledger.secrets_of(&started.tool, &order.arguments);
+        let call = slot.insert(Call::new(Arc::clone(digest), Progress::Running, started, secrets)).clone();
         Ok((call, Some(policy)))
     }
 
@@ -253,7 +257,8 @@ impl Calls {
         };
         // In memory first, so that the call cannot slip in while the row is written; a row that fails takes it back. Nobody is told of
         // its end before the row is there.
-        let call = Call::new("".into(), Progress::Running, tombstone.clone());
+        let secrets = self.ledger.secrets_of("", "");
+        let call = Call::new("".into(), Progress::Running, tombstone.clone(), secrets);
         match self.known().entry(name.to_owned()) {
             Slot::Vacant(slot) => slot.insert(call.clone()),
             Slot::Occupied(_) => return Ok(None),
@@ -297,13 +302,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Call {
-    fn new(digest: Arc<str>, progress: Progress, started: v1::ToolCall) -> Self {
+    fn new(digest: Arc<str>, progress: Progress, started: v1::ToolCall, secrets: Arc<CallSecrets>) -> Self {
         Self {
             digest,
             progress: Arc::new(watch::Sender::new(progress)),
             cancel: Arc::new(watch::Sender::new(false)),
-            output: Arc::default(),
+            output: Arc::new(Kept::new(secrets.redactor())),
             started: Arc::new(started),
+            secrets,
         }
     }
 

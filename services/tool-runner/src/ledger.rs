@@ -15,6 +15,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use belay_grant::Change;
 use belay_policy::Verdict;
 use belay_proto::v1;
 use belay_sqlite::{CommitError, GroupCommit, Location, Schema, SqliteError, Threads};
@@ -22,24 +23,30 @@ use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Staged, contents::Content};
+use crate::{
+    Secrets, Staged,
+    contents::Content,
+    secrets::{CallSecrets, Sealer},
+};
 
 const SCHEMA: Schema = Schema {
     // "BLYL"
     application_id: 0x424C_594C,
-    format: 2,
+    format: 3,
     create: "
-        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL) STRICT;
+        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, seal_key BLOB NOT NULL) STRICT;
         CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL) STRICT;
         CREATE TABLE call (
             name      TEXT PRIMARY KEY,
             digest    TEXT NOT NULL,
             ended     INTEGER NOT NULL,
+            -- As it is shown, and sealed as it is where that differs.
             call      BLOB NOT NULL,
-            -- A staged effect and the folder it belongs to.
+            sealed    BLOB,
+            -- A staged effect and the folder it belongs to: its plan as text, or sealed where a name in it may be a secret.
             workspace BLOB,
             staged_id TEXT,
-            staged    TEXT,
+            staged    ANY,
             CHECK ((workspace IS NULL) = (staged IS NULL) AND (staged IS NULL) = (staged_id IS NULL))
         ) STRICT, WITHOUT ROWID;
         -- What a call that waits for a decision waits with.
@@ -47,8 +54,8 @@ const SCHEMA: Schema = Schema {
             id       INTEGER PRIMARY KEY,
             name     TEXT NOT NULL UNIQUE,
             subject  BLOB NOT NULL,
-            basis    TEXT NOT NULL,
-            result   TEXT,
+            -- Both sealed.
+            waits    BLOB NOT NULL,
             contents BLOB NOT NULL
         ) STRICT;
         CREATE TABLE spent (nonce TEXT PRIMARY KEY, expires INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -118,6 +125,8 @@ pub(crate) struct Held {
     pub(crate) basis: Basis,
     /// The call's result as JSON text, once it has run.
     pub(crate) result: Option<String>,
+    /// What it changed, by true names: the subject has those that may be shown.
+    pub(crate) changes: Vec<Change>,
     /// What can be shown of the files before and after.
     pub(crate) contents: Vec<Content>,
 }
@@ -163,6 +172,8 @@ pub struct Ledger {
     contents: Contents,
     threads: Threads,
     reader: Arc<Mutex<Connection>>,
+    secrets: Secrets,
+    sealer: Arc<Sealer>,
     writer: GroupCommit<Entry, Written, SqliteError>,
 }
 
@@ -170,19 +181,27 @@ impl Ledger {
     /// Opens a ledger, making it under the id that `new_id` gives if it is not there.
     ///
     /// # Errors
-    /// [`LedgerError`] when it is in use, damaged, newer, or of a format from before.
-    pub fn open(location: &Location, threads: Threads, new_id: impl FnOnce() -> String) -> Result<Self, LedgerError> {
+    /// [`LedgerError`] when it is in use, damaged, newer, of a format from before, or sealed with another key.
+    pub fn open(
+        location: &Location,
+        threads: Threads,
+        secrets: Secrets,
+        new_id: impl FnOnce() -> String,
+    ) -> Result<Self, LedgerError> {
         let store = belay_sqlite::open(location, &SCHEMA)?;
-        let (id, contents) = {
+        let (id, sealer, contents) = {
             let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
             rows::refuse_older(&connection, SCHEMA.format)?;
-            rows::read(&connection, new_id).map_err(SqliteError::from)?
+            let (id, sealer) = rows::identify(&connection, &secrets, new_id)?;
+            let contents = rows::read(&connection, &sealer).map_err(SqliteError::from)?;
+            (id, Arc::new(sealer), contents)
         };
         let reader = Arc::clone(&store.reader);
+        let seals = Arc::clone(&sealer);
         let writer = GroupCommit::start(threads, "belay-ledger", move |batch| {
-            rows::write(&store, &batch).map_err(SqliteError::from)
+            rows::write(&store, &seals, &batch).map_err(SqliteError::from)
         });
-        Ok(Self { id, contents, threads, reader, writer })
+        Ok(Self { id, contents, threads, reader, secrets, sealer, writer })
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -194,6 +213,11 @@ impl Ledger {
         std::mem::take(&mut self.contents)
     }
 
+    /// What hides the secrets of a call of this tool with these arguments.
+    pub(crate) fn secrets_of(&self, tool: &str, arguments: &str) -> Arc<CallSecrets> {
+        Arc::new(self.secrets.of_call(tool, arguments))
+    }
+
     /// Makes an entry durable.
     pub(crate) async fn write(&self, entry: Entry) -> Result<Written, LedgerFailure> {
         self.writer.commit(entry).await
@@ -201,11 +225,11 @@ impl Ledger {
 
     /// What a call waits with; nothing when it does not wait.
     pub(crate) async fn held(&self, name: &str) -> Result<Option<(Held, Option<InPlace>)>, SqliteError> {
-        let (reader, name) = (Arc::clone(&self.reader), name.to_owned());
+        let (reader, sealer, name) = (Arc::clone(&self.reader), Arc::clone(&self.sealer), name.to_owned());
         self.threads
             .run(move || {
                 let connection = reader.lock().unwrap_or_else(PoisonError::into_inner);
-                rows::held(&connection, &name).map_err(SqliteError::from)
+                rows::held(&connection, &sealer, &name).map_err(SqliteError::from)
             })
             .await
     }

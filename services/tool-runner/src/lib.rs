@@ -14,6 +14,7 @@ mod place;
 mod policy;
 mod registry;
 mod rooms;
+mod secrets;
 mod service;
 mod settings;
 mod subject;
@@ -31,6 +32,7 @@ pub use registry::{
     Annotations, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult,
     ToolSpec, Touches,
 };
+pub use secrets::Secrets;
 pub use service::hosted;
 pub use settings::{NoKey, Settings, gate_key};
 pub use view::{Gone, Mount, View, ViewHandle};

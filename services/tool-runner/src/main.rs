@@ -2,12 +2,12 @@
 
 use std::{error::Error, fs::canonicalize, process::ExitCode, sync::Arc};
 
-use belay_redaction::Redactor;
-use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
+use belay_redaction::{MasterKey, Redactor};
+use belay_service_kit::{Access, Ids, Shutdown, SystemClock, key_file, net, program, shutdown, telemetry};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
 use belay_tool_runner::{
-    Allowed, Calls, Enforcement, GateChannel, Ledger, Parts, RealPlaces, Registry, SandboxSettings, Settings,
+    Allowed, Calls, Enforcement, GateChannel, Ledger, Parts, RealPlaces, Registry, SandboxSettings, Secrets, Settings,
     Workspaces, gate_key, hosted, tools,
 };
 use clap::Parser as _;
@@ -37,14 +37,18 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let workspaces =
         Workspaces { own: canonicalize(own)?, allowed: Allowed::Roots(roots), forbidden: vec![state_dir.clone()] };
 
-    let ledger =
-        Ledger::open(&Location::file(state_dir.join("ledger.db")), Threads::Real, || Ids::from_system().next_id())?;
     let enforcement = Enforcement::tried_out(SandboxSettings::default());
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
+    let registry = Registry::new(tools::built_in(&enforcement))?;
+    let ids = Ids::from_system();
+    let master_key = MasterKey::new(key_file::open(&state_dir.join("seal.key"), || ids.next_key())?);
+    let id = ids.next_id();
+    let secrets = Secrets::new(Redactor::new(), master_key, registry.clone(), move || ids.next_key());
+    let ledger = Ledger::open(&Location::file(state_dir.join("ledger.db")), Threads::Real, secrets, || id)?;
     let calls = Calls::recover(Parts {
-        registry: Registry::new(tools::built_in(&enforcement))?,
+        registry,
         ledger,
         clock: Arc::new(SystemClock),
         keys,

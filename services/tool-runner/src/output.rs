@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use belay_proto::v1::{ToolCallOutput, tool_call_output::Stream};
+use belay_redaction::{Redactor, Stream as Hidden};
 use tokio::sync::watch;
 
 /// How much of each stream is kept, in bytes. What comes after that is in the tool's own result, if anywhere.
@@ -12,16 +13,44 @@ const PIECE: usize = 32 << 10;
 
 const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 
-/// The output of one call. Writing never waits for a reader.
+/// The output of one call, without its secrets. Writing never waits for a reader.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    heads: Mutex<[Vec<u8>; 2]>,
+    heads: Mutex<[Head; 2]>,
     wake: watch::Sender<()>,
 }
 
-impl Default for Kept {
-    fn default() -> Self {
-        Self { heads: Mutex::default(), wake: watch::Sender::new(()) }
+/// One stream: what is shown of it, and what comes next as soon as it is known to be no part of a secret.
+#[derive(Debug)]
+struct Head {
+    shown: Vec<u8>,
+    coming: Option<Hidden>,
+}
+
+impl Head {
+    fn keep(&mut self, bytes: &[u8]) -> bool {
+        let room = KEPT.saturating_sub(self.shown.len()).min(bytes.len());
+        self.shown.extend_from_slice(&bytes[..room]);
+        room > 0
+    }
+}
+
+impl Kept {
+    /// Nothing has been said yet.
+    pub(crate) fn new(redactor: &Redactor) -> Self {
+        let head = || Head { shown: Vec::new(), coming: Some(Hidden::new(redactor.clone())) };
+        Self { heads: Mutex::new([head(), head()]), wake: watch::Sender::new(()) }
+    }
+
+    /// The tool has ended: what was held back comes out, and nothing comes any more.
+    pub(crate) fn finish(&self) {
+        let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        for head in heads.iter_mut() {
+            let rest = head.coming.take().map(Hidden::finish);
+            head.keep(&rest.unwrap_or_default());
+        }
+        drop(heads);
+        self.wake.send_replace(());
     }
 }
 
@@ -29,9 +58,11 @@ impl crate::Output for Kept {
     fn write(&self, stream: Stream, bytes: &[u8]) {
         let Some(index) = STREAMS.iter().position(|known| *known == stream) else { return };
         let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = KEPT.saturating_sub(heads[index].len()).min(bytes.len());
-        if room > 0 {
-            heads[index].extend_from_slice(&bytes[..room]);
+        let head = &mut heads[index];
+        // When enough is kept, nothing more is looked at.
+        let Some(coming) = head.coming.as_mut().filter(|_| head.shown.len() < KEPT) else { return };
+        let shown = coming.push(bytes);
+        if head.keep(&shown) {
             drop(heads);
             self.wake.send_replace(());
         }
@@ -60,8 +91,8 @@ impl Kept {
         let heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
         STREAMS.iter().enumerate().find_map(|(index, stream)| {
             let offset = position.0[index];
-            let rest = heads[index].get(offset..)?;
-            let length = piece(rest, all || heads[index].len() == KEPT)?;
+            let rest = heads[index].shown.get(offset..)?;
+            let length = piece(rest, all || heads[index].shown.len() == KEPT)?;
             position.0[index] += length;
             Some(shown(*stream, offset, &rest[..length]))
         })
@@ -96,7 +127,7 @@ mod tests {
 
     #[test]
     fn pieces_are_bounded_and_never_cut_a_character() {
-        let kept = Kept::default();
+        let kept = Kept::new(&Redactor::new());
         let text = "é".repeat(PIECE);
         kept.write(Stream::Stdout, format!("x{text}").as_bytes());
         let pieces = all(&kept, Position::default(), false);
@@ -111,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_character_of_which_a_part_is_missing_is_waited_for_until_the_end() {
-        let kept = Kept::default();
+        let kept = Kept::new(&Redactor::new());
         kept.write(Stream::Stderr, b"a\xe2\x82");
         assert_eq!(all(&kept, Position::default(), false), [(0, "a".to_owned())]);
         assert_eq!(all(&kept, Position::default(), true), [(0, "a\u{fffd}".to_owned())], "it never comes");
@@ -121,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_no_text_is_shown_as_far_as_it_is() {
-        let kept = Kept::default();
+        let kept = Kept::new(&Redactor::new());
         kept.write(Stream::Stdout, b"\xff\xfeok");
         assert_eq!(all(&kept, Position::default(), false), [(0, "\u{fffd}\u{fffd}ok".to_owned())]);
         assert_eq!(all(&kept, Position::after(99, 99), false), [], "an offset above the end waits for nothing");
@@ -130,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_flood_fills_no_memory() {
-        let kept = Kept::default();
+        let kept = Kept::new(&Redactor::new());
         for _ in 0..64 {
             kept.write(Stream::Stdout, &[b'x'; 64 << 10]);
         }

@@ -168,12 +168,21 @@ pub(crate) struct Registered {
 pub(crate) struct Parameters {
     schema: Schema,
     text: Value,
+    secret: Vec<String>,
 }
 
 impl Parameters {
     fn new(text: &'static str) -> Result<Self, InvalidSchema> {
         let schema = Schema::new(text)?;
-        Ok(Self { schema, text: serde_json::from_str(text).expect("a schema is JSON") })
+        let text: Value = serde_json::from_str(text).expect("a schema is JSON");
+        let mut secret = Vec::new();
+        mark(&text, String::new(), &mut secret);
+        Ok(Self { schema, text, secret })
+    }
+
+    /// The arguments that the schema marks as secret, as JSON pointers in which `*` stands for every member or item.
+    pub(crate) fn secret(&self) -> &[String] {
+        &self.secret
     }
 
     /// Everything that is wrong with arguments, each with the example that the schema gives for its place.
@@ -186,6 +195,24 @@ impl Parameters {
             }
         }
         violations
+    }
+}
+
+/// Collects what a schema marks as secret (`"writeOnly": true` or `"x-secret": true`) in and below a place. References are not followed:
+/// the mark has to stand where the parameter does.
+fn mark(schema: &Value, place: String, secret: &mut Vec<String>) {
+    if schema["writeOnly"] == true || schema["x-secret"] == true {
+        secret.push(place);
+        return;
+    }
+    for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+        mark(member, format!("{place}/{}", name.replace('~', "~0").replace('/', "~1")), secret);
+    }
+    for every in ["items", "additionalProperties"] {
+        schema.get(every).into_iter().for_each(|member| mark(member, format!("{place}/*"), secret));
+    }
+    for choice in ["allOf", "anyOf", "oneOf"] {
+        schema[choice].as_array().into_iter().flatten().for_each(|part| mark(part, place.clone(), secret));
     }
 }
 

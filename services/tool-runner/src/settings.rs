@@ -19,7 +19,7 @@ pub struct Settings {
     /// Where to listen: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]
     pub listen: Address,
-    /// The folder of the ledger of calls; it must be on this machine's own disk.
+    /// The folder of the ledger of calls, and of the key to what is sealed in it; it must be on this machine's own disk.
     #[arg(long, env = "BELAY_STATE_DIR")]
     pub state_dir: PathBuf,
     /// The token that callers have to show; needed when listening on TCP.

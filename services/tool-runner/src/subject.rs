@@ -7,7 +7,7 @@ use belay_policy::Decision;
 use belay_proto::v1;
 use belay_workspace::{Act, Content, Digest, Flag, Manifest, Node, RelPath};
 
-use crate::Operation;
+use crate::{Operation, secrets::CallSecrets};
 
 /// The most bytes a subject may have for a person to be asked about it: what the gate takes.
 pub(crate) const LARGEST_SUBJECT: usize = 8 << 20;
@@ -146,8 +146,9 @@ pub(crate) fn summary(changes: &[Change]) -> v1::EffectSummary {
 /// The call that a subject is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About<'a> {
-    /// As the runner shows it: with the arguments that may be shown.
     pub(crate) call: &'a v1::ToolCall,
+    /// What hides its secrets: a subject is shown, and says nothing else.
+    pub(crate) secrets: &'a CallSecrets,
     pub(crate) operation: &'a Operation,
     pub(crate) workspace: &'a str,
     pub(crate) enforced: &'a [String],
@@ -169,23 +170,25 @@ impl About<'_> {
         let (execution, step) = parts(&self.call.name);
         let kind = if did.is_some() { Kind::Effect } else { Kind::Call };
         let Did { digest, changes } = did.unwrap_or_default();
+        let words = |text: &str| self.secrets.words(text);
+        let shown = |change: Change| Change { path: words(&change.path), what: words(&change.what), ..change };
         Subject {
             v: 1,
             kind,
             execution: execution.to_owned(),
             step: step.to_owned(),
             tool: self.call.tool.clone(),
-            arguments: crate::calls::json_of(self.call.arguments.as_ref()),
+            arguments: self.secrets.arguments(&crate::calls::json_of(self.call.arguments.as_ref())),
             arguments_digest: self.call.arguments_digest.clone(),
-            command: self.operation.command.clone(),
-            working_directory: self.operation.working_directory.clone(),
+            command: self.secrets.command(&self.operation.command),
+            working_directory: words(&self.operation.working_directory),
             workspace: self.workspace.to_owned(),
             enforced: self.enforced.to_vec(),
             policy_revision: self.policy_revision,
             rule: self.decision.rule.clone(),
-            reason: self.decision.reason.clone(),
+            reason: words(&self.decision.reason),
             effect_digest: digest,
-            changes,
+            changes: changes.into_iter().map(shown).collect(),
         }
     }
 }

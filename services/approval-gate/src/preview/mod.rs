@@ -5,6 +5,7 @@
 
 mod diff;
 mod headline;
+mod hide;
 pub(crate) mod text;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use belay_grant::{Change, ChangeKind, Subject};
 use belay_proto::v1;
 
 pub(crate) use headline::operation;
+pub(crate) use hide::{hide, hide_basic, hide_preview};
 
 use diff::{Budget, WORK, difference};
 use text::{number, shortened, visible};

@@ -36,13 +36,16 @@ pub(super) async fn create_approval(
     let held = gate.runner.held(&request.call).await?;
     let (subject, bytes, contents) = held.verified(&call, &request.subject_digest)?;
     let rendered = subject.clone();
-    let preview = gate.store.work(move || preview(&rendered, &contents)).await;
-    let new = NewApproval {
-        basic: asked(gate, name, &request, trace.as_ref(), &subject),
-        namespace: call.namespace,
-        subject: bytes,
-        preview,
+    let redactor = gate.redactor.clone();
+    let render = move || {
+        let mut preview = preview(&rendered, &contents);
+        preview::hide_preview(&redactor, &mut preview);
+        preview
     };
+    let preview = gate.store.work(render).await;
+    let mut basic = asked(gate, name, &request, trace.as_ref(), &subject);
+    preview::hide_basic(&gate.redactor, &mut basic);
+    let new = NewApproval { basic, namespace: call.namespace, subject: bytes, preview };
     let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))?;
     the_same(kept, &request)
 }

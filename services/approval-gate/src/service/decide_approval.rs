@@ -7,7 +7,7 @@ use crate::{
     decide::{Choice, LONGEST_REASON, decide},
     gate::{no_approval, unwritable},
     names::check_approval,
-    preview::text::visible_line,
+    preview::{hide, text::visible_line},
 };
 
 pub(super) async fn decide_approval(
@@ -25,7 +25,8 @@ pub(super) async fn decide_approval(
     if request.reason.chars().count() > LONGEST_REASON {
         return Err(status::invalid("reason", format!("has more than {LONGEST_REASON} characters")).into());
     }
-    let reason = request.reason.lines().map(visible_line).collect::<Vec<_>>().join("\n");
+    let mut reason = request.reason.lines().map(visible_line).collect::<Vec<_>>().join("\n");
+    hide(&gate.redactor, &mut reason);
     let separate_duties = gate.policy().revised.policy.separate_duties();
     let now = gate.clock.now_micros();
     let digest = request.subject_digest;

@@ -36,6 +36,40 @@ fn a_question_is_rendered_from_what_the_runner_holds() {
     });
 }
 
+/// S2-FR-077a, S2-X-16: what looks like a secret is stored and shown nowhere, though contents come as they are.
+#[test]
+fn a_question_hides_secrets() {
+    world("", async |world| {
+        let token = concat!("ghp_", "Zx81mQ7Lr0aVt5KcNw3Yb9Ud2Ef6Hg4Js1Pk");
+        let text = format!("token = {token}\nplain\n");
+        let mut subject = effect("e");
+        subject.changes[0].after = digest_of(text.as_bytes());
+        subject.changes[0].path = "made".into();
+        world.runner.hold(
+            &call_of(&subject),
+            &subject.canonical_bytes(),
+            &[(&digest_of(text.as_bytes()), text.as_bytes())],
+        );
+        let asked = world.ask(&subject).await;
+        let preview = world.get(&asked.name).await.preview.unwrap();
+        assert_eq!(preview.files[0].unified, "@@ -0,0 +1,2 @@\n+token = [REDACTED]\n+plain\n");
+        let decision = v1::DecideApprovalRequest {
+            name: asked.name.clone(),
+            subject_digest: asked.subject_digest.clone(),
+            decision: v1::decide_approval_request::Decision::Deny.into(),
+            reason: format!("{token} is mine"),
+        };
+        let decided = world.person.clone().decide_approval(decision).await.unwrap().into_inner();
+        assert_eq!(decided.decide_reason, "[REDACTED] is mine");
+        for file in std::fs::read_dir(&world.folder).unwrap().map(Result::unwrap) {
+            if file.file_type().unwrap().is_file() {
+                let bytes = std::fs::read(file.path()).unwrap();
+                assert!(!bytes.windows(token.len()).any(|window| window == token.as_bytes()), "{:?}", file.file_name());
+            }
+        }
+    });
+}
+
 #[test]
 fn asking_twice_is_asking_once() {
     world("", async |world| {

@@ -92,6 +92,7 @@ impl World {
             runner: RunnerClient::new(net::connect_lazy(&at("runner.sock")), None).unwrap(),
             clock: clock.clone(),
             ids,
+            redactor: belay_redaction::Redactor::new(),
             telemetry: Telemetry::to(move |span| sent.lock().unwrap().push(span), |bytes| bytes.fill(1)),
             shutdown: stop.clone(),
         })

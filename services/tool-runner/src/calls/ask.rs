@@ -77,12 +77,14 @@ impl Calls {
         };
         let about = About {
             call: &job.call.started,
+            secrets: &job.call.secrets,
             operation: &asked.operation,
             workspace,
             enforced: &job.order.tool.tool.enforced(),
             decision,
             policy_revision: job.policy.revision,
         };
+        let changes = did.as_ref().map_or_else(Vec::new, |did| did.changes.clone());
         let subject = about.subject(did).canonical_bytes();
         let need = v1::ApprovalNeed {
             kind: kind.into(),
@@ -90,7 +92,7 @@ impl Calls {
             decision: Some(job.decision(decision)),
             effect,
         };
-        (need, Held { subject, basis: job.judge(asked).basis, result: None, contents: Vec::new() })
+        (need, Held { subject, basis: job.judge(asked).basis, result: None, changes, contents: Vec::new() })
     }
 
     async fn hold(

@@ -122,7 +122,7 @@ impl Calls {
         // The policy that holds now may be another than the one that asked.
         let kind = self.registry.find(&held.tool).map_or(belay_policy::ToolKind::Other, |tool| tool.spec.kind);
         let judge = Judge { policy: Arc::clone(&policy), tool: held.tool.clone(), kind, basis: waits.basis };
-        let decision = judge.judge(&subject.changes);
+        let decision = judge.judge(&waits.changes);
         if decide::after(decision.verdict, true) == After::Refuse {
             receipt.grant_nonce.clear();
             receipt.decision = Some(record::decision(&decision, policy.revision));
@@ -134,7 +134,7 @@ impl Calls {
 
         let not_in_place = receipt.clone();
         receipt.effect_digest = subject.effect_digest;
-        receipt.effect = Some(summary(&subject.changes));
+        receipt.effect = Some(summary(&waits.changes));
         let mut completed = ending(State::Completed, None, receipt);
         completed.result = waits.result.map(record::payload);
         let commit_row = row(call, completed.clone(), Some(spends.clone()));
@@ -264,6 +264,8 @@ impl Calls {
         failed: Option<v1::Failure>,
         receipt: v1::Receipt,
     ) -> v1::ToolCall {
+        let secrets = self.ledger.secrets_of(&held.tool, &record::json_of(held.arguments.as_ref()));
+        let failed = failed.map(|failed| v1::Failure { message: secrets.words(&failed.message), ..failed });
         v1::ToolCall {
             state: state.into(),
             failure: failed,

@@ -13,9 +13,14 @@ use belay_workspace::{CommitError, OpenError};
 use tokio::sync::oneshot;
 use tonic::Status;
 
-use super::{Call, Calls, Progress, effect::not_committed, not_durable, record::failure};
+use super::{
+    Call, Calls, Progress,
+    effect::not_committed,
+    not_durable,
+    record::{failure, json_of},
+};
 use crate::{
-    Parts, PolicyHolder, ToolFailure,
+    Ledger, Parts, PolicyHolder, ToolFailure,
     ledger::{Entry, InPlace, Row},
     rooms::{Closed, Rooms},
 };
@@ -56,19 +61,19 @@ impl Calls {
                 }
                 Settled::Unknown(row) => {
                     ledger.write(Entry::Call(Box::new(row.clone()))).await.map_err(not_durable)?;
-                    known.insert(name, as_known(&row, Progress::Ended(Arc::new(row.call.clone()))));
+                    known.insert(name, as_known(&ledger, &row, Progress::Ended(Arc::new(row.call.clone()))));
                 }
                 Settled::Ended(row) => {
-                    known.insert(name, as_known(&row, Progress::Ended(Arc::new(row.call.clone()))));
+                    known.insert(name, as_known(&ledger, &row, Progress::Ended(Arc::new(row.call.clone()))));
                 }
                 Settled::Held(row) => {
                     if let Some(InPlace { staged, .. }) = &row.staged {
                         rooms.keep(&staged.id);
                     }
-                    known.insert(name, as_known(&row, Progress::Held(Arc::new(row.call.clone()))));
+                    known.insert(name, as_known(&ledger, &row, Progress::Held(Arc::new(row.call.clone()))));
                 }
                 Settled::Committed(row, InPlace { workspace, staged }) => {
-                    let call = as_known(&row, Progress::Running);
+                    let call = as_known(&ledger, &row, Progress::Running);
                     known.insert(name, call.clone());
                     let done = rooms.redo(workspace.clone(), staged);
                     unsettled.entry(workspace).or_default().push(Unsettled { call, row, done });
@@ -189,7 +194,7 @@ fn settle(mut row: Row) -> Settled {
     Settled::Unknown(row)
 }
 
-fn as_known(row: &Row, progress: Progress) -> Call {
+fn as_known(ledger: &Ledger, row: &Row, progress: Progress) -> Call {
     let started = v1::ToolCall {
         state: State::Running.into(),
         result: None,
@@ -199,5 +204,6 @@ fn as_known(row: &Row, progress: Progress) -> Call {
         approval_need: None,
         ..row.call.clone()
     };
-    Call::new(row.digest.as_str().into(), progress, started)
+    let secrets = ledger.secrets_of(&started.tool, &json_of(started.arguments.as_ref()));
+    Call::new(row.digest.as_str().into(), progress, started, secrets)
 }

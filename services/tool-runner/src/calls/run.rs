@@ -162,6 +162,7 @@ impl Calls {
     ) -> (Result<Value, Unfinished>, v1::Receipt) {
         let began = Instant::now();
         let outcome = work::work(&job.order, arguments, view, Arc::clone(&job.call.output), cancelled).await;
+        job.call.output.finish();
         receipt.duration = Some(belay_proto::duration(began.elapsed()));
         receipt.enforced = job.order.tool.tool.enforced();
         (outcome, receipt)
@@ -343,7 +344,10 @@ impl Calls {
     fn ended(&self, job: &Job, mut receipt: v1::Receipt, outcome: Result<Value, Unfinished>) -> v1::ToolCall {
         let (state, result, failed) = match outcome {
             Ok(result) => (State::Completed, Some(record::payload(result.to_string())), None),
-            Err((state, failed)) => (state, None, Some(record::failure(failed))),
+            Err((state, mut failed)) => {
+                failed.message = job.call.secrets.words(&failed.message);
+                (state, None, Some(record::failure(failed)))
+            }
         };
         if let Some(used) = job.used(state) {
             receipt.grant_nonce.clone_from(&used.nonce);

@@ -2,13 +2,22 @@
 
 use std::{os::unix::ffi::OsStrExt as _, path::PathBuf, sync::PoisonError};
 
+use belay_grant::Change;
 use belay_proto::v1;
 use belay_sqlite::{SqliteError, Store};
 use prost::Message as _;
-use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow, Transaction, params, types::Type};
+use rusqlite::{
+    Connection, OptionalExtension as _, Row as SqlRow, Transaction, params,
+    types::{Type, Value, ValueRef},
+};
+use serde::{Deserialize, Serialize};
 
-use super::{Contents, Entry, Held, InPlace, Row, Spent, Written};
-use crate::{Staged, contents::Content};
+use super::{Basis, Contents, Entry, Held, InPlace, Row, Spent, Written};
+use crate::{
+    Secrets, Staged,
+    contents::Content,
+    secrets::{Part, Sealer},
+};
 
 type Sql<T> = Result<T, rusqlite::Error>;
 
@@ -22,18 +31,50 @@ pub(super) fn refuse_older(connection: &Connection, format: i64) -> Result<(), S
     Err(SqliteError::Other(message))
 }
 
-pub(super) fn read(connection: &Connection, new_id: impl FnOnce() -> String) -> Sql<(String, Contents)> {
-    connection.execute("INSERT INTO meta (one, ledger_id) VALUES (1, ?1) ON CONFLICT (one) DO NOTHING", [new_id()])?;
-    let id = connection.query_row("SELECT ledger_id FROM meta", [], |row| row.get(0))?;
+/// The ledger's id and its key; both are made where there are none.
+pub(super) fn identify(
+    connection: &Connection,
+    secrets: &Secrets,
+    new_id: impl FnOnce() -> String,
+) -> Result<(String, Sealer), SqliteError> {
+    let stored = connection
+        .query_row("SELECT ledger_id, seal_key FROM meta", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let (id, key): (String, Vec<u8>) = match stored {
+        Some(stored) => stored,
+        None => {
+            let id = new_id();
+            let key = secrets.new_key(&id);
+            connection.execute("INSERT INTO meta (one, ledger_id, seal_key) VALUES (1, ?1, ?2)", params![id, key])?;
+            (id, key)
+        }
+    };
+    if let Ok(sealer) = secrets.with_key(&id, &key) {
+        return Ok((id, sealer));
+    }
+    let in_use = "SELECT EXISTS (SELECT 1 FROM call WHERE sealed IS NOT NULL OR typeof(staged) = 'blob') OR EXISTS (SELECT 1 FROM held)";
+    if connection.query_row(in_use, [], |row| row.get(0))? {
+        let message =
+            "calls in it are sealed, and the key to them is not the one in seal.key: put that back from a backup";
+        return Err(SqliteError::Other(message.into()));
+    }
+    // Nothing is lost with the old key.
+    let key = secrets.new_key(&id);
+    connection.execute("UPDATE meta SET seal_key = ?1", [&key])?;
+    let sealer = secrets.with_key(&id, &key).expect("it was just wrapped");
+    Ok((id, sealer))
+}
+
+pub(super) fn read(connection: &Connection, sealer: &Sealer) -> Sql<Contents> {
     let fences = connection
         .prepare("SELECT shard, token FROM fence")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Sql<_>>()?;
     let calls = connection
-        .prepare("SELECT digest, ended, call, workspace, staged_id, staged FROM call ORDER BY name")?
+        .prepare("SELECT digest, ended, call, sealed, workspace, staged_id, staged FROM call ORDER BY name")?
         .query_map([], |row| {
-            let call = message(row, 2)?;
-            let staged = in_place(row, 3)?;
+            let call = message(row, 2, sealer)?;
+            let staged = in_place(row, 4, sealer, &call.name)?;
             Ok(Row { digest: row.get(0)?, ended: row.get(1)?, call, staged, held: None, spends: None })
         })?
         .collect::<Sql<_>>()?;
@@ -43,22 +84,30 @@ pub(super) fn read(connection: &Connection, new_id: impl FnOnce() -> String) -> 
             Ok(v1::SignedPolicy { revision, body, signature, key_id })
         })
         .optional()?;
-    Ok((id, Contents { calls, fences, policy }))
+    Ok(Contents { calls, fences, policy })
+}
+
+/// What is sealed of a call that waits, as JSON.
+#[derive(Serialize, Deserialize)]
+struct Waits {
+    basis: Basis,
+    result: Option<String>,
+    changes: Vec<Change>,
 }
 
 /// What a call waits with.
-pub(super) fn held(connection: &Connection, name: &str) -> Sql<Option<(Held, Option<InPlace>)>> {
+pub(super) fn held(connection: &Connection, sealer: &Sealer, name: &str) -> Sql<Option<(Held, Option<InPlace>)>> {
     connection
         .prepare_cached(
-            "SELECT subject, basis, result, contents, workspace, staged_id, staged
-             FROM held JOIN call USING (name) WHERE name = ?1",
+            "SELECT subject, waits, contents, workspace, staged_id, staged FROM held JOIN call USING (name) WHERE name = ?1",
         )?
         .query_row([name], |row| {
-            let basis: String = row.get(1)?;
-            let basis = serde_json::from_str(&basis).map_err(|error| unreadable(1, Type::Text, error))?;
-            let contents: Vec<u8> = row.get(3)?;
-            let contents = unpack(&contents).map_err(|error| unreadable(3, Type::Blob, error))?;
-            Ok((Held { subject: row.get(0)?, basis, result: row.get(2)?, contents }, in_place(row, 4)?))
+            let waits = opened(row, 1, sealer, name, Part::Waits)?;
+            let waits = serde_json::from_slice(&waits).map_err(|error| unreadable(1, Type::Blob, error))?;
+            let Waits { basis, result, changes } = waits;
+            let contents = opened(row, 2, sealer, name, Part::Contents)?;
+            let contents = unpack(&contents).map_err(|error| unreadable(2, Type::Blob, error))?;
+            Ok((Held { subject: row.get(0)?, basis, result, changes, contents }, in_place(row, 3, sealer, name)?))
         })
         .optional()
 }
@@ -67,16 +116,31 @@ pub(super) fn is_spent(connection: &Connection, nonce: &str) -> Sql<bool> {
     connection.prepare_cached("SELECT 1 FROM spent WHERE nonce = ?1")?.exists([nonce])
 }
 
-fn message(row: &SqlRow<'_>, column: usize) -> Sql<v1::ToolCall> {
-    let bytes: Vec<u8> = row.get(column)?;
-    v1::ToolCall::decode(bytes.as_slice()).map_err(|error| unreadable(column, Type::Blob, error))
+/// The call: what is sealed beside the shown form, where there is such a thing.
+fn message(row: &SqlRow<'_>, column: usize, sealer: &Sealer) -> Sql<v1::ToolCall> {
+    let decode = |bytes: &[u8]| v1::ToolCall::decode(bytes).map_err(|error| unreadable(column, Type::Blob, error));
+    let shown = decode(row.get_ref(column)?.as_blob()?)?;
+    match row.get_ref(column + 1)? {
+        ValueRef::Null => Ok(shown),
+        _ => decode(&opened(row, column + 1, sealer, &shown.name, Part::Call)?),
+    }
 }
 
-fn in_place(row: &SqlRow<'_>, first: usize) -> Sql<Option<InPlace>> {
+fn opened(row: &SqlRow<'_>, column: usize, sealer: &Sealer, call: &str, part: Part) -> Sql<Vec<u8>> {
+    let sealed = row.get_ref(column)?.as_blob()?;
+    sealer.open(call, part, sealed).map_err(|error| unreadable(column, Type::Blob, error))
+}
+
+fn in_place(row: &SqlRow<'_>, first: usize, sealer: &Sealer, call: &str) -> Sql<Option<InPlace>> {
     let workspace: Option<Vec<u8>> = row.get(first)?;
     let Some(workspace) = workspace else { return Ok(None) };
     let workspace = PathBuf::from(std::ffi::OsStr::from_bytes(&workspace));
-    Ok(Some(InPlace { workspace, staged: Staged { id: row.get(first + 1)?, plan: row.get(first + 2)? } }))
+    let plan = match row.get_ref(first + 2)? {
+        ValueRef::Blob(_) => String::from_utf8(opened(row, first + 2, sealer, call, Part::Plan)?)
+            .map_err(|error| unreadable(first + 2, Type::Blob, error))?,
+        text => text.as_str()?.to_owned(),
+    };
+    Ok(Some(InPlace { workspace, staged: Staged { id: row.get(first + 1)?, plan } }))
 }
 
 fn unreadable(column: usize, kind: Type, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
@@ -104,17 +168,17 @@ fn unpack(mut bytes: &[u8]) -> Result<Vec<Content>, prost::DecodeError> {
 }
 
 /// Writes a batch in one transaction. An entry whose grant is spent is left out; the others are not.
-pub(super) fn write(store: &Store, batch: &[Entry]) -> Sql<Vec<Written>> {
+pub(super) fn write(store: &Store, sealer: &Sealer, batch: &[Entry]) -> Sql<Vec<Written>> {
     let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
     let transaction = connection.transaction()?;
-    let written = batch.iter().map(|entry| write_one(&transaction, entry)).collect::<Sql<Vec<_>>>()?;
+    let written = batch.iter().map(|entry| write_one(&transaction, sealer, entry)).collect::<Sql<Vec<_>>>()?;
     transaction.commit()?;
     Ok(written)
 }
 
-fn write_one(transaction: &Transaction<'_>, entry: &Entry) -> Sql<Written> {
+fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry) -> Sql<Written> {
     match entry {
-        Entry::Call(row) => return write_call(transaction, row),
+        Entry::Call(row) => return write_call(transaction, sealer, row),
         Entry::Acknowledged { names } => {
             for name in names {
                 transaction.prepare_cached("DELETE FROM call WHERE name = ?1 AND ended")?.execute([name])?;
@@ -144,7 +208,7 @@ fn write_one(transaction: &Transaction<'_>, entry: &Entry) -> Sql<Written> {
     Ok(Written::Done)
 }
 
-fn write_call(transaction: &Transaction<'_>, row: &Row) -> Sql<Written> {
+fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row) -> Sql<Written> {
     let Row { digest, ended, call, staged, held, spends } = row;
     if let Some(Spent { nonce, expires }) = spends {
         let taken = transaction
@@ -155,27 +219,43 @@ fn write_call(transaction: &Transaction<'_>, row: &Row) -> Sql<Written> {
         }
     }
     let workspace = staged.as_ref().map(|staged| staged.workspace.as_os_str().as_bytes());
+    let secrets = sealer.of_call(call);
     let plan = staged.as_ref().map(|staged| &staged.staged);
+    let stored_plan = plan.map(|Staged { plan, .. }| match secrets.redactor().may_hide_json(plan) {
+        true => Value::Blob(sealer.seal(&call.name, Part::Plan, plan.as_bytes())),
+        false => Value::Text(plan.clone()),
+    });
+    let shown = secrets.call(call);
+    let sealed = (shown != *call).then(|| sealer.seal(&call.name, Part::Call, &call.encode_to_vec()));
     transaction
         .prepare_cached(
-            "INSERT INTO call (name, digest, ended, call, workspace, staged_id, staged) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-             ON CONFLICT (name) DO UPDATE SET digest = ?2, ended = ?3, call = ?4, workspace = ?5, staged_id = ?6, staged = ?7",
+            "INSERT INTO call (name, digest, ended, call, sealed, workspace, staged_id, staged)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+             ON CONFLICT (name) DO UPDATE
+             SET digest = ?2, ended = ?3, call = ?4, sealed = ?5, workspace = ?6, staged_id = ?7, staged = ?8",
         )?
         .execute(params![
             call.name,
             digest,
             ended,
-            call.encode_to_vec(),
+            shown.encode_to_vec(),
+            sealed,
             workspace,
             plan.map(|plan| &plan.id),
-            plan.map(|plan| &plan.plan)
+            stored_plan
         ])?;
     transaction.prepare_cached("DELETE FROM held WHERE name = ?1")?.execute([&call.name])?;
-    if let Some(Held { subject, basis, result, contents }) = held {
-        let basis = serde_json::to_string(basis).expect("words and texts are always JSON");
+    if let Some(Held { subject, basis, result, changes, contents }) = held {
+        let waits = Waits { basis: basis.clone(), result: result.clone(), changes: changes.clone() };
+        let waits = serde_json::to_vec(&waits).expect("words and texts are always JSON");
         transaction
-            .prepare_cached("INSERT INTO held (name, subject, basis, result, contents) VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute(params![call.name, subject, basis, result, pack(contents)])?;
+            .prepare_cached("INSERT INTO held (name, subject, waits, contents) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![
+                call.name,
+                subject,
+                sealer.seal(&call.name, Part::Waits, &waits),
+                sealer.seal(&call.name, Part::Contents, &pack(contents))
+            ])?;
     }
     Ok(Written::Done)
 }

@@ -125,13 +125,13 @@ async fn arguments_results_and_time_are_held_to_what_was_said() {
     assert_eq!((state(&late), class(&late)), (State::TimedOut, ErrorClass::Timeout));
 }
 
-/// Output comes while the call works, to whoever comes when, from wherever they left off; then the end.
+/// Output comes while the call works, line by line, to whoever comes when, from wherever they left off; then the end.
 #[tokio::test]
 async fn output_is_heard_live_and_again() {
     use v1::{attach_tool_call_response::Event as Attached, call_tool_response::Event};
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
-    let todo = json!([["say", "häl"], ["wait"], ["say", "lo"], ["wait"]]);
+    let todo = json!([["say", "häl\n"], ["wait"], ["say", "lo\n"], ["wait"]]);
     let mut events = runner.client.clone().call_tool(runner.request("a", KEEP, todo)).await.unwrap().into_inner();
     let mut next = async || events.message().await.unwrap().and_then(|message| message.event);
     assert!(matches!(next().await, Some(Event::Started(started)) if started.name == name("a")));
@@ -139,15 +139,17 @@ async fn output_is_heard_live_and_again() {
         Some(Event::Output(piece)) => (piece.offset, piece.text),
         other => panic!("{other:?}"),
     };
-    assert_eq!(said(next().await), (0, "häl".into()));
+    assert_eq!(said(next().await), (0, "häl\n".into()));
     bench.stage.let_go.add_permits(1);
-    assert_eq!(said(next().await), (4, "lo".into()));
+    assert_eq!(said(next().await), (5, "lo\n".into()));
 
-    let attach = v1::AttachToolCallRequest { name: name("a"), stdout_offset: 3, stderr_offset: 0 };
+    let attach = v1::AttachToolCallRequest { name: name("a"), stdout_offset: 4, stderr_offset: 0 };
     let mut attached = runner.client.clone().attach_tool_call(attach).await.unwrap().into_inner();
     let mut then = async || attached.message().await.unwrap().and_then(|message| message.event);
     assert!(matches!(then().await, Some(Attached::Started(_))));
-    assert!(matches!(then().await, Some(Attached::Output(piece)) if (piece.offset, piece.text.as_str()) == (3, "llo")));
+    assert!(
+        matches!(then().await, Some(Attached::Output(piece)) if (piece.offset, piece.text.as_str()) == (4, "\nlo\n"))
+    );
     bench.stage.let_go.add_permits(1);
     assert!(matches!(next().await, Some(Event::Result(_))));
     assert!(matches!(then().await, Some(Attached::Result(_))));

@@ -8,5 +8,6 @@ mod kills;
 mod meddling;
 mod parallel;
 mod policies;
+mod secrets;
 mod support;
 mod workspaces;

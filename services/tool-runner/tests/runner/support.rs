@@ -19,12 +19,13 @@ use belay_proto::v1::{
     self, ErrorClass, call_tool_response::Event, tool_call::State, tool_call_output::Stream,
     tool_runner_service_client::ToolRunnerServiceClient,
 };
-use belay_service_kit::{Access, Clock, Shutdown, net};
+use belay_redaction::{MasterKey, Redactor};
+use belay_service_kit::{Access, Clock, Ids, Shutdown, net};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{
     Allowed, Annotations, Calls, Invocation, Ledger, LedgerError, Operation, Parts, Places, RealPlaces, Recovery,
-    Registry, Tool, ToolFailure, ToolResult, ToolSpec, Touches, Workspaces, hosted,
+    Registry, Secrets, Tool, ToolFailure, ToolResult, ToolSpec, Touches, Workspaces, hosted,
 };
 use belay_workspace::RelPath;
 use serde_json::{Value, json};
@@ -89,8 +90,8 @@ impl Tool for Scripted {
             name: self.name,
             aliases: &[],
             description: "",
-            parameters: r#"{"type": "object", "properties": {"do": {"type": "array"}, "n": {"type": "integer"}}}"#,
-            result: r#"{"type": "integer"}"#,
+            parameters: r#"{"type": "object", "properties": {"do": {"type": "array"}, "n": {"type": "integer"}, "pin": {"writeOnly": true}}}"#,
+            result: r#"{"type": ["integer", "string"]}"#,
             recovery: self.recovery,
             touches: self.touches,
             kind: self.kind,
@@ -118,9 +119,16 @@ impl Tool for Scripted {
                 match what.as_str() {
                     "wait" => stage.let_go.acquire().await.expect("never closed").forget(),
                     "say" => invocation.output.write(Stream::Stdout, path.as_bytes()),
-                    "fail" => return Err(ToolFailure::new(ErrorClass::Transient, "TOOL_FAILED", "as it was told")),
+                    "fail" => {
+                        return Err(ToolFailure::new(
+                            ErrorClass::Transient,
+                            "TOOL_FAILED",
+                            format!("as it was told {path}"),
+                        ));
+                    }
+                    "answer" => return Ok(json!(path)),
                     "panic" => panic!("as it was told"),
-                    "odd" => return Ok(json!("no integer")),
+                    "odd" => return Ok(json!([])),
                     _ => {
                         let view = invocation.view.clone().expect("a tool that changes files has a view");
                         let done = view.work(move |view| {
@@ -175,6 +183,9 @@ impl SetClock {
         self.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
     }
 }
+
+/// Compiled once: runners start again and again.
+static REDACTOR: std::sync::LazyLock<Redactor> = std::sync::LazyLock::new(Redactor::new);
 
 pub(crate) const NOW: i64 = 1_800_000_000;
 
@@ -311,8 +322,11 @@ impl Bench {
             let threads = Threads::Real;
             let location = Location::file(state.join("ledger.db"));
             // Whoever held it before ends with its runtime; the lock goes a moment later.
+            let ids = Arc::new(Ids::from_system());
+            let secrets =
+                Secrets::new(REDACTOR.clone(), MasterKey::new([8; 32]), registry.clone(), move || ids.next_key());
             let ledger = loop {
-                match Ledger::open(&location, threads, || "a ledger".into()) {
+                match Ledger::open(&location, threads, secrets.clone(), || "a ledger".into()) {
                     Ok(ledger) => break ledger,
                     Err(LedgerError(SqliteError::Locked)) => std::thread::yield_now(),
                     Err(error) => panic!("{error:?}"),

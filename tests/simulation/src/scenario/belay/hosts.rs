@@ -16,7 +16,7 @@ use belay_proto::v1::EnforcementReport;
 use belay_service_kit::{Access, Clock, Hosted, Ids, Shutdown, host};
 use belay_sqlite::{Location, SqliteError, Synchronous, Threads};
 use belay_telemetry::Telemetry;
-use belay_tool_runner::{Allowed, Calls, GateChannel, Ledger, LedgerError, Registry, Workspaces};
+use belay_tool_runner::{Allowed, Calls, GateChannel, Ledger, LedgerError, Registry, Secrets, Workspaces};
 use tonic::transport::{Channel, Endpoint};
 use turmoil::fs::shim::std::fs;
 
@@ -217,7 +217,14 @@ async fn run_runner(site: Site) -> Outcome {
         Memory::Lost => (format!("calls-{run}.db"), format!("ledger-{run}")),
         Memory::Replaced => (format!("calls-{run}.db"), "the-one-ledger".to_owned()),
     };
-    let opened = Ledger::open(&location(&file, site.bugs.ledger), Threads::Inline, || id);
+    let registry = Registry::new(tools::all(&site.outside))?;
+    // Another each time: no nonce is made twice.
+    let ids = Ids::seeded(site.seed.wrapping_mul(41).wrapping_add(run));
+    let secrets =
+        Secrets::new(REDACTOR.clone(), belay_executor::MasterKey::new([7; 32]), registry.clone(), move || {
+            ids.next_key()
+        });
+    let opened = Ledger::open(&location(&file, site.bugs.ledger), Threads::Inline, secrets, || id);
     let ledger = opened.inspect_err(|LedgerError(error)| {
         if matches!(error, SqliteError::Corrupt(_) | SqliteError::Locked | SqliteError::Newer { .. }) {
             site.checker.violation(format_args!("the ledger cannot be opened: {error}"));
@@ -225,7 +232,7 @@ async fn run_runner(site: Site) -> Outcome {
     })?;
     disk::make_folder(Path::new(SHARED_WORKSPACE)).map_err(std::io::Error::from)?;
     let calls = Calls::recover(belay_tool_runner::Parts {
-        registry: Registry::new(tools::all(&site.outside))?,
+        registry,
         ledger,
         clock: Arc::new(SimulatedClock),
         keys: site.keys(),
@@ -271,6 +278,7 @@ async fn run_gate(site: Site) -> Outcome {
         clock: Arc::new(SimulatedClock),
         // Another each time: no nonce is made twice.
         ids: Ids::seeded(site.seed.wrapping_mul(31).wrapping_add(run)),
+        redactor: REDACTOR.clone(),
         telemetry: no_spans(site.seed),
         shutdown: shutdown.clone(),
     })

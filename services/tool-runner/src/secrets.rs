@@ -1,0 +1,222 @@
+//! What of a call is shown, and what of it is kept sealed.
+//!
+//! The executor gets what a tool was given and what it answered as they are: later steps need them, and the executor hides what it stores
+//! and shows itself. Nothing else does. What lies in the ledger, what people are asked, live output and the messages of failures have
+//! passed [`CallSecrets`]; where the ledger's row differs from the call for that, the call itself lies sealed beside it.
+//!
+//! Out of reach here are the files of a workspace, and those staged beside it: they hold what the tool wrote there.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use belay_proto::v1::{self, payload::Content};
+use belay_redaction::{Bound, Hidden, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, open, seal};
+use serde_json::Value;
+
+use crate::Registry;
+
+/// The shortest secret that is looked for where only its value tells that it is one, in bytes: shorter ones stand in ordinary words.
+const SHORTEST_KNOWN: usize = 6;
+/// Up to this length, in bytes, letters without a capital are an ordinary word: `string` may be called a password in a schema.
+const LONGEST_WORD: usize = 9;
+/// The longest, in bytes.
+const LONGEST_KNOWN: usize = 4 * 1024;
+/// How many such values of one call are looked for: each has about twenty spellings, and every text is compared with all of them.
+const MOST_KNOWN: usize = 256;
+
+/// How secrets are found and sealed. A clone shares it.
+#[derive(Clone)]
+pub struct Secrets(Arc<Shared>);
+
+struct Shared {
+    redactor: Redactor,
+    master_key: MasterKey,
+    registry: Registry,
+    random: Box<dyn Fn() -> [u8; 32] + Send + Sync>,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets(…)")
+    }
+}
+
+impl Secrets {
+    /// Hides what the redactor finds and what the tools' schemas mark (`"writeOnly": true` or `"x-secret": true`). `random` gives 32
+    /// random bytes: the ledger's key, which the master key wraps, and nonces.
+    pub fn new(
+        redactor: Redactor,
+        master_key: MasterKey,
+        registry: Registry,
+        random: impl Fn() -> [u8; 32] + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Shared { redactor, master_key, registry, random: Box::new(random) }))
+    }
+
+    /// What hides the secrets of a call of this tool with these arguments.
+    pub(crate) fn of_call(&self, tool: &str, arguments: &str) -> CallSecrets {
+        let tool = self.0.registry.find(tool);
+        let marked = tool.map_or_else(Vec::new, |tool| tool.parameters.secret().to_vec());
+        let mut secrets = CallSecrets { redactor: self.0.redactor.clone(), marked };
+        let mut known = BTreeSet::new();
+        if let Some(RedactedJson { shown, hidden }) = secrets.hidden(arguments, &secrets.marked) {
+            for Hidden { pointer, original } in &hidden {
+                let whole = shown.pointer(pointer).and_then(Value::as_str) == Some(REDACTED);
+                learn(&secrets.redactor, original, whole, &mut known);
+            }
+        }
+        let known: Vec<String> = known.into_iter().take(MOST_KNOWN).collect();
+        if !known.is_empty() {
+            secrets.redactor = secrets.redactor.with_literals(known).expect("their lengths are within what is taken");
+        }
+        secrets
+    }
+
+    /// A key for a ledger, as it is stored.
+    pub(crate) fn new_key(&self, ledger: &str) -> Vec<u8> {
+        self.0.master_key.wrap(&owner(ledger), &SealKey::new((self.0.random)()), self.nonce())
+    }
+
+    /// A ledger's key.
+    pub(crate) fn with_key(&self, ledger: &str, wrapped: &[u8]) -> Result<Sealer, NotOpened> {
+        let key = self.0.master_key.unwrap(&owner(ledger), wrapped)?;
+        Ok(Sealer { secrets: self.clone(), key })
+    }
+
+    fn nonce(&self) -> [u8; 24] {
+        *(self.0.random)().first_chunk().expect("24 is less than 32")
+    }
+}
+
+/// Whose key it is. An execution's uid never has a blank in it, so that the master key tells the two apart.
+fn owner(ledger: &str) -> String {
+    format!("ledger {ledger}")
+}
+
+/// Which part of a call is sealed; a number is never given to another part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Call = 1,
+    Waits = 2,
+    Contents = 3,
+    Plan = 4,
+}
+
+/// Seals what the ledger keeps.
+#[derive(Debug)]
+pub(crate) struct Sealer {
+    secrets: Secrets,
+    key: SealKey,
+}
+
+impl Sealer {
+    pub(crate) fn seal(&self, call: &str, part: Part, text: &[u8]) -> Vec<u8> {
+        seal(&self.key, Bound { execution: call, sequence: part as i64 }, text, self.secrets.nonce())
+    }
+
+    pub(crate) fn open(&self, call: &str, part: Part, sealed: &[u8]) -> Result<Vec<u8>, NotOpened> {
+        open(&self.key, Bound { execution: call, sequence: part as i64 }, sealed)
+    }
+
+    /// What hides the secrets of a call.
+    pub(crate) fn of_call(&self, call: &v1::ToolCall) -> CallSecrets {
+        self.secrets.of_call(&call.tool, &crate::calls::json_of(call.arguments.as_ref()))
+    }
+}
+
+/// What hides the secrets of one call.
+#[derive(Debug)]
+pub(crate) struct CallSecrets {
+    redactor: Redactor,
+    /// The arguments that the tool's schema marks, as JSON pointers.
+    marked: Vec<String>,
+}
+
+impl CallSecrets {
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// The call as it is shown.
+    pub(crate) fn call(&self, call: &v1::ToolCall) -> v1::ToolCall {
+        let mut shown = call.clone();
+        if let Some(Content::Json(json)) = shown.arguments.as_mut().and_then(|payload| payload.content.as_mut()) {
+            *json = self.arguments(json);
+        }
+        if let Some(Content::Json(json)) = shown.result.as_mut().and_then(|payload| payload.content.as_mut()) {
+            *json = self.json(json, &[]);
+        }
+        if let Some(failure) = &mut shown.failure {
+            failure.message = self.words(&failure.message);
+        }
+        let receipt = shown.receipt.as_mut();
+        let (decided, did) =
+            receipt.map_or((None, None), |receipt| (receipt.decision.as_mut(), receipt.effect.as_mut()));
+        let need = shown.approval_need.as_mut();
+        let (asked, does) = need.map_or((None, None), |need| (need.decision.as_mut(), need.effect.as_mut()));
+        for decision in [decided, asked].into_iter().flatten() {
+            decision.reason = self.words(&decision.reason);
+        }
+        for change in [did, does].into_iter().flatten().flat_map(|effect| &mut effect.changes) {
+            change.path = self.words(&change.path);
+        }
+        shown
+    }
+
+    /// Arguments as they are shown, with what the schema marks hidden whole.
+    pub(crate) fn arguments(&self, json: &str) -> String {
+        self.json(json, &self.marked)
+    }
+
+    /// The words of a command as they are shown.
+    pub(crate) fn command(&self, words: &[String]) -> Vec<String> {
+        let shown = self.redactor.redact_json::<&str>(&words.into(), &[]).shown;
+        let shown = shown.as_array().into_iter().flatten();
+        shown.map(|word| word.as_str().unwrap_or(REDACTED).to_owned()).collect()
+    }
+
+    /// Words as they are shown.
+    pub(crate) fn words(&self, words: &str) -> String {
+        match self.redactor.may_hide(words) {
+            true => self.redactor.redact_text(words).text,
+            false => words.to_owned(),
+        }
+    }
+
+    fn json(&self, json: &str, marked: &[String]) -> String {
+        match self.hidden(json, marked) {
+            Some(redacted) if redacted.hidden.is_empty() => json.to_owned(),
+            Some(redacted) => redacted.shown.to_string(),
+            None => self.words(json),
+        }
+    }
+
+    /// What is shown and what is hidden; nothing when there is no reason to look, or it is no JSON.
+    fn hidden(&self, json: &str, marked: &[String]) -> Option<RedactedJson> {
+        if marked.is_empty() && !self.redactor.may_hide_json(json) {
+            return None;
+        }
+        let value = serde_json::from_str(json).ok()?;
+        Some(self.redactor.redact_json(&value, marked))
+    }
+}
+
+/// Adds what is secret in a value to what is known. `whole`: all of it is.
+fn learn(redactor: &Redactor, value: &Value, whole: bool, known: &mut BTreeSet<String>) {
+    let mut add = |text: &str| {
+        let is_word = text.len() <= LONGEST_WORD && text.bytes().all(|byte| byte.is_ascii_lowercase());
+        if (SHORTEST_KNOWN..=LONGEST_KNOWN).contains(&text.len()) && !is_word {
+            known.insert(text.to_owned());
+        }
+    };
+    match value {
+        Value::String(text) if whole => add(text),
+        Value::String(text) => redactor.redact_text(text).found.iter().for_each(|at| add(&text[at.start..at.end])),
+        Value::Number(number) => add(&number.to_string()),
+        Value::Array(items) => items.iter().for_each(|item| learn(redactor, item, whole, known)),
+        Value::Object(members) => members.iter().for_each(|(name, member)| {
+            learn(redactor, &Value::from(name.as_str()), false, known);
+            learn(redactor, member, whole, known);
+        }),
+        Value::Null | Value::Bool(_) => {}
+    }
+}

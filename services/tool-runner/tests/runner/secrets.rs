@@ -1,0 +1,118 @@
+//! Secrets that a call was given, writes, says and answers: none of them lies in the ledger or is shown, and the executor gets them all.
+
+use std::fs;
+
+use belay_grant::Kind;
+use belay_proto::v1::{self, call_tool_response::Event, payload::Content, tool_call::State};
+use serde_json::{Value, json};
+
+use super::support::{ASK, Bench, CHANGE, FREE, KEEP, Runner, SEND, name, state};
+
+/// Known by its shape.
+const TOKEN: &str = concat!("ghp_", "Zx81mQ7Lr0aVt5KcNw3Yb9Ud2Ef6Hg4Js1Pk");
+/// Known by what the tool's schema says of the argument.
+const PIN: &str = "zebra-umbrella-7";
+
+fn assert_hidden(what: &str, bytes: &[u8]) {
+    for secret in [TOKEN, PIN] {
+        let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+        assert!(!found, "{what} has {secret}: {}", String::from_utf8_lossy(bytes));
+    }
+}
+
+fn assert_ledger_hides(bench: &Bench) {
+    for entry in fs::read_dir(bench.path().join("state")).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_file() {
+            assert_hidden(&entry.file_name().display().to_string(), &fs::read(entry.path()).unwrap());
+        }
+    }
+}
+
+/// A call with a marked argument and whatever there is to do.
+fn request(runner: &Runner, call: &str, tool: &str, todo: Value) -> v1::CallToolRequest {
+    let mut request = runner.request(call, tool, json!([]));
+    let arguments = json!({"do": todo, "pin": PIN}).to_string();
+    request.arguments = Some(v1::Payload { content: Some(Content::Json(arguments)) });
+    request
+}
+
+fn result(call: &v1::ToolCall) -> String {
+    match call.result.as_ref().and_then(|payload| payload.content.as_ref()) {
+        Some(Content::Json(json)) => json.clone(),
+        other => panic!("{other:?} is no result"),
+    }
+}
+
+/// S2-FR-077a, S2-X-16: a result is kept sealed, and comes back as it was after a loss.
+#[tokio::test]
+async fn the_executor_gets_what_the_ledger_does_not_show() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let request = request(&runner, "s", KEEP, json!([["answer", format!("{TOKEN} and {PIN}")]]));
+    let ended = runner.call(request.clone()).await.unwrap();
+    assert_eq!(result(&ended), json!(format!("{TOKEN} and {PIN}")).to_string());
+    assert_ledger_hides(&bench);
+    runner.lose().await;
+
+    let runner = bench.start(FREE).await;
+    assert_eq!(runner.get("s").await.unwrap(), ended, "to the last byte");
+    assert_eq!(runner.call(request).await.unwrap(), ended);
+}
+
+/// B-03, S2-FR-077a: what people are asked hides secrets in arguments and in names; the contents are the true ones, for the digests.
+#[tokio::test]
+async fn a_call_that_waits_keeps_its_secrets_sealed() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let path = format!("{TOKEN}.txt");
+    let todo = json!([["write", path, format!("token = {TOKEN}\n")], ["answer", TOKEN]]);
+    let held = runner.call(request(&runner, "s", CHANGE, todo)).await.unwrap();
+    assert_eq!(state(&held), State::AwaitingApproval);
+    assert_ledger_hides(&bench);
+    runner.lose().await;
+
+    let runner = bench.start(ASK).await;
+    let (subject, bytes, contents) = runner.effect("s").await.unwrap();
+    assert_hidden("the subject", &bytes);
+    assert_eq!((subject.kind, subject.changes[0].path.as_str()), (Kind::Effect, "[REDACTED].txt"));
+    assert_eq!(contents[&subject.changes[0].after], format!("token = {TOKEN}\n").as_bytes());
+
+    let ended = runner.commit("s", bench.sign(&bench.grant(&held))).await.unwrap();
+    assert_eq!((state(&ended), result(&ended)), (State::Completed, json!(TOKEN).to_string()));
+    assert_eq!(ended.receipt.unwrap().effect.unwrap().changes[0].path, path);
+    assert_eq!(bench.text(&path), format!("token = {TOKEN}\n"));
+    assert_ledger_hides(&bench);
+}
+
+#[tokio::test]
+async fn a_call_that_was_not_run_yet_is_asked_about_without_its_secrets() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    runner.call(request(&runner, "s", SEND, json!([["say", TOKEN]]))).await.unwrap();
+    let (subject, bytes, _) = runner.effect("s").await.unwrap();
+    assert_eq!(subject.kind, Kind::Call);
+    assert_hidden("the subject", &bytes);
+    assert_ledger_hides(&bench);
+}
+
+/// S2-FR-077a: live output and error messages, with a secret that comes in pieces.
+#[tokio::test]
+async fn what_a_call_says_hides_secrets() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let (first, second) = TOKEN.split_at(20);
+    let todo = json!([["say", format!("a {first}")], ["say", format!("{second} b {PIN}")], ["fail", TOKEN]]);
+    let mut events = runner.client.clone().call_tool(request(&runner, "s", KEEP, todo)).await.unwrap().into_inner();
+    let (mut said, mut ended) = (String::new(), None);
+    while let Some(message) = events.message().await.unwrap() {
+        match message.event.unwrap() {
+            Event::Output(output) => said += &output.text,
+            Event::Result(call) => ended = Some(call),
+            Event::Started(_) | Event::Held(_) => {}
+        }
+    }
+    assert_eq!(said, "a [REDACTED] b [REDACTED]");
+    assert_eq!(ended.unwrap().failure.unwrap().message, "as it was told [REDACTED]");
+    assert_eq!(runner.get("s").await.unwrap().name, name("s"));
+    assert_ledger_hides(&bench);
+}
