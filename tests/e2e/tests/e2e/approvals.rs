@@ -214,7 +214,6 @@ fn a_question_outlives_its_server() {
     let server = home.serve();
     let (run, approval) = scene.waiting("e1");
     server.kill();
-    // Without a server, this very command opens the store, and the decision is kept in it.
     let server = home.serve();
     assert_eq!(states(home), ["STATE_PENDING"]);
     assert_eq!(home.run(["approve", approval.as_str(), "--yes"]).code, 0);
@@ -226,6 +225,7 @@ fn a_question_outlives_its_server() {
     let scene = Scene::new();
     let (run, approval) = scene.waiting("e2");
     run.kill();
+    // Without a server, the command opens the stores itself.
     assert_eq!(scene.home.run(["approve", approval.as_str(), "--yes"]).code, 0, "kept by the gate of this command");
     scene.assert_untouched();
     let resumed = scene.home.run(["executions", "resume", "e2"]);
