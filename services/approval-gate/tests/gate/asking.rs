@@ -50,7 +50,8 @@ fn a_question_hides_secrets() {
             &subject.canonical_bytes(),
             &[(&digest_of(text.as_bytes()), text.as_bytes())],
         );
-        let asked = world.ask(&subject).await;
+        let request = request(&subject, v1::ApprovalMode::Wait);
+        let asked = world.executor.clone().create_approval(request).await.unwrap().into_inner();
         let preview = world.get(&asked.name).await.preview.unwrap();
         assert_eq!(preview.files[0].unified, "@@ -0,0 +1,2 @@\n+token = [REDACTED]\n+plain\n");
         let decision = v1::DecideApprovalRequest {
