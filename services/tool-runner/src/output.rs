@@ -130,6 +130,7 @@ mod tests {
         let kept = Kept::new(&Redactor::new());
         let text = "é".repeat(PIECE);
         kept.write(Stream::Stdout, format!("x{text}").as_bytes());
+        kept.finish();
         let pieces = all(&kept, Position::default(), false);
         assert!(pieces.len() >= 3 && pieces.iter().all(|(_, piece)| piece.len() <= PIECE));
         assert_eq!(pieces.iter().map(|(_, piece)| piece.as_str()).collect::<String>(), format!("x{text}"));
@@ -143,10 +144,11 @@ mod tests {
     #[test]
     fn a_character_of_which_a_part_is_missing_is_waited_for_until_the_end() {
         let kept = Kept::new(&Redactor::new());
-        kept.write(Stream::Stderr, b"a\xe2\x82");
+        let stderr = |bytes: &[u8]| kept.heads.lock().unwrap()[1].keep(bytes);
+        stderr(b"a\xe2\x82");
         assert_eq!(all(&kept, Position::default(), false), [(0, "a".to_owned())]);
         assert_eq!(all(&kept, Position::default(), true), [(0, "a\u{fffd}".to_owned())], "it never comes");
-        kept.write(Stream::Stderr, b"\xac!");
+        stderr(b"\xac!");
         assert_eq!(all(&kept, Position::after(0, 1), false), [(1, "€!".to_owned())]);
     }
 
@@ -154,9 +156,24 @@ mod tests {
     fn what_is_no_text_is_shown_as_far_as_it_is() {
         let kept = Kept::new(&Redactor::new());
         kept.write(Stream::Stdout, b"\xff\xfeok");
+        kept.finish();
         assert_eq!(all(&kept, Position::default(), false), [(0, "\u{fffd}\u{fffd}ok".to_owned())]);
         assert_eq!(all(&kept, Position::after(99, 99), false), [], "an offset above the end waits for nothing");
         assert_eq!(all(&kept, Position::after(-5, 0), false).len(), 1);
+    }
+
+    /// S2-FR-077a: a line is shown when it has ended, since a secret may come in pieces.
+    #[test]
+    fn a_secret_that_comes_in_pieces_is_hidden() {
+        let kept = Kept::new(&Redactor::new());
+        kept.write(Stream::Stdout, b"done\ntoken = ghp_Zx81mQ7Lr0aVt5KcNw");
+        assert_eq!(all(&kept, Position::default(), false), [(0, "done\n".to_owned())]);
+        kept.write(Stream::Stdout, b"3Yb9Ud2Ef6Hg4Js1Pk");
+        assert_eq!(all(&kept, Position::after(5, 0), false), [], "the line has not ended");
+        kept.finish();
+        assert_eq!(all(&kept, Position::after(5, 0), true), [(5, "token = [REDACTED]".to_owned())]);
+        kept.write(Stream::Stdout, b"late\n");
+        assert_eq!(all(&kept, Position::after(23, 0), true), [], "the tool has ended");
     }
 
     #[test]
