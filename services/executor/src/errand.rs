@@ -82,7 +82,7 @@ pub(crate) struct Errand {
     pub(crate) workspace: String,
     /// The call's span.
     pub(crate) trace: TraceContext,
-    pub(crate) request: CallRequest,
+    pub(crate) request: Arc<CallRequest>,
     pub(crate) hold: Option<Hold>,
     pub(crate) mode: ApprovalMode,
     /// Who started the execution.
@@ -104,16 +104,18 @@ impl Errand {
     pub(crate) const PATIENCE: Duration = PATIENCE.0;
 
     pub(crate) fn start(self, purpose: Purpose) -> Underway {
-        Underway { purpose, task: tokio::spawn(self.run(purpose).in_current_span()).abort_handle() }
+        let task = tokio::spawn(Box::pin(Box::new(self).run(purpose)).in_current_span());
+        Underway { purpose, task: task.abort_handle() }
     }
 
-    async fn run(mut self, purpose: Purpose) {
+    async fn run(mut self: Box<Self>, purpose: Purpose) {
         let news = match purpose {
             Purpose::Send => self.send().await,
-            Purpose::Stop => self.stop().await,
-            Purpose::Ask => self.ask().await,
-            Purpose::Commit => self.commit().await,
-            Purpose::Discard => self.discard().await,
+            // What is rare stays out of the future, which is moved when its task is started: for each call.
+            Purpose::Stop => Box::pin(self.stop()).await,
+            Purpose::Ask => Box::pin(self.ask()).await,
+            Purpose::Commit => Box::pin(self.commit()).await,
+            Purpose::Discard => Box::pin(self.discard()).await,
         };
         self.voice.end(self.executions.now());
         if let Ok(news) = news {
@@ -125,9 +127,9 @@ impl Errand {
     async fn send(&mut self) -> Result<News, Gone> {
         let mut ledger_id = self.request.ledger_id.clone();
         let grant = match self.approval() {
-            Some(approval) => match self.grant(approval).await? {
+            Some(approval) => match Box::pin(self.grant(approval)).await? {
                 Ok(grant) => Some(grant),
-                Err(why) => return self.give_up(why).await,
+                Err(why) => return Box::pin(self.give_up(why)).await,
             },
             None => None,
         };
@@ -139,20 +141,23 @@ impl Errand {
                     // A runner that could not write down that it goes on has done nothing, and still has the call.
                     held_again += 1;
                     if held_again == MOST_HELD_AGAIN {
-                        return self.give_up("the runner asks again about what was approved".to_owned()).await;
+                        let why = "the runner asks again about what was approved".to_owned();
+                        return Box::pin(self.give_up(why)).await;
                     }
-                    self.runner_away(&tonic::Status::unavailable("the runner could not go on with the call")).await?;
+                    let status = tonic::Status::unavailable("the runner could not go on with the call");
+                    Box::pin(self.runner_away(&status)).await?;
                 }
                 Answer::Held(need) => return Ok(News::Held(self.request.call, need)),
                 Answer::Fenced => return Ok(News::Fenced),
-                Answer::GrantRefused(why) => return self.give_up(why).await,
-                Answer::LedgerChanged => match self.other_ledger(&mut ledger_id).await {
+                Answer::GrantRefused(why) => return Box::pin(self.give_up(why)).await,
+                Answer::LedgerChanged => match Box::pin(self.other_ledger(&mut ledger_id)).await {
                     Some(unknown) => return Ok(News::Ended(unknown.into())),
                     None => continue,
                 },
-                Answer::Away(status) => self.runner_away(&status).await?,
+                Answer::Away(status) => Box::pin(self.runner_away(&status)).await?,
                 Answer::NotFound => {
-                    self.runner_away(&tonic::Status::internal("the runner does not take the call")).await?
+                    let status = tonic::Status::internal("the runner does not take the call");
+                    Box::pin(self.runner_away(&status)).await?;
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use belay_proto::v1::{self, execution_event::Kind};
+use belay_proto::v1;
 use prost::Message as _;
 use tokio::sync::watch;
 
@@ -25,6 +25,8 @@ pub(crate) struct Hub {
     recent: Mutex<VecDeque<Arc<[v1::ExecutionEvent]>>>,
     said: Mutex<Output>,
     told: watch::Sender<Told>,
+    /// The execution as it ended.
+    ended: watch::Sender<Option<Arc<v1::Execution>>>,
 }
 
 /// A piece of what a tool said.
@@ -50,21 +52,24 @@ struct Output {
 pub(crate) struct Told {
     /// The last committed sequence; 0 before anything was told.
     pub(crate) last: u64,
-    /// Whether that was the execution's end.
-    pub(crate) ended: bool,
     /// How many pieces of output there were.
     pub(crate) said: u64,
 }
 
 impl Hub {
     pub(crate) fn new() -> Self {
-        Self { recent: Mutex::default(), said: Mutex::default(), told: watch::Sender::default() }
+        Self {
+            recent: Mutex::default(),
+            said: Mutex::default(),
+            told: watch::Sender::default(),
+            ended: watch::Sender::default(),
+        }
     }
 
     /// Tells watchers of a committed transition.
     pub(crate) fn publish(&self, events: Vec<v1::ExecutionEvent>) {
         let Some(event) = events.last() else { return };
-        let (last, ended) = (sequence(event), matches!(event.kind, Some(Kind::ExecutionFinished(_))));
+        let last = sequence(event);
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if self.told.receiver_count() == 0 {
             // Whoever comes later reads the journal.
@@ -76,7 +81,19 @@ impl Hub {
             }
             recent.push_back(events.into());
         }
-        self.told.send_modify(|told| (told.last, told.ended) = (last, ended));
+        self.told.send_modify(|told| told.last = last);
+    }
+
+    /// Tells whoever waits for the end how the execution ended, so that nobody has to read it from the store.
+    pub(crate) fn finish(&self, describe: impl FnOnce() -> v1::Execution) {
+        if self.ended.receiver_count() > 0 {
+            self.ended.send_replace(Some(Arc::new(describe())));
+        }
+    }
+
+    /// Hears of the end, and of nothing before it: no event is kept for that.
+    pub(crate) fn end(&self) -> watch::Receiver<Option<Arc<v1::Execution>>> {
+        self.ended.subscribe()
     }
 
     /// Tells watchers what a tool said, if there are any.
@@ -145,11 +162,22 @@ mod tests {
         hub.publish(events(6..=6));
         let first = |cursor| hub.after(cursor).map(|events| sequence(&events[0]));
         assert_eq!((first(1), first(2), first(3), first(5), first(6)), (None, Some(3), Some(3), Some(6), None));
-        assert_eq!(*follower.borrow(), Told { last: 6, ended: false, said: 0 });
+        assert_eq!(*follower.borrow(), Told { last: 6, said: 0 });
         for n in 7..1000 {
             hub.publish(events(n..=n));
         }
         assert_eq!((first(5), first(998)), (None, Some(999)), "only the last ones are kept");
+    }
+
+    #[test]
+    fn whoever_waits_for_the_end_gets_it_and_has_no_event_kept() {
+        let hub = Hub::new();
+        hub.finish(|| unreachable!("nobody waits"));
+        let end = hub.end();
+        hub.publish(events(1..=2));
+        assert_eq!(hub.after(0), None);
+        hub.finish(|| v1::Execution { name: "e".into(), ..v1::Execution::default() });
+        assert_eq!(end.borrow().as_ref().map(|execution| execution.name.as_str()), Some("e"));
     }
 
     #[test]

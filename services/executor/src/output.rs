@@ -4,57 +4,77 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_execution::Timestamp;
+use belay_execution::{CallId, Timestamp};
 use belay_proto::v1::{self, tool_call_output::Stream};
 use belay_redaction::Redactor;
 
-use crate::{hub::Hub, wire};
+use crate::{
+    hub::Hub,
+    wire::{self, CallNames},
+};
+
+/// Whose output it is.
+pub(crate) struct Speaker {
+    pub(crate) names: Arc<CallNames>,
+    /// The step's id.
+    pub(crate) step: String,
+    pub(crate) call: CallId,
+}
 
 /// Brings one call's output to its execution's watchers.
 pub(crate) struct Voice {
     hub: Arc<Hub>,
-    /// The event of a piece, all but its time and the piece.
-    event: v1::ExecutionEvent,
-    told: Mutex<Told>,
+    speaker: Speaker,
+    /// Knows the secrets of the execution.
+    redactor: Redactor,
+    /// Nothing before the first word: most calls say none.
+    told: Mutex<Option<Told>>,
 }
 
 impl Voice {
-    /// `redactor` knows the secrets of the execution.
-    pub(crate) fn new(hub: Arc<Hub>, event: v1::ExecutionEvent, redactor: &Redactor) -> Self {
-        Self { hub, event, told: Mutex::new(Told::new(redactor)) }
+    pub(crate) fn new(hub: Arc<Hub>, speaker: Speaker, redactor: Redactor) -> Self {
+        Self { hub, speaker, redactor, told: Mutex::new(None) }
     }
 
     /// Passes a piece on, unless it was passed on before: a runner that is asked again tells everything again.
     pub(crate) fn say(&self, now: Timestamp, output: v1::ToolCallOutput) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = told.get_or_insert_with(|| {
+            let Speaker { names, step, call } = &self.speaker;
+            Told::new(wire::output_frame(names, step, *call), &self.redactor)
+        });
         let shown = told.stream(output.stream()).take(output);
-        self.pass_on(now, shown);
+        self.pass_on(&told.event, now, shown);
     }
 
     /// The call says no more: passes on what was held back of a line that has not ended.
     pub(crate) fn end(&self, now: Timestamp) {
-        let told = &mut *self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        for stream in [&mut told.stdout, &mut told.stderr] {
-            self.pass_on(now, stream.end());
+        if let Some(told) = &mut *self.told.lock().unwrap_or_else(PoisonError::into_inner) {
+            for stream in [&mut told.stdout, &mut told.stderr] {
+                self.pass_on(&told.event, now, stream.end());
+            }
         }
     }
 
-    fn pass_on(&self, now: Timestamp, shown: Option<v1::ToolCallOutput>) {
+    fn pass_on(&self, event: &v1::ExecutionEvent, now: Timestamp, shown: Option<v1::ToolCallOutput>) {
         if let Some(output) = shown {
-            self.hub.say(wire::output_event(&self.event, now, output));
+            self.hub.say(wire::output_event(event, now, output));
         }
     }
 }
 
 /// Both streams of a call.
 struct Told {
+    /// The event of a piece, all but its time and the piece.
+    event: v1::ExecutionEvent,
     stdout: Spoken,
     stderr: Spoken,
 }
 
 impl Told {
-    fn new(redactor: &Redactor) -> Self {
-        Self { stdout: Spoken::new(Stream::Stdout, redactor), stderr: Spoken::new(Stream::Stderr, redactor) }
+    fn new(event: v1::ExecutionEvent, redactor: &Redactor) -> Self {
+        let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| Spoken::new(stream, redactor));
+        Self { event, stdout, stderr }
     }
 
     fn stream(&mut self, stream: Stream) -> &mut Spoken {
@@ -128,7 +148,7 @@ mod tests {
     use super::*;
 
     fn told() -> Told {
-        Told::new(&Redactor::new())
+        Told::new(v1::ExecutionEvent::default(), &Redactor::new())
     }
 
     fn take(told: &mut Told, stream: Stream, offset: i64, text: &str) -> Option<(i64, String)> {

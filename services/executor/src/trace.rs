@@ -81,12 +81,12 @@ impl Trace {
     /// The span of a call.
     pub(crate) fn call(&self, plan: &Plan, call: CallId) -> TraceContext {
         let CallId { step, attempt, number } = call;
-        let name = format!("{}/{}/{attempt}.{number}", self.uid, plan.steps()[step].id());
-        self.telemetry.derived(&self.attempt(plan, step, attempt), &name)
+        let name = format_args!("{}/{}/{attempt}.{number}", self.uid, plan.steps()[step].id());
+        self.telemetry.derived(&self.attempt(plan, step, attempt), name)
     }
 
     fn attempt(&self, plan: &Plan, step: usize, attempt: u32) -> TraceContext {
-        self.telemetry.derived(&self.span, &format!("{}/{}/{attempt}", self.uid, plan.steps()[step].id()))
+        self.telemetry.derived(&self.span, format_args!("{}/{}/{attempt}", self.uid, plan.steps()[step].id()))
     }
 
     /// Takes what happened, which is stored by now, and sends the spans that ended with it.

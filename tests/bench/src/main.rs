@@ -28,6 +28,7 @@ use clap::Parser;
 use place::Place;
 use report::{Measured, Report};
 use rounds::Scale;
+use subject::Load;
 
 type Failure = Box<dyn Error + Send + Sync>;
 type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -43,6 +44,9 @@ struct Settings {
     /// One small round: shows that everything works, not how fast it is.
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
+    /// Measure this load only, so many executions of so many steps each, and write no result.json: to profile by, or to try a change.
+    #[arg(long, value_name = "EXECUTIONSxSTEPS", value_parser = load, conflicts_with_all = ["quick", "check"])]
+    load: Option<Load>,
     /// Exit with 1 when a target is missed. Times in milliseconds do not count, since they depend on the machine.
     #[arg(long)]
     check: bool,
@@ -98,6 +102,9 @@ async fn measure(settings: &Settings) -> Result<bool> {
     };
     let root = settings.dir.clone().unwrap_or_else(|| target.join("bench"));
     let file_system = place::on_disk(&root)?;
+    if let Some(load) = settings.load {
+        return only(load, settings.rounds, &binaries, &root).await.map(|()| true);
+    }
     let (rounds, scale) = if settings.quick { (1, Scale::QUICK) } else { (usize::from(settings.rounds), Scale::FULL) };
 
     eprintln!("Counting flushes");
@@ -124,6 +131,27 @@ async fn measure(settings: &Settings) -> Result<bool> {
         .map_err(|error| format!("{}: {error}", result.display()))?;
     println!("Written to {}", result.display());
     Ok(!rows.iter().any(table::Row::fails))
+}
+
+/// One load only, with a line for each round.
+async fn only(load: Load, rounds: u8, binaries: &Path, root: &Path) -> Result<()> {
+    println!("round   steps/s: floor    belay  ratio   CPU µs/step: floor  belay  ratio");
+    for number in 0..rounds {
+        let [floor, belay] = rounds::only(number.into(), binaries, root, load).await?;
+        let (slow, fast) = (belay.speed.steps_per_second, floor.speed.steps_per_second);
+        let (most, least) = (belay.cpu_us_per_step, floor.cpu_us_per_step);
+        let (speed, cpu) = (slow / fast, most / least);
+        println!("{number:5} {fast:16.0} {slow:8.0} {speed:6.2} {least:20.1} {most:6.1} {cpu:6.2}");
+    }
+    Ok(())
+}
+
+fn load(text: &str) -> Result<Load, String> {
+    let (executions, steps) = text.split_once('x').ok_or("write it as 64x200")?;
+    match (executions.parse(), steps.parse()) {
+        (Ok(executions @ 1..=1000), Ok(steps @ 1..=1000)) => Ok(Load::of_nothing(executions, steps)),
+        _ => Err("both numbers lie between 1 and 1000".into()),
+    }
 }
 
 /// The release folder, after building what is missing in it.

@@ -91,6 +91,15 @@ pub(crate) async fn round(number: usize, binaries: &Path, root: &Path, scale: Sc
     Ok(Round { floor: side(0), belay: side(1) })
 }
 
+/// One load on new stores; the floor's sample and Belay's.
+pub(crate) async fn only(number: usize, binaries: &Path, root: &Path, load: Load) -> Result<[Sample; 2]> {
+    let place = Place::new(root)?;
+    let (floor, belay) = (Floor::start(binaries, &place).await?, Belay::start(binaries, &place).await?);
+    let mut both = Pair { floor, belay, floor_first: number.is_multiple_of(2) };
+    both.measure(Scale::FULL.warm_up).await?;
+    both.measure(load).await
+}
+
 struct Pair {
     floor: Floor,
     belay: Belay,

@@ -1,5 +1,7 @@
 //! The fold itself: one event, one change of the present.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::{
@@ -163,7 +165,7 @@ impl Execution {
                 self.uncalled.remove(&step);
                 self.steps[step].calls = number;
                 self.ledger_id.clone_from(&request.ledger_id);
-                let flying = CallInFlight { request: (**request).clone(), since: time, hold: None };
+                let flying = CallInFlight { request: Arc::clone(request), since: time, hold: None };
                 self.in_flight.insert(request.call, flying);
             }
             K::CallCompleted { call, result, .. } => {

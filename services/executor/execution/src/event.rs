@@ -1,6 +1,6 @@
 //! What can happen to an execution.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use belay_plan::Plan;
 
@@ -230,7 +230,7 @@ pub enum EventKind {
     StepOutcomeUnknown { step: usize, attempt: u32, failure: Failure },
 
     /// A call goes out.
-    CallRequested(Box<CallRequest>),
+    CallRequested(Arc<CallRequest>),
     /// A call ended with a result.
     CallCompleted { call: CallId, result: Json, receipt: Receipt },
     /// A call ended with a failure.

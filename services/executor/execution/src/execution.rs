@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -115,7 +116,7 @@ pub(crate) enum CallEnd {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallInFlight {
     /// What was asked for.
-    pub request: CallRequest,
+    pub request: Arc<CallRequest>,
     /// When.
     pub since: Timestamp,
     /// What it waits for, or waited for, a decision about.

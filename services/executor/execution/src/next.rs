@@ -1,6 +1,6 @@
 //! What has to be recorded now, and what the world outside then has to do.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use belay_plan::StepKind;
 
@@ -290,7 +290,7 @@ impl Execution {
         };
         let limit = plan.attempt_timeout().unwrap_or(facts.default_timeout);
         let left = self.step_deadline(step).map_or(limit, |deadline| deadline.since(around.now));
-        EventKind::CallRequested(Box::new(CallRequest {
+        EventKind::CallRequested(Arc::new(CallRequest {
             call: CallId { step, attempt: record.attempt, number: record.calls + 1 },
             tool: facts.tool.clone(),
             arguments_digest: digest(arguments.as_str().as_bytes()),

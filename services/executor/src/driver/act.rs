@@ -9,7 +9,7 @@ use super::Driver;
 use crate::{
     decisions::Note,
     errand::{Errand, Purpose},
-    output::Voice,
+    output::{Speaker, Voice},
     wire,
 };
 
@@ -42,20 +42,27 @@ impl Driver {
                 None => Note::Withdraw { execution: self.names.execution.clone(), call: name.clone() },
             });
         }
-        let frame = wire::output_frame(&self.names, self.execution.plan(), call);
         let errand = Errand {
             executions: Arc::clone(&self.executions),
             name,
             workspace: created.workspace.clone(),
             trace: self.trace.call(self.execution.plan(), call),
-            request: flying.request.clone(),
+            request: Arc::clone(&flying.request),
             hold: flying.hold.clone(),
             mode: created.approval_mode,
             principal: created.principal.clone(),
             fence: self.executions.runner_fence(created.shard),
             maybe_sent: purpose == Purpose::Stop || self.in_doubt.contains(&call),
             heard: self.heard.clone(),
-            voice: Voice::new(Arc::clone(&self.hub), frame, &self.secrets.redactor()),
+            voice: Voice::new(
+                Arc::clone(&self.hub),
+                Speaker {
+                    names: Arc::clone(&self.names),
+                    step: self.execution.plan().steps()[call.step].id().to_owned(),
+                    call,
+                },
+                self.secrets.redactor(),
+            ),
             patience: Errand::PATIENCE,
         };
         self.errands.insert(call, errand.start(purpose));

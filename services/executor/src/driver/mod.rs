@@ -60,7 +60,7 @@ pub(crate) struct Driver {
     executions: Arc<Executions>,
     key: ExecutionKey,
     name: ExecutionName,
-    names: CallNames,
+    names: Arc<CallNames>,
     execution: Execution,
     trace: Trace,
     hub: Arc<Hub>,
@@ -198,7 +198,7 @@ impl Driver {
         let (heard, news) = mpsc::unbounded_channel();
         Self {
             hub: executions.hub(key),
-            names: names_of(&name, &execution, &trace),
+            names: names_of(&name, &execution, &trace).into(),
             executions,
             key,
             name,
@@ -320,6 +320,9 @@ impl Driver {
         // First, since whoever sees the end may end the process.
         self.trace.hear(&self.execution, &events);
         self.hub.publish(messages);
+        if self.standing.ended {
+            self.hub.finish(|| *self.describe());
+        }
         for call in self.unacknowledged.drain(..) {
             let name = self.names.call(self.execution.plan(), call);
             self.executions.acknowledge(self.execution.created().shard, name);

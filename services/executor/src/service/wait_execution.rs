@@ -22,16 +22,18 @@ pub(super) async fn wait_execution(
             .min(LONGEST),
     };
     let row = executions.find(&name).await?;
-    // Followed before the row is read again, so that an end in between is not missed.
+    // Heard before the row is read again, so that an end in between is not missed.
     let hub = executions.hub(row.key);
-    let mut told = hub.follow();
+    let mut end = hub.end();
     if executions.find(&name).await?.standing.ended {
         return describe(executions, &name, &row).await;
     }
     tokio::select! {
         biased;
-        // An error means that the hub is gone, which this function holds.
-        ended = told.wait_for(|told| told.ended) => drop(ended),
+        Ok(ended) = end.wait_for(Option::is_some) => {
+            let ended = ended.clone().expect("waited for");
+            return Ok(Arc::unwrap_or_clone(ended));
+        }
         () = executions.shutdown.requested() => {}
         () = tokio::time::sleep(longest) => {}
     }

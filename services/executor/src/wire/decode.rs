@@ -1,6 +1,6 @@
 //! Stored messages back into events.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
     CallId, CallRequest, Created, Event, EventKind, Finished, Json, NeedKind, Progress, SkipReason, Timestamp,
@@ -193,7 +193,7 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
         }
         Kind::ToolCallRequested(request) => {
             let recovery = recovery_from(request.recovery());
-            K::CallRequested(Box::new(CallRequest {
+            K::CallRequested(Arc::new(CallRequest {
                 call: call()?,
                 tool: request.tool,
                 arguments: json(request.arguments).ok_or_else(|| lacks("its arguments"))?,

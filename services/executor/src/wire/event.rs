@@ -24,7 +24,10 @@ pub(crate) struct CallNames {
 
 impl CallNames {
     pub(crate) fn call(&self, plan: &Plan, call: CallId) -> String {
-        let step = plan.steps()[call.step].id();
+        self.call_of(plan.steps()[call.step].id(), call)
+    }
+
+    fn call_of(&self, step: &str, call: CallId) -> String {
         format!("{}/steps/{step}/calls/{}.{}", self.execution, call.attempt, call.number)
     }
 }
@@ -49,12 +52,12 @@ pub(crate) fn encode(names: &CallNames, plan: &Plan, event: &Event) -> v1::Execu
 }
 
 /// The event of what a call's tool says, all but its time and its content.
-pub(crate) fn output_frame(names: &CallNames, plan: &Plan, call: CallId) -> v1::ExecutionEvent {
+pub(crate) fn output_frame(names: &CallNames, step: &str, call: CallId) -> v1::ExecutionEvent {
     v1::ExecutionEvent {
         execution: names.execution.clone(),
-        step_id: plan.steps()[call.step].id().to_owned(),
+        step_id: step.to_owned(),
         attempt: i32::try_from(call.attempt).unwrap_or_default(),
-        call: names.call(plan, call),
+        call: names.call_of(step, call),
         schema_version: i32::try_from(VERSION).unwrap_or(i32::MAX),
         traceparent: names.traceparent.clone(),
         transient: true,

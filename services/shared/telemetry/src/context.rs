@@ -90,7 +90,14 @@ impl TraceContext {
 
     /// The header `traceparent`.
     pub fn traceparent(&self) -> String {
-        format!("00-{}-{}-{:02x}", self.trace_id(), self.span_id(), self.flags)
+        let mut text = String::with_capacity(55);
+        text.push_str("00-");
+        put_hex(&self.trace_id, &mut text);
+        text.push('-');
+        put_hex(&self.span_id, &mut text);
+        text.push('-');
+        put_hex(&[self.flags], &mut text);
+        text
     }
 
     /// The header `tracestate`; empty when there is nothing to pass on.
@@ -139,6 +146,13 @@ pub fn span_id_of(context: &TraceContext, name: &str) -> [u8; 8] {
     id.copy_from_slice(&digest[..8]);
     // All zeros is no id.
     if id == [0; 8] { [1; 8] } else { id }
+}
+
+/// Every call carries one: formatting machinery costs more than the digits.
+fn put_hex(bytes: &[u8], text: &mut String) {
+    for byte in bytes {
+        text.extend([byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])));
+    }
 }
 
 /// Small hexadecimal digits.

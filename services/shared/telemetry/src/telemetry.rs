@@ -1,6 +1,10 @@
 //! Choosing contexts, and handing over spans.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Display},
+    sync::Arc,
+    time::Duration,
+};
 
 use belay_redaction::Redactor;
 use opentelemetry::{
@@ -176,9 +180,9 @@ impl Telemetry {
 
     /// The span below another one that has this name in the trace: the same one whenever and wherever it is asked for. The name is
     /// unique in the trace, such as an execution's uid with the step and the attempt.
-    pub fn derived(&self, parent: &TraceContext, name: &str) -> TraceContext {
+    pub fn derived(&self, parent: &TraceContext, name: impl Display) -> TraceContext {
         match &self.pipeline {
-            Some(pipeline) => pipeline.below(parent, span_id_of(parent, name)),
+            Some(pipeline) => pipeline.below(parent, span_id_of(parent, &name.to_string())),
             None => parent.clone(),
         }
     }

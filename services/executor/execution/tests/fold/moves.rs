@@ -1,6 +1,6 @@
 //! The tables of moves: stories make every row, and no other move can be made at all.
 
-use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
+use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc, time::Duration};
 
 use belay_execution::{
     CallId, Decision, EXECUTION_MOVES, Event, EventKind, Execution, ExecutionState, Finished, Progress, Receipt,
@@ -142,7 +142,7 @@ fn everything(now: &Execution) -> Vec<EventKind> {
             kinds.extend([
                 EventKind::CallCancelled { call, failure: None },
                 EventKind::CallDenied { call, failure: failure("denied"), receipt: Receipt::default() },
-                EventKind::CallRequested(Box::new(request(call))),
+                EventKind::CallRequested(Arc::new(request(call))),
             ]);
             let hold = now.call(call).and_then(|flying| flying.hold.clone());
             let (held, asked) = hold.map_or_else(Default::default, |hold| (hold.need.subject_digest, hold.approval));

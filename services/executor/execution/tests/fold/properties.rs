@@ -1,6 +1,6 @@
 //! Any plan, any answers, any interference: the rules hold.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
     ApprovalMode, Created, Decision, Event, EventKind, Execution, ExecutionState, Json, NeedKind, Surroundings,
@@ -246,7 +246,7 @@ fn redirect(kind: &mut EventKind, to: usize) {
         | K::StepSkipped { step, .. }
         | K::StepCancelled { step, .. }
         | K::StepOutcomeUnknown { step, .. } => *step = to,
-        K::CallRequested(request) => request.call.step = to,
+        K::CallRequested(request) => Arc::make_mut(request).call.step = to,
         K::CallCompleted { call, .. }
         | K::CallFailed { call, .. }
         | K::CallCancelled { call, .. }

@@ -1,6 +1,6 @@
 //! What cannot have happened is refused, also where the tables of moves alone would let it pass.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use belay_execution::{CallId, Event, EventKind, Execution, Finished, Json, Progress, Receipt, SkipReason, Totals};
 
@@ -56,7 +56,7 @@ fn before_anything_has_started() {
     assert_eq!(refusal(now, failed(0)), "step 0, which is Ready, has no call whose end leads to the move Failed");
     assert_eq!(refusal(now, cancelled(0)), "step 0, which is Ready, has no call whose end leads to the move Cancelled");
     assert_eq!(
-        refusal(now, EventKind::CallRequested(Box::new(request(call(0, 1))))),
+        refusal(now, EventKind::CallRequested(Arc::new(request(call(0, 1))))),
         "step 0 call 0.1 does not follow call 0.0"
     );
 }
@@ -83,7 +83,7 @@ fn while_a_call_is_in_flight() {
         "step 0, which is Running, has no call whose end leads to the move RetryScheduled"
     );
     assert_eq!(
-        refusal(now, EventKind::CallRequested(Box::new(request(call(1, 2))))),
+        refusal(now, EventKind::CallRequested(Arc::new(request(call(1, 2))))),
         "step 0 call 1.2 does not follow call 1.1"
     );
     assert_eq!(
@@ -133,7 +133,7 @@ fn after_a_call_was_discarded() {
     );
     assert_eq!(refusal(now, skipped), "step 0 has started, and can no longer be skipped");
     let paused = &story("a; b after a").acts("0.5s pause discarding").play().just_after(discarded);
-    assert_eq!(refusal(paused, EventKind::CallRequested(Box::new(request(call(1, 2))))), "nothing may start now");
+    assert_eq!(refusal(paused, EventKind::CallRequested(Arc::new(request(call(1, 2))))), "nothing may start now");
 }
 
 #[test]
