@@ -22,6 +22,23 @@ pub(crate) fn beginning(telemetry: &Telemetry, metadata: &MetadataMap, uid: &str
     (trace.traceparent(), trace.tracestate().to_owned())
 }
 
+/// The span of an execution that is stored with this trace, and its caller's, if that one is in the trace.
+pub(crate) fn span_of(
+    telemetry: &Telemetry,
+    uid: &str,
+    traceparent: &str,
+    tracestate: &str,
+) -> (Option<TraceContext>, TraceContext) {
+    match TraceContext::parse(traceparent, tracestate).ok() {
+        Some(own) if own.is_span(uid) => (None, own),
+        Some(caller) => {
+            let span = telemetry.derived(&caller, uid);
+            (Some(caller), span)
+        }
+        None => (None, telemetry.root_named(uid)),
+    }
+}
+
 /// What of an execution is still to become a span.
 pub(crate) struct Trace {
     telemetry: Telemetry,
@@ -48,12 +65,7 @@ impl Trace {
     pub(crate) fn of(telemetry: &Telemetry, name: &ExecutionName, execution: &Execution) -> Self {
         let created = execution.created();
         let uid = created.uid.clone();
-        let stored = TraceContext::parse(&created.trace.0, &created.trace.1).ok();
-        let (caller, span) = match stored {
-            Some(own) if own.is_span(&uid) => (None, own),
-            Some(caller) => (Some(caller.clone()), telemetry.derived(&caller, &uid)),
-            None => (None, telemetry.root_named(&uid)),
-        };
+        let (caller, span) = span_of(telemetry, &uid, &created.trace.0, &created.trace.1);
         let steps = execution.steps().enumerate();
         let attempts = steps.filter_map(|(step, view)| Some((step, (view.attempt(), view.attempt_started_at()?))));
         let call = |flying: &CallInFlight| (flying.request.call, (flying.request.tool.clone(), flying.since));

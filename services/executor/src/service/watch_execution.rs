@@ -11,7 +11,8 @@ use crate::{
     core::unreadable,
     hub::{Hub, Told, sequence},
     names::ExecutionName,
-    wire,
+    trace::span_of,
+    wire::{self, CallNames},
 };
 
 /// How many transitions are read from the store at once.
@@ -52,6 +53,7 @@ pub(super) async fn watch_execution(
         row,
         hub,
         changes,
+        names: names_of(executions, &snapshot),
         cursor: u64::try_from(cursor).unwrap_or(0),
         said,
         heartbeat,
@@ -72,6 +74,7 @@ struct Watch {
     row: ExecutionRow,
     hub: Arc<Hub>,
     changes: tokio::sync::watch::Receiver<Told>,
+    names: CallNames,
     cursor: u64,
     /// The last piece of output that was sent.
     said: u64,
@@ -145,7 +148,8 @@ impl Watch {
     async fn next(&self) -> Result<Vec<v1::ExecutionEvent>, Status> {
         let cursor = self.cursor;
         let after = |events: &[v1::ExecutionEvent]| -> Vec<v1::ExecutionEvent> {
-            events.iter().filter(|event| sequence(event) > cursor).cloned().collect()
+            let news = events.iter().filter(|event| sequence(event) > cursor).cloned();
+            news.map(|event| self.names.complete(event)).collect()
         };
         if let Some(events) = self.hub.after(cursor) {
             return Ok(after(&events));
@@ -173,6 +177,12 @@ impl Watch {
         }
         Ok(events)
     }
+}
+
+fn names_of(executions: &Executions, snapshot: &v1::Execution) -> CallNames {
+    let trace = snapshot.trace.clone().unwrap_or_default();
+    let (_, span) = span_of(&executions.telemetry, &snapshot.uid, &trace.traceparent, &trace.tracestate);
+    CallNames { execution: snapshot.name.clone(), uid: snapshot.uid.clone(), traceparent: span.traceparent() }
 }
 
 fn sequence_of(snapshot: &v1::Execution) -> u64 {

@@ -105,7 +105,8 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
     use EventKind as K;
     let attempt = u32::try_from(message.attempt).unwrap_or(0);
     let step = || plan.step_index(&message.step_id).ok_or_else(|| lacks("a step of the plan"));
-    let call = || parse_call(plan, &message.call).ok_or_else(|| lacks("a call of the plan"));
+    let number = || message.call.parse().map_err(|_| lacks("the number of its call"));
+    let call = || Ok(CallId { step: step()?, attempt, number: number()? });
     let count = |n: i32| usize::try_from(n).unwrap_or(0);
     let progress = |progress: Option<v1::Progress>| {
         let v1::Progress { done, total } = progress.unwrap_or_default();

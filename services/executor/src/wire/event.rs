@@ -1,4 +1,7 @@
-//! Events as messages: the stored bytes are the ones watchers get.
+//! Events as messages.
+//!
+//! What every message of an execution repeats (its name, its trace, the names of its calls) is left out of what is stored: it would be
+//! most of the log. Watchers get it back by [`CallNames::complete`].
 
 use belay_execution::{CallId, Event, EventKind, NeedKind, Progress, Timestamp, ToolFacts};
 use belay_plan::Plan;
@@ -27,24 +30,40 @@ impl CallNames {
         self.call_of(plan.steps()[call.step].id(), call)
     }
 
+    /// A stored message as watchers get it.
+    pub(crate) fn complete(&self, stored: v1::ExecutionEvent) -> v1::ExecutionEvent {
+        let call = match stored.call.as_str() {
+            "" => String::new(),
+            number => {
+                format!("{}/steps/{}/calls/{}.{number}", self.execution, stored.step_id, stored.attempt)
+            }
+        };
+        v1::ExecutionEvent {
+            event_id: format!("{}.{}", self.uid, stored.sequence),
+            execution: self.execution.clone(),
+            traceparent: self.traceparent.clone(),
+            call,
+            ..stored
+        }
+    }
+
     fn call_of(&self, step: &str, call: CallId) -> String {
         format!("{}/steps/{step}/calls/{}.{}", self.execution, call.attempt, call.number)
     }
 }
 
-/// One event as a message.
+/// One event as a message that can be stored. Of its call's name it has the number.
 pub(crate) fn encode(names: &CallNames, plan: &Plan, event: &Event) -> v1::ExecutionEvent {
-    let call = event.kind.call();
     v1::ExecutionEvent {
         sequence: i64::try_from(event.sequence).unwrap_or(i64::MAX),
-        event_id: format!("{}.{}", names.uid, event.sequence),
+        event_id: String::new(),
         time: Some(time(event.time)),
-        execution: names.execution.clone(),
+        execution: String::new(),
         step_id: event.kind.step().map(|step| plan.steps()[step].id().to_owned()).unwrap_or_default(),
         attempt: attempt(&event.kind).and_then(|attempt| i32::try_from(attempt).ok()).unwrap_or_default(),
-        call: call.map(|call| names.call(plan, call)).unwrap_or_default(),
+        call: event.kind.call().map(|call| call.number.to_string()).unwrap_or_default(),
         schema_version: i32::try_from(VERSION).unwrap_or(i32::MAX),
-        traceparent: names.traceparent.clone(),
+        traceparent: String::new(),
         transient: false,
         safe_to_skip: false,
         kind: Some(encode_kind(names, plan, &event.kind)),
