@@ -1,6 +1,6 @@
 //! What a tool says while it works: kept from its first byte, so that whoever comes later, or again, hears it from where it left off.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use belay_proto::v1::{ToolCallOutput, tool_call_output::Stream};
 use belay_redaction::{Redactor, Stream as Hidden};
@@ -16,8 +16,19 @@ const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 /// The output of one call, without its secrets. Writing never waits for a reader.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    heads: Mutex<[Head; 2]>,
+    said: Mutex<Said>,
+    redactor: Redactor,
     wake: watch::Sender<()>,
+}
+
+/// How far the tool is.
+#[derive(Debug)]
+enum Said {
+    /// It has said nothing: most never do.
+    Nothing,
+    Something(Box<[Head; 2]>),
+    /// It ended without a word.
+    Silent,
 }
 
 /// One stream: what is shown of it, and what comes next as soon as it is known to be no part of a secret.
@@ -38,32 +49,49 @@ impl Head {
 impl Kept {
     /// Nothing has been said yet.
     pub(crate) fn new(redactor: &Redactor) -> Self {
-        let head = || Head { shown: Vec::new(), coming: Some(Hidden::new(redactor.clone())) };
-        Self { heads: Mutex::new([head(), head()]), wake: watch::Sender::new(()) }
+        Self { said: Mutex::new(Said::Nothing), redactor: redactor.clone(), wake: watch::Sender::new(()) }
     }
 
     /// The tool has ended: what was held back comes out, and nothing comes any more.
     pub(crate) fn finish(&self) {
-        let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
-        for head in heads.iter_mut() {
-            let rest = head.coming.take().map(Hidden::finish);
-            head.keep(&rest.unwrap_or_default());
+        let mut said = self.said();
+        match &mut *said {
+            Said::Nothing => return *said = Said::Silent,
+            Said::Silent => return,
+            Said::Something(heads) => {
+                for head in heads.iter_mut() {
+                    let rest = head.coming.take().map(Hidden::finish);
+                    head.keep(&rest.unwrap_or_default());
+                }
+            }
         }
-        drop(heads);
+        drop(said);
         self.wake.send_replace(());
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn head(&self) -> Head {
+        Head { shown: Vec::new(), coming: Some(Hidden::new(self.redactor.clone())) }
     }
 }
 
 impl crate::Output for Kept {
     fn write(&self, stream: Stream, bytes: &[u8]) {
         let Some(index) = STREAMS.iter().position(|known| *known == stream) else { return };
-        let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said();
+        if matches!(*said, Said::Nothing) {
+            *said = Said::Something(Box::new([self.head(), self.head()]));
+        }
+        let Said::Something(heads) = &mut *said else { return };
         let head = &mut heads[index];
         // When enough is kept, nothing more is looked at.
         let Some(coming) = head.coming.as_mut().filter(|_| head.shown.len() < KEPT) else { return };
         let shown = coming.push(bytes);
         if head.keep(&shown) {
-            drop(heads);
+            drop(said);
             self.wake.send_replace(());
         }
     }
@@ -88,7 +116,7 @@ impl Kept {
 
     /// The next piece, if there is one. While the call goes on (`all` is false), a character of which a part is missing is waited for.
     pub(crate) fn next(&self, position: &mut Position, all: bool) -> Option<ToolCallOutput> {
-        let heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        let Said::Something(heads) = &*self.said() else { return None };
         STREAMS.iter().enumerate().find_map(|(index, stream)| {
             let offset = position.0[index];
             let rest = heads[index].shown.get(offset..)?;
@@ -144,7 +172,11 @@ mod tests {
     #[test]
     fn a_character_of_which_a_part_is_missing_is_waited_for_until_the_end() {
         let kept = Kept::new(&Redactor::new());
-        let stderr = |bytes: &[u8]| kept.heads.lock().unwrap()[1].keep(bytes);
+        kept.write(Stream::Stderr, b"");
+        let stderr = |bytes: &[u8]| match &mut *kept.said() {
+            Said::Something(heads) => heads[1].keep(bytes),
+            other => panic!("{other:?}"),
+        };
         stderr(b"a\xe2\x82");
         assert_eq!(all(&kept, Position::default(), false), [(0, "a".to_owned())]);
         assert_eq!(all(&kept, Position::default(), true), [(0, "a\u{fffd}".to_owned())], "it never comes");

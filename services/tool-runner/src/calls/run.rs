@@ -108,7 +108,8 @@ impl Calls {
             }
             job.call.progress.send_replace(progress);
         };
-        tokio::spawn(work.instrument(log_span));
+        // Boxed, because it is large and would be moved several times on its way to a task.
+        tokio::spawn(Box::pin(work).instrument(log_span));
     }
 
     async fn carry_out(self: &Arc<Self>, job: &Job) -> Progress {
@@ -132,7 +133,7 @@ impl Calls {
             return self.end(job, receipt, Err((State::Failed, failure)), false).await;
         }
         if next == Before::Ask {
-            return self.hold_call(job, receipt, &asked).await;
+            return Box::pin(self.hold_call(job, receipt, &asked)).await;
         }
         if spec.recovery == Recovery::Manual {
             // What it does cannot be taken back, so that it began has to outlive the runner.
@@ -148,7 +149,7 @@ impl Calls {
             let (outcome, receipt) = self.work(job, receipt, arguments, None, &mut cancelled).await;
             return self.end(job, receipt, outcome, true).await;
         }
-        self.in_workspace(job, receipt, arguments, &asked, &mut cancelled).await
+        Box::pin(self.in_workspace(job, receipt, arguments, &asked, &mut cancelled)).await
     }
 
     /// The work, with what the receipt says of it.

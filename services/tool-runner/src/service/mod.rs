@@ -146,7 +146,7 @@ fn follow<T: Send + 'static>(
     Box::pin(async_stream::stream! {
         let Followed { name, mut progress, output } = followed;
         let mut more = output.listen();
-        let mut started = false;
+        let (mut waited, mut started) = (false, false);
         loop {
             // Seen first: whatever the tool said, it said before.
             more.mark_unchanged();
@@ -155,6 +155,12 @@ fn follow<T: Send + 'static>(
                 Progress::Held(call) => Some(News::Held(Arc::clone(call))),
                 Progress::Ended(call) => Some(News::Ended(Arc::clone(call))),
             };
+            if last.is_none() && !waited {
+                // A call that is quick has ended when this goes on.
+                waited = true;
+                tokio::task::yield_now().await;
+                continue;
+            }
             if last.is_none() && !started {
                 started = true;
                 yield Ok(message(News::Started(name.clone())));
@@ -200,8 +206,11 @@ pub(crate) fn arguments_digest(arguments: &str) -> String {
 
 fn hex(digest: Sha256) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
-    digest.finalize().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let mut text = String::with_capacity(64);
+    for byte in digest.finalize() {
+        text.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
+    }
+    text
 }
 
 /// The attempt in `namespaces/*/executions/*/steps/*/calls/ATTEMPT.N`.
