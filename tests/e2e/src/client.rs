@@ -8,6 +8,7 @@ use tonic::{
     Code, Status, Streaming,
     transport::{Channel, Endpoint, Uri},
 };
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::picture::Picture;
 
@@ -119,6 +120,15 @@ impl Client {
 /// The full name of an execution in the default namespace.
 pub fn name(id: &str) -> String {
     format!("namespaces/default/executions/{id}")
+}
+
+/// Answers when a service says at its socket that it serves.
+pub async fn serving(socket: &Path, service: &str) {
+    let mut health = HealthClient::new(channel(socket));
+    let asked = HealthCheckRequest { service: service.into() };
+    while health.check(asked.clone()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Asks until the service is there; any other refusal is the answer.

@@ -5,6 +5,7 @@ use std::{
     fs,
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// All that is below a folder: each path with its mode, and its content or where it leads. Belay's own `.belay` is left out.
@@ -40,6 +41,20 @@ fn read(root: &Path, below: &Path, content: &mut Content) {
         }
         content.insert(name, (metadata.mode(), bytes));
     }
+}
+
+/// Answers when Belay keeps nothing in a workspace any more: what a commit displaced goes after its caller has the answer.
+///
+/// # Panics
+/// When something is left after a minute.
+pub async fn cleared(workspace: &Path) {
+    let clear = async {
+        while !left_in(workspace).is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let within = tokio::time::timeout(Duration::from_secs(60), clear).await;
+    assert!(within.is_ok(), "left in the workspace: {:?}", left_in(workspace));
 }
 
 /// What Belay keeps in a workspace for calls that are under way or wait: views and staged effects.

@@ -6,9 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
-
-use crate::{Process, client::channel};
+use crate::{Process, client};
 
 /// One of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,13 +131,8 @@ impl Services {
 
     async fn serving(&self, service: Service) {
         let (socket, name) = service.health();
-        let mut health = HealthClient::new(channel(&self.folder.join(socket)));
-        let asked = HealthCheckRequest { service: name.into() };
-        let serving = async {
-            while health.check(asked.clone()).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
+        let socket = self.folder.join(socket);
+        let serving = client::serving(&socket, name);
         let within = tokio::time::timeout(Duration::from_secs(60), serving).await;
         assert!(within.is_ok(), "{service:?} serves within a minute:\n{}", self.log(service));
     }

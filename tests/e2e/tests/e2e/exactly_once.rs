@@ -15,7 +15,7 @@ use std::{
 use belay_e2e::{
     Client, Person, Runner, Service, Services,
     client::{name, retry},
-    folder::{content, left_in},
+    folder::{cleared, content},
     orphans,
     picture::Picture,
     runner::{reason, request},
@@ -293,7 +293,7 @@ async fn nothing_is_left(services: &mut Services, workspaces: &[&PathBuf]) {
     for workspace in workspaces {
         let request = v1::CheckWorkspaceRequest { workspace: workspace.to_str().unwrap().into() };
         retry(|| async { runner.raw().check_workspace(request.clone()).await }).await.unwrap();
-        assert_eq!(left_in(workspace), Vec::<PathBuf>::new());
+        cleared(workspace).await;
     }
     services.kill(Service::Runner).await;
     orphans::gone().await;

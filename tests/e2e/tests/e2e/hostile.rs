@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use belay_e2e::{
     Person, Runner, Service, Services,
     client::retry,
-    folder::{Content, content, left_in},
+    folder::{Content, cleared, content, left_in},
     runner::{reason, request},
 };
 use belay_grant::{Grant, Scope, SigningKey, key_id};
@@ -152,7 +152,7 @@ async fn without_the_gates_own_grant_nothing_is_committed() {
     let committed = scene.commit("1.1", Some(good)).await.expect("after all of that, the true one is good");
     assert_eq!(committed.state(), State::Completed);
     assert_eq!(fs::read_to_string(scene.workspace.join("kept.txt")).unwrap(), "as it was\nstamped\n");
-    assert_eq!(left_in(&scene.workspace), Vec::<PathBuf>::new());
+    cleared(&scene.workspace).await;
 }
 
 /// B-01, B-05: a grant is good for one call, once, whoever has it, and a restart of the runner does not make it good again.
@@ -185,7 +185,7 @@ async fn a_grant_is_good_for_one_call_once() {
     let stale = scene.commit("2.1", Some(late)).await.unwrap();
     assert_eq!((stale.state(), stale.failure.unwrap().reason.as_str()), (State::Cancelled, "CONFLICT"));
     assert_eq!(content(&scene.workspace), after);
-    assert_eq!(left_in(&scene.workspace), Vec::<PathBuf>::new());
+    cleared(&scene.workspace).await;
 }
 
 /// B-05: a call that was given up stays given up, grant or not.

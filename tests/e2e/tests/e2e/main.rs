@@ -5,6 +5,7 @@ mod bad_input;
 mod cli;
 mod collector;
 mod crash;
+mod deploy;
 mod embedded;
 mod errors;
 mod exactly_once;
