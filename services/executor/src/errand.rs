@@ -6,7 +6,7 @@ use belay_execution::{Action, ApprovalMode, CallId, CallRequest, ErrorClass, Eve
 use belay_proto::v1;
 use belay_telemetry::TraceContext;
 use tokio::{sync::mpsc, task::AbortHandle};
-use tracing::Instrument as _;
+use tracing::Span;
 
 use crate::{
     answer::{Answer, Ended, without_ledger},
@@ -94,6 +94,8 @@ pub(crate) struct Errand {
     /// What the tool says goes here.
     pub(crate) voice: Voice,
     pub(crate) patience: Duration,
+    /// What log lines carry. Entered for those only, which are few.
+    pub(crate) log_span: Span,
 }
 
 /// The driver is gone: the service stops, and the next one asks again.
@@ -104,7 +106,7 @@ impl Errand {
     pub(crate) const PATIENCE: Duration = PATIENCE.0;
 
     pub(crate) fn start(self, purpose: Purpose) -> Underway {
-        let task = tokio::spawn(Box::pin(Box::new(self).run(purpose)).in_current_span());
+        let task = tokio::spawn(Box::pin(Box::new(self).run(purpose)));
         Underway { purpose, task: task.abort_handle() }
     }
 
@@ -336,17 +338,18 @@ impl Errand {
 
     async fn runner_away(&mut self, status: &tonic::Status) -> Result<(), Gone> {
         self.maybe_sent = true;
-        tracing::debug!(call = self.name, status = self.shown(status), "The runner does not answer, asking again");
+        self.log(status, "The runner does not answer, asking again");
         self.wait(News::RunnerAway).await
     }
 
     async fn gate_away(&mut self, status: &tonic::Status) -> Result<(), Gone> {
-        tracing::debug!(
-            call = self.name,
-            status = self.shown(status),
-            "The approval gate does not answer, asking again"
-        );
+        self.log(status, "The approval gate does not answer, asking again");
         self.wait(News::GateAway).await
+    }
+
+    fn log(&self, status: &tonic::Status, what: &'static str) {
+        let call = &self.name;
+        self.log_span.in_scope(|| tracing::debug!(call, status = self.shown(status), "{what}"));
     }
 
     /// What a log says of a refusal, which may quote the call.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use belay_execution::{Action, CallId, Timestamp};
 use belay_proto::v1;
+use tracing::Span;
 
 use super::Driver;
 use crate::{
@@ -64,6 +65,7 @@ impl Driver {
                 self.secrets.redactor(),
             ),
             patience: Errand::PATIENCE,
+            log_span: Span::current(),
         };
         self.errands.insert(call, errand.start(purpose));
     }

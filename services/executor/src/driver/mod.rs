@@ -5,6 +5,7 @@ mod take;
 
 use std::{
     collections::{HashMap, HashSet},
+    pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
@@ -235,6 +236,8 @@ impl Driver {
     async fn drive(&mut self) -> Result<(), GaveUp> {
         let mut events = Vec::new();
         let mut replies: Vec<Reply> = Vec::new();
+        let shutdown = self.executions.shutdown.clone();
+        let mut stop = pin!(shutdown.requested());
         let in_doubt = self.execution.in_doubt();
         if !self.in_doubt.is_empty() && !in_doubt.is_empty() {
             events.extend(self.execution.record(self.executions.now(), EventKind::Recovered { in_doubt }).ok());
@@ -273,7 +276,7 @@ impl Driver {
                     return Ok(());
                 }
             }
-            self.hear(wake_at, &mut events, &mut replies).await?;
+            self.hear(wake_at, stop.as_mut(), &mut events, &mut replies).await?;
         }
     }
 
@@ -281,13 +284,14 @@ impl Driver {
     async fn hear(
         &mut self,
         wake_at: Option<Timestamp>,
+        stop: Pin<&mut impl Future<Output = ()>>,
         events: &mut Vec<Event>,
         replies: &mut Vec<Reply>,
     ) -> Result<(), GaveUp> {
         let wait = wake_at.map(|at| at.since(self.executions.now()));
         tokio::select! {
             biased;
-            () = self.executions.shutdown.requested() => return Err(GaveUp::Stopping),
+            () = stop => return Err(GaveUp::Stopping),
             Some(news) = self.news.recv() => self.take_news(news, events)?,
             Some(command) = self.commands.recv() => self.take_command(command, events, replies),
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
