@@ -10,6 +10,7 @@ mod errors;
 mod exactly_once;
 mod faults;
 mod hostile;
+mod logs;
 mod pages;
 mod quickstart;
 mod requests;
