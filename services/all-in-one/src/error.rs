@@ -68,8 +68,13 @@ impl StartError {
         Self::Store { code: belay_executor::store_reason(&error), message: format!("{}: {error}", path.display()) }
     }
 
-    pub(crate) fn ledger(path: &Path, LedgerError(error): LedgerError) -> Self {
-        Self::sqlite(path, &error)
+    pub(crate) fn ledger(path: &Path, error: &LedgerError) -> Self {
+        match error {
+            LedgerError::Store(error) => Self::sqlite(path, error),
+            LedgerError::KeyLost => {
+                Self::Store { code: "SEAL_KEY_LOST", message: format!("{}: {error}", path.display()) }
+            }
+        }
     }
 
     pub(crate) fn approvals(path: &Path, error: &SqliteError) -> Self {
@@ -140,6 +145,7 @@ impl StartError {
             "STORE_FULL" => "Make room on the disk and start again; nothing that was acknowledged is lost.".into(),
             "GATE_KEY_UNUSABLE" => "Put gate.key and gate.pub back from a backup. Without one: move both away with gate.db and ledger.db, and what waits for a decision is asked again.".into(),
             "SEAL_KEY_UNUSABLE" => "Put seal.key back from a backup. Without one: move it away; executions whose secrets it sealed cannot go on then.".into(),
+            "SEAL_KEY_LOST" => "Put seal.key back from the backup that ledger.db is of, and start again.".into(),
             "POLICY_INVALID" => "Mend the policy; `belay policy check FILE` shows what is wrong.".into(),
             "TELEMETRY_UNUSABLE" => "Set the variable as it says, or OTEL_SDK_DISABLED=true to send no spans.".into(),
             "FENCED" => "Put the newest journal.db and gate.db back, or move ledger.db away if the work that came after the backup may be forgotten.".into(),
@@ -148,5 +154,19 @@ impl StartError {
             "CANNOT_LISTEN" => "Choose an address of this machine with --listen.".into(),
             _ => "Please report this with what BELAY_LOG=debug prints.".into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ledger whose key is lost: the file, what to put back, and the page that says more.
+    #[test]
+    fn a_lost_seal_key_is_told_by_name() {
+        let error = StartError::ledger(Path::new("/state/ledger.db"), &LedgerError::KeyLost);
+        assert_eq!(error.code(), "SEAL_KEY_LOST");
+        assert!(error.to_string().starts_with("/state/ledger.db: calls in ledger.db are sealed"), "{error}");
+        assert!(error.next().contains("Put seal.key back"), "{}", error.next());
     }
 }

@@ -188,7 +188,7 @@ async fn runner(
     let random = Ids::from_system();
     let secrets = Secrets::new(Redactor::new(), master_key, registry.clone(), move || random.next_key());
     let ledger = Ledger::open(&Location::file(state_dir.ledger()), Threads::Real, secrets, || ids.next_id())
-        .map_err(|error| StartError::ledger(&state_dir.ledger(), error))?;
+        .map_err(|error| StartError::ledger(&state_dir.ledger(), &error))?;
     let parts = belay_tool_runner::Parts {
         registry,
         ledger,

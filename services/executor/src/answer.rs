@@ -10,8 +10,8 @@ use crate::wire;
 /// What came of talking to a runner about a call.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// How the call ended.
-    Ended(Ended),
+    /// How the call ended: its event.
+    Ended(EventKind),
     /// It waits for a decision.
     Held(Need),
     /// No answer now: try again. The runner is away, or stopping, or does not let us in.
@@ -26,27 +26,12 @@ pub(crate) enum Answer {
     Fenced,
 }
 
-/// The end of a call.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Ended {
-    /// Its event.
-    pub(crate) kind: EventKind,
-    /// Whether a grant was spent on it: not every event can say so.
-    pub(crate) grant_spent: bool,
-}
-
-impl From<EventKind> for Ended {
-    fn from(kind: EventKind) -> Self {
-        Self { kind, grant_spent: false }
-    }
-}
-
 /// What a refusal means for the call. Only what the runner itself refuses for good ends it: a status that a proxy or the transport made
 /// up says nothing about the call, which may be running.
 pub(crate) fn refused(request: &CallRequest, status: Status) -> Answer {
     let failed = |class, reason: &str| {
         let failure = Failure::new(class, reason, status.message());
-        Answer::Ended(EventKind::CallFailed { call: request.call, failure, receipt: Receipt::default() }.into())
+        Answer::Ended(EventKind::CallFailed { call: request.call, failure, receipt: Receipt::default() })
     };
     let reason = status::reason(&status);
     match (status.code(), reason.as_deref()) {
@@ -67,7 +52,6 @@ pub(crate) fn refused(request: &CallRequest, status: Status) -> Answer {
 pub(crate) fn answer_of(request: &CallRequest, told: v1::ToolCall) -> Answer {
     let call = request.call;
     let receipt = wire::receipt_from(told.receipt.clone().unwrap_or_default());
-    let grant_spent = !receipt.grant_nonce.is_empty();
     let failure = |default| {
         told.failure
             .clone()
@@ -84,15 +68,21 @@ pub(crate) fn answer_of(request: &CallRequest, told: v1::ToolCall) -> Answer {
             let result = wire::json(told.result).unwrap_or_else(|| Json::from_text("null"));
             EventKind::CallCompleted { call, result, receipt }
         }
-        State::Cancelled => EventKind::CallCancelled { call, failure: told.failure.map(wire::failure_from) },
+        State::Cancelled => {
+            let (failure, grant_nonce) = (told.failure.map(wire::failure_from), receipt.grant_nonce);
+            EventKind::CallCancelled { call, failure, grant_nonce }
+        }
         State::Denied => EventKind::CallDenied { call, failure: failure(ErrorClass::PolicyDenied), receipt },
-        State::OutcomeUnknown => EventKind::CallOutcomeUnknown { call, failure: failure(ErrorClass::OutcomeUnknown) },
+        State::OutcomeUnknown => {
+            let (failure, grant_nonce) = (failure(ErrorClass::OutcomeUnknown), receipt.grant_nonce);
+            EventKind::CallOutcomeUnknown { call, failure, grant_nonce }
+        }
         State::TimedOut => EventKind::CallFailed { call, failure: failure(ErrorClass::Timeout), receipt },
         State::Failed | State::Unspecified | State::Requested | State::Running => {
             EventKind::CallFailed { call, failure: failure(ErrorClass::Internal), receipt }
         }
     };
-    Answer::Ended(Ended { kind, grant_spent })
+    Answer::Ended(kind)
 }
 
 /// What to believe of a call whose ledger is gone, when it may have been sent before.
@@ -106,6 +96,7 @@ pub(crate) fn without_ledger(request: &CallRequest) -> Option<EventKind> {
                 "LEDGER_CHANGED",
                 "The runner that had the call keeps another ledger now; what the call did cannot be known.",
             ),
+            grant_nonce: String::new(),
         }),
     }
 }
@@ -136,21 +127,15 @@ mod tests {
         let request = request(RecoveryClass::Manual);
         let ours = |code, reason| refused(&request, status::error(code, reason, "no").into());
         let foreign = |code| refused(&request, Status::new(code, "h2 protocol error"));
-        assert!(matches!(
-            ours(Code::NotFound, "TOOL_NOT_FOUND"),
-            Answer::Ended(Ended { kind: EventKind::CallFailed { .. }, .. })
-        ));
-        assert!(matches!(
-            ours(Code::InvalidArgument, "INVALID_ARGUMENT"),
-            Answer::Ended(Ended { kind: EventKind::CallFailed { .. }, .. })
-        ));
+        assert!(matches!(ours(Code::NotFound, "TOOL_NOT_FOUND"), Answer::Ended(EventKind::CallFailed { .. })));
+        assert!(matches!(ours(Code::InvalidArgument, "INVALID_ARGUMENT"), Answer::Ended(EventKind::CallFailed { .. })));
         assert!(matches!(ours(Code::FailedPrecondition, "FENCED"), Answer::Fenced));
         assert!(matches!(ours(Code::PermissionDenied, "GRANT_REFUSED"), Answer::GrantRefused(_)));
         assert!(matches!(foreign(Code::PermissionDenied), Answer::Away(_)));
         assert!(matches!(ours(Code::NotFound, "CALL_NOT_FOUND"), Answer::NotFound));
         assert!(matches!(ours(Code::FailedPrecondition, "LEDGER_CHANGED"), Answer::LedgerChanged));
         assert!(matches!(ours(Code::Unavailable, "RUNNER_STOPPING"), Answer::Away(_)));
-        assert!(matches!(foreign(Code::OutOfRange), Answer::Ended(Ended { kind: EventKind::CallFailed { .. }, .. })));
+        assert!(matches!(foreign(Code::OutOfRange), Answer::Ended(EventKind::CallFailed { .. })));
         for code in [
             Code::ResourceExhausted,
             Code::Internal,

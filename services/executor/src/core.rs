@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{Execution, Timestamp};
+use belay_execution::{Event, Execution, Timestamp};
 use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalReader, Opened, Operation, Refused, StoreError};
 use belay_proto::v1;
 use belay_redaction::{MasterKey, Redactor};
@@ -238,21 +238,29 @@ impl Executions {
 
     /// An execution as the store has it, and what is to be hidden of it.
     pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<(Execution, Secrets), Status> {
+        let (events, secrets) = self.events(key).await?;
+        // Its words may be the plan's.
+        let damaged = |impossible| {
+            corrupt(&self.vault.shown(format!("The execution's events do not fit together: {impossible}.")))
+        };
+        Ok((Execution::replay(events).map_err(damaged)?, secrets))
+    }
+
+    /// What happened to an execution, as the store has it, and what is to be hidden of it.
+    pub(crate) async fn events(&self, key: ExecutionKey) -> Result<(Vec<Event>, Secrets), Status> {
         let vault = Arc::clone(&self.vault);
-        let replayed = self.read(move |reader| {
+        let events = self.read(move |reader| {
             let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
             let wrapped = || reader.seal_key(key).map_err(|error| unreadable(&error));
             let (messages, secrets) = vault.open(&transitions, wrapped)?;
-            // The words of these two may be the plan's.
+            // Its words may be the plan's.
             let damaged = |what: String| corrupt(&vault.shown(what));
             let events: Vec<_> = wire::to_events(messages)
                 .collect::<Result<_, _>>()
                 .map_err(|error| damaged(format!("The execution cannot be read: {error}.")))?;
-            let execution = Execution::replay(events)
-                .map_err(|impossible| damaged(format!("The execution's events do not fit together: {impossible}.")))?;
-            Ok((execution, secrets))
+            Ok((events, secrets))
         });
-        replayed.await
+        events.await
     }
 
     /// The meeting place of an execution's watchers.

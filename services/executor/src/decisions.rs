@@ -1,4 +1,9 @@
 //! Decisions on their way from the gate to the executions that wait for them, and what the gate is told in return.
+//!
+//! A no has been heard once it is stored. A yes has been heard only with what became of it: until then the gate brings it again with each
+//! watch, so none is left without its last state, whenever an executor dies. What that is, the execution's events say.
+
+mod outcome;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,6 +17,7 @@ use belay_service_kit::Shutdown;
 use tokio::sync::{mpsc, watch};
 use tonic::Code;
 
+pub(crate) use self::outcome::used;
 use crate::{
     core::Executions,
     driver::Command,
@@ -58,8 +64,8 @@ async fn listen(executions: Weak<Executions>, gate: Gate) {
     }
 }
 
-/// Hands a decision to its execution, taking that into memory if need be. One that nobody waits for any more is acknowledged and dropped.
-/// Whether that was done: where the store cannot be read now, it stays undelivered.
+/// Hands a decision to its execution, taking that into memory if need be. About one that nobody waits for any more, the gate is told what
+/// became of it. Whether that was done: where the store cannot be read now, it stays undelivered.
 pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval) -> bool {
     if wire::decision_from(approval.state()).is_none() {
         return true;
@@ -71,8 +77,7 @@ pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval
     };
     match row {
         Ok(row) if row.standing.ended => {
-            tracing::info!(approval = name, "A decision came after its execution had ended; it is dropped");
-            Note::dropped(approval).for_each(|note| executions.tell_gate(note));
+            return close(executions, row.key, &approval).await;
         }
         Ok(row) => {
             if let Some(approval) = executions.unless_foreign(row.key, approval) {
@@ -81,7 +86,7 @@ pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval
         }
         Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {
             tracing::warn!(approval = name, "A decision came for an execution that is not here; it is dropped");
-            Note::dropped(approval).for_each(|note| executions.tell_gate(note));
+            Note::dropped(&approval).into_iter().for_each(|note| executions.tell_gate(note));
         }
         Err(status) => {
             tracing::error!(approval = name, %status, "A decision cannot be delivered now");
@@ -89,6 +94,23 @@ pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval
         }
     }
     true
+}
+
+/// Tells the gate what became of a decision that nobody waits for now. Whether its events could be read: what is damaged is not read again
+/// before the next start.
+pub(crate) async fn close(executions: &Executions, key: ExecutionKey, approval: &v1::Approval) -> bool {
+    match executions.events(key).await {
+        Ok((events, _)) => {
+            let notes = outcome::in_hindsight(&events, approval);
+            tracing::debug!(approval = approval.name, ?notes, "Nobody waits for this decision now");
+            notes.into_iter().for_each(|note| executions.tell_gate(note));
+            true
+        }
+        Err(status) => {
+            tracing::error!(approval = approval.name, %status, "What became of an approval cannot be read");
+            status.code() != Code::Unavailable
+        }
+    }
 }
 
 /// Decisions about executions that another executor may have to carry out: they stay undelivered, and are kept for the case that their
@@ -123,10 +145,10 @@ impl Foreign {
     }
 }
 
-/// Something that the gate is told. What is lost here costs the gate's picture a detail and nothing more.
+/// Something that the gate is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// The decision is stored.
+    /// The decision, no yes, is stored; or nobody waits for it.
     Delivered(String),
     /// The grant was spent.
     Consumed(String),
@@ -140,10 +162,10 @@ pub(crate) enum Note {
 
 impl Note {
     /// What the gate is told about a decision that nobody waits for: it was heard, and a yes will not be used.
-    pub(crate) fn dropped(approval: v1::Approval) -> impl Iterator<Item = Self> {
+    fn dropped(approval: &v1::Approval) -> Vec<Self> {
         let unused = approval.state() == State::Approved;
         let stale = unused.then(|| Self::Stale(approval.name.clone()));
-        [Self::Delivered(approval.name)].into_iter().chain(stale)
+        [Self::Delivered(approval.name.clone())].into_iter().chain(stale).collect()
     }
 }
 

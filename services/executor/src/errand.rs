@@ -9,7 +9,7 @@ use tokio::{sync::mpsc, task::AbortHandle};
 use tracing::Span;
 
 use crate::{
-    answer::{Answer, Ended, without_ledger},
+    answer::{Answer, without_ledger},
     core::Executions,
     gate::NoAnswer,
     output::Voice,
@@ -24,7 +24,7 @@ const MOST_HELD_AGAIN: u32 = 32;
 
 /// What a driver hears from its calls.
 pub(crate) enum News {
-    Ended(Ended),
+    Ended(EventKind),
     /// The runner holds the call.
     Held(CallId, Need),
     /// The gate holds the question.
@@ -153,7 +153,7 @@ impl Errand {
                 Answer::Fenced => return Ok(News::Fenced),
                 Answer::GrantRefused(why) => return Box::pin(self.give_up(why)).await,
                 Answer::LedgerChanged => match Box::pin(self.other_ledger(&mut ledger_id)).await {
-                    Some(unknown) => return Ok(News::Ended(unknown.into())),
+                    Some(unknown) => return Ok(News::Ended(unknown)),
                     None => continue,
                 },
                 Answer::Away(status) => Box::pin(self.runner_away(&status)).await?,
@@ -173,7 +173,7 @@ impl Errand {
                 Answer::Ended(end) => return Ok(News::Ended(end)),
                 Answer::Fenced => return Ok(News::Fenced),
                 Answer::LedgerChanged => match self.other_ledger(&mut ledger_id).await {
-                    Some(unknown) => return Ok(News::Ended(unknown.into())),
+                    Some(unknown) => return Ok(News::Ended(unknown)),
                     None => continue,
                 },
                 Answer::Away(status) => self.runner_away(&status).await?,
@@ -201,7 +201,7 @@ impl Errand {
                     Answer::Ended(end) => return Ok(News::Ended(end)),
                     Answer::Held(need) if !self.is_held_for(&need) => return Ok(News::Held(self.request.call, need)),
                     Answer::Fenced => return Ok(News::Fenced),
-                    Answer::LedgerChanged | Answer::NotFound => return Ok(News::Ended(self.lost_hold().into())),
+                    Answer::LedgerChanged | Answer::NotFound => return Ok(News::Ended(self.lost_hold())),
                     Answer::Away(status) => self.runner_away(&status).await?,
                     Answer::Held(_) | Answer::GrantRefused(_) => self.gate_away(&status).await?,
                 },
@@ -229,9 +229,10 @@ impl Errand {
                     let message = "The runner that held the call keeps another ledger now; whether its effect was put in \
                                    place before cannot be known.";
                     let failure = Failure::new(ErrorClass::OutcomeUnknown, "LEDGER_CHANGED", message);
-                    return Ok(News::Ended(EventKind::CallOutcomeUnknown { call: self.request.call, failure }.into()));
+                    let (call, grant_nonce) = (self.request.call, String::new());
+                    return Ok(News::Ended(EventKind::CallOutcomeUnknown { call, failure, grant_nonce }));
                 }
-                Answer::LedgerChanged | Answer::NotFound => return Ok(News::Ended(self.lost_hold().into())),
+                Answer::LedgerChanged | Answer::NotFound => return Ok(News::Ended(self.lost_hold())),
                 Answer::Away(status) => self.runner_away(&status).await?,
             }
         }
@@ -250,23 +251,23 @@ impl Errand {
         let message = format!("The approval of this call could not be used: {why}.");
         let failure = Failure::new(ErrorClass::Internal, "GRANT_REFUSED", message);
         let Some(end) = self.discarded(&failure).await? else { return Ok(News::Fenced) };
-        Ok(News::Ended(match end.kind {
-            EventKind::CallDenied { call, receipt, .. } => EventKind::CallFailed { call, failure, receipt }.into(),
+        Ok(News::Ended(match end {
+            EventKind::CallDenied { call, receipt, .. } => EventKind::CallFailed { call, failure, receipt },
             _ => end,
         }))
     }
 
     /// Has a held call given up; nothing when another executor owns the shard. One that the runner does not know any more, or has
     /// stopped, is as good as given up.
-    async fn discarded(&mut self, failure: &Failure) -> Result<Option<Ended>, Gone> {
+    async fn discarded(&mut self, failure: &Failure) -> Result<Option<EventKind>, Gone> {
         let call = self.request.call;
         let denied = || EventKind::CallDenied { call, failure: failure.clone(), receipt: Receipt::default() };
         loop {
             let runner = &self.executions.runner;
             match runner.discard(self.name.clone(), &self.request, self.fence, failure, &self.trace).await {
-                Answer::Ended(Ended { kind: EventKind::CallCancelled { .. }, .. })
-                | Answer::LedgerChanged
-                | Answer::NotFound => return Ok(Some(denied().into())),
+                Answer::Ended(EventKind::CallCancelled { .. }) | Answer::LedgerChanged | Answer::NotFound => {
+                    return Ok(Some(denied()));
+                }
                 Answer::Ended(end) => return Ok(Some(end)),
                 Answer::Fenced => return Ok(None),
                 Answer::Away(status) => self.runner_away(&status).await?,
@@ -318,7 +319,7 @@ impl Errand {
     fn lost_hold(&self) -> EventKind {
         let message = "The runner that held the call keeps another ledger now; nothing of the call is left.";
         let failure = Some(Failure::new(ErrorClass::Transient, "LEDGER_CHANGED", message));
-        EventKind::CallCancelled { call: self.request.call, failure }
+        EventKind::CallCancelled { call: self.request.call, failure, grant_nonce: String::new() }
     }
 
     /// The runner keeps another ledger: either what became of the call cannot be known, or it goes to the new ledger.

@@ -219,8 +219,8 @@ fn end_of_call(kind: &EventKind) -> Option<(CallId, &'static str, Option<&Failur
         K::CallCompleted { call, .. } => (*call, "COMPLETED", None),
         K::CallFailed { call, failure, .. } => (*call, "FAILED", Some(failure)),
         K::CallDenied { call, failure, .. } => (*call, "DENIED", Some(failure)),
-        K::CallCancelled { call, failure } => (*call, "CANCELLED", failure.as_ref()),
-        K::CallOutcomeUnknown { call, failure } => (*call, "OUTCOME_UNKNOWN", Some(failure)),
+        K::CallCancelled { call, failure, .. } => (*call, "CANCELLED", failure.as_ref()),
+        K::CallOutcomeUnknown { call, failure, .. } => (*call, "OUTCOME_UNKNOWN", Some(failure)),
         _ => return None,
     })
 }

@@ -71,8 +71,17 @@ const SCHEMA: Schema = Schema {
 
 /// Why the ledger cannot be opened.
 #[derive(Debug, Error)]
-#[error("the ledger of calls cannot be opened")]
-pub struct LedgerError(#[from] pub SqliteError);
+pub enum LedgerError {
+    /// Its file cannot be used.
+    #[error("the ledger of calls cannot be opened")]
+    Store(#[from] SqliteError),
+    /// The key to what is sealed in it is gone.
+    #[error(
+        "calls in ledger.db are sealed, and the key to them is not the one in seal.key: put that back from a backup. Without one, move \
+         ledger.db away: calls that wait for a decision run again then, and no outcome of before is known any more"
+    )]
+    KeyLost,
+}
 
 /// Why something was not written, as far as is known.
 pub type LedgerFailure = CommitError<SqliteError>;
@@ -193,6 +202,7 @@ impl Ledger {
             let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
             rows::refuse_older(&connection, SCHEMA.format)?;
             let (id, sealer) = rows::identify(&connection, &secrets, new_id)?;
+            let sealer = sealer.ok_or(LedgerError::KeyLost)?;
             let contents = rows::read(&connection, &sealer).map_err(SqliteError::from)?;
             (id, Arc::new(sealer), contents)
         };

@@ -24,6 +24,9 @@ pub trait Places: Send + Sync + 'static {
     /// [`OpenError::Unreachable`] when it is not there.
     fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError>;
 
+    /// The state directory of a Belay, this one's or another's, that a folder is or lies in. `path` is as [`Self::resolve`] gives it.
+    fn stores_around(&self, path: &Path) -> Option<PathBuf>;
+
     /// Makes a folder of the runner's own, with those above it. One that is there is left as it is.
     ///
     /// # Errors

@@ -111,7 +111,10 @@ impl Rooms {
                 }
                 let path = places.resolve(&chosen.path)?;
                 settings.allow(&path)?;
-                Ok(path)
+                match places.stores_around(&path) {
+                    Some(forbidden) => Err(OpenError::Forbidden { path, forbidden }.into()),
+                    None => Ok(path),
+                }
             })
             .await
     }

@@ -43,8 +43,17 @@ impl Process {
     /// # Panics
     /// When it cannot be started.
     pub fn start(name: &str, arguments: &[&str], log: &Path) -> Self {
+        Self::logging(name, arguments, log, None)
+    }
+
+    /// The same with what it logs, as `BELAY_LOG` says it; nothing leaves that to the environment.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn logging(name: &str, arguments: &[&str], log: &Path, filter: Option<&str>) -> Self {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log can be written");
         let mut command = Command::new(binary(name));
+        command.envs(filter.map(|filter| ("BELAY_LOG", filter)));
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
         Self { child: command.spawn().expect("the program starts") }
     }

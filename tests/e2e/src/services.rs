@@ -45,6 +45,7 @@ impl Service {
 #[derive(Debug)]
 pub struct Services {
     folder: PathBuf,
+    log_filter: Option<String>,
     processes: [Option<Process>; 3],
 }
 
@@ -59,11 +60,23 @@ impl Services {
     /// # Panics
     /// When they do not serve within a minute.
     pub async fn under(folder: &Path, policy: &str) -> Self {
+        Self::begun(folder, policy, None).await
+    }
+
+    /// The same with what they log, as `BELAY_LOG` says it.
+    ///
+    /// # Panics
+    /// When they do not serve within a minute.
+    pub async fn logging(folder: &Path, policy: &str, filter: &str) -> Self {
+        Self::begun(folder, policy, Some(filter.to_owned())).await
+    }
+
+    async fn begun(folder: &Path, policy: &str, log_filter: Option<String>) -> Self {
         // The runner tells of workspaces by their paths without symbolic links.
         let folder = folder.canonicalize().expect("the folder is there");
         fs::create_dir_all(folder.join("work")).expect("a folder can be made");
         fs::write(folder.join("policy.yaml"), policy).expect("a file can be written");
-        let mut services = Self { folder, processes: [None, None, None] };
+        let mut services = Self { folder, log_filter, processes: [None, None, None] };
         // Runners pin the key that the gate makes at its first start.
         services.launch(Service::Gate);
         services.serving(Service::Gate).await;
@@ -113,7 +126,8 @@ impl Services {
         };
         let arguments: Vec<&str> = arguments.iter().flat_map(|(flag, value)| [*flag, value.as_str()]).collect();
         let log = self.folder.join(service.program()).with_extension("log");
-        self.processes[service as usize] = Some(Process::start(service.program(), &arguments, &log));
+        self.processes[service as usize] =
+            Some(Process::logging(service.program(), &arguments, &log, self.log_filter.as_deref()));
     }
 
     /// Kills one and starts it again.

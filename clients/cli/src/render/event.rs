@@ -358,7 +358,10 @@ mod tests {
             told(
                 "fetch",
                 1,
-                Kind::ToolCallCancelled(ToolCallCancelled { failure: failure("a.txt changed meanwhile", "CONFLICT") }),
+                Kind::ToolCallCancelled(ToolCallCancelled {
+                    failure: failure("a.txt changed meanwhile", "CONFLICT"),
+                    ..Default::default()
+                }),
             ),
         ];
         let expected = [

@@ -1,10 +1,14 @@
 //! The difference between two texts as the hunks of a unified diff, within limits that no text can talk its way out of.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
+use belay_redaction::Redactor;
 use similar::{Algorithm, ChangeTag, DiffOp, DiffTag, capture_diff_slices, group_diff_ops};
 
-use super::text::{shortened, visible_line};
+use super::{
+    hide::hidden_lines,
+    text::{shortened, visible_line},
+};
 
 /// How many unchanged lines stand around a change.
 const CONTEXT: usize = 3;
@@ -36,10 +40,16 @@ pub(super) struct Difference {
     pub(super) more: usize,
 }
 
-/// Compares two texts; at most `most` lines are shown, and fewer when the budget holds fewer.
-pub(super) fn difference(before: &str, after: &str, most: usize, budget: &mut Budget) -> Difference {
-    let (old, new) = (lines(before), lines(after));
-    let ops = operations(&old, &new, &mut budget.work);
+/// Compares two texts, and shows their lines without secrets; at most `most` lines, and fewer when the budget holds fewer.
+pub(super) fn difference(
+    redactor: &Redactor,
+    before: &str,
+    after: &str,
+    most: usize,
+    budget: &mut Budget,
+) -> Difference {
+    let ops = operations(&lines(before), &lines(after), &mut budget.work);
+    let (old, new) = (hidden_lines(redactor, before), hidden_lines(redactor, after));
     let lines_left = most.min(budget.lines);
     let mut shown = Shown { difference: Difference::default(), lines_left, bytes_left: budget.bytes };
     for group in group_diff_ops(ops, CONTEXT) {
@@ -98,7 +108,7 @@ impl Shown {
         self.difference.unified.push('\n');
     }
 
-    fn lines(&mut self, tag: ChangeTag, lines: &[&str]) {
+    fn lines(&mut self, tag: ChangeTag, lines: &[Cow<'_, str>]) {
         let sign = match tag {
             ChangeTag::Equal => ' ',
             ChangeTag::Delete => {
@@ -178,16 +188,20 @@ fn moved(op: DiffOp, by: usize) -> DiffOp {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use proptest::prelude::*;
 
     use super::*;
+
+    static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::new);
 
     fn budget() -> Budget {
         Budget { lines: 20_000, bytes: usize::MAX, work: WORK }
     }
 
     fn compare(before: &str, after: &str) -> Difference {
-        difference(before, after, 2_000, &mut budget())
+        difference(&REDACTOR, before, after, 2_000, &mut budget())
     }
 
     #[test]
@@ -221,9 +235,9 @@ mod tests {
     fn what_is_not_shown_is_counted() {
         let after: String = (0..5_000).map(|n| format!("{n}\n")).collect();
         let mut budget = Budget { lines: 2_500, ..budget() };
-        let first = difference("", &after, 2_000, &mut budget);
+        let first = difference(&REDACTOR, "", &after, 2_000, &mut budget);
         assert_eq!((first.unified.lines().count(), first.more, first.added), (2_000, 3_001, 5_000));
-        let second = difference("", &after, 2_000, &mut budget);
+        let second = difference(&REDACTOR, "", &after, 2_000, &mut budget);
         assert_eq!((second.unified.lines().count(), second.more), (500, 4_501));
         let long = compare("", &"x".repeat(5_000));
         assert!(long.unified.lines().nth(1).is_some_and(|line| line.ends_with("… 3,000 more characters")));
@@ -233,9 +247,9 @@ mod tests {
     fn what_takes_many_bytes_to_show_ends_as_well() {
         let mut budget = Budget { bytes: 10_000, ..budget() };
         let escapes = format!("{}\n", "\u{1b}".repeat(1_000)).repeat(10);
-        let found = difference("", &escapes, 2_000, &mut budget);
+        let found = difference(&REDACTOR, "", &escapes, 2_000, &mut budget);
         assert_eq!((found.unified.lines().count(), found.more, found.added), (2, 9, 10));
-        let short = difference("", "short\n", 2_000, &mut budget);
+        let short = difference(&REDACTOR, "", "short\n", 2_000, &mut budget);
         assert_eq!(short.unified.lines().count(), 2, "there is still room for the next file");
     }
 
@@ -244,7 +258,7 @@ mod tests {
         let text =
             |offset: usize| (0..20_000).map(|n| format!("{}\n", (n * 7919 + offset) % 20_011)).collect::<String>();
         let mut budget = budget();
-        let found = difference(&text(0), &text(3), 2_000, &mut budget);
+        let found = difference(&REDACTOR, &text(0), &text(3), 2_000, &mut budget);
         assert_eq!((found.added, found.removed, budget.work), (20_000, 20_000, WORK), "nothing was spent");
         assert!(found.unified.starts_with("@@ -1,20000 +1,20000 @@\n-0\n"));
     }
@@ -259,7 +273,7 @@ mod tests {
         ) {
             let text = |lines: &[u8]| lines.iter().map(|n| format!("{n}\n")).collect::<String>();
             let (before, after) = (text(&before), text(&after));
-            let found = difference(&before, &after, usize::MAX, &mut Budget { lines: usize::MAX, bytes: usize::MAX, work });
+            let found = difference(&REDACTOR, &before, &after, usize::MAX, &mut Budget { lines: usize::MAX, bytes: usize::MAX, work });
             prop_assert_eq!(patched(&before, &found.unified), after);
             prop_assert_eq!(found.more, 0);
         }

@@ -1,11 +1,13 @@
 //! The last step before a question is stored or shown: what still looks like a secret in it goes.
 //!
 //! The runner has hidden what it knows of in the subject. Contents come as they are, since they have to fit their digests: what is shown of
-//! them passes here. The lines of a difference stay the same lines, also where two secrets look the same once they are hidden: that the file
-//! changes is still seen.
+//! them passes here, each line as the whole content shows it, since a hunk may begin in the middle of a private key. The lines of a
+//! difference stay the same lines, also where two secrets look the same once they are hidden: that the file changes is still seen.
+
+use std::borrow::Cow;
 
 use belay_proto::v1::{Approval, EffectSummary, PathChange, Preview};
-use belay_redaction::Redactor;
+use belay_redaction::{Found, REDACTED, Redactor};
 
 /// Hides the secrets in a preview.
 pub(crate) fn hide_preview(redactor: &Redactor, preview: &mut Preview) {
@@ -26,6 +28,40 @@ pub(crate) fn hide_basic(redactor: &Redactor, approval: &mut Approval) {
     if let Some(EffectSummary { changes, .. }) = &mut approval.effect {
         changes.iter_mut().for_each(|change| hide_path(redactor, change));
     }
+}
+
+/// The lines of a content, with their ends, each without what of a secret lies in it.
+pub(crate) fn hidden_lines<'a>(redactor: &Redactor, content: &'a str) -> Vec<Cow<'a, str>> {
+    let found = if redactor.may_hide(content) { redactor.redact_text(content).found } else { Vec::new() };
+    let mut found = found.as_slice();
+    let mut start = 0;
+    let lines = content.split_inclusive('\n').map(|line| {
+        let end = start + line.len();
+        let first = found.partition_point(|found| found.end <= start);
+        found = &found[first..];
+        let inside = &found[..found.partition_point(|found| found.start < end)];
+        let shown = if inside.is_empty() { Cow::Borrowed(line) } else { without(inside, start, line).into() };
+        start = end;
+        shown
+    });
+    lines.collect()
+}
+
+/// A line that begins at `start`, without what was found; its end stays.
+fn without(found: &[Found], start: usize, line: &str) -> String {
+    let text = line.strip_suffix('\n').unwrap_or(line);
+    let (mut shown, mut at) = (String::with_capacity(line.len()), 0);
+    for found in found {
+        let from = found.start.saturating_sub(start).min(text.len());
+        let to = (found.end - start).min(text.len());
+        if from < to {
+            shown.push_str(&text[at..from]);
+            shown.push_str(REDACTED);
+            at = to;
+        }
+    }
+    shown.push_str(&line[at..]);
+    shown
 }
 
 /// Hides the secrets in a text.

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use belay_grant::{Change, ChangeKind, Subject};
 use belay_proto::v1;
+use belay_redaction::Redactor;
 
 pub(crate) use headline::operation;
 pub(crate) use hide::{hide, hide_basic, hide_preview};
@@ -50,14 +51,18 @@ pub(crate) enum Content {
 /// Contents by digest, as `sha256:…`.
 pub(crate) type Contents = HashMap<String, Content>;
 
-/// Renders a subject.
-pub(crate) fn preview(subject: &Subject, contents: &Contents) -> v1::Preview {
+/// Renders a subject. Secrets are hidden in the lines of files; [`hide_preview`] does the rest.
+pub(crate) fn preview(redactor: &Redactor, subject: &Subject, contents: &Contents) -> v1::Preview {
     // What a person should look at twice comes first, so that no crowd of harmless files pushes it out of sight.
     let (flagged, plain): (Vec<&Change>, Vec<&Change>) =
         subject.changes.iter().partition(|change| !change.flags.is_empty());
     let mut budget = Budget { lines: MOST_LINES_IN_ALL, bytes: MOST_BYTES, work: WORK };
-    let files: Vec<v1::FileDiff> =
-        flagged.into_iter().chain(plain).take(MOST_FILES).map(|change| file(change, contents, &mut budget)).collect();
+    let files: Vec<v1::FileDiff> = flagged
+        .into_iter()
+        .chain(plain)
+        .take(MOST_FILES)
+        .map(|change| file(redactor, change, contents, &mut budget))
+        .collect();
     let more = subject.changes.len() - files.len();
     v1::Preview {
         headline: headline::headline(subject),
@@ -113,7 +118,7 @@ fn reach(subject: &Subject) -> Vec<String> {
     reach
 }
 
-fn file(change: &Change, contents: &Contents, budget: &mut Budget) -> v1::FileDiff {
+fn file(redactor: &Redactor, change: &Change, contents: &Contents, budget: &mut Budget) -> v1::FileDiff {
     let mut file = v1::FileDiff { change: Some(path_change(change)), ..v1::FileDiff::default() };
     let what = shown(&change.what);
     if change.before == change.after {
@@ -125,7 +130,7 @@ fn file(change: &Change, contents: &Contents, budget: &mut Budget) -> v1::FileDi
     match sides {
         Err(why) => file.note = if what.is_empty() { why } else { format!("{what}: {why}") },
         Ok((before, after)) => {
-            let found = difference(before, after, MOST_LINES, budget);
+            let found = difference(redactor, before, after, MOST_LINES, budget);
             let count = |lines| i32::try_from(lines).unwrap_or(i32::MAX);
             (file.added, file.removed) = (count(found.added), count(found.removed));
             file.unified = found.unified;

@@ -38,7 +38,7 @@ pub(super) async fn create_approval(
     let rendered = subject.clone();
     let redactor = gate.redactor.clone();
     let render = move || {
-        let mut preview = preview(&rendered, &contents);
+        let mut preview = preview(&redactor, &rendered, &contents);
         preview::hide_preview(&redactor, &mut preview);
         preview
     };

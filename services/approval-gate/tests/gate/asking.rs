@@ -1,8 +1,8 @@
 //! What an executor may ask, and what a person is shown then.
 
-use std::sync::atomic::Ordering;
+use std::{path::Path, sync::atomic::Ordering};
 
-use belay_grant::{Subject, digest_of};
+use belay_grant::{Change, ChangeKind, Subject, digest_of};
 use belay_proto::v1::{self, approval::State};
 use tonic::Code;
 
@@ -62,12 +62,77 @@ fn a_question_hides_secrets() {
         };
         let decided = world.person.clone().decide_approval(decision).await.unwrap().into_inner();
         assert_eq!(decided.decide_reason, "[REDACTED] is mine");
-        for file in std::fs::read_dir(&world.folder).unwrap().map(Result::unwrap) {
-            if file.file_type().unwrap().is_file() {
-                let bytes = std::fs::read(file.path()).unwrap();
-                assert!(!bytes.windows(token.len()).any(|window| window == token.as_bytes()), "{:?}", file.file_name());
+        assert_nowhere(&world.folder, &[token.to_owned()]);
+    });
+}
+
+/// No file of a gate holds any of these.
+fn assert_nowhere(folder: &Path, secrets: &[String]) {
+    for file in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if file.file_type().unwrap().is_file() {
+            let bytes = std::fs::read(file.path()).unwrap();
+            for secret in secrets {
+                let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+                assert!(!found, "{:?} holds {secret}", file.file_name());
             }
         }
+    }
+}
+
+/// S2-FR-077a, S2-X-16: no line of a private key is stored or shown, wherever in it a hunk begins; the lines stay lines of a difference.
+#[test]
+fn a_question_hides_every_line_of_a_private_key() {
+    /// As long as the key of an RSA key of 2048 bits, and no key.
+    fn line(seed: usize) -> String {
+        let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        (0..64).map(|at| char::from(letters[(seed * 131 + at * (at + seed)) % 64])).collect()
+    }
+    fn key(lines: &[String]) -> String {
+        let label = ["RSA PRIVATE", "KEY"].join(" ");
+        format!("# deploy\n-----BEGIN {label}-----\n{}\n-----END {label}-----\nuser: x\n", lines.join("\n"))
+    }
+    world("", async |world| {
+        let old: Vec<String> = (0..26).map(line).collect();
+        let mut new = old.clone();
+        new[12] = line(99);
+        let (before, after) = (key(&old), key(&new));
+        let change = |path: &str, kind, before: &str, after: &str| Change {
+            path: path.into(),
+            kind,
+            before: if before.is_empty() { String::new() } else { digest_of(before.as_bytes()) },
+            after: if after.is_empty() { String::new() } else { digest_of(after.as_bytes()) },
+            what: "file 0600".into(),
+            flags: Vec::new(),
+        };
+        let changes = vec![
+            change("gone", ChangeKind::Deleted, &before, ""),
+            change("made", ChangeKind::Created, "", &after),
+            change("turned", ChangeKind::Modified, &before, &after),
+        ];
+        let subject = Subject { changes, ..effect("e") };
+        let contents = [&before, &after].map(|text| (digest_of(text.as_bytes()), text.clone()));
+        let contents: Vec<_> = contents.iter().map(|(digest, text)| (digest.as_str(), text.as_bytes())).collect();
+        world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &contents);
+        let request = request(&subject, v1::ApprovalMode::Wait);
+        let asked = world.executor.clone().create_approval(request).await.unwrap().into_inner();
+        let preview = world.get(&asked.name).await.preview.unwrap();
+
+        let label = ["RSA PRIVATE", "KEY"].join(" ");
+        let whole = |sign: &str| {
+            let lines = format!("{sign}[REDACTED]\n").repeat(26);
+            format!(
+                "{sign}# deploy\n{sign}-----BEGIN {label}-----\n{lines}{sign}-----END {label}-----\n{sign}user: x\n"
+            )
+        };
+        let around = " [REDACTED]\n".repeat(3);
+        let turned = format!("@@ -12,7 +12,7 @@\n{around}-[REDACTED]\n+[REDACTED]\n{around}");
+        let shown: Vec<_> = preview.files.iter().map(|file| file.unified.as_str()).collect();
+        assert_eq!(
+            shown,
+            [format!("@@ -1,30 +0,0 @@\n{}", whole("-")), format!("@@ -0,0 +1,30 @@\n{}", whole("+")), turned]
+        );
+        let secrets: Vec<String> = old.iter().chain(&new).map(|line| line[..32].to_owned()).collect();
+        assert_nowhere(&world.folder, &secrets);
     });
 }
 

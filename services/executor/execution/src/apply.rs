@@ -174,7 +174,9 @@ impl Execution {
             }
             K::CallFailed { call, failure, .. } => self.end_call(*call, CallEnd::Failed(failure.clone()), time)?,
             K::CallDenied { call, failure, .. } => self.end_call(*call, CallEnd::Denied(failure.clone()), time)?,
-            K::CallOutcomeUnknown { call, failure } => self.end_call(*call, CallEnd::Unknown(failure.clone()), time)?,
+            K::CallOutcomeUnknown { call, failure, .. } => {
+                self.end_call(*call, CallEnd::Unknown(failure.clone()), time)?
+            }
             K::CallHeld { call, need } => self.call_held(*call, need, time)?,
             K::ApprovalRequested { call, approval, subject_digest } => {
                 self.approval_requested(*call, approval, subject_digest)?;

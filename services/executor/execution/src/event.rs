@@ -235,8 +235,9 @@ pub enum EventKind {
     CallCompleted { call: CallId, result: Json, receipt: Receipt },
     /// A call ended with a failure.
     CallFailed { call: CallId, failure: Failure, receipt: Receipt },
-    /// A call was stopped; it left nothing behind. `failure` says why, when nobody asked for it.
-    CallCancelled { call: CallId, failure: Option<Failure> },
+    /// A call was stopped; it left nothing behind. `failure` says why, when nobody asked for it; `grant_nonce` which grant was spent on
+    /// it all the same.
+    CallCancelled { call: CallId, failure: Option<Failure>, grant_nonce: String },
     /// A policy or a person said no to a call; nothing of it is left.
     CallDenied { call: CallId, failure: Failure, receipt: Receipt },
     /// A call waits for a decision, before its work or before its commit.
@@ -245,8 +246,8 @@ pub enum EventKind {
     ApprovalRequested { call: CallId, approval: String, subject_digest: String },
     /// Somebody has decided, or the execution's approval mode has (`approval` and `principal` are empty then).
     ApprovalDecided { call: CallId, approval: String, decision: Decision, principal: String, reason: String },
-    /// A call's end cannot be known.
-    CallOutcomeUnknown { call: CallId, failure: Failure },
+    /// A call's end cannot be known; which grant was spent on it can.
+    CallOutcomeUnknown { call: CallId, failure: Failure, grant_nonce: String },
 }
 
 impl EventKind {
@@ -277,6 +278,17 @@ impl EventKind {
             | Self::ApprovalDecided { call, .. }
             | Self::CallOutcomeUnknown { call, .. } => Some(*call),
             _ => None,
+        }
+    }
+
+    /// The nonce of the grant that was spent on the call that has ended with it; empty when none was, and for everything else.
+    pub fn grant_nonce(&self) -> &str {
+        match self {
+            Self::CallCompleted { receipt, .. }
+            | Self::CallFailed { receipt, .. }
+            | Self::CallDenied { receipt, .. } => &receipt.grant_nonce,
+            Self::CallCancelled { grant_nonce, .. } | Self::CallOutcomeUnknown { grant_nonce, .. } => grant_nonce,
+            _ => "",
         }
     }
 

@@ -19,7 +19,7 @@ use tracing::Instrument as _;
 
 use crate::{
     core::{Executions, unwritable},
-    decisions::Note,
+    decisions::{self, Note},
     errand::{News, Underway},
     hub::Hub,
     names::ExecutionName,
@@ -78,6 +78,8 @@ pub(crate) struct Driver {
     secrets: Secrets,
     /// What the gate is told once it is durable here.
     notes: Vec<Note>,
+    /// Decisions that nothing in flight waits for: the gate is told what became of them, as soon as all before is durable.
+    too_late: Vec<v1::Approval>,
     standing: Standing,
     runner_away_since: Option<Timestamp>,
     gate_away_since: Option<Timestamp>,
@@ -213,6 +215,7 @@ impl Driver {
             unacknowledged: Vec::new(),
             secrets,
             notes: Vec::new(),
+            too_late: Vec::new(),
             standing,
             runner_away_since: None,
             gate_away_since: None,
@@ -250,6 +253,10 @@ impl Driver {
             }
             for note in self.notes.drain(..) {
                 self.executions.tell_gate(note);
+            }
+            for approval in self.too_late.drain(..) {
+                // What could not be read stays undelivered, and the next watch brings it again.
+                decisions::close(&self.executions, self.key, &approval).await;
             }
             if !replies.is_empty() {
                 let described = self.describe();
@@ -364,7 +371,7 @@ fn refuse_all(mut commands: mpsc::UnboundedReceiver<Command>, status: &Status) {
     while let Ok(command) = commands.try_recv() {
         match command {
             Command::Describe { answer } | Command::Request { answer, .. } => drop(answer.send(Err(status.clone()))),
-            // It stays undelivered, and the next start hears it again.
+            // It stays undelivered, and the next watch brings it again.
             Command::Decided { .. } => {}
             // Dropping the sender is the answer.
             Command::PauseAndSettle { .. } => {}

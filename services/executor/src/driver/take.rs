@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_execution::{
-    CallId, Decision, ErrorClass, Event, EventKind, Failure, Hold, Need, NeedKind, Receipt, RecoveryClass,
-};
+use belay_execution::{CallId, Decision, ErrorClass, Event, EventKind, Failure, Hold, Need, Receipt, RecoveryClass};
 use belay_journal::StoreError;
 use belay_proto::v1;
 use belay_service_kit::status;
@@ -12,8 +10,7 @@ use tonic::{Code, Status};
 
 use super::{Command, Driver, GaveUp, Reply};
 use crate::{
-    answer::Ended,
-    decisions::Note,
+    decisions::{self, Note},
     errand::{News, Purpose},
     wire,
 };
@@ -33,7 +30,7 @@ impl Driver {
             News::Ended(ended) => {
                 self.nobody_is_away();
                 // Whoever sent a call may have had its answer just before somebody else went to stop it.
-                if let Some(call) = ended.kind.call().filter(|&call| self.execution.call(call).is_some()) {
+                if let Some(call) = ended.call().filter(|&call| self.execution.call(call).is_some()) {
                     self.take_end(call, ended, events)?;
                 }
             }
@@ -58,19 +55,19 @@ impl Driver {
         (self.runner_away_since, self.gate_away_since) = (None, None);
     }
 
-    fn take_end(&mut self, call: CallId, ended: Ended, events: &mut Vec<Event>) -> Result<(), GaveUp> {
+    fn take_end(&mut self, call: CallId, ended: EventKind, events: &mut Vec<Event>) -> Result<(), GaveUp> {
         let flying = self.execution.call(call).expect("the caller has looked");
         let needs_acknowledgement = flying.request.recovery != RecoveryClass::ReadOnly;
         let stopping = self.errands.get(&call).is_some_and(|errand| errand.purpose == Purpose::Stop);
-        let approval = flying.hold.as_ref().and_then(approved).map(str::to_owned);
-        let unapproved = flying.hold.is_some() && approval.is_none();
-        let kind = match ended.kind {
-            EventKind::CallCancelled { failure, .. } if !stopping && call.number >= MOST_UNASKED => {
-                given_up(call, failure)
+        let unapproved = flying.hold.as_ref().is_some_and(|hold| approved(hold).is_none());
+        let kind = match ended {
+            EventKind::CallCancelled { failure, grant_nonce, .. } if !stopping && call.number >= MOST_UNASKED => {
+                given_up(call, failure, grant_nonce)
             }
             EventKind::CallCompleted { .. } if unapproved => unapproved_result(call),
             kind => kind,
         };
+        let note = flying.hold.as_ref().and_then(|hold| decisions::used(approved(hold)?, hold.need.kind, &kind));
         let event = self.execution.record(self.executions.now(), kind);
         events.push(event.map_err(|error| GaveUp::Lost(Status::internal(error.to_string())))?);
         self.errands.remove(&call);
@@ -78,10 +75,7 @@ impl Driver {
         if needs_acknowledgement {
             self.unacknowledged.push(call);
         }
-        self.notes.extend(approval.map(|name| match ended.grant_spent {
-            true => Note::Consumed(name),
-            false => Note::Stale(name),
-        }));
+        self.notes.extend(note);
         Ok(())
     }
 
@@ -92,12 +86,8 @@ impl Driver {
         }
         self.errands.remove(&call);
         let before = self.execution.call(call).and_then(|flying| flying.hold.as_ref());
-        let used = before.and_then(|hold| {
-            let ran = hold.need.kind == NeedKind::Call && need.kind == NeedKind::Effect;
-            let name = approved(hold)?.to_owned();
-            Some(if ran { Note::Consumed(name) } else { Note::Stale(name) })
-        });
         let held = EventKind::CallHeld { call, need: Box::new(need) };
+        let used = before.and_then(|hold| decisions::used(approved(hold)?, hold.need.kind, &held));
         if let Ok(event) = self.execution.record(self.executions.now(), held) {
             events.push(event);
             self.in_doubt.remove(&call);
@@ -118,8 +108,7 @@ impl Driver {
             Command::Decided { approval } => {
                 let call = wire::parse_call(self.execution.plan(), &approval.call);
                 if !call.is_some_and(|call| self.take_approval(call, &approval, events)) {
-                    tracing::info!(approval = approval.name, "Nobody waits for this decision any more; it is dropped");
-                    self.notes.extend(Note::dropped(*approval));
+                    self.too_late.push(*approval);
                 }
             }
             Command::PauseAndSettle { principal, reason, answer } => {
@@ -154,7 +143,9 @@ impl Driver {
             let Ok(event) = self.execution.record(now, decided) else { return false };
             events.push(event);
         }
-        self.notes.push(Note::Delivered(name));
+        if decision != Decision::Approved {
+            self.notes.push(Note::Delivered(name));
+        }
         true
     }
 
@@ -189,7 +180,7 @@ fn approved(hold: &Hold) -> Option<&str> {
     hold.approval.as_deref().filter(|_| hold.decision() == Some(Decision::Approved))
 }
 
-fn given_up(call: CallId, failure: Option<Failure>) -> EventKind {
+fn given_up(call: CallId, failure: Option<Failure>, grant_nonce: String) -> EventKind {
     let failure = match failure {
         Some(Failure { reason, message, .. }) => {
             let message = format!("{message} That was so for {MOST_UNASKED} calls of this attempt.");
@@ -202,12 +193,12 @@ fn given_up(call: CallId, failure: Option<Failure>) -> EventKind {
             Failure::new(ErrorClass::Transient, "CALL_CANCELLED_BY_RUNNER", message)
         }
     };
-    EventKind::CallFailed { call, failure, receipt: Receipt::default() }
+    EventKind::CallFailed { call, failure, receipt: Receipt { grant_nonce, ..Receipt::default() } }
 }
 
 /// A runner that goes on with a held call by itself is not to be believed, and what it did is to be looked at.
 fn unapproved_result(call: CallId) -> EventKind {
     let message = "The runner says that the call completed, although it was held and nobody had approved it.";
     let failure = Failure::new(ErrorClass::OutcomeUnknown, "UNAPPROVED_RESULT", message);
-    EventKind::CallOutcomeUnknown { call, failure }
+    EventKind::CallOutcomeUnknown { call, failure, grant_nonce: String::new() }
 }

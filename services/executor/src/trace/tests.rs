@@ -73,7 +73,8 @@ fn answer(step: &str, call: CallId) -> Option<EventKind> {
             receipt: receipt(),
         },
         ("unknown", _) => {
-            EventKind::CallOutcomeUnknown { call, failure: failure(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN") }
+            let failure = failure(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN");
+            EventKind::CallOutcomeUnknown { call, failure, grant_nonce: String::new() }
         }
         ("flaky" | "waits", 1) => {
             EventKind::CallFailed { call, failure: failure(ErrorClass::Transient, "TOOL_FAILED"), receipt: receipt() }
@@ -107,7 +108,7 @@ fn story(trace: (String, String)) -> Vec<Vec<Event>> {
                 continue;
             }
             (None, Some(flying)) if execution.state() == ExecutionState::Cancelling => {
-                EventKind::CallCancelled { call: flying.request.call, failure: None }
+                EventKind::CallCancelled { call: flying.request.call, failure: None, grant_nonce: String::new() }
             }
             (None, Some(_)) => EventKind::CancelRequested {
                 principal: "unix:1".into(),

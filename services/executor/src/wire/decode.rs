@@ -212,9 +212,11 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
         Kind::ToolCallFailed(failed) => {
             K::CallFailed { call: call()?, failure: failure(failed.failure)?, receipt: receipt(failed.receipt) }
         }
-        Kind::ToolCallCancelled(cancelled) => {
-            K::CallCancelled { call: call()?, failure: cancelled.failure.map(failure_from) }
-        }
+        Kind::ToolCallCancelled(cancelled) => K::CallCancelled {
+            call: call()?,
+            failure: cancelled.failure.map(failure_from),
+            grant_nonce: cancelled.grant_nonce,
+        },
         Kind::ToolCallDenied(denied) => {
             K::CallDenied { call: call()?, failure: failure(denied.failure)?, receipt: receipt(denied.receipt) }
         }
@@ -232,9 +234,11 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
             principal: decided.principal,
             reason: decided.reason,
         },
-        Kind::ToolCallOutcomeUnknown(unknown) => {
-            K::CallOutcomeUnknown { call: call()?, failure: failure(unknown.failure)? }
-        }
+        Kind::ToolCallOutcomeUnknown(unknown) => K::CallOutcomeUnknown {
+            call: call()?,
+            failure: failure(unknown.failure)?,
+            grant_nonce: unknown.grant_nonce,
+        },
     })
 }
 
@@ -312,8 +316,9 @@ mod tests {
             decided(Decision::Skipped),
             decided(Decision::Expired),
             EventKind::CallDenied { call, failure: failure(), receipt: receipt(Verdict::Deny) },
-            EventKind::CallCancelled { call, failure: Some(failure()) },
-            EventKind::CallCancelled { call, failure: None },
+            EventKind::CallCancelled { call, failure: Some(failure()), grant_nonce: "n".into() },
+            EventKind::CallCancelled { call, failure: None, grant_nonce: String::new() },
+            EventKind::CallOutcomeUnknown { call, failure: failure(), grant_nonce: "n".into() },
             EventKind::CallCompleted { call, result: result.clone(), receipt: receipt(Verdict::Auto) },
             EventKind::CallCompleted { call, result, receipt: receipt(Verdict::Preview) },
         ];

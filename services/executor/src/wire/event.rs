@@ -205,9 +205,10 @@ fn encode_kind(names: &CallNames, plan: &Plan, kind: &EventKind) -> Kind {
         K::CallFailed { failure: cause, receipt: given, .. } => {
             Kind::ToolCallFailed(v1::ToolCallFailed { failure: Some(failure(cause)), receipt: Some(receipt_to(given)) })
         }
-        K::CallCancelled { failure: cause, .. } => {
-            Kind::ToolCallCancelled(v1::ToolCallCancelled { failure: cause.as_ref().map(failure) })
-        }
+        K::CallCancelled { failure: cause, grant_nonce, .. } => Kind::ToolCallCancelled(v1::ToolCallCancelled {
+            failure: cause.as_ref().map(failure),
+            grant_nonce: grant_nonce.clone(),
+        }),
         K::CallDenied { failure: cause, receipt: given, .. } => {
             Kind::ToolCallDenied(v1::ToolCallDenied { failure: Some(failure(cause)), receipt: Some(receipt_to(given)) })
         }
@@ -230,8 +231,9 @@ fn encode_kind(names: &CallNames, plan: &Plan, kind: &EventKind) -> Kind {
                 reason: reason.clone(),
             })
         }
-        K::CallOutcomeUnknown { failure: cause, .. } => {
-            Kind::ToolCallOutcomeUnknown(v1::ToolCallOutcomeUnknown { failure: Some(failure(cause)) })
+        K::CallOutcomeUnknown { failure: cause, grant_nonce, .. } => {
+            let (failure, grant_nonce) = (Some(failure(cause)), grant_nonce.clone());
+            Kind::ToolCallOutcomeUnknown(v1::ToolCallOutcomeUnknown { failure, grant_nonce })
         }
     }
 }

@@ -14,8 +14,8 @@ async fn a_decision_during_a_pause_is_carried_out_after_it() {
     executor.until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
     executor.pause(&name).await;
     world.gate.decide(&approval.name, State::Approved, "");
-    world.gate.until("the decision's being stored", |seen| seen.delivered.contains(&approval.name)).await;
-    let paused = executor.get(&name).await.unwrap();
+    let decided = |execution: &v1::Execution| execution.steps[0].state() != step_status::State::AwaitingApproval;
+    let paused = executor.until(&name, "the decision's being stored", decided).await;
     assert_eq!(paused.state(), v1::execution::State::Paused);
     assert_eq!(world.runner.seen().asked_to_commit, 0);
     executor.resume(&name).await;

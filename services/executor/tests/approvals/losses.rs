@@ -2,7 +2,7 @@
 
 use belay_proto::v1::{self, approval::State, waiting_reason::Kind};
 
-use crate::support::{World, kinds};
+use crate::support::{Seen, World, kinds};
 
 // B-01: a decision that falls while the executor is down is heard when it is back.
 #[tokio::test]
@@ -102,4 +102,45 @@ async fn a_runner_that_is_away_at_the_commit_commits_when_it_is_back() {
     world.start_runner().await;
     assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
     assert_eq!(world.runner.seen().committed.len(), 1);
+}
+
+// B-01, S2-FR-053: killed between the end of a call and telling the gate what became of its approval, it tells the gate later; whether
+// the execution has ended by then or goes on, and whether the call's end tells of a result or not.
+#[tokio::test]
+async fn an_executor_killed_before_it_told_the_gate_what_became_of_an_approval_tells_it_later() {
+    let world = World::new().await;
+    world.gate.set(|seen| seen.loses_outcomes = true);
+    let executor = world.executor().await;
+    let over = executor.run("a: effect").await;
+    let goes_on = executor.run("b: effect; conflict: effect after b").await;
+    let cancelled = executor.run("c: prompt_call effect").await;
+
+    let mut spent = Vec::new();
+    for step in ["a", "b", "c"] {
+        let approval = world.gate.asked_about(step).await;
+        world.gate.decide(&approval.name, State::Approved, "");
+        spent.push(approval.name);
+    }
+    let conflict = world.gate.asked_about("conflict").await;
+    world.gate.decide(&conflict.name, State::Approved, "");
+    let again = world.gate.asked_about("conflict").await;
+    world.gate.asked_about("c").await;
+    executor.end(&over).await;
+    executor.cancel(&cancelled).await;
+    executor.end(&cancelled).await;
+    executor.kill().await;
+    let seen = world.gate.seen();
+    assert!(seen.consumed.is_empty() && seen.stale.is_empty(), "nothing of it arrived: {seen:?}");
+
+    world.gate.set(|seen| seen.loses_outcomes = false);
+    let executor = world.executor().await;
+    let all = |seen: &Seen| seen.consumed.len() + seen.stale.len() == 4;
+    let seen = world.gate.until("what became of all four", all).await;
+    assert!(spent.iter().all(|name| seen.consumed.contains(name)), "{seen:?}");
+    assert!(seen.stale.contains(&conflict.name), "{seen:?}");
+
+    world.gate.decide(&again.name, State::Approved, "");
+    assert_eq!(executor.end(&goes_on).await.state(), v1::execution::State::Completed);
+    let seen = world.gate.until("the last one's being spent", |seen| seen.consumed.contains(&again.name)).await;
+    assert_eq!((seen.consumed.len(), seen.stale.len()), (4, 1));
 }

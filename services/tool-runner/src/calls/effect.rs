@@ -109,7 +109,7 @@ fn no_effect(error: &EffectError) -> Unfinished {
         EffectError::Io(_) | EffectError::Tree(belay_workspace::TreeError::Io(_)) => {
             (State::Failed, record::workspace_failed(error))
         }
-        EffectError::Reserved | EffectError::Tree(_) => {
+        EffectError::Reserved { .. } | EffectError::Tree(_) => {
             let message = format!("What the call left behind cannot be committed: {error}.");
             (State::Failed, ToolFailure::new(ErrorClass::SandboxViolation, "EFFECT_REFUSED", message))
         }

@@ -31,12 +31,12 @@ pub(super) fn refuse_older(connection: &Connection, format: i64) -> Result<(), S
     Err(SqliteError::Other(message))
 }
 
-/// The ledger's id and its key; both are made where there are none.
+/// The ledger's id and its key; both are made where there are none. No key when it is another one that sealed what is there.
 pub(super) fn identify(
     connection: &Connection,
     secrets: &Secrets,
     new_id: impl FnOnce() -> String,
-) -> Result<(String, Sealer), SqliteError> {
+) -> Result<(String, Option<Sealer>), SqliteError> {
     let stored = connection
         .query_row("SELECT ledger_id, seal_key FROM meta", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
@@ -50,19 +50,17 @@ pub(super) fn identify(
         }
     };
     if let Ok(sealer) = secrets.with_key(&id, &key) {
-        return Ok((id, sealer));
+        return Ok((id, Some(sealer)));
     }
     let in_use = "SELECT EXISTS (SELECT 1 FROM call WHERE sealed IS NOT NULL OR typeof(staged) = 'blob') OR EXISTS (SELECT 1 FROM held)";
     if connection.query_row(in_use, [], |row| row.get(0))? {
-        let message =
-            "calls in it are sealed, and the key to them is not the one in seal.key: put that back from a backup";
-        return Err(SqliteError::Other(message.into()));
+        return Ok((id, None));
     }
     // Nothing is lost with the old key.
     let key = secrets.new_key(&id);
     connection.execute("UPDATE meta SET seal_key = ?1", [&key])?;
     let sealer = secrets.with_key(&id, &key).expect("it was just wrapped");
-    Ok((id, sealer))
+    Ok((id, Some(sealer)))
 }
 
 pub(super) fn read(connection: &Connection, sealer: &Sealer) -> Sql<Contents> {

@@ -25,6 +25,10 @@ impl Places for RealPlaces {
         canonicalize(path).map_err(|source| OpenError::Unreachable { path: path.to_owned(), source })
     }
 
+    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
+        belay_workspace::stores_around(path)
+    }
+
     fn make(&self, path: &Path) -> Result<(), OpenError> {
         make_for_good(path).map_err(|source| OpenError::Unreachable { path: path.to_owned(), source })
     }

@@ -113,7 +113,7 @@ pub(super) fn not_text(message: impl Into<String>) -> ToolFailure {
 impl From<ViewError> for ToolFailure {
     fn from(error: ViewError) -> Self {
         match &error {
-            ViewError::Outside { .. } => outside(error),
+            ViewError::Outside { .. } | ViewError::Stores { .. } => outside(error),
             ViewError::NotFound { .. } => not_found(error.to_string()),
             // Taken away between two looks at it.
             ViewError::Io(failure) if failure.source.kind() == ErrorKind::NotFound => not_found(error.to_string()),

@@ -184,11 +184,19 @@ async fn no_tool_leaves_the_workspace() {
         ".belay",
         "./.belay/lock",
         "src/../.BELAY/views",
+        "src/sub/.belay/views",
+        "state/seal.key",
         "out/secret",
         "src/secret",
     ];
     for tool in tools() {
-        let ground = Ground::with(&[("src/file.txt", "a"), ("src/secret", "-> ../../secret"), ("src/sub/x", "a")]);
+        let ground = Ground::with(&[
+            ("src/file.txt", "a"),
+            ("src/secret", "-> ../../secret"),
+            ("src/sub/x", "a"),
+            ("state/seal.key", ""),
+            ("state/ledger.db", ""),
+        ]);
         let outside = ground.link_outside("out");
         for path in leaving {
             let Some(arguments) = on_path(tool.spec().name, path) else { continue };
@@ -228,10 +236,12 @@ async fn every_tool_takes_every_spelling_of_a_path_inside() {
 /// What Belay keeps for itself in a workspace is not shown either.
 #[tokio::test]
 async fn belays_own_folder_is_in_no_listing_and_no_search() {
-    let ground = Ground::with(&[("file", "Belay")]);
+    let state = [("state/gate.key", "Belay"), ("state/gate.db", "Belay"), ("state/deep/file", "Belay")];
+    let ground = Ground::with(&[("file", "Belay"), ("sub/.belay/note", "Belay"), state[0], state[1], state[2]]);
     fs::write(ground.root.join(".belay/note"), "Belay").unwrap();
     let listed = ground.call(&super::ListDirectory, json!({"depth": 16})).await.unwrap();
-    assert_eq!(listed["entries"].as_array().unwrap().len(), 1, "{listed}");
+    let paths: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| entry["path"].clone()).collect();
+    assert_eq!(paths, ["file", "state", "sub"], "a state directory is shown without what is in it");
     let found = ground.call(&super::SearchCode, json!({"pattern": "Belay"})).await.unwrap();
     assert_eq!(found["files_searched"], 1, "{found}");
 }

@@ -29,6 +29,10 @@ impl Places for Meddler {
         RealPlaces.resolve(path)
     }
 
+    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
+        RealPlaces.stores_around(path)
+    }
+
     fn make(&self, path: &Path) -> Result<(), OpenError> {
         RealPlaces.make(path)
     }

@@ -4,6 +4,9 @@ use std::fs;
 
 use belay_grant::Kind;
 use belay_proto::v1::{self, call_tool_response::Event, payload::Content, tool_call::State};
+use belay_redaction::{MasterKey, Redactor};
+use belay_sqlite::{Location, SqliteError, Threads};
+use belay_tool_runner::{Ledger, LedgerError, Registry, Secrets};
 use serde_json::{Value, json};
 
 use super::support::{ASK, Bench, CHANGE, FREE, KEEP, Runner, SEND, name, state};
@@ -82,6 +85,44 @@ async fn a_call_that_waits_keeps_its_secrets_sealed() {
     assert_eq!(ended.receipt.unwrap().effect.unwrap().changes[0].path, path);
     assert_eq!(bench.text(&path), format!("token = {TOKEN}\n"));
     assert_ledger_hides(&bench);
+}
+
+/// The bench's ledger by itself, with another key or its own.
+fn open_ledger(bench: &Bench, key: u8) -> Result<Ledger, LedgerError> {
+    let location = Location::file(bench.path().join("state/ledger.db"));
+    let registry = Registry::new(Vec::new()).unwrap();
+    let secrets = Secrets::new(Redactor::new(), MasterKey::new([key; 32]), registry, || [1; 32]);
+    loop {
+        match Ledger::open(&location, Threads::Real, secrets.clone(), || "another".into()) {
+            // Whoever held it before has not let go of it yet.
+            Err(LedgerError::Store(SqliteError::Locked)) => std::thread::yield_now(),
+            opened => return opened,
+        }
+    }
+}
+
+/// S2-FR-077a: without the key nothing of what is sealed comes back, and no new key takes its place; with the key put back all goes on.
+#[tokio::test]
+async fn a_ledger_whose_key_is_lost_says_what_to_put_back() {
+    let bench = Bench::new();
+    drop(open_ledger(&bench, 7).unwrap());
+    drop(open_ledger(&bench, 8).expect("nothing is sealed in it, so that nothing is lost with the old key"));
+    let runner = bench.start(ASK).await;
+    let todo = json!([["write", "a", TOKEN], ["answer", TOKEN]]);
+    let held = runner.call(request(&runner, "s", CHANGE, todo)).await.unwrap();
+    assert_eq!(state(&held), State::AwaitingApproval);
+    runner.lose().await;
+
+    let refused = open_ledger(&bench, 9).unwrap_err();
+    assert!(matches!(refused, LedgerError::KeyLost), "{refused:?}");
+    let words = refused.to_string();
+    for part in ["ledger.db are sealed", "seal.key: put that back from a backup", "move ledger.db away"] {
+        assert!(words.contains(part), "{words}");
+    }
+
+    let runner = bench.start(ASK).await;
+    let ended = runner.commit("s", bench.sign(&bench.grant(&held))).await.unwrap();
+    assert_eq!((state(&ended), result(&ended)), (State::Completed, json!(TOKEN).to_string()));
 }
 
 #[tokio::test]

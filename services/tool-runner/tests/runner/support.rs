@@ -328,7 +328,7 @@ impl Bench {
             let ledger = loop {
                 match Ledger::open(&location, threads, secrets.clone(), || "a ledger".into()) {
                     Ok(ledger) => break ledger,
-                    Err(LedgerError(SqliteError::Locked)) => std::thread::yield_now(),
+                    Err(LedgerError::Store(SqliteError::Locked)) => std::thread::yield_now(),
                     Err(error) => panic!("{error:?}"),
                 }
             };

@@ -38,11 +38,17 @@ async fn a_named_workspace_is_where_it_may_be() {
     let real = bench.workspace().canonicalize().unwrap();
     symlink(&real, bench.path().join("link")).unwrap();
     fs::write(bench.path().join("file"), "").unwrap();
+    // Another Belay's state directory, known by what is in it.
+    fs::create_dir_all(bench.path().join("other/deep/er")).unwrap();
+    fs::write(bench.path().join("other/gate.key"), "").unwrap();
+    fs::write(bench.path().join("other/gate.db"), "").unwrap();
     let runner = bench.start(FREE).await;
     assert_eq!(check(&runner, &bench.path().join("link")).await.unwrap(), real.to_str().unwrap());
     for (folder, expected) in [
         (bench.path().join("state"), "WORKSPACE_INVALID"),
         (bench.path().join("state/own"), "WORKSPACE_INVALID"),
+        (bench.path().join("other"), "WORKSPACE_INVALID"),
+        (bench.path().join("other/deep/er"), "WORKSPACE_INVALID"),
         (bench.path().to_owned(), "WORKSPACE_INVALID"),
         (bench.path().join("nowhere"), "WORKSPACE_INVALID"),
         (bench.path().join("file"), "WORKSPACE_INVALID"),

@@ -19,6 +19,7 @@ use crate::{
     overlay_format::{is_opaque, is_whiteout, lies_elsewhere, open_for_reading, was_copied_up},
     path::{OWN, RelPath},
     stat::{FileTime, Stat},
+    stores,
     tree::{Content, Limits, Node, Side, Tree, TreeError, Walk},
     view::View,
 };
@@ -32,15 +33,27 @@ pub enum EffectError {
         /// Which paths.
         paths: Vec<RelPath>,
     },
-    /// The call wrote where only Belay does.
-    #[error("the call wrote to `{OWN}`, which is Belay's own: have it use another name")]
-    Reserved,
+    /// The call changed what only Belay does.
+    #[error("the call changed `{path}`, which is Belay's own: have it use another name, and leave what has this one")]
+    Reserved {
+        /// Which.
+        path: String,
+    },
     /// There is something that cannot be committed, or too much.
     #[error(transparent)]
-    Tree(#[from] TreeError),
+    Tree(TreeError),
     /// A call failed.
     #[error(transparent)]
     Io(#[from] IoFailure),
+}
+
+impl From<TreeError> for EffectError {
+    fn from(error: TreeError) -> Self {
+        match error {
+            TreeError::Reserved { path } => Self::Reserved { path },
+            other => Self::Tree(other),
+        }
+    }
 }
 
 /// Paths for a sentence.
@@ -119,11 +132,11 @@ impl Survey<'_> {
             let disk = &self.view.workspace.disk;
             let whiteout = is_whiteout(disk, upper, &name, &found).at("looking at", &place)?;
             if place.is_own() {
-                // A mark that hides it is not the call's doing.
-                if whiteout && name == OsStr::new(OWN) {
+                // A mark that hides the one at the top is not the call's doing.
+                if whiteout && path.is_root() && name == OsStr::new(OWN) {
                     continue;
                 }
-                return Err(EffectError::Reserved);
+                return Err(EffectError::Reserved { path: place.to_string() });
             }
             if whiteout {
                 self.away(&pair, &name, &place)?;
@@ -171,6 +184,9 @@ impl Survey<'_> {
             self.changes.push(Change { path: place.clone(), act, before: vec![], after: vec![], flags });
         }
         let lower = open_entry(pair.lower, name, FOLDER).at("opening", place)?;
+        if stores::are_in(&lower).at("looking into", place)? {
+            return Err(EffectError::Reserved { path: place.to_string() });
+        }
         self.folder(upper.as_fd(), lower.as_fd(), place)?;
         Ok(give_back()?)
     }

@@ -18,8 +18,9 @@ use crate::{
     disk::{At as _, Disk},
     open::{FOLDER, names, open_entry, stat_entry},
     overlay_format::{is_opaque, is_whiteout},
-    path::{OWN, RelPath, printable},
+    path::{RelPath, is_own, printable},
     stat::{FileKind, Stat},
+    stores,
     view::ViewError,
 };
 
@@ -58,7 +59,7 @@ impl<'a> Merged<'a> {
 
     /// What is there by this name.
     pub(crate) fn entry(&self, name: &OsStr) -> Result<Option<Entry>, Errno> {
-        if self.path.is_root() && name.as_bytes().eq_ignore_ascii_case(OWN.as_bytes()) {
+        if is_own(name) {
             return Ok(None);
         }
         if let Some(upper) = &self.upper
@@ -76,20 +77,31 @@ impl<'a> Merged<'a> {
     }
 
     /// The folder `name` in it, of which `entry` was found.
-    pub(crate) fn folder(&self, name: &OsStr, entry: Entry) -> Result<Self, Errno> {
+    pub(crate) fn folder(&self, name: &OsStr, entry: Entry) -> Result<Self, ViewError> {
+        let path = self.path.join(name);
+        let (upper, lower) = self.open_folder(name, entry).at("opening", &path)?;
+        if let Some(lower) = &lower
+            && stores::are_in(lower).at("looking into", &path)?
+        {
+            return Err(ViewError::Stores { path: path.to_string() });
+        }
+        Ok(Self { disk: self.disk, path, upper: upper.map(Arc::new), lower: lower.map(Arc::new) })
+    }
+
+    /// Its upper and its lower folder.
+    fn open_folder(&self, name: &OsStr, entry: Entry) -> Result<(Option<OwnedFd>, Option<OwnedFd>), Errno> {
         let below = || -> Result<Option<OwnedFd>, Errno> {
             let is_folder = self.below(name)?.is_some_and(|found| found.is_directory());
             self.lower.as_ref().filter(|_| is_folder).map(|lower| open_entry(lower, name, FOLDER)).transpose()
         };
-        let (upper, lower) = match entry.layer {
+        Ok(match entry.layer {
             Layer::Upper => {
                 let upper = open_entry(self.layer(Layer::Upper), name, FOLDER)?;
                 let lower = if is_opaque(&upper)? { None } else { below()? };
                 (Some(upper), lower)
             }
             Layer::Lower => (None, below()?),
-        };
-        Ok(Self { disk: self.disk, path: self.path.join(name), upper: upper.map(Arc::new), lower: lower.map(Arc::new) })
+        })
     }
 
     /// All that is in it, by name.
@@ -157,7 +169,7 @@ pub(crate) fn find<'a>(root: &Merged<'a>, path: &RelPath, follow: Follow) -> Res
             }
             entry if last => return Ok(Found { folder, name: Some(name), entry }),
             Some(found) if found.stat.is_directory() => {
-                folders.push(folder.folder(&name, found).at("opening", &at)?);
+                folders.push(folder.folder(&name, found)?);
             }
             Some(_) => return Err(ViewError::NotADirectory { path: at.to_string() }),
             None => return Err(ViewError::NotFound { path: at.to_string() }),

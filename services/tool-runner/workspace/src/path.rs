@@ -13,7 +13,8 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The folder at the top of a workspace that is Belay's own: no view shows it, no path names it.
+/// The folder at the top of a workspace that is Belay's own. One deeper inside is that of another workspace: no view shows either, and no
+/// path names it.
 pub const OWN: &str = ".belay";
 
 /// Longest path, in bytes: the kernel's PATH_MAX, less the NUL at its end.
@@ -41,8 +42,8 @@ pub enum PathError {
         /// What about it leads out.
         why: &'static str,
     },
-    /// It lies in Belay's own folder.
-    #[error("`{path}` is outside workspace: `{OWN}` at its top is Belay's own; choose another name")]
+    /// It lies in Belay's own folder, or in that of a workspace inside this one.
+    #[error("`{path}` is outside workspace: `{OWN}` is Belay's own in every folder; choose another name")]
     Reserved {
         /// As it was given, made printable.
         path: String,
@@ -108,9 +109,9 @@ impl RelPath {
         Ok(path)
     }
 
-    /// Whether it is [`OWN`] or lies in it. Case does not count: some file systems fold it.
+    /// Whether it is an [`OWN`], at any depth, or lies in one.
     pub(crate) fn is_own(&self) -> bool {
-        self.names().next().is_some_and(|first| first.as_bytes().eq_ignore_ascii_case(OWN.as_bytes()))
+        self.names().any(is_own)
     }
 
     /// Whether it is the workspace itself.
@@ -189,9 +190,14 @@ impl<'de> Deserialize<'de> for RelPath {
             return Ok(path);
         }
         Err(de::Error::custom(
-            "a path in a workspace has no empty name, `.`, `..` or NUL in it, and does not begin with `.belay`",
+            "a path in a workspace has no empty name, `.`, `..` or NUL in it, and none that is `.belay`",
         ))
     }
+}
+
+/// Whether a name is [`OWN`]. Case does not count: some file systems fold it.
+pub(crate) fn is_own(name: &OsStr) -> bool {
+    name.as_bytes().eq_ignore_ascii_case(OWN.as_bytes())
 }
 
 /// Text where the bytes are UTF-8, hexadecimal digits otherwise: nothing is lost and nothing is escaped.
@@ -286,6 +292,8 @@ mod tests {
             "./.belay/views",
             "x/../.belay/.gitignore",
             ".BELAY/x",
+            "sub/.belay",
+            "sub/.Belay/views",
         ];
         for text in leaving {
             let refusal = RelPath::parse(text).expect_err(text).to_string();
@@ -307,7 +315,7 @@ mod tests {
         assert_eq!(parsed("a..b/..c"), "a..b/..c");
         assert_eq!(parsed("%2e%2e/x"), "%2e%2e/x", "nothing is decoded");
         assert_eq!(parsed(r"dev-disk\x2dby.swap"), r"dev-disk\x2dby.swap", "a backslash alone is a character");
-        assert_eq!(parsed("sub/.belay"), "sub/.belay", "only the one at the top is ours");
+        assert_eq!(parsed("sub/.belay.yaml"), "sub/.belay.yaml", "only the whole name is ours");
     }
 
     #[test]
@@ -336,6 +344,7 @@ mod tests {
             r#"{"hex":"+f"}"#,
             r#"{"hex":"abc"}"#,
             r#"".belay/lock""#,
+            r#""sub/.belay/lock""#,
         ] {
             assert!(serde_json::from_str::<RelPath>(forged).is_err(), "{forged}");
         }

@@ -19,6 +19,7 @@ use crate::{
     overlay_format::{is_whiteout, lies_elsewhere, open_for_reading},
     path::{self, RelPath},
     stat::{FileKind, FileTime, Stat},
+    stores,
 };
 
 /// A SHA-256 digest; 64 hexadecimal digits in text.
@@ -178,6 +179,12 @@ pub enum TreeError {
         /// What it is.
         kind: FileKind,
     },
+    /// It is or holds a folder of Belay's own, or a state directory.
+    #[error("`{path}` is Belay's own: leave it where it is")]
+    Reserved {
+        /// Where.
+        path: String,
+    },
     /// The overlay was mounted with options that are not supported.
     #[error("`{path}` only points to its contents: mount the view with redirect_dir and metacopy off")]
     Elsewhere {
@@ -316,6 +323,9 @@ impl<'a> Walk<'a> {
         if self.side == Side::Upper && lies_elsewhere(&within).at("reading the marks of", path)? {
             return Err(TreeError::Elsewhere { path: path.to_string() });
         }
+        if self.side == Side::Workspace && stores::are_in(&within).at("looking into", path)? {
+            return Err(TreeError::Reserved { path: path.to_string() });
+        }
         for child in names(&within).at("listing", path)? {
             let place = path.join(&child);
             let Some(found) = stat_entry(&within, &child).at("looking at", &place)? else {
@@ -323,6 +333,9 @@ impl<'a> Walk<'a> {
             };
             if self.side == Side::Upper && is_whiteout(self.disk, &within, &child, &found).at("looking at", &place)? {
                 continue;
+            }
+            if path::is_own(&child) {
+                return Err(TreeError::Reserved { path: place.to_string() });
             }
             tree.newest_inside = tree.newest_inside.max(Some(found.changed));
             self.visit(within.as_fd(), &child, &place, found, depth + 1, tree)?;

@@ -114,6 +114,12 @@ pub enum ViewError {
         /// What it is.
         kind: FileKind,
     },
+    /// It is the state directory of a Belay.
+    #[error("`{path}` is outside workspace: it holds the stores and keys of a Belay, which no call reaches")]
+    Stores {
+        /// Where.
+        path: String,
+    },
     /// The workspace itself cannot be overwritten or removed.
     #[error("`.` is the workspace itself: name something in it")]
     Root,
@@ -232,9 +238,7 @@ impl View {
         let folder = match (&found.name, found.entry) {
             (None, _) => found.folder,
             (Some(_), None) => return Err(ViewError::NotFound { path: path.to_string() }),
-            (Some(name), Some(entry)) if entry.stat.is_directory() => {
-                found.folder.folder(name, entry).at("opening", path)?
-            }
+            (Some(name), Some(entry)) if entry.stat.is_directory() => found.folder.folder(name, entry)?,
             (Some(_), Some(_)) => return Err(ViewError::NotADirectory { path: path.to_string() }),
         };
         let entries = folder.entries().at("listing", path)?;
@@ -357,7 +361,7 @@ impl View {
                 }
             }
             let stat = stat_entry(upper, name).and_then(|made| made.ok_or(Errno::NOENT)).at("looking at", &place)?;
-            at = at.folder(name, Entry { layer: Layer::Upper, stat }).at("opening", &place)?;
+            at = at.folder(name, Entry { layer: Layer::Upper, stat })?;
         }
         Ok(at)
     }

@@ -146,6 +146,14 @@ fn a_workspace_is_a_folder_that_is_there_and_apart() {
         assert!(ended.talk.starts_with("error: ") && ended.talk.contains(why), "{folder}: {}", ended.talk);
         assert!(ended.talk.ends_with("code: WORKSPACE_INVALID (docs/errors/WORKSPACE_INVALID.md)\n"), "{}", ended.talk);
     }
+    // Another Belay's state directory is known by what is in it.
+    let other = Home::new();
+    assert_eq!(other.run(["executions", "list"]).code, 0);
+    for folder in [other.state(), other.state().join("workspaces")] {
+        let ended = home.run(["run", &plan, "--workspace", folder.to_str().unwrap()]);
+        assert_eq!(ended.code, 2, "{}", ended.talk);
+        assert!(ended.talk.contains("keep the two apart"), "{}", ended.talk);
+    }
     nothing_was_started(&home);
     let (code, execution) = home.json(&["run", &plan, "--workspace", "link"]);
     let folder = home.path("w").canonicalize().unwrap();

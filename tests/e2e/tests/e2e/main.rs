@@ -11,6 +11,7 @@ mod errors;
 mod exactly_once;
 mod faults;
 mod hostile;
+mod logs;
 mod pages;
 mod quickstart;
 mod requests;

@@ -52,7 +52,7 @@ fn plays() -> Vec<Play> {
     let mut lost = held("approved").acts("0.5s pause; 9s resume").rehearse();
     let call = CallId { step: 0, attempt: 1, number: 1 };
     let at = lost.now.saturating_add(Duration::from_secs(5));
-    lost.acts.insert(1, (at, EventKind::CallCancelled { call, failure: None }));
+    lost.acts.insert(1, (at, EventKind::CallCancelled { call, failure: None, grant_nonce: String::new() }));
     lost.run();
     plays.push(lost);
     plays
@@ -140,7 +140,7 @@ fn everything(now: &Execution) -> Vec<EventKind> {
         for number in 1..=3 {
             let call = CallId { step, attempt, number };
             kinds.extend([
-                EventKind::CallCancelled { call, failure: None },
+                EventKind::CallCancelled { call, failure: None, grant_nonce: String::new() },
                 EventKind::CallDenied { call, failure: failure("denied"), receipt: Receipt::default() },
                 EventKind::CallRequested(Arc::new(request(call))),
             ]);

@@ -116,7 +116,7 @@ fn after_a_call_has_completed() {
         "step 0, which is Running, has no call whose end leads to the move RetryScheduled"
     );
     assert_eq!(
-        refusal(now, EventKind::CallCancelled { call: call(1, 1), failure: None }),
+        refusal(now, EventKind::CallCancelled { call: call(1, 1), failure: None, grant_nonce: String::new() }),
         "step 0 call 1.1 is not in flight"
     );
 }

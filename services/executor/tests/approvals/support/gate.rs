@@ -27,6 +27,8 @@ pub(crate) struct Seen {
     pub(crate) grants: usize,
     /// What it checks the digest of a question with, as the real one does.
     runner: Option<Runner>,
+    /// What became of grants does not arrive.
+    pub(crate) loses_outcomes: bool,
     /// AUTO is answered with this at once.
     pub(crate) policy: Option<State>,
 }
@@ -206,8 +208,12 @@ impl ApprovalGateService for Gate {
         request: Request<v1::AcknowledgeApprovalsRequest>,
     ) -> Result<Response<v1::AcknowledgeApprovalsResponse>, Status> {
         let request = request.into_inner();
+        if self.seen().loses_outcomes && !(request.consumed.is_empty() && request.stale.is_empty()) {
+            return Err(Status::unavailable("the gate is away"));
+        }
         self.set(|seen| {
             seen.delivered.extend(request.delivered);
+            seen.delivered.extend(request.consumed.iter().chain(&request.stale).cloned());
             seen.consumed.extend(request.consumed);
             seen.stale.extend(request.stale);
         });

@@ -6,7 +6,7 @@ mod runner;
 mod server;
 
 pub(crate) use executor::{Executor, kinds, plan};
-pub(crate) use gate::Gate;
+pub(crate) use gate::{Gate, Seen};
 pub(crate) use runner::Runner;
 pub(crate) use server::{PATIENCE, Server, eventually};
 

@@ -268,7 +268,33 @@ fn what_cannot_be_committed_is_refused_by_name() {
     let socket = refused("socket", &|upper| drop(std::os::unix::net::UnixListener::bind(upper.join("s")).unwrap()));
     assert!(socket.to_string().contains("`s` is a socket"), "{socket}");
     let own = refused("own", &|upper| fs::create_dir(upper.join(".belay")).unwrap());
-    assert!(matches!(own, EffectError::Reserved), "{own}");
+    assert!(matches!(own, EffectError::Reserved { .. }), "{own}");
+    // Nor is that of a workspace inside, whether it is made, changed, covered or removed with the folder that it is in.
+    fs::create_dir_all(ground.root.join("inner/.belay/commits")).unwrap();
+    let doings: [&dyn Fn(&Path); 4] = [
+        &|upper| fs::create_dir_all(upper.join("new/deep/.Belay")).unwrap(),
+        &|upper| fs::create_dir_all(upper.join("inner/.belay/views/v")).unwrap(),
+        &|upper| {
+            fs::create_dir(upper.join("inner")).unwrap();
+            mark_gone(&upper.join("inner/.belay"));
+        },
+        &|upper| mark_gone(&upper.join("inner")),
+    ];
+    for (n, doing) in doings.into_iter().enumerate() {
+        let own = refused(&format!("own-{n}"), doing);
+        assert!(matches!(own, EffectError::Reserved { .. }), "{n}: {own}");
+        assert!(own.to_string().contains("elay`, which is Belay's own"), "{own}");
+    }
+    // And a state directory stays as it is.
+    fs::create_dir_all(ground.root.join("state/deep")).unwrap();
+    fs::write(ground.root.join("state/gate.key"), "").unwrap();
+    fs::write(ground.root.join("state/gate.db"), "").unwrap();
+    let doings: [&dyn Fn(&Path); 2] =
+        [&|upper| mark_gone(&upper.join("state")), &|upper| fs::create_dir_all(upper.join("state/deep/new")).unwrap()];
+    for (n, doing) in doings.into_iter().enumerate() {
+        let own = refused(&format!("state-{n}"), doing);
+        assert!(matches!(&own, EffectError::Reserved { path } if path == "state"), "{n}: {own}");
+    }
     for (n, mark) in ["user.overlay.redirect", "user.overlay.metacopy"].into_iter().enumerate() {
         let elsewhere = refused(&format!("elsewhere-{n}"), &|upper| {
             fs::create_dir(upper.join("d")).unwrap();

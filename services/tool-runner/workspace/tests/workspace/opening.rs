@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use belay_workspace::{OpenError, Workspace};
+use belay_workspace::{OpenError, Workspace, stores_around};
 
 use crate::support::{Ground, commit, path};
 
@@ -39,6 +39,18 @@ fn a_link_to_a_forbidden_folder_is_seen_through() {
     let ground = Ground::with(&[("state/keys", "secret"), ("elsewhere", "-> state")]);
     let refused = refusal(&ground.root.join("elsewhere"), &[&ground.root.join("state")]);
     assert!(refused.contains("keep the two apart"), "{refused}");
+}
+
+/// S2-NFR-012: a state directory is known by a key beside a store, and so is all that lies in it.
+#[test]
+fn the_state_directory_around_a_folder_is_found() {
+    let ground = Ground::with(&[("state/gate.key", ""), ("state/workspaces/n/e/", ""), ("apart/seal.key", "")]);
+    let around = |folder: &str| stores_around(&ground.root.join(folder));
+    assert_eq!(around("state"), None, "a key alone is no state directory");
+    fs::write(ground.root.join("state/gate.db"), "").unwrap();
+    let state = Some(ground.root.join("state"));
+    assert_eq!((around("state"), around("state/workspaces/n/e")), (state.clone(), state));
+    assert_eq!((around("."), around("apart"), around("missing")), (None, None, None));
 }
 
 /// A cloned repository can bring its own `.belay`.

@@ -155,6 +155,47 @@ fn our_folder_is_in_no_view() {
     assert_eq!(view.metadata(&path(".")).unwrap().kind, FileKind::Directory);
 }
 
+/// S2-NFR-012: a folder inside that is a workspace of its own has its own views and commits; they are not this one's to see.
+#[test]
+fn the_own_folder_of_a_workspace_inside_is_in_no_view() {
+    let ground = Ground::with(&[("sub/a", "1"), ("sub/.belay/views/v/upper/a", "2"), ("link", "-> sub/.belay/views")]);
+    let workspace = ground.open();
+    let mut view = workspace.view("v").unwrap();
+    assert_eq!(listed(&view, "sub"), ["sub/a"]);
+    assert!(matches!(view.list(&path("link")), Err(ViewError::Outside { .. })));
+    assert!(matches!(view.read(&path("link/v/upper/a"), 0, None), Err(ViewError::Outside { .. })));
+    assert!(matches!(view.write(&path("link/x"), b"", None), Err(ViewError::Outside { .. })));
+}
+
+/// S2-NFR-012: the stores and keys of any Belay are out of reach, wherever somebody put them.
+#[test]
+fn a_state_directory_inside_is_out_of_reach() {
+    let ground = Ground::with(&[
+        ("a/state/seal.key", "key"),
+        ("a/state/ledger.db", "rows"),
+        ("a/state/workspaces/n/e/file", "x"),
+        ("link", "-> a/state"),
+        ("only/seal.key", "a file of this name alone is none"),
+        ("docs/gate.key/x", ""),
+        ("docs/gate.db", ""),
+    ]);
+    let workspace = ground.open();
+    let mut view = workspace.view("v").unwrap();
+    for inside in ["a/state/seal.key", "a/state/new", "a/state/workspaces/n/e/file", "link/ledger.db"] {
+        let refused = view.read(&path(inside), 0, None).unwrap_err();
+        assert!(matches!(refused, ViewError::Stores { .. }), "{inside}: {refused}");
+        assert!(refused.to_string().contains("`a/state` is outside workspace"), "{refused}");
+        assert!(view.metadata(&path(inside)).is_err() && view.write(&path(inside), b"", None).is_err(), "{inside}");
+        assert!(view.remove(&path(inside)).is_err(), "{inside}");
+    }
+    for folder in ["a/state", "link", "a/state/workspaces"] {
+        assert!(matches!(view.list(&path(folder)), Err(ViewError::Stores { .. })), "{folder}");
+    }
+    assert_eq!(listed(&view, "a"), ["a/state"]);
+    assert_eq!((listed(&view, "only").len(), listed(&view, "docs").len()), (1, 2));
+    view.write(&path("a/other"), b"", None).unwrap();
+}
+
 #[test]
 fn pipes_and_sockets_are_refused_at_once() {
     let ground = Ground::new();

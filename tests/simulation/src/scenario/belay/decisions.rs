@@ -139,10 +139,6 @@ impl One<'_> {
         let Some(known) = self.evidence.stored.calls.get(self.name) else { return Ok(()) };
         let agrees = match (known.state(), end) {
             (tool_call::State::Completed, end) => matches!(end, Kind::ToolCallCompleted(_)),
-            // The runner could not write down that it had failed, and said so: it waits for nobody.
-            (tool_call::State::AwaitingApproval, Kind::ToolCallFailed(failed)) => {
-                failed.failure.as_ref().is_some_and(|failure| failure.reason == "LEDGER_UNAVAILABLE")
-            }
             (tool_call::State::AwaitingApproval, _) => false,
             (_, end) => !matches!(end, Kind::ToolCallCompleted(_)),
         };

@@ -225,8 +225,9 @@ async fn run_runner(site: Site) -> Outcome {
             ids.next_key()
         });
     let opened = Ledger::open(&location(&file, site.bugs.ledger), Threads::Inline, secrets, || id);
-    let ledger = opened.inspect_err(|LedgerError(error)| {
-        if matches!(error, SqliteError::Corrupt(_) | SqliteError::Locked | SqliteError::Newer { .. }) {
+    let ledger = opened.inspect_err(|error| {
+        use SqliteError as E;
+        if matches!(error, LedgerError::KeyLost | LedgerError::Store(E::Corrupt(_) | E::Locked | E::Newer { .. })) {
             site.checker.violation(format_args!("the ledger cannot be opened: {error}"));
         }
     })?;

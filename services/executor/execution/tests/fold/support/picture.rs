@@ -70,8 +70,8 @@ impl Play {
             EventKind::CallRequested(request) => call_name(request.call),
             EventKind::CallCompleted { call, .. } => format!("{} ok", call_name(*call)),
             EventKind::CallFailed { call, failure, .. } => format!("{} {}", call_name(*call), failure.reason),
-            EventKind::CallCancelled { call, failure: None } => format!("{} stopped", call_name(*call)),
-            EventKind::CallCancelled { call, failure: Some(failure) } => {
+            EventKind::CallCancelled { call, failure: None, .. } => format!("{} stopped", call_name(*call)),
+            EventKind::CallCancelled { call, failure: Some(failure), .. } => {
                 format!("{} stopped {}", call_name(*call), failure.reason)
             }
             EventKind::CallDenied { call, failure, .. } => format!("{} denied {}", call_name(*call), failure.reason),

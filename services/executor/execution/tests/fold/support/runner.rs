@@ -221,8 +221,10 @@ impl Runner {
             Outcome::Completed(result) => EventKind::CallCompleted { call: id, result, receipt },
             Outcome::Failed(failure) => EventKind::CallFailed { call: id, failure, receipt },
             Outcome::Denied(failure) => EventKind::CallDenied { call: id, failure, receipt },
-            Outcome::Cancelled(failure) => EventKind::CallCancelled { call: id, failure },
-            Outcome::Unknown(failure) => EventKind::CallOutcomeUnknown { call: id, failure },
+            Outcome::Cancelled(failure) => EventKind::CallCancelled { call: id, failure, grant_nonce: String::new() },
+            Outcome::Unknown(failure) => {
+                EventKind::CallOutcomeUnknown { call: id, failure, grant_nonce: String::new() }
+            }
         }
     }
 }

@@ -63,6 +63,11 @@ impl Places for ModelPlaces {
         }
     }
 
+    /// Nobody keeps one among the workspaces.
+    fn stores_around(&self, _: &Path) -> Option<PathBuf> {
+        None
+    }
+
     fn make(&self, path: &Path) -> Result<(), OpenError> {
         disk::make_folder(path)
             .map_err(|failure| OpenError::Unreachable { path: path.to_owned(), source: failure.into() })

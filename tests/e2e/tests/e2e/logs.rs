@@ -1,0 +1,81 @@
+//! What the services log, at its most talkative, holds no secret that went through them.
+
+use belay_e2e::{Client, Person, Service, Services, client::name};
+use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
+
+/// Known by their shapes, in pieces so that no scanner takes this file for a leak: an argument and a result, the content of a file, what a
+/// command says, a person's reason, a label, a token behind a name.
+fn planted() -> [String; 6] {
+    [
+        ["ghp_", "Lg81mQ7Lr0aVt5KcNw3Yb9Ud2Ef6Hg4Js1Pk"],
+        ["glpat-", "Lg0fake1Belay2Not3"],
+        ["npm_", "Lg0fake1Belay2Not3Real4FAKE0fake1Bel"],
+        ["hvs.", "Lg0fake1Belay2Not3Real4FAKE0fake1Belay2"],
+        ["dapi", "3456789abcdef0123456789abcdef012"],
+        ["AKIA", "LG0FAKE1BELAY2NO"],
+    ]
+    .map(|parts| parts.concat())
+}
+
+/// S2-FR-077a, S2-X-16: arguments, results, failure messages, standard error, reasons and labels, with calls that complete, fail, are
+/// refused, are asked about, and are asked for again when a service is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_log_line_holds_a_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = "file_write: prompt\nterminal_commands: auto\nfile_delete: deny\n";
+    let mut services = Services::logging(folder.path(), policy, "trace").await;
+    let client = Client::new(&services.socket());
+    let secrets = planted();
+    let [token, content, said, reason, label, named] = &secrets;
+
+    let plan = format!(
+        "id: p
+steps:
+  - {{id: give, tool: noop, arguments: {{output: {{text: 'got {token}', password: '{named}'}}}}}}
+  - {{id: use, tool: noop, depends_on: [give], arguments: {{output: '${{give.result.text}}'}}}}
+  - {{id: says, tool: run_terminal, arguments: {{command: [sh, -c, 'echo {said}; echo {said} >&2; exit 3']}}}}
+  - {{id: lost, tool: read_file, arguments: {{path: '{token}'}}}}
+  - {{id: edit, tool: modify_file, depends_on: [write], arguments: {{path: a.env, edits: [{{search: '{token}', replace: x}}]}}}}
+  - {{id: gone, tool: delete_file, depends_on: [write], arguments: {{path: a.env}}}}
+  - {{id: write, tool: write_file, arguments: {{path: a.env, content: 'key={content}'}}}}
+"
+    );
+    let labels = [("about".to_owned(), label.clone())].into();
+    let request = v1::StartExecutionRequest { labels, ..Default::default() };
+    client.start_with("logged", &plan, request).await;
+    let person = Person::at(&services.people());
+    let question = person.question(&name("logged")).await;
+    // Each is asked again by the others while it is away.
+    for service in Service::ALL {
+        services.restart(service).await;
+    }
+    services.ready().await;
+    let decision = v1::DecideApprovalRequest {
+        name: question.name.clone(),
+        subject_digest: question.subject_digest.clone(),
+        decision: Decision::Approve.into(),
+        reason: format!("{reason} says so"),
+    };
+    person.raw().decide_approval(decision).await.unwrap();
+    let picture = client.watch_to_the_end("logged").await;
+    assert!(picture.ended());
+    person.approval_in(&name("logged"), State::Consumed).await;
+    let ended = client.get("logged").await;
+    let failure = |step: &str| {
+        let found = ended.steps.iter().find(|found| found.step_id == step);
+        found.and_then(|found| found.failure.as_ref()).map(|failure| failure.reason.clone()).unwrap_or_default()
+    };
+    assert_eq!(
+        ["give", "use", "says", "lost", "edit", "gone", "write"].map(failure),
+        ["", "", "COMMAND_FAILED", "FILE_NOT_FOUND", "EDIT_MISMATCH", "POLICY_DENIED", ""]
+    );
+
+    for service in Service::ALL {
+        let log = services.log(service);
+        assert!(log.contains("TRACE") && log.contains("listen"), "{service:?} is at its most talkative");
+        for secret in &secrets {
+            let line = log.lines().find(|line| line.contains(secret.as_str()));
+            assert_eq!(line, None, "{service:?} logs {secret}");
+        }
+    }
+}
