@@ -78,6 +78,7 @@ pub struct Embedded {
     endpoint: Endpoint,
     listening: Option<(SocketAddr, String)>,
     executions: Arc<Executions>,
+    calls: Arc<Calls>,
     drive_all: bool,
     trigger: Trigger,
     serving: Vec<JoinHandle<Result<(), ServeError>>>,
@@ -139,7 +140,11 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let asking = belay_approval_gate::hosted(Arc::clone(&gate));
     let deciding = || belay_approval_gate::hosted(Arc::clone(&gate));
     let mut serving = vec![
-        tokio::spawn(runner_listener.serve(belay_tool_runner::hosted(calls, stop.clone()), own_user(), stop.clone())),
+        tokio::spawn(runner_listener.serve(
+            belay_tool_runner::hosted(Arc::clone(&calls), stop.clone()),
+            own_user(),
+            stop.clone(),
+        )),
         tokio::spawn(gate_service_listener.serve(asking, own_user().for_service("executor"), stop.clone())),
         tokio::spawn(gate_listener.serve(deciding(), own_user(), stop.clone())),
     ];
@@ -162,6 +167,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         endpoint: Endpoint::Unix(state_dir.executor_socket()),
         listening,
         executions,
+        calls,
         drive_all: options.drive_all,
         trigger,
         serving,
@@ -268,6 +274,9 @@ impl Embedded {
                 Ok(Err(error)) => tracing::warn!(%error, "A service did not stop kindly"),
                 Err(error) => tracing::warn!(%error, "A service did not stop kindly"),
             }
+        }
+        if let Err(error) = self.calls.close().await {
+            tracing::warn!(%error, "Acknowledged calls stay in the ledger");
         }
         self.spans.shutdown().await;
     }

@@ -32,7 +32,8 @@ use tokio::sync::watch;
 use tonic::{Code, Status, metadata::MetadataMap};
 
 use crate::{
-    Ledger, PolicyHolder, Registry, ToolFailure,
+    Ledger, LedgerFailure, PolicyHolder, Registry, ToolFailure,
+    acknowledgements::Acknowledgements,
     ledger::{Entry, Row, Written},
     output::Kept,
     registry::Registered,
@@ -50,6 +51,7 @@ pub struct Calls {
     pub(crate) rooms: Arc<Rooms>,
     policy: Arc<PolicyHolder>,
     ledger: Arc<Ledger>,
+    acknowledgements: Arc<Acknowledgements>,
     clock: Arc<dyn Clock>,
     telemetry: Telemetry,
     threads: belay_sqlite::Threads,
@@ -178,7 +180,7 @@ impl Calls {
             Slot::Occupied(call) => return Ok((call.get().clone(), None)),
             Slot::Vacant(slot) => slot,
         };
-        if lock(&self.forgotten).holds(&order.name) {
+        if lock(&self.forgotten).holds(&order.name) || self.acknowledgements.holds(&order.name) {
             let message = format!("{} has ended, and its outcome was acknowledged: this request was late.", order.name);
             return Err(status::error(Code::FailedPrecondition, "CALL_ACKNOWLEDGED", message).into());
         }
@@ -275,20 +277,27 @@ impl Calls {
     }
 
     /// Forgets calls whose outcome the executor has stored.
-    pub(crate) async fn acknowledge(&self, names: Vec<String>) -> Result<(), Status> {
-        let ended: Vec<String> = {
-            let known = self.known();
-            let has_ended = |call: &Call| matches!(*call.progress.borrow(), Progress::Ended(_));
-            names.into_iter().filter(|name| known.get(name).is_some_and(has_ended)).collect()
-        };
-        self.ledger.write(Entry::Acknowledged { names: ended.clone() }).await.map_err(not_durable)?;
+    pub(crate) fn acknowledge(&self, names: Vec<String>) {
         let mut known = self.known();
+        let has_ended = |call: &Call| matches!(*call.progress.borrow(), Progress::Ended(_));
+        let ended: Vec<String> = names.into_iter().filter(|name| known.get(name).is_some_and(has_ended)).collect();
+        // Before a call of the same name could begin anew.
+        self.acknowledgements.acknowledged(ended.clone());
         let mut forgotten = lock(&self.forgotten);
         for name in ended {
             known.remove(&name);
             forgotten.add(name);
         }
-        Ok(())
+    }
+
+    /// Brings onto the disk what could wait, and lets the ledger forget what is done. To be called when no request is answered any more;
+    /// whoever does not leaves the next start a little more to do.
+    ///
+    /// # Errors
+    /// When the ledger cannot be written.
+    pub async fn close(&self) -> Result<(), LedgerFailure> {
+        self.rooms.sync().await;
+        self.acknowledgements.write().await
     }
 
     /// Writes a row.

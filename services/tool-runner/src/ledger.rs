@@ -2,7 +2,8 @@
 //!
 //! A row says what is known of a call: that it has begun, that it waits for a decision, or how it ended; a tombstone forbids one that
 //! never arrived. A row that says how a call ended and carries a staged effect is the commit point of that effect: before it nothing
-//! happened, after it everything did. Rows go when the executor has acknowledged them.
+//! happened, after it everything did. Rows go when the executor has acknowledged them and nothing is left to be done for them: see
+//! `acknowledgements`.
 //!
 //! The highest fence of every shard is kept too, so that a runner that restarts does not listen to an owner that was replaced while it
 //! was away; the nonces of spent grants, until those would have expired anyway; and the last policy.
@@ -12,7 +13,7 @@ mod rows;
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use belay_grant::Change;
@@ -32,7 +33,7 @@ use crate::{
 const SCHEMA: Schema = Schema {
     // "BLYL"
     application_id: 0x424C_594C,
-    format: 3,
+    format: 4,
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, seal_key BLOB NOT NULL) STRICT;
         CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL) STRICT;
@@ -47,6 +48,8 @@ const SCHEMA: Schema = Schema {
             workspace BLOB,
             staged_id TEXT,
             staged    ANY,
+            -- In which order effects were put in place, and are again after a crash.
+            committed INTEGER,
             CHECK ((workspace IS NULL) = (staged IS NULL) AND (staged IS NULL) = (staged_id IS NULL))
         ) STRICT, WITHOUT ROWID;
         -- What a call that waits for a decision waits with.
@@ -91,8 +94,8 @@ pub type LedgerFailure = CommitError<SqliteError>;
 pub(crate) enum Entry {
     /// A call starts, is held, is forbidden, or ends: the row is what is known of it now.
     Call(Box<Row>),
-    /// The executor has stored these outcomes.
-    Acknowledged { names: Vec<String> },
+    /// Nothing but what goes with every entry: see [`Ledger::let_go`].
+    LetGo,
     /// A call that starts over: its row goes.
     Forgotten { name: String },
     /// A shard has a newer owner.
@@ -183,6 +186,8 @@ pub struct Ledger {
     reader: Arc<Mutex<Connection>>,
     secrets: Secrets,
     sealer: Arc<Sealer>,
+    /// Ended calls whose rows go with the next commit.
+    leaving: Arc<Mutex<Vec<String>>>,
     writer: GroupCommit<Entry, Written, SqliteError>,
 }
 
@@ -198,20 +203,28 @@ impl Ledger {
         new_id: impl FnOnce() -> String,
     ) -> Result<Self, LedgerError> {
         let store = belay_sqlite::open(location, &SCHEMA)?;
-        let (id, sealer, contents) = {
+        let (id, sealer, contents, last) = {
             let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
             rows::refuse_older(&connection, SCHEMA.format)?;
             let (id, sealer) = rows::identify(&connection, &secrets, new_id)?;
             let sealer = sealer.ok_or(LedgerError::KeyLost)?;
             let contents = rows::read(&connection, &sealer).map_err(SqliteError::from)?;
-            (id, Arc::new(sealer), contents)
+            let last = rows::last_committed(&connection).map_err(SqliteError::from)?;
+            (id, Arc::new(sealer), contents, last)
         };
         let reader = Arc::clone(&store.reader);
         let seals = Arc::clone(&sealer);
+        let leaving = Arc::<Mutex<Vec<String>>>::default();
+        let gone = Arc::clone(&leaving);
+        let mut last = last;
         let writer = GroupCommit::start(threads, "belay-ledger", move |batch| {
-            rows::write(&store, &seals, &batch).map_err(SqliteError::from)
+            let mut going = std::mem::take(&mut *lock(&gone));
+            rows::write(&store, &seals, &going, &batch, &mut last).map_err(|error| {
+                lock(&gone).append(&mut going);
+                SqliteError::from(error)
+            })
         });
-        Ok(Self { id, contents, threads, reader, secrets, sealer, writer })
+        Ok(Self { id, contents, threads, reader, secrets, sealer, leaving, writer })
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -233,12 +246,29 @@ impl Ledger {
         self.writer.commit(entry).await
     }
 
+    /// Lets the rows of ended calls go with the next entry that is written, before it. Answers how many wait for that.
+    pub(crate) fn let_go(&self, mut names: Vec<String>) -> usize {
+        let mut leaving = lock(&self.leaving);
+        leaving.append(&mut names);
+        leaving.len()
+    }
+
+    /// Whether rows wait to go.
+    pub(crate) fn has_let_go(&self) -> bool {
+        !lock(&self.leaving).is_empty()
+    }
+
+    /// Has them go now.
+    pub(crate) async fn write_let_go(&self) -> Result<(), LedgerFailure> {
+        self.write(Entry::LetGo).await.map(drop)
+    }
+
     /// What a call waits with; nothing when it does not wait.
     pub(crate) async fn held(&self, name: &str) -> Result<Option<(Held, Option<InPlace>)>, SqliteError> {
         let (reader, sealer, name) = (Arc::clone(&self.reader), Arc::clone(&self.sealer), name.to_owned());
         self.threads
             .run(move || {
-                let connection = reader.lock().unwrap_or_else(PoisonError::into_inner);
+                let connection = lock(&reader);
                 rows::held(&connection, &sealer, &name).map_err(SqliteError::from)
             })
             .await
@@ -249,9 +279,13 @@ impl Ledger {
         let (reader, nonce) = (Arc::clone(&self.reader), nonce.to_owned());
         self.threads
             .run(move || {
-                let connection = reader.lock().unwrap_or_else(PoisonError::into_inner);
+                let connection = lock(&reader);
                 rows::is_spent(&connection, &nonce).map_err(SqliteError::from)
             })
             .await
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

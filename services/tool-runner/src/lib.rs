@@ -5,6 +5,7 @@
 //! policy says so or a person's signed grant does. Nobody is trusted with that but this service: it holds the policy, and it checks each
 //! grant itself.
 
+mod acknowledgements;
 mod calls;
 mod contents;
 mod enforcement;

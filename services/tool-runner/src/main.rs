@@ -65,12 +65,15 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     tracing::info!(address = %listener.address(), "The tool runner listens");
 
     let (trigger, stop) = Shutdown::new();
-    let serving = tokio::spawn(listener.serve(hosted(calls, stop.clone()), access, stop));
+    let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&calls), stop.clone()), access, stop));
     let signal = shutdown::signal().await?;
     tracing::info!(signal, "The tool runner stops");
     trigger.pull();
     serving.await??;
     following.abort();
+    if let Err(error) = calls.close().await {
+        tracing::warn!(%error, "Acknowledged calls stay in the ledger");
+    }
     // What could not be delivered has been logged.
     drop(spans.shutdown(LAST_FLUSH).await);
     Ok(())

@@ -63,8 +63,8 @@ pub trait Place: Send + Sync {
     /// [`EffectError::Conflict`] when somebody else changed a touched path meanwhile, and others when it cannot be committed.
     fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError>;
 
-    /// Brings what was changed in a view of this place onto the disk, beside the workspace. The view is used up; when this fails, nothing
-    /// is left.
+    /// Brings what was changed in a view of this place onto the disk, beside the workspace, and with it all that was put in place before.
+    /// The view is used up; when this fails, nothing is left.
     ///
     /// # Errors
     /// [`CommitError::Conflict`] when a touched path is no longer what it was.
@@ -76,11 +76,25 @@ pub trait Place: Send + Sync {
     /// [`CommitError::Conflict`] when a touched path is no longer what it was, [`CommitError::NotStaged`] when the staged files are gone.
     fn check(&self, staged: &Staged) -> Result<(), CommitError>;
 
-    /// Puts a staged effect in place, from whatever a crash left of an earlier try; if it is in place, nothing happens.
+    /// Puts a staged effect in place. The power can take it back until a later [`Place::stage`] or [`Place::sync`] has succeeded: until
+    /// then the ledger has to know of it.
     ///
     /// # Errors
     /// [`CommitError::Stuck`] when it stands half done and has to be tried again. After any other the workspace is as it was.
     fn apply(&self, staged: &Staged) -> Result<(), CommitError>;
+
+    /// The same after a crash, from whatever that left; for all effects that the ledger knows to be committed, in the order in which they
+    /// were.
+    ///
+    /// # Errors
+    /// As [`Place::apply`]; [`CommitError::NotStaged`] when it is in place and so is every one before it.
+    fn redo(&self, staged: &Staged) -> Result<(), CommitError>;
+
+    /// Brings all that was put in place onto the disk for good.
+    ///
+    /// # Errors
+    /// What the file system refuses. What is on the disk is not known then.
+    fn sync(&self) -> Result<(), IoFailure>;
 
     /// Gives up a staged effect that was not put in place.
     ///

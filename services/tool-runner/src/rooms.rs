@@ -2,10 +2,12 @@
 //!
 //! Calls that run share a workspace; a commit has it alone, because the kernel leaves a mounted overlay undefined whose lower folders
 //! change. Whoever waits is served in turn, so neither keeps the other out for good. A workspace is open while somebody is in it and a
-//! short while longer, so that another process may have it when nobody is.
+//! short while longer, so that another process may have it when nobody is; before it is closed, all that was put in place there is
+//! brought onto the disk.
 
 use std::{
     collections::{HashMap, HashSet},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -15,12 +17,14 @@ use belay_proto::v1::ErrorClass;
 use belay_service_kit::status;
 use belay_sqlite::Threads;
 use belay_workspace::{CommitError, IoFailure, OpenError};
+use rustix::io::Errno;
 use thiserror::Error;
 use tokio::sync::{OnceCell, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot};
 use tonic::{Code, Status};
 
 use crate::{
     Place, Places, Staged, ToolFailure,
+    acknowledgements::{Acknowledgements, MOST},
     workspaces::{Chosen, NotAllowed, Workspaces},
 };
 
@@ -51,6 +55,7 @@ pub(crate) struct Rooms {
     threads: Threads,
     /// The staged effects of this ledger begin with this, so that two ledgers do not sweep each other's.
     tag: String,
+    acknowledgements: Arc<Acknowledgements>,
     state: Mutex<State>,
 }
 
@@ -74,6 +79,14 @@ struct Open {
 struct Room {
     place: OnceCell<Arc<dyn Place>>,
     gate: Arc<RwLock<()>>,
+    /// The calls whose effects were put in place here and may not be on the disk.
+    applied: Mutex<Vec<String>>,
+}
+
+impl Room {
+    fn applied(&self) -> MutexGuard<'_, Vec<String>> {
+        self.applied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Redo {
@@ -82,8 +95,14 @@ struct Redo {
 }
 
 impl Rooms {
-    pub(crate) fn new(settings: Workspaces, places: Arc<dyn Places>, threads: Threads, tag: String) -> Arc<Self> {
-        Arc::new(Self { settings, places, threads, tag, state: Mutex::default() })
+    pub(crate) fn new(
+        settings: Workspaces,
+        places: Arc<dyn Places>,
+        threads: Threads,
+        tag: String,
+        acknowledgements: Arc<Acknowledgements>,
+    ) -> Arc<Self> {
+        Arc::new(Self { settings, places, threads, tag, acknowledgements, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -126,7 +145,7 @@ impl Rooms {
         let visit = {
             let mut state = self.state();
             let open = state.open.entry(path.clone()).or_insert_with(|| Open {
-                room: Arc::new(Room { place: OnceCell::new(), gate: Arc::default() }),
+                room: Arc::new(Room { place: OnceCell::new(), gate: Arc::default(), applied: Mutex::default() }),
                 users: 0,
                 visits: 0,
             });
@@ -152,26 +171,61 @@ impl Rooms {
         }
         let kept = self.state().kept.clone();
         place.sweep(&|id| !id.starts_with(&self.tag) || kept.contains(id))?;
-        loop {
-            let Some(redo) = self.state().redo.get_mut(&path).and_then(Vec::pop) else { break };
-            let done = match place.apply(&redo.staged) {
-                // Its files are given up last: where there are none, all was done.
-                Ok(()) | Err(CommitError::NotStaged { .. }) => Ok(()),
-                Err(error @ CommitError::Stuck { .. }) => {
-                    self.state().redo.entry(path).or_default().push(redo);
-                    return Err(error.into());
-                }
-                Err(error) => Err(error),
-            };
-            let given_up = if done.is_ok() { place.finish(&redo.staged) } else { place.discard(&redo.staged) };
-            if let Err(error) = given_up {
-                tracing::warn!(%error, "What a commit left behind stays until the workspace is opened again");
+        let redo = self.state().redo.remove(&path).unwrap_or_default();
+        match self.redo_all(&*place, &redo) {
+            Ok(ends) => redo.into_iter().zip(ends).for_each(|(redo, end)| drop(redo.done.send(end))),
+            Err(closed) => {
+                self.state().redo.insert(path, redo);
+                return Err(closed);
             }
-            self.forget(&redo.staged.id);
-            drop(redo.done.send(done));
         }
-        self.state().redo.remove(&path);
         Ok(place)
+    }
+
+    /// Carries out what a ledger says was committed, in that order; how each ended. Those that failed are still staged.
+    fn redo_all(&self, place: &dyn Place, redo: &[Redo]) -> Result<Vec<Result<(), CommitError>>, Closed> {
+        let mut ends = Vec::new();
+        for Redo { staged, .. } in redo {
+            ends.push(match place.redo(staged) {
+                // Its files are put away when all is done.
+                Ok(()) | Err(CommitError::NotStaged { .. }) => Ok(()),
+                Err(error @ CommitError::Stuck { .. }) => return Err(error.into()),
+                Err(error) => Err(error),
+            });
+        }
+        if !redo.is_empty() {
+            place.sync()?;
+        }
+        for (Redo { staged, .. }, _) in redo.iter().zip(&ends).filter(|(_, end)| end.is_ok()) {
+            if let Err(error) = place.finish(staged) {
+                tracing::warn!(%error, "What a commit displaced stays until the workspace is opened again");
+            }
+            self.forget(&staged.id);
+        }
+        Ok(ends)
+    }
+
+    /// Brings onto the disk what was put in place in a workspace.
+    pub(crate) async fn sync_room(&self, visit: &Visit) {
+        self.sync_applied(&visit.room).await;
+    }
+
+    /// The same for all workspaces that are open.
+    pub(crate) async fn sync(&self) {
+        let rooms: Vec<Arc<Room>> = self.state().open.values().map(|open| Arc::clone(&open.room)).collect();
+        for room in rooms {
+            self.sync_applied(&room).await;
+        }
+    }
+
+    async fn sync_applied(&self, room: &Arc<Room>) {
+        let applied = std::mem::take(&mut *room.applied());
+        let Some(place) = room.place.get().filter(|_| !applied.is_empty()).cloned() else { return };
+        match self.threads.run(move || place.sync()).await {
+            Ok(()) => self.acknowledgements.settled(applied),
+            // Their rows stay, and the next start does again what the disk may not have.
+            Err(error) => tracing::error!(%error, "What was put in place may not be on the disk"),
+        }
     }
 
     /// Has a commit carried out, or out again, as soon as its workspace is opened. Answers when that is done.
@@ -203,19 +257,30 @@ impl Rooms {
             open.visits
         };
         let (rooms, path) = (Arc::clone(self), path.to_owned());
-        let close = move || {
-            let mut state = rooms.state();
-            if state.open.get(&path).is_some_and(|open| open.users == 0 && open.visits == visits) {
-                // Under the lock: whoever opens it next must find it closed.
-                drop(state.open.remove(&path));
-            }
-        };
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(async move {
                 tokio::time::sleep(LINGERS).await;
-                close();
+                let Some(room) = rooms.left(&path, visits) else { return };
+                rooms.sync_applied(&room).await;
+                drop(room);
+                rooms.close(&path, visits);
             })),
-            Err(_) => close(),
+            Err(_) => self.close(&path, visits),
+        }
+    }
+
+    /// The workspace, if nobody has entered it since so many visits.
+    fn left(&self, path: &Path, visits: u64) -> Option<Arc<Room>> {
+        let state = self.state();
+        let open = state.open.get(path).filter(|open| open.users == 0 && open.visits == visits);
+        open.map(|open| Arc::clone(&open.room))
+    }
+
+    fn close(&self, path: &Path, visits: u64) {
+        let mut state = self.state();
+        if state.open.get(path).is_some_and(|open| open.users == 0 && open.visits == visits) {
+            // Under the lock: whoever opens it next must find it closed.
+            drop(state.open.remove(path));
         }
     }
 }
@@ -254,6 +319,20 @@ impl Visit {
         Arc::clone(&self.room.gate).write_owned().await
     }
 
+    /// An effect was put in place here.
+    pub(crate) fn applied(&self, call: String) {
+        self.room.applied().push(call);
+    }
+
+    /// The calls whose effects were put in place here and may not be on the disk; whoever takes them has seen to that.
+    pub(crate) fn take_applied(&self) -> Vec<String> {
+        std::mem::take(&mut self.room.applied())
+    }
+
+    pub(crate) fn has_much_to_sync(&self) -> bool {
+        self.room.applied().len() >= MOST
+    }
+
     /// A name for a view, never given before: not by another process for this ledger either, because `now` is in it.
     pub(crate) fn view_id(&self, now_micros: i64) -> String {
         let mut state = self.rooms.state();
@@ -271,8 +350,19 @@ impl From<Closed> for ToolFailure {
             Closed::Open(OpenError::InUse { .. } | OpenError::Io(_)) | Closed::Sweep(_) | Closed::Stuck(_) => {
                 Self::new(ErrorClass::Transient, "WORKSPACE_FAILED", format!("{closed}."))
             }
+            Closed::Open(OpenError::Unreachable { ref source, .. }) if may_pass(source) => {
+                Self::new(ErrorClass::Transient, "WORKSPACE_FAILED", format!("{closed}."))
+            }
             Closed::Open(_) => Self::new(ErrorClass::SandboxViolation, "WORKSPACE_INVALID", format!("{closed}.")),
         }
+    }
+}
+
+/// Whether it is the machine that fails, and not the folder that is wrong.
+fn may_pass(source: &io::Error) -> bool {
+    match Errno::from_io_error(source) {
+        Some(error) => matches!(error, Errno::IO | Errno::NOMEM | Errno::MFILE | Errno::NFILE),
+        None => source.kind() == io::ErrorKind::Other,
     }
 }
 

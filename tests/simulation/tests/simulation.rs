@@ -57,6 +57,7 @@ const SCENARIOS: &[Scenario] = &[
                 "decisions of a service refused",
                 "disk faults",
                 "effects in place",
+                "effects put in place again",
                 "executions cancelled",
                 "executions completed",
                 "executions failed",
@@ -107,6 +108,11 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_staging_without_sync",
         run: belay::staging_without_sync,
+        expect: Expect::Found { violation: "what it did is gone", within: 200 },
+    },
+    Scenario {
+        name: "belay_applying_without_sync",
+        run: belay::applying_without_sync,
         expect: Expect::Found { violation: "what it did is gone", within: 200 },
     },
     Scenario {

@@ -48,14 +48,16 @@ impl Calls {
         }
         self.rooms.keep(&staged.id);
         row.staged = Some(InPlace { workspace: visit.path().to_owned(), staged: staged.clone() });
+        let name = row.call.name.clone();
         match self.write(row).await {
-            Ok(Written::Done) => {}
+            Ok(Written::Done) => self.acknowledgements.committed(&name),
             Ok(Written::GrantSpent) => return Committed::GrantSpent,
             Err(error) => return Committed::NotWritten(error),
         }
         if let Err(error) = self.apply(visit, staged).await {
             return Committed::Undone(not_committed(&error));
         }
+        visit.applied(name);
         drop(alone);
         self.finish_later(Arc::clone(visit), staged.clone());
         Committed::Done
@@ -86,6 +88,9 @@ impl Calls {
                 tracing::warn!(%error, "What a commit displaced stays until the workspace is opened again");
             }
             calls.rooms.forget(&staged.id);
+            if visit.has_much_to_sync() {
+                calls.rooms.sync_room(&visit).await;
+            }
         });
     }
 
@@ -116,10 +121,12 @@ impl Calls {
         staged: &Staged,
         row: Row,
     ) -> Result<(), Unfinished> {
+        let name = row.call.name.clone();
         if let Err(error) = self.write(row).await {
             let what = "The call's effect was not put in place, and that could not be written down";
             return Err((State::OutcomeUnknown, record::ledger_unavailable(ErrorClass::OutcomeUnknown, what, &error)));
         }
+        self.acknowledgements.settled(vec![name]);
         self.discard(visit, staged).await;
         Ok(())
     }

@@ -20,7 +20,8 @@ use super::{
     record::{failure, json_of},
 };
 use crate::{
-    Ledger, Parts, PolicyHolder, ToolFailure,
+    Ledger, Parts, PolicyHolder, Staged, ToolFailure,
+    acknowledgements::Acknowledgements,
     ledger::{Entry, InPlace, Row},
     rooms::{Closed, Rooms},
 };
@@ -32,6 +33,7 @@ const REMEMBERED: i64 = 7 * 24 * 3600;
 struct Unsettled {
     call: Call,
     row: Row,
+    staged: Staged,
     done: oneshot::Receiver<Result<(), CommitError>>,
 }
 
@@ -46,7 +48,8 @@ impl Calls {
         let contents = ledger.take_contents();
         let ledger = Arc::new(ledger);
         let tag = digest_of(ledger.id().as_bytes())["sha256:".len()..][..8].to_owned();
-        let rooms = Rooms::new(workspaces, places, threads, tag);
+        let acknowledgements = Acknowledgements::new(Arc::clone(&ledger));
+        let rooms = Rooms::new(workspaces, places, threads, tag, Arc::clone(&acknowledgements));
         let now = clock.now_micros().div_euclid(1_000_000);
         ledger.write(Entry::Expired { before: now.saturating_sub(REMEMBERED) }).await.map_err(not_durable)?;
 
@@ -75,8 +78,8 @@ impl Calls {
                 Settled::Committed(row, InPlace { workspace, staged }) => {
                     let call = as_known(&ledger, &row, Progress::Running);
                     known.insert(name, call.clone());
-                    let done = rooms.redo(workspace.clone(), staged);
-                    unsettled.entry(workspace).or_default().push(Unsettled { call, row, done });
+                    let done = rooms.redo(workspace.clone(), staged.clone());
+                    unsettled.entry(workspace).or_default().push(Unsettled { call, row, staged, done });
                 }
             }
         }
@@ -87,6 +90,7 @@ impl Calls {
             rooms,
             policy,
             ledger,
+            acknowledgements,
             clock,
             telemetry,
             threads,
@@ -105,7 +109,7 @@ impl Calls {
     /// Carries the commits of a workspace out; gives them back if it cannot be opened now.
     async fn carry_on(self: &Arc<Self>, workspace: &Path, commits: Vec<Unsettled>) -> Option<Vec<Unsettled>> {
         let visit = match self.rooms.enter(self.rooms.known(workspace.to_owned())).await {
-            Ok(visit) => visit,
+            Ok(visit) => Arc::new(visit),
             Err(Closed::Open(OpenError::Unreachable { source, .. }))
                 if source.kind() == std::io::ErrorKind::NotFound =>
             {
@@ -121,10 +125,16 @@ impl Calls {
                 return Some(commits);
             }
         };
-        for Unsettled { call, row, done } in commits {
+        for Unsettled { call, row, staged, done } in commits {
             let end = match done.await {
                 Ok(Ok(())) => Ok(row),
-                Ok(Err(error)) => self.note(row, &error).await,
+                Ok(Err(error)) => {
+                    let noted = self.note(row, &error).await;
+                    if noted.is_ok() {
+                        self.discard(&visit, &staged).await;
+                    }
+                    noted
+                }
                 Err(_) => continue,
             };
             match end {

@@ -177,15 +177,17 @@ impl Calls {
         asked: &Asked,
         cancelled: &mut watch::Receiver<bool>,
     ) -> Progress {
+        // Then its row says already that it has begun.
+        let begun = job.order.tool.spec.recovery == Recovery::Manual;
         let visit = match self.rooms.enter(job.order.workspace.clone()).await {
             Ok(visit) => Arc::new(visit),
-            Err(closed) => return self.end(job, receipt, Err((State::Failed, closed.into())), false).await,
+            Err(closed) => return self.end(job, receipt, Err((State::Failed, closed.into())), begun).await,
         };
         receipt.live_base = visit.live && job.order.tool.spec.touches == Touches::Changes;
         let share = tokio::select! {
             biased;
             () = stop_asked(cancelled) => {
-                return self.end(job, receipt, Err((State::Cancelled, record::cancelled())), false).await;
+                return self.end(job, receipt, Err((State::Cancelled, record::cancelled())), begun).await;
             }
             share = visit.share() => share,
         };
@@ -198,7 +200,7 @@ impl Calls {
             Ok(view) => ViewHandle::new(view, self.threads),
             Err(error) => {
                 let failed = (State::Failed, record::workspace_failed(&error));
-                return self.end(job, receipt, Err(failed), false).await;
+                return self.end(job, receipt, Err(failed), begun).await;
             }
         };
         let (outcome, receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;
@@ -214,6 +216,10 @@ impl Calls {
                 Examined::Nothing
             }
         };
+        if let Examined::Staged(_) = examined {
+            // Nothing was put in place while it was staged.
+            self.acknowledgements.settled(visit.take_applied());
+        }
         drop(share);
         match (outcome, examined) {
             (Err(unfinished), _) | (Ok(_), Examined::Failed(unfinished)) => {
@@ -310,7 +316,7 @@ impl Calls {
         Progress::Ended(Arc::new(self.ended(job, receipt, Err((State::Failed, failed)))))
     }
 
-    /// Ends a call that commits nothing. `ran`: the tool has begun its work.
+    /// Ends a call that commits nothing. `ran`: the tool has begun its work, or the ledger says so.
     pub(super) async fn end(
         &self,
         job: &Job,

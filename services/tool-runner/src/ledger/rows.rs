@@ -69,7 +69,7 @@ pub(super) fn read(connection: &Connection, sealer: &Sealer) -> Sql<Contents> {
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Sql<_>>()?;
     let calls = connection
-        .prepare("SELECT digest, ended, call, sealed, workspace, staged_id, staged FROM call ORDER BY name")?
+        .prepare("SELECT digest, ended, call, sealed, workspace, staged_id, staged FROM call ORDER BY committed, name")?
         .query_map([], |row| {
             let call = message(row, 2, sealer)?;
             let staged = in_place(row, 4, sealer, &call.name)?;
@@ -83,6 +83,11 @@ pub(super) fn read(connection: &Connection, sealer: &Sealer) -> Sql<Contents> {
         })
         .optional()?;
     Ok(Contents { calls, fences, policy })
+}
+
+/// The number of the effect that was committed last, of those that are left.
+pub(super) fn last_committed(connection: &Connection) -> Sql<i64> {
+    connection.query_row("SELECT coalesce(max(committed), 0) FROM call", [], |row| row.get(0))
 }
 
 /// What is sealed of a call that waits, as JSON.
@@ -165,23 +170,29 @@ fn unpack(mut bytes: &[u8]) -> Result<Vec<Content>, prost::DecodeError> {
     Ok(contents)
 }
 
-/// Writes a batch in one transaction. An entry whose grant is spent is left out; the others are not.
-pub(super) fn write(store: &Store, sealer: &Sealer, batch: &[Entry]) -> Sql<Vec<Written>> {
+/// Writes a batch in one transaction, after the rows that are `going` have gone. An entry whose grant is spent is left out; the others are
+/// not. `last` is the number of the effect that was committed last.
+pub(super) fn write(
+    store: &Store,
+    sealer: &Sealer,
+    going: &[String],
+    batch: &[Entry],
+    last: &mut i64,
+) -> Sql<Vec<Written>> {
     let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
     let transaction = connection.transaction()?;
-    let written = batch.iter().map(|entry| write_one(&transaction, sealer, entry)).collect::<Sql<Vec<_>>>()?;
+    for name in going {
+        transaction.prepare_cached("DELETE FROM call WHERE name = ?1 AND ended")?.execute([name])?;
+    }
+    let written = batch.iter().map(|entry| write_one(&transaction, sealer, entry, last)).collect::<Sql<Vec<_>>>()?;
     transaction.commit()?;
     Ok(written)
 }
 
-fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry) -> Sql<Written> {
+fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last: &mut i64) -> Sql<Written> {
     match entry {
-        Entry::Call(row) => return write_call(transaction, sealer, row),
-        Entry::Acknowledged { names } => {
-            for name in names {
-                transaction.prepare_cached("DELETE FROM call WHERE name = ?1 AND ended")?.execute([name])?;
-            }
-        }
+        Entry::Call(row) => return write_call(transaction, sealer, row, last),
+        Entry::LetGo => {}
         Entry::Forgotten { name } => {
             transaction.prepare_cached("DELETE FROM call WHERE name = ?1")?.execute([name])?;
         }
@@ -206,7 +217,7 @@ fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry) -> S
     Ok(Written::Done)
 }
 
-fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row) -> Sql<Written> {
+fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &mut i64) -> Sql<Written> {
     let Row { digest, ended, call, staged, held, spends } = row;
     if let Some(Spent { nonce, expires }) = spends {
         let taken = transaction
@@ -223,14 +234,18 @@ fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row) -> Sql<
         true => Value::Blob(sealer.seal(&call.name, Part::Plan, plan.as_bytes())),
         false => Value::Text(plan.clone()),
     });
+    let committed = (*ended && plan.is_some()).then(|| {
+        *last += 1;
+        *last
+    });
     let shown = secrets.call(call);
     let sealed = (shown != *call).then(|| sealer.seal(&call.name, Part::Call, &call.encode_to_vec()));
     transaction
         .prepare_cached(
-            "INSERT INTO call (name, digest, ended, call, sealed, workspace, staged_id, staged)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+            "INSERT INTO call (name, digest, ended, call, sealed, workspace, staged_id, staged, committed)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
              ON CONFLICT (name) DO UPDATE
-             SET digest = ?2, ended = ?3, call = ?4, sealed = ?5, workspace = ?6, staged_id = ?7, staged = ?8",
+             SET digest = ?2, ended = ?3, call = ?4, sealed = ?5, workspace = ?6, staged_id = ?7, staged = ?8, committed = ?9",
         )?
         .execute(params![
             call.name,
@@ -240,7 +255,8 @@ fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row) -> Sql<
             sealed,
             workspace,
             plan.map(|plan| &plan.id),
-            stored_plan
+            stored_plan,
+            committed
         ])?;
     transaction.prepare_cached("DELETE FROM held WHERE name = ?1")?.execute([&call.name])?;
     if let Some(Held { subject, basis, result, changes, contents }) = held {

@@ -90,7 +90,21 @@ impl Place for Workspace {
     }
 
     fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
-        Self::apply(self, &commit(staged)?)
+        let commit = commit(staged)?;
+        Self::apply(self, &commit)?;
+        retire(self, &commit);
+        Ok(())
+    }
+
+    fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
+        let commit = commit(staged)?;
+        Self::redo(self, &commit)?;
+        retire(self, &commit);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), IoFailure> {
+        Self::sync(self)
     }
 
     fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
@@ -99,6 +113,13 @@ impl Place for Workspace {
 
     fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
         Self::finish(self, &commit(staged)?)
+    }
+}
+
+/// Marks a commit as done before the next one begins. It is in place whether or not that succeeds.
+fn retire(workspace: &Workspace, commit: &Commit) {
+    if let Err(error) = workspace.retire(commit) {
+        tracing::warn!(%error, "What a commit displaced stays in its place until it is removed");
     }
 }
 

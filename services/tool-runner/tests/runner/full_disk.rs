@@ -92,6 +92,14 @@ impl Place for Remembered {
         self.1.apply(staged)
     }
 
+    fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
+        self.1.redo(staged)
+    }
+
+    fn sync(&self) -> Result<(), IoFailure> {
+        self.1.sync()
+    }
+
     fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
         self.1.discard(staged)
     }

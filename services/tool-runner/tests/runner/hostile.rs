@@ -97,7 +97,7 @@ async fn a_grant_is_good_once() {
     runner.discard("b").await.unwrap();
     runner.acknowledge("a").await;
     std::fs::remove_file(bench.workspace().join("log")).unwrap();
-    runner.lose().await;
+    runner.stop().await;
 
     // The same name, the same workspace, the same effect: the subject's digest is the same again, and the grant has not expired.
     let runner = bench.start(ASK).await;

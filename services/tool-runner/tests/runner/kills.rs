@@ -2,7 +2,6 @@
 
 use std::{
     env,
-    os::fd::BorrowedFd,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::{
@@ -13,7 +12,7 @@ use std::{
 
 use belay_proto::v1::{self, tool_call::State};
 use belay_tool_runner::{Place, Places, RealPlaces};
-use belay_workspace::{OpenError, Seam, Workspace};
+use belay_workspace::{Call, OpenError, Seam, Workspace};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -30,10 +29,14 @@ struct Dies {
 }
 
 impl Seam for Dies {
-    fn alive(&self, _: &'static str, _: BorrowedFd<'_>) -> bool {
+    fn alive(&self, _: &Call<'_>) -> bool {
         if self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.at {
             std::process::abort();
         }
+        true
+    }
+
+    fn orders_metadata(&self, _: bool) -> bool {
         true
     }
 }

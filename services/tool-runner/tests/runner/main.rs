@@ -2,6 +2,7 @@
 
 mod calls;
 mod flow;
+mod flushes;
 mod full_disk;
 mod hostile;
 mod kills;

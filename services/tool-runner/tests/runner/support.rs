@@ -39,12 +39,13 @@ pub(crate) const CHANGE: &str = "change";
 pub(crate) const LOOK: &str = "look";
 pub(crate) const KEEP: &str = "keep";
 pub(crate) const SEND: &str = "send";
+pub(crate) const REACH: &str = "reach";
 pub(crate) const COMMAND: &str = "command";
 
 /// Everything is asked about.
 pub(crate) const ASK: &str = "file_write: prompt\nfile_delete: prompt\nterminal_commands: prompt\nrules: [{id: others, on: intent, tools: [keep, look], decide: auto}]\n";
 /// Nothing is.
-pub(crate) const FREE: &str = "file_write: auto\nfile_delete: auto\nterminal_commands: auto\nrules: [{id: others, on: intent, tools: [keep, send, look], decide: auto}]\n";
+pub(crate) const FREE: &str = "file_write: auto\nfile_delete: auto\nterminal_commands: auto\nrules: [{id: others, on: intent, tools: [keep, send, reach, look], decide: auto}]\n";
 
 /// What the tools have in common with the test.
 #[derive(Clone)]
@@ -164,6 +165,7 @@ fn tools(stage: &Stage) -> Vec<Box<dyn Tool>> {
         tool(LOOK, Recovery::ReadOnly, Touches::Reads, ToolKind::FileRead),
         tool(KEEP, Recovery::Idempotent, Touches::Nothing, ToolKind::Other),
         tool(SEND, Recovery::Manual, Touches::Nothing, ToolKind::Other),
+        tool(REACH, Recovery::Manual, Touches::Changes, ToolKind::Other),
         tool(COMMAND, Recovery::Transactional, Touches::Changes, ToolKind::Terminal),
     ]
 }
@@ -409,6 +411,14 @@ impl Runner {
     pub(crate) async fn offer(&self, bench: &Bench, revision: i64, policy: &str) {
         let calls = self.calls.as_ref().unwrap();
         calls.policy().offer(bench.signed(revision, policy)).await.unwrap();
+    }
+
+    /// Stops it as one is to be stopped.
+    pub(crate) async fn stop(self) {
+        let (calls, runtime) =
+            (Arc::clone(self.calls.as_ref().unwrap()), self.runtime.as_ref().unwrap().handle().clone());
+        runtime.spawn(async move { calls.close().await }).await.unwrap().unwrap();
+        self.lose().await;
     }
 
     /// Loses it: everything in it stops where it is.

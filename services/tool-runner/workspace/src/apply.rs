@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     os::fd::{AsFd as _, OwnedFd},
 };
 
@@ -13,8 +14,8 @@ use rustix::fs::fstat;
 
 use crate::{
     commit::{Commit, CommitError, Op, conflict_or, is_applied, slot_name, slots},
-    conflict::Place,
-    disk::{At as _, Rename},
+    conflict::{Fingerprint, Place},
+    disk::{At as _, IoFailure, Rename},
     open::{FOLDER, open_entry, stat_entry},
     path::RelPath,
     stat::Stat,
@@ -29,17 +30,34 @@ enum Way {
 }
 
 impl Workspace {
-    /// Puts a commit in place, all of it, and onto the disk. After a crash, from whatever it left; if it was done, nothing happens.
+    /// Puts a commit in place, all of it; if it was done, nothing happens. It is on the disk for good when the next
+    /// [`Workspace::stage`] or [`Workspace::sync`] has succeeded.
     ///
     /// # Errors
     ///
     /// [`CommitError::Conflict`] if somebody else changed a touched path since the check: what was displaced is compared after it was
-    /// exchanged, and exchanged back if it is not what was expected. Any error but [`CommitError::Stuck`] leaves the workspace as it was
-    /// before the commit, but for what somebody else did to it; the caller notes that durably before it discards the commit.
+    /// exchanged, and exchanged back if it is not what was expected. [`CommitError::Altered`] if a slot shows as done what is not. Any
+    /// error but [`CommitError::Stuck`] leaves the workspace as it was before the commit, on the disk too, but for what somebody else
+    /// did to it; the caller notes that durably before it discards the commit.
     pub fn apply(&self, commit: &Commit) -> Result<(), CommitError> {
+        self.forward(commit, false)
+    }
+
+    /// The same after a crash, from whatever that left. What the power took from a displaced file, and what somebody did to one that was
+    /// put in place, is no conflict.
+    ///
+    /// # Errors
+    ///
+    /// As [`Workspace::apply`].
+    pub fn redo(&self, commit: &Commit) -> Result<(), CommitError> {
+        self.forward(commit, true)
+    }
+
+    fn forward(&self, commit: &Commit, again: bool) -> Result<(), CommitError> {
         let slots = slots(&self.inner, commit)?;
         let mut last = self.inner.moving();
-        let walk = Move { inner: &self.inner, slots: &slots, commit };
+        let later = self.inner.disk.orders_metadata();
+        let walk = Move { inner: &self.inner, slots: &slots, commit, again, later };
         walk.all(Way::Forward).or_else(|error| walk.turn_round(Way::Back, error))?;
         *last = Some(self.inner.disk.now(&self.inner.own).at("reading the time of", self.inner.path.display())?);
         Ok(())
@@ -53,7 +71,7 @@ impl Workspace {
     pub fn rollback(&self, commit: &Commit) -> Result<(), CommitError> {
         let slots = slots(&self.inner, commit)?;
         let mut last = self.inner.moving();
-        let walk = Move { inner: &self.inner, slots: &slots, commit };
+        let walk = Move { inner: &self.inner, slots: &slots, commit, again: false, later: false };
         walk.still_ours()?;
         walk.all(Way::Back).or_else(|error| walk.turn_round(Way::Forward, error))?;
         *last = Some(self.inner.disk.now(&self.inner.own).at("reading the time of", self.inner.path.display())?);
@@ -65,6 +83,10 @@ struct Move<'a> {
     inner: &'a Inner,
     slots: &'a OwnedFd,
     commit: &'a Commit,
+    /// A crash came in between.
+    again: bool,
+    /// The way forward is not synced.
+    later: bool,
 }
 
 impl Move<'_> {
@@ -90,12 +112,12 @@ impl Move<'_> {
         let disk = &self.inner.disk;
         for (folder, mode, path) in opened.iter().rev() {
             disk.set_mode(folder, *mode).at("setting the mode of", path)?;
-            disk.sync(folder).at("syncing", path)?;
         }
-        for folder in touched.values() {
-            disk.sync(folder).at("syncing the folders of commit", &self.commit.id)?;
+        if way == Way::Back || !self.later {
+            for folder in opened.iter().map(|(folder, ..)| folder).chain(touched.values()).chain([self.slots]) {
+                disk.sync(folder).at("syncing the folders of commit", &self.commit.id)?;
+            }
         }
-        disk.sync(self.slots).at("syncing the slots of commit", &self.commit.id)?;
         if conflicts.is_empty() { Ok(()) } else { Err(CommitError::Conflict { paths: conflicts }) }
     }
 
@@ -154,6 +176,13 @@ impl Move<'_> {
             Err(_) if done => return Ok(None),
             Err(error) => return Err(conflict_or(error, "opening the folder of", path)),
         };
+        if applied && !(self.again && way == Way::Forward) && is_as_before(op, &folder)? {
+            // Somebody was at the slot.
+            return match way {
+                Way::Forward => Err(CommitError::Altered { path: path.clone() }),
+                Way::Back => Ok(None),
+            };
+        }
         if !done {
             self.shift(op, &folder, way)?;
         }
@@ -182,9 +211,23 @@ impl Move<'_> {
             }
         }
         let slot = slot_name(slot);
+        if let (Op::Put { staged, .. }, Way::Forward) = (op, way)
+            && !self.is_as_staged(staged, &slot, path)?
+        {
+            return Err(CommitError::Altered { path: path.clone() });
+        }
         let (place, slot) = ((folder, name), (self.slots, &*slot));
         let (from, to) = if to_slot { (place, slot) } else { (slot, place) };
         self.inner.disk.rename(from, to, how).map_err(|error| conflict_or(error, "moving", path))
+    }
+
+    /// Whether a slot still holds what was staged; of a folder, what is in it is not looked at again.
+    fn is_as_staged(&self, staged: &Fingerprint, slot: &OsStr, path: &RelPath) -> Result<bool, CommitError> {
+        let top = stat_entry(self.slots, slot).at("looking at the slot of", path)?;
+        let untouched = top.is_some_and(|top| {
+            (top.ino, top.mode, top.size, top.modified) == (staged.inode, staged.mode, staged.size, staged.modified)
+        });
+        Ok(untouched || staged.matches(&self.inner.disk, self.slots.as_fd(), slot, path, Place::Moved)?)
     }
 
     /// Whether what an operation displaced is what it meant to.
@@ -194,7 +237,10 @@ impl Move<'_> {
             Op::Put { base: None, .. } | Op::Meta { .. } => return Ok(()),
         };
         let path = op.path();
-        if base.matches(&self.inner.disk, self.slots.as_fd(), &slot_name(slot), path, Place::Moved)? {
+        let (disk, slots, slot) = (&self.inner.disk, self.slots.as_fd(), slot_name(slot));
+        if base.matches(disk, slots, &slot, path, Place::Moved)?
+            || self.again && base.matches_what_was_before(disk, slots, &slot, path)?
+        {
             return Ok(());
         }
         Err(CommitError::Conflict { paths: vec![path.clone()] })
@@ -230,6 +276,17 @@ impl Move<'_> {
             }
         })
     }
+}
+
+/// Whether the place of an operation was never touched, whatever its slot says: what is to go is there, or nothing is where nothing was.
+fn is_as_before(op: &Op, folder: &OwnedFd) -> Result<bool, IoFailure> {
+    let path = op.path();
+    let found = stat_entry(folder, path.name().expect("the root is never touched")).at("looking at", path)?;
+    Ok(match op {
+        Op::Put { base: Some(base), .. } | Op::Away { base, .. } => found.is_some_and(|found| found.ino == base.inode),
+        Op::Put { base: None, .. } => found.is_none(),
+        Op::Meta { .. } => false,
+    })
 }
 
 /// The modes that a folder can have while its mode is being changed.

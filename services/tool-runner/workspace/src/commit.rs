@@ -6,9 +6,12 @@
 //! 2. [`Workspace::check`], if time has passed; then **one durable row in the caller's ledger with the [`Commit`] in it**. Before that
 //!    row nothing happened: after a crash, [`Workspace::sweep`] or [`Workspace::discard`] removes what was staged. After it everything
 //!    did: after a crash, apply again.
-//! 3. [`Workspace::apply`], as often as it takes. The caller notes its success durably.
-//! 4. [`Workspace::rollback`] undoes it, if it is noted durably first and then done as often as it takes, until [`Workspace::finish`]
-//!    gives up what was displaced.
+//! 3. [`Workspace::apply`], as often as it takes; [`Workspace::redo`] after a crash. What was applied can be lost with the power until
+//!    the next [`Workspace::stage`] or [`Workspace::sync`] succeeds, and **so long the row has to stay**. Commits whose rows are left
+//!    after a crash are redone in the order in which they were applied.
+//! 4. [`Workspace::retire`], before the next commit is applied: it tells those that have to be redone from those that are done. Then
+//!    [`Workspace::finish`] gives up what was displaced. Until then [`Workspace::rollback`] undoes the commit, if that is noted durably
+//!    first and then done as often as it takes.
 
 use std::{
     collections::BTreeSet,
@@ -191,15 +194,32 @@ impl Workspace {
         self.finish(commit)
     }
 
-    /// Gives up what an applied commit displaced, at the end of its retention: it can no longer be undone.
+    /// Puts what an applied commit displaced out of the way, at the end of its retention and in one step: it can no longer be undone, and
+    /// whoever finds its row after a crash finds [`CommitError::NotStaged`].
+    ///
+    /// # Errors
+    ///
+    /// What the file system refuses.
+    pub fn retire(&self, commit: &Commit) -> Result<(), CommitError> {
+        let retired = self.inner.retire(&commit.id, &retired_name(commit));
+        Ok(retired.at("putting away the staged files of commit", &commit.id)?)
+    }
+
+    /// Gives up what an applied commit displaced, which may take a while: see [`Workspace::retire`].
     ///
     /// # Errors
     ///
     /// What the file system refuses.
     pub fn finish(&self, commit: &Commit) -> Result<(), CommitError> {
-        let inner = &self.inner;
-        Ok(inner.discard(&inner.commits, commit.id.as_ref()).at("removing the staged files of commit", &commit.id)?)
+        self.retire(commit)?;
+        let removed = self.inner.remove_trash(&retired_name(commit));
+        Ok(removed.at("removing the staged files of commit", &commit.id)?)
     }
+}
+
+/// What the slots of a commit are called in the trash: nothing else there has such a name.
+fn retired_name(commit: &Commit) -> OsString {
+    format!("commit-{}", commit.id).into()
 }
 
 /// The folder with the slots of a commit.

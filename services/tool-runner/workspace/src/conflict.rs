@@ -83,6 +83,23 @@ impl Fingerprint {
         Ok(read.is_some_and(|tree| tree::digest(&tree.nodes) == self.digest))
     }
 
+    /// Whether `name` in `folder`, renamed since, holds an earlier state of the very thing: what a loss of power leaves of it where its last
+    /// change had not been written through.
+    pub(crate) fn matches_what_was_before(
+        &self,
+        disk: &Disk,
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
+        path: &RelPath,
+    ) -> Result<bool, TreeError> {
+        let Some(times) = beyond_is_none(Walk::of_times(disk, BOUNDLESS).tree(folder, name, path))? else {
+            return Ok(false);
+        };
+        let changed_since =
+            [Some(times.top.modified), times.newest_inside].into_iter().flatten().any(|at| at >= self.seen);
+        Ok(times.top.ino == self.inode && !changed_since)
+    }
+
     /// Whether that is what `name` in `folder` holds, by inode, size and times alone. If not, its contents can still be the same.
     pub(crate) fn is_untouched(
         &self,

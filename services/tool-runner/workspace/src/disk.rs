@@ -16,14 +16,38 @@ use rustix::{
     io::Errno,
 };
 
-use crate::stat::{FileTime, Stat};
+use crate::{
+    order,
+    stat::{FileTime, Stat},
+};
 
 /// Asked before each call that changes the disk. Production hands in [`Undisturbed`]; a test counts, and dies where it wants to.
 pub trait Seam: Send + Sync {
-    /// Whether the process lives to make this call. `call` is its name, `on` the file or folder it concerns.
+    /// Whether the process lives to make this call.
     ///
     /// Once it has said no it must go on saying no: the dead change nothing.
-    fn alive(&self, call: &'static str, on: BorrowedFd<'_>) -> bool;
+    fn alive(&self, call: &Call<'_>) -> bool;
+
+    /// Whether the file system is to be taken for one that keeps the order of its changes through a loss of power: then a commit is
+    /// synced only when it is staged. `found` is what was found out about it.
+    fn orders_metadata(&self, found: bool) -> bool {
+        found
+    }
+}
+
+/// A call that changes the disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The system call's name, such as `rename`.
+    pub name: &'static str,
+    /// The file or folder that it concerns; of a rename, the folder into which something moves.
+    pub on: BorrowedFd<'a>,
+    /// The entry of that folder, where it concerns one.
+    pub entry: Option<&'a OsStr>,
+    /// Of a rename, the folder and the name from which something moves.
+    pub from: Option<(BorrowedFd<'a>, &'a OsStr)>,
+    /// Of a rename, whether two names change places.
+    pub exchanges: bool,
 }
 
 /// Nothing goes wrong by design.
@@ -31,33 +55,56 @@ pub trait Seam: Send + Sync {
 pub struct Undisturbed;
 
 impl Seam for Undisturbed {
-    fn alive(&self, _: &'static str, _: BorrowedFd<'_>) -> bool {
+    fn alive(&self, _: &Call<'_>) -> bool {
         true
     }
 }
 
 /// The calls.
 #[derive(Clone)]
-pub(crate) struct Disk(pub(crate) Arc<dyn Seam>);
+pub(crate) struct Disk {
+    seam: Arc<dyn Seam>,
+    ordered: bool,
+}
 
 impl Disk {
     /// What a dead process gets from every call.
     pub(crate) const DEAD: Errno = Errno::CANCELED;
 
-    fn reach(&self, call: &'static str, on: impl AsFd) -> Result<(), Errno> {
-        if self.0.alive(call, on.as_fd()) { Ok(()) } else { Err(Self::DEAD) }
+    /// The disk on which this folder is.
+    pub(crate) fn of(folder: impl AsFd, seam: Arc<dyn Seam>) -> Self {
+        let ordered = seam.orders_metadata(order::is_kept(folder));
+        Self { seam, ordered }
+    }
+
+    /// Whether a power loss leaves a beginning of all that was changed, file contents aside, and the sync of a file brings with it
+    /// whatever was changed up to the last change of that file: see [`order`].
+    pub(crate) fn orders_metadata(&self) -> bool {
+        self.ordered
+    }
+
+    fn alive(&self, call: &Call<'_>) -> Result<(), Errno> {
+        if self.seam.alive(call) { Ok(()) } else { Err(Self::DEAD) }
+    }
+
+    fn reach(&self, name: &'static str, on: impl AsFd) -> Result<(), Errno> {
+        self.alive(&Call { name, on: on.as_fd(), entry: None, from: None, exchanges: false })
+    }
+
+    fn reach_entry(&self, name: &'static str, folder: impl AsFd, entry: &OsStr) -> Result<(), Errno> {
+        self.alive(&Call { name, on: folder.as_fd(), entry: Some(entry), from: None, exchanges: false })
     }
 
     /// Makes a folder with exactly this mode, whatever the umask.
     pub(crate) fn make_folder(&self, folder: impl AsFd, name: &OsStr, mode: u32) -> Result<(), Errno> {
-        self.reach("mkdir", &folder)?;
+        self.reach_entry("mkdir", &folder, name)?;
         mkdirat(&folder, name, Mode::RWXU)?;
         self.set_mode_of(folder, name, mode)
     }
 
     /// Makes a file that must not exist yet, to be written.
     pub(crate) fn create(&self, folder: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-        self.reach("create", &folder)?;
+        self.reach_entry("create", &folder, name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat(folder, name, flags, Mode::RUSR | Mode::WUSR)
     }
@@ -76,7 +123,7 @@ impl Disk {
 
     /// Writes down that a name is gone. Without privilege on Linux ≥ 5.8.
     pub(crate) fn make_whiteout(&self, folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
-        self.reach("mknod", &folder)?;
+        self.reach_entry("mknod", &folder, name)?;
         mknodat(folder, name, FileType::CharacterDevice, Mode::empty(), 0)
     }
 
@@ -86,7 +133,13 @@ impl Disk {
         (to, new_name): (impl AsFd, &OsStr),
         how: Rename,
     ) -> Result<(), Errno> {
-        self.reach("rename", &to)?;
+        self.alive(&Call {
+            name: "rename",
+            on: to.as_fd(),
+            entry: Some(new_name),
+            from: Some((from.as_fd(), name)),
+            exchanges: how == Rename::Exchange,
+        })?;
         let flags = match how {
             Rename::Replace => RenameFlags::empty(),
             Rename::New => RenameFlags::NOREPLACE,
@@ -96,12 +149,12 @@ impl Disk {
     }
 
     pub(crate) fn unlink(&self, folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
-        self.reach("unlink", &folder)?;
+        self.reach_entry("unlink", &folder, name)?;
         unlinkat(folder, name, AtFlags::empty())
     }
 
     pub(crate) fn remove_folder(&self, folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
-        self.reach("rmdir", &folder)?;
+        self.reach_entry("rmdir", &folder, name)?;
         unlinkat(folder, name, AtFlags::REMOVEDIR)
     }
 
@@ -112,12 +165,12 @@ impl Disk {
 
     /// For what cannot be opened as it is. The name was just seen to be no symbolic link, in a folder that nobody else changes.
     pub(crate) fn set_mode_of(&self, folder: impl AsFd, name: &OsStr, mode: u32) -> Result<(), Errno> {
-        self.reach("chmod", &folder)?;
+        self.reach_entry("chmod", &folder, name)?;
         chmodat(folder, name, Mode::from_raw_mode(mode), AtFlags::empty())
     }
 
     pub(crate) fn set_owner(&self, folder: impl AsFd, name: &OsStr, (user, group): (u32, u32)) -> Result<(), Errno> {
-        self.reach("chown", &folder)?;
+        self.reach_entry("chown", &folder, name)?;
         let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
         chownat(folder, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
     }

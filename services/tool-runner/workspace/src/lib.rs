@@ -18,6 +18,8 @@
 //! let commit = workspace.stage(view, &manifest)?;
 //! write_the_row(&commit); // the commit point: durable, and the caller's
 //! workspace.apply(&commit)?;
+//! workspace.retire(&commit)?; // before the next one
+//! workspace.sync()?; // now the row may go
 //! # Ok(())
 //! # }
 //! ```
@@ -36,6 +38,7 @@ mod effect;
 mod lookup;
 mod manifest;
 mod open;
+mod order;
 mod overlay_format;
 mod path;
 mod remove;
@@ -48,7 +51,7 @@ mod workspace;
 
 pub use commit::{Commit, CommitError, Op};
 pub use conflict::Fingerprint;
-pub use disk::{IoFailure, Seam, Undisturbed};
+pub use disk::{Call, IoFailure, Seam, Undisturbed};
 pub use effect::EffectError;
 pub use manifest::{Act, Change, Flag, Flagged, Manifest};
 pub use path::{OWN, PathError, RelPath};

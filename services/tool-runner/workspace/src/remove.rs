@@ -88,7 +88,7 @@ mod tests {
         let mut at = open_entry(&root, OsStr::new("tree"), FOLDER).unwrap();
         symlink(place.path().join("kept"), place.path().join("tree/link")).unwrap();
         fs::write(place.path().join("tree/lifted-0"), "in the way").unwrap();
-        let disk = Disk(Arc::new(Undisturbed));
+        let disk = Disk::of(&root, Arc::new(Undisturbed));
         for depth in 0..1500 {
             mkdirat(&at, "d", Mode::RWXU).unwrap();
             let next = open_entry(&at, OsStr::new("d"), FOLDER).unwrap();

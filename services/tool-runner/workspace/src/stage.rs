@@ -27,7 +27,7 @@ use crate::{
     overlay_format::{is_whiteout, open_for_reading},
     path::RelPath,
     stat::{FileKind, Stat},
-    tree::{self, Node, Side, Walk},
+    tree::{self, Content, Node, Side, Walk},
     view::View,
     workspace::{Inner, Workspace},
 };
@@ -36,7 +36,8 @@ use crate::{
 const SYNC_ONE_BY_ONE: usize = 64;
 
 impl Workspace {
-    /// Stages what a view changed. Nothing in the workspace moves; the view is used up.
+    /// Stages what a view changed. Nothing in the workspace moves; the view is used up. Every commit that was applied before is on the
+    /// disk for good afterwards.
     ///
     /// # Errors
     ///
@@ -50,7 +51,7 @@ impl Workspace {
         let commit = Commit { id: view.id().to_owned(), manifest: manifest.digest(), ops: ops(manifest) };
         check(&self.inner, &commit.ops)?;
         let one_by_one = files(manifest) <= SYNC_ONE_BY_ONE;
-        let mut stage = Stage { inner: &self.inner, unsynced: one_by_one.then(Vec::new) };
+        let mut stage = Stage { inner: &self.inner, unsynced: one_by_one.then(Vec::new), carries: false };
         stage.run(&view, manifest, &commit)?;
         Ok(commit)
     }
@@ -88,13 +89,15 @@ fn ops(manifest: &Manifest) -> Vec<Op> {
 
 struct Stage<'a> {
     inner: &'a Inner,
-    /// The staged files that are to be synced one by one; `None` if there are too many.
+    /// The staged files and folders that are to be synced one by one; `None` if there are too many.
     unsynced: Option<Vec<OwnedFd>>,
+    /// Whether what was moved into its slot last is a file, and the last of `unsynced`.
+    carries: bool,
 }
 
 impl Stage<'_> {
     fn run(&mut self, view: &View, manifest: &Manifest, commit: &Commit) -> Result<(), CommitError> {
-        let Inner { disk, commits, root, .. } = self.inner;
+        let Inner { disk, commits, .. } = self.inner;
         disk.make_folder(commits, commit.id.as_ref(), 0o700).at("making the slots of commit", &commit.id)?;
         let slots = open_entry(commits, commit.id.as_ref(), FOLDER).at("opening the slots of commit", &commit.id)?;
         if let Some(upper) = view.upper()? {
@@ -106,14 +109,23 @@ impl Stage<'_> {
         } else if let Some(change) = manifest.changes.first() {
             return Err(CommitError::Altered { path: change.path.clone() });
         }
-        // After the last rename: on a journaling file system the first sync then carries all, and the others find nothing left to do.
+        Ok(self.sync(&slots).at("syncing the files of commit", &commit.id)?)
+    }
+
+    /// Brings what was staged onto the disk, after the last rename.
+    fn sync(&self, slots: &OwnedFd) -> Result<(), Errno> {
+        let Inner { disk, commits, root, .. } = self.inner;
         match &self.unsynced {
-            Some(files) => files.iter().try_for_each(|file| disk.sync(file)),
-            None => disk.sync_all(root),
+            Some(files) => files.iter().try_for_each(|file| disk.sync(file))?,
+            None => return disk.sync_all(root),
         }
-        .at("syncing the files of commit", &commit.id)?;
-        disk.sync(&slots).at("syncing the slots of commit", &commit.id)?;
-        disk.sync(commits).at("syncing the slots of commit", &commit.id)?;
+        if !disk.orders_metadata() {
+            disk.sync(slots)?;
+            disk.sync(commits)?;
+        } else if !self.carries {
+            // What was changed last, by a rename or when it was made.
+            disk.sync(slots)?;
+        }
         Ok(())
     }
 
@@ -148,6 +160,7 @@ impl Stage<'_> {
         self.settle(folder.as_fd(), name, path, form)?;
         let target = (slots, &*slot_name(slot));
         disk.rename((&folder, name), target, Rename::New).at("staging", path)?;
+        self.carries = matches!(change.after[0].content, Content::File { .. });
         Ok(())
     }
 
@@ -188,7 +201,9 @@ impl Stage<'_> {
             if Stat::from(fstat(&opened).at("looking at", path)?).mode != node.mode {
                 disk.set_mode(&opened, node.mode).at("setting the mode of", path)?;
             }
-            if let Some(unsynced) = &mut self.unsynced {
+            if let Some(unsynced) = &mut self.unsynced
+                && (found.is_file() || !disk.orders_metadata())
+            {
                 unsynced.push(opened);
             }
         } else if let Some(owner) = form.owner.filter(|owner| *owner != found.owner) {

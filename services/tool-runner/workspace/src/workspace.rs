@@ -163,7 +163,7 @@ impl Workspace {
             Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => return Err(OpenError::ReadOnly { path }),
             checked => checked.at("checking the rights to", path.display())?,
         }
-        let disk = Disk(seam);
+        let disk = Disk::of(&root, seam);
         let own = own_folder(&disk, &root, &path)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = openat(&own, "lock", flags, Mode::RUSR | Mode::WUSR)
@@ -205,6 +205,22 @@ impl Workspace {
         View::begin(Arc::clone(&self.inner), id)
     }
 
+    /// Brings every commit that was applied onto the disk for good, as [`Workspace::stage`] does too.
+    ///
+    /// # Errors
+    ///
+    /// What the file system refuses. How much of it is on the disk is not known then, nor ever will be: a later sync may succeed without
+    /// having brought what this one lost.
+    pub fn sync(&self) -> Result<(), IoFailure> {
+        let Inner { disk, own, path, .. } = &*self.inner;
+        if !disk.orders_metadata() {
+            // Each was synced when it was applied.
+            return Ok(());
+        }
+        // What is synced has to be changed last.
+        disk.now(own).and_then(|_| disk.sync(own)).at("syncing", path.display())
+    }
+
     /// Removes what a process left that died: every view, and every staged commit that is not to be kept. To be called after opening,
     /// before the first view, with the commits that the ledger knows of.
     ///
@@ -234,7 +250,19 @@ impl Inner {
         }
         let trash = self.trashed.fetch_add(1, Ordering::Relaxed).to_string();
         self.disk.rename((folder, name), (&self.trash, trash.as_ref()), Rename::New)?;
-        remove_tree(&self.disk, &self.trash, trash.as_ref())
+        self.remove_trash(trash.as_ref())
+    }
+
+    /// Takes the slots of a commit from their place, in one step; `to` is their name in the trash. Nothing happens if they are not there.
+    pub(crate) fn retire(&self, id: &str, to: &OsStr) -> Result<(), Errno> {
+        match self.disk.rename((&self.commits, id.as_ref()), (&self.trash, to), Rename::New) {
+            Err(Errno::NOENT) => Ok(()),
+            moved => moved,
+        }
+    }
+
+    pub(crate) fn remove_trash(&self, name: &OsStr) -> Result<(), Errno> {
+        remove_tree(&self.disk, &self.trash, name)
     }
 
     fn empty_trash(&self) -> Result<(), IoFailure> {

@@ -2,15 +2,12 @@
 
 use std::{
     fs,
-    os::{
-        fd::BorrowedFd,
-        unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
-    },
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
     path::Path,
     sync::{Arc, Mutex},
 };
 
-use belay_workspace::{Commit, CommitError, Limits, Seam, UPPER, Workspace};
+use belay_workspace::{Call, Commit, CommitError, Limits, Seam, UPPER, Workspace};
 
 use crate::support::{Ground, commit, path};
 
@@ -64,7 +61,8 @@ fn a_commit_goes_forward_and_back() {
     assert!(matches!(workspace.rollback(&commit), Err(CommitError::NotStaged { .. })));
 }
 
-/// B-03: what waited for a decision, perhaps for days, is put in place as it was decided about or not at all.
+/// B-03: what waited for a decision, perhaps for days, is put in place as it was decided about or not at all, also when somebody is at it
+/// after the last check. Nobody is left half done.
 #[test]
 fn what_was_altered_in_its_slot_is_not_put_in_place() {
     type Alter = fn(&Path);
@@ -92,6 +90,9 @@ fn what_was_altered_in_its_slot_is_not_put_in_place() {
             alter(&ground.root.join(".belay/commits/v"));
             let checked = workspace.check(&commit);
             assert!(matches!(checked, Err(CommitError::Altered { .. })), "{nth} {file}: {checked:?}");
+            let applied = workspace.apply(&commit);
+            let told = matches!(applied, Err(CommitError::Altered { .. } | CommitError::Conflict { .. }));
+            assert!(told, "{nth} {file}: {applied:?}");
             assert_eq!(ground.picture(), before);
         }
     }
@@ -253,8 +254,8 @@ fn attributes_are_those_of_the_file_that_is_replaced() {
 struct Watch(Mutex<Vec<(&'static str, u64)>>);
 
 impl Seam for Watch {
-    fn alive(&self, call: &'static str, on: BorrowedFd<'_>) -> bool {
-        self.0.lock().unwrap().push((call, rustix::fs::fstat(on).unwrap().st_ino));
+    fn alive(&self, call: &Call<'_>) -> bool {
+        self.0.lock().unwrap().push((call.name, rustix::fs::fstat(call.on).unwrap().st_ino));
         true
     }
 }

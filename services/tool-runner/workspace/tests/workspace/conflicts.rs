@@ -2,12 +2,11 @@
 
 use std::{
     fs,
-    os::fd::BorrowedFd,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
-use belay_workspace::{Commit, CommitError, EffectError, Limits, Manifest, Seam, View, Workspace};
+use belay_workspace::{Call, Commit, CommitError, EffectError, Limits, Manifest, Seam, View, Workspace};
 
 use crate::support::{Ground, commit, path};
 
@@ -198,8 +197,8 @@ struct Meddler {
 }
 
 impl Seam for Meddler {
-    fn alive(&self, call: &'static str, _: BorrowedFd<'_>) -> bool {
-        if call == "rename" {
+    fn alive(&self, call: &Call<'_>) -> bool {
+        if call.name == "rename" {
             let mut renames = self.renames.lock().unwrap();
             if *renames == self.before {
                 (self.meddle)(&self.root);

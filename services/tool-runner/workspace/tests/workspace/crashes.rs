@@ -51,7 +51,7 @@ fn recover(ground: &Ground, seam: Arc<dyn Seam>, row: &Row) -> Result<(), Box<dy
     workspace.sweep(|id| *row != Row::None && id == "call")?;
     match row {
         Row::None => {}
-        Row::Committed(commit) => workspace.apply(&serde_json::from_str(commit)?)?,
+        Row::Committed(commit) => workspace.redo(&serde_json::from_str(commit)?)?,
         Row::TakenBack(commit) => workspace.rollback(&serde_json::from_str(commit)?)?,
     }
     Ok(())

@@ -3,10 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::{
-        fd::BorrowedFd,
-        unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink},
-    },
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -14,7 +11,7 @@ use std::{
     },
 };
 
-use belay_workspace::{Commit, Limits, Manifest, RelPath, Seam, View, Workspace};
+use belay_workspace::{Call, Commit, Limits, Manifest, RelPath, Seam, View, Workspace};
 use proptest::prelude::*;
 
 /// A folder on a file system that can hold a workspace: in memory where that can, for speed.
@@ -195,7 +192,7 @@ pub(crate) fn script(steps: std::ops::Range<usize>) -> impl Strategy<Value = Vec
 }
 
 /// What stands in a folder before a script: files, folders and links, with modes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Before(Vec<(String, Thing)>);
 
 #[derive(Clone, Debug)]
@@ -256,7 +253,7 @@ impl Deadly {
 }
 
 impl Seam for Deadly {
-    fn alive(&self, _: &'static str, _: BorrowedFd<'_>) -> bool {
+    fn alive(&self, _: &Call<'_>) -> bool {
         self.reached.fetch_add(1, Ordering::Relaxed) < self.dies_at
     }
 }

@@ -152,6 +152,15 @@ pub fn staging_without_sync(seed: u64) -> Result<(), String> {
     run(seed, Bugs { workspaces, ..Bugs::default() })
 }
 
+/// A planted bug: the runner is told that effects are on the disk for good which are not.
+///
+/// # Errors
+/// What was violated.
+pub fn applying_without_sync(seed: u64) -> Result<(), String> {
+    let workspaces = Flaw::NeverSyncs;
+    run(seed, Bugs { workspaces, ..Bugs::default() })
+}
+
 fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let mut random = StdRng::seed_from_u64(seed);
     let conditions = Conditions::generate(&mut random);

@@ -47,6 +47,10 @@ pub(super) struct Files {
     /// The length of the log's whole lines, in bytes.
     length: u64,
     changes: Vec<Change>,
+    /// The log may hold what is not on the disk for good.
+    is_dirty: bool,
+    /// Staged effects that are done with, and go when the log has been synced: what shows that all was done never is there before it.
+    done: Vec<String>,
 }
 
 impl Files {
@@ -60,7 +64,8 @@ impl Files {
             log.truncate(length)?;
             log.sync()?;
         }
-        Ok(Self { folder: folder.to_owned(), log, length, changes })
+        // Whoever wrote it may have been lost before its sync.
+        Ok(Self { folder: folder.to_owned(), log, length, changes, is_dirty: true, done: Vec::new() })
     }
 
     /// Everything that was put in place, the oldest first.
@@ -83,9 +88,10 @@ impl Files {
         self.changes.iter().any(|change| change.commit == commit && change.path == path)
     }
 
-    /// Puts changes in place; they may not be on the disk for good before [`Files::sync`].
+    /// Puts changes in place; they are not on the disk for good before [`Files::sync`].
     pub(super) fn put(&mut self, changes: Vec<Change>) -> io::Result<()> {
         for change in changes {
+            self.is_dirty = true;
             let line = line(&change);
             self.log.write(line.as_bytes(), self.length)?;
             self.length += line.len() as u64;
@@ -105,7 +111,20 @@ impl Files {
 
     /// From here on, what was put in place is there after a power loss.
     pub(super) fn sync(&mut self) -> io::Result<()> {
-        Ok(self.log.sync()?)
+        if self.is_dirty {
+            self.log.sync()?;
+            self.is_dirty = false;
+        }
+        std::mem::take(&mut self.done).iter().try_for_each(|id| self.remove_staged(id))
+    }
+
+    /// Gives up a staged effect that is in place.
+    pub(super) fn finish(&mut self, id: &str) -> io::Result<()> {
+        if self.is_dirty {
+            self.done.push(id.to_owned());
+            return Ok(());
+        }
+        self.remove_staged(id)
     }
 
     /// Writes a staged effect down, for good when `sync` is set.

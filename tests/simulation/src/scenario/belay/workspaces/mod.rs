@@ -2,7 +2,8 @@
 //!
 //! Files lie in one folder and hold text. What is faithful: a view is a picture that nobody else changes; an effect that was staged is
 //! there after a power loss, and the workspace untouched; a commit that was interrupted stands half done until it is applied again,
-//! which does the rest and nothing twice; whoever changed a touched path meanwhile makes it a conflict.
+//! which does the rest and nothing twice; a power loss takes the last commits away, in order, down to those before the last staging or
+//! sync; whoever changed a touched path meanwhile makes it a conflict.
 
 mod files;
 mod view;
@@ -31,6 +32,8 @@ pub(super) enum Flaw {
     AppliesBeforeTheRow,
     /// What is staged is not synced.
     StagesWithoutSync,
+    /// What was put in place is never synced, whatever is said of it.
+    NeverSyncs,
 }
 
 /// The workspaces of one run of the runner.
@@ -143,7 +146,7 @@ impl Workspace {
         let due = ops.into_iter().filter(|op| !files.has_put(&staged.id, &op.path));
         let due = due.map(|op| Change { commit: staged.id.clone(), path: op.path, content: op.content }).collect();
         let before = files.changes().len();
-        files.put(due).and_then(|()| files.sync()).map_err(|forward| {
+        files.put(due).map_err(|forward| {
             let forward = CommitError::from(at(forward));
             match files.take_back(before) {
                 Ok(()) => forward,
@@ -201,7 +204,8 @@ impl Place for Workspace {
         let plan = serde_json::to_string(&plan).expect("texts are always JSON");
         let staged = Staged { id: view.id().to_owned(), plan };
         let is_synced = self.flaw != Flaw::StagesWithoutSync;
-        if let Err(error) = files.stage(&staged.id, &ops, is_synced) {
+        let before = if self.flaw == Flaw::NeverSyncs { Ok(()) } else { files.sync() };
+        if let Err(error) = before.and_then(|()| files.stage(&staged.id, &ops, is_synced)) {
             // What cannot be removed stays until the next sweep.
             drop(files.remove_staged(&staged.id));
             return Err(failed("staging commit", &staged.id, error).into());
@@ -227,6 +231,23 @@ impl Place for Workspace {
         Self::put(&mut lock(&self.files), staged)
     }
 
+    fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
+        let mut files = lock(&self.files);
+        let before = files.changes().len();
+        Self::put(&mut files, staged)?;
+        if files.changes().len() > before {
+            trace::count("effects put in place again");
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), IoFailure> {
+        if self.flaw == Flaw::NeverSyncs {
+            return Ok(());
+        }
+        lock(&self.files).sync().map_err(|source| failed("syncing", self.path(), source))
+    }
+
     fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
         let files = lock(&self.files);
         let is_in_place = plan(staged)?.iter().any(|(path, _)| files.has_put(&staged.id, path));
@@ -238,8 +259,8 @@ impl Place for Workspace {
     }
 
     fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
-        let removed = lock(&self.files).remove_staged(&staged.id);
-        Ok(removed.map_err(|source| failed("finishing commit", &staged.id, source))?)
+        let finished = lock(&self.files).finish(&staged.id);
+        Ok(finished.map_err(|source| failed("finishing commit", &staged.id, source))?)
     }
 }
 

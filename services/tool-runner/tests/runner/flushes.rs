@@ -1,0 +1,262 @@
+//! What a call that changes files costs in flushes, and what is kept until the disk has the rest.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use belay_proto::v1::{self, tool_call::State};
+use belay_tool_runner::{Place, Places, RealPlaces, Staged, View};
+use belay_workspace::{Call, CommitError, EffectError, IoFailure, Manifest, OpenError, Seam, ViewError, Workspace};
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::support::*;
+
+/// A disk that keeps the order of its changes, whatever it is, counts its syncs, and can be lost for them.
+#[derive(Default)]
+struct Counts {
+    syncs: AtomicUsize,
+    is_lost: AtomicBool,
+}
+
+impl Seam for Counts {
+    fn alive(&self, call: &Call<'_>) -> bool {
+        self.syncs.fetch_add(usize::from(call.name.contains("sync")), Ordering::SeqCst);
+        !self.is_lost.load(Ordering::SeqCst)
+    }
+
+    fn orders_metadata(&self, _: bool) -> bool {
+        true
+    }
+}
+
+#[derive(Clone, Default)]
+struct Counted(Arc<Counts>);
+
+impl Places for Counted {
+    fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
+        RealPlaces.resolve(path)
+    }
+
+    fn make(&self, path: &Path) -> Result<(), OpenError> {
+        RealPlaces.make(path)
+    }
+
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+        let forbidden: Vec<&Path> = forbidden.iter().map(PathBuf::as_path).collect();
+        Ok(Arc::new(Workspace::open_with(path, &forbidden, self.0.clone())?))
+    }
+}
+
+/// Places where effects are put in place only as long as there is power.
+#[derive(Clone, Default)]
+struct Powered(Arc<AtomicBool>);
+
+struct OnPower(Powered, Arc<dyn Place>);
+
+impl OnPower {
+    fn is_off(&self) -> bool {
+        self.0.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Places for Powered {
+    fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
+        RealPlaces.resolve(path)
+    }
+
+    fn make(&self, path: &Path) -> Result<(), OpenError> {
+        RealPlaces.make(path)
+    }
+
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+        Ok(Arc::new(OnPower(self.clone(), RealPlaces.open(path, forbidden)?)))
+    }
+}
+
+impl Place for OnPower {
+    fn path(&self) -> &Path {
+        self.1.path()
+    }
+
+    fn sweep(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
+        self.1.sweep(keep)
+    }
+
+    fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError> {
+        self.1.view(id)
+    }
+
+    fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError> {
+        self.1.effect(view)
+    }
+
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError> {
+        self.1.stage(view, manifest)
+    }
+
+    fn check(&self, staged: &Staged) -> Result<(), CommitError> {
+        if self.is_off() { Ok(()) } else { self.1.check(staged) }
+    }
+
+    fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
+        if self.is_off() { Ok(()) } else { self.1.apply(staged) }
+    }
+
+    fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
+        self.1.redo(staged)
+    }
+
+    fn sync(&self) -> Result<(), IoFailure> {
+        self.1.sync()
+    }
+
+    fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
+        self.1.discard(staged)
+    }
+
+    fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
+        if self.is_off() { Ok(()) } else { self.1.finish(staged) }
+    }
+}
+
+/// The calls of which the ledger has a row.
+fn rows(bench: &Bench) -> Vec<String> {
+    let ledger = Connection::open(bench.path().join("state/ledger.db")).unwrap();
+    let mut rows = ledger.prepare("SELECT name FROM call ORDER BY name").unwrap();
+    let names = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    names.map(|name| name.unwrap().split('/').nth(5).unwrap().to_owned()).collect()
+}
+
+/// S2-NFR-005: one sync of the file and one of the ledger for each call that writes one, acknowledged or not.
+#[tokio::test]
+async fn a_call_that_writes_a_file_costs_two_flushes() {
+    const CALLS: usize = 20;
+    let mut bench = Bench::new();
+    let counted = Counted::default();
+    bench.places = Arc::new(counted.clone());
+    let runner = bench.start(FREE).await;
+    runner.run("first", CHANGE, json!([["write", "first", "x"]])).await;
+    let now = || (counted.0.syncs.load(Ordering::SeqCst), bench.ledger_commits());
+    let before = now();
+    for n in 0..CALLS {
+        let call = format!("c{n}");
+        let end = runner.run(&call, CHANGE, json!([["write", format!("{n}.txt"), "x"]])).await;
+        assert_eq!(state(&end), State::Completed);
+        runner.acknowledge(&call).await;
+    }
+    let (syncs, commits) = now();
+    assert!((CALLS..=CALLS + 1).contains(&(syncs - before.0)), "{} syncs", syncs - before.0);
+    // Rows that may go wait five seconds at most, which a slow machine may take.
+    assert!((CALLS..=CALLS + 2).contains(&(commits - before.1)), "{} commits", commits - before.1);
+    assert!(rows(&bench).len() <= 3, "{:?}", rows(&bench));
+}
+
+/// S2-NFR-005: what was acknowledged stays in the ledger until the effect is on the disk, and goes with the next commit after that.
+#[tokio::test]
+async fn a_row_stays_until_its_effect_is_on_the_disk() {
+    let mut bench = Bench::new();
+    bench.places = Arc::new(Counted::default());
+    let runner = bench.start(FREE).await;
+    runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
+    runner.acknowledge("a").await;
+    runner.run("b", KEEP, json!([])).await;
+    assert_eq!(rows(&bench), ["a", "b"]);
+    runner.acknowledge("b").await;
+    runner.run("c", CHANGE, json!([["remove", "a"]])).await;
+    assert_eq!(rows(&bench), ["c"], "what brought the one onto the disk brought the other");
+    runner.acknowledge("c").await;
+    runner.stop().await;
+    assert_eq!(rows(&bench), Vec::<String>::new());
+}
+
+/// S2-NFR-005: what the disk did not take stays in the ledger, and is put right at the next start.
+#[tokio::test]
+async fn a_row_stays_when_its_workspace_cannot_be_synced() {
+    let mut bench = Bench::new();
+    let counted = Counted::default();
+    bench.places = Arc::new(counted.clone());
+    let runner = bench.start(FREE).await;
+    runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
+    bench.cleared().await;
+    runner.acknowledge("a").await;
+    counted.0.is_lost.store(true, Ordering::SeqCst);
+    runner.stop().await;
+    assert_eq!(rows(&bench), ["a"]);
+    bench.places = Arc::new(RealPlaces);
+    let runner = bench.start(FREE).await;
+    assert_eq!(state(&runner.get("a").await.unwrap()), State::Completed);
+    runner.acknowledge("a").await;
+    runner.stop().await;
+    assert_eq!((bench.text("a").as_str(), rows(&bench)), ("x", Vec::new()));
+}
+
+/// S2-NFR-005, B-01: what the power took although it was acknowledged is put in place again at the next start, in the order of the commits:
+/// each one's base is what the one before it made.
+#[tokio::test]
+async fn what_the_power_took_is_put_in_place_again_in_order() {
+    let mut bench = Bench::new();
+    let power = Powered::default();
+    bench.places = Arc::new(power.clone());
+    bench.put("f", "1");
+    let runner = bench.start(ASK).await;
+    let commit = async |call: &str, held: &v1::ToolCall| {
+        let end = runner.commit(call, bench.sign(&bench.grant(held))).await.unwrap();
+        assert_eq!(state(&end), State::Completed);
+        runner.acknowledge(call).await;
+    };
+    let waits = runner.run("a", CHANGE, json!([["write", "f", "3"]])).await;
+    let away = runner.run("b", CHANGE, json!([["write", "f", "2"]])).await;
+    commit("b", &away).await;
+    let back = runner.run("c", CHANGE, json!([["write", "f", "1"]])).await;
+    power.0.store(true, Ordering::SeqCst);
+    commit("c", &back).await;
+    commit("a", &waits).await;
+    assert_eq!(bench.text("f"), "2");
+    runner.lose().await;
+    bench.places = Arc::new(RealPlaces);
+    let runner = bench.start(ASK).await;
+    assert_eq!(bench.text("f"), "3");
+    for call in ["a", "c"] {
+        assert_eq!(state(&runner.get(call).await.unwrap()), State::Completed, "{call}");
+        runner.acknowledge(call).await;
+    }
+    runner.stop().await;
+    assert_eq!(rows(&bench), Vec::<String>::new());
+}
+
+/// Nobody waits for an acknowledgement to be written: it goes with the next commit.
+#[tokio::test]
+async fn an_acknowledgement_has_no_commit_of_its_own() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    runner.run("a", KEEP, json!([])).await;
+    let before = bench.ledger_commits();
+    runner.acknowledge("a").await;
+    assert_eq!(refusal(&runner.get("a").await.unwrap_err()), "CALL_NOT_FOUND");
+    assert_eq!(refusal(&runner.call(runner.request("a", KEEP, json!([]))).await.unwrap_err()), "CALL_ACKNOWLEDGED");
+    assert_eq!(bench.ledger_commits(), before);
+    runner.run("b", KEEP, json!([])).await;
+    assert_eq!((bench.ledger_commits() - before, rows(&bench)), (1, vec!["b".to_owned()]));
+}
+
+/// B-01: a tool that reaches out and did not begin has ended for good, and no start makes it unknown.
+#[tokio::test]
+async fn a_call_that_did_not_begin_ends_for_good() {
+    let mut bench = Bench::new();
+    bench.places = Arc::new(Counted::default());
+    let runner = bench.start(FREE).await;
+    let workspace = bench.workspace();
+    let mut request = runner.request("a", REACH, json!([]));
+    request.workspace = workspace.join("never").to_str().unwrap().to_owned();
+    let end = runner.call(request.clone()).await.unwrap();
+    assert_eq!((state(&end), bench.stage.runs()), (State::Failed, 0));
+    runner.lose().await;
+    let runner = bench.start(FREE).await;
+    assert_eq!(runner.call(request).await.unwrap(), end);
+    assert_eq!(bench.stage.runs(), 0);
+}

@@ -1,0 +1,308 @@
+//! The power fails: on a disk that keeps the order of its changes, a beginning of them is left, and contents that were not synced are not.
+//!
+//! One run is a ledger with several commits one after the other, whose rows go as soon as they may. It is cut off at a random call, and a
+//! random number of the changes that were not durable is undone. Then it is recovered, perhaps with another loss in between.
+//!
+//! `BELAY_POWER_SCRIPTS` sets how many random scripts are gone through (40, with 12 losses each).
+
+use std::{error::Error, fs, path::Path, sync::Arc};
+
+use belay_workspace::{Commit, CommitError, Limits, Seam, Workspace};
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
+
+use crate::{
+    lossy::Power,
+    support::{Before, Ground, Picture, Step, before, cases, path, script},
+};
+
+/// What a runner keeps of its commits, in their order.
+#[derive(Clone, Debug, Default)]
+struct Ledger {
+    rows: Vec<Commit>,
+    /// How many commits there ever were.
+    commits: usize,
+}
+
+/// How a run behaves.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    /// What is displaced goes only after the next commit.
+    finishes_late: bool,
+    /// Beside each call another one is staged before it, and committed right after it: nothing is staged in between.
+    holds: bool,
+    /// Rows go too early: to see that it shows.
+    forgets: bool,
+}
+
+fn done(workspace: &Workspace, ledger: &mut Ledger, commit: Commit) -> Result<Commit, Box<dyn Error>> {
+    ledger.rows.push(commit.clone());
+    ledger.commits += 1;
+    workspace.apply(&commit)?;
+    workspace.retire(&commit)?;
+    Ok(commit)
+}
+
+/// Calls one after the other; the row of each goes when it is known to be on the disk. Ends early when the process dies.
+fn calls(
+    ground: &Ground,
+    seam: Arc<dyn Seam>,
+    scripts: &[Vec<Step>],
+    manner: Manner,
+    ledger: &mut Ledger,
+) -> Result<(), Box<dyn Error>> {
+    let workspace = Workspace::open_with(&ground.root, &[], seam)?;
+    let mut late = None;
+    for (n, script) in scripts.iter().enumerate() {
+        let stage = |id: String, steps: &[Step]| -> Result<Commit, Box<dyn Error>> {
+            let mut view = workspace.view(&id)?;
+            for step in steps {
+                // A step may be refused, also because the process is dead; then so is all that follows.
+                step.in_view(&mut view);
+            }
+            let manifest = view.effect(Limits::default())?;
+            Ok(workspace.stage(view, &manifest)?)
+        };
+        let held = match manner.holds {
+            true => Some(stage(format!("held-{n}"), &[Step::Write(format!("held-{n}"), "held".into(), None)])?),
+            false => None,
+        };
+        let commit = stage(format!("call-{n}"), script)?;
+        ledger.rows.clear();
+        for commit in [Some(commit), held].into_iter().flatten() {
+            let commit = done(&workspace, ledger, commit)?;
+            if manner.forgets {
+                ledger.rows.clear();
+            }
+            let now = if manner.finishes_late { late.replace(commit) } else { Some(commit) };
+            now.map_or(Ok(()), |commit| workspace.finish(&commit))?;
+        }
+    }
+    workspace.sync()?;
+    ledger.rows.clear();
+    Ok(())
+}
+
+/// What a new process does with what it finds.
+fn recover(ground: &Ground, seam: Arc<dyn Seam>, ledger: &mut Ledger) -> Result<(), Box<dyn Error>> {
+    let workspace = Workspace::open_with(&ground.root, &[], seam)?;
+    workspace.sweep(|id| ledger.rows.iter().any(|row| row.id == id))?;
+    for row in &ledger.rows {
+        match workspace.redo(row) {
+            Ok(()) => workspace.retire(row)?,
+            Err(CommitError::NotStaged { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    workspace.sync()?;
+    for row in &ledger.rows {
+        workspace.finish(row)?;
+    }
+    ledger.rows.clear();
+    Ok(())
+}
+
+fn ground(before: &Before) -> Ground {
+    let ground = Ground::new();
+    before.build(&ground.root);
+    ground
+}
+
+/// What is there after each commit, and how many calls to the disk there are.
+fn undisturbed(before: &Before, scripts: &[Vec<Step>], manner: Manner) -> (Vec<Picture>, u64) {
+    let mut pictures = vec![ground(before).picture()];
+    let mut reached = 0;
+    for number in 1..=scripts.len() {
+        let ground = ground(before);
+        let seam = Power::dies_at(&ground, u64::MAX);
+        calls(&ground, Arc::clone(&seam) as Arc<dyn Seam>, &scripts[..number], manner, &mut Ledger::default()).unwrap();
+        reached = seam.reached();
+        let after = ground.picture();
+        if manner.holds {
+            let mut without = after.clone();
+            without.remove(Path::new(&format!("held-{}", number - 1)));
+            pictures.push(without);
+        }
+        pictures.push(after);
+    }
+    (pictures, reached)
+}
+
+/// One loss, and perhaps another one in the recovery. Fails if what is there is not what was committed.
+fn lose(
+    before: &Before,
+    scripts: &[Vec<Step>],
+    manner: Manner,
+    [dies_at, kept, again, kept_again]: [u64; 4],
+    expected: &[Picture],
+) -> Result<usize, String> {
+    let ground = ground(before);
+    let mut ledger = Ledger::default();
+    let seam = Power::dies_at(&ground, dies_at);
+    let _ = calls(&ground, Arc::clone(&seam) as Arc<dyn Seam>, scripts, manner, &mut ledger);
+    seam.fail(kept);
+    let left = ledger.rows.len();
+    if again > 0 {
+        let seam = Power::dies_at(&ground, again);
+        let _ = recover(&ground, Arc::clone(&seam) as Arc<dyn Seam>, &mut ledger);
+        seam.fail(kept_again);
+    }
+    recover(&ground, Power::dies_at(&ground, u64::MAX), &mut ledger).map_err(|error| error.to_string())?;
+    let (found, expected) = (ground.picture(), &expected[ledger.commits]);
+    if found != *expected {
+        return Err(format!("after {} commits there is {found:#?}, and not {expected:#?}", ledger.commits));
+    }
+    let over = ["views", "commits", "trash"]
+        .map(|folder| fs::read_dir(ground.root.join(".belay").join(folder)).unwrap().count());
+    if over != [0; 3] {
+        return Err(format!("{over:?} are left over"));
+    }
+    Ok(left)
+}
+
+fn scripts() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    prop::collection::vec(script(1..4), 1..4)
+}
+
+/// A loss, as parts of a thousand.
+fn losses() -> impl Strategy<Value = Vec<[u64; 4]>> {
+    let again = prop_oneof![Just(0_u64), 1..200_u64];
+    prop::collection::vec((0..=1000_u64, 0..=1000_u64, again, 0..=1000_u64).prop_map(Into::into), 12)
+}
+
+fn manner() -> impl Strategy<Value = Manner> {
+    (any::<bool>(), any::<bool>()).prop_map(|(finishes_late, holds)| Manner { finishes_late, holds, forgets: false })
+}
+
+fn config(cases: u32) -> Config {
+    Config { cases, max_shrink_iters: 100, failure_persistence: None, ..Config::default() }
+}
+
+/// S2-NFR-005, B-01: whatever the power takes, what the ledger says was committed is there, all of it, and nothing else.
+#[test]
+fn what_was_committed_outlives_the_power() {
+    let mut runner = TestRunner::new(config(cases("BELAY_POWER_SCRIPTS", 40)));
+    let (mut tried, mut with_rows) = (0, 0);
+    let counts = (std::cell::RefCell::new(&mut tried), std::cell::RefCell::new(&mut with_rows));
+    runner
+        .run(&(before(), scripts(), manner(), losses()), |(before, scripts, manner, losses)| {
+            let (expected, reached) = undisturbed(&before, &scripts, manner);
+            for [dies_at, kept, again, kept_again] in losses {
+                let loss = [dies_at * reached / 1000, kept, again, kept_again];
+                let left = lose(&before, &scripts, manner, loss, &expected).map_err(TestCaseError::fail)?;
+                **counts.0.borrow_mut() += 1;
+                **counts.1.borrow_mut() += usize::from(left > 0);
+            }
+            Ok(())
+        })
+        .unwrap();
+    eprintln!("{tried} losses of power, {with_rows} of them with rows that had to stay");
+    assert!(with_rows * 4 > tried, "{with_rows} of {tried} are too few to mean anything");
+}
+
+/// That it would show: a row that goes before its effect is on the disk.
+#[test]
+fn a_row_that_goes_too_early_is_missed() {
+    let ground = Before::default();
+    let scripts = [vec![Step::Write("a".into(), "x".into(), None)]];
+    let manner = Manner { finishes_late: false, holds: false, forgets: true };
+    let (expected, reached) = undisturbed(&ground, &scripts, manner);
+    let lost = (0..reached).filter(|at| lose(&ground, &scripts, manner, [*at, 0, 0, 0], &expected).is_err());
+    assert!(lost.count() > 0);
+}
+
+/// Commits whose rows are left are redone in their order: the base of the second is what the first one made.
+#[test]
+fn what_is_redone_is_redone_in_order() {
+    let ground = Ground::with(&[("f", "1")]);
+    let seam = Power::dies_at(&ground, u64::MAX);
+    let workspace = Workspace::open_with(&ground.root, &[], Arc::clone(&seam) as Arc<dyn Seam>).unwrap();
+    let staged = |id: &str, text: &str| {
+        let mut view = workspace.view(id).unwrap();
+        view.write(&path("f"), text.as_bytes(), None).unwrap();
+        let manifest = view.effect(Limits::default()).unwrap();
+        workspace.stage(view, &manifest).unwrap()
+    };
+    let waits = staged("waits", "3");
+    let mut ledger = Ledger::default();
+    for (id, text) in [("away", "2"), ("back", "1")] {
+        let commit = staged(id, text);
+        ledger.rows.clear();
+        workspace.check(&commit).unwrap();
+        done(&workspace, &mut ledger, commit).unwrap();
+    }
+    workspace.check(&waits).unwrap();
+    done(&workspace, &mut ledger, waits).unwrap();
+    drop(workspace);
+    seam.fail(0);
+    assert_eq!((ground.read("f").as_str(), ledger.rows.len()), ("2", 2));
+    recover(&ground, Power::dies_at(&ground, u64::MAX), &mut ledger).unwrap();
+    assert_eq!(ground.read("f"), "3");
+}
+
+/// One sync for a commit of one file, wherever that file is; and one for a commit of none.
+#[test]
+fn a_commit_costs_one_sync() {
+    let ground = Ground::with(&[("d/a", "1"), ("b", "2")]);
+    let seam = Power::dies_at(&ground, u64::MAX);
+    let workspace = Workspace::open_with(&ground.root, &[], Arc::clone(&seam) as Arc<dyn Seam>).unwrap();
+    let steps = [
+        Step::Write("new".into(), "x".into(), None),
+        Step::Write("d/a".into(), "x".into(), None),
+        Step::Write("d/n".into(), "x".into(), Some(0o755)),
+        Step::Remove("b".into()),
+    ];
+    for (n, step) in steps.iter().enumerate() {
+        let before = seam.syncs();
+        let (_, commit) = crate::support::commit(&workspace, &n.to_string(), |view| assert!(step.in_view(view)));
+        workspace.retire(&commit).unwrap();
+        workspace.finish(&commit).unwrap();
+        assert_eq!(seam.syncs() - before, 1, "{step:?}");
+    }
+}
+
+/// A save that slipped in between the check and the crash is one all the same when the commit is redone, and is kept.
+#[test]
+fn a_save_before_the_crash_is_a_conflict_after_it() {
+    let ground = Ground::with(&[("a", "1"), ("b", "1")]);
+    let workspace = ground.open();
+    let mut view = workspace.view("v").unwrap();
+    for file in ["a", "b"] {
+        view.write(&path(file), b"new", None).unwrap();
+    }
+    let manifest = view.effect(Limits::default()).unwrap();
+    let commit = workspace.stage(view, &manifest).unwrap();
+    workspace.check(&commit).unwrap();
+    fs::write(ground.root.join("b"), "saved").unwrap();
+    assert!(matches!(workspace.redo(&commit), Err(CommitError::Conflict { .. })));
+    assert_eq!((ground.read("a"), ground.read("b")), ("1".into(), "saved".into()));
+}
+
+/// A file that a person wrote just before may lose its contents with the power. That is no change of somebody else's: what was committed
+/// over it stays.
+#[test]
+fn a_displaced_file_that_lost_its_contents_is_no_conflict() {
+    for applied in [true, false] {
+        let ground = Ground::with(&[("a", "just written"), ("b", "1")]);
+        let workspace = ground.open();
+        let mut view = workspace.view("v").unwrap();
+        for file in ["a", "b"] {
+            view.write(&path(file), b"new", None).unwrap();
+        }
+        let manifest = view.effect(Limits::default()).unwrap();
+        let commit = workspace.stage(view, &manifest).unwrap();
+        let slot = ground.root.join(".belay/commits/v/0");
+        if applied {
+            workspace.apply(&commit).unwrap();
+        }
+        let displaced = if applied { slot } else { ground.root.join("a") };
+        let file = fs::File::options().write(true).open(&displaced).unwrap();
+        let written = file.metadata().unwrap().modified().unwrap();
+        file.set_len(0).unwrap();
+        file.set_modified(written).unwrap();
+        workspace.redo(&commit).unwrap();
+        assert_eq!((ground.read("a"), ground.read("b")), ("new".into(), "new".into()));
+    }
+}
