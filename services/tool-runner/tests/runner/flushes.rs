@@ -38,6 +38,10 @@ impl Seam for Counts {
 struct Counted(Arc<Counts>);
 
 impl Places for Counted {
+    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
+        RealPlaces.stores_around(path)
+    }
+
     fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
         RealPlaces.resolve(path)
     }
@@ -65,6 +69,10 @@ impl OnPower {
 }
 
 impl Places for Powered {
+    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
+        RealPlaces.stores_around(path)
+    }
+
     fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
         RealPlaces.resolve(path)
     }
