@@ -40,3 +40,15 @@ fn has_journal(major: u32, minor: u32) -> bool {
     let writer = device.and_then(|device| fs::read_to_string(format!("/sys/fs/ext4/{device}/journal_task")).ok());
     writer.is_some_and(|writer| writer.trim().parse::<u32>().is_ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_keep_order_does_not() {
+        let open = |path: &str| fs::File::open(path).unwrap();
+        assert!(!is_kept(open("/proc/self")));
+        assert!(!has_journal(0, 0), "no device has this number");
+    }
+}
