@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use belay_all_in_one::{PolicyRefused, PolicyViolation, StartError};
-use belay_proto::v1::PlanViolation;
+use belay_proto::{code_name, v1::PlanViolation};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -306,29 +306,6 @@ fn next_command(code: Code) -> Option<&'static str> {
         Code::Unauthenticated | Code::PermissionDenied => Some("set BELAY_TOKEN, or give --token"),
         Code::Unavailable => Some("belay serve"),
         _ => None,
-    }
-}
-
-/// The code for a status without a reason of ours.
-fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }
 
