@@ -143,6 +143,9 @@ impl Report {
 
     /// A refusal by the services.
     pub(crate) fn of_status(status: &Status) -> Report {
+        if let Some(lost) = lost(status) {
+            return Report::gone(&lost);
+        }
         let details = status.get_error_details();
         let info = details.error_info();
         let reason = info.map(|info| info.reason.clone()).filter(|reason| !reason.is_empty());
@@ -173,6 +176,26 @@ impl Report {
             report.next = next_command(status.code()).map(str::to_owned);
         }
         report
+    }
+
+    /// The server was there when the command began, and is not any more.
+    fn gone(lost: &Lost) -> Report {
+        let (message, cause, advice) = match lost {
+            Lost::BeforeAsked(cause) => (
+                "the server ended before it could be asked, and none has taken its place",
+                cause,
+                "nothing was asked of it: give the command again",
+            ),
+            Lost::BeforeAnswered(cause) => (
+                "the connection to the server broke before it had answered",
+                cause,
+                "it may have ended; what was asked of it may be done or not: look, or give the command again",
+            ),
+        };
+        let mut report = Report::new(Exit::INTERNAL, "SERVER_UNREACHABLE", message);
+        report.details = vec![cause.clone(), advice.to_owned()];
+        report.retryable = true;
+        report.next("belay serve")
     }
 
     /// The embedded services did not start.
@@ -307,6 +330,30 @@ fn next_command(code: Code) -> Option<&'static str> {
         Code::Unavailable => Some("belay serve"),
         _ => None,
     }
+}
+
+/// How a request was lost on its way, each with the cause.
+#[derive(Debug)]
+enum Lost {
+    /// No connection could be made for it.
+    BeforeAsked(String),
+    /// It was sent.
+    BeforeAnswered(String),
+}
+
+/// How a request was lost; nothing when a server refused it. No server's word has a source on this side.
+fn lost(status: &Status) -> Option<Lost> {
+    let (mut lost, mut cause) = (false, String::new());
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        cause = error.to_string();
+        if error.is::<tonic::ConnectError>() {
+            return Some(Lost::BeforeAsked(cause));
+        }
+        lost |= error.is::<tonic::transport::Error>();
+        source = error.source();
+    }
+    lost.then_some(Lost::BeforeAnswered(cause))
 }
 
 #[cfg(test)]
