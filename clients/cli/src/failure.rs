@@ -1,5 +1,7 @@
 //! What went wrong, told once: one screen for people, one object for programs.
 
+mod lost;
+
 use std::{io, time::Duration};
 
 use belay_all_in_one::{PolicyRefused, PolicyViolation, StartError};
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+use self::lost::Lost;
 use crate::{
     exit::Exit,
     render::{
@@ -143,7 +146,7 @@ impl Report {
 
     /// A refusal by the services.
     pub(crate) fn of_status(status: &Status) -> Report {
-        if let Some(lost) = lost(status) {
+        if let Some(lost) = Lost::of(status) {
             return Report::gone(&lost);
         }
         let details = status.get_error_details();
@@ -330,30 +333,6 @@ fn next_command(code: Code) -> Option<&'static str> {
         Code::Unavailable => Some("belay serve"),
         _ => None,
     }
-}
-
-/// How a request was lost on its way, each with the cause.
-#[derive(Debug)]
-enum Lost {
-    /// No connection could be made for it.
-    BeforeAsked(String),
-    /// It was sent.
-    BeforeAnswered(String),
-}
-
-/// How a request was lost; nothing when a server refused it. No server's word has a source on this side.
-fn lost(status: &Status) -> Option<Lost> {
-    let (mut lost, mut cause) = (false, String::new());
-    let mut source = std::error::Error::source(status);
-    while let Some(error) = source {
-        cause = error.to_string();
-        if error.is::<tonic::ConnectError>() {
-            return Some(Lost::BeforeAsked(cause));
-        }
-        lost |= error.is::<tonic::transport::Error>();
-        source = error.source();
-    }
-    lost.then_some(Lost::BeforeAnswered(cause))
 }
 
 #[cfg(test)]
