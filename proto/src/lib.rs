@@ -1,4 +1,5 @@
-//! The contract of Belay as Rust types, generated from `belay/v1/*.proto`; beside them only what turns times into theirs.
+//! The contract of Belay as Rust types, generated from `belay/v1/*.proto`; beside them only what turns times into
+//! theirs, and the names of gRPC's codes.
 //!
 //! Every message also has the canonical proto3 JSON mapping as its `serde` form.
 
@@ -32,6 +33,30 @@ pub fn duration(duration: std::time::Duration) -> pbjson_types::Duration {
 /// A length of time, from the contract; nothing when it is negative.
 pub fn to_duration(duration: &pbjson_types::Duration) -> Option<std::time::Duration> {
     Some(std::time::Duration::new(u64::try_from(duration.seconds).ok()?, u32::try_from(duration.nanos).ok()?))
+}
+
+/// A code's name as gRPC writes it.
+pub fn code_name(code: tonic::Code) -> &'static str {
+    use tonic::Code;
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
 }
 
 #[cfg(test)]

@@ -320,6 +320,8 @@ fn no_answer(address: &Address, kind: Option<io::ErrorKind>, cause: &str) -> Rep
 
 #[cfg(test)]
 mod tests {
+    use belay_proto::v1::ListCapabilitiesRequest;
+
     use super::*;
 
     #[test]
@@ -365,5 +367,29 @@ mod tests {
         assert!(detail().await.starts_with("there is no such socket"));
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(detail().await.starts_with("the socket is there, but nobody listens"));
+    }
+
+    /// The holder of a state directory is killed while a command has just found it: what the command is told is no word of the kernel's.
+    #[tokio::test]
+    async fn a_server_that_ends_before_it_is_asked_is_told_as_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let address = Address::Unix(path.clone());
+        let (wire, accepted) = tokio::join!(connect(&address, None, None), listener.accept());
+        drop((accepted, listener));
+        std::fs::remove_file(&path).unwrap();
+        let mut client = Client::new(wire.unwrap_or_else(|_| panic!("somebody listened")));
+        let status = loop {
+            let status = client.list_capabilities(ListCapabilitiesRequest {}).await.expect_err("nobody is there");
+            // The end of the first connection may be seen by the first request.
+            if status.message().contains("No such file") {
+                break status;
+            }
+        };
+        let report = Report::of_status(&status);
+        assert_eq!((report.code.as_str(), report.exit, report.retryable), ("SERVER_UNREACHABLE", Exit::INTERNAL, true));
+        assert_eq!(report.message, "the server ended before it could be asked, and none has taken its place");
+        assert!(report.details[1].contains("give the command again"), "{:?}", report.details);
     }
 }

@@ -1,13 +1,16 @@
 //! What went wrong, told once: one screen for people, one object for programs.
 
+mod lost;
+
 use std::{io, time::Duration};
 
 use belay_all_in_one::{PolicyRefused, PolicyViolation, StartError};
-use belay_proto::v1::PlanViolation;
+use belay_proto::{code_name, v1::PlanViolation};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+use self::lost::Lost;
 use crate::{
     exit::Exit,
     render::{
@@ -143,6 +146,9 @@ impl Report {
 
     /// A refusal by the services.
     pub(crate) fn of_status(status: &Status) -> Report {
+        if let Some(lost) = Lost::of(status) {
+            return Report::gone(&lost);
+        }
         let details = status.get_error_details();
         let info = details.error_info();
         let reason = info.map(|info| info.reason.clone()).filter(|reason| !reason.is_empty());
@@ -173,6 +179,26 @@ impl Report {
             report.next = next_command(status.code()).map(str::to_owned);
         }
         report
+    }
+
+    /// The server was there when the command began, and is not any more.
+    fn gone(lost: &Lost) -> Report {
+        let (message, cause, advice) = match lost {
+            Lost::BeforeAsked(cause) => (
+                "the server ended before it could be asked, and none has taken its place",
+                cause,
+                "nothing was asked of it: give the command again",
+            ),
+            Lost::BeforeAnswered(cause) => (
+                "the connection to the server broke before it had answered",
+                cause,
+                "it may have ended; what was asked of it may be done or not: look, or give the command again",
+            ),
+        };
+        let mut report = Report::new(Exit::INTERNAL, "SERVER_UNREACHABLE", message);
+        report.details = vec![cause.clone(), advice.to_owned()];
+        report.retryable = true;
+        report.next("belay serve")
     }
 
     /// The embedded services did not start.
@@ -306,29 +332,6 @@ fn next_command(code: Code) -> Option<&'static str> {
         Code::Unauthenticated | Code::PermissionDenied => Some("set BELAY_TOKEN, or give --token"),
         Code::Unavailable => Some("belay serve"),
         _ => None,
-    }
-}
-
-/// The code for a status without a reason of ours.
-fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }
 

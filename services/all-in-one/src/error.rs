@@ -29,9 +29,17 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
-    /// Others may look into the state directory.
+    /// The state directory is somebody else's.
     #[error("the state directory {} belongs to another user", .0.display())]
     ForeignStateDir(PathBuf),
+    /// Others may look into the state directory, and it is not for Belay alone.
+    #[error("others may look into {} (mode {mode:04o}), and it is in use for other things", .path.display())]
+    SharedStateDir {
+        /// Where it is.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// Another process holds the state directory and does not answer.
     #[error("another belay holds {} and does not answer", .0.display())]
     HolderSilent(PathBuf),
@@ -117,7 +125,9 @@ impl StartError {
     /// The reason, for programs; each has a page in docs/errors.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NoStateDir | Self::StateDir { .. } | Self::ForeignStateDir(_) => "STATE_DIR_UNUSABLE",
+            Self::NoStateDir | Self::StateDir { .. } | Self::ForeignStateDir(_) | Self::SharedStateDir { .. } => {
+                "STATE_DIR_UNUSABLE"
+            }
             Self::HolderSilent(_) => "STORE_LOCKED",
             Self::Store { code, .. } => code,
             Self::Bind(BindError::PathTooLong(_)) => "STATE_DIR_UNUSABLE",
@@ -135,6 +145,10 @@ impl StartError {
     pub fn next(&self) -> String {
         if matches!(self, Self::Bind(BindError::PathTooLong(_))) {
             return "Name a folder with a shorter path with --state-dir or BELAY_STATE_DIR.".into();
+        }
+        if let Self::SharedStateDir { path, .. } = self {
+            let path = path.display();
+            return format!("Name a folder for Belay alone with --state-dir; or close this one: chmod 700 {path}");
         }
         match self.code() {
             "STATE_DIR_UNUSABLE" => "Name a folder of your own with --state-dir or BELAY_STATE_DIR.".into(),

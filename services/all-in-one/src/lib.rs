@@ -36,7 +36,7 @@ use belay_tool_runner::{
 use tokio::task::JoinHandle;
 
 use spans::Spans;
-use state_dir::Held;
+use state_dir::{Held, Holding};
 
 /// How to reach the services.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,9 +92,9 @@ pub struct Embedded {
 /// [`StartError`], which says what to do.
 pub async fn open(options: Options) -> Result<Opened, StartError> {
     let state_dir = StateDir::prepare(&options.state_dir)?;
-    let held = match state_dir.lock()? {
-        Some(held) => held,
-        None => return state_dir.wait_for_holder().await.map(Opened::Held),
+    let held = match state_dir.hold().await? {
+        Holding::Ours(held) => held,
+        Holding::Theirs(endpoint) => return Ok(Opened::Held(endpoint)),
     };
     // Before anything is made: a policy that cannot be read changes nothing.
     let policy = options.policy.read().map_err(StartError::Policy)?;

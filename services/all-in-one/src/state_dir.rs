@@ -4,12 +4,15 @@ use std::{
     ffi::OsString,
     fs::{self, File, TryLockError},
     io::{self, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use belay_service_kit::{Ids, program};
+use belay_service_kit::{
+    Ids,
+    program::{self, FolderError},
+};
 
 use crate::{Endpoint, StartError};
 
@@ -20,6 +23,14 @@ pub struct StateDir(PathBuf);
 /// Holding the state directory.
 #[derive(Debug)]
 pub(crate) struct Held(#[expect(dead_code, reason = "the lock is held as long as the file is open")] File);
+
+/// Who has a state directory.
+#[derive(Debug)]
+pub(crate) enum Holding {
+    Ours(Held),
+    /// Its services answer here.
+    Theirs(Endpoint),
+}
 
 /// How long a process that has just taken the lock is given to open its socket.
 const HOLDER_STARTS: Duration = Duration::from_secs(5);
@@ -37,19 +48,14 @@ impl StateDir {
             .ok_or(StartError::NoStateDir)
     }
 
-    /// Makes the folder, or takes the one that is there.
+    /// Makes the folder, or takes the one that is there: see [`program::state_folder`].
     pub(crate) fn prepare(path: &Path) -> Result<Self, StartError> {
-        let unusable = |source| StartError::StateDir { path: path.to_owned(), source };
-        if !path.exists() {
-            program::private_folder(path).map_err(unusable)?;
+        match program::state_folder(path) {
+            Ok(path) => Ok(Self(path)),
+            Err(FolderError::Io { path, source }) => Err(StartError::StateDir { path, source }),
+            Err(FolderError::Foreign(path)) => Err(StartError::ForeignStateDir(path)),
+            Err(FolderError::Shared { path, mode }) => Err(StartError::SharedStateDir { path, mode }),
         }
-        let path = path.canonicalize().map_err(unusable)?;
-        let metadata = fs::metadata(&path).map_err(unusable)?;
-        if metadata.uid() != rustix::process::geteuid().as_raw() {
-            return Err(StartError::ForeignStateDir(path));
-        }
-        program::private_folder(&path).map_err(unusable)?;
-        Ok(Self(path))
     }
 
     /// Takes the lock; nothing when another process has it. The kernel lets it go with the process, however that ends.
@@ -69,17 +75,21 @@ impl StateDir {
         }
     }
 
-    /// The holder's socket, once it answers.
-    pub(crate) async fn wait_for_holder(&self) -> Result<Endpoint, StartError> {
-        let answers = async {
-            while !answers(&self.executor_socket()) {
+    /// Takes the lock; or waits until whoever has it answers. One that is just ending answers no more, and then the lock comes free.
+    pub(crate) async fn hold(&self) -> Result<Holding, StartError> {
+        let either = async {
+            loop {
+                if let Some(held) = self.lock()? {
+                    return Ok(Holding::Ours(held));
+                }
+                if answers(&self.executor_socket()) {
+                    return Ok(Holding::Theirs(Endpoint::Unix(self.executor_socket())));
+                }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        match tokio::time::timeout(HOLDER_STARTS, answers).await {
-            Ok(()) => Ok(Endpoint::Unix(self.executor_socket())),
-            Err(_) => Err(StartError::HolderSilent(self.0.clone())),
-        }
+        let settled = tokio::time::timeout(HOLDER_STARTS, either).await;
+        settled.unwrap_or_else(|_| Err(StartError::HolderSilent(self.0.clone())))
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
@@ -155,6 +165,8 @@ fn answers(socket: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     #[test]
@@ -184,6 +196,21 @@ mod tests {
         assert!(held.is_some() && state_dir.lock().unwrap().is_none());
         drop(held);
         assert!(state_dir.lock().unwrap().is_some());
+    }
+
+    /// A holder that ends, in good order or not, leaves the place to whoever waits, and a socket without anybody behind it is no answer.
+    #[tokio::test]
+    async fn whoever_waits_for_a_holder_that_ends_takes_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::prepare(folder.path()).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(state_dir.executor_socket()).unwrap());
+        let before = state_dir.lock().unwrap();
+        let (holding, ()) = tokio::join!(state_dir.hold(), async { drop(before) });
+        let Ok(Holding::Ours(_held)) = holding else { panic!("{holding:?}") };
+
+        std::fs::remove_file(state_dir.executor_socket()).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(state_dir.executor_socket()).unwrap();
+        assert!(matches!(state_dir.hold().await, Ok(Holding::Theirs(_))));
     }
 
     #[test]

@@ -24,7 +24,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let people = Access::for_listener(&settings.listen, settings.token)?;
     let services = Access::for_listener(&settings.service_listen, settings.service_token)?.for_service("executor");
     let policy = read_policy(settings.policy.as_deref())?;
-    program::private_folder(&settings.state_dir)?;
+    program::state_folder(&settings.state_dir)?;
 
     let entropy = Ids::from_system();
     let spans = Telemetry::from_env("belay-approval-gate", Redactor::new(), move |bytes| entropy.fill(bytes))?;

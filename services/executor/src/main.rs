@@ -18,7 +18,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let entropy = Ids::from_system();
     let spans = Telemetry::from_env("belay-executor", Redactor::new(), move |bytes| entropy.fill(bytes))?;
     let access = Access::for_listener(&settings.listen, settings.token)?;
-    program::private_folder(&settings.state_dir)?;
+    program::state_folder(&settings.state_dir)?;
 
     let ids = Ids::from_system();
     let master_key = open_seal_key(&settings.state_dir, || ids.next_key())?;

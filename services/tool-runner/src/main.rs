@@ -29,7 +29,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let access = Access::for_listener(&settings.listen, settings.token)?;
     let keys = gate_key(&settings.gate_key)?;
     let gate = GateChannel::new(net::connect_lazy(&settings.gate), settings.gate_token.as_deref())?;
-    program::private_folder(&settings.state_dir)?;
+    program::state_folder(&settings.state_dir)?;
     let state_dir = canonicalize(&settings.state_dir)?;
     let roots = settings.workspace_roots.iter().map(canonicalize).collect::<Result<_, _>>()?;
     let own = settings.workspaces.unwrap_or_else(|| state_dir.join("workspaces"));

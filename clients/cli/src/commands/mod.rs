@@ -4,6 +4,7 @@ pub(crate) mod approvals;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod executions;
+mod listing;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod run;

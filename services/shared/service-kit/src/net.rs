@@ -96,7 +96,11 @@ impl UnixSocket {
             if std::os::unix::net::UnixStream::connect(path).is_ok() {
                 return Err(BindError::InUse(address()));
             }
-            std::fs::remove_file(path).map_err(refused)?;
+            match std::fs::remove_file(path) {
+                // Whoever listened there has taken it away just now.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(refused)?,
+            }
         }
         let listener = UnixListener::bind(path).map_err(refused)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(refused)?;

@@ -3,10 +3,15 @@
 use std::{
     error::Error,
     fs, io,
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
-    path::Path,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
+
+use thiserror::Error;
+
+/// What services keep: a folder with one of these is a state directory.
+const KEPT: [&str; 5] = ["journal.db", "ledger.db", "gate.db", "seal.key", "gate.key"];
 
 /// Makes a folder that only its owner can look into, or makes the one that is there so.
 ///
@@ -18,6 +23,61 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
+}
+
+/// Why a folder is no place for state.
+#[derive(Debug, Error)]
+pub enum FolderError {
+    /// The operating system refused.
+    #[error("the folder {} cannot be made or used", .path.display())]
+    Io {
+        /// Which folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It belongs to another user.
+    #[error("the folder {} belongs to another user: name one of your own", .0.display())]
+    Foreign(PathBuf),
+    /// Others may look into it, and it is not for us to take it from them.
+    #[error(
+        "others may look into the folder {} (mode {mode:04o}), and it is in use for other things: name one for Belay alone, or close this \
+         one with `chmod 700`",
+        .path.display()
+    )]
+    Shared {
+        /// Which folder.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+}
+
+/// A folder for a service's state, which only its owner can look into; without symbolic links in its path.
+///
+/// One that is not there is made. One that is open to others is closed if it is a state directory already, or is empty and not for everybody
+/// to write to: whatever else it may be, such as `/tmp`, stays as it is.
+///
+/// # Errors
+/// [`FolderError`], and nothing is changed.
+pub fn state_folder(path: &Path) -> Result<PathBuf, FolderError> {
+    let failed = |source| FolderError::Io { path: path.to_owned(), source };
+    if !path.try_exists().map_err(failed)? {
+        private_folder(path).map_err(failed)?;
+    }
+    let path = path.canonicalize().map_err(failed)?;
+    let metadata = fs::metadata(&path).map_err(failed)?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(FolderError::Foreign(path));
+    }
+    let mode = metadata.mode() & 0o7777;
+    let is_empty = || fs::read_dir(&path).map(|mut entries| entries.next().is_none());
+    let is_ours = KEPT.iter().any(|name| path.join(name).is_file());
+    if mode & 0o077 != 0 && !is_ours && (mode & 0o002 != 0 || !is_empty().map_err(failed)?) {
+        return Err(FolderError::Shared { path, mode });
+    }
+    private_folder(&path).map_err(failed)?;
+    Ok(path)
 }
 
 /// Says why a program ended, cause by cause, on stderr.
@@ -52,6 +112,34 @@ mod tests {
         #[error("the store cannot be opened")]
         struct Outer(#[source] io::Error);
         assert_eq!(told(&Outer(io::Error::other("no room"))), "the store cannot be opened: no room");
+    }
+
+    #[test]
+    fn a_folder_for_state_is_made_or_closed_and_taken_from_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        let there = |name: &str, mode: u32, holds: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir(&path).unwrap();
+            if !holds.is_empty() {
+                fs::write(path.join(holds), "").unwrap();
+            }
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        assert_eq!(mode(&state_folder(&folder.path().join("new/deep")).unwrap()), 0o700);
+        for taken in [there("empty", 0o775, ""), there("ours", 0o777, "ledger.db"), there("closed", 0o700, "any")] {
+            assert_eq!(state_folder(&taken).unwrap(), taken.canonicalize().unwrap());
+            assert_eq!(mode(&taken), 0o700, "{}", taken.display());
+        }
+        for (shared, open) in [(there("used", 0o755, "letter"), 0o755), (there("tmp", 0o1777, ""), 0o1777)] {
+            let refused = state_folder(&shared).unwrap_err();
+            assert!(matches!(refused, FolderError::Shared { mode, .. } if mode == open), "{refused:?}");
+            assert!(refused.to_string().contains("chmod 700"), "{refused}");
+            assert_eq!(mode(&shared), open, "it stays as it is");
+        }
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert!(state_folder(&folder.path().join("file")).is_err());
     }
 
     #[test]

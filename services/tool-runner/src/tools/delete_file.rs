@@ -1,17 +1,12 @@
 //! `delete_file`: takes a file away, or a folder with all that is in it.
 
-use std::time::Duration;
-
 use belay_policy::ToolKind;
 use belay_workspace::{FileKind, RelPath, ViewError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::files::{Stop, Work, in_view, path, wrong_type};
-use crate::{
-    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
-    tools::operation_on_path,
-};
+use super::files::{CHANGES_FILES, Stop, Work, in_view, path, wrong_type};
+use crate::{Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,11 +45,8 @@ impl Tool for DeleteFile {
     "deleted": {"type": "integer", "description": "How many files, links and folders that were."}
   }
 }"#,
-            recovery: Recovery::Transactional,
-            touches: Touches::Changes,
             kind: ToolKind::FileDelete,
-            default_timeout: Duration::from_secs(120),
-            annotations: Annotations { destructive: true, open_world: false },
+            ..CHANGES_FILES
         }
     }
 

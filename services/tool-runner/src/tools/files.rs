@@ -7,16 +7,32 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
+use belay_policy::ToolKind;
 use belay_proto::v1::ErrorClass;
 use belay_workspace::{FileKind, PathError, RelPath, ViewError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Invocation, ToolFailure, ToolResult, View};
+use crate::{Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View};
 
 /// A tool's work, under way.
 pub(super) type Work = Pin<Box<dyn Future<Output = ToolResult> + Send>>;
+
+/// What the tools that change files say of themselves alike; name, description and schemas are each one's own.
+pub(super) const CHANGES_FILES: ToolSpec = ToolSpec {
+    name: "",
+    aliases: &[],
+    description: "",
+    parameters: "",
+    result: "",
+    recovery: Recovery::Transactional,
+    touches: Touches::Changes,
+    kind: ToolKind::FileWrite,
+    default_timeout: Duration::from_secs(120),
+    annotations: Annotations { destructive: true, open_world: false },
+};
 
 /// How the content of a file stands in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

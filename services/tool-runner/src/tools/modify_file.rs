@@ -2,18 +2,12 @@
 
 mod edits;
 
-use std::time::Duration;
-
-use belay_policy::ToolKind;
 use belay_proto::v1::ErrorClass;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::files::{Stop, Work, in_view, not_text, path, stopped, too_large};
-use crate::{
-    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
-    tools::operation_on_path,
-};
+use super::files::{CHANGES_FILES, Stop, Work, in_view, not_text, path, stopped, too_large};
+use crate::{Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path};
 use edits::{Edit, EditError};
 
 /// The largest file, before and after, in bytes. What is edited by quoting is text that somebody wrote.
@@ -75,11 +69,7 @@ impl Tool for ModifyFile {
     "diff_truncated": {"type": "boolean", "description": "Whether that is too much to be shown in full."}
   }
 }"#,
-            recovery: Recovery::Transactional,
-            touches: Touches::Changes,
-            kind: ToolKind::FileWrite,
-            default_timeout: Duration::from_secs(120),
-            annotations: Annotations { destructive: true, open_world: false },
+            ..CHANGES_FILES
         }
     }
 

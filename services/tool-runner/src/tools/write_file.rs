@@ -1,19 +1,13 @@
 //! `write_file`: a whole file, new or in the place of another.
 
-use std::time::Duration;
-
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use belay_policy::ToolKind;
 use belay_proto::v1::ErrorClass;
 use belay_workspace::ViewError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::files::{Encoding, Stop, Work, in_view, invalid, path};
-use crate::{
-    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
-    tools::operation_on_path,
-};
+use super::files::{CHANGES_FILES, Encoding, Stop, Work, in_view, invalid, path};
+use crate::{Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,11 +60,7 @@ impl Tool for WriteFile {
     "created": {"type": "boolean", "description": "Whether there was none before."}
   }
 }"#,
-            recovery: Recovery::Transactional,
-            touches: Touches::Changes,
-            kind: ToolKind::FileWrite,
-            default_timeout: Duration::from_secs(120),
-            annotations: Annotations { destructive: true, open_world: false },
+            ..CHANGES_FILES
         }
     }
 

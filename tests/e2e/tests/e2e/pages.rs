@@ -84,10 +84,10 @@ fn is_reason(word: &str, before: &str) -> bool {
     (made || chosen || paired) && word != NO_ERROR && !word.starts_with("OTEL_")
 }
 
-/// Every reason that the services and the command line give, with a file that gives it.
+/// Every reason that the services and the command line give, with a file that gives it; the codes of gRPC have their names in the contract.
 fn reasons() -> BTreeMap<String, PathBuf> {
     let mut reasons = BTreeMap::new();
-    for folder in ["services", "clients/cli/src"] {
+    for folder in ["services", "clients/cli/src", "proto/src"] {
         for path in files(&repository().join(folder), "rs") {
             let is_test = path
                 .components()

@@ -7,14 +7,12 @@ pub(crate) mod show;
 use belay_proto::v1::{Approval, ApprovalView, GetApprovalRequest, ListApprovalsRequest, approval::State};
 use tonic::Code;
 
+use super::listing::pages;
 use crate::{
     connect::Gate,
     failure::Failure,
     names::{self, Noun, Typed},
 };
-
-/// The most approvals that one page may hold (`ListApprovalsRequest.page_size`).
-const LONGEST_PAGE: i32 = 1_000;
 
 /// The approval a command is about.
 #[derive(clap::Args, Debug)]
@@ -68,22 +66,14 @@ async fn begins_with(gate: &mut Gate, namespace: &str, prefix: &str) -> Result<S
 /// The one that was asked last among those that wait; where none waits, the newest.
 async fn last(gate: &mut Gate, namespace: &str) -> Result<String, Failure> {
     let parent = names::parent(namespace);
-    let mut request = ListApprovalsRequest {
-        parent: parent.clone(),
-        page_size: LONGEST_PAGE,
-        states: vec![State::Pending.into()],
-        ..Default::default()
-    };
-    // Pending ones are listed with the oldest first.
-    let mut newest = None;
-    loop {
-        let page = gate.list_approvals(request.clone()).await?.into_inner();
-        newest = page.approvals.into_iter().next_back().or(newest);
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() {
-            break;
-        }
-    }
+    let pending = pages(usize::MAX, async |page_size, page_token| {
+        let (parent, states) = (parent.clone(), vec![State::Pending.into()]);
+        let request = ListApprovalsRequest { parent, states, page_size, page_token, ..Default::default() };
+        let page = gate.list_approvals(request).await?.into_inner();
+        Ok((page.approvals, page.next_page_token))
+    });
+    // They are listed with the oldest first.
+    let mut newest = pending.await?.items.pop();
     if newest.is_none() {
         let request = ListApprovalsRequest { parent, page_size: 1, ..Default::default() };
         newest = gate.list_approvals(request).await?.into_inner().approvals.into_iter().next();

@@ -2,22 +2,20 @@
 
 use std::time::Duration;
 
-use belay_proto::v1::{Execution, ListExecutionsRequest, ListExecutionsResponse, execution::State};
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use belay_proto::v1::{ListExecutionsRequest, ListExecutionsResponse, execution::State};
 
-use super::super::Context;
+use super::super::{
+    Context,
+    listing::{pages, print, sought, states},
+};
 use crate::{
-    args::{Format, help, label},
+    args::{help, label},
     clock,
-    connect::Client,
     exit::Exit,
     failure::Failure,
     names,
-    render::{execution, json, text::Line, time, words},
+    render::{execution, time, words},
 };
-
-/// The most executions one page may hold (`ListExecutionsRequest.page_size`).
-const LONGEST_PAGE: usize = 1_000;
 
 /// The states an execution can be in.
 const STATES: [State; 10] = [
@@ -38,7 +36,7 @@ const STATES: [State; 10] = [
 #[command(after_help = help!("belay executions list --state failed --state partial --since 1d"))]
 pub(crate) struct List {
     /// Only executions in this state; may be given more than once
-    #[arg(long = "state", value_name = "S", ignore_case = true, value_parser = states())]
+    #[arg(long = "state", value_name = "S", ignore_case = true, value_parser = states(&STATES, words::execution_state))]
     states: Vec<State>,
     /// Only executions with this label; may be given more than once, and then all are needed
     #[arg(long = "label", value_name = "K=V", value_parser = label)]
@@ -51,14 +49,6 @@ pub(crate) struct List {
     limit: u32,
 }
 
-fn states() -> impl clap::builder::TypedValueParser<Value = State> {
-    let names: Vec<String> = STATES.iter().map(|state| words::execution_state(*state)).collect();
-    PossibleValuesParser::new(names).map(|name| {
-        let is_named = |state: &State| words::execution_state(*state).eq_ignore_ascii_case(&name);
-        STATES.into_iter().find(is_named).unwrap_or_default()
-    })
-}
-
 /// Lists what fits the filters.
 pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure> {
     let now = clock::now();
@@ -69,53 +59,27 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
         created_since: verb.since.map(|since| time::timestamp(now.saturating_sub(since))),
         ..Default::default()
     };
-    let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
-    let (executions, next_page_token) = context.ask(async |client| pages(client, request, limit).await).await?;
-    let more = !next_page_token.is_empty();
-    match context.screen.format {
-        Format::Jsonl => {
-            for execution in &executions {
-                context.screen.print_json(&json::of(execution)?)?;
-            }
-        }
-        Format::Json => {
-            context.screen.print_json(&json::of(&ListExecutionsResponse { executions, next_page_token })?)?
-        }
-        Format::Text if executions.is_empty() => context.screen.say(&Line::new(nothing(&context.namespace, &verb))),
-        Format::Text => context.screen.print(&execution::list(&executions, now))?,
-    }
-    if more {
-        context.screen.say(&Line::new(format!("there are more: --limit {}", u64::from(verb.limit) * 2)));
-    }
-    Ok(Exit::OK)
-}
-
-/// Pages until there are enough, and the token of the page after them.
-async fn pages(
-    client: &mut Client,
-    mut request: ListExecutionsRequest,
-    limit: usize,
-) -> Result<(Vec<Execution>, String), Failure> {
-    let mut executions = Vec::new();
-    loop {
-        let missing = (limit - executions.len()).min(LONGEST_PAGE);
-        request.page_size = i32::try_from(missing).unwrap_or(i32::MAX);
-        let page = client.list_executions(request.clone()).await?.into_inner();
-        executions.extend(page.executions);
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() || executions.len() >= limit {
-            return Ok((executions, request.page_token));
-        }
-    }
+    let listed = context.ask(async |client| {
+        let pages = pages(usize::try_from(verb.limit).unwrap_or(usize::MAX), async |page_size, page_token| {
+            let request = ListExecutionsRequest { page_size, page_token, ..request.clone() };
+            let page = client.list_executions(request).await?.into_inner();
+            Ok((page.executions, page.next_page_token))
+        });
+        pages.await
+    });
+    print(
+        context,
+        verb.limit,
+        listed.await?,
+        |executions, next_page_token| ListExecutionsResponse { executions, next_page_token },
+        |executions| execution::list(executions, now),
+        || nothing(&context.namespace, &verb),
+    )
 }
 
 /// An empty list says what it looked for.
 fn nothing(namespace: &str, verb: &List) -> String {
-    let mut sought = format!("no execution in namespace {namespace}");
-    if !verb.states.is_empty() {
-        let states: Vec<String> = verb.states.iter().map(|state| words::execution_state(*state)).collect();
-        sought.push_str(&format!(" is {}", states.join(" or ")));
-    }
+    let mut sought = format!("no execution in namespace {namespace}{}", sought(&verb.states, words::execution_state));
     for (place, (key, value)) in verb.labels.iter().enumerate() {
         sought.push_str(&format!("{} {key}={value}", if place == 0 { ", with label" } else { " and" }));
     }

@@ -1,0 +1,83 @@
+//! What the verbs that list things by the page have in common: the filter by state, the pages, and what is printed of them.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde::Serialize;
+
+use super::Context;
+use crate::{
+    args::Format,
+    exit::Exit,
+    failure::Failure,
+    render::{json, text::Line},
+};
+
+/// The most that one page may hold (`page_size` of every list in the contract).
+const LONGEST_PAGE: usize = 1_000;
+
+/// Reads a state by the word that the screen has for it.
+pub(super) fn states<S>(all: &'static [S], word: fn(S) -> String) -> impl TypedValueParser<Value = S>
+where
+    S: Copy + Default + Send + Sync + 'static,
+{
+    let names: Vec<String> = all.iter().map(|state| word(*state)).collect();
+    PossibleValuesParser::new(names).map(move |name| {
+        let is_named = |state: &S| word(*state).eq_ignore_ascii_case(&name);
+        all.iter().copied().find(is_named).unwrap_or_default()
+    })
+}
+
+/// ` is pending or denied`, for a list that found nothing; nothing without such a filter.
+pub(super) fn sought<S: Copy>(states: &[S], word: fn(S) -> String) -> String {
+    let words: Vec<String> = states.iter().map(|state| word(*state)).collect();
+    if words.is_empty() { String::new() } else { format!(" is {}", words.join(" or ")) }
+}
+
+/// What was found, and the token of the page after it; empty when there is no more.
+pub(super) struct Found<T> {
+    pub(super) items: Vec<T>,
+    pub(super) next_page_token: String,
+}
+
+/// Pages until there are `limit` items or no more. `page` asks for so many behind a token.
+pub(super) async fn pages<T>(
+    limit: usize,
+    mut page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Failure>,
+) -> Result<Found<T>, Failure> {
+    let mut found = Found { items: Vec::new(), next_page_token: String::new() };
+    loop {
+        let missing = (limit - found.items.len()).min(LONGEST_PAGE);
+        let (items, next) = page(i32::try_from(missing).unwrap_or(i32::MAX), found.next_page_token).await?;
+        found.items.extend(items);
+        found.next_page_token = next;
+        if found.next_page_token.is_empty() || found.items.len() >= limit {
+            return Ok(found);
+        }
+    }
+}
+
+/// Prints what was found, as the screen's format says: in JSON as the contract's own message, which `whole` makes. `nothing` is said of an
+/// empty list.
+pub(super) fn print<T: Serialize, W: Serialize>(
+    context: &Context,
+    limit: u32,
+    Found { items, next_page_token }: Found<T>,
+    whole: impl FnOnce(Vec<T>, String) -> W,
+    lines: impl FnOnce(&[T]) -> Vec<Line>,
+    nothing: impl FnOnce() -> String,
+) -> Result<Exit, Failure> {
+    let more = !next_page_token.is_empty();
+    match context.screen.format {
+        Format::Jsonl => {
+            for item in &items {
+                context.screen.print_json(&json::of(item)?)?;
+            }
+        }
+        Format::Json => context.screen.print_json(&json::of(&whole(items, next_page_token))?)?,
+        Format::Text if items.is_empty() => context.screen.say(&Line::new(nothing())),
+        Format::Text => context.screen.print(&lines(&items))?,
+    }
+    if more {
+        context.screen.say(&Line::new(format!("there are more: --limit {}", u64::from(limit) * 2)));
+    }
+    Ok(Exit::OK)
+}

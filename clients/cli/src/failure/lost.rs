@@ -1,0 +1,29 @@
+//! Requests to which no server's word came back.
+
+use tonic::Status;
+
+/// How a request was lost on its way, each with the cause.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// No connection could be made for it.
+    BeforeAsked(String),
+    /// It was sent.
+    BeforeAnswered(String),
+}
+
+impl Lost {
+    /// How a request was lost; nothing when a server refused it. No server's word has a source on this side.
+    pub(super) fn of(status: &Status) -> Option<Self> {
+        let (mut lost, mut cause) = (false, String::new());
+        let mut source = std::error::Error::source(status);
+        while let Some(error) = source {
+            cause = error.to_string();
+            if error.is::<tonic::ConnectError>() {
+                return Some(Self::BeforeAsked(cause));
+            }
+            lost |= error.is::<tonic::transport::Error>();
+            source = error.source();
+        }
+        lost.then_some(Self::BeforeAnswered(cause))
+    }
+}
