@@ -8,6 +8,11 @@ use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
 use clap::Parser as _;
 
+/// Steps make and drop hundreds of small objects on all threads, which this takes a fifth less time for than glibc's. With huge pages it
+/// keeps twice the memory.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run(Settings::parse()).await)
