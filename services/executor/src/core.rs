@@ -21,7 +21,7 @@ use crate::{
     decisions::{self, Foreign, Note},
     driver::{Command, Driver},
     gate::Gate,
-    hub::Hub,
+    hub::{Hub, Hubs},
     names::ExecutionName,
     runner::Runner,
     secrets::{Secrets, SecretsError, Vault},
@@ -76,7 +76,7 @@ pub struct Executions {
     driven: Mutex<HashSet<ExecutionKey>>,
     /// Decisions about executions that are not driven here.
     foreign: Mutex<Foreign>,
-    hubs: Mutex<HashMap<ExecutionKey, Weak<Hub>>>,
+    hubs: Mutex<Hubs>,
     timers: Mutex<BinaryHeap<Reverse<(i64, ExecutionKey)>>>,
     timer_set: Notify,
     acknowledge: mpsc::UnboundedSender<(i32, String)>,
@@ -265,16 +265,7 @@ impl Executions {
 
     /// The meeting place of an execution's watchers.
     pub(crate) fn hub(&self, key: ExecutionKey) -> Arc<Hub> {
-        let mut hubs = lock(&self.hubs);
-        if let Some(hub) = hubs.get(&key).and_then(Weak::upgrade) {
-            return hub;
-        }
-        if hubs.len() >= 2 * hubs.values().filter(|hub| hub.strong_count() > 0).count().max(512) {
-            hubs.retain(|_, hub| hub.strong_count() > 0);
-        }
-        let hub = Arc::new(Hub::new());
-        hubs.insert(key, Arc::downgrade(&hub));
-        hub
+        lock(&self.hubs).of(key)
     }
 
     /// Hands a command to an execution, taking it into memory if it is not there.

@@ -4,10 +4,11 @@
 //! or from the journal, whichever has it. The driver only says that there is more.
 
 use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use belay_journal::ExecutionKey;
 use belay_proto::v1;
 use prost::Message as _;
 use tokio::sync::watch;
@@ -140,6 +141,33 @@ impl Hub {
     }
 }
 
+/// How many entries there are at least before those are looked for that are not needed any more.
+const SWEPT_AT: usize = 1024;
+
+/// The hubs that somebody holds.
+#[derive(Debug, Default)]
+pub(crate) struct Hubs {
+    known: HashMap<ExecutionKey, Weak<Hub>>,
+    /// When there are so many entries, those go whose hubs are gone: seldom enough to cost nothing.
+    sweep_at: usize,
+}
+
+impl Hubs {
+    /// The hub of an execution; a new one when nobody holds one.
+    pub(crate) fn of(&mut self, key: ExecutionKey) -> Arc<Hub> {
+        if let Some(hub) = self.known.get(&key).and_then(Weak::upgrade) {
+            return hub;
+        }
+        if self.known.len() >= self.sweep_at.max(SWEPT_AT) {
+            self.known.retain(|_, hub| hub.strong_count() > 0);
+            self.sweep_at = 2 * self.known.len();
+        }
+        let hub = Arc::new(Hub::new());
+        self.known.insert(key, Arc::downgrade(&hub));
+        hub
+    }
+}
+
 pub(crate) fn sequence(event: &v1::ExecutionEvent) -> u64 {
     u64::try_from(event.sequence).unwrap_or(0)
 }
@@ -167,6 +195,17 @@ mod tests {
             hub.publish(events(n..=n));
         }
         assert_eq!((first(5), first(998)), (None, Some(999)), "only the last ones are kept");
+    }
+
+    #[test]
+    fn a_hub_lives_as_long_as_somebody_holds_it() {
+        let mut hubs = Hubs::default();
+        let held = hubs.of(ExecutionKey(0));
+        for key in 1..10 * SWEPT_AT {
+            drop(hubs.of(ExecutionKey(key.try_into().unwrap())));
+        }
+        assert!(hubs.known.len() <= SWEPT_AT, "the others are not kept");
+        assert!(Arc::ptr_eq(&held, &hubs.of(ExecutionKey(0))));
     }
 
     #[test]
