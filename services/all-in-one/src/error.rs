@@ -146,9 +146,8 @@ impl StartError {
         if matches!(self, Self::Bind(BindError::PathTooLong(_))) {
             return "Name a folder with a shorter path with --state-dir or BELAY_STATE_DIR.".into();
         }
-        if let Self::SharedStateDir { path, .. } = self {
-            let path = path.display();
-            return format!("Name a folder for Belay alone with --state-dir; or close this one: chmod 700 {path}");
+        if matches!(self, Self::SharedStateDir { .. }) {
+            return "Name a folder for Belay alone with --state-dir.".to_owned();
         }
         match self.code() {
             "STATE_DIR_UNUSABLE" => "Name a folder of your own with --state-dir or BELAY_STATE_DIR.".into(),

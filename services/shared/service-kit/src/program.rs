@@ -41,8 +41,7 @@ pub enum FolderError {
     Foreign(PathBuf),
     /// Others may look into it, and it is not for us to take it from them.
     #[error(
-        "others may look into the folder {} (mode {mode:04o}), and it is in use for other things: name one for Belay alone, or close this \
-         one with `chmod 700`",
+        "others may look into the folder {} (mode {mode:04o}), and it is in use for other things: name one for Belay alone",
         .path.display()
     )]
     Shared {
@@ -135,7 +134,7 @@ mod tests {
         for (shared, open) in [(there("used", 0o755, "letter"), 0o755), (there("tmp", 0o1777, ""), 0o1777)] {
             let refused = state_folder(&shared).unwrap_err();
             assert!(matches!(refused, FolderError::Shared { mode, .. } if mode == open), "{refused:?}");
-            assert!(refused.to_string().contains("chmod 700"), "{refused}");
+            assert!(refused.to_string().contains("name one for Belay alone"), "{refused}");
             assert_eq!(mode(&shared), open, "it stays as it is");
         }
         fs::write(folder.path().join("file"), "").unwrap();
