@@ -79,12 +79,18 @@ struct Open {
 struct Room {
     place: OnceCell<Arc<dyn Place>>,
     gate: Arc<RwLock<()>>,
-    /// The calls whose effects were put in place here and may not be on the disk.
-    applied: Mutex<Vec<String>>,
+    /// What was put in place here and may not be on the disk.
+    applied: Mutex<Vec<Applied>>,
+}
+
+/// A call whose effect was put in place, and under what name that was staged.
+struct Applied {
+    call: String,
+    staged: String,
 }
 
 impl Room {
-    fn applied(&self) -> MutexGuard<'_, Vec<String>> {
+    fn applied(&self) -> MutexGuard<'_, Vec<Applied>> {
         self.applied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -189,7 +195,7 @@ impl Rooms {
             ends.push(match place.redo(staged) {
                 // Its files are put away when all is done.
                 Ok(()) | Err(CommitError::NotStaged { .. }) => Ok(()),
-                Err(error @ CommitError::Stuck { .. }) => return Err(error.into()),
+                Err(error @ (CommitError::Stuck { .. } | CommitError::Unfinished { .. })) => return Err(error.into()),
                 Err(error) => Err(error),
             });
         }
@@ -222,10 +228,15 @@ impl Rooms {
         let applied = std::mem::take(&mut *room.applied());
         let Some(place) = room.place.get().filter(|_| !applied.is_empty()).cloned() else { return };
         match self.threads.run(move || place.sync()).await {
-            Ok(()) => self.acknowledgements.settled(applied),
+            Ok(()) => self.settled(applied),
             // Their rows stay, and the next start does again what the disk may not have.
             Err(error) => tracing::error!(%error, "What was put in place may not be on the disk"),
         }
+    }
+
+    fn settled(&self, applied: Vec<Applied>) {
+        applied.iter().for_each(|applied| self.forget(&applied.staged));
+        self.acknowledgements.settled(applied.into_iter().map(|applied| applied.call).collect());
     }
 
     /// Has a commit carried out, or out again, as soon as its workspace is opened. Answers when that is done.
@@ -320,13 +331,15 @@ impl Visit {
     }
 
     /// An effect was put in place here.
-    pub(crate) fn applied(&self, call: String) {
-        self.room.applied().push(call);
+    pub(crate) fn applied(&self, call: String, staged: &Staged) {
+        self.room.applied().push(Applied { call, staged: staged.id.clone() });
     }
 
-    /// The calls whose effects were put in place here and may not be on the disk; whoever takes them has seen to that.
-    pub(crate) fn take_applied(&self) -> Vec<String> {
-        std::mem::take(&mut self.room.applied())
+    /// An effect was staged, and since then nothing was put in place.
+    pub(crate) fn was_staged(&self) {
+        if self.place().staging_syncs() {
+            self.rooms.settled(std::mem::take(&mut self.room.applied()));
+        }
     }
 
     pub(crate) fn has_much_to_sync(&self) -> bool {

@@ -57,7 +57,7 @@ impl Calls {
         if let Err(error) = self.apply(visit, staged).await {
             return Committed::Undone(not_committed(&error));
         }
-        visit.applied(name);
+        visit.applied(name, staged);
         drop(alone);
         self.finish_later(Arc::clone(visit), staged.clone());
         Committed::Done
@@ -87,7 +87,6 @@ impl Calls {
             if let Err(error) = calls.on(&visit, &staged, |place, staged| place.finish(staged)).await {
                 tracing::warn!(%error, "What a commit displaced stays until the workspace is opened again");
             }
-            calls.rooms.forget(&staged.id);
             if visit.has_much_to_sync() {
                 calls.rooms.sync_room(&visit).await;
             }

@@ -218,7 +218,7 @@ impl Calls {
         };
         if let Examined::Staged(_) = examined {
             // Nothing was put in place while it was staged.
-            self.acknowledgements.settled(visit.take_applied());
+            visit.was_staged();
         }
         drop(share);
         match (outcome, examined) {

@@ -96,6 +96,10 @@ impl Place for Remembered {
         self.1.redo(staged)
     }
 
+    fn staging_syncs(&self) -> bool {
+        self.1.staging_syncs()
+    }
+
     fn sync(&self) -> Result<(), IoFailure> {
         self.1.sync()
     }

@@ -12,7 +12,7 @@ use std::{
 
 use belay_proto::v1::{self, tool_call::State};
 use belay_tool_runner::{Place, Places, RealPlaces};
-use belay_workspace::{Call, OpenError, Seam, Workspace};
+use belay_workspace::{Call, OpenError, Order, Seam, Workspace};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -36,8 +36,8 @@ impl Seam for Dies {
         true
     }
 
-    fn orders_metadata(&self, _: bool) -> bool {
-        true
+    fn order(&self, _: Order) -> Order {
+        Order::Kept
     }
 }
 

@@ -79,6 +79,10 @@ impl Place for Meddled {
         self.1.redo(staged)
     }
 
+    fn staging_syncs(&self) -> bool {
+        self.1.staging_syncs()
+    }
+
     fn sync(&self) -> Result<(), IoFailure> {
         self.1.sync()
     }

@@ -10,14 +10,14 @@ use std::{
 use rustix::{
     fs::{
         AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, Uid, XattrFlags, chmodat,
-        chownat, fchmod, fremovexattr, fsetxattr, fstat, fsync, futimens, mkdirat, mknodat, openat, renameat_with,
-        syncfs, unlinkat,
+        chownat, fchmod, fremovexattr, fsetxattr, fstat, fsync, futimens, linkat, mkdirat, mknodat, openat,
+        renameat_with, syncfs, unlinkat,
     },
     io::Errno,
 };
 
 use crate::{
-    order,
+    order::{self, Order},
     stat::{FileTime, Stat},
 };
 
@@ -28,9 +28,8 @@ pub trait Seam: Send + Sync {
     /// Once it has said no it must go on saying no: the dead change nothing.
     fn alive(&self, call: &Call<'_>) -> bool;
 
-    /// Whether the file system is to be taken for one that keeps the order of its changes through a loss of power: then a commit is
-    /// synced only when it is staged. `found` is what was found out about it.
-    fn orders_metadata(&self, found: bool) -> bool {
+    /// What the file system is to be taken to keep through a loss of power: by that a commit is synced. `found` is what was found out.
+    fn order(&self, found: Order) -> Order {
         found
     }
 }
@@ -44,7 +43,7 @@ pub struct Call<'a> {
     pub on: BorrowedFd<'a>,
     /// The entry of that folder, where it concerns one.
     pub entry: Option<&'a OsStr>,
-    /// Of a rename, the folder and the name from which something moves.
+    /// Of a rename or a link, the folder and the name from which something moves, or gets one more name.
     pub from: Option<(BorrowedFd<'a>, &'a OsStr)>,
     /// Of a rename, whether two names change places.
     pub exchanges: bool,
@@ -64,7 +63,7 @@ impl Seam for Undisturbed {
 #[derive(Clone)]
 pub(crate) struct Disk {
     seam: Arc<dyn Seam>,
-    ordered: bool,
+    order: Order,
 }
 
 impl Disk {
@@ -73,14 +72,13 @@ impl Disk {
 
     /// The disk on which this folder is.
     pub(crate) fn of(folder: impl AsFd, seam: Arc<dyn Seam>) -> Self {
-        let ordered = seam.orders_metadata(order::is_kept(folder));
-        Self { seam, ordered }
+        let order = seam.order(order::of(folder));
+        Self { seam, order }
     }
 
-    /// Whether a power loss leaves a beginning of all that was changed, file contents aside, and the sync of a file brings with it
-    /// whatever was changed up to the last change of that file: see [`order`].
-    pub(crate) fn orders_metadata(&self) -> bool {
-        self.ordered
+    /// What it keeps through a loss of power.
+    pub(crate) fn order(&self) -> Order {
+        self.order
     }
 
     fn alive(&self, call: &Call<'_>) -> Result<(), Errno> {
@@ -146,6 +144,13 @@ impl Disk {
             Rename::Exchange => RenameFlags::EXCHANGE,
         };
         renameat_with(from, name, to, new_name, flags)
+    }
+
+    /// Gives a file one more name, in the same folder.
+    pub(crate) fn link(&self, folder: impl AsFd, name: &OsStr, new_name: &OsStr) -> Result<(), Errno> {
+        let on = folder.as_fd();
+        self.alive(&Call { name: "link", on, entry: Some(new_name), from: Some((on, name)), exchanges: false })?;
+        linkat(on, name, on, new_name, AtFlags::empty())
     }
 
     pub(crate) fn unlink(&self, folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {

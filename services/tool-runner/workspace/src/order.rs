@@ -1,6 +1,6 @@
-//! Whether a file system keeps the order of its changes through a loss of power.
+//! What a file system keeps of its changes through a loss of power: see [`Order`].
 //!
-//! What is asked for is known as *strictly ordered metadata*: after the power was lost, names, modes and the like are as they were at one
+//! What is asked for first is known as *strictly ordered metadata*: after the power was lost, names, modes and the like are as they were at one
 //! moment, with everything before it and nothing after; and the sync of a file brings that moment to at least the last change of that
 //! file. POSIX does not promise it, and no call asks for it. It follows from how a file system works, and the kernel's own tests hold some
 //! of them to it (fstests, the cases that `_require_metadata_journaling`; D. Chinner on linux-kernel, 2018-09-14, "metadata operation
@@ -8,7 +8,14 @@
 //!
 //! - **xfs**: each change goes into one log, which is written in order and, on a sync, up to the file's last change.
 //! - **ext4 with a journal**: all changes of a moment are one transaction, and a sync commits the one with the file's last change after
-//!   all those before. Without a journal there is no order at all; ext2 goes by the same number and has none either.
+//!   all those before.
+//!
+//! **ext4 without a journal** keeps no order at all: each block of a folder is written when its turn comes. But a sync of a file whose name
+//! was just made, by a rename to a free name or by a link, writes the folder with that name too, and the folder's own name if that is
+//! as new (`ext4_sync_parent` in `fs/ext4/fsync.c`, which goes by a mark that `ext4_add_entry` sets and an exchange of names does not).
+//! Which folder that is, is only certain when all names of the file are in the same one: the kernel takes any. As ext2 does, it counts
+//! on `e2fsck` before it is mounted after a loss of power, which sets right how many names a file has. The ext4 driver does the same for
+//! an ext2; the driver named ext2, which leaves no trace in `/sys/fs/ext4`, promises nothing.
 //!
 //! Not btrfs, although its transactions are ordered: a sync writes a log of its own with little but that file (F. Manana on linux-btrfs,
 //! 2025-10-26, shows one after which an older folder is missing). Nor any other of which this is not known.
@@ -22,23 +29,44 @@ const XFS: u64 = 0x5846_5342;
 /// And of ext2, ext3 and ext4 alike.
 const EXT: u64 = 0xEF53;
 
-/// Whether the file system with this folder is known to keep the order of its changes. What cannot be found out counts as no.
-pub(crate) fn is_kept(folder: impl AsFd) -> bool {
+/// What of the changes to a file system is there after a loss of power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// A beginning of all changes, file contents aside; the sync of a file brings whatever was changed up to its last change.
+    Kept,
+    /// Of each folder anything; the sync of a file that was just given its names, all in one folder, brings these and the name of that
+    /// folder if it is as new.
+    OfNames,
+    /// Only what was synced itself.
+    Unknown,
+}
+
+/// That of the file system with this folder. What cannot be found out is unknown.
+pub(crate) fn of(folder: impl AsFd) -> Order {
     // The fields' types differ from one architecture to the next.
     #[allow(clippy::unnecessary_cast)]
     match fstatfs(&folder).map(|found| found.f_type as u64 & 0xFFFF_FFFF) {
-        Ok(XFS) => true,
-        Ok(EXT) => fstat(folder).is_ok_and(|found| has_journal(major(found.st_dev), minor(found.st_dev))),
-        _ => false,
+        Ok(XFS) => Order::Kept,
+        Ok(EXT) => {
+            fstat(folder).map_or(Order::Unknown, |found| of_ext4(&writer(major(found.st_dev), minor(found.st_dev))))
+        }
+        _ => Order::Unknown,
     }
 }
 
-/// Whether the ext4 driver keeps a journal for a device: it names the thread that writes it.
-fn has_journal(major: u32, minor: u32) -> bool {
+/// Which thread writes a device's journal, as the ext4 driver says; nothing if it does not have that device.
+fn writer(major: u32, minor: u32) -> String {
     let device = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"));
     let device = device.ok().and_then(|device| device.file_name().map(|name| name.to_string_lossy().into_owned()));
-    let writer = device.and_then(|device| fs::read_to_string(format!("/sys/fs/ext4/{device}/journal_task")).ok());
-    writer.is_some_and(|writer| writer.trim().parse::<u32>().is_ok())
+    device.and_then(|device| fs::read_to_string(format!("/sys/fs/ext4/{device}/journal_task")).ok()).unwrap_or_default()
+}
+
+fn of_ext4(writer: &str) -> Order {
+    match writer.trim() {
+        "<none>" => Order::OfNames,
+        writer if writer.parse::<u32>().is_ok() => Order::Kept,
+        _ => Order::Unknown,
+    }
 }
 
 #[cfg(test)]
@@ -48,7 +76,15 @@ mod tests {
     #[test]
     fn what_is_not_known_to_keep_order_does_not() {
         let open = |path: &str| fs::File::open(path).unwrap();
-        assert!(!is_kept(open("/proc/self")));
-        assert!(!has_journal(0, 0), "no device has this number");
+        assert_eq!(of(open("/proc/self")), Order::Unknown);
+        assert_eq!(of_ext4(&writer(0, 0)), Order::Unknown, "no device has this number");
+    }
+
+    #[test]
+    fn an_ext4_without_a_journal_is_known_by_the_thread_that_it_lacks() {
+        assert_eq!(
+            ["123\n", "<none>\n", "", "?"].map(of_ext4),
+            [Order::Kept, Order::OfNames, Order::Unknown, Order::Unknown]
+        );
     }
 }

@@ -131,8 +131,7 @@ pub enum ViewError {
 impl View {
     pub(crate) fn begin(workspace: Arc<Inner>, id: &str) -> Result<Self, ViewError> {
         let refused = |why| ViewError::Id { id: crate::path::printable(id.as_bytes()), why };
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if !(1..=64).contains(&id.len()) || !id.bytes().all(plain) {
+        if !is_plain(id) {
             return Err(refused("is not 1 to 64 letters, digits, `-` and `_`"));
         }
         if stat_entry(&workspace.commits, id.as_ref()).at("looking for the commit", id)?.is_some() {
@@ -143,8 +142,10 @@ impl View {
             made => made.at("making the view", id)?,
         }
         let own = open_entry(&workspace.views, id.as_ref(), FOLDER).at("opening the view", id)?;
-        let began = workspace.beginning().at("reading the time of", workspace.path.display())?;
-        Ok(Self { workspace, id: id.to_owned(), own, began })
+        workspace.waiting().views += 1;
+        let mut view = Self { workspace, id: id.to_owned(), own, began: FileTime(0, 0) };
+        view.began = view.workspace.beginning().at("reading the time of", view.workspace.path.display())?;
+        Ok(view)
     }
 
     /// Its name, which will be its commit's.
@@ -371,7 +372,16 @@ impl Drop for View {
     fn drop(&mut self) {
         // What cannot be removed now is swept when the workspace is opened the next time; it changes nothing until then.
         let _ = self.workspace.discard(&self.workspace.views, self.id.as_ref());
+        self.workspace.waiting().views -= 1;
+        // As for those.
+        let _ = self.workspace.give_up_settled();
     }
+}
+
+/// Whether that can be a view's name, and a commit's.
+pub(crate) fn is_plain(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=64).contains(&id.len()) && id.bytes().all(plain)
 }
 
 fn metadata(stat: &Stat, target: Option<String>) -> Metadata {

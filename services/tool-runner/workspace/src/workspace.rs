@@ -6,6 +6,7 @@
 //!     views/<id>/           one call's view: upper, work
 //!     commits/<id>/<n>      what a commit puts in place, afterwards what it displaced
 //!     trash/                what is being removed
+//!     settled-<n>           a list of commits that are being given up, where that takes more than one step
 //! ```
 //! It lies inside the workspace because a commit renames, and names can only move within one file system.
 
@@ -29,11 +30,13 @@ use rustix::{
 use crate::{
     disk::{At as _, Disk, IoFailure, Rename, Seam, Undisturbed},
     open::{FOLDER, names, open_entry, stat_entry},
+    order::Order,
     overlay_format,
     path::{OWN, RelPath},
     remove::remove_tree,
     stat::{FileTime, Stat},
     view::{View, ViewError},
+    waiting::Waiting,
 };
 
 /// A workspace that is open. Clones are the same one.
@@ -49,12 +52,14 @@ pub(crate) struct Inner {
     pub(crate) own: OwnedFd,
     pub(crate) views: OwnedFd,
     pub(crate) commits: OwnedFd,
-    trash: OwnedFd,
+    pub(crate) trash: OwnedFd,
     trashed: AtomicU64,
     /// Whose the committed files are, when the runner is root and can say so.
     pub(crate) owner: Option<(u32, u32)>,
     /// Held while names are moved. With it, the time when a commit last did.
     last_commit: Mutex<Option<FileTime>>,
+    /// Never locked before `last_commit` is, if both are.
+    waiting: Mutex<Waiting>,
     _lock: Lock,
 }
 
@@ -181,9 +186,11 @@ impl Workspace {
         let stat = Stat::from(fstat(&root).at("looking at", path.display())?);
         let owner = geteuid().is_root().then_some(stat.owner);
         let trashed = AtomicU64::new(0);
-        let last_commit = Mutex::new(None);
-        let inner = Inner { disk, path, root, own, views, commits, trash, trashed, owner, last_commit, _lock: lock };
+        let (last_commit, waiting) = (Mutex::new(None), Mutex::default());
+        let inner =
+            Inner { disk, path, root, own, views, commits, trash, trashed, owner, last_commit, waiting, _lock: lock };
         inner.empty_trash()?;
+        inner.remove_listed().at("removing old commits in", inner.path.display())?;
         inner.probe()?;
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -205,7 +212,14 @@ impl Workspace {
         View::begin(Arc::clone(&self.inner), id)
     }
 
-    /// Brings every commit that was applied onto the disk for good, as [`Workspace::stage`] does too.
+    /// Whether [`Workspace::stage`] brings every commit that was applied before onto the disk for good, or it was there at once. Otherwise
+    /// only [`Workspace::sync`] does.
+    #[must_use]
+    pub fn staging_syncs(&self) -> bool {
+        self.inner.disk.order() != Order::OfNames
+    }
+
+    /// Brings every commit that was applied onto the disk for good.
     ///
     /// # Errors
     ///
@@ -213,12 +227,13 @@ impl Workspace {
     /// having brought what this one lost.
     pub fn sync(&self) -> Result<(), IoFailure> {
         let Inner { disk, own, path, .. } = &*self.inner;
-        if !disk.orders_metadata() {
+        match disk.order() {
+            // What is synced has to be changed last.
+            Order::Kept => disk.now(own).and_then(|_| disk.sync(own)).at("syncing", path.display()),
+            Order::OfNames => self.inner.settle(),
             // Each was synced when it was applied.
-            return Ok(());
+            Order::Unknown => Ok(()),
         }
-        // What is synced has to be changed last.
-        disk.now(own).and_then(|_| disk.sync(own)).at("syncing", path.display())
     }
 
     /// Removes what a process left that died: every view, and every staged commit that is not to be kept. To be called after opening,
@@ -282,6 +297,11 @@ impl Inner {
     /// Holds off all other moving of names.
     pub(crate) fn moving(&self) -> MutexGuard<'_, Option<FileTime>> {
         self.last_commit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The commits that are in place and wait for a sync.
+    pub(crate) fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file system's time at which a view begins: later than all that was committed.

@@ -15,10 +15,13 @@ use std::{
     },
 };
 
-use belay_workspace::{Limits, Seam, Workspace};
+use belay_workspace::{Limits, Order, Seam, Workspace};
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::support::{Before, Deadly, Ground, Picture, Step, before, cases, script};
+
+/// What the disk may be taken to keep, by which it is decided what is synced when.
+const ORDERS: [Order; 3] = [Order::Kept, Order::OfNames, Order::Unknown];
 
 /// All that outlives the process besides the disk.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,9 +61,9 @@ fn recover(ground: &Ground, seam: Arc<dyn Seam>, row: &Row) -> Result<(), Box<dy
 }
 
 /// Dies at each instant of `run` in turn, each time on a new ground. Returns how often.
-fn at_each_instant(mut run: impl FnMut(Arc<Deadly>)) -> u64 {
+fn at_each_instant(order: Order, mut run: impl FnMut(Arc<Deadly>)) -> u64 {
     for instant in 0.. {
-        let seam = Deadly::at(instant);
+        let seam = Deadly::at(instant, order);
         run(Arc::clone(&seam));
         if seam.reached() <= instant {
             return instant;
@@ -92,36 +95,36 @@ fn ground(before: &Before) -> Ground {
 }
 
 /// The whole script undisturbed, with its row.
-fn done(before: &Before, script: &[Step]) -> (Ground, Row) {
+fn done(order: Order, before: &Before, script: &[Step]) -> (Ground, Row) {
     let ground = ground(before);
     let mut row = Row::None;
-    call(&ground, Deadly::never(), script, &mut row).expect("nothing disturbs it");
+    call(&ground, Deadly::never(order), script, &mut row).expect("nothing disturbs it");
     (ground, row)
 }
 
-fn break_everywhere(before: &Before, script: &[Step]) -> u64 {
-    let (undisturbed, _) = done(before, script);
+fn break_everywhere(order: Order, before: &Before, script: &[Step]) -> u64 {
+    let (undisturbed, _) = done(order, before, script);
     let expected = Expected { before: ground(before).picture(), after: undisturbed.picture() };
-    let mut crashes = at_each_instant(|seam| {
+    let mut crashes = at_each_instant(order, |seam| {
         let ground = ground(before);
         let mut row = Row::None;
         call(&ground, seam, script, &mut row);
-        recover(&ground, Deadly::never(), &row).expect("nothing disturbs it");
+        recover(&ground, Deadly::never(order), &row).expect("nothing disturbs it");
         expected.check(&ground, &row);
     });
-    crashes += break_recovery(before, script, &expected);
-    crashes + break_undoing(before, script, &expected)
+    crashes += break_recovery(order, before, script, &expected);
+    crashes + break_undoing(order, before, script, &expected)
 }
 
 /// Dies somewhere after the row is written, and again at each instant of the recovery.
-fn break_recovery(before: &Before, script: &[Step], expected: &Expected) -> u64 {
+fn break_recovery(order: Order, before: &Before, script: &[Step], expected: &Expected) -> u64 {
     let mut crashes = 0;
     // The first instant that leaves a row, and every third one after: the rest differs by what was done already.
     let mut first = 0..;
     let row_at = |instant: u64| {
         let ground = ground(before);
         let mut row = Row::None;
-        let ended = call(&ground, Deadly::at(instant), script, &mut row);
+        let ended = call(&ground, Deadly::at(instant, order), script, &mut row);
         (ground, row, ended.is_some())
     };
     let start = first.find(|instant| row_at(*instant).1 != Row::None).expect("it ends");
@@ -129,10 +132,10 @@ fn break_recovery(before: &Before, script: &[Step], expected: &Expected) -> u64 
         if row_at(instant).2 {
             break;
         }
-        crashes += 1 + at_each_instant(|seam| {
+        crashes += 1 + at_each_instant(order, |seam| {
             let (ground, row, _) = row_at(instant);
             let _ = recover(&ground, seam, &row);
-            recover(&ground, Deadly::never(), &row).expect("nothing disturbs it");
+            recover(&ground, Deadly::never(order), &row).expect("nothing disturbs it");
             expected.check(&ground, &row);
         });
     }
@@ -140,25 +143,25 @@ fn break_recovery(before: &Before, script: &[Step], expected: &Expected) -> u64 
 }
 
 /// Dies at each instant of taking back, and of the recovery from that.
-fn break_undoing(before: &Before, script: &[Step], expected: &Expected) -> u64 {
+fn break_undoing(order: Order, before: &Before, script: &[Step], expected: &Expected) -> u64 {
     let taken_back = |row: &Row| match row {
         Row::Committed(commit) => Row::TakenBack(commit.clone()),
         other => panic!("{other:?}"),
     };
-    let mut crashes = at_each_instant(|seam| {
-        let (ground, row) = done(before, script);
+    let mut crashes = at_each_instant(order, |seam| {
+        let (ground, row) = done(order, before, script);
         let row = taken_back(&row);
         let _ = recover(&ground, seam, &row);
-        recover(&ground, Deadly::never(), &row).expect("nothing disturbs it");
+        recover(&ground, Deadly::never(order), &row).expect("nothing disturbs it");
         expected.check(&ground, &row);
     });
     for instant in (0..crashes).step_by(5) {
-        crashes += 1 + at_each_instant(|seam| {
-            let (ground, row) = done(before, script);
+        crashes += 1 + at_each_instant(order, |seam| {
+            let (ground, row) = done(order, before, script);
             let row = taken_back(&row);
-            let _ = recover(&ground, Deadly::at(instant), &row);
+            let _ = recover(&ground, Deadly::at(instant, order), &row);
             let _ = recover(&ground, seam, &row);
-            recover(&ground, Deadly::never(), &row).expect("nothing disturbs it");
+            recover(&ground, Deadly::never(order), &row).expect("nothing disturbs it");
             expected.check(&ground, &row);
         });
     }
@@ -177,7 +180,9 @@ fn all_or_nothing_wherever_it_dies() {
         ..Config::default()
     });
     let outcome = runner.run(&(before(), script(1..6)), |(before, script)| {
-        crashes.fetch_add(break_everywhere(&before, &script), Ordering::Relaxed);
+        for order in ORDERS {
+            crashes.fetch_add(break_everywhere(order, &before, &script), Ordering::Relaxed);
+        }
         Ok(())
     });
     let crashes = crashes.into_inner();
@@ -189,6 +194,10 @@ fn all_or_nothing_wherever_it_dies() {
 /// The same for every kind of operation at once, with a folder's mode among them, which no file tool changes.
 #[test]
 fn every_kind_of_operation_survives_every_crash() {
+    ORDERS.into_iter().for_each(break_every_kind);
+}
+
+fn break_every_kind(order: Order) {
     use std::os::unix::fs::PermissionsExt as _;
     let build =
         || Ground::with(&[("a", "1"), ("d/x", "2"), ("d/e/y", "3"), ("tree/p/q", "4"), ("f", "5"), ("l", "-> a")]);
@@ -219,19 +228,19 @@ fn every_kind_of_operation_survives_every_crash() {
         workspace.apply(&commit).ok()
     };
     let undisturbed = build();
-    run(&undisturbed, Deadly::never(), &mut Row::None).expect("nothing disturbs it");
+    run(&undisturbed, Deadly::never(order), &mut Row::None).expect("nothing disturbs it");
     let expected = Expected { before: build().picture(), after: undisturbed.picture() };
     assert_eq!(expected.after[Path::new("d")], "500 folder");
     assert_ne!(expected.before, expected.after);
-    let crashes = at_each_instant(|seam| {
+    let crashes = at_each_instant(order, |seam| {
         let ground = build();
         let mut row = Row::None;
         run(&ground, seam, &mut row);
-        recover(&ground, Deadly::never(), &row).expect("nothing disturbs it");
+        recover(&ground, Deadly::never(order), &row).expect("nothing disturbs it");
         expected.check(&ground, &row);
         if let Row::Committed(commit) = row {
             let row = Row::TakenBack(commit);
-            recover(&ground, Deadly::never(), &row).expect("nothing disturbs it");
+            recover(&ground, Deadly::never(order), &row).expect("nothing disturbs it");
             expected.check(&ground, &row);
         }
     });

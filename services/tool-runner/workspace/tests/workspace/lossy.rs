@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use belay_workspace::{Call, Seam};
+use belay_workspace::{Call, Order, Seam};
 use rustix::{
     fs::{
         AtFlags, Mode, RenameFlags, chmodat, fchmod, fstat, ftruncate, linkat, mkdirat, renameat, renameat_with,
@@ -73,6 +73,18 @@ struct State {
     /// Files with contents that were not synced.
     unsynced: HashMap<u64, OwnedFd>,
     syncs: u64,
+}
+
+/// A disk that can be counted on to lose what it may.
+pub(crate) trait Loses: Seam {
+    /// How many calls were made.
+    fn reached(&self) -> u64;
+
+    /// How many of them were syncs.
+    fn syncs(&self) -> u64;
+
+    /// Takes away of all that is not durable what `how` says, which differs from one disk to the other.
+    fn fail(&self, how: u64);
 }
 
 /// The disk with a memory.
@@ -209,17 +221,19 @@ impl Power {
         let state = State { dies_at, reached: 0, attic, stored: 0, folders, changes: Vec::new(), unsynced, syncs: 0 };
         Arc::new(Self(Mutex::new(state)))
     }
+}
 
-    pub(crate) fn reached(&self) -> u64 {
+impl Loses for Power {
+    fn reached(&self) -> u64 {
         self.0.lock().unwrap().reached
     }
 
-    pub(crate) fn syncs(&self) -> u64 {
+    fn syncs(&self) -> u64 {
         self.0.lock().unwrap().syncs
     }
 
-    /// Takes away all that is not durable but for the first `kept` of every thousand changes.
-    pub(crate) fn fail(&self, kept: u64) {
+    /// All but for the first `kept` of every thousand changes.
+    fn fail(&self, kept: u64) {
         let mut state = self.0.lock().unwrap();
         state.settle();
         let kept = (state.changes.len() as u64 * kept).div_ceil(1000);
@@ -242,7 +256,7 @@ impl Seam for Power {
         true
     }
 
-    fn orders_metadata(&self, _: bool) -> bool {
-        true
+    fn order(&self, _: Order) -> Order {
+        Order::Kept
     }
 }

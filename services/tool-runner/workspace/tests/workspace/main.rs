@@ -1,5 +1,6 @@
 //! A workspace as its users see it: on a real file system, through the public interface.
 
+mod blocks;
 mod commits;
 mod conflicts;
 mod crashes;
@@ -9,5 +10,6 @@ mod lossy;
 mod opening;
 mod overlay;
 mod power;
+mod second_names;
 mod support;
 mod views;

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use belay_workspace::{Call, Commit, Limits, Manifest, RelPath, Seam, View, Workspace};
+use belay_workspace::{Call, Commit, Limits, Manifest, Order, RelPath, Seam, View, Workspace};
 use proptest::prelude::*;
 
 /// A folder on a file system that can hold a workspace: in memory where that can, for speed.
@@ -212,6 +212,12 @@ pub(crate) fn before() -> impl Strategy<Value = Before> {
 }
 
 impl Before {
+    /// With files that are there for sure.
+    pub(crate) fn and_files(mut self, files: &[&str]) -> Self {
+        self.0.splice(0..0, files.iter().map(|at| ((*at).to_owned(), Thing::File("first".into(), 0o644))));
+        self
+    }
+
     /// Makes it; what finds its place taken is left out.
     pub(crate) fn build(&self, root: &Path) {
         for (at, thing) in &self.0 {
@@ -232,19 +238,20 @@ impl Before {
     }
 }
 
-/// Counts the instants at which a process could die, and dies at one of them if told to.
+/// Counts the instants at which a process could die, and dies at one of them if told to. The disk is taken to keep such an order.
 pub(crate) struct Deadly {
+    order: Order,
     dies_at: u64,
     reached: AtomicU64,
 }
 
 impl Deadly {
-    pub(crate) fn at(instant: u64) -> Arc<Self> {
-        Arc::new(Self { dies_at: instant, reached: AtomicU64::new(0) })
+    pub(crate) fn at(instant: u64, order: Order) -> Arc<Self> {
+        Arc::new(Self { order, dies_at: instant, reached: AtomicU64::new(0) })
     }
 
-    pub(crate) fn never() -> Arc<Self> {
-        Self::at(u64::MAX)
+    pub(crate) fn never(order: Order) -> Arc<Self> {
+        Self::at(u64::MAX, order)
     }
 
     pub(crate) fn reached(&self) -> u64 {
@@ -255,5 +262,9 @@ impl Deadly {
 impl Seam for Deadly {
     fn alive(&self, _: &Call<'_>) -> bool {
         self.reached.fetch_add(1, Ordering::Relaxed) < self.dies_at
+    }
+
+    fn order(&self, _: Order) -> Order {
+        self.order
     }
 }
