@@ -86,7 +86,8 @@ pub trait Place: Send + Sync {
     /// were.
     ///
     /// # Errors
-    /// As [`Place::apply`]; [`CommitError::NotStaged`] when it is in place and so is every one before it.
+    /// As [`Place::apply`]; [`CommitError::Unfinished`] when it has to be tried again, [`CommitError::NotStaged`] when it is in place and so
+    /// is every one before it.
     fn redo(&self, staged: &Staged) -> Result<(), CommitError>;
 
     /// Whether [`Place::stage`] also brings all that was put in place before onto the disk for good.

@@ -53,7 +53,8 @@ pub struct Commit {
     pub kept: bool,
 }
 
-/// One step of a commit. Each one's state is read off its slot by inode: names in the workspace may have moved since.
+/// One step of a commit. Each one's state is read off its slot by inode: names in the workspace may have moved since. Only a redo of what
+/// needs no order looks at the path: see [`Commit::kept`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Op {
