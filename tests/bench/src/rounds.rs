@@ -46,7 +46,7 @@ impl Scale {
         some: Load::of_nothing(64, 50),
         many: Load::of_nothing(256, 10),
         flushes: Load::of_nothing(1, 200),
-        writes: Load { work: Work::WriteFile, ..Load::of_nothing(1, 40) },
+        writes: Load { work: Work::WriteFile, ..Load::of_nothing(1, 200) },
         crash: Load::of_nothing(64, 60),
         launches: 20,
     };
