@@ -43,18 +43,28 @@ fn read(root: &Path, below: &Path, content: &mut Content) {
     }
 }
 
-/// Answers when Belay keeps nothing in a workspace any more: what a commit displaced goes after its caller has the answer.
+/// Waits until Belay keeps nothing in a workspace any more: what a commit displaced goes after its caller has the answer, and where the
+/// file system keeps no order only after a sync.
 ///
 /// # Panics
 /// When something is left after a minute.
+pub fn wait_until_cleared(workspace: &Path) {
+    let mut turns = 0;
+    while !left_in(workspace).is_empty() {
+        turns += 1;
+        assert!(turns < 6000, "left in the workspace: {:?}", left_in(workspace));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The same for whoever must not block.
+///
+/// # Panics
+/// As that one.
 pub async fn cleared(workspace: &Path) {
-    let clear = async {
-        while !left_in(workspace).is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let within = tokio::time::timeout(Duration::from_secs(60), clear).await;
-    assert!(within.is_ok(), "left in the workspace: {:?}", left_in(workspace));
+    let workspace = workspace.to_owned();
+    let cleared = tokio::task::spawn_blocking(move || wait_until_cleared(&workspace)).await;
+    cleared.expect("what was left has gone");
 }
 
 /// What Belay keeps in a workspace for calls that are under way or wait: views and staged effects.
