@@ -5,12 +5,12 @@
 
 use std::{
     fs, io,
-    io::Write as _,
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use belay_grant::SigningKey;
+use belay_service_kit::key_file;
 use thiserror::Error;
 
 /// The secret's file in the state directory.
@@ -118,22 +118,9 @@ fn read(path: &Path) -> Result<Option<[u8; 32]>, KeyError> {
     Ok(Some(bytes))
 }
 
-/// Writes a file whole: a start that dies in the middle leaves none.
 fn write(folder: &Path, name: &str, mode: u32, bytes: &[u8; 32]) -> Result<(), KeyError> {
-    let (path, draft) = (folder.join(name), folder.join(format!("{name}.new")));
-    let text = bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")) + "\n";
-    let written = (|| {
-        match fs::remove_file(&draft) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, &path)?;
-        fs::File::open(folder)?.sync_all()
-    })();
-    written.map_err(io_error(&path))
+    let path = folder.join(name);
+    key_file::write(&path, mode, bytes).map_err(io_error(&path))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::{
 use belay_execution::Execution;
 use belay_journal::Transition;
 use belay_proto::v1::{self, execution_event::Kind};
-use belay_redaction::{Bound, MasterKey, NotOpened, Redactor, SealKey, open, seal};
+use belay_redaction::{Bound, MOST_KNOWN, MasterKey, NotOpened, Redactor, SealKey, is_telling, open, seal};
 use belay_service_kit::key_file::{self, KeyFileError};
 use prost::Message as _;
 use thiserror::Error;
@@ -25,15 +25,6 @@ use crate::{
     names::ExecutionName,
     wire::{self, DecodeError, texts},
 };
-
-/// The shortest secret that is looked for where nothing but its value tells that it is one, in bytes: shorter ones stand in ordinary words.
-const SHORTEST_KNOWN: usize = 6;
-/// Up to this length, in bytes, letters without a capital are an ordinary word: `string` may be called a password in a schema.
-const LONGEST_WORD: usize = 9;
-/// The longest, in bytes.
-const LONGEST_KNOWN: usize = 4 * 1024;
-/// How many such values of one execution are looked for: each has about twenty spellings, and every text is compared with all of them.
-const MOST_KNOWN: usize = 256;
 
 /// The file of the key that wraps the executions' keys, in the state directory.
 const SEAL_KEY_FILE: &str = "seal.key";
@@ -220,9 +211,7 @@ impl Secrets {
     fn learn(&mut self, found: Vec<String>) -> bool {
         let mut new = Vec::new();
         for value in found {
-            let is_word = value.len() <= LONGEST_WORD && value.bytes().all(|byte| byte.is_ascii_lowercase());
-            let fits = (SHORTEST_KNOWN..=LONGEST_KNOWN).contains(&value.len()) && !is_word;
-            if fits && self.known.len() < MOST_KNOWN && self.known.insert(value.clone()) {
+            if is_telling(&value) && self.known.len() < MOST_KNOWN && self.known.insert(value.clone()) {
                 new.push(value);
             }
         }

@@ -9,19 +9,12 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use belay_proto::v1::{self, payload::Content};
-use belay_redaction::{Bound, Hidden, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, open, seal};
+use belay_redaction::{
+    Bound, Hidden, MOST_KNOWN, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, is_telling, open, seal,
+};
 use serde_json::Value;
 
 use crate::Registry;
-
-/// The shortest secret that is looked for where only its value tells that it is one, in bytes: shorter ones stand in ordinary words.
-const SHORTEST_KNOWN: usize = 6;
-/// Up to this length, in bytes, letters without a capital are an ordinary word: `string` may be called a password in a schema.
-const LONGEST_WORD: usize = 9;
-/// The longest, in bytes.
-const LONGEST_KNOWN: usize = 4 * 1024;
-/// How many such values of one call are looked for: each has about twenty spellings, and every text is compared with all of them.
-const MOST_KNOWN: usize = 256;
 
 /// How secrets are found and sealed. A clone shares it.
 #[derive(Clone)]
@@ -203,8 +196,7 @@ impl CallSecrets {
 /// Adds what is secret in a value to what is known. `whole`: all of it is.
 fn learn(redactor: &Redactor, value: &Value, whole: bool, known: &mut BTreeSet<String>) {
     let mut add = |text: &str| {
-        let is_word = text.len() <= LONGEST_WORD && text.bytes().all(|byte| byte.is_ascii_lowercase());
-        if (SHORTEST_KNOWN..=LONGEST_KNOWN).contains(&text.len()) && !is_word {
+        if is_telling(text) {
             known.insert(text.to_owned());
         }
     };

@@ -3,6 +3,8 @@
 //! What every message of an execution repeats (its name, its trace, the names of its calls) is left out of what is stored: it would be
 //! most of the log. Watchers get it back by [`CallNames::complete`].
 
+use std::fmt::Display;
+
 use belay_execution::{CallId, Event, EventKind, NeedKind, Progress, Timestamp, ToolFacts};
 use belay_plan::Plan;
 use belay_proto::v1::{self, execution_event::Kind};
@@ -27,16 +29,14 @@ pub(crate) struct CallNames {
 
 impl CallNames {
     pub(crate) fn call(&self, plan: &Plan, call: CallId) -> String {
-        self.call_of(plan.steps()[call.step].id(), call)
+        self.call_of(plan.steps()[call.step].id(), call.attempt, call.number)
     }
 
     /// A stored message as watchers get it.
     pub(crate) fn complete(&self, stored: v1::ExecutionEvent) -> v1::ExecutionEvent {
         let call = match stored.call.as_str() {
             "" => String::new(),
-            number => {
-                format!("{}/steps/{}/calls/{}.{number}", self.execution, stored.step_id, stored.attempt)
-            }
+            number => self.call_of(&stored.step_id, stored.attempt, number),
         };
         v1::ExecutionEvent {
             event_id: format!("{}.{}", self.uid, stored.sequence),
@@ -47,8 +47,8 @@ impl CallNames {
         }
     }
 
-    fn call_of(&self, step: &str, call: CallId) -> String {
-        format!("{}/steps/{step}/calls/{}.{}", self.execution, call.attempt, call.number)
+    fn call_of(&self, step: &str, attempt: impl Display, number: impl Display) -> String {
+        format!("{}/steps/{step}/calls/{attempt}.{number}", self.execution)
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn output_frame(names: &CallNames, step: &str, call: CallId) -> v1::E
         execution: names.execution.clone(),
         step_id: step.to_owned(),
         attempt: i32::try_from(call.attempt).unwrap_or_default(),
-        call: names.call_of(step, call),
+        call: names.call_of(step, call.attempt, call.number),
         schema_version: i32::try_from(VERSION).unwrap_or(i32::MAX),
         traceparent: names.traceparent.clone(),
         transient: true,

@@ -14,6 +14,7 @@
 mod encode;
 mod engine;
 mod json;
+mod known;
 mod literals;
 mod names;
 mod pem;
@@ -25,6 +26,7 @@ mod values;
 
 pub use engine::{Found, Redactor};
 pub use json::{Hidden, NotRestored, RedactedJson, restore};
+pub use known::{MOST_KNOWN, is_telling};
 pub use literals::LiteralRefused;
 pub use seal::{Bound, MasterKey, NotOpened, SealKey, open, seal};
 pub use stream::Stream;

@@ -59,7 +59,7 @@ pub fn open(path: &Path, random: impl FnOnce() -> [u8; 32]) -> Result<[u8; 32], 
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = random();
-            write(path, &key).map_err(failed)?;
+            write(path, 0o600, &key).map_err(failed)?;
             Ok(key)
         }
         Err(error) => Err(failed(error)),
@@ -78,18 +78,23 @@ fn parse(text: &[u8]) -> Option<[u8; 32]> {
     Some(key)
 }
 
-/// Writes the file whole: a start that dies in the middle leaves none.
-fn write(path: &Path, key: &[u8; 32]) -> io::Result<()> {
-    let draft = path.with_extension("key.new");
-    match fs::remove_file(&draft) {
+/// Writes a key as hexadecimal digits, the file whole: a start that dies in the middle leaves none.
+///
+/// # Errors
+/// What the file system refuses.
+pub fn write(path: &Path, mode: u32, key: &[u8; 32]) -> io::Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    let draft = Path::new(&draft);
+    match fs::remove_file(draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let text = key.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")) + "\n";
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(draft)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&draft, path)?;
+    fs::rename(draft, path)?;
     fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 

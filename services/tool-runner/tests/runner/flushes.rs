@@ -9,14 +9,12 @@ use std::{
 };
 
 use belay_proto::v1::{self, tool_call::State};
-use belay_tool_runner::{Place, Places, RealPlaces, Staged, View};
-use belay_workspace::{
-    Call, CommitError, EffectError, IoFailure, Manifest, OpenError, Order, Seam, ViewError, Workspace,
-};
+use belay_tool_runner::{Place, RealPlaces, Staged};
+use belay_workspace::{Call, CommitError, OpenError, Order, Seam};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::support::*;
+use crate::{places::*, support::*};
 
 /// A disk that is taken to keep the order of its changes, or that of names only, counts its syncs, and can be lost for them.
 struct Counts {
@@ -51,22 +49,9 @@ impl Default for Counted {
     }
 }
 
-impl Places for Counted {
-    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
-        RealPlaces.stores_around(path)
-    }
-
-    fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
-        RealPlaces.resolve(path)
-    }
-
-    fn make(&self, path: &Path) -> Result<(), OpenError> {
-        RealPlaces.make(path)
-    }
-
+impl Hand for Counted {
     fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
-        let forbidden: Vec<&Path> = forbidden.iter().map(PathBuf::as_path).collect();
-        Ok(Arc::new(Workspace::open_with(path, &forbidden, self.0.clone())?))
+        open_on(path, forbidden, self.0.clone())
     }
 }
 
@@ -74,79 +59,23 @@ impl Places for Counted {
 #[derive(Clone, Default)]
 struct Powered(Arc<AtomicBool>);
 
-struct OnPower(Powered, Arc<dyn Place>);
-
-impl OnPower {
+impl Powered {
     fn is_off(&self) -> bool {
-        self.0.0.load(Ordering::SeqCst)
+        self.0.load(Ordering::SeqCst)
     }
 }
 
-impl Places for Powered {
-    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
-        RealPlaces.stores_around(path)
+impl Hand for Powered {
+    fn check(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+        if self.is_off() { Ok(()) } else { place.check(staged) }
     }
 
-    fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
-        RealPlaces.resolve(path)
+    fn apply(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+        if self.is_off() { Ok(()) } else { place.apply(staged) }
     }
 
-    fn make(&self, path: &Path) -> Result<(), OpenError> {
-        RealPlaces.make(path)
-    }
-
-    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
-        Ok(Arc::new(OnPower(self.clone(), RealPlaces.open(path, forbidden)?)))
-    }
-}
-
-impl Place for OnPower {
-    fn path(&self) -> &Path {
-        self.1.path()
-    }
-
-    fn sweep(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
-        self.1.sweep(keep)
-    }
-
-    fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError> {
-        self.1.view(id)
-    }
-
-    fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError> {
-        self.1.effect(view)
-    }
-
-    fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError> {
-        self.1.stage(view, manifest)
-    }
-
-    fn check(&self, staged: &Staged) -> Result<(), CommitError> {
-        if self.is_off() { Ok(()) } else { self.1.check(staged) }
-    }
-
-    fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
-        if self.is_off() { Ok(()) } else { self.1.apply(staged) }
-    }
-
-    fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
-        self.1.redo(staged)
-    }
-
-    fn staging_syncs(&self) -> bool {
-        self.1.staging_syncs()
-    }
-
-    fn sync(&self) -> Result<(), IoFailure> {
-        self.1.sync()
-    }
-
-    fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
-        self.1.discard(staged)
-    }
-
-    fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
-        if self.is_off() { Ok(()) } else { self.1.finish(staged) }
+    fn finish(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+        if self.is_off() { Ok(()) } else { place.finish(staged) }
     }
 }
 
@@ -175,7 +104,7 @@ async fn costs_two_flushes(order: Order, file: impl Fn(usize) -> String, stay: u
     const CALLS: usize = 20;
     let mut bench = Bench::new();
     let counted = Counted::with(order);
-    bench.places = Arc::new(counted.clone());
+    bench.places = Arc::new(InHand(counted.clone()));
     let runner = bench.start(FREE).await;
     runner.run("first", CHANGE, json!([["write", "first", "x"]])).await;
     runner.acknowledge("first").await;
@@ -202,7 +131,7 @@ async fn costs_two_flushes(order: Order, file: impl Fn(usize) -> String, stay: u
 #[tokio::test]
 async fn without_order_a_row_stays_until_its_workspace_is_synced() {
     let mut bench = Bench::new();
-    bench.places = Arc::new(Counted::with(Order::OfNames));
+    bench.places = Arc::new(InHand(Counted::with(Order::OfNames)));
     bench.put("f", "0");
     let runner = bench.start(FREE).await;
     for (call, text) in [("a", "1"), ("b", "2")] {
@@ -229,7 +158,7 @@ async fn without_order_a_row_stays_until_its_workspace_is_synced() {
 #[tokio::test]
 async fn a_row_stays_until_its_effect_is_on_the_disk() {
     let mut bench = Bench::new();
-    bench.places = Arc::new(Counted::default());
+    bench.places = Arc::new(InHand(Counted::default()));
     let runner = bench.start(FREE).await;
     runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
     runner.acknowledge("a").await;
@@ -248,7 +177,7 @@ async fn a_row_stays_until_its_effect_is_on_the_disk() {
 async fn a_row_stays_when_its_workspace_cannot_be_synced() {
     let mut bench = Bench::new();
     let counted = Counted::default();
-    bench.places = Arc::new(counted.clone());
+    bench.places = Arc::new(InHand(counted.clone()));
     let runner = bench.start(FREE).await;
     runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
     bench.cleared().await;
@@ -270,7 +199,7 @@ async fn a_row_stays_when_its_workspace_cannot_be_synced() {
 async fn what_the_power_took_is_put_in_place_again_in_order() {
     let mut bench = Bench::new();
     let power = Powered::default();
-    bench.places = Arc::new(power.clone());
+    bench.places = Arc::new(InHand(power.clone()));
     bench.put("f", "1");
     let runner = bench.start(ASK).await;
     let commit = async |call: &str, held: &v1::ToolCall| {
@@ -319,7 +248,7 @@ async fn an_acknowledgement_has_no_commit_of_its_own() {
 #[tokio::test]
 async fn a_call_that_did_not_begin_ends_for_good() {
     let mut bench = Bench::new();
-    bench.places = Arc::new(Counted::default());
+    bench.places = Arc::new(InHand(Counted::default()));
     let runner = bench.start(FREE).await;
     let workspace = bench.workspace();
     let mut request = runner.request("a", REACH, json!([]));

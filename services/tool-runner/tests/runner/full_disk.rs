@@ -1,17 +1,14 @@
 //! The ledger cannot be written in the worst moment: when a call has done its work.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use belay_proto::v1::tool_call::State;
-use belay_tool_runner::{Place, Places, RealPlaces, Staged, View};
-use belay_workspace::{CommitError, EffectError, IoFailure, Manifest, OpenError, ViewError};
+use belay_tool_runner::{Place, Staged};
+use belay_workspace::CommitError;
 use rusqlite::{Connection, params};
 use serde_json::json;
 
-use crate::support::*;
+use crate::{places::*, support::*};
 
 /// Every change is asked about before it is made, and not again.
 const FIRST: &str = "file_write: auto\nrules: [{id: first, on: intent, tools: [change], decide: prompt}]\n";
@@ -42,74 +39,10 @@ fn mend(bench: &Bench) {
 #[derive(Clone, Default)]
 struct Remembers(Arc<Mutex<Option<Staged>>>);
 
-struct Remembered(Remembers, Arc<dyn Place>);
-
-impl Places for Remembers {
-    fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
-        RealPlaces.resolve(path)
-    }
-
-    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
-        RealPlaces.stores_around(path)
-    }
-
-    fn make(&self, path: &Path) -> Result<(), OpenError> {
-        RealPlaces.make(path)
-    }
-
-    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
-        Ok(Arc::new(Remembered(self.clone(), RealPlaces.open(path, forbidden)?)))
-    }
-}
-
-impl Place for Remembered {
-    fn path(&self) -> &Path {
-        self.1.path()
-    }
-
-    fn sweep(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
-        self.1.sweep(keep)
-    }
-
-    fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError> {
-        self.1.view(id)
-    }
-
-    fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError> {
-        self.1.effect(view)
-    }
-
-    fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError> {
-        self.1.stage(view, manifest)
-    }
-
-    fn check(&self, staged: &Staged) -> Result<(), CommitError> {
-        *self.0.0.lock().unwrap() = Some(staged.clone());
-        self.1.check(staged)
-    }
-
-    fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
-        self.1.apply(staged)
-    }
-
-    fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
-        self.1.redo(staged)
-    }
-
-    fn staging_syncs(&self) -> bool {
-        self.1.staging_syncs()
-    }
-
-    fn sync(&self) -> Result<(), IoFailure> {
-        self.1.sync()
-    }
-
-    fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
-        self.1.discard(staged)
-    }
-
-    fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
-        self.1.finish(staged)
+impl Hand for Remembers {
+    fn check(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+        *self.0.lock().unwrap() = Some(staged.clone());
+        place.check(staged)
     }
 }
 
@@ -136,7 +69,7 @@ async fn a_commit_of_which_nothing_is_known_happens_wholly_or_not_at_all() {
     for appears in [true, false] {
         let mut bench = refusing(FREE, "NEW.ended").await;
         let remembers = Remembers::default();
-        bench.places = Arc::new(remembers.clone());
+        bench.places = Arc::new(InHand(remembers.clone()));
         let todo = json!([["write", "a", "x"]]);
         let runner = bench.start(FREE).await;
         let end = runner.run("a", CHANGE, todo).await;

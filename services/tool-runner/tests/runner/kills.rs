@@ -11,12 +11,12 @@ use std::{
 };
 
 use belay_proto::v1::{self, tool_call::State};
-use belay_tool_runner::{Place, Places, RealPlaces};
-use belay_workspace::{Call, OpenError, Order, Seam, Workspace};
+use belay_tool_runner::Place;
+use belay_workspace::{Call, OpenError, Order, Seam};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::*;
+use crate::{places::*, support::*};
 
 const FOLDER: &str = "BELAY_TEST_FOLDER";
 const DIES_AT: &str = "BELAY_TEST_DIES_AT";
@@ -41,24 +41,12 @@ impl Seam for Dies {
     }
 }
 
+#[derive(Clone)]
 struct Deadly(Arc<Dies>);
 
-impl Places for Deadly {
-    fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
-        RealPlaces.resolve(path)
-    }
-
-    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
-        RealPlaces.stores_around(path)
-    }
-
-    fn make(&self, path: &Path) -> Result<(), OpenError> {
-        RealPlaces.make(path)
-    }
-
+impl Hand for Deadly {
     fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
-        let forbidden: Vec<&Path> = forbidden.iter().map(PathBuf::as_path).collect();
-        Ok(Arc::new(Workspace::open_with(path, &forbidden, self.0.clone())?))
+        open_on(path, forbidden, self.0.clone())
     }
 }
 
@@ -84,7 +72,7 @@ async fn make_the_call(bench: &Bench, policy: &str) -> v1::ToolCall {
 async fn child() {
     let number = env::var(DIES_AT).unwrap().parse().unwrap();
     let mut bench = Bench::in_folder(env::var_os(FOLDER).unwrap().as_ref());
-    bench.places = Arc::new(Deadly(Arc::new(Dies { at: number, seen: AtomicUsize::new(0) })));
+    bench.places = Arc::new(InHand(Deadly(Arc::new(Dies { at: number, seen: AtomicUsize::new(0) }))));
     make_the_call(&bench, &env::var(POLICY).unwrap()).await;
 }
 

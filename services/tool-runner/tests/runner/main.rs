@@ -8,6 +8,7 @@ mod hostile;
 mod kills;
 mod meddling;
 mod parallel;
+mod places;
 mod policies;
 mod secrets;
 mod support;

@@ -1,0 +1,43 @@
+//! Which values that were secrets once are looked for wherever they come again.
+
+/// The shortest secret that is looked for where nothing but its value tells that it is one, in bytes: shorter ones stand in ordinary words.
+const SHORTEST: usize = 6;
+/// Up to this length, in bytes, letters without a capital are an ordinary word: `string` may be called a password in a schema.
+const LONGEST_WORD: usize = 9;
+/// The longest, in bytes.
+const LONGEST: usize = 4 * 1024;
+
+/// How many such values are to be looked for at once: each has about twenty spellings, and every text is compared with all of them.
+pub const MOST_KNOWN: usize = 256;
+
+/// Whether a value that was a secret in one place is to be hidden in every other, where only its value tells. Then
+/// [`Redactor::with_literals`](crate::Redactor::with_literals) takes it.
+pub fn is_telling(value: &str) -> bool {
+    let is_word = value.len() <= LONGEST_WORD && value.bytes().all(|byte| byte.is_ascii_lowercase());
+    (SHORTEST..=LONGEST).contains(&value.len()) && !is_word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_words_are_not_looked_for() {
+        let longest = "x".repeat(LONGEST);
+        let longer = "x".repeat(LONGEST + 1);
+        for (value, telling) in [
+            ("", false),
+            ("a1b2c", false),
+            ("a1b2c3", true),
+            ("string", false),
+            ("passwords", false),
+            ("passphrases", true),
+            ("Secret", true),
+            (&longest, true),
+            (&longer, false),
+        ] {
+            assert_eq!(is_telling(value), telling, "{value}");
+        }
+        assert!(crate::Redactor::new().with_literals(["a1b2c3", &longest]).is_ok());
+    }
+}

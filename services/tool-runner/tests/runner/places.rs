@@ -1,0 +1,107 @@
+//! Real places in which a test has a hand.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use belay_tool_runner::{Place, Places, RealPlaces, Staged, View};
+use belay_workspace::{CommitError, EffectError, IoFailure, Manifest, OpenError, Seam, ViewError, Workspace};
+
+/// What a test does where a place does something; all else happens as it does.
+pub(crate) trait Hand: Clone + Send + Sync + 'static {
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+        RealPlaces.open(path, forbidden)
+    }
+
+    fn check(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+        place.check(staged)
+    }
+
+    fn apply(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+        place.apply(staged)
+    }
+
+    fn finish(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+        place.finish(staged)
+    }
+}
+
+/// Opens a folder on a disk behind this seam.
+pub(crate) fn open_on(path: &Path, forbidden: &[PathBuf], seam: Arc<dyn Seam>) -> Result<Arc<dyn Place>, OpenError> {
+    let forbidden: Vec<&Path> = forbidden.iter().map(PathBuf::as_path).collect();
+    Ok(Arc::new(Workspace::open_with(path, &forbidden, seam)?))
+}
+
+/// Places with this hand in them.
+pub(crate) struct InHand<H>(pub(crate) H);
+
+struct HandIn<H>(H, Arc<dyn Place>);
+
+impl<H: Hand> Places for InHand<H> {
+    fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
+        RealPlaces.resolve(path)
+    }
+
+    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
+        RealPlaces.stores_around(path)
+    }
+
+    fn make(&self, path: &Path) -> Result<(), OpenError> {
+        RealPlaces.make(path)
+    }
+
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+        Ok(Arc::new(HandIn(self.0.clone(), self.0.open(path, forbidden)?)))
+    }
+}
+
+impl<H: Hand> Place for HandIn<H> {
+    fn path(&self) -> &Path {
+        self.1.path()
+    }
+
+    fn sweep(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
+        self.1.sweep(keep)
+    }
+
+    fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError> {
+        self.1.view(id)
+    }
+
+    fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError> {
+        self.1.effect(view)
+    }
+
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError> {
+        self.1.stage(view, manifest)
+    }
+
+    fn check(&self, staged: &Staged) -> Result<(), CommitError> {
+        self.0.check(&*self.1, staged)
+    }
+
+    fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
+        self.0.apply(&*self.1, staged)
+    }
+
+    fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
+        self.1.redo(staged)
+    }
+
+    fn staging_syncs(&self) -> bool {
+        self.1.staging_syncs()
+    }
+
+    fn sync(&self) -> Result<(), IoFailure> {
+        self.1.sync()
+    }
+
+    fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
+        self.1.discard(staged)
+    }
+
+    fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
+        self.0.finish(&*self.1, staged)
+    }
+}
