@@ -21,6 +21,8 @@ impl Exit {
     pub(crate) const DENIED: Exit = Exit(33);
     /// A time limit ran out.
     pub(crate) const TIMED_OUT: Exit = Exit(34);
+    /// SIGHUP, as shells count it: 128 + 1.
+    pub(crate) const HUNG_UP: Exit = Exit(129);
     /// SIGINT, as shells count it: 128 + 2.
     pub(crate) const INTERRUPTED: Exit = Exit(130);
     /// SIGPIPE, as shells count it: 128 + 13.

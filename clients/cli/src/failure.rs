@@ -302,6 +302,8 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            // EIO from a terminal: it was closed.
+            _ if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => Failure::ClosedPipe,
             _ => Failure::internal(format!("the output cannot be written: {error}")),
         }
     }

@@ -1,6 +1,6 @@
-//! Ctrl-C and SIGTERM: the first is a wish, the second an order.
+//! Ctrl-C, SIGTERM and a closed terminal: the first asks the command to stop, the second ends the process at once.
 
-use std::io;
+use std::{future::poll_fn, io, task::Poll};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -9,21 +9,34 @@ use tokio::{
 
 use crate::exit::Exit;
 
-/// Somebody wants the process to stop.
+/// Why the process is asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// SIGINT: Ctrl-C.
     Interrupt,
     /// SIGTERM.
     Terminate,
+    /// SIGHUP: the terminal was closed, or its connection was lost.
+    HangUp,
 }
 
 impl Stop {
-    /// How a process that was stopped so ends.
+    const ALL: [Stop; 3] = [Stop::Interrupt, Stop::Terminate, Stop::HangUp];
+
+    /// The exit code of a process that was stopped so.
     pub(crate) fn exit(self) -> Exit {
         match self {
             Stop::Interrupt => Exit::INTERRUPTED,
             Stop::Terminate => Exit::TERMINATED,
+            Stop::HangUp => Exit::HUNG_UP,
+        }
+    }
+
+    fn kind(self) -> SignalKind {
+        match self {
+            Stop::Interrupt => SignalKind::interrupt(),
+            Stop::Terminate => SignalKind::terminate(),
+            Stop::HangUp => SignalKind::hangup(),
         }
     }
 }
@@ -34,15 +47,20 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen: the first signal becomes a wish, the second ends the process at once, whatever it is doing (everything that was
-    /// recorded survives that). Needs a running tokio runtime.
+    /// Begins to listen: the first signal asks the command to stop, the second ends the process at once, whatever it is doing (everything
+    /// that was recorded survives that). A signal that whoever started the process had it ignore, as `nohup` does with SIGHUP and a shell
+    /// with SIGINT for what it starts in the background, stays ignored. Needs a running tokio runtime.
     pub(crate) fn listen() -> io::Result<Signals> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let mut listeners = Stop::ALL
+            .into_iter()
+            .filter(|stop| ignored >> (stop.kind().as_raw_value() - 1) & 1 == 0)
+            .map(|stop| Ok((stop, signal(stop.kind())?)))
+            .collect::<io::Result<Vec<_>>>()?;
         let (wish, received) = watch::channel(None);
         tokio::spawn(async move {
-            wish.send_replace(Some(either(&mut interrupt, &mut terminate).await));
-            let order = either(&mut interrupt, &mut terminate).await;
+            wish.send_replace(Some(first(&mut listeners).await));
+            let order = first(&mut listeners).await;
             std::process::exit(order.exit().0.into());
         });
         Ok(Signals { wish: received })
@@ -57,10 +75,29 @@ impl Signals {
     }
 }
 
-async fn either(interrupt: &mut Signal, terminate: &mut Signal) -> Stop {
-    tokio::select! {
-        biased;
-        _ = interrupt.recv() => Stop::Interrupt,
-        _ = terminate.recv() => Stop::Terminate,
+/// The next signal.
+async fn first(listeners: &mut [(Stop, Signal)]) -> Stop {
+    poll_fn(|context| {
+        let came =
+            listeners.iter_mut().find_map(|(stop, signal)| signal.poll_recv(context).is_ready().then_some(*stop));
+        came.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// The set of ignored signals from `/proc/self/status`: bit n - 1 stands for signal n. Empty where the kernel does not say.
+fn ignored(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_that_are_ignored_are_read_from_the_status() {
+        assert_eq!(ignored("Name:\tbelay\nSigIgn:\t0000000000001001\nSigCgt:\t00000001\n"), 0x1001);
+        assert_eq!(ignored("Name:\tbelay\n"), 0);
     }
 }

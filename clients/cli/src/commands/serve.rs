@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A server that was told to stop has done what it was asked.
-const HELP: &str = "Example:\n  belay serve --listen 127.0.0.1:7433\n\nExit codes:\n  0    stopped by Ctrl-C or SIGTERM, in good order\n  \
+const HELP: &str = "Example:\n  belay serve --listen 127.0.0.1:7433\n\nExit codes:\n  0    stopped by Ctrl-C, SIGTERM or SIGHUP, in good order\n  \
                     1    it cannot start, or its store takes no more\n  2    used wrongly\n  130  stopped at once by a second Ctrl-C \
                     (143: SIGTERM)";
 

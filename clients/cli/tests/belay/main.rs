@@ -3,6 +3,7 @@
 mod approvals;
 mod gate;
 mod server;
+mod signals;
 mod terminal;
 mod whole;
 

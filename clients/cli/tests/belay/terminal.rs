@@ -2,16 +2,19 @@
 
 use std::{
     fs::File,
-    io::{Read as _, Write as _},
+    io::{self, PipeReader, PipeWriter, Read as _, Write as _},
     os::fd::OwnedFd,
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::mpsc::{Receiver, Sender, channel},
+    thread::JoinHandle,
     time::Duration,
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, poll},
     fs::{Mode, OFlags},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
 };
 
 /// How long anything may take before the test gives up on it.
@@ -20,9 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A command whose three streams are a terminal.
 pub(crate) struct AtTerminal {
     child: Child,
-    keyboard: File,
+    keyboard: Option<File>,
     screen: Receiver<String>,
     seen: String,
+    /// Reads what comes on the screen, until this pipe closes.
+    reading: Option<(PipeWriter, JoinHandle<()>)>,
 }
 
 impl AtTerminal {
@@ -35,21 +40,35 @@ impl AtTerminal {
         let far: OwnedFd =
             rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let stream = || Stdio::from(far.try_clone().unwrap());
-        let child = command.stdin(stream()).stdout(stream()).stderr(stream()).env("TERM", "dumb").spawn().unwrap();
+        tcsetwinsize(&near, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        if !command.get_envs().any(|(name, _)| name == "TERM") {
+            command.env("TERM", "dumb");
+        }
+        let child = command.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
         // Or its end would not be seen.
         drop((command, far));
         let keyboard = File::from(near);
-        let mut glass = keyboard.try_clone().unwrap();
+        let glass = keyboard.try_clone().unwrap();
         let (sender, screen) = channel();
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(read @ 1..) = glass.read(&mut bytes) {
-                if sender.send(String::from_utf8_lossy(&bytes[..read]).into_owned()).is_err() {
-                    return;
-                }
-            }
-        });
-        AtTerminal { child, keyboard, screen, seen: String::new() }
+        let (closed, close) = io::pipe().unwrap();
+        let reading = std::thread::spawn(move || read(glass, &closed, &sender));
+        AtTerminal { child, keyboard: Some(keyboard), screen, seen: String::new(), reading: Some((close, reading)) }
+    }
+
+    /// Starts an interactive shell whose controlling terminal this is: what it starts gets the signals that keys stand for.
+    pub(crate) fn shell(environment: &Command) -> AtTerminal {
+        let mut shell = Command::new("setsid");
+        shell.args(["--ctty", "sh", "-i"]).env("PS1", "").env("ENV", "");
+        for (name, value) in environment.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        if let Some(folder) = environment.get_current_dir() {
+            shell.current_dir(folder);
+        }
+        AtTerminal::start(shell)
     }
 
     /// Waits until these words stand on the screen, after those waited for before. All that has come since.
@@ -68,7 +87,20 @@ impl AtTerminal {
 
     /// Types a line.
     pub(crate) fn types(&mut self, line: &str) {
-        writeln!(self.keyboard, "{line}").unwrap();
+        writeln!(self.keyboard.as_ref().unwrap(), "{line}").unwrap();
+    }
+
+    /// Presses a key together with Ctrl, such as `'C'`.
+    pub(crate) fn ctrl(&mut self, key: char) {
+        self.keyboard.as_ref().unwrap().write_all(&[key as u8 & 0x1f]).unwrap();
+    }
+
+    /// Closes the terminal's window: whatever runs in it is hung up.
+    pub(crate) fn close(&mut self) {
+        let (close, reading) = self.reading.take().unwrap();
+        drop(close);
+        reading.join().unwrap();
+        self.keyboard = None;
     }
 
     /// The process, to send it signals.
@@ -82,6 +114,22 @@ impl AtTerminal {
             self.seen += &more;
         }
         (self.child.wait().unwrap().code(), std::mem::take(&mut self.seen).replace("\r\n", "\n"))
+    }
+}
+
+/// Reads the screen until everybody has left the terminal, or `closed` is.
+fn read(mut glass: File, closed: &PipeReader, screen: &Sender<String>) {
+    let mut bytes = [0; 4096];
+    loop {
+        let mut ready = [PollFd::new(&glass, PollFlags::IN), PollFd::new(closed, PollFlags::empty())];
+        poll(&mut ready, None).unwrap();
+        if !ready[1].revents().is_empty() {
+            return;
+        }
+        match glass.read(&mut bytes) {
+            Ok(read @ 1..) if screen.send(String::from_utf8_lossy(&bytes[..read]).into_owned()).is_ok() => {}
+            _ => return,
+        }
     }
 }
 

@@ -22,10 +22,10 @@ steps:
 ";
 
 /// A user's folder: a state directory, a workspace with a file in it, a plan.
-struct Home(TempDir);
+pub(crate) struct Home(TempDir);
 
 impl Home {
-    fn new() -> Home {
+    pub(crate) fn new() -> Home {
         let home = Home(tempfile::tempdir().unwrap());
         std::fs::create_dir(home.path("work")).unwrap();
         std::fs::write(home.notes(), "hello\n").unwrap();
@@ -33,7 +33,7 @@ impl Home {
         home
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
@@ -41,13 +41,13 @@ impl Home {
         self.path("work/notes.txt")
     }
 
-    fn write(&self, name: &str, content: &str) {
+    pub(crate) fn write(&self, name: &str, content: &str) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
 
-    fn belay(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn belay(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_belay"));
         for name in ["BELAY_SERVER", "BELAY_TOKEN", "BELAY_GATE", "BELAY_POLICY", "BELAY_LOG"] {
             command.env_remove(name);
@@ -57,7 +57,7 @@ impl Home {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.belay(arguments).output().unwrap()
     }
 
@@ -67,7 +67,7 @@ impl Home {
     }
 
     /// Starts a command and reads its output up to a line with these words.
-    fn start(&self, arguments: &[&str], until: &str) -> Started {
+    pub(crate) fn start(&self, arguments: &[&str], until: &str) -> Started {
         let mut child = self.belay(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -82,14 +82,14 @@ impl Home {
 }
 
 /// A command under way; killed with this value.
-struct Started(Child);
+pub(crate) struct Started(Child);
 
 impl Started {
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    fn end(mut self) -> Option<i32> {
+    pub(crate) fn end(mut self) -> Option<i32> {
         self.0.wait().unwrap().code()
     }
 }

@@ -188,6 +188,9 @@ pub(crate) fn spawn(
     let child = std::process::Command::new(&settings.executable)
         .arg0(take_over::LAUNCHER)
         .env_clear()
+        // Ctrl-C, Ctrl-Z and Ctrl-\ at a terminal go to the process group of whoever started the runner. What becomes of the command is
+        // the runner's decision alone.
+        .process_group(0)
         .stdin(OwnedFd::from(theirs))
         .stdout(stdout)
         .stderr(stderr)
