@@ -39,6 +39,9 @@ impl Recovery {
 pub struct Annotations {
     /// It may remove or overwrite.
     pub destructive: bool,
+    /// Called again with the same arguments it has no further effect. This is about what it does, not about what may be done after a
+    /// loss: a command in a view may be sent again, and still appends a second line.
+    pub idempotent: bool,
     /// It reaches out of the workspace.
     pub open_world: bool,
 }
@@ -288,7 +291,7 @@ fn describe(spec: &ToolSpec) -> v1::Tool {
         annotations: Some(v1::ToolAnnotations {
             read_only: spec.recovery == Recovery::ReadOnly,
             destructive: spec.annotations.destructive,
-            idempotent: spec.recovery != Recovery::Manual,
+            idempotent: spec.recovery == Recovery::ReadOnly || spec.annotations.idempotent,
             open_world: spec.annotations.open_world,
         }),
     }

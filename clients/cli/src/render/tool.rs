@@ -32,10 +32,10 @@ pub(crate) fn describe(tool: &Tool) -> Vec<Line> {
     let recovery = words::word(tool.recovery().as_str_name(), "RECOVERY_CLASS_");
     let hints = tool.annotations.unwrap_or_default();
     let hints = [
-        (hints.read_only, "changes nothing"),
-        (hints.destructive, "may remove or overwrite"),
-        (hints.idempotent, "twice is the same as once"),
-        (hints.open_world, "reaches out of the workspace"),
+        (hints.read_only, "read-only"),
+        (hints.destructive, "destructive"),
+        (hints.idempotent, "idempotent"),
+        (hints.open_world, "reaches outside the workspace"),
     ];
     let hints: Vec<&str> = hints.iter().filter(|(holds, _)| *holds).map(|(_, words)| *words).collect();
     let facts = [
@@ -128,7 +128,7 @@ mod tests {
                 "read_file",
                 "  Reads a file. All of it.",
                 "  also called   cat",
-                "  effect        changes nothing",
+                "  effect        read-only",
                 "  after a loss  read_only",
                 "  time limit    2m",
                 "arguments",

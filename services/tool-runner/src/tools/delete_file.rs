@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::files::{CHANGES_FILES, Stop, Work, in_view, path, wrong_type};
-use crate::{Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path};
+use crate::{
+    Annotations, Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path,
+};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +48,7 @@ impl Tool for DeleteFile {
   }
 }"#,
             kind: ToolKind::FileDelete,
+            annotations: Annotations { idempotent: true, ..CHANGES_FILES.annotations },
             ..CHANGES_FILES
         }
     }

@@ -31,7 +31,7 @@ pub(super) const CHANGES_FILES: ToolSpec = ToolSpec {
     touches: Touches::Changes,
     kind: ToolKind::FileWrite,
     default_timeout: Duration::from_secs(120),
-    annotations: Annotations { destructive: true, open_world: false },
+    annotations: Annotations { destructive: true, idempotent: false, open_world: false },
 };
 
 /// How the content of a file stands in JSON.

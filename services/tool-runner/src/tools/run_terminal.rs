@@ -117,7 +117,7 @@ impl Tool for RunTerminal {
             touches: Touches::Changes,
             kind: ToolKind::Terminal,
             default_timeout: Duration::from_secs(120),
-            annotations: Annotations { destructive: true, open_world: false },
+            annotations: Annotations { destructive: true, idempotent: false, open_world: false },
         }
     }
 

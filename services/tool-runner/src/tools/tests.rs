@@ -280,6 +280,16 @@ fn every_tool_is_offered_by_its_names() {
     }
 }
 
+// A planner that believes a wrong one doubles effects.
+#[test]
+fn only_what_may_be_called_twice_is_idempotent() {
+    let registry = Registry::new(tools()).unwrap();
+    let idempotent = |tool: &belay_proto::v1::Tool| tool.annotations.unwrap().idempotent;
+    let mut names: Vec<_> = registry.tools().filter(idempotent).map(|tool| tool.name).collect();
+    names.sort();
+    assert_eq!(names, ["delete_file", "list_directory", "noop", "read_file", "search_code", "write_file"]);
+}
+
 #[test]
 fn schemas_are_closed_and_everything_in_them_is_described() {
     for tool in tools() {

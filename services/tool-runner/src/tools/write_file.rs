@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::files::{CHANGES_FILES, Encoding, Stop, Work, in_view, invalid, path};
-use crate::{Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path};
+use crate::{
+    Annotations, Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path,
+};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,6 +62,7 @@ impl Tool for WriteFile {
     "created": {"type": "boolean", "description": "Whether there was none before."}
   }
 }"#,
+            annotations: Annotations { idempotent: true, ..CHANGES_FILES.annotations },
             ..CHANGES_FILES
         }
     }
