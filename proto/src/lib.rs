@@ -73,4 +73,21 @@ mod tests {
         }
         assert_eq!(super::to_duration(&pbjson_types::Duration { seconds: -1, nanos: 0 }), None);
     }
+
+    // Without these protoc-gen-go refuses the files, and Java's and C#'s classes land in a package called `belay.v1`.
+    #[test]
+    fn every_file_says_where_its_classes_go_in_go_java_and_c_sharp() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/belay/v1");
+        for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            for option in [
+                "option csharp_namespace = \"Belay.V1\";",
+                "option go_package = \"belay.dev/gen/go/belay/v1;belayv1\";",
+                "option java_multiple_files = true;",
+                "option java_package = \"dev.belay.v1\";",
+            ] {
+                assert!(text.contains(option), "{} lacks `{option}`", file.display());
+            }
+        }
+    }
 }

@@ -90,13 +90,9 @@ pub async fn serve<C: Connection>(
     for name in &names {
         reporter.set_service_status(*name, tonic_health::ServingStatus::Serving).await;
     }
-    let reflection = descriptors
-        .iter()
-        .fold(tonic_reflection::server::Builder::configure(), |builder, descriptors| {
-            builder.register_encoded_file_descriptor_set(descriptors)
-        })
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()?;
+    // Most tools still ask by v1alpha (grpcio-reflection, ghz); v1 has been the same contract since 2022.
+    let reflection = reflected(&names, &descriptors).build_v1()?;
+    let reflection_v1alpha = reflected(&names, &descriptors).build_v1alpha()?;
     let access = Arc::new(access);
     let layers = ServiceBuilder::new()
         .layer(InterceptorLayer::new(move |request| access.check(request)))
@@ -116,7 +112,7 @@ pub async fn serve<C: Connection>(
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
         .tcp_nodelay(true)
         .layer(layers)
-        .add_routes(routes.add_service(health).add_service(reflection))
+        .add_routes(routes.add_service(health).add_service(reflection).add_service(reflection_v1alpha))
         .serve_with_incoming_shutdown(incoming, stop);
     let patience = async {
         shutdown.requested().await;
@@ -127,6 +123,26 @@ pub async fn serve<C: Connection>(
         served = serving => served.map_err(ServeError::from),
         () = patience => Ok(()),
     }
+}
+
+/// What reflection tells of a listener: the services that answer there and no others of the contract, and with their messages those of
+/// `google.rpc`, so that generic clients can show an error's details.
+fn reflected<'a>(names: &[&'static str], descriptors: &[&'a [u8]]) -> tonic_reflection::server::Builder<'a> {
+    use tonic_reflection::pb;
+    let beside = [
+        tonic_health::pb::health_server::SERVICE_NAME,
+        pb::v1::server_reflection_server::SERVICE_NAME,
+        pb::v1alpha::server_reflection_server::SERVICE_NAME,
+    ];
+    let builder = tonic_reflection::server::Builder::configure().include_reflection_service(false);
+    let builder = names.iter().chain(&beside).fold(builder, |builder, &name| builder.with_service_name(name));
+    let shared = [
+        tonic_health::pb::FILE_DESCRIPTOR_SET,
+        pb::v1::FILE_DESCRIPTOR_SET,
+        pb::v1alpha::FILE_DESCRIPTOR_SET,
+        tonic_types::pb::FILE_DESCRIPTOR_SET,
+    ];
+    descriptors.iter().chain(&shared).fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
 }
 
 #[cfg(test)]
@@ -172,5 +188,45 @@ mod tests {
             assert!(health.check(asked).await.is_ok(), "{name} is healthy under its own name");
         }
         assert_eq!(ask(channel, "/test.C/M").await.code(), Code::Unimplemented);
+    }
+
+    #[tokio::test]
+    async fn reflection_knows_what_answers_here_and_the_details_of_errors() {
+        use tonic_reflection::pb::{v1, v1alpha};
+        let folder = tempfile::tempdir().unwrap();
+        let access = Access::Everybody("test".into());
+        let (channel, _trigger) = listen(&folder.path().join("s"), service("/test.A/M", "test.A"), access);
+        let mut client = v1::server_reflection_client::ServerReflectionClient::new(channel.clone());
+        let mut ask = async |asked: v1::server_reflection_request::MessageRequest| {
+            let request = v1::ServerReflectionRequest { host: String::new(), message_request: Some(asked) };
+            let mut answers =
+                client.server_reflection_info(futures::stream::iter([request])).await.unwrap().into_inner();
+            answers.message().await.unwrap().unwrap().message_response.unwrap()
+        };
+        use v1::{
+            server_reflection_request::MessageRequest as Ask, server_reflection_response::MessageResponse as Answer,
+        };
+        let Answer::ListServicesResponse(list) = ask(Ask::ListServices(String::new())).await else { panic!() };
+        let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "test.A",
+                "grpc.health.v1.Health",
+                "grpc.reflection.v1.ServerReflection",
+                "grpc.reflection.v1alpha.ServerReflection"
+            ]
+        );
+        for symbol in ["google.rpc.ErrorInfo", "google.rpc.BadRequest", "google.rpc.Status"] {
+            let answer = ask(Ask::FileContainingSymbol(symbol.into())).await;
+            assert!(matches!(answer, Answer::FileDescriptorResponse(_)), "{symbol}: {answer:?}");
+        }
+        let mut older = v1alpha::server_reflection_client::ServerReflectionClient::new(channel);
+        let request = v1alpha::ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(v1alpha::server_reflection_request::MessageRequest::ListServices(String::new())),
+        };
+        let answers = older.server_reflection_info(futures::stream::iter([request])).await;
+        assert!(answers.unwrap().into_inner().message().await.unwrap().is_some());
     }
 }

@@ -3,6 +3,7 @@
 //! This is where the real clock and the real randomness live. Services take them as values, so that a simulation can hand in its own.
 
 pub mod auth;
+mod authority;
 pub mod clock;
 pub mod deadline;
 pub mod host;
@@ -15,6 +16,7 @@ pub mod status;
 pub mod telemetry;
 
 pub use auth::{Access, Principal};
+pub use authority::NormalizedStream;
 pub use clock::{Clock, SystemClock};
 pub use host::{Connection, Hosted, ServeError};
 pub use ids::Ids;

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::transport::{Channel, Endpoint, Uri};
 
-use crate::{Access, Connection};
+use crate::{Access, Connection, authority::NormalizedStream};
 
 /// Where a service listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,11 +107,12 @@ impl UnixSocket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// The connections that come in.
-    pub fn incoming(self) -> impl Stream<Item = io::Result<UnixStream>> {
+    /// The connections that come in; see [`NormalizedStream`] for what is done to their requests.
+    pub fn incoming(self) -> impl Stream<Item = io::Result<NormalizedStream>> {
         let remove = RemoveOnDrop(self.path);
-        UnixListenerStream::new(self.listener).inspect(move |_| {
+        UnixListenerStream::new(self.listener).map(move |accepted| {
             let _held = &remove;
+            accepted.map(NormalizedStream::new)
         })
     }
 }
