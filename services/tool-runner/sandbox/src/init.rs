@@ -91,10 +91,12 @@ fn start(
     };
     view::build(sources, command)?;
     let process_limit = limit_processes(command.limits.processes);
+    // Where it cannot be had, the command's filter refuses the sockets that would need it.
+    let loopback = sys::bring_up_loopback().is_ok();
 
     let (mut said, says) = io::pipe().at(Layer::Launcher, || "making a pipe".to_owned())?;
     let tool = match sys::clone(one, 0).at(Layer::Limits, || "forking the command".to_owned())? {
-        Side::Child => tool::become_command(command, process_limit, says),
+        Side::Child => tool::become_command(command, process_limit, loopback, says),
         Side::Parent { pid, .. } => pid,
     };
     drop(says);

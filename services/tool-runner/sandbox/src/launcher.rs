@@ -1,7 +1,6 @@
 //! The runner's half: hands the order to a launcher and waits until the command runs.
 
 use std::{
-    ffi::OsString,
     io::{self, IoSliceMut, Write as _},
     mem::MaybeUninit,
     os::{
@@ -15,9 +14,13 @@ use std::{
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::{
+    environment::environment,
     error::LaunchError,
+    mounts::{self, Mount},
     order::{Command, Failure, Message, Order},
     running::{End, Ended, KillHandle, Launched, Running, read_body},
+    scratch::ScratchPlace,
+    scratch_folder::{self, OwnScratch},
     settings::Settings,
     spec::Spec,
     take_over,
@@ -40,6 +43,8 @@ pub trait Launcher: Send + Sync {
 #[derive(Debug)]
 pub struct NamespaceLauncher {
     settings: Settings,
+    /// The folder of this launcher's scratch folders, where the settings name one.
+    scratch: Option<OwnScratch>,
 }
 
 impl NamespaceLauncher {
@@ -52,7 +57,13 @@ impl NamespaceLauncher {
             return Err(LaunchError::NotReady);
         }
         settings.check()?;
-        Ok(Self { settings })
+        let scratch = match &settings.scratch.place {
+            ScratchPlace::Folder(folder) => Some(OwnScratch::new(folder).map_err(|error| {
+                LaunchError::spec("settings.scratch.place", format!("`{}` cannot be used: {error}", folder.display()))
+            })?),
+            ScratchPlace::Staging | ScratchPlace::Memory => None,
+        };
+        Ok(Self { settings, scratch })
     }
 
     /// Starts the built-in attacks instead of a program.
@@ -69,8 +80,9 @@ impl NamespaceLauncher {
         let (stdout, command_stdout) = io::pipe().map_err(|source| LaunchError::launcher("making a pipe", source))?;
         let (stderr, command_stderr) = io::pipe().map_err(|source| LaunchError::launcher("making a pipe", source))?;
         let cwd = command.cwd.clone();
-        let (mut control, mut launched) =
-            spawn(&self.settings, &Order::Run(command), Stdio::from(command_stdout), Stdio::from(command_stderr))?;
+        let scratch = command.scratch_folder.clone();
+        let (stdout_end, stderr_end) = (Stdio::from(command_stdout), Stdio::from(command_stderr));
+        let (mut control, mut launched) = spawn(&self.settings, &Order::Run(command), scratch, stdout_end, stderr_end)?;
 
         // Launcher and init speak at the same time: what init says may come before who it is, and its last word as well.
         let (mut init, mut enforced, mut ended) = (None, None, None);
@@ -85,7 +97,7 @@ impl NamespaceLauncher {
                     return Err(self.explain(failure, program, cwd));
                 }
                 None if matches!(ended, Some(Ended { end: End::TimedOut, .. })) => {
-                    return Err(LaunchError::spec("limits.wall", "was up before the program could be started"));
+                    return Err(LaunchError::spec("wall", "was up before the program could be started"));
                 }
                 Some(_) | None => return Err(LaunchError::LauncherLost { program }),
             }
@@ -106,7 +118,18 @@ impl NamespaceLauncher {
     fn command(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<Command, LaunchError> {
         spec.check()?;
         let settings = &self.settings;
-        let Spec { program, args, env, cwd, workspace, limits } = spec;
+        let Spec { program, args, env, cwd, workspace, mounts, wall, limits } = spec;
+        let mut mounts: Vec<Mount> = settings.mounts.iter().cloned().chain(mounts).collect();
+        mounts::check(&mounts, "mounts")?;
+        // What lies below another comes after it.
+        mounts.sort_by_key(|mount| mount.target.components().count());
+        let scratch_folder = match &self.scratch {
+            Some(own) => Some(own.next()),
+            None if settings.scratch.place == ScratchPlace::Staging => {
+                workspace.staging.as_ref().map(|staging| staging.join(scratch_folder::NAME))
+            }
+            None => None,
+        };
         Ok(Command {
             program: program.into(),
             args,
@@ -115,8 +138,11 @@ impl NamespaceLauncher {
             lower: workspace.lower,
             staging: workspace.staging,
             hidden: workspace.hidden,
-            limits,
-            read_only: settings.read_only.clone(),
+            mounts,
+            scratch: settings.scratch.clone(),
+            scratch_folder,
+            wall,
+            limits: limits.unwrap_or_else(|| settings.limits.clone()),
             path: settings.path.clone(),
             service_uid: settings.service_uid,
             service_gid: settings.service_gid,
@@ -149,36 +175,11 @@ impl Launcher for NamespaceLauncher {
     }
 }
 
-/// The whole environment of a command: ours, then the operator's, then the call's; of equal names the last counts.
-fn environment(settings: &Settings, call: Vec<(String, OsString)>) -> Vec<(String, OsString)> {
-    let ours = [
-        ("HOME", "/tmp/home"),
-        ("TMPDIR", "/tmp"),
-        ("USER", "belay"),
-        ("LOGNAME", "belay"),
-        ("LANG", "C.UTF-8"),
-        ("TZ", "UTC"),
-        ("TERM", "dumb"),
-        // A repository's own configuration is all the git there is: no system, no user, no questions.
-        ("GIT_CONFIG_NOSYSTEM", "1"),
-        ("GIT_CONFIG_GLOBAL", "/dev/null"),
-        ("GIT_TERMINAL_PROMPT", "0"),
-    ];
-    let mut all: Vec<(String, OsString)> = vec![("PATH".to_owned(), settings.path_value())];
-    all.extend(ours.map(|(name, value)| (name.to_owned(), value.into())));
-    for (name, value) in settings.env.iter().cloned().chain(call) {
-        match all.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, old)) => *old = value,
-            None => all.push((name, value)),
-        }
-    }
-    all
-}
-
 /// Executes this binary as a launcher with an order.
 pub(crate) fn spawn(
     settings: &Settings,
     order: &Order,
+    scratch: Option<PathBuf>,
     stdout: Stdio,
     stderr: Stdio,
 ) -> Result<(UnixStream, Launched), LaunchError> {
@@ -196,7 +197,7 @@ pub(crate) fn spawn(
         .stderr(stderr)
         .spawn()
         .map_err(failed("executing this binary as the launcher"))?;
-    let launched = Launched::new(child);
+    let launched = Launched::new(child, scratch);
     control.write_all(&frame(order)).map_err(failed("telling the launcher what to do"))?;
     Ok((control, launched))
 }
@@ -223,20 +224,6 @@ pub(crate) fn receive(control: &mut UnixStream) -> io::Result<Option<(Message, O
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn of_variables_with_the_same_name_the_most_particular_counts() {
-        let settings =
-            Settings { env: vec![("TZ".into(), "CET".into()), ("TEAM".into(), "a".into())], ..Settings::default() };
-        let all = environment(&settings, vec![("TEAM".into(), "b".into())]);
-        let value = |name: &str| {
-            all.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone()).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            (value("TZ"), value("TEAM"), value("HOME")),
-            (vec!["CET".into()], vec!["b".into()], vec!["/tmp/home".into()])
-        );
-    }
 
     // Executing this test binary again would run the tests again.
     #[test]

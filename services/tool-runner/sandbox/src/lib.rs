@@ -18,15 +18,21 @@
 compile_error!("the sandbox is made of Linux system calls and knows their numbers for x86_64 and aarch64 only");
 
 mod attacks;
+mod environment;
 mod error;
+mod etc;
 mod init;
 mod launcher;
 mod layer;
+mod limits;
 mod monitor;
+mod mounts;
 mod order;
 mod output;
 mod probe;
 mod running;
+mod scratch;
+mod scratch_folder;
 mod seccomp;
 mod self_test;
 mod settings;
@@ -42,16 +48,22 @@ mod wire;
 pub use error::LaunchError;
 pub use launcher::{Launcher, NamespaceLauncher};
 pub use layer::Layer;
+pub use limits::Limits;
+pub use mounts::{Mount, MountKind};
 pub use output::{Kept, Output, OutputCaps};
 pub use probe::{LayerReport, LayerState, Report, Tier, probe};
 pub use running::{Enforced, KillHandle, Outcome, Running, Status, Usage};
+pub use scratch::{Scratch, ScratchPlace, ScratchSize};
 pub use self_test::{AttackResult, SelfTestError, self_test};
 pub use settings::Settings;
-pub use spec::{Limits, Spec, WorkspaceMount};
+pub use spec::{Spec, WorkspaceMount};
 pub use take_over::take_over_if_asked;
 
 /// Where the workspace stands in the command's view.
 pub const WORKSPACE: &str = "/workspace";
+
+/// The command's home directory.
+pub const HOME: &str = "/home/belay";
 
 /// The folder of [`WorkspaceMount::staging`] in which the command's changes are found afterwards (an overlay's upper folder).
 pub const UPPER: &str = "upper";

@@ -6,18 +6,20 @@ use std::{
     mem::MaybeUninit,
     os::{
         fd::{AsFd as _, BorrowedFd, OwnedFd},
-        unix::net::UnixStream,
+        unix::{fs::MetadataExt as _, net::UnixStream},
     },
+    path::PathBuf,
     time::Duration,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{Gid, Mode, Uid},
+    fs::{CWD, Gid, Mode, OFlags, Uid, openat},
     io::{Errno, fcntl_dupfd_cloexec},
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
     process::{Signal, pidfd_send_signal, umask},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
+    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
 };
 
 use crate::{
@@ -26,6 +28,7 @@ use crate::{
     order::{At as _, Command, Failure, Message, Order},
     probe,
     running::{End, Ended, read},
+    scratch_folder::{self, Look, ScratchFolder},
     sources::{self, Sources, Taker},
     sys::{self, OneThread, Side},
     wire::frame,
@@ -56,13 +59,16 @@ fn serve_order() -> io::Result<()> {
 
 fn launch(one: OneThread, command: &Command, mut runner: &UnixStream) -> io::Result<()> {
     match start_init(one, command, runner) {
-        Ok(init) => {
+        Ok(mut init) => {
             send_init(runner, init.pidfd.as_fd())?;
-            if let Some(ended) = watch(&init, command.limits.wall, runner)? {
+            if let Some(ended) = watch(&mut init, command.wall, runner)? {
                 // Whoever waited for it may be gone.
                 let _ = runner.write_all(&frame(&Message::Ended(ended)));
             }
-            Ok(())
+            match &init.scratch {
+                Some(scratch) => Ok(scratch.empty()?),
+                None => Ok(()),
+            }
         }
         Err(failure) => runner.write_all(&frame(&Message::Failed(failure))),
     }
@@ -71,6 +77,8 @@ fn launch(one: OneThread, command: &Command, mut runner: &UnixStream) -> io::Res
 struct Init {
     pid: i32,
     pidfd: OwnedFd,
+    /// What it may write to beside its workspace, where that is on disk.
+    scratch: Option<ScratchFolder>,
     /// Closes when this process dies, by which init knows.
     _alive: io::PipeWriter,
 }
@@ -78,11 +86,13 @@ struct Init {
 fn start_init(one: OneThread, command: &Command, runner: &UnixStream) -> Result<Init, Failure> {
     // Under memory pressure the command goes first, and the runner stays. Without /proc there is no such preference.
     let _ = fs::write("/proc/self/oom_score_adj", "500");
+    make_scratch(command)?;
     let (outside, sources) = become_service_user(one, command)?;
+    let scratch = open_scratch(command, sources.as_ref())?;
     let (dead, alive) = io::pipe().at(Layer::Launcher, || "making a pipe".to_owned())?;
     match sys::clone(one, init::NAMESPACES) {
         Ok(Side::Child) => {
-            drop(alive);
+            drop((alive, scratch));
             init::live(one, command, outside, sources, runner, dead)
         }
         Ok(Side::Parent { pid, pidfd }) => {
@@ -93,11 +103,45 @@ fn start_init(one: OneThread, command: &Command, runner: &UnixStream) -> Result<
                 .and_then(|()| rustix::stdio::dup2_stdout(&null))
                 .and_then(|()| rustix::stdio::dup2_stderr(&null))
                 .at(Layer::Launcher, || "letting go of the output".to_owned())?;
-            Ok(Init { pid, pidfd, _alive: alive })
+            Ok(Init { pid, pidfd, scratch, _alive: alive })
         }
         // EPERM and ENOSPC are about the user namespace: the others are made with its rights.
         Err(error) => Err(error).at(Layer::UserNamespace, || "making the namespaces".to_owned()),
     }
+}
+
+/// Makes the scratch places on disk. They belong to whom the folder above them does, which is the workspace's owner for a staging folder.
+fn make_scratch(command: &Command) -> Result<(), Failure> {
+    let Some(folder) = &command.scratch_folder else { return Ok(()) };
+    let owner = || -> io::Result<Option<(u32, u32)>> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(None);
+        }
+        let above = match &command.staging {
+            // The staging folder is given to that owner when it is taken.
+            Some(staging) if folder.starts_with(staging) => command.lower.last().map(PathBuf::as_path),
+            _ => folder.parent(),
+        };
+        let metadata = fs::metadata(above.unwrap_or(folder))?;
+        Ok(Some((metadata.uid(), metadata.gid())))
+    };
+    match owner().and_then(|owner| scratch_folder::make(folder, owner)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(sources::used_twice(folder)),
+        made => made.at(Layer::View, || format!("making {}", folder.display())),
+    }
+}
+
+/// The scratch places on disk, to look after them.
+fn open_scratch(command: &Command, sources: Option<&Sources>) -> Result<Option<ScratchFolder>, Failure> {
+    let Some(path) = &command.scratch_folder else { return Ok(None) };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // Through the mount where there is one: to the service user, its own files are on it alone.
+    let folder = match sources.and_then(|sources| sources.scratch.as_ref()) {
+        Some(mount) => openat(mount, ".", flags, Mode::empty()),
+        None => openat(CWD, path, flags, Mode::empty()),
+    };
+    let folder = folder.at(Layer::View, || format!("opening {}", path.display()))?;
+    Ok(Some(ScratchFolder::new(folder, &command.scratch)))
 }
 
 /// Stops being root, once what only root can take has been taken. An ordinary user stays who it is, and takes everything later.
@@ -136,13 +180,36 @@ fn send_init(runner: &UnixStream, pidfd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for init's end, and brings it about when the time is up or the runner is gone. `None`: init has reported itself.
-fn watch(init: &Init, wall: Option<Duration>, runner: &UnixStream) -> io::Result<Option<Ended>> {
-    let wall = wall.and_then(|wall| Timespec::try_from(wall).ok());
-    let mut fds = [PollFd::new(&init.pidfd, PollFlags::IN), PollFd::new(runner, PollFlags::empty())];
-    // No handler is installed here, so nothing interrupts the wait and starts its time anew.
-    let timed_out = poll(&mut fds, wall.as_ref())? == 0;
-    if !fds[0].revents().contains(PollFlags::IN) {
+/// Waits for init's end, and brings it about when the time is up, the scratch places are too full or the runner is gone. `None`: init
+/// has reported itself.
+fn watch(init: &mut Init, wall: Option<Duration>, runner: &UnixStream) -> io::Result<Option<Ended>> {
+    let clock = alarm(wall)?;
+    let mut pause = FIRST_LOOK;
+    let why = loop {
+        let mut fds = vec![PollFd::new(&init.pidfd, PollFlags::IN), PollFd::new(runner, PollFlags::empty())];
+        fds.extend(clock.as_ref().map(|clock| PollFd::new(clock, PollFlags::IN)));
+        let until_look =
+            if init.scratch.is_some() { Some(Timespec::try_from(pause).map_err(io::Error::other)?) } else { None };
+        // No handler is installed here, so nothing interrupts the wait.
+        let looked = poll(&mut fds, until_look.as_ref())? == 0;
+        if fds[0].revents().contains(PollFlags::IN) {
+            break None;
+        }
+        if fds.get(2).is_some_and(|clock| clock.revents().contains(PollFlags::IN)) {
+            break Some(End::TimedOut);
+        }
+        if !looked {
+            break Some(End::Lost);
+        }
+        match init.scratch.as_mut().map(ScratchFolder::look).transpose()? {
+            Some(Look::Over) => break Some(End::ScratchFull),
+            Some(Look::Within(entries)) => {
+                pause = FIRST_LOOK + PAUSE_PER_ENTRY * u32::try_from(entries).unwrap_or(u32::MAX)
+            }
+            None => {}
+        }
+    };
+    if why.is_some() {
         // The namespace dies with its init, down to processes that left their session.
         pidfd_send_signal(&init.pidfd, Signal::KILL)?;
     }
@@ -150,8 +217,25 @@ fn watch(init: &Init, wall: Option<Duration>, runner: &UnixStream) -> io::Result
     let end = match End::of(reaped.status) {
         // It may have reported in the last instant; the first report counts.
         End::Exited(0) => return Ok(None),
-        _ if timed_out => End::TimedOut,
-        _ => End::Lost,
+        _ => why.unwrap_or(End::Lost),
     };
     Ok(Some(Ended { end, usage: reaped.usage }))
+}
+
+/// How long a command runs before its scratch places are measured: most have ended by then.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+
+/// Added to the time between two looks for each entry that the last one saw, which takes some 2 microseconds: the looks take a
+/// twentieth of one processor at most.
+const PAUSE_PER_ENTRY: Duration = Duration::from_micros(40);
+
+/// Becomes readable when the time is up.
+fn alarm(wall: Option<Duration>) -> io::Result<Option<OwnedFd>> {
+    let Some(wall) = wall.and_then(|wall| Timespec::try_from(wall).ok()) else { return Ok(None) };
+    let clock = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+    // Zero would set no alarm at all.
+    let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let it_value = if wall == nothing { Timespec { tv_sec: 0, tv_nsec: 1 } } else { wall };
+    timerfd_settime(&clock, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: nothing, it_value })?;
+    Ok(Some(clock))
 }

@@ -1,11 +1,13 @@
 //! What runner and launcher say to each other.
 
-use std::{ffi::OsString, io, path::PathBuf};
+use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 use crate::{
     layer::Layer,
+    limits::Limits,
+    mounts::Mount,
     running::{Ended, Enforced},
-    spec::Limits,
+    scratch::Scratch,
     wire::{wire_enum, wire_struct},
 };
 
@@ -27,8 +29,13 @@ pub(crate) struct Command {
     pub(crate) lower: Vec<PathBuf>,
     pub(crate) staging: Option<PathBuf>,
     pub(crate) hidden: Vec<PathBuf>,
+    /// The operator's and the call's, in the order in which they are mounted.
+    pub(crate) mounts: Vec<Mount>,
+    pub(crate) scratch: Scratch,
+    /// Where the scratch places lie on disk: a folder that does not exist yet. `None`: they are memory.
+    pub(crate) scratch_folder: Option<PathBuf>,
+    pub(crate) wall: Option<Duration>,
     pub(crate) limits: Limits,
-    pub(crate) read_only: Vec<PathBuf>,
     pub(crate) path: Vec<PathBuf>,
     pub(crate) service_uid: u32,
     pub(crate) service_gid: u32,
@@ -45,8 +52,11 @@ wire_struct!(Command {
     lower,
     staging,
     hidden,
+    mounts,
+    scratch,
+    scratch_folder,
+    wall,
     limits,
-    read_only,
     path,
     service_uid,
     service_gid,

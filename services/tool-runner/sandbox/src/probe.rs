@@ -80,7 +80,7 @@ pub fn probe(settings: &Settings) -> Result<Report, LaunchError> {
     }
     settings.check()?;
     let order = Order::Probe(settings.service_uid, settings.service_gid);
-    let (mut control, mut launched) = spawn(settings, &order, Stdio::null(), Stdio::null())?;
+    let (mut control, mut launched) = spawn(settings, &order, None, Stdio::null(), Stdio::null())?;
     let answer = receive(&mut control).map_err(|source| LaunchError::launcher("listening to the launcher", source))?;
     // It has nothing more to say; what it exits with does not matter.
     let _ = launched.wait();
@@ -217,5 +217,5 @@ fn landlock() -> io::Result<()> {
 
 fn filter() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
-    sys::install_filter(&seccomp::for_command())
+    sys::install_filter(&seccomp::for_command(true))
 }

@@ -1,9 +1,11 @@
 //! A command that is running, and what became of it.
 
 use std::{
+    fs,
     io::{self, PipeReader, Read as _},
     ops::AddAssign,
     os::{fd::OwnedFd, unix::net::UnixStream},
+    path::PathBuf,
     process::Child,
     sync::{
         Arc, Mutex, PoisonError,
@@ -30,9 +32,11 @@ pub struct Enforced {
     pub landlock_abi: u8,
     /// Whether the pid namespace counts processes itself. If not, RLIMIT_NPROC does alone.
     pub process_limit: bool,
+    /// Whether the command's own loopback interface is up. If not, it has no sockets but local ones.
+    pub loopback: bool,
 }
 
-wire_struct!(Enforced { landlock_abi, process_limit });
+wire_struct!(Enforced { landlock_abi, process_limit, loopback });
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub enum Status {
     Signalled(i32),
     /// Its time on the wall was up.
     TimedOut,
+    /// It put more into `/tmp` or HOME than [`crate::Scratch`] allows, and was ended for it.
+    ScratchFull,
     /// A [`KillHandle`] was used.
     Killed,
     /// Something outside killed the sandbox's own processes, such as the kernel for want of memory.
@@ -93,10 +99,11 @@ pub(crate) enum End {
     Exited(i32),
     Signalled(i32),
     TimedOut,
+    ScratchFull,
     Lost,
 }
 
-wire_enum!(End { 0 = Exited(code), 1 = Signalled(signal), 2 = TimedOut, 3 = Lost });
+wire_enum!(End { 0 = Exited(code), 1 = Signalled(signal), 2 = TimedOut, 3 = Lost, 4 = ScratchFull });
 
 impl End {
     /// The end in a raw wait status.
@@ -205,6 +212,7 @@ impl Running {
             End::Exited(code) => Status::Exited(code),
             End::Signalled(signal) => Status::Signalled(signal),
             End::TimedOut => Status::TimedOut,
+            End::ScratchFull => Status::ScratchFull,
             End::Lost if self.kill.was_used() => Status::Killed,
             End::Lost => Status::Lost,
         };
@@ -251,38 +259,58 @@ pub(crate) fn read_body<T: Wire>(control: &mut UnixStream, header: [u8; 4]) -> i
 }
 
 /// Launchers that were left to end by themselves. The kernel keeps an ended child until its parent asks after it.
-static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<Launched>> = Mutex::new(Vec::new());
 
 /// Asks after all of them, and keeps `more` among them.
-fn sweep(more: Option<Child>) {
+fn sweep(more: Option<Launched>) {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     left.extend(more);
-    // One that cannot be asked after is nobody's child any more.
-    left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    left.retain_mut(|launched| {
+        // One that cannot be asked after is nobody's child any more.
+        let alive = launched.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
+        if !alive {
+            launched.child = None;
+            launched.remove_scratch();
+        }
+        alive
+    });
 }
 
-/// A launcher. Dropped, it is left to end by itself.
+/// A launcher, and the scratch folder that it empties at its end. Dropped, it is left to end by itself.
 #[derive(Debug)]
-pub(crate) struct Launched(Option<Child>);
+pub(crate) struct Launched {
+    child: Option<Child>,
+    scratch: Option<PathBuf>,
+}
 
 impl Launched {
-    pub(crate) fn new(child: Child) -> Self {
+    pub(crate) fn new(child: Child, scratch: Option<PathBuf>) -> Self {
         sweep(None);
-        Self(Some(child))
+        Self { child: Some(child), scratch }
     }
 
     pub(crate) fn wait(&mut self) -> io::Result<()> {
-        match self.0.take() {
-            Some(mut child) => child.wait().map(drop),
-            None => Ok(()),
+        if let Some(mut child) = self.child.take() {
+            child.wait()?;
+            self.remove_scratch();
+        }
+        Ok(())
+    }
+
+    fn remove_scratch(&mut self) {
+        let Some(folder) = self.scratch.take() else { return };
+        // The launcher has left it empty, unless it was killed. What then cannot be removed goes with the staging folder, or when the
+        // next runner starts.
+        if fs::remove_dir(&folder).is_err() {
+            let _ = fs::remove_dir_all(&folder);
         }
     }
 }
 
 impl Drop for Launched {
     fn drop(&mut self) {
-        if let Some(child) = self.0.take() {
-            sweep(Some(child));
+        if let Some(child) = self.child.take() {
+            sweep(Some(Self { child: Some(child), scratch: self.scratch.take() }));
         }
     }
 }

@@ -16,10 +16,11 @@ use std::{
 use crate::{
     error::LaunchError,
     launcher::NamespaceLauncher,
+    limits::Limits,
     order::ATTACKS,
     output::OutputCaps,
     running::Status,
-    spec::{Limits, Spec, WorkspaceMount},
+    spec::{Spec, WorkspaceMount},
 };
 
 /// One attack and what came of it.
@@ -82,6 +83,8 @@ pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, Self
     let name = format!("{CANARY}-{}", id());
     let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
     let tcp = TcpListener::bind("127.0.0.1:0")?;
+    // Not every machine has the other loopback.
+    let _tcp6 = TcpListener::bind(("::1", tcp.local_addr()?.port()));
 
     let mount = WorkspaceMount { hidden: vec!["hidden".into()], ..WorkspaceMount::staged(&workspace, &staging) };
     let targets = [
@@ -92,7 +95,7 @@ pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, Self
         id().to_string().into(),
     ];
     let mut spec = Spec::new(ATTACKS, targets, mount);
-    spec.limits = Limits { processes: 64, ..Limits::default() };
+    spec.limits = Some(Limits { processes: 64, ..Limits::default() });
     let (outcome, output) = launcher.launch_attacks(spec)?.collect(OutputCaps::default())?;
 
     let said = output.stdout.text();

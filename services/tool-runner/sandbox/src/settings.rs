@@ -1,11 +1,13 @@
 //! What the operator decides once for all commands.
 
-use std::{
-    ffi::OsString,
-    path::{Component, Path, PathBuf},
-};
+use std::{ffi::OsString, path::PathBuf};
 
-use crate::error::LaunchError;
+use crate::{
+    error::LaunchError,
+    limits::Limits,
+    mounts::{self, Mount},
+    scratch::Scratch,
+};
 
 /// What the operator decides once for all commands.
 #[derive(Clone, Debug)]
@@ -17,11 +19,17 @@ pub struct Settings {
     pub service_uid: u32,
     /// The group to `service_uid`.
     pub service_gid: u32,
-    /// Folders and files shown read-only at their own place beside `/usr`: toolchains outside of it. Absolute paths.
-    pub read_only: Vec<PathBuf>,
+    /// Folders and files that every command sees beside `/usr`: toolchains outside of it, caches. [`crate::Spec::mounts`] adds to
+    /// them. They are mounted in the order of their depth, so that one may lie below another.
+    pub mounts: Vec<Mount>,
+    /// Where a command may write beside its workspace, and how much.
+    pub scratch: Scratch,
+    /// What one command may use, unless its [`crate::Spec::limits`] say otherwise.
+    pub limits: Limits,
     /// The folders in which a program without a slash is looked for, and the command's `PATH`.
     pub path: Vec<PathBuf>,
-    /// Variables every command gets. Only here may names stand that loaders and interpreters obey (`LD_LIBRARY_PATH`, `PYTHONPATH`).
+    /// Variables every command gets; of equal names these count over what the sandbox sets by default (`HOME`, `TZ`, and the offline
+    /// switches of package managers). Only here may names stand that loaders and interpreters obey (`LD_LIBRARY_PATH`, `PYTHONPATH`).
     pub env: Vec<(String, OsString)>,
     /// The Landlock ABI below which nothing is started. 1 (Linux 5.13) by default: it confines reads, writes and execution.
     /// 3 (6.2) adds truncation, 4 (6.7) TCP ports, 6 (6.12) signals and abstract sockets, which namespaces confine as well.
@@ -35,16 +43,15 @@ impl Default for Settings {
             // Just below the overflow id (65534), which would make foreign files look like the service's own.
             service_uid: 65533,
             service_gid: 65533,
-            read_only: Vec::new(),
+            mounts: Vec::new(),
+            scratch: Scratch::default(),
+            limits: Limits::default(),
             path: ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from).to_vec(),
             env: Vec::new(),
             landlock_floor: 1,
         }
     }
 }
-
-/// Places in the view that are built by the launcher: nothing may be shown over or under them.
-const BUILT: [&str; 5] = ["proc", "dev", "tmp", "etc", "workspace"];
 
 impl Settings {
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
@@ -57,23 +64,9 @@ impl Settings {
                 "must be at least 1: nothing runs without Landlock",
             ));
         }
-        for (n, path) in self.read_only.iter().enumerate() {
-            let refuse = |problem: &str| LaunchError::spec(format!("settings.read_only[{n}]"), problem);
-            let mut parts = path.components();
-            if parts.next() != Some(Component::RootDir)
-                || !parts.clone().all(|part| matches!(part, Component::Normal(_)))
-            {
-                return Err(refuse("must be an absolute path without `..`"));
-            }
-            match parts.next() {
-                None => return Err(refuse("must not be the whole root")),
-                Some(top) if BUILT.iter().any(|built| top.as_os_str() == *built) => {
-                    return Err(refuse(&format!("the sandbox builds /{} itself", Path::new(&top).display())));
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(())
+        mounts::check(&self.mounts, "settings.mounts")?;
+        self.scratch.check()?;
+        self.limits.check("settings.limits")
     }
 
     /// The value of `PATH`.

@@ -6,7 +6,7 @@
 use std::{
     fs, io,
     os::{
-        fd::{AsFd as _, OwnedFd},
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
         unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
     },
     path::{Path, PathBuf},
@@ -18,9 +18,10 @@ use rustix::{
 };
 
 use crate::{
-    UPPER, WORK,
+    UPPER, WORK, etc,
     init::Outside,
     layer::Layer,
+    mounts::{Mount, MountKind},
     order::{ATTACKS, At as _, Command, Failure},
     sys::{self, OneThread, Reach, Side},
 };
@@ -33,11 +34,12 @@ pub(crate) fn system_folders() -> impl Iterator<Item = PathBuf> {
     SYSTEM.iter().map(PathBuf::from).filter(|place| place.exists())
 }
 
-/// What programs need of the host's `/etc`: how libraries are found, which alternative is meant, which certificates are trusted.
-const ETC: [&str; 5] = ["/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl", "/etc/ca-certificates", "/etc/pki"];
+/// How many processors there are, which runtimes size their thread pools by. The only part of `/sys` that is shown.
+pub(crate) const PROCESSORS: &str = "/sys/devices/system/cpu";
 
-/// The only devices there are.
-pub(crate) const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// The only devices of the host there are. `/dev/tty` is the terminal of the session that opens it: none, or one of the command's own.
+pub(crate) const DEVICES: [&str; 6] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// A piece of the host, for the same place in the view.
 pub(crate) struct Piece {
@@ -46,17 +48,27 @@ pub(crate) struct Piece {
     pub(crate) folder: bool,
 }
 
+/// What an operator's [`Mount`] shows.
+pub(crate) struct Shown {
+    pub(crate) piece: Piece,
+    pub(crate) kind: MountKind,
+}
+
 /// All pieces.
 pub(crate) struct Sources {
     /// Read-only, with everything mounted below them.
     pub(crate) pieces: Vec<Piece>,
-    /// Places that are links on the host, with what they point to.
-    pub(crate) links: Vec<(&'static str, PathBuf)>,
+    /// Places that are links in the view, with what they point to.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
     pub(crate) devices: Vec<Piece>,
     /// The workspace's layers, the topmost first.
     pub(crate) lower: Vec<OwnedFd>,
     /// The folder with [`UPPER`] and [`WORK`], where there is one.
     pub(crate) staging: Option<OwnedFd>,
+    /// The folder of the scratch places, as [`prepare_scratch`] made it. `None`: they are memory.
+    pub(crate) scratch: Option<OwnedFd>,
+    /// The operator's mounts, in the order in which they are mounted.
+    pub(crate) mounts: Vec<Shown>,
 }
 
 /// Who takes the pieces.
@@ -68,24 +80,45 @@ pub(crate) enum Taker {
     User,
 }
 
-const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+impl Taker {
+    /// An owner map goes on single mounts; and without privilege a mount cannot be taken from under what is mounted on it.
+    fn reach(self) -> Reach {
+        match self {
+            Self::Root(_) => Reach::One,
+            Self::User => Reach::Tree,
+        }
+    }
+}
+
+const NOT_TRUSTED: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | NOT_TRUSTED;
 
 /// Takes all pieces.
 pub(crate) fn take(command: &Command, taker: Taker) -> Result<Sources, Failure> {
-    let mut sources =
-        Sources { pieces: Vec::new(), links: Vec::new(), devices: Vec::new(), lower: Vec::new(), staging: None };
-    for place in SYSTEM {
+    let mut sources = Sources {
+        pieces: Vec::new(),
+        links: Vec::new(),
+        devices: Vec::new(),
+        lower: Vec::new(),
+        staging: None,
+        scratch: None,
+        mounts: Vec::new(),
+    };
+    for place in SYSTEM.map(Path::new) {
         match fs::read_link(place) {
-            Ok(target) => sources.links.push((place, target)),
-            Err(_) if Path::new(place).is_dir() => sources.pieces.push(piece(place.as_ref(), place.as_ref())?),
+            Ok(target) => sources.links.push((place.to_owned(), target)),
+            Err(_) if place.is_dir() => sources.pieces.push(piece(place, place)?),
             Err(_) => {}
         }
     }
-    for place in ETC.iter().map(Path::new).filter(|place| place.exists()) {
-        sources.pieces.push(piece(place, place)?);
+    for shown in etc::shown() {
+        match shown {
+            etc::Shown::Link { place, target } => sources.links.push((place, target)),
+            etc::Shown::Piece { place, source } => sources.pieces.push(piece(&source, &place)?),
+        }
     }
-    for place in &command.read_only {
-        sources.pieces.push(piece(place, place)?);
+    if Path::new(PROCESSORS).is_dir() {
+        sources.pieces.push(piece(PROCESSORS.as_ref(), PROCESSORS.as_ref())?);
     }
     if let Some(binary) = &command.attacks {
         sources.pieces.push(piece(binary, ATTACKS.as_ref())?);
@@ -97,7 +130,15 @@ pub(crate) fn take(command: &Command, taker: Taker) -> Result<Sources, Failure> 
         sys::mount_setattr(mount.as_fd(), Reach::One, attributes, None).at(Layer::View, doing)?;
         sources.devices.push(Piece { place: place.to_owned(), mount, folder: false });
     }
-    take_workspace(command, taker, &mut sources)?;
+    let mut owners = Owners { taker, to: (command.service_uid, command.service_gid), made: None };
+    take_workspace(command, &mut owners, &mut sources)?;
+    if let Some(folder) = &command.scratch_folder {
+        let owner = owner_of(folder).at(Layer::View, || format!("looking at {}", folder.display()))?;
+        sources.scratch = Some(owners.take(folder, owner, NOT_TRUSTED, Layer::View)?);
+    }
+    for mount in &command.mounts {
+        sources.mounts.push(take_mount(mount, &mut owners)?);
+    }
     Ok(sources)
 }
 
@@ -117,38 +158,74 @@ fn clone(path: &Path, reach: Reach) -> io::Result<OwnedFd> {
     Ok(open_tree(CWD, path, flags)?)
 }
 
-fn take_workspace(command: &Command, taker: Taker, sources: &mut Sources) -> Result<(), Failure> {
-    let base = command.lower.last().expect("a spec without a workspace is refused");
-    let owner = fs::metadata(base).at(Layer::Workspace, || format!("looking at the workspace {}", base.display()))?;
-    let (from, to) = ((owner.uid(), owner.gid()), (command.service_uid, command.service_gid));
-    let mapping = match taker {
-        Taker::Root(one) if from != to => Some(
-            mapping(one, from, to).at(Layer::IdMappedWorkspace, || "making a user namespace to map by".to_owned())?,
-        ),
-        Taker::Root(_) | Taker::User => None,
-    };
-    let mapping = mapping.as_ref().map(|mapping| mapping.as_fd());
-    // An owner map goes on single mounts; and without privilege a mount cannot be taken from under what is mounted on it.
-    let reach = match taker {
-        Taker::Root(_) => Reach::One,
-        Taker::User => Reach::Tree,
-    };
-    for folder in &command.lower {
-        let mount =
-            clone(folder, reach).at(Layer::Workspace, || format!("taking the workspace {}", folder.display()))?;
-        sys::mount_setattr(mount.as_fd(), reach, READ_ONLY, mapping)
+fn owner_of(path: &Path) -> io::Result<(u32, u32)> {
+    let metadata = fs::metadata(path)?;
+    Ok((metadata.uid(), metadata.gid()))
+}
+
+/// Takes folders so that their owner's files are the command's.
+struct Owners {
+    taker: Taker,
+    to: (u32, u32),
+    /// The last map made, and whose files it maps: most folders of a command have one owner, and a map costs a process.
+    made: Option<((u32, u32), OwnedFd)>,
+}
+
+impl Owners {
+    fn take(&mut self, folder: &Path, owner: (u32, u32), attributes: u64, layer: Layer) -> Result<OwnedFd, Failure> {
+        let (reach, to) = (self.taker.reach(), self.to);
+        let mapping =
+            self.mapping(owner).at(Layer::IdMappedWorkspace, || format!("mapping user {} to {}", owner.0, to.0))?;
+        let mount = clone(folder, reach).at(layer, || format!("taking {}", folder.display()))?;
+        sys::mount_setattr(mount.as_fd(), reach, attributes, mapping)
             .at(Layer::IdMappedWorkspace, || format!("mapping the owner of {}", folder.display()))?;
-        sources.lower.push(mount);
+        Ok(mount)
+    }
+
+    fn mapping(&mut self, from: (u32, u32)) -> io::Result<Option<BorrowedFd<'_>>> {
+        let Taker::Root(one) = self.taker else { return Ok(None) };
+        if from == self.to {
+            return Ok(None);
+        }
+        if self.made.as_ref().is_none_or(|(made, _)| *made != from) {
+            self.made = Some((from, mapping(one, from, self.to)?));
+        }
+        Ok(self.made.as_ref().map(|(_, mapping)| mapping.as_fd()))
+    }
+}
+
+fn take_workspace(command: &Command, owners: &mut Owners, sources: &mut Sources) -> Result<(), Failure> {
+    let base = command.lower.last().expect("a spec without a workspace is refused");
+    let metadata =
+        fs::metadata(base).at(Layer::Workspace, || format!("looking at the workspace {}", base.display()))?;
+    let owner = (metadata.uid(), metadata.gid());
+    for folder in &command.lower {
+        sources.lower.push(owners.take(folder, owner, READ_ONLY, Layer::Workspace)?);
     }
     if let Some(staging) = &command.staging {
-        prepare(staging, &owner, taker)?;
-        let mount = clone(staging, reach).at(Layer::Workspace, || format!("taking {}", staging.display()))?;
-        let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-        sys::mount_setattr(mount.as_fd(), reach, attributes, mapping)
-            .at(Layer::IdMappedWorkspace, || format!("mapping the owner of {}", staging.display()))?;
-        sources.staging = Some(mount);
+        prepare(staging, &metadata, owners.taker)?;
+        sources.staging = Some(owners.take(staging, owner, NOT_TRUSTED, Layer::Workspace)?);
     }
     Ok(())
+}
+
+fn take_mount(mount: &Mount, owners: &mut Owners) -> Result<Shown, Failure> {
+    let Mount { source, target, kind } = mount;
+    let metadata = fs::metadata(source).at(Layer::View, || format!("looking at {}", source.display()))?;
+    let owner = (metadata.uid(), metadata.gid());
+    let taken = match kind {
+        MountKind::ReadOnly => piece(source, target)?,
+        MountKind::Scratch | MountKind::Writable if !metadata.is_dir() => {
+            let problem = format!("`{}` is not a folder: only folders can be written to", source.display());
+            return Err(Failure::Spec("mounts".to_owned(), problem));
+        }
+        MountKind::Scratch | MountKind::Writable => {
+            let attributes = if *kind == MountKind::Scratch { READ_ONLY } else { NOT_TRUSTED };
+            let mount = owners.take(source, owner, attributes, Layer::View)?;
+            Piece { place: target.clone(), mount, folder: true }
+        }
+    };
+    Ok(Shown { piece: taken, kind: *kind })
 }
 
 /// Makes the overlay's two folders. The upper one stands for the workspace's root, so it gets its mode; all get its owner.
@@ -163,8 +240,7 @@ fn prepare(staging: &Path, workspace: &fs::Metadata, taker: Taker) -> Result<(),
         match fs::create_dir(&path) {
             // A volatile overlay can be mounted once.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let problem = format!("`{}` has been used for another launch: give each its own", staging.display());
-                return Err(Failure::Spec("workspace.staging".to_owned(), problem));
+                return Err(used_twice(staging));
             }
             made => made.at(Layer::Workspace, || format!("making {}", path.display()))?,
         }
@@ -174,6 +250,12 @@ fn prepare(staging: &Path, workspace: &fs::Metadata, taker: Taker) -> Result<(),
             .at(Layer::Workspace, || format!("setting up {}", path.display()))?;
     }
     Ok(())
+}
+
+/// A folder for one launch has been used for another.
+pub(crate) fn used_twice(folder: &Path) -> Failure {
+    let problem = format!("`{}` has been used for another launch: give each its own", folder.display());
+    Failure::Spec("workspace.staging".to_owned(), problem)
 }
 
 /// A user namespace in which `from` is `to` of the namespace we are in: the form in which a mount takes its owner map.

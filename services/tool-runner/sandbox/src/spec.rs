@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
-use crate::{error::LaunchError, wire::wire_struct};
+use crate::{
+    error::LaunchError,
+    limits::Limits,
+    mounts::{self, Mount},
+};
 
 /// One command.
 #[derive(Clone, Debug)]
@@ -23,12 +27,16 @@ pub struct Spec {
     pub cwd: PathBuf,
     /// The workspace.
     pub workspace: WorkspaceMount,
-    /// The limits.
-    pub limits: Limits,
+    /// What it sees beside [`crate::Settings::mounts`], such as a cache of its workspace.
+    pub mounts: Vec<Mount>,
+    /// Time on the wall from its start; all processes are killed when it is up. `None`: no limit.
+    pub wall: Option<Duration>,
+    /// What it may use instead of [`crate::Settings::limits`].
+    pub limits: Option<Limits>,
 }
 
 impl Spec {
-    /// A command at the workspace's root with the default limits.
+    /// A command at the workspace's root with the operator's mounts and limits.
     pub fn new(
         program: impl Into<String>,
         args: impl IntoIterator<Item = impl Into<OsString>>,
@@ -40,7 +48,9 @@ impl Spec {
             env: Vec::new(),
             cwd: PathBuf::new(),
             workspace,
-            limits: Limits::default(),
+            mounts: Vec::new(),
+            wall: None,
+            limits: None,
         }
     }
 }
@@ -68,42 +78,6 @@ impl WorkspaceMount {
     /// One folder, with what the command changes kept apart in `staging`.
     pub fn staged(folder: impl Into<PathBuf>, staging: impl Into<PathBuf>) -> Self {
         Self { staging: Some(staging.into()), ..Self::read_only(folder) }
-    }
-}
-
-/// What one command may use. Each process for itself unless it says otherwise.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Time on the wall; all processes are killed when it is up.
-    pub wall: Option<Duration>,
-    /// Processor time of one process, in whole seconds rounded up; then SIGXCPU, a second later SIGKILL.
-    pub cpu: Option<Duration>,
-    /// Bytes of the largest file.
-    pub file_size: Option<u64>,
-    /// Open files.
-    pub open_files: u64,
-    /// Processes and threads of the whole command.
-    pub processes: u32,
-    /// Bytes in `/tmp`, all processes together. They are memory.
-    pub tmp_bytes: u64,
-    /// Bytes of address space.
-    pub address_space: Option<u64>,
-}
-
-wire_struct!(Limits { wall, cpu, file_size, open_files, processes, tmp_bytes, address_space });
-
-impl Default for Limits {
-    /// No limit on time, sizes or address space; 1,024 open files, 512 processes, 256 MiB in `/tmp`.
-    fn default() -> Self {
-        Self {
-            wall: None,
-            cpu: None,
-            file_size: None,
-            open_files: 1024,
-            processes: 512,
-            tmp_bytes: 256 << 20,
-            address_space: None,
-        }
     }
 }
 
@@ -146,6 +120,10 @@ impl Spec {
             return Err(LaunchError::spec("cwd", format!("`{}` is outside workspace", self.cwd.display())));
         }
         without_nul("cwd", self.cwd.as_os_str())?;
+        mounts::check(&self.mounts, "mounts")?;
+        if let Some(limits) = &self.limits {
+            limits.check("limits")?;
+        }
         self.workspace.check()
     }
 }

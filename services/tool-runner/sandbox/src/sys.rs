@@ -145,6 +145,25 @@ pub(crate) fn mount_setattr(
     done(result)
 }
 
+/// Brings up the loopback interface of this network namespace; its addresses come by themselves.
+pub(crate) fn bring_up_loopback() -> io::Result<()> {
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // SAFETY: all zeroes is a valid ifreq: a name without letters, and a union of integers and addresses.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as _;
+    // SAFETY: the request is an ifreq that outlives the call, which is what this ioctl reads.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    done(result.into())
+}
+
 /// Marks every descriptor from `first` on to be closed by the next `execve`.
 pub(crate) fn close_on_exec_from(first: c_uint) -> io::Result<()> {
     // SAFETY: takes three integers, and changes a flag of descriptors only.

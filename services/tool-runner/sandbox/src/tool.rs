@@ -21,10 +21,10 @@ use crate::{
 
 /// Puts the walls up around this process and executes the command's program. What comes of it is written to `report`, which closes
 /// by itself when the program runs.
-pub(crate) fn become_command(command: &Command, process_limit: bool, mut report: impl io::Write) -> ! {
-    let failure = match wall_off(command) {
+pub(crate) fn become_command(command: &Command, process_limit: bool, loopback: bool, mut report: impl io::Write) -> ! {
+    let failure = match wall_off(command, loopback) {
         Ok(landlock_abi) => {
-            let enforced = Enforced { landlock_abi, process_limit };
+            let enforced = Enforced { landlock_abi, process_limit, loopback };
             // Nobody reads when init is gone, and then this process is about to be.
             let _ = report.write_all(&frame(&Message::Started(enforced)));
             execute(command)
@@ -35,7 +35,7 @@ pub(crate) fn become_command(command: &Command, process_limit: bool, mut report:
     sys::exit(127)
 }
 
-fn wall_off(command: &Command) -> Result<u8, Failure> {
+fn wall_off(command: &Command, loopback: bool) -> Result<u8, Failure> {
     // A session of its own: there is no terminal to be had, and none in the view to open.
     setsid().at(Layer::Limits, || "starting a session".to_owned())?;
     sys::reset_signals();
@@ -48,7 +48,7 @@ fn wall_off(command: &Command) -> Result<u8, Failure> {
     walls::drop_privileges().at(Layer::Privileges, || "dropping the capabilities".to_owned())?;
     let abi = walls::landlock(command).at(Layer::Landlock, || "confining the command".to_owned())?;
     sys::close_on_exec_from(3).at(Layer::View, || "closing what is not the command's".to_owned())?;
-    sys::install_filter(&seccomp::for_command()).at(Layer::Seccomp, || "installing the filter".to_owned())?;
+    sys::install_filter(&seccomp::for_command(loopback)).at(Layer::Seccomp, || "installing the filter".to_owned())?;
     Ok(abi)
 }
 

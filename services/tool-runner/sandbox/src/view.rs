@@ -8,20 +8,23 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat},
+    fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, chmodat, mkdirat, openat, openat2, statat, symlinkat},
     io::Errno,
     mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
-        fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_change, move_mount, unmount,
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+        UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, mount_change,
+        move_mount, open_tree, unmount,
     },
     process::{chdir, fchdir, pivot_root},
 };
 
 use crate::{
-    INNER_ID, UPPER, WORK,
+    HOME, INNER_ID, UPPER, WORK,
     layer::Layer,
+    mounts::MountKind,
     order::{At as _, Command, Failure},
-    sources::{Piece, Sources},
+    scratch::{self, ScratchSize},
+    sources::{Piece, Shown, Sources},
     sys::{self, Reach},
 };
 
@@ -35,19 +38,36 @@ const ROOT: &str = "root";
 
 const WORKSPACE: &str = "workspace";
 
-/// Files of `/etc` that are ours: the host's would tell of its users and network.
-const ETC: [(&str, &str); 4] = [
-    ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+/// Where the scratch places stand on the scaffold, when they are on disk, and what HOME and the overlays share, when they are memory.
+const SCRATCH: &str = "scratch";
+
+/// Files of `/etc` that are generated: the host's would tell of its users and network.
+const ETC: [(&str, &str); 5] = [
+    // The host's own name resolves as well: Java and others look it up.
+    ("etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 sandbox\n"),
+    // No name is looked up beyond the file: there is nobody to ask, and so no program waits for an answer.
     ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
-    ("etc/resolv.conf", ""),
+    ("etc/host.conf", "multi on\n"),
+    (
+        "etc/resolv.conf",
+        "# The sandbox has no network beyond its own loopback interface.\noptions timeout:1 attempts:1\n",
+    ),
     ("etc/hostname", "sandbox\n"),
 ];
 
-const DEVICE_LINKS: [(&str, &str); 4] = [
+/// Folders that are always there.
+const FOLDERS: [&str; 12] =
+    ["dev", "dev/pts", "dev/shm", "etc", "home", "home/belay", "proc", "run", "sys", "tmp", "var", WORKSPACE];
+
+const LINKS: [(&str, &str); 8] = [
     ("dev/fd", "/proc/self/fd"),
     ("dev/stdin", "/proc/self/fd/0"),
     ("dev/stdout", "/proc/self/fd/1"),
     ("dev/stderr", "/proc/self/fd/2"),
+    ("dev/ptmx", "pts/ptmx"),
+    ("etc/mtab", "/proc/self/mounts"),
+    ("var/tmp", "/tmp"),
+    ("var/run", "/run"),
 ];
 
 /// Builds the view and makes it the root of this mount namespace. What the host had mounted is gone afterwards.
@@ -57,7 +77,7 @@ pub(crate) fn build(sources: Sources, command: &Command) -> Result<(), Failure> 
     let scaffold = fresh("tmpfs", &[("size", "64k"), ("mode", "700")], WALLED)
         .and_then(|scaffold| attach(scaffold.as_fd(), CWD, SCAFFOLD).map(|()| scaffold))
         .at(Layer::View, || "making a scaffold".to_owned())?;
-    let root = fresh("tmpfs", &[("size", "1m"), ("nr_inodes", "512"), ("mode", "755")], WALLED)
+    let root = fresh("tmpfs", &[("size", "1m"), ("nr_inodes", "4096"), ("mode", "755")], WALLED)
         .and_then(|root| {
             mkdirat(&scaffold, ROOT, Mode::RWXU)?;
             attach(root.as_fd(), scaffold.as_fd(), ROOT).map(|()| root)
@@ -66,21 +86,24 @@ pub(crate) fn build(sources: Sources, command: &Command) -> Result<(), Failure> 
     let root = root.as_fd();
 
     furnish(root, &sources).at(Layer::View, || "furnishing the root".to_owned())?;
-    for Piece { place, mount, folder } in sources.pieces.iter().chain(&sources.devices) {
-        let inside = place.strip_prefix("/").unwrap_or(place);
-        mount_point(root, inside, *folder)
-            .and_then(|()| attach(mount.as_fd(), root, inside))
-            .at(Layer::View, || format!("showing {}", place.display()))?;
+    for piece in sources.pieces.iter().chain(&sources.devices) {
+        show(root, piece).at(Layer::View, || format!("showing {}", piece.place.display()))?;
     }
     let proc = fresh("proc", &[], WALLED | MountAttrFlags::MOUNT_ATTR_NOEXEC);
     proc.and_then(|proc| attach(proc.as_fd(), root, "proc")).at(Layer::Proc, || "mounting /proc".to_owned())?;
-    let size = command.limits.tmp_bytes.to_string();
-    let tmp = fresh("tmpfs", &[("size", &size), ("mode", "700")], WALLED);
-    tmp.and_then(|tmp| {
-        attach(tmp.as_fd(), root, "tmp")?;
-        mkdirat(tmp, "home", Mode::RWXU)
-    })
-    .at(Layer::View, || "mounting /tmp".to_owned())?;
+    // Terminals of the command's own: the host's are in another instance.
+    let terminals = [("newinstance", ""), ("ptmxmode", "666"), ("mode", "620"), ("max", "256")];
+    fresh("devpts", &terminals, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+        .and_then(|terminals| attach(terminals.as_fd(), root, "dev/pts"))
+        .at(Layer::View, || "mounting /dev/pts".to_owned())?;
+    in_memory(command.scratch.shm, "1777")
+        .and_then(|shm| attach(shm.as_fd(), root, "dev/shm"))
+        .at(Layer::View, || "mounting /dev/shm".to_owned())?;
+    mount_scratch(scaffold.as_fd(), root, command, &sources).at(Layer::View, || "mounting /tmp and HOME".to_owned())?;
+    for (n, shown) in sources.mounts.iter().enumerate() {
+        mount_shown(scaffold.as_fd(), root, n, shown)
+            .at(Layer::View, || format!("showing {}", shown.piece.place.display()))?;
+    }
 
     mount_workspace(scaffold.as_fd(), root, &sources)?;
     for folder in &command.hidden {
@@ -98,11 +121,14 @@ pub(crate) fn build(sources: Sources, command: &Command) -> Result<(), Failure> 
 
 const WALLED: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
-/// A new file system, mounted nowhere yet.
+/// A new file system, mounted nowhere yet. An option without a value is a flag.
 fn fresh(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Result<OwnedFd, Errno> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
-        fsconfig_set_string(context.as_fd(), *key, *value)?;
+        match *value {
+            "" => fsconfig_set_flag(context.as_fd(), *key)?,
+            value => fsconfig_set_string(context.as_fd(), *key, value)?,
+        }
     }
     fsconfig_create(context.as_fd())?;
     fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
@@ -117,21 +143,24 @@ fn attach(mount: BorrowedFd<'_>, at: BorrowedFd<'_>, place: impl AsRef<Path>) ->
 }
 
 fn furnish(root: BorrowedFd<'_>, sources: &Sources) -> std::io::Result<()> {
-    for folder in ["dev", "etc", "proc", "tmp", WORKSPACE] {
+    for folder in FOLDERS {
         mkdirat(root, folder, Mode::from(0o755))?;
     }
     for (name, text) in ETC {
         write(root, name, text)?;
     }
     let passwd = format!(
-        "root:x:0:0::/:/usr/sbin/nologin\nbelay:x:{INNER_ID}:{INNER_ID}::/tmp/home:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n"
+        "root:x:0:0::/:/usr/sbin/nologin\nbelay:x:{INNER_ID}:{INNER_ID}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n"
     );
     write(root, "etc/passwd", &passwd)?;
-    write(root, "etc/group", &format!("root:x:0:\nbelay:x:{INNER_ID}:\nnogroup:x:65534:\n"))?;
-    for (name, target) in &sources.links {
-        symlinkat(target, root, name.trim_start_matches('/'))?;
+    // The groups that archives and builds name.
+    write(root, "etc/group", &format!("root:x:0:\ntty:x:5:\nbelay:x:{INNER_ID}:\nnogroup:x:65534:\n"))?;
+    for (place, target) in &sources.links {
+        let inside = place.strip_prefix("/").unwrap_or(place);
+        folders_above(root, inside)?;
+        symlinkat(target, root, inside)?;
     }
-    for (name, target) in DEVICE_LINKS {
+    for (name, target) in LINKS {
         symlinkat(target, root, name)?;
     }
     Ok(())
@@ -142,26 +171,111 @@ fn write(root: BorrowedFd<'_>, name: &str, text: &str) -> std::io::Result<()> {
     std::fs::File::from(file).write_all(text.as_bytes())
 }
 
-/// Something to mount upon, with the folders above it.
-fn mount_point(root: BorrowedFd<'_>, place: &Path, folder: bool) -> Result<(), Errno> {
-    let mut so_far = PathBuf::new();
-    for part in place.parent().into_iter().flatten() {
-        so_far.push(part);
-        existing_is_fine(mkdirat(root, &so_far, Mode::from(0o755)))?;
-    }
-    if folder {
-        existing_is_fine(mkdirat(root, place, Mode::from(0o755)))
-    } else {
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-        openat(root, place, flags, Mode::from(0o644)).map(drop)
-    }
+/// No symbolic links and nothing outside: what a command left in a folder that outlives it must not choose what is covered.
+fn inside() -> ResolveFlags {
+    ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS
 }
 
-fn existing_is_fine(made: Result<(), Errno>) -> Result<(), Errno> {
-    match made {
-        Err(Errno::EXIST) => Ok(()),
-        made => made,
+const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// Mounts a piece at its place.
+fn show(root: BorrowedFd<'_>, piece: &Piece) -> Result<(), Errno> {
+    let place = mount_point(root, piece.place.strip_prefix("/").unwrap_or(&piece.place), piece.folder)?;
+    attach(piece.mount.as_fd(), place.as_fd(), "")
+}
+
+/// Something to mount upon, with the folders above it.
+fn mount_point(root: BorrowedFd<'_>, place: &Path, folder: bool) -> Result<OwnedFd, Errno> {
+    match openat2(root, place, PLACE, Mode::empty(), inside()) {
+        Err(Errno::NOENT) => {}
+        found => return found,
     }
+    folders_above(root, place)?;
+    let above = place.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(".".as_ref());
+    let above = openat2(root, above, PLACE | OFlags::DIRECTORY, Mode::empty(), inside())?;
+    let name = place.file_name().ok_or(Errno::INVAL)?;
+    if folder {
+        mkdirat(&above, name, Mode::from(0o755))?;
+    } else {
+        openat(&above, name, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from(0o644))?;
+    }
+    openat2(root, place, PLACE, Mode::empty(), inside())
+}
+
+fn folders_above(root: BorrowedFd<'_>, place: &Path) -> Result<(), Errno> {
+    let mut so_far = PathBuf::new();
+    let mut above = openat2(root, ".", PLACE | OFlags::DIRECTORY, Mode::empty(), inside())?;
+    for part in place.parent().into_iter().flatten() {
+        so_far.push(part);
+        match mkdirat(&above, part, Mode::from(0o755)) {
+            // The one may be there already, in the other nothing can be made: the next line says what is wrong, if anything is.
+            Err(Errno::EXIST | Errno::ROFS) => {}
+            made => made?,
+        }
+        above = openat2(root, &so_far, PLACE | OFlags::DIRECTORY, Mode::empty(), inside())?;
+    }
+    Ok(())
+}
+
+/// Memory that holds no more than this.
+fn in_memory(size: ScratchSize, mode: &str) -> Result<OwnedFd, Errno> {
+    let (bytes, inodes) = (size.bytes.to_string(), size.inodes.to_string());
+    fresh("tmpfs", &[("size", &bytes), ("nr_inodes", &inodes), ("mode", mode)], WALLED)
+}
+
+/// A folder below something mounted on the scaffold, as a mount of its own.
+fn part_of(scaffold: BorrowedFd<'_>, folder: &Path) -> Result<OwnedFd, Errno> {
+    open_tree(scaffold, folder, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+}
+
+/// `/tmp` and HOME; what the overlays of [`MountKind::Scratch`] need stands beside HOME on the scaffold afterwards.
+fn mount_scratch(
+    scaffold: BorrowedFd<'_>,
+    root: BorrowedFd<'_>,
+    command: &Command,
+    sources: &Sources,
+) -> Result<(), Errno> {
+    mkdirat(scaffold, SCRATCH, Mode::RWXU)?;
+    let home = Path::new(SCRATCH).join(scratch::HOME);
+    match &sources.scratch {
+        Some(folder) => {
+            attach(folder.as_fd(), scaffold, SCRATCH)?;
+            attach(part_of(scaffold, &Path::new(SCRATCH).join(scratch::TMP))?.as_fd(), root, "tmp")?;
+        }
+        None => {
+            attach(in_memory(command.scratch.tmp, "1777")?.as_fd(), root, "tmp")?;
+            mkdirat(scaffold, &home, Mode::RWXU)?;
+            attach(in_memory(command.scratch.home, "700")?.as_fd(), scaffold, &home)?;
+        }
+    }
+    let user = home.join("user");
+    mkdirat(scaffold, &user, Mode::RWXU)?;
+    attach(part_of(scaffold, &user)?.as_fd(), root, HOME.trim_start_matches('/'))
+}
+
+/// The operator's mount number `n`.
+fn mount_shown(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, n: usize, shown: &Shown) -> Result<(), Errno> {
+    if shown.kind != MountKind::Scratch {
+        return show(root, &shown.piece);
+    }
+    let (lower, changes) = (format!("l{n}"), Path::new(SCRATCH).join(scratch::HOME).join(n.to_string()));
+    mkdirat(scaffold, &lower, Mode::RWXU)?;
+    attach(shown.piece.mount.as_fd(), scaffold, &lower)?;
+    mkdirat(scaffold, &changes, Mode::RWXU)?;
+    // The upper folder stands for the source itself.
+    let mode = Mode::from_raw_mode(statat(scaffold, &lower, AtFlags::empty())?.st_mode & 0o777);
+    for (name, mode) in [(UPPER, mode), (WORK, Mode::RWXU)] {
+        mkdirat(scaffold, changes.join(name), Mode::RWXU)?;
+        chmodat(scaffold, changes.join(name), mode, AtFlags::empty())?;
+    }
+    let target = shown.piece.place.strip_prefix("/").unwrap_or(&shown.piece.place);
+    drop(mount_point(root, target, true)?);
+    let changes = changes.display();
+    let options = format!("lowerdir={lower},userxattr,upperdir={changes}/{UPPER},workdir={changes}/{WORK},volatile");
+    fchdir(scaffold)?;
+    let options = CString::new(options).expect("made of names without NUL");
+    let place = Path::new(ROOT).join(target);
+    mount("overlay", &place, "overlay", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
 }
 
 /// The workspace at its place.
@@ -194,10 +308,8 @@ fn mount_workspace(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, sources: &Sou
 /// Covers a folder of the workspace with an empty one that cannot be written.
 fn hide(root: BorrowedFd<'_>, folder: &Path) -> Result<(), Failure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // No symbolic links: the workspace's contents must not choose what is covered.
-    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let found = openat(root, WORKSPACE, flags, Mode::empty())
-        .and_then(|workspace| openat2(workspace, folder, flags, Mode::empty(), inside));
+        .and_then(|workspace| openat2(workspace, folder, flags, Mode::empty(), inside()));
     let covered = match found {
         Err(Errno::NOENT) => return Ok(()),
         Err(error) => Err(error),

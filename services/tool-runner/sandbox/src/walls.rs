@@ -1,26 +1,36 @@
 //! What a process does to itself before it lets the command's program in: limits, privileges, Landlock.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, PathFd,
-    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
 };
 use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
     thread::{CapabilitySet, CapabilitySets, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs},
 };
 
-use crate::{order::Command, sources::DEVICES, spec::Limits};
+use crate::{
+    limits::Limits,
+    mounts::MountKind,
+    order::Command,
+    sources::{DEVICES, PROCESSORS},
+};
 
 /// Lowers the resource limits; a limit the runner itself is under stays where it is lower.
 pub(crate) fn limit(limits: &Limits) -> io::Result<()> {
     // Rounded up: a limit below a second would be none at all.
     let cpu = limits.cpu.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
     lower(Resource::Core, Some(0))?;
-    lower(Resource::Msgqueue, Some(0))?;
-    lower(Resource::Memlock, Some(64 << 10))?;
-    lower(Resource::Nofile, Some(limits.open_files))?;
+    // Message queues are the command's own; the kernel's default for one user.
+    lower(Resource::Msgqueue, Some(800 << 10))?;
+    // What systemd gives to everybody.
+    lower(Resource::Memlock, Some(8 << 20))?;
+    limit_open_files(limits)?;
     lower(Resource::Fsize, limits.file_size)?;
     lower(Resource::As, limits.address_space)?;
     // Counted per user namespace since Linux 5.14, where init is one as well.
@@ -36,6 +46,14 @@ fn lower(resource: Resource, to: Option<u64>) -> io::Result<()> {
     let Some(to) = to else { return Ok(()) };
     let to = getrlimit(resource).maximum.map_or(to, |hard| hard.min(to));
     Ok(setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) })?)
+}
+
+/// A program may raise its own limit up to the hard one; it starts with what it would outside, where nobody says otherwise.
+fn limit_open_files(limits: &Limits) -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let hard = maximum.map_or(limits.open_files, |hard| hard.min(limits.open_files));
+    let soft = limits.open_files_at_start.or(current).map_or(hard, |soft| soft.min(hard));
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum: Some(hard) })?)
 }
 
 /// Gives up every capability, and every way to gain one.
@@ -68,8 +86,9 @@ pub(crate) fn landlock(command: &Command) -> Result<u8, io::Error> {
         .and_then(|ruleset| {
             let ruleset =
                 ruleset.set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(KNOWN))?;
-            // Handled and granted to nobody: no TCP, no abstract sockets and no signals beyond the command's own processes.
-            ruleset.handle_access(AccessNet::from_all(KNOWN))?.scope(Scope::from_all(KNOWN))?.create()
+            // TCP is left free: the command's network has nobody else in it. No abstract sockets and no signals beyond the
+            // command's own processes.
+            ruleset.scope(Scope::from_all(KNOWN))?.create()
         })
         .map_err(why)?;
 
@@ -80,17 +99,27 @@ pub(crate) fn landlock(command: &Command) -> Result<u8, io::Error> {
     let anything = AccessFs::from_all(KNOWN) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
 
     let workspace = if command.staging.is_some() { anything } else { running };
+    // Terminals are the one device whose own requests (window size, modes) programs need.
+    let terminal = reading | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = vec![
         // Names only, everywhere: there is nothing in the view that is not meant to be seen.
         ("/".into(), AccessFs::ReadDir.into()),
         ("/etc".into(), reading),
         ("/proc".into(), reading),
         ("/tmp".into(), anything),
+        (crate::HOME.into(), anything),
+        ("/dev/shm".into(), anything),
+        ("/dev/pts".into(), terminal),
+        ("/dev/tty".into(), terminal),
         (crate::WORKSPACE.into(), workspace),
     ];
     rules.extend(crate::sources::system_folders().map(|folder| (folder, running)));
     rules.extend(DEVICES.map(|place| (place.into(), device)));
-    rules.extend(command.read_only.iter().map(|place| (place.clone(), running)));
+    rules.extend(Path::new(PROCESSORS).is_dir().then(|| (PROCESSORS.into(), reading)));
+    rules.extend(command.mounts.iter().map(|mount| {
+        let rights = if mount.kind == MountKind::ReadOnly { running } else { anything };
+        (mount.target.clone(), rights)
+    }));
     rules.extend(command.attacks.iter().map(|_| (crate::order::ATTACKS.into(), running)));
 
     let mut ruleset = ruleset;

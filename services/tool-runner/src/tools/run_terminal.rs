@@ -15,7 +15,7 @@ use std::{
 
 use belay_policy::ToolKind;
 use belay_proto::v1::TraceContext;
-use belay_sandbox::{KillHandle, Launcher, Limits, Outcome, Output as Kept, Spec, WorkspaceMount};
+use belay_sandbox::{KillHandle, Launcher, Outcome, Output as Kept, Spec, WorkspaceMount};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -24,12 +24,6 @@ use crate::{
     Annotations, Enforcement, Invocation, Mount, Operation, Output, Recovery, Tool, ToolFailure, ToolSpec, Touches,
     View,
 };
-
-/// The largest file that a command may write, in bytes.
-const LARGEST_FILE: u64 = 2 << 30;
-
-/// Processes and threads that a command may have at a time.
-const PROCESSES: u32 = 512;
 
 /// The tool.
 #[derive(Clone)]
@@ -194,8 +188,7 @@ fn spec(arguments: Arguments, mount: Mount, trace: &TraceContext, limit: Duratio
     let of_trace = trace.into_iter().filter(|(_, value)| !value.is_empty());
     spec.env.extend(of_trace.map(|(name, value)| (name.to_owned(), value.into())));
     spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));
-    spec.limits =
-        Limits { wall: Some(limit), file_size: Some(LARGEST_FILE), processes: PROCESSES, ..Limits::default() };
+    spec.wall = Some(limit);
     Ok(spec)
 }
 

@@ -27,9 +27,39 @@ pub(super) const ATTACKS: &[Attack] = &[
     ("write to a hidden folder of the workspace", |_| write("hidden/new".as_ref())),
     ("read the host's users and secrets", |_| {
         Verdict::any(
-            ["/etc/shadow", "/root/.ssh", "/home", "/var", "/run", "/sys"].map(|path| Verdict::of(fs::metadata(path))),
+            [
+                "/etc/shadow",
+                "/etc/gshadow",
+                "/etc/ssh",
+                "/etc/ssl/private",
+                "/etc/sudoers",
+                "/root",
+                "/var/lib",
+                "/var/log",
+            ]
+            .map(|path| Verdict::of(fs::metadata(path))),
         )
     }),
+    ("see the host's homes, services and devices", |_| {
+        let only = |folder: &str, expected: &[&str]| {
+            let names = names(folder);
+            Verdict::expect(
+                names.iter().all(|name| expected.contains(&name.as_str())),
+                format!("{folder}: {}", names.join(" ")),
+            )
+        };
+        Verdict::any([
+            only("/home", &["belay"]),
+            only("/run", &[]),
+            only("/var", &["run", "tmp"]),
+            only("/sys", &["devices"]),
+            only("/sys/devices", &["system"]),
+            only("/sys/devices/system", &["cpu"]),
+            only("/dev/pts", &["ptmx"]),
+            only("/dev/shm", &[]),
+        ])
+    }),
+    ("write to what is shown of /sys", |_| write("/sys/devices/system/cpu/cpu0/online".as_ref())),
     ("write to the system's folders", |_| {
         Verdict::any(
             ["/new", "/usr/new", "/usr/bin/new", "/etc/passwd", "/etc/new", "/dev/new"]
@@ -47,7 +77,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     }),
     // Harmless and nobody else's business; what forbids it is Landlock alone, and this shows that it is there.
     ("write where only Landlock forbids it", |_| Verdict::of(OpenOptions::new().write(true).open("/proc/self/comm"))),
-    ("open devices beyond the five", devices),
+    ("open devices that are not its own", devices),
     ("make a device", |_| {
         let make = |kind| mknodat(CWD, "/tmp/device", kind, Mode::from(0o666), makedev(1, 1)).map_err(io::Error::from);
         Verdict::any([FileType::CharacterDevice, FileType::BlockDevice].map(|kind| Verdict::of(make(kind))))
@@ -81,15 +111,36 @@ fn write(path: &Path) -> Verdict {
     Verdict::of(OpenOptions::new().append(true).create(true).open(path))
 }
 
-fn devices(_: &Targets) -> Verdict {
-    let expected = ["fd", "full", "null", "random", "stderr", "stdin", "stdout", "urandom", "zero"];
-    let mut found: Vec<String> = match fs::read_dir("/dev") {
+fn names(folder: &str) -> Vec<String> {
+    let mut names: Vec<String> = match fs::read_dir(folder) {
         Ok(entries) => entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect(),
-        Err(error) => return Verdict::Possible(format!("/dev cannot be listed: {error}")),
+        Err(_) => Vec::new(),
     };
-    found.sort();
-    let others =
-        ["/dev/mem", "/dev/kmsg", "/dev/tty", "/dev/ptmx", "/dev/shm", "/dev/vda", "/dev/sda", "/dev/kvm", "/dev/fuse"];
+    names.sort();
+    names
+}
+
+fn devices(_: &Targets) -> Verdict {
+    let expected =
+        ["fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"];
+    let found = names("/dev");
+    // Its session has no terminal, so that /dev/tty is none.
+    let others = [
+        "/dev/tty",
+        "/dev/console",
+        "/dev/tty0",
+        "/dev/tty1",
+        "/dev/pts/0",
+        "/dev/mem",
+        "/dev/kmsg",
+        "/dev/vda",
+        "/dev/sda",
+        "/dev/kvm",
+        "/dev/fuse",
+        "/dev/vsock",
+        "/dev/vhost-vsock",
+        "/dev/net/tun",
+    ];
     let listed = Verdict::expect(found == expected, found.join(" "));
     Verdict::any(others.map(|path| Verdict::of(File::open(path))).into_iter().chain([listed]))
 }

@@ -4,6 +4,7 @@
 use std::{
     ffi::{c_int, c_long},
     fs, io,
+    os::fd::AsRawFd as _,
 };
 
 use super::{Attack, Targets, Verdict};
@@ -68,6 +69,14 @@ pub(super) const ATTACKS: &[Attack] = &[
         )
     }),
     ("type into a terminal", |_| filtered(libc::SYS_ioctl, [0, libc::TIOCSTI as usize, 0, 0, 0])),
+    ("type into a terminal of its own", |_| {
+        // One that it may well have; what it types there could still be meant for somebody who looks at it.
+        let terminal = fs::OpenOptions::new().read(true).write(true).open("/dev/ptmx");
+        match terminal {
+            Ok(terminal) => filtered(libc::SYS_ioctl, [terminal.as_raw_fd() as usize, libc::TIOCSTI as usize, 0, 0, 0]),
+            Err(error) => Verdict::Possible(format!("no terminal to try it on: {error}")),
+        }
+    }),
     ("set the clock", |_| {
         Verdict::any([libc::SYS_settimeofday, libc::SYS_clock_settime].map(|call| filtered(call, [0; 5])))
     }),

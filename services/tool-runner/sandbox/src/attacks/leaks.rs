@@ -5,21 +5,7 @@ use std::{env, fs};
 use rustix::process::{Resource, getrlimit};
 
 use super::{Attack, Verdict};
-
-/// Every variable a command without any of its own gets.
-const VARIABLES: [&str; 11] = [
-    "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_NOSYSTEM",
-    "GIT_TERMINAL_PROMPT",
-    "HOME",
-    "LANG",
-    "LOGNAME",
-    "PATH",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "USER",
-];
+use crate::environment::DEFAULTS;
 
 pub(super) const ATTACKS: &[Attack] = &[
     ("inherit descriptors", |_| {
@@ -31,7 +17,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     ("inherit variables", |_| {
         let foreign: Vec<String> = env::vars_os()
             .map(|(name, _)| name.to_string_lossy().into_owned())
-            .filter(|name| !VARIABLES.contains(&name.as_str()))
+            .filter(|name| name != "PATH" && !DEFAULTS.iter().any(|(known, _)| known == name))
             .collect();
         Verdict::expect(foreign.is_empty(), if foreign.is_empty() { "none".to_owned() } else { foreign.join(" ") })
     }),

@@ -46,11 +46,11 @@ pub(crate) struct Condition {
     pub(crate) equal: bool,
 }
 
-/// What to do about one call. Of several rules for a call the first whose condition holds counts.
-#[derive(Clone, Copy, Debug)]
+/// What to do about one call. Of several rules for a call the first counts whose conditions all hold.
+#[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) call: u32,
-    pub(crate) when: Option<Condition>,
+    pub(crate) when: Vec<Condition>,
     pub(crate) then: Action,
 }
 
@@ -85,8 +85,8 @@ fn search(calls: &[&[Rule]], otherwise: Action) -> Vec<sock_filter> {
         [] => vec![answer(otherwise)],
         [only] => {
             let body = body(only, otherwise);
-            let beyond = u8::try_from(body.len()).expect("a call has a handful of rules");
-            let mut piece = vec![jump(libc::BPF_JEQ, only[0].call, 0, beyond)];
+            // A conditional jump reaches 255 instructions, an unconditional one all of them.
+            let mut piece = vec![jump(libc::BPF_JEQ, only[0].call, 1, 0), skip(body.len() as u32)];
             piece.extend(body);
             piece.push(answer(otherwise));
             piece
@@ -94,7 +94,6 @@ fn search(calls: &[&[Rule]], otherwise: Action) -> Vec<sock_filter> {
         _ => {
             let (low, high) = calls.split_at(calls.len() / 2);
             let low = search(low, otherwise);
-            // A conditional jump reaches 255 instructions, an unconditional one all of them.
             let mut piece = vec![jump(libc::BPF_JGE, high[0][0].call, 0, 1), skip(low.len() as u32)];
             piece.extend(low);
             piece.extend(search(high, otherwise));
@@ -106,15 +105,19 @@ fn search(calls: &[&[Rule]], otherwise: Action) -> Vec<sock_filter> {
 fn body(rules: &[Rule], otherwise: Action) -> Vec<sock_filter> {
     let mut body = Vec::new();
     for rule in rules {
-        let Some(condition) = rule.when else {
+        if rule.when.is_empty() {
             body.push(answer(rule.then));
             return body;
-        };
-        // Both architectures are little-endian: the low half comes first.
-        body.push(load(offset::ARGUMENTS + 8 * u32::from(condition.argument)));
-        body.push(instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, condition.mask, 0, 0));
-        let (holds, fails) = if condition.equal { (0, 1) } else { (1, 0) };
-        body.push(jump(libc::BPF_JEQ, condition.value, holds, fails));
+        }
+        for (n, condition) in rule.when.iter().enumerate() {
+            // Past the conditions that are left, three instructions each, and the answer.
+            let beyond = u8::try_from(3 * (rule.when.len() - n - 1) + 1).expect("a rule has a handful of conditions");
+            // Both architectures are little-endian: the low half comes first.
+            body.push(load(offset::ARGUMENTS + 8 * u32::from(condition.argument)));
+            body.push(instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, condition.mask, 0, 0));
+            let (holds, fails) = if condition.equal { (0, beyond) } else { (beyond, 0) };
+            body.push(jump(libc::BPF_JEQ, condition.value, holds, fails));
+        }
         body.push(answer(rule.then));
     }
     body.push(answer(otherwise));
@@ -170,7 +173,7 @@ mod tests {
     }
 
     fn on(call: u32, then: Action) -> Rule {
-        Rule { call, when: None, then }
+        Rule { call, when: Vec::new(), then }
     }
 
     #[test]
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn conditions_are_tried_in_order_on_the_low_half_of_their_argument() {
-        let when = |value, equal| Some(Condition { argument: 1, mask: 0xf0, value, equal });
+        let when = |value, equal| vec![Condition { argument: 1, mask: 0xf0, value, equal }];
         let rules = [
             Rule { call: 5, when: when(0x10, true), then: Action::Fail(1) },
             Rule { call: 5, when: when(0x20, false), then: Action::Fail(2) },
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_a_command_needs_is_allowed_and_what_breaks_out_is_not() {
-        let program = for_command();
+        let program = for_command(true);
         assert!(program.len() < 4096, "the kernel's limit");
         let call = |number: libc::c_long, arguments| run(&program, ARCHITECTURE, number as u32, arguments);
         let allowed = Action::Allow.encoded();
@@ -229,12 +232,72 @@ mod tests {
         assert_eq!(call(libc::SYS_personality, [0xffff_ffff, 0, 0, 0, 0, 0]), allowed);
 
         assert_eq!(call(libc::SYS_clone, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0]), refused);
-        assert_eq!(call(libc::SYS_socket, [libc::AF_INET as u64, 1, 0, 0, 0, 0]), refused);
         assert_eq!(call(libc::SYS_fchmodat, [0, 0, 0o4755, 0, 0, 0]), refused);
         assert_eq!(call(libc::SYS_mknodat, [0, 0, u64::from(libc::S_IFCHR | 0o666), 0, 0, 0]), refused);
         assert_eq!(call(libc::SYS_ioctl, [0, libc::TIOCSTI, 0, 0, 0, 0]), refused);
         assert_eq!(call(libc::SYS_personality, [8, 0, 0, 0, 0, 0]), refused);
         assert_eq!(call(libc::SYS_mount, [0; 6]), refused);
         assert_eq!(call(libc::SYS_clone3, [0; 6]), Action::Fail(libc::ENOSYS).encoded());
+    }
+
+    #[test]
+    fn a_rule_with_several_conditions_needs_all_of_them() {
+        let on = |argument, value| Condition { argument, mask: u32::MAX, value, equal: true };
+        let rules = [
+            Rule { call: 5, when: vec![on(0, 1), on(1, 2), on(2, 3)], then: Action::Fail(1) },
+            Rule { call: 5, when: vec![on(0, 1), on(1, 2)], then: Action::Fail(2) },
+        ];
+        let program = compile(&rules, Action::Allow);
+        let answer = |arguments: [u64; 3]| {
+            let [a, b, c] = arguments;
+            run(&program, ARCHITECTURE, 5, [a, b, c, 0, 0, 0])
+        };
+        assert_eq!(answer([1, 2, 3]), Action::Fail(1).encoded());
+        assert_eq!(answer([1, 2, 9]), Action::Fail(2).encoded());
+        for other in [[9, 2, 3], [1, 9, 3], [0, 0, 0]] {
+            assert_eq!(answer(other), Action::Allow.encoded(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn sockets_are_local_ones_and_those_of_the_commands_own_network() {
+        let refused = Action::Fail(libc::EAFNOSUPPORT).encoded();
+        let socket = |loopback: bool, call: libc::c_long, family: i32, protocol: i32| {
+            run(&for_command(loopback), ARCHITECTURE, call as u32, [family as u64, 1, protocol as u64, 0, 0, 0])
+        };
+        let allowed = [
+            (libc::AF_INET, 0),
+            (libc::AF_INET, libc::IPPROTO_TCP),
+            (libc::AF_INET6, libc::IPPROTO_UDP),
+            (libc::AF_NETLINK, libc::NETLINK_ROUTE),
+        ];
+        for (family, protocol) in allowed {
+            assert_eq!(
+                socket(true, libc::SYS_socket, family, protocol),
+                Action::Allow.encoded(),
+                "{family} {protocol}"
+            );
+            // Where there is no network of its own there is no such socket either.
+            assert_eq!(socket(false, libc::SYS_socket, family, protocol), refused, "{family} {protocol}");
+            assert_eq!(socket(true, libc::SYS_socketpair, family, protocol), refused, "{family} {protocol}");
+        }
+        let never = [
+            (libc::AF_PACKET, 0),
+            (libc::AF_VSOCK, 0),
+            (libc::AF_BLUETOOTH, 0),
+            (libc::AF_ALG, 0),
+            (libc::AF_INET, libc::IPPROTO_SCTP),
+            (libc::AF_NETLINK, libc::NETLINK_AUDIT),
+            (libc::AF_NETLINK, libc::NETLINK_NETFILTER),
+            (libc::AF_NETLINK, libc::NETLINK_GENERIC),
+        ];
+        for (family, protocol) in never {
+            for loopback in [true, false] {
+                assert_eq!(socket(loopback, libc::SYS_socket, family, protocol), refused, "{family} {protocol}");
+            }
+        }
+        for (call, loopback) in [(libc::SYS_socket, false), (libc::SYS_socketpair, true)] {
+            assert_eq!(socket(loopback, call, libc::AF_UNIX, 0), Action::Allow.encoded());
+        }
     }
 }

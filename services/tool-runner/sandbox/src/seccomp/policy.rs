@@ -105,15 +105,37 @@ const INIT: &[c_long] = &[
     libc::SYS_mremap,
 ];
 
+/// The protocols of the internet families that programs use on loopback: the default of each type, ICMP (both), TCP, UDP, and multipath
+/// TCP, which Go listens with. Others load kernel modules that nothing here needs.
+const INTERNET_PROTOCOLS: [i32; 6] =
+    [0, libc::IPPROTO_ICMP, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_ICMPV6, libc::IPPROTO_MPTCP];
+
 /// The command's filter: everything but the lists above. A list of what is allowed would break a toolchain a week.
-pub(crate) fn for_command() -> Vec<sock_filter> {
+///
+/// `loopback`: whether it has a network of its own to use internet sockets in.
+pub(crate) fn for_command(loopback: bool) -> Vec<sock_filter> {
     let refused = REFUSED.iter().chain(REFUSED_HERE).map(|call| (call, Action::Fail(libc::EPERM)));
     let absent = ABSENT.iter().map(|call| (call, Action::Fail(libc::ENOSYS)));
-    let mut rules: Vec<Rule> = refused.chain(absent).map(|(call, then)| rule(*call, None, then)).collect();
+    let mut rules: Vec<Rule> = refused.chain(absent).map(|(call, then)| rule(*call, &[], then)).collect();
 
-    let refuse = |call, condition| rule(call, Some(condition), Action::Fail(libc::EPERM));
+    let refuse = |call, condition| rule(call, &[condition], Action::Fail(libc::EPERM));
+    let family = |family: i32| is(0, u32::MAX, family as u32);
     for call in [libc::SYS_socket, libc::SYS_socketpair] {
-        rules.push(refuse(call, is_not(0, libc::AF_UNIX as u32)));
+        rules.push(rule(call, &[family(libc::AF_UNIX)], Action::Allow));
+        if loopback && call == libc::SYS_socket {
+            for internet in [libc::AF_INET, libc::AF_INET6] {
+                rules.extend(
+                    INTERNET_PROTOCOLS.map(|protocol| {
+                        rule(call, &[family(internet), is(2, u32::MAX, protocol as u32)], Action::Allow)
+                    }),
+                );
+            }
+            // Which interfaces and addresses there are.
+            let route = is(2, u32::MAX, libc::NETLINK_ROUTE as u32);
+            rules.push(rule(call, &[family(libc::AF_NETLINK), route], Action::Allow));
+        }
+        // As a kernel says that was built without: programs know what to do about that.
+        rules.push(rule(call, &[], Action::Fail(libc::EAFNOSUPPORT)));
     }
     const NAMESPACES: [i32; 7] = [
         libc::CLONE_NEWNS,
@@ -130,7 +152,7 @@ pub(crate) fn for_command() -> Vec<sock_filter> {
         rules.push(refuse(libc::SYS_ioctl, is(1, u32::MAX, request as u32)));
     }
     // Asking for the personality is harmless, any but the plain one changes how memory is laid out.
-    rules.push(rule(libc::SYS_personality, Some(is(0, u32::MAX, u32::MAX)), Action::Allow));
+    rules.push(rule(libc::SYS_personality, &[is(0, u32::MAX, u32::MAX)], Action::Allow));
     rules.push(refuse(libc::SYS_personality, is_not(0, 0)));
     for (call, mode) in MAKES_NODES {
         for kind in [libc::S_IFCHR, libc::S_IFBLK] {
@@ -145,11 +167,11 @@ pub(crate) fn for_command() -> Vec<sock_filter> {
 
 /// Init's filter: nothing but its list, on pain of death.
 pub(crate) fn for_init() -> Vec<sock_filter> {
-    let mut rules: Vec<Rule> = INIT.iter().map(|call| rule(*call, None, Action::Allow)).collect();
+    let mut rules: Vec<Rule> = INIT.iter().map(|call| rule(*call, &[], Action::Allow)).collect();
     // Everybody in its namespace, nobody by name.
-    rules.push(rule(libc::SYS_kill, Some(is(0, u32::MAX, u32::MAX)), Action::Allow));
+    rules.push(rule(libc::SYS_kill, &[is(0, u32::MAX, u32::MAX)], Action::Allow));
     // The standard library's debug builds look at a descriptor before they close it.
-    rules.push(rule(libc::SYS_fcntl, Some(is(1, u32::MAX, libc::F_GETFD as u32)), Action::Allow));
+    rules.push(rule(libc::SYS_fcntl, &[is(1, u32::MAX, libc::F_GETFD as u32)], Action::Allow));
     compile(&rules, Action::Kill)
 }
 
@@ -175,8 +197,8 @@ const CHANGES_MODES: &[(c_long, u8)] = &[
 /// Since Linux 6.6; the number is the same everywhere.
 const FCHMODAT2: c_long = 452;
 
-fn rule(call: c_long, when: Option<Condition>, then: Action) -> Rule {
-    Rule { call: call as u32, when, then }
+fn rule(call: c_long, when: &[Condition], then: Action) -> Rule {
+    Rule { call: call as u32, when: when.to_vec(), then }
 }
 
 fn is(argument: u8, mask: u32, value: u32) -> Condition {

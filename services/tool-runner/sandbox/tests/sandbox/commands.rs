@@ -99,18 +99,31 @@ fn the_environment_is_ours_alone() {
     let mut lines: Vec<String> = succeed(spec).lines().map(str::to_owned).collect();
     lines.sort();
     let expected = [
+        "CARGO_NET_OFFLINE=true",
+        "COMPOSER_DISABLE_NETWORK=1",
         "GIT_CONFIG_GLOBAL=/dev/null",
         "GIT_CONFIG_NOSYSTEM=1",
         "GIT_TERMINAL_PROMPT=0",
-        "HOME=/tmp/home",
+        "GOPROXY=off",
+        "GOTOOLCHAIN=local",
+        "HOME=/home/belay",
         "LANG=C.UTF-8",
         "LOGNAME=belay",
+        "MAVEN_ARGS=--offline",
         "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        "PIP_DISABLE_PIP_VERSION_CHECK=1",
+        "PIP_RETRIES=0",
         "TERM=dumb",
         "TMPDIR=/tmp",
         &format!("TRACEPARENT={trace}"),
         "TZ=UTC",
         "USER=belay",
+        "UV_OFFLINE=1",
+        "YARN_ENABLE_NETWORK=0",
+        "npm_config_audit=false",
+        "npm_config_fund=false",
+        "npm_config_offline=true",
+        "npm_config_update_notifier=false",
     ];
     assert_eq!(lines, expected);
 }
@@ -142,7 +155,7 @@ fn it_is_an_ordinary_user() {
     let room = Room::new();
     assert_eq!(
         succeed(room.script("id -u; id -g; id -un; hostname; cd; pwd; touch made")),
-        "1000\n1000\nbelay\nsandbox\n/tmp/home\n"
+        "1000\n1000\nbelay\nsandbox\n/home/belay\n"
     );
 }
 

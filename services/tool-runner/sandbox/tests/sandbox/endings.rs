@@ -73,7 +73,7 @@ fn descendants_end_with_the_command() {
     let (room, nap) = (Room::new(), nap());
     let mut spec = room.script(&format!("{}; exit 5", family(&nap)));
     // If its descendants kept it alive, it would end all the same, and otherwise than by itself.
-    spec.limits.wall = Some(Duration::from_secs(60));
+    spec.wall = Some(Duration::from_secs(60));
     let (outcome, output) = run(spec);
     assert_eq!(
         (outcome.status, output.stdout.text().as_str()),
@@ -88,7 +88,7 @@ fn descendants_end_with_the_command() {
 fn a_time_out_ends_all_of_it() {
     let (room, nap) = (Room::new(), nap());
     let mut spec = room.script(&format!("{}; sleep {nap}", family(&nap)));
-    spec.limits.wall = Some(Duration::from_secs(3));
+    spec.wall = Some(Duration::from_secs(3));
     let (outcome, output) = run(spec);
     assert_eq!((outcome.status, output.stdout.text().as_str()), (Status::TimedOut, "ready\n"));
     assert!(outcome.usage.max_resident_bytes > 0, "what was used is told all the same");
@@ -98,9 +98,9 @@ fn a_time_out_ends_all_of_it() {
 fn a_time_that_is_up_at_once_starts_nothing() {
     let room = Room::new();
     let mut spec = room.script("echo started");
-    spec.limits.wall = Some(Duration::ZERO);
+    spec.wall = Some(Duration::ZERO);
     let error = refusal(spec).to_string();
-    assert!(error.starts_with("limits.wall:"), "{error}");
+    assert!(error.starts_with("wall:"), "{error}");
 }
 
 fn a_kill_ends_all_of_it() {

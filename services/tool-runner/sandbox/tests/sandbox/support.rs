@@ -67,6 +67,25 @@ pub(crate) fn refusal(spec: Spec) -> LaunchError {
     launcher().launch(spec).map(|_| "it was started").unwrap_err()
 }
 
+/// What a command printed that has to succeed with this launcher.
+pub(crate) fn succeed_by(launcher: &NamespaceLauncher, spec: Spec) -> String {
+    let (outcome, output) = run_by(launcher, spec);
+    assert_eq!(outcome.status, Status::Exited(0), "{}{}", output.stdout.text(), output.stderr.text());
+    output.stdout.text()
+}
+
+/// What a command said on its standard error that has to fail with this launcher.
+pub(crate) fn fail_by(launcher: &NamespaceLauncher, spec: Spec) -> String {
+    let (outcome, output) = run_by(launcher, spec);
+    assert!(matches!(outcome.status, Status::Exited(1..)), "{:?}: {}", outcome.status, output.stdout.text());
+    output.stderr.text()
+}
+
+pub(crate) fn run_by(launcher: &NamespaceLauncher, spec: Spec) -> (Outcome, Output) {
+    let running = launcher.launch(spec).unwrap_or_else(|error| panic!("{error}"));
+    running.collect(OutputCaps::default()).unwrap()
+}
+
 pub(crate) fn run(spec: Spec) -> (Outcome, Output) {
     launch(spec).collect(OutputCaps::default()).unwrap()
 }

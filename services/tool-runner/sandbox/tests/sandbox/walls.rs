@@ -3,12 +3,15 @@
 use std::{fs, io::Read as _, path::Path};
 
 use belay_sandbox::{
-    LaunchError, Launcher as _, Layer, Limits, NamespaceLauncher, Settings, Spec, Status, WorkspaceMount, self_test,
+    LaunchError, Launcher as _, Layer, Limits, Mount, NamespaceLauncher, Scratch, ScratchPlace, ScratchSize, Settings,
+    Spec, Status, WorkspaceMount, self_test,
 };
 
 use crate::{
     harness::{Test, tests},
-    support::{Room, fail, is_root, launch, launcher, nap, refusal, run, sleepers, status_field, succeed},
+    support::{
+        Room, fail, fail_by, is_root, launch, launcher, nap, refusal, run, sleepers, status_field, succeed, succeed_by,
+    },
 };
 
 pub(crate) const TESTS: &[Test] = tests![
@@ -77,7 +80,7 @@ fn a_read_only_workspace_cannot_be_written() {
 
 fn limited(room: &Room, script: &str, change: impl FnOnce(&mut Limits)) -> Spec {
     let mut spec = room.script(script);
-    change(&mut spec.limits);
+    change(spec.limits.insert(Limits::default()));
     spec
 }
 
@@ -100,16 +103,36 @@ mod libc_signal {
     pub(super) const SIGXFSZ: i32 = 25;
 }
 
+fn with_scratch(change: impl FnOnce(&mut Scratch)) -> NamespaceLauncher {
+    let mut settings = Settings::default();
+    change(&mut settings.scratch);
+    NamespaceLauncher::new(settings).unwrap()
+}
+
+fn small(bytes: u64, inodes: u64) -> ScratchSize {
+    ScratchSize { bytes, inodes }
+}
+
 fn temporary_space_runs_out() {
     let room = Room::new();
-    let spec = limited(&room, "head -c 300000 /dev/zero > /tmp/big", |limits| limits.tmp_bytes = 200_000);
-    assert!(fail(spec).contains("No space left"));
+    let launcher = with_scratch(|scratch| {
+        scratch.tmp = small(200_000, 50);
+        scratch.home = small(300_000, 60);
+        scratch.shm = small(100_000, 40);
+    });
+    for (place, size) in [("/tmp", 200_000), ("$HOME", 300_000), ("/dev/shm", 100_000)] {
+        let script = format!("head -c {} /dev/zero > {place}/big", size * 2);
+        assert!(fail_by(&launcher, room.script(&script)).contains("No space left"), "{place}");
+        let script = format!("for n in $(seq 100); do : > {place}/$n || exit 1; done");
+        assert!(fail_by(&launcher, room.script(&script)).contains("No space left"), "{place}");
+    }
 }
 
 fn open_files_and_memory_are_limited() {
     let room = Room::new();
     let spec = limited(&room, "ulimit -n; ulimit -v; ulimit -c", |limits| {
         limits.open_files = 77;
+        limits.open_files_at_start = None;
         limits.address_space = Some(512 << 20);
     });
     assert_eq!(succeed(spec), format!("77\n{}\n0\n", 512 << 10));
@@ -138,30 +161,28 @@ fn each_command_has_its_own_process_limit() {
 
 fn a_toolchain_outside_of_usr_is_shown_read_only() {
     let room = Room::new();
-    let tools = room.folder.path().join("tools");
-    // Temporary folders are the sandbox's own to build; a toolchain stands elsewhere, unless TMPDIR says so.
-    let settings = |path: &Path| Settings { read_only: vec![path.to_owned()], ..Settings::default() };
-    if tools.starts_with("/tmp") {
-        let error = NamespaceLauncher::new(settings(&tools)).unwrap_err();
-        assert!(error.to_string().starts_with("settings.read_only[0]: the sandbox builds /tmp itself"), "{error}");
-    }
     let shown = Path::new("/var/lib/dpkg");
     let shown = if shown.is_dir() { shown } else { Path::new("/boot") };
-    let launcher = NamespaceLauncher::new(settings(shown)).unwrap();
+    let launcher =
+        NamespaceLauncher::new(Settings { mounts: vec![Mount::read_only(shown)], ..Settings::default() }).unwrap();
     let script = format!("ls -d {0} && ! touch {0}/new", shown.display());
-    let running = launcher.launch(room.script(&script)).unwrap();
-    let (outcome, output) = running.collect(belay_sandbox::OutputCaps::default()).unwrap();
-    assert_eq!(outcome.status, Status::Exited(0), "{}", output.stderr.text());
+    assert_eq!(succeed_by(&launcher, room.script(&script)), format!("{}\n", shown.display()));
 }
 
 fn settings_that_open_a_wall_are_refused() {
     let refused = |settings: Settings| NamespaceLauncher::new(settings).unwrap_err().to_string();
     assert!(refused(Settings { service_uid: 0, ..Settings::default() }).contains("service_uid"));
     assert!(refused(Settings { landlock_floor: 0, ..Settings::default() }).contains("landlock_floor"));
-    for path in ["/", "/proc/sys", "/dev", "/etc", "relative", "/usr/../root"] {
-        let error = refused(Settings { read_only: vec![path.into()], ..Settings::default() });
-        assert!(error.starts_with("settings.read_only[0]:"), "{path}: {error}");
+    for path in ["/", "/proc/sys", "/dev", "/etc", "/etc/shadow", "relative", "/usr/../root"] {
+        let error = refused(Settings { mounts: vec![Mount::read_only(path)], ..Settings::default() });
+        assert!(error.starts_with("settings.mounts[0]."), "{path}: {error}");
     }
+    let mut small = Settings::default();
+    small.scratch.tmp.bytes = 0;
+    assert!(refused(small).starts_with("settings.scratch.tmp.bytes:"));
+    let mut missing = Settings::default();
+    missing.scratch.place = ScratchPlace::Folder("/no/such/folder".into());
+    assert!(refused(missing).starts_with("settings.scratch.place:"));
 }
 
 // Fail closed: below the floor nothing runs, and the refusal says what is missing.

@@ -44,9 +44,10 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: boo
             failed(ErrorClass::Transient, "COMMAND_FAILED", format!("`{program}` ended with code {code}"), output)
         }
         Status::Signalled(OUT_OF_CPU) => killed("used more processor time than it may"),
-        Status::Signalled(FILE_TOO_LARGE) => killed("wrote a file larger than the 2 GiB that one may have"),
+        Status::Signalled(FILE_TOO_LARGE) => killed("wrote a larger file than the operator's settings allow"),
         Status::Signalled(signal) => killed(&format!("was ended by signal {signal}")),
         Status::TimedOut => Err(timed_out(limit)),
+        Status::ScratchFull => killed("put more into /tmp or its home than the operator's settings allow"),
         Status::Killed => Err(stopped()),
         Status::Lost => {
             killed("was killed together with its sandbox from outside, perhaps by the kernel for want of memory")
@@ -85,7 +86,7 @@ pub(super) fn unavailable(why: &str) -> ToolFailure {
 /// Why a command was not started: nothing of it ran.
 pub(super) fn not_started(error: LaunchError, limit: Duration) -> ToolFailure {
     match &error {
-        LaunchError::Spec { field, .. } if field == "limits.wall" => timed_out(limit),
+        LaunchError::Spec { field, .. } if field == "wall" => timed_out(limit),
         // The mount is the runner's to say.
         LaunchError::Spec { field, .. } if field.starts_with("workspace") => {
             ToolFailure::new(ErrorClass::Internal, "INTERNAL", format!("{error}: a fault of Belay."))
@@ -194,7 +195,7 @@ mod tests {
         ] {
             assert_eq!(refused(spec(field)).message, format!("arguments/{argument}: is odd"));
         }
-        assert_eq!(refused(spec("limits.wall")).reason, "TIMEOUT");
+        assert_eq!(refused(spec("wall")).reason, "TIMEOUT");
         assert_eq!(refused(spec("workspace.staging")).reason, "INTERNAL");
     }
 
