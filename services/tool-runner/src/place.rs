@@ -63,7 +63,8 @@ pub trait Place: Send + Sync {
     /// [`EffectError::Conflict`] when somebody else changed a touched path meanwhile, and others when it cannot be committed.
     fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError>;
 
-    /// Brings what was changed in a view of this place onto the disk, beside the workspace; see [`Place::staging_syncs`]. The view is used up; when this fails, nothing is left.
+    /// Brings what was changed in a view of this place onto the disk, beside the workspace, and with it for good
+    /// all that was put in place before. The view is used up; when this fails, nothing is left.
     ///
     /// # Errors
     /// [`CommitError::Conflict`] when a touched path is no longer what it was.
@@ -75,8 +76,8 @@ pub trait Place: Send + Sync {
     /// [`CommitError::Conflict`] when a touched path is no longer what it was, [`CommitError::NotStaged`] when the staged files are gone.
     fn check(&self, staged: &Staged) -> Result<(), CommitError>;
 
-    /// Puts a staged effect in place. The power can take it back until a later [`Place::sync`] has succeeded, or a later [`Place::stage`]
-    /// if [`Place::staging_syncs`]: until then the ledger has to know of it.
+    /// Puts a staged effect in place. The power can take it back until a later [`Place::stage`] or [`Place::sync`] has succeeded:
+    /// until then the ledger has to know of it.
     ///
     /// # Errors
     /// [`CommitError::Stuck`] when it stands half done and has to be tried again. After any other the workspace is as it was.
@@ -86,12 +87,8 @@ pub trait Place: Send + Sync {
     /// were.
     ///
     /// # Errors
-    /// As [`Place::apply`]; [`CommitError::Unfinished`] when it has to be tried again, [`CommitError::NotStaged`] when it is in place and so
-    /// is every one before it.
+    /// As [`Place::apply`]; [`CommitError::NotStaged`] when it is in place and so is every one before it.
     fn redo(&self, staged: &Staged) -> Result<(), CommitError>;
-
-    /// Whether [`Place::stage`] also brings all that was put in place before onto the disk for good.
-    fn staging_syncs(&self) -> bool;
 
     /// Brings all that was put in place onto the disk for good.
     ///

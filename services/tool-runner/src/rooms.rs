@@ -195,7 +195,7 @@ impl Rooms {
             ends.push(match place.redo(staged) {
                 // Its files are put away when all is done.
                 Ok(()) | Err(CommitError::NotStaged { .. }) => Ok(()),
-                Err(error @ (CommitError::Stuck { .. } | CommitError::Unfinished { .. })) => return Err(error.into()),
+                Err(error @ CommitError::Stuck { .. }) => return Err(error.into()),
                 Err(error) => Err(error),
             });
         }
@@ -337,9 +337,7 @@ impl Visit {
 
     /// An effect was staged, and since then nothing was put in place.
     pub(crate) fn was_staged(&self) {
-        if self.place().staging_syncs() {
-            self.rooms.settled(std::mem::take(&mut self.room.applied()));
-        }
+        self.rooms.settled(std::mem::take(&mut self.room.applied()));
     }
 
     pub(crate) fn has_much_to_sync(&self) -> bool {

@@ -5,6 +5,7 @@
 mod belay;
 mod crash;
 mod floor;
+mod journalled;
 mod launch;
 mod place;
 mod proc;

@@ -8,6 +8,7 @@ use crate::{
     Result,
     belay::Belay,
     floor::Floor,
+    journalled::Journalled,
     place::Place,
     proc,
     strace::{self, Counted},
@@ -138,9 +139,15 @@ pub(crate) async fn flushes(binaries: &Path, root: &Path, scale: Scale) -> Resul
     let mut floor = Floor::start(binaries, &place).await?;
     let of_floor = strace::flushes_per_step(&mut floor, scale.flushes, &place).await?;
     let mut belay = Belay::start(binaries, &place).await?;
-    Ok(Flushes {
-        floor: of_floor,
-        belay: strace::flushes_per_step(&mut belay, scale.flushes, &place).await?,
-        writes: strace::flushes_per_step(&mut belay, scale.writes, &place).await?,
-    })
+    let of_belay = strace::flushes_per_step(&mut belay, scale.flushes, &place).await?;
+    drop(belay);
+    let writes = match Journalled::near(root)? {
+        Ok(journalled) => {
+            let place = Place::new(journalled.folder())?;
+            let mut belay = Belay::start(binaries, &place).await?;
+            strace::flushes_per_step(&mut belay, scale.writes, &place).await?
+        }
+        Err(why) => Err(why),
+    };
+    Ok(Flushes { floor: of_floor, belay: of_belay, writes })
 }

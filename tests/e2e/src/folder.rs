@@ -43,8 +43,7 @@ fn read(root: &Path, below: &Path, content: &mut Content) {
     }
 }
 
-/// Waits until Belay keeps nothing in a workspace any more: what a commit displaced goes after its caller has the answer, and where the
-/// file system keeps no order only after a sync.
+/// Waits until Belay keeps nothing in a workspace any more: what a commit displaced goes after its caller has the answer.
 ///
 /// # Panics
 /// When something is left after a minute.

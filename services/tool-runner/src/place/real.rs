@@ -76,7 +76,7 @@ impl Place for Workspace {
                 Ok(Staged { id, plan })
             }
             Err(error) => {
-                let unfinished = Commit { id, manifest: Digest::of(&[]), ops: Vec::new(), kept: false };
+                let unfinished = Commit { id, manifest: Digest::of(&[]), ops: Vec::new() };
                 if let Err(left) = Self::discard(self, &unfinished) {
                     tracing::warn!(error = %left, "What was staged stays until the workspace is opened again");
                 }
@@ -101,10 +101,6 @@ impl Place for Workspace {
         Self::redo(self, &commit)?;
         retire(self, &commit);
         Ok(())
-    }
-
-    fn staging_syncs(&self) -> bool {
-        Self::staging_syncs(self)
     }
 
     fn sync(&self) -> Result<(), IoFailure> {

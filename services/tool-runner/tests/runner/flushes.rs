@@ -16,9 +16,9 @@ use serde_json::json;
 
 use crate::{places::*, support::*};
 
-/// A disk that is taken to keep the order of its changes, or that of names only, counts its syncs, and can be lost for them.
+/// A disk that is taken to keep the order of its changes, counts its syncs, and can be lost for them.
+#[derive(Default)]
 struct Counts {
-    order: Order,
     syncs: AtomicUsize,
     is_lost: AtomicBool,
 }
@@ -30,24 +30,12 @@ impl Seam for Counts {
     }
 
     fn order(&self, _: Order) -> Order {
-        self.order
+        Order::Kept
     }
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Counted(Arc<Counts>);
-
-impl Counted {
-    fn with(order: Order) -> Self {
-        Self(Arc::new(Counts { order, syncs: AtomicUsize::new(0), is_lost: AtomicBool::new(false) }))
-    }
-}
-
-impl Default for Counted {
-    fn default() -> Self {
-        Self::with(Order::Kept)
-    }
-}
 
 impl Hand for Counted {
     fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
@@ -90,20 +78,9 @@ fn rows(bench: &Bench) -> Vec<String> {
 /// S2-NFR-005: one sync of the file and one of the ledger for each call that writes one, acknowledged or not.
 #[tokio::test]
 async fn a_call_that_writes_a_file_costs_two_flushes() {
-    costs_two_flushes(Order::Kept, |n| format!("{n}.txt"), 3).await;
-}
-
-/// The same where the disk keeps no order; there the rows stay until it is synced.
-#[tokio::test]
-async fn a_call_that_writes_a_file_costs_two_flushes_without_order() {
-    costs_two_flushes(Order::OfNames, |n| format!("{n}.txt"), 21).await;
-    costs_two_flushes(Order::OfNames, |_| "same.txt".to_owned(), 21).await;
-}
-
-async fn costs_two_flushes(order: Order, file: impl Fn(usize) -> String, stay: usize) {
     const CALLS: usize = 20;
     let mut bench = Bench::new();
-    let counted = Counted::with(order);
+    let counted = Counted::default();
     bench.places = Arc::new(InHand(counted.clone()));
     let runner = bench.start(FREE).await;
     runner.run("first", CHANGE, json!([["write", "first", "x"]])).await;
@@ -112,7 +89,7 @@ async fn costs_two_flushes(order: Order, file: impl Fn(usize) -> String, stay: u
     let before = now();
     for n in 0..CALLS {
         let call = format!("c{n}");
-        let end = runner.run(&call, CHANGE, json!([["write", file(n), n.to_string()]])).await;
+        let end = runner.run(&call, CHANGE, json!([["write", format!("{n}.txt"), n.to_string()]])).await;
         assert_eq!(state(&end), State::Completed);
         runner.acknowledge(&call).await;
     }
@@ -120,38 +97,11 @@ async fn costs_two_flushes(order: Order, file: impl Fn(usize) -> String, stay: u
     assert!((CALLS..=CALLS + 1).contains(&(syncs - before.0)), "{} syncs", syncs - before.0);
     // Rows that may go wait five seconds at most, which a slow machine may take.
     assert!((CALLS..=CALLS + 2).contains(&(commits - before.1)), "{} commits", commits - before.1);
-    assert!(rows(&bench).len() <= stay, "{:?}", rows(&bench));
+    assert!(rows(&bench).len() <= 3, "{:?}", rows(&bench));
     runner.stop().await;
     assert_eq!(rows(&bench), Vec::<String>::new());
     let left = std::fs::read_dir(bench.workspace().join(".belay/commits")).unwrap().count();
     assert_eq!(left, 0, "commits are left over");
-}
-
-/// S2-NFR-005, B-01: where the disk keeps no order, the power can take moves that no later staging brings back. The rows stay for them.
-#[tokio::test]
-async fn without_order_a_row_stays_until_its_workspace_is_synced() {
-    let mut bench = Bench::new();
-    bench.places = Arc::new(InHand(Counted::with(Order::OfNames)));
-    bench.put("f", "0");
-    let runner = bench.start(FREE).await;
-    for (call, text) in [("a", "1"), ("b", "2")] {
-        runner.run(call, CHANGE, json!([["write", "f", text], ["write", call, text]])).await;
-        runner.acknowledge(call).await;
-    }
-    assert_eq!(rows(&bench), ["a", "b"]);
-    runner.lose().await;
-    // What the power may leave of the workspace: the state before both, and half of a move.
-    for lost in ["f", "b"] {
-        std::fs::remove_file(bench.workspace().join(lost)).unwrap();
-    }
-    let runner = bench.start(FREE).await;
-    assert_eq!(["f", "a", "b"].map(|file| bench.text(file)), ["2", "1", "2"]);
-    for call in ["a", "b"] {
-        assert_eq!(state(&runner.get(call).await.unwrap()), State::Completed, "{call}");
-        runner.acknowledge(call).await;
-    }
-    runner.stop().await;
-    assert_eq!(rows(&bench), Vec::<String>::new());
 }
 
 /// S2-NFR-005: what was acknowledged stays in the ledger until the effect is on the disk, and goes with the next commit after that.

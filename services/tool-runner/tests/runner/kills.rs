@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::{
@@ -85,6 +86,54 @@ async fn die(folder: &Path, at: usize, policy: &str) -> ExitStatus {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     tokio::task::spawn_blocking(move || child.status().unwrap()).await.unwrap()
+}
+
+/// A disk of which nothing is known, and which only ever loses the process.
+struct Unknown;
+
+impl Seam for Unknown {
+    fn alive(&self, _: &Call<'_>) -> bool {
+        true
+    }
+
+    fn order(&self, _: Order) -> Order {
+        Order::Unknown
+    }
+}
+
+#[derive(Clone)]
+struct OnUnknown;
+
+impl Hand for OnUnknown {
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+        open_on(path, forbidden, Arc::new(Unknown))
+    }
+}
+
+/// B-01: what a person did to a file after its call has ended stays as it is when the runner is killed: a file that they renamed does not come
+/// back, and one that they removed does not either. On the disk that is there, and on one of which nothing is known.
+#[tokio::test]
+async fn what_a_person_did_after_the_call_outlives_a_kill() {
+    for places in
+        [Arc::new(belay_tool_runner::RealPlaces) as Arc<dyn belay_tool_runner::Places>, Arc::new(InHand(OnUnknown))]
+    {
+        let mut bench = Bench::new();
+        bench.places = places;
+        let runner = bench.start(FREE).await;
+        for file in ["r.txt", "gone.txt"] {
+            assert_eq!(state(&runner.run(file, CHANGE, json!([["write", file, "x"]])).await), State::Completed);
+        }
+        let at = |file: &str| bench.workspace().join(file);
+        std::fs::rename(at("r.txt"), at("s.txt")).unwrap();
+        std::fs::remove_file(at("gone.txt")).unwrap();
+        runner.lose().await;
+        let runner = bench.start(FREE).await;
+        assert_eq!(bench.tree().into_keys().collect::<Vec<_>>(), ["s.txt"]);
+        assert_eq!((bench.text("s.txt").as_str(), std::fs::metadata(at("s.txt")).unwrap().nlink()), ("x", 1));
+        for file in ["r.txt", "gone.txt"] {
+            assert_eq!(state(&runner.get(file).await.unwrap()), State::Completed, "{file}");
+        }
+    }
 }
 
 /// Whether there is a change of this number.

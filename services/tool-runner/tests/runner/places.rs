@@ -89,10 +89,6 @@ impl<H: Hand> Place for HandIn<H> {
         self.1.redo(staged)
     }
 
-    fn staging_syncs(&self) -> bool {
-        self.1.staging_syncs()
-    }
-
     fn sync(&self) -> Result<(), IoFailure> {
         self.1.sync()
     }

@@ -31,8 +31,8 @@ enum Way {
 }
 
 impl Workspace {
-    /// Puts a commit in place, all of it; if it was done, nothing happens. It is on the disk for good when the next [`Workspace::sync`]
-    /// has succeeded, or the next [`Workspace::stage`] if [`Workspace::staging_syncs`].
+    /// Puts a commit in place, all of it; if it was done, nothing happens. It is on the disk for good when the next
+    /// [`Workspace::stage`] or [`Workspace::sync`] has succeeded.
     ///
     /// # Errors
     ///
@@ -49,26 +49,18 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// As [`Workspace::apply`]; [`CommitError::Unfinished`] if one that needs no order stands half done.
+    /// As [`Workspace::apply`].
     pub fn redo(&self, commit: &Commit) -> Result<(), CommitError> {
-        if commit.kept { self.restore(commit) } else { self.forward(commit, true) }
+        self.forward(commit, true)
     }
 
     fn forward(&self, commit: &Commit, again: bool) -> Result<(), CommitError> {
         let slots = slots(&self.inner, commit)?;
-        let order = self.inner.disk.order();
-        if order == Order::OfNames && !commit.kept {
-            // Its folders could carry away what has to be found in its place when those before it are redone.
-            self.inner.settle()?;
-        }
         let mut last = self.inner.moving();
-        let later = order == Order::Kept || commit.kept;
+        let later = self.inner.disk.order() == Order::Kept;
         let walk = Move { inner: &self.inner, slots: &slots, commit, again, later };
         walk.all(Way::Forward).or_else(|error| walk.turn_round(Way::Back, error))?;
         *last = Some(self.inner.disk.now(&self.inner.own).at("reading the time of", self.inner.path.display())?);
-        if order == Order::OfNames {
-            self.inner.waiting().add(&commit.id);
-        }
         Ok(())
     }
 
@@ -82,7 +74,6 @@ impl Workspace {
         let mut last = self.inner.moving();
         let walk = Move { inner: &self.inner, slots: &slots, commit, again: false, later: false };
         walk.still_ours()?;
-        self.inner.waiting().drop_out(&commit.id);
         walk.all(Way::Back).or_else(|error| walk.turn_round(Way::Forward, error))?;
         *last = Some(self.inner.disk.now(&self.inner.own).at("reading the time of", self.inner.path.display())?);
         Ok(())

@@ -7,11 +7,9 @@
 //!    row nothing happened: after a crash, [`Workspace::sweep`] or [`Workspace::discard`] removes what was staged. After it everything
 //!    did: after a crash, apply again.
 //! 3. [`Workspace::apply`], as often as it takes; [`Workspace::redo`] after a crash. What was applied can be lost with the power until
-//!    the next [`Workspace::sync`] succeeds, or the next [`Workspace::stage`] if [`Workspace::staging_syncs`], and **so long the row has
-//!    to stay**. Commits whose rows are left after a crash are redone in the order in which they were applied.
+//!    the next [`Workspace::stage`] or [`Workspace::sync`] succeeds, and **so long the row has to stay**. Commits whose rows are left after a crash are redone in the order in which they were applied.
 //! 4. [`Workspace::retire`], before the next commit is applied: it tells those that have to be redone from those that are done. Then
-//!    [`Workspace::finish`] gives up what was displaced. Where only a [`Workspace::sync`] brings them onto the disk, both wait for that
-//!    by themselves. Until then [`Workspace::rollback`] undoes the commit, if that is noted durably
+//!    [`Workspace::finish`] gives up what was displaced. Until then [`Workspace::rollback`] undoes the commit, if that is noted durably
 //!    first and then done as often as it takes.
 
 use std::{
@@ -47,14 +45,9 @@ pub struct Commit {
     pub manifest: Digest,
     /// What is done, by path.
     pub ops: Vec<Op>,
-    /// Whether it does nothing but put files, each of which has a second name in the slots, and take files away: then it can be put in
-    /// place again from whatever the power leaves of the moves, and they need no sync.
-    #[serde(default)]
-    pub kept: bool,
 }
 
-/// One step of a commit. Each one's state is read off its slot by inode: names in the workspace may have moved since. Only a redo of what
-/// needs no order looks at the path: see [`Commit::kept`].
+/// One step of a commit. Each one's state is read off its slot by inode: names in the workspace may have moved since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Op {
@@ -158,14 +151,6 @@ pub enum CommitError {
         /// Why it could not go back.
         back: Box<CommitError>,
     },
-    /// It could not be put in place again. A part of it may be.
-    #[error("commit `{id}` could not be put in place again: {source}; it is tried again when the workspace is opened")]
-    Unfinished {
-        /// Which commit.
-        id: String,
-        /// Why.
-        source: Box<CommitError>,
-    },
     /// Something could not be read.
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -209,16 +194,12 @@ impl Workspace {
     }
 
     /// Puts what an applied commit displaced out of the way, at the end of its retention and in one step: it can no longer be undone, and
-    /// whoever finds its row after a crash finds [`CommitError::NotStaged`]. Nothing happens before the next sync if that has to come
-    /// first.
+    /// whoever finds its row after a crash finds [`CommitError::NotStaged`].
     ///
     /// # Errors
     ///
     /// What the file system refuses.
     pub fn retire(&self, commit: &Commit) -> Result<(), CommitError> {
-        if self.inner.waiting().has(&commit.id) {
-            return Ok(());
-        }
         let retired = self.inner.retire(&commit.id, &retired_name(&commit.id));
         Ok(retired.at("putting away the staged files of commit", &commit.id)?)
     }
@@ -229,9 +210,6 @@ impl Workspace {
     ///
     /// What the file system refuses.
     pub fn finish(&self, commit: &Commit) -> Result<(), CommitError> {
-        if self.inner.waiting().has(&commit.id) {
-            return Ok(());
-        }
         self.retire(commit)?;
         let removed = self.inner.remove_trash(&retired_name(&commit.id));
         Ok(removed.at("removing the staged files of commit", &commit.id)?)
@@ -255,14 +233,6 @@ pub(crate) fn slots(inner: &Inner, commit: &Commit) -> Result<OwnedFd, CommitErr
 pub(crate) fn slot_name(slot: u32) -> OsString {
     slot.to_string().into()
 }
-
-/// The second name of what was staged in a slot: see [`Commit::kept`].
-pub(crate) fn kept_name(slot: u32) -> OsString {
-    format!("{slot}{KEPT}").into()
-}
-
-/// What such a name ends with.
-pub(crate) const KEPT: &str = ".keep";
 
 /// Whether an operation was done, read off its slot; `None` for a change of mode, which has none.
 pub(crate) fn is_applied(op: &Op, slots: &OwnedFd) -> Result<Option<bool>, IoFailure> {

@@ -10,14 +10,14 @@ use std::{
 use rustix::{
     fs::{
         AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, Uid, XattrFlags, chmodat,
-        chownat, fchmod, fremovexattr, fsetxattr, fstat, fsync, futimens, linkat, mkdirat, mknodat, openat,
-        renameat_with, syncfs, unlinkat,
+        chownat, fchmod, fremovexattr, fsetxattr, fstat, fsync, futimens, mkdirat, mknodat, openat, renameat_with,
+        syncfs, unlinkat,
     },
     io::Errno,
 };
 
 use crate::{
-    order::{self, Order},
+    order::Order,
     stat::{FileTime, Stat},
 };
 
@@ -43,7 +43,7 @@ pub struct Call<'a> {
     pub on: BorrowedFd<'a>,
     /// The entry of that folder, where it concerns one.
     pub entry: Option<&'a OsStr>,
-    /// Of a rename or a link, the folder and the name from which something moves, or gets one more name.
+    /// Of a rename, the folder and the name from which something moves.
     pub from: Option<(BorrowedFd<'a>, &'a OsStr)>,
     /// Of a rename, whether two names change places.
     pub exchanges: bool,
@@ -72,7 +72,7 @@ impl Disk {
 
     /// The disk on which this folder is.
     pub(crate) fn of(folder: impl AsFd, seam: Arc<dyn Seam>) -> Self {
-        let order = seam.order(order::of(folder));
+        let order = seam.order(Order::of(folder));
         Self { seam, order }
     }
 
@@ -144,13 +144,6 @@ impl Disk {
             Rename::Exchange => RenameFlags::EXCHANGE,
         };
         renameat_with(from, name, to, new_name, flags)
-    }
-
-    /// Gives a file one more name, in the same folder.
-    pub(crate) fn link(&self, folder: impl AsFd, name: &OsStr, new_name: &OsStr) -> Result<(), Errno> {
-        let on = folder.as_fd();
-        self.alive(&Call { name: "link", on, entry: Some(new_name), from: Some((on, name)), exchanges: false })?;
-        linkat(on, name, on, new_name, AtFlags::empty())
     }
 
     pub(crate) fn unlink(&self, folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {

@@ -41,14 +41,12 @@ mod open;
 mod order;
 mod overlay_format;
 mod path;
-mod redo;
 mod remove;
 mod stage;
 mod stat;
 mod stores;
 mod tree;
 mod view;
-mod waiting;
 mod workspace;
 
 pub use commit::{Commit, CommitError, Op};

@@ -10,14 +10,7 @@
 //! - **ext4 with a journal**: all changes of a moment are one transaction, and a sync commits the one with the file's last change after
 //!   all those before.
 //!
-//! **ext4 without a journal** keeps no order at all: each block of a folder is written when its turn comes. But a sync of a file whose name
-//! was just made, by a rename to a free name or by a link, writes the folder with that name too, and the folder's own name if that is
-//! as new (`ext4_sync_parent` in `fs/ext4/fsync.c`, which goes by a mark that `ext4_add_entry` sets and an exchange of names does not).
-//! Which folder that is, is only certain when all names of the file are in the same one: the kernel takes any. As ext2 does, it counts
-//! on `e2fsck` before it is mounted after a loss of power, which sets right how many names a file has. The ext4 driver does the same for
-//! an ext2; the driver named ext2, which leaves no trace in `/sys/fs/ext4`, promises nothing.
-//!
-//! Not btrfs, although its transactions are ordered: a sync writes a log of its own with little but that file (F. Manana on linux-btrfs,
+//! Not **ext4 without a journal**, which writes each block of a folder when its turn comes; nor ext2 with either driver. Not btrfs, although its transactions are ordered: a sync writes a log of its own with little but that file (F. Manana on linux-btrfs,
 //! 2025-10-26, shows one after which an older folder is missing). Nor any other of which this is not known.
 
 use std::{fs, os::fd::AsFd};
@@ -34,15 +27,19 @@ const EXT: u64 = 0xEF53;
 pub enum Order {
     /// A beginning of all changes, file contents aside; the sync of a file brings whatever was changed up to its last change.
     Kept,
-    /// Of each folder anything; the sync of a file that was just given its names, all in one folder, brings these and the name of that
-    /// folder if it is as new.
-    OfNames,
     /// Only what was synced itself.
     Unknown,
 }
 
-/// That of the file system with this folder. What cannot be found out is unknown.
-pub(crate) fn of(folder: impl AsFd) -> Order {
+impl Order {
+    /// That of the file system with this folder. What cannot be found out is unknown.
+    #[must_use]
+    pub fn of(folder: impl AsFd) -> Self {
+        of(folder)
+    }
+}
+
+fn of(folder: impl AsFd) -> Order {
     // The fields' types differ from one architecture to the next.
     #[allow(clippy::unnecessary_cast)]
     match fstatfs(&folder).map(|found| found.f_type as u64 & 0xFFFF_FFFF) {
@@ -63,7 +60,6 @@ fn writer(major: u32, minor: u32) -> String {
 
 fn of_ext4(writer: &str) -> Order {
     match writer.trim() {
-        "<none>" => Order::OfNames,
         writer if writer.parse::<u32>().is_ok() => Order::Kept,
         _ => Order::Unknown,
     }
@@ -82,9 +78,7 @@ mod tests {
 
     #[test]
     fn an_ext4_without_a_journal_is_known_by_the_thread_that_it_lacks() {
-        assert_eq!(
-            ["123\n", "<none>\n", "", "?"].map(of_ext4),
-            [Order::Kept, Order::OfNames, Order::Unknown, Order::Unknown]
-        );
+        assert_eq!(of_ext4("123\n"), Order::Kept);
+        assert_eq!(["<none>\n", "", "?"].map(of_ext4), [Order::Unknown; 3]);
     }
 }

@@ -1,8 +1,7 @@
 //! From a view and its manifest to a commit that waits for its row.
 //!
 //! What is to be put is brought into its final form (owner, mode, attributes), written through to the disk and moved into the commit's
-//! slots, all inside Belay's own folder. Where no order of changes is kept (see [`Order`]), a file gets a second name there, which no move
-//! touches: whatever the power leaves of the moves, by that name it is found again.
+//! slots, all inside Belay's own folder.
 
 use std::{
     ffi::OsStr,
@@ -20,7 +19,7 @@ use rustix::{
 };
 
 use crate::{
-    commit::{Commit, CommitError, Op, check, kept_name, slot_name},
+    commit::{Commit, CommitError, Op, check, slot_name},
     conflict::{BOUNDLESS, Fingerprint, Place},
     disk::{At as _, Disk, IoFailure, Rename},
     manifest::{Act, Change, Manifest},
@@ -38,8 +37,8 @@ use crate::{
 const SYNC_ONE_BY_ONE: usize = 64;
 
 impl Workspace {
-    /// Stages what a view changed. Nothing in the workspace moves; the view is used up. If [`Workspace::staging_syncs`], every commit
-    /// that was applied before is on the disk for good afterwards.
+    /// Stages what a view changed. Nothing in the workspace moves; the view is used up. Every commit that was applied
+    /// before is on the disk for good afterwards.
     ///
     /// # Errors
     ///
@@ -51,10 +50,9 @@ impl Workspace {
             return Err(CommitError::Altered { path: change.path.clone() });
         }
         let one_by_one = files(manifest) <= SYNC_ONE_BY_ONE;
-        let kept = self.inner.disk.order() == Order::OfNames && one_by_one && manifest.changes.iter().all(is_of_a_file);
-        let commit = Commit { id: view.id().to_owned(), manifest: manifest.digest(), ops: ops(manifest), kept };
+        let commit = Commit { id: view.id().to_owned(), manifest: manifest.digest(), ops: ops(manifest) };
         check(&self.inner, &commit.ops)?;
-        let mut stage = Stage { inner: &self.inner, unsynced: one_by_one.then(Vec::new), kept, carries: false };
+        let mut stage = Stage { inner: &self.inner, unsynced: one_by_one.then(Vec::new), carries: false };
         stage.run(&view, manifest, &commit)?;
         Ok(commit)
     }
@@ -70,16 +68,6 @@ fn is_whole(change: &Change) -> bool {
         }
         Act::Away { base } => change.after.is_empty() && stands_for(base, &change.before),
         Act::Meta { .. } => change.before.is_empty() && change.after.is_empty(),
-    }
-}
-
-/// Whether a change puts a regular file, or takes one away: nothing that has others inside it, or cannot be synced.
-fn is_of_a_file(change: &Change) -> bool {
-    let is_file = |nodes: &[Node]| matches!(nodes, [node] if matches!(node.content, Content::File { .. }));
-    match change.act {
-        Act::Put { .. } => is_file(&change.after) && (change.before.is_empty() || is_file(&change.before)),
-        Act::Away { .. } => is_file(&change.before),
-        Act::Meta { .. } => false,
     }
 }
 
@@ -104,8 +92,6 @@ struct Stage<'a> {
     inner: &'a Inner,
     /// The staged files and folders that are to be synced one by one; `None` if there are too many.
     unsynced: Option<Vec<OwnedFd>>,
-    /// See [`Commit::kept`].
-    kept: bool,
     /// Whether what was moved into its slot last is a file, and the last of `unsynced`.
     carries: bool,
 }
@@ -134,26 +120,15 @@ impl Stage<'_> {
             Some(files) => files.iter().try_for_each(|file| disk.sync(file))?,
             None => return disk.sync_all(root),
         }
-        let brought = match disk.order() {
-            // What was changed last, by a rename or when it was made.
-            Order::Kept => self.carries,
-            Order::OfNames if self.kept => self.carries && self.has_its_names_here()?,
-            Order::OfNames | Order::Unknown => {
+        match disk.order() {
+            // The sync of what was changed last, by a rename or when it was made, brought everything.
+            Order::Kept if self.carries => Ok(()),
+            Order::Kept => disk.sync(slots),
+            Order::Unknown => {
                 disk.sync(slots)?;
-                return disk.sync(commits);
-            }
-        };
-        if brought { Ok(()) } else { disk.sync(slots) }
-    }
-
-    /// Whether each file that was staged has the two names in the slots and no other.
-    fn has_its_names_here(&self) -> Result<bool, Errno> {
-        for file in self.unsynced.iter().flatten() {
-            if fstat(file)?.st_nlink != 2 {
-                return Ok(false);
+                disk.sync(commits)
             }
         }
-        Ok(true)
     }
 
     /// Brings one change into its slot.
@@ -187,9 +162,6 @@ impl Stage<'_> {
         self.settle(folder.as_fd(), name, path, form)?;
         let target = (slots, &*slot_name(slot));
         disk.rename((&folder, name), target, Rename::New).at("staging", path)?;
-        if self.kept {
-            disk.link(slots, &slot_name(slot), &kept_name(slot)).at("keeping", path)?;
-        }
         self.carries = matches!(change.after[0].content, Content::File { .. });
         Ok(())
     }

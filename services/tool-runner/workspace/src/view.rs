@@ -142,7 +142,6 @@ impl View {
             made => made.at("making the view", id)?,
         }
         let own = open_entry(&workspace.views, id.as_ref(), FOLDER).at("opening the view", id)?;
-        workspace.waiting().views += 1;
         let mut view = Self { workspace, id: id.to_owned(), own, began: FileTime(0, 0) };
         view.began = view.workspace.beginning().at("reading the time of", view.workspace.path.display())?;
         Ok(view)
@@ -372,9 +371,6 @@ impl Drop for View {
     fn drop(&mut self) {
         // What cannot be removed now is swept when the workspace is opened the next time; it changes nothing until then.
         let _ = self.workspace.discard(&self.workspace.views, self.id.as_ref());
-        self.workspace.waiting().views -= 1;
-        // As for those.
-        let _ = self.workspace.give_up_settled();
     }
 }
 

@@ -6,7 +6,6 @@
 //!     views/<id>/           one call's view: upper, work
 //!     commits/<id>/<n>      what a commit puts in place, afterwards what it displaced
 //!     trash/                what is being removed
-//!     settled-<n>           a list of commits that are being given up, where that takes more than one step
 //! ```
 //! It lies inside the workspace because a commit renames, and names can only move within one file system.
 
@@ -36,7 +35,6 @@ use crate::{
     remove::remove_tree,
     stat::{FileTime, Stat},
     view::{View, ViewError},
-    waiting::Waiting,
 };
 
 /// A workspace that is open. Clones are the same one.
@@ -58,8 +56,6 @@ pub(crate) struct Inner {
     pub(crate) owner: Option<(u32, u32)>,
     /// Held while names are moved. With it, the time when a commit last did.
     last_commit: Mutex<Option<FileTime>>,
-    /// Never locked before `last_commit` is, if both are.
-    waiting: Mutex<Waiting>,
     _lock: Lock,
 }
 
@@ -186,11 +182,9 @@ impl Workspace {
         let stat = Stat::from(fstat(&root).at("looking at", path.display())?);
         let owner = geteuid().is_root().then_some(stat.owner);
         let trashed = AtomicU64::new(0);
-        let (last_commit, waiting) = (Mutex::new(None), Mutex::default());
-        let inner =
-            Inner { disk, path, root, own, views, commits, trash, trashed, owner, last_commit, waiting, _lock: lock };
+        let last_commit = Mutex::new(None);
+        let inner = Inner { disk, path, root, own, views, commits, trash, trashed, owner, last_commit, _lock: lock };
         inner.empty_trash()?;
-        inner.remove_listed().at("removing old commits in", inner.path.display())?;
         inner.probe()?;
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -212,13 +206,6 @@ impl Workspace {
         View::begin(Arc::clone(&self.inner), id)
     }
 
-    /// Whether [`Workspace::stage`] brings every commit that was applied before onto the disk for good, or it was there at once. Otherwise
-    /// only [`Workspace::sync`] does.
-    #[must_use]
-    pub fn staging_syncs(&self) -> bool {
-        self.inner.disk.order() != Order::OfNames
-    }
-
     /// Brings every commit that was applied onto the disk for good.
     ///
     /// # Errors
@@ -230,7 +217,6 @@ impl Workspace {
         match disk.order() {
             // What is synced has to be changed last.
             Order::Kept => disk.now(own).and_then(|_| disk.sync(own)).at("syncing", path.display()),
-            Order::OfNames => self.inner.settle(),
             // Each was synced when it was applied.
             Order::Unknown => Ok(()),
         }
@@ -271,8 +257,13 @@ impl Inner {
     /// Takes the slots of a commit from their place, in one step; `to` is their name in the trash. Nothing happens if they are not there.
     pub(crate) fn retire(&self, id: &str, to: &OsStr) -> Result<(), Errno> {
         match self.disk.rename((&self.commits, id.as_ref()), (&self.trash, to), Rename::New) {
-            Err(Errno::NOENT) => Ok(()),
-            moved => moved,
+            Err(Errno::NOENT) => return Ok(()),
+            moved => moved?,
+        }
+        match self.disk.order() {
+            Order::Kept => Ok(()),
+            // Slots that turn up again after some of them were emptied would say that what was done is not.
+            Order::Unknown => self.disk.sync(&self.commits),
         }
     }
 
@@ -297,11 +288,6 @@ impl Inner {
     /// Holds off all other moving of names.
     pub(crate) fn moving(&self) -> MutexGuard<'_, Option<FileTime>> {
         self.last_commit.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The commits that are in place and wait for a sync.
-    pub(crate) fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file system's time at which a view begins: later than all that was committed.

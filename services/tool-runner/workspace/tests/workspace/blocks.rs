@@ -1,12 +1,12 @@
-//! A disk that loses its power and keeps no order: ext4 without a journal. It is the real one with a memory.
+//! A disk that loses its power and keeps no order, such as ext4 without a journal. It is the real one with a memory.
 //!
 //! Each folder is left as it was at some time since its last sync, or each of its names is; no folder knows of another one. A file that
-//! was moved may be in both places then, or in neither. A sync of a file brings its contents and, if a name of it was just made, the folder
-//! with one of its names, no matter which one; and so on upwards, as long as that is new as well. A folder cannot be in two places: which
+//! was moved may be in both places then, or in neither. A sync of a file brings its contents and not its name, and
+//! one of a folder the names in it. A folder cannot be in two places: which
 //! of them it gets is left to chance, as it is to `e2fsck`.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     ffi::{OsStr, OsString},
     fs,
     os::fd::{BorrowedFd, OwnedFd},
@@ -52,15 +52,12 @@ struct State {
     syncs: u64,
     attic: Folder,
     folders: HashMap<Inode, Folder>,
-    /// What the last call may change, and what was there; and whether it makes names.
+    /// What the last call may change, and what was there.
     pending: Vec<(Spot, Option<Inode>)>,
-    makes_names: bool,
     /// Everything since the last sync of its folder, the oldest first.
     changes: Vec<Change>,
     /// Every name that a file or a folder ever had.
     spots: HashMap<Inode, Vec<Spot>>,
-    /// What a name was made of since its last sync.
-    new: HashSet<Inode>,
     /// Files with contents that were not synced, and with modes.
     unsynced: HashMap<Inode, OwnedFd>,
     modes: HashMap<Inode, (OwnedFd, u32)>,
@@ -68,7 +65,10 @@ struct State {
 }
 
 /// The disk that keeps no order.
-pub(crate) struct Blocks(Mutex<State>);
+pub(crate) struct Blocks {
+    taken_for: Order,
+    state: Mutex<State>,
+}
 
 impl State {
     /// One of so many.
@@ -88,8 +88,6 @@ impl State {
 
     /// Looks at what came of the last call.
     fn settle(&mut self) {
-        let vacant = |pending: &[(Spot, Option<Inode>)]| pending.iter().any(|(_, old)| old.is_none());
-        let names = self.makes_names && vacant(&self.pending);
         for (spot, old) in std::mem::take(&mut self.pending) {
             let new = spot.holds();
             if new == old {
@@ -97,9 +95,6 @@ impl State {
             }
             if let Some(new) = new {
                 self.spots.entry(new).or_default().push(spot.clone());
-                if names && old.is_none() {
-                    self.new.insert(new);
-                }
             }
             self.changes.push(Change { spot, old, new });
         }
@@ -115,14 +110,11 @@ impl State {
     }
 
     fn note(&mut self, call: &Call<'_>) {
-        self.makes_names =
-            matches!(call.name, "mkdir" | "create" | "mknod" | "link") || call.name == "rename" && !call.exchanges;
         match (call.name, call.entry) {
             ("fsync", None) => return self.sync(call.on),
             ("syncfs", None) => {
                 self.syncs += 1;
                 self.changes.clear();
-                self.new.clear();
                 self.unsynced.clear();
                 self.modes.clear();
                 return;
@@ -139,7 +131,7 @@ impl State {
                 }
                 return;
             }
-            ("mkdir" | "create" | "mknod" | "link" | "rename" | "unlink" | "rmdir", Some(_)) => {}
+            ("mkdir" | "create" | "mknod" | "rename" | "unlink" | "rmdir", Some(_)) => {}
             // Marks of views, times of our own folder, and owners, of which nothing depends.
             ("setxattr" | "removexattr" | "utimens" | "chown" | "chmod", _) => return,
             other => panic!("{other:?} is no call that is known here"),
@@ -165,19 +157,10 @@ impl State {
     fn sync(&mut self, file: BorrowedFd<'_>) {
         self.syncs += 1;
         let found = fstat(file).unwrap();
-        let mut inode = found.st_ino;
+        let inode = found.st_ino;
         self.unsynced.remove(&inode);
         self.modes.remove(&inode);
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
-            self.changes.retain(|change| change.spot.of != inode);
-        }
-        while self.new.remove(&inode) {
-            let spots = self.spots.get(&inode).into_iter().flatten();
-            let names: Vec<Inode> = spots.filter(|spot| spot.holds() == Some(inode)).map(|spot| spot.of).collect();
-            if names.is_empty() {
-                return;
-            }
-            inode = names[self.choose(names.len())];
             self.changes.retain(|change| change.spot.of != inode);
         }
     }
@@ -246,38 +229,38 @@ impl State {
 }
 
 impl Blocks {
-    pub(crate) fn dies_at(ground: &Ground, dies_at: u64) -> Arc<Self> {
+    /// `taken_for` is what the workspace believes of it.
+    pub(crate) fn dies_at(ground: &Ground, dies_at: u64, taken_for: Order) -> Arc<Self> {
         let attic = tempfile::Builder::new().prefix("attic").tempdir_in(ground.root.parent().unwrap()).unwrap().keep();
         let attic = Arc::new(OwnedFd::from(fs::File::open(attic).unwrap()));
-        Arc::new(Self(Mutex::new(State {
+        let state = Mutex::new(State {
             dies_at,
             reached: 0,
             syncs: 0,
             attic,
             folders: HashMap::new(),
             pending: Vec::new(),
-            makes_names: false,
             changes: Vec::new(),
             spots: HashMap::new(),
-            new: HashSet::new(),
             unsynced: HashMap::new(),
             modes: HashMap::new(),
             chance: 0,
-        })))
+        });
+        Arc::new(Self { taken_for, state })
     }
 }
 
 impl Loses for Blocks {
     fn reached(&self) -> u64 {
-        self.0.lock().unwrap().reached
+        self.state.lock().unwrap().reached
     }
 
     fn syncs(&self) -> u64 {
-        self.0.lock().unwrap().syncs
+        self.state.lock().unwrap().syncs
     }
 
     fn fail(&self, how: u64) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         state.settle();
         state.chance = how;
         state.lose();
@@ -286,7 +269,7 @@ impl Loses for Blocks {
 
 impl Seam for Blocks {
     fn alive(&self, call: &Call<'_>) -> bool {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         if state.reached >= state.dies_at {
             return false;
         }
@@ -297,6 +280,6 @@ impl Seam for Blocks {
     }
 
     fn order(&self, _: Order) -> Order {
-        Order::OfNames
+        self.taken_for
     }
 }

@@ -21,7 +21,7 @@ use proptest::test_runner::{Config, TestRunner};
 use crate::support::{Before, Deadly, Ground, Picture, Step, before, cases, script};
 
 /// What the disk may be taken to keep, by which it is decided what is synced when.
-const ORDERS: [Order; 3] = [Order::Kept, Order::OfNames, Order::Unknown];
+const ORDERS: [Order; 2] = [Order::Kept, Order::Unknown];
 
 /// All that outlives the process besides the disk.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -10,6 +10,5 @@ mod lossy;
 mod opening;
 mod overlay;
 mod power;
-mod second_names;
 mod support;
 mod views;

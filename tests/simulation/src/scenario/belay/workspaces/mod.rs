@@ -241,10 +241,6 @@ impl Place for Workspace {
         Ok(())
     }
 
-    fn staging_syncs(&self) -> bool {
-        true
-    }
-
     fn sync(&self) -> Result<(), IoFailure> {
         if self.flaw == Flaw::NeverSyncs {
             return Ok(());

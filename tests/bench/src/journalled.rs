@@ -1,0 +1,82 @@
+//! A file system with a journal, where what a written file costs in flushes is counted: on others Belay syncs everything (see
+//! `belay_workspace::Order`), and the figure would be about them.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use belay_workspace::Order;
+use tempfile::TempDir;
+
+use crate::Result;
+
+/// The size of the file that holds one where the machine has none; blocks that are not written take no room.
+const SIZE: u64 = 512 << 20;
+
+/// A folder on such a file system. One that was made for it is gone when this is dropped.
+pub(crate) struct Journalled {
+    folder: PathBuf,
+    _mounted: Option<Mounted>,
+}
+
+struct Mounted {
+    at: PathBuf,
+    _files: TempDir,
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Lazily: a process that is just being killed may still have it open.
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+    }
+}
+
+impl Journalled {
+    /// `root` itself if it is on one, else ext4 in a file in `root`; or why there is none, for the table.
+    ///
+    /// # Errors
+    /// When `root` cannot be used at all.
+    pub(crate) fn near(root: &Path) -> Result<Result<Self, String>> {
+        if Order::of(File::open(root)?) == Order::Kept {
+            return Ok(Ok(Self { folder: root.to_owned(), _mounted: None }));
+        }
+        let files = tempfile::Builder::new().prefix("journalled").tempdir_in(root)?;
+        let (image, at) = (files.path().join("ext4"), files.path().join("mounted"));
+        File::create(&image)?.set_len(SIZE)?;
+        fs::create_dir(&at)?;
+        let made = command("mkfs.ext4", &["-q", "-F", "-O", "has_journal"], &[&image])
+            .and_then(|()| command("mount", &["-o", "loop"], &[&image, &at]));
+        if let Err(why) = made {
+            return Ok(Err(format!("it needs xfs, or ext4 with a journal, and none could be made in a file: {why}")));
+        }
+        let mounted = Mounted { at: at.clone(), _files: files };
+        Ok(Ok(Self { folder: at, _mounted: Some(mounted) }))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+fn command(program: &str, options: &[&str], paths: &[&Path]) -> Result<(), String> {
+    let output =
+        Command::new(program).args(options).args(paths).output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_with_a_journal_or_a_reason_why_not() {
+        let root = tempfile::tempdir().unwrap();
+        match Journalled::near(root.path()).unwrap() {
+            Ok(made) => assert_eq!(Order::of(File::open(made.folder()).unwrap()), Order::Kept),
+            Err(why) => eprintln!("skipped: there_is_one_with_a_journal_or_a_reason_why_not: {why}"),
+        }
+        assert!(fs::read_dir(root.path()).unwrap().next().is_none(), "it is gone");
+    }
+}
