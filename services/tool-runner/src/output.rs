@@ -1,8 +1,11 @@
 //! What a tool says while it works: kept from its first byte, so that whoever comes later, or again, hears it from where it left off.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
-use belay_proto::v1::{ToolCallOutput, tool_call_output::Stream};
+use belay_proto::v1::{LastOutput, ToolCallOutput, tool_call_output::Stream};
 use belay_redaction::{Redactor, Stream as Hidden};
 use tokio::sync::watch;
 
@@ -10,6 +13,12 @@ use tokio::sync::watch;
 const KEPT: usize = 1 << 20;
 /// The longest piece that is sent, in bytes of the stream.
 const PIECE: usize = 32 << 10;
+
+/// How much of the end of each stream a failure shows, in bytes.
+const LAST: usize = 4 << 10;
+/// How much of the end of each stream is kept for that, in bytes. It is redacted before it is cut to [`LAST`], so that a secret of several
+/// lines that begins before the cut is still recognised.
+const END: usize = 64 << 10;
 
 const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 
@@ -36,6 +45,10 @@ enum Said {
 struct Head {
     shown: Vec<u8>,
     coming: Option<Hidden>,
+    /// The end of what was written, secrets and all; at most [`END`] bytes.
+    end: VecDeque<u8>,
+    /// Whether more was written before that.
+    more: bool,
 }
 
 impl Head {
@@ -43,6 +56,31 @@ impl Head {
         let room = KEPT.saturating_sub(self.shown.len()).min(bytes.len());
         self.shown.extend_from_slice(&bytes[..room]);
         room > 0
+    }
+
+    fn keep_end(&mut self, bytes: &[u8]) {
+        let (before, last) = bytes.split_at(bytes.len().saturating_sub(END));
+        self.end.extend(last);
+        let over = self.end.len().saturating_sub(END);
+        self.end.drain(..over);
+        self.more |= over + before.len() > 0;
+    }
+
+    /// The end as a failure shows it, and whether more was written before that.
+    fn last(&self, redactor: &Redactor) -> (String, bool) {
+        let bytes: Vec<u8> = self.end.iter().copied().collect();
+        let text = redactor.redact_text(&String::from_utf8_lossy(&bytes)).text;
+        let cut = text.ceil_char_boundary(text.len().saturating_sub(LAST));
+        if cut == 0 {
+            return (text, self.more);
+        }
+        // From the beginning of a line where there is one, else of a word: a part of a value may not be recognised as the value.
+        let rest = &text[cut..];
+        let begin = match text[..cut].ends_with('\n') {
+            true => 0,
+            false => rest.find('\n').or_else(|| rest.find(char::is_whitespace)).map_or(0, |at| at + 1),
+        };
+        (rest.get(begin..).unwrap_or_default().to_owned(), true)
     }
 }
 
@@ -74,7 +112,8 @@ impl Kept {
     }
 
     fn head(&self) -> Head {
-        Head { shown: Vec::new(), coming: Some(Hidden::new(self.redactor.clone())) }
+        let coming = Some(Hidden::new(self.redactor.clone()));
+        Head { shown: Vec::new(), coming, end: VecDeque::new(), more: false }
     }
 }
 
@@ -87,6 +126,7 @@ impl crate::Output for Kept {
         }
         let Said::Something(heads) = &mut *said else { return };
         let head = &mut heads[index];
+        head.keep_end(bytes);
         // When enough is kept, nothing more is looked at.
         let Some(coming) = head.coming.as_mut().filter(|_| head.shown.len() < KEPT) else { return };
         let shown = coming.push(bytes);
@@ -109,6 +149,15 @@ impl Position {
 }
 
 impl Kept {
+    /// The ends of what was written, without secrets; `None` when nothing was.
+    pub(crate) fn last(&self) -> Option<LastOutput> {
+        let Said::Something(heads) = &*self.said() else { return None };
+        let [(stdout, stdout_truncated), (stderr, stderr_truncated)] =
+            [heads[0].last(&self.redactor), heads[1].last(&self.redactor)];
+        let is_empty = stdout.is_empty() && stderr.is_empty();
+        (!is_empty).then_some(LastOutput { stdout, stderr, stdout_truncated, stderr_truncated })
+    }
+
     /// Wakes whoever waits here whenever there is more.
     pub(crate) fn listen(&self) -> watch::Receiver<()> {
         self.wake.subscribe()
@@ -206,6 +255,38 @@ mod tests {
         assert_eq!(all(&kept, Position::after(5, 0), true), [(5, "token = [REDACTED]".to_owned())]);
         kept.write(Stream::Stdout, b"late\n");
         assert_eq!(all(&kept, Position::after(23, 0), true), [], "the tool has ended");
+    }
+
+    #[test]
+    fn a_failure_shows_the_ends_of_both_streams() {
+        let kept = Kept::new(&Redactor::new());
+        assert_eq!(kept.last(), None);
+        kept.write(Stream::Stdout, b"one\ntwo\n");
+        let last = kept.last().unwrap();
+        assert_eq!((last.stdout.as_str(), last.stdout_truncated, last.stderr.as_str()), ("one\ntwo\n", false, ""));
+        for n in 0..100_000 {
+            kept.write(Stream::Stderr, format!("line {n} é\n").as_bytes());
+        }
+        let last = kept.last().unwrap();
+        assert!(last.stderr.starts_with("line 9") && last.stderr.ends_with("line 99999 é\n"), "{}", last.stderr);
+        assert!(last.stderr.len() <= LAST && last.stderr.len() > LAST - 20 && last.stderr_truncated);
+    }
+
+    /// S2-FR-077a
+    #[test]
+    fn a_failure_shows_no_secret_that_begins_before_what_it_shows() {
+        let kept = Kept::new(&Redactor::new());
+        let pem = |what: &str| format!("-----{what} RSA PRIVATE KEY-----\n");
+        let body = "MIIEowIBAAKCAQEAn0\n".repeat(400);
+        kept.write(Stream::Stdout, [&pem("BEGIN"), &*body, &pem("END"), "failed\n"].concat().as_bytes());
+        let shown = [&pem("BEGIN"), "[REDACTED]\n", &pem("END"), "failed\n"].concat();
+        assert_eq!(kept.last().unwrap().stdout, shown);
+        kept.write(
+            Stream::Stderr,
+            format!("{}token = ghp_Zx81mQ7Lr0aVt5KcNw3Yb9Ud2Ef6Hg4Js1Pk", "x".repeat(5000)).as_bytes(),
+        );
+        let shown = kept.last().unwrap().stderr;
+        assert!(!shown.contains("Js1Pk"), "{shown}");
     }
 
     #[test]

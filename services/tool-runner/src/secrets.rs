@@ -140,6 +140,9 @@ impl CallSecrets {
         }
         if let Some(failure) = &mut shown.failure {
             failure.message = self.words(&failure.message);
+            for stream in failure.last_output.iter_mut().flat_map(|output| [&mut output.stdout, &mut output.stderr]) {
+                *stream = self.words(stream);
+            }
         }
         let receipt = shown.receipt.as_mut();
         let (decided, did) =

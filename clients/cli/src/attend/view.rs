@@ -2,7 +2,9 @@
 
 use std::io;
 
-use belay_proto::v1::{ApprovalMode, ExecutionEvent, ExecutionView, GetExecutionRequest, execution_event::Kind};
+use belay_proto::v1::{
+    ApprovalMode, ExecutionEvent, ExecutionView, GetExecutionRequest, ToolCallFailed, execution_event::Kind,
+};
 use indicatif::ProgressDrawTarget;
 
 use super::ASK_AFTER;
@@ -17,13 +19,16 @@ use crate::{
     render::{
         event, json,
         live::Live,
-        output::Outputs,
+        output::{self, Outputs},
         picture::Picture,
         text::{Line, Style},
         time,
     },
     screen::Screen,
 };
+
+/// The most lines of each stream that are shown of a failed call's last output.
+const OUTPUT_SHOWN: usize = 20;
 
 /// What the user sees of an execution under way.
 pub(super) struct View {
@@ -100,6 +105,15 @@ impl View {
             return Ok(());
         };
         picture.apply(event);
+        // Whoever saw the command write need not see it again.
+        let unseen = match &event.kind {
+            Some(Kind::ToolCallFailed(ToolCallFailed { failure: Some(failure), .. }))
+                if !self.outputs.has(&event.call) =>
+            {
+                output::last(failure, OUTPUT_SHOWN)
+            }
+            _ => Vec::new(),
+        };
         let mut lines = match &event.kind {
             Some(Kind::ToolCallOutput(piece)) => self.outputs.take(event, piece),
             _ if !event.call.is_empty() => self.outputs.end(event),
@@ -107,6 +121,7 @@ impl View {
         };
         let is_told = self.live.is_none() || event::is_milestone(event);
         lines.extend(event::line(event, picture).filter(|_| is_told));
+        lines.extend(unseen.iter().map(|text| output::of_step(&event.step_id, text)));
         match self.screen.format {
             Format::Jsonl => self.screen.print_json(&json::of(event)?)?,
             Format::Json if self.live.is_none() => {}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use belay_proto::v1::{Execution, StepStatus, execution, step_status::State};
 
 use super::{
+    output,
     picture::has_ended,
     text::{Line, Style, table},
     time, words,
@@ -13,6 +14,10 @@ use crate::{exit::Exit, failure::Report, follow::is_over, names};
 
 /// The most failed steps that an error names; `executions get` shows all.
 const FAILED_SHOWN: usize = 5;
+
+/// The most lines of each stream that the end of a failed execution shows of a step's last output, and `executions get` of an attempt's.
+const OUTPUT_AT_END: usize = 10;
+const OUTPUT_IN_FULL: usize = 40;
 
 /// Everything a person asks about one execution.
 pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec<Line> {
@@ -29,6 +34,7 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
         lines.push(Line::default().and(Style::Strong, "steps"));
         lines.extend(table(&execution.steps.iter().map(|step| step_row(step, now)).collect::<Vec<_>>()));
     }
+    lines.extend(execution.steps.iter().flat_map(failed_attempts));
     if let (true, Some(failure)) = (execution.steps.is_empty(), &execution.failure) {
         lines.push(Line::default().and(Style::Bad, words::failure(failure)));
     }
@@ -38,6 +44,26 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
         );
     }
     lines.push(next(&next_command(execution, is_driven)));
+    lines
+}
+
+/// Why each of a step's attempts failed, with what its program wrote last. An attempt that has nothing to add to the step's row is left out.
+fn failed_attempts(step: &StepStatus) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for failed in &step.failed_attempts {
+        let Some(failure) = &failed.failure else { continue };
+        let output = output::last(failure, OUTPUT_IN_FULL);
+        if output.is_empty() && step.failed_attempts.len() == 1 {
+            continue;
+        }
+        let attempt = match step.max_attempts {
+            ..=1 => String::new(),
+            most => format!(", attempt {} of {most}", failed.attempt),
+        };
+        let heading = Line::new("  ").and(Style::Strong, &step.step_id).and(Style::Dim, format!("{attempt}: "));
+        lines.push(heading.and(Style::Plain, words::failure(failure)));
+        lines.extend(output.iter().map(|text| Line::new("     ").and(Style::Plain, text)));
+    }
     lines
 }
 
@@ -174,11 +200,13 @@ pub(crate) fn report(execution: &Execution) -> Report {
     };
     let mut report = Report::new(Exit::of_execution(execution), &code, format!("execution {id} {what}: {totals}"));
     let failed: Vec<&StepStatus> = execution.steps.iter().filter(|step| step.state() == State::Failed).collect();
-    report.details.extend(failed.iter().take(FAILED_SHOWN).map(|step| {
+    for step in failed.iter().take(FAILED_SHOWN) {
         let why = step.failure.as_ref().map(words::failure).unwrap_or_default();
         let attempts = if step.attempt > 1 { format!(", {} attempts", step.attempt) } else { String::new() };
-        format!("step {} ({}{attempts}): {why}", step.step_id, step.tool)
-    }));
+        report.details.push(format!("step {} ({}{attempts}): {why}", step.step_id, step.tool));
+        let output = step.failure.iter().flat_map(|failure| output::last(failure, OUTPUT_AT_END));
+        report.details.extend(output.map(|line| format!("   {line}")));
+    }
     if let Some(more @ 1..) = failed.len().checked_sub(FAILED_SHOWN) {
         report.details.push(format!("… and {more} more"));
     }
@@ -194,7 +222,9 @@ pub(crate) fn report(execution: &Execution) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::{ErrorClass, Failure, SkipReason, StepTotals, TraceContext, WaitingReason};
+    use belay_proto::v1::{
+        ErrorClass, Failure, LastOutput, SkipReason, StepAttempt, StepTotals, TraceContext, WaitingReason,
+    };
     use pbjson_types::Timestamp;
 
     use super::*;
@@ -276,6 +306,33 @@ mod tests {
              \x20 skipped    c  read_file                   because b failed\n\
              next: belay executions get e1 -o json   (with every step's output)\n"
         );
+    }
+
+    #[test]
+    fn what_a_failed_command_printed_is_shown_with_its_line_breaks() {
+        let mut execution = failed();
+        let output = LastOutput { stdout: "test adds ... FAILED\n3 != 0\n".to_owned(), ..Default::default() };
+        let failure = |output| Failure {
+            message: "`cargo` ended with code 101.".to_owned(),
+            reason: "COMMAND_FAILED".to_owned(),
+            last_output: output,
+            ..Default::default()
+        };
+        let attempt = |attempt, output| StepAttempt { attempt, failure: Some(failure(output)), end_time: None };
+        execution.steps[1].failure = Some(failure(Some(output.clone())));
+        execution.steps[1].failed_attempts = vec![attempt(1, None), attempt(2, Some(output))];
+        let shown = screen(&full(&execution, true, NOW));
+        let attempts = "\x20 b, attempt 1 of 2: `cargo` ended with code 101. (COMMAND_FAILED)\n\
+             \x20 b, attempt 2 of 2: `cargo` ended with code 101. (COMMAND_FAILED)\n\
+             \x20    │ test adds ... FAILED\n\
+             \x20    │ 3 != 0\nnext: ";
+        assert!(shown.contains(attempts), "{shown}");
+        let shown = screen(&report(&execution).lines());
+        let end = "\x20 step b (read_file, 2 attempts): `cargo` ended with code 101. (COMMAND_FAILED)\n\
+             \x20    │ test adds ... FAILED\n\
+             \x20    │ 3 != 0\n\
+             \x20 trace ";
+        assert!(shown.contains(end), "{shown}");
     }
 
     #[test]

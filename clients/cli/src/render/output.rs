@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use belay_proto::v1::{ExecutionEvent, ToolCallOutput};
+use belay_proto::v1::{ExecutionEvent, Failure, ToolCallOutput};
 
 use super::text::{Line, Style};
 
@@ -26,6 +26,11 @@ struct Stream {
 }
 
 impl Outputs {
+    /// Whether a piece of what this call writes has been shown.
+    pub(crate) fn has(&self, call: &str) -> bool {
+        self.streams.keys().any(|(known, _)| known == call)
+    }
+
     /// The lines that a piece completes, each as `  step │ text`.
     pub(crate) fn take(&mut self, event: &ExecutionEvent, piece: &ToolCallOutput) -> Vec<Line> {
         let stream = self.streams.entry((event.call.clone(), piece.stream)).or_default();
@@ -64,11 +69,46 @@ impl Outputs {
 impl Stream {
     fn finish(&mut self, step: &str) -> Option<Line> {
         let begun = std::mem::take(&mut self.begun);
-        let text = begun.trim_end_matches(['\n', '\r']);
-        // A carriage return writes over what stood there, as progress bars do: what is seen in the end is what came last.
-        let seen = text.rsplit('\r').next().unwrap_or(text);
-        (!begun.is_empty()).then(|| line(step, Style::Plain, seen))
+        (!begun.is_empty()).then(|| line(step, Style::Plain, seen(&begun)))
     }
+}
+
+/// What is seen of a line in the end: a carriage return writes over what stood there, as progress bars do.
+fn seen(line: &str) -> &str {
+    let text = line.trim_end_matches(['\n', '\r']);
+    text.rsplit('\r').next().unwrap_or(text)
+}
+
+/// The last of what a program wrote before its call failed, each line as `│ text`: at most `most` lines of each stream, the standard error
+/// last.
+pub(crate) fn last(failure: &Failure, most: usize) -> Vec<String> {
+    let Some(output) = &failure.last_output else { return Vec::new() };
+    let streams = [(&output.stdout, output.stdout_truncated), (&output.stderr, output.stderr_truncated)];
+    let mut shown = Vec::new();
+    for (text, truncated) in streams {
+        let lines: Vec<&str> = text.trim_end().lines().collect();
+        let left_out = lines.len().saturating_sub(most);
+        if truncated || left_out > 0 {
+            shown.push("│ …".to_owned());
+        }
+        shown.extend(lines[left_out..].iter().map(|line| format!("│ {}", without_escapes(seen(line)))));
+    }
+    shown
+}
+
+/// A line without the sequences by which a program colours and moves on a terminal (ECMA-48 control sequences).
+fn without_escapes(line: &str) -> String {
+    let mut parts = line.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain += part.trim_start_matches(|c| matches!(c, ' '..='?')).get(1..).unwrap_or_default();
+    }
+    plain
+}
+
+/// A line of [`last`] with its step before it.
+pub(crate) fn of_step(step: &str, text: &str) -> Line {
+    Line::new("  ").and(Style::Strong, step).and(Style::Plain, " ").and(Style::Plain, text)
 }
 
 fn line(step: &str, style: Style, text: &str) -> Line {
@@ -77,6 +117,8 @@ fn line(step: &str, style: Style, text: &str) -> Line {
 
 #[cfg(test)]
 mod tests {
+    use belay_proto::v1::LastOutput;
+
     use super::*;
 
     fn event(call: &str) -> ExecutionEvent {
@@ -112,6 +154,20 @@ mod tests {
         );
         assert_eq!(take(&mut outputs, 1, 502, "[REDACTED]\n"), ["  build │ [REDACTED]"]);
         assert_eq!(take(&mut outputs, 1, 900, "b\n"), ["  build │ b"]);
+    }
+
+    #[test]
+    fn the_last_of_a_failed_call_keeps_its_lines_and_loses_its_colours() {
+        let output = LastOutput {
+            stdout: "one\ntwo\n\u{1b}[1;31mtest orders::adds ... FAILED\u{1b}[0m\n10%\r20%\r\n\n".to_owned(),
+            stderr: "why\n".to_owned(),
+            stderr_truncated: true,
+            ..Default::default()
+        };
+        let failure = Failure { last_output: Some(output), ..Default::default() };
+        assert_eq!(last(&failure, 2), ["│ …", "│ test orders::adds ... FAILED", "│ 20%", "│ …", "│ why"]);
+        assert_eq!(last(&failure, 9)[..2], ["│ one", "│ two"]);
+        assert!(last(&Failure::default(), 9).is_empty());
     }
 
     #[test]

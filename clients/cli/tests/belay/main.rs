@@ -47,6 +47,7 @@ fn finished(state: State, class: Option<ErrorClass>) -> Kind {
         message: "outside workspace".to_owned(),
         reason: "PATH_OUTSIDE".to_owned(),
         retryable: false,
+        last_output: None,
     });
     let totals = Some(StepTotals { total: 1, ..Default::default() });
     Kind::ExecutionFinished(ExecutionFinished { state: state.into(), failure, totals, ..Default::default() })

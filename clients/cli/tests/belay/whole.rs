@@ -256,3 +256,61 @@ fn the_doctor_tells_the_truth() {
     assert_eq!(output.status.code(), Some(1), "no command runs under a policy that cannot be read");
     assert!(text(&output.stdout).contains("bad.yaml:1:1: nonsense"), "{}", text(&output.stdout));
 }
+
+// What a failed command printed is all that tells an operator why it failed, in the morning after.
+#[test]
+fn what_a_failed_command_printed_is_kept() {
+    let home = Home::new();
+    let fails = "echo adds: FAILED; echo '  left: 3'; echo password=Tr4il1ngS3cret >&2; exit 101";
+    let plan = format!(
+        "
+id: fails
+stop_on_error: false
+steps:
+  - id: test
+    tool: run_terminal
+    arguments: {{command: [sh, -c, \"{fails}\"]}}
+    retry: {{max_attempts: 2, backoff: [10ms]}}
+  - {{id: slow, tool: run_terminal, arguments: {{command: [sh, -c, 'echo begun; sleep 60'], timeout_ms: 800}}}}
+  - {{id: killed, tool: run_terminal, arguments: {{command: [sh, -c, 'echo dying >&2; kill -9 $$']}}}}
+"
+    );
+    home.write("plan.yaml", &plan);
+    let run = home.belay(&["run", "plan.yaml", "--workspace", "work", "--id", "e1"]).env("BELAY_LOG", "info").output();
+    let run = run.unwrap();
+    let told = text(&run.stderr);
+    assert_eq!(run.status.code(), Some(30), "{told}");
+    let end = "  step test (run_terminal, 2 attempts): `sh` ended with code 101. (COMMAND_FAILED)\n     │ adds: FAILED\n     \
+               │   left: 3\n     │ password=[REDACTED]\n";
+    assert!(told.contains(end), "{told}");
+    for line in [
+        &["An execution was accepted", "execution=namespaces/default/executions/e1", "plan=\"fails\""][..],
+        &["A step has failed", "step=\"test\"", "attempt=2", "reason=\"COMMAND_FAILED\"", "class=\"TRANSIENT\""],
+        &["A step has failed", "step=\"slow\"", "reason=\"TIMEOUT\"", "class=\"TIMEOUT\""],
+        &["The execution has ended", "state=\"FAILED\"", "reason=", "failed=3"],
+    ] {
+        assert!(
+            told.lines().any(|told| told.contains("INFO") && line.iter().all(|word| told.contains(word))),
+            "{told}"
+        );
+    }
+
+    let shown = home.run(&["executions", "get", "e1"]);
+    let attempts =
+        "  test, attempt 1 of 2: `sh` ended with code 101. (COMMAND_FAILED)\n     │ adds: FAILED\n     │   left: 3\n";
+    assert!(text(&shown.stdout).contains(attempts), "{}", text(&shown.stdout));
+    let value: Value = serde_json::from_slice(&home.run(&["executions", "get", "e1", "-o", "json"]).stdout).unwrap();
+    let last = |step: usize, stream: &str| value["steps"][step]["failure"]["lastOutput"][stream].as_str();
+    assert_eq!(last(0, "stdout"), Some("adds: FAILED\n  left: 3\n"));
+    assert_eq!(last(0, "stderr"), Some("password=[REDACTED]\n"));
+    assert_eq!((last(1, "stdout"), last(2, "stderr")), (Some("begun\n"), Some("dying\n")));
+    assert_eq!(value["steps"][0]["failedAttempts"][0]["failure"]["lastOutput"]["stdout"], "adds: FAILED\n  left: 3\n");
+
+    let events = home.run(&["executions", "watch", "e1", "-o", "jsonl"]);
+    let failed: Vec<&str> = text(&events.stdout).lines().filter(|line| line.contains("\"toolCallFailed\"")).collect();
+    assert_eq!((failed.len(), failed.iter().filter(|line| line.contains("lastOutput")).count()), (4, 4), "{failed:?}");
+    let watched = home.run(&["executions", "watch", "e1"]);
+    assert!(text(&watched.stdout).contains("  test │ adds: FAILED\n"), "{}", text(&watched.stdout));
+    let nowhere = [&shown.stdout, &events.stdout, &watched.stdout, &run.stderr, &run.stdout];
+    assert!(nowhere.iter().all(|output| !text(output).contains("Tr4il1ngS3cret")));
+}

@@ -97,7 +97,7 @@ impl Execution {
                 self.move_step(*step, StepMove::RetryScheduled, time)?;
                 let record = &mut self.steps[*step];
                 record.not_before = Some(*not_before);
-                record.failure = Some(failure.clone());
+                record.failed(*attempt, failure, time);
                 record.call_end = None;
                 record.attempt_started_at = None;
                 self.unsettled.remove(step);
@@ -116,7 +116,7 @@ impl Execution {
                 self.move_step(*step, StepMove::Failed, time)?;
                 self.end_step(*step, time);
                 self.totals.failed += 1;
-                self.steps[*step].failure = Some(failure.clone());
+                self.steps[*step].failed(*attempt, failure, time);
                 self.first_failure.get_or_insert_with(|| failure.clone());
                 self.doom_dependents(*step, SkipReason::DependencyFailed);
                 if self.stop.is_none() && (self.created.plan.stop_on_error() || failure.class == ErrorClass::Fatal) {

@@ -97,8 +97,33 @@ pub(crate) struct StepRecord {
     pub(crate) waited: Duration,
     pub(crate) output: Option<Json>,
     pub(crate) failure: Option<Failure>,
+    pub(crate) failed_attempts: Vec<FailedAttempt>,
     pub(crate) skipped: Option<(SkipReason, Option<usize>)>,
     pub(crate) call_end: Option<CallEnd>,
+}
+
+/// How many of a step's failed attempts keep their last output in memory: the latest. The events keep it of all.
+const OUTPUTS_KEPT: usize = 3;
+
+/// An attempt that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedAttempt {
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// What went wrong.
+    pub failure: Failure,
+    /// When it ended.
+    pub ended_at: Timestamp,
+}
+
+impl StepRecord {
+    /// Keeps why an attempt failed.
+    pub(crate) fn failed(&mut self, attempt: u32, failure: &Failure, ended_at: Timestamp) {
+        self.failure = Some(failure.clone());
+        self.failed_attempts.push(FailedAttempt { attempt, failure: failure.clone(), ended_at });
+        let with_output = self.failed_attempts.iter_mut().rev().filter(|failed| failed.failure.last_output.is_some());
+        with_output.skip(OUTPUTS_KEPT).for_each(|failed| failed.failure.last_output = None);
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -220,6 +245,11 @@ impl<'a> StepView<'a> {
         self.record.failure.as_ref()
     }
 
+    /// Its attempts that failed, in order.
+    pub fn failed_attempts(&self) -> &'a [FailedAttempt] {
+        &self.record.failed_attempts
+    }
+
     /// Why it was skipped, and because of which step.
     pub fn skipped(&self) -> Option<(SkipReason, Option<usize>)> {
         self.record.skipped
@@ -286,6 +316,7 @@ impl Execution {
                 waited: Duration::ZERO,
                 output: None,
                 failure: None,
+                failed_attempts: Vec::new(),
                 skipped: None,
                 call_end: None,
             })

@@ -1,6 +1,6 @@
 //! What can go wrong with a call, and whether another attempt is worth it.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// The classes into which every failure falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,12 +62,27 @@ pub struct Failure {
     pub reason: String,
     /// One sentence for a person.
     pub message: String,
+    /// The last of what the call's program wrote.
+    pub last_output: Option<Arc<LastOutput>>,
+}
+
+/// The ends of what a program wrote before its call failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastOutput {
+    /// The end of its standard output.
+    pub stdout: String,
+    /// The end of its standard error.
+    pub stderr: String,
+    /// Whether it wrote more to its standard output before that.
+    pub stdout_truncated: bool,
+    /// Whether it wrote more to its standard error before that.
+    pub stderr_truncated: bool,
 }
 
 impl Failure {
     /// A failure from its parts.
     pub fn new(class: ErrorClass, reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { class, reason: reason.into(), message: message.into() }
+        Self { class, reason: reason.into(), message: message.into(), last_output: None }
     }
 }
 

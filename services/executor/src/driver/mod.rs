@@ -1,6 +1,7 @@
 //! The thin loop around one execution: hear what happened, have it decided, make it durable, then act on it.
 
 mod act;
+mod log;
 mod take;
 
 use std::{
@@ -140,6 +141,10 @@ impl Driver {
         driver.trace.hear(&driver.execution, &events);
         driver.hub.publish(messages);
         let log_span = driver.trace.log_span();
+        log_span.in_scope(|| {
+            driver.log_accepted();
+            driver.log(&events);
+        });
         tokio::spawn(driver.run().instrument(log_span));
         Ok(Ok(described))
     }
@@ -277,9 +282,6 @@ impl Driver {
                     self.executions.set_timer(wake_at.as_micros(), self.key);
                 }
                 if self.executions.leave(self.key, self.standing.ended, &self.commands) {
-                    if self.standing.ended {
-                        tracing::debug!(state = wire::state_name(&self.execution), "An execution has ended");
-                    }
                     return Ok(());
                 }
             }
@@ -328,6 +330,7 @@ impl Driver {
             Err(error) => return Err(GaveUp::Lost(unwritable(&error))),
         }
         self.standing = standing;
+        self.log(&events);
         // First, since whoever sees the end may end the process.
         self.trace.hear(&self.execution, &events);
         self.hub.publish(messages);

@@ -265,7 +265,8 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
 #[cfg(test)]
 mod tests {
     use belay_execution::{
-        ChangeKind, Decision, EffectSummary, ErrorClass, Failure, Need, PathChange, PolicyDecision, Receipt, Verdict,
+        ChangeKind, Decision, EffectSummary, ErrorClass, Failure, LastOutput, Need, PathChange, PolicyDecision,
+        Receipt, Verdict,
     };
     use belay_plan::Format;
 
@@ -300,7 +301,12 @@ mod tests {
             enforced: vec!["landlock".into()],
             live_base: true,
         };
-        let failure = || Failure::new(ErrorClass::ApprovalDenied, "APPROVAL_DENIED", "no");
+        let failure = || {
+            let (stdout, stderr) = ("1 failed\n".to_owned(), "oh\n".to_owned());
+            let last_output = LastOutput { stdout, stderr, stdout_truncated: true, stderr_truncated: false };
+            let last_output = Some(Arc::new(last_output));
+            Failure { last_output, ..Failure::new(ErrorClass::ApprovalDenied, "APPROVAL_DENIED", "no") }
+        };
         let decided = |decision| {
             let (approval, principal, reason) = ("ap".to_owned(), "ann".to_owned(), "because".to_owned());
             EventKind::ApprovalDecided { call, approval, decision, principal, reason }

@@ -1,6 +1,6 @@
 //! Executions as resources.
 
-use belay_execution::{ApprovalMode, Execution, ExecutionState, SkipReason, StepState, Waiting};
+use belay_execution::{ApprovalMode, Execution, ExecutionState, FailedAttempt, SkipReason, StepState, Waiting};
 use belay_journal::ExecutionRow;
 use belay_plan::StepKind;
 use belay_proto::v1::{self, execution::State, step_status::State as Step};
@@ -177,9 +177,18 @@ fn steps(name: &ExecutionName, execution: &Execution) -> Vec<v1::StepStatus> {
                 waiting: view.waiting().map(|waiting| waiting_reason(name, execution, waiting)),
                 tool: tool.tool.clone(),
                 approval: view.approval().unwrap_or_default().to_owned(),
+                failed_attempts: view.failed_attempts().iter().map(failed_attempt).collect(),
             }
         })
         .collect()
+}
+
+fn failed_attempt(failed: &FailedAttempt) -> v1::StepAttempt {
+    v1::StepAttempt {
+        attempt: i32::try_from(failed.attempt).unwrap_or(i32::MAX),
+        failure: Some(failure(&failed.failure)),
+        end_time: Some(time(failed.ended_at)),
+    }
 }
 
 fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting) -> v1::WaitingReason {

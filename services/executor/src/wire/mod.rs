@@ -13,7 +13,9 @@ pub(crate) use event::{CallNames, VERSION, encode, output_event, output_frame};
 pub(crate) use execution::{approval_mode, approval_mode_to, basic, etag, full, state_name, state_number};
 pub(crate) use plan::{plan_from, plan_message};
 
-use belay_execution::{ErrorClass, Failure, Json, RecoveryClass, Timestamp};
+use std::sync::Arc;
+
+use belay_execution::{ErrorClass, Failure, Json, LastOutput, RecoveryClass, Timestamp};
 use belay_proto::v1;
 
 pub(crate) fn time(timestamp: Timestamp) -> pbjson_types::Timestamp {
@@ -37,11 +39,22 @@ pub(crate) fn failure(failure: &Failure) -> v1::Failure {
         message: failure.message.clone(),
         reason: failure.reason.clone(),
         retryable: failure.class.is_retryable(),
+        last_output: failure.last_output.as_deref().map(last_output),
     }
 }
 
+fn last_output(output: &LastOutput) -> v1::LastOutput {
+    let LastOutput { stdout, stderr, stdout_truncated, stderr_truncated } = output.clone();
+    v1::LastOutput { stdout, stderr, stdout_truncated, stderr_truncated }
+}
+
 pub(crate) fn failure_from(failure: v1::Failure) -> Failure {
-    Failure { class: class_from(failure.error_class()), reason: failure.reason, message: failure.message }
+    let class = class_from(failure.error_class());
+    let last_output = failure.last_output.map(|output| {
+        let v1::LastOutput { stdout, stderr, stdout_truncated, stderr_truncated } = output;
+        Arc::new(LastOutput { stdout, stderr, stdout_truncated, stderr_truncated })
+    });
+    Failure { class, reason: failure.reason, message: failure.message, last_output }
 }
 
 /// The class's name in the contract, such as `TIMEOUT`.

@@ -72,6 +72,7 @@ pub(crate) fn of_execution(execution: &mut v1::Execution, each: Each<'_>) {
         each(Text::Words(&mut step.title));
         of_payload(&mut step.output, each);
         of_failure(&mut step.failure, each);
+        step.failed_attempts.iter_mut().for_each(|attempt| of_failure(&mut attempt.failure, each));
         step.waiting.iter_mut().for_each(|waiting| each(Text::Words(&mut waiting.who)));
     }
 }
@@ -97,6 +98,10 @@ fn of_failure(failure: &mut Option<v1::Failure>, each: Each<'_>) {
     if let Some(failure) = failure {
         each(Text::Words(&mut failure.message));
         each(Text::Words(&mut failure.reason));
+        if let Some(output) = &mut failure.last_output {
+            each(Text::Words(&mut output.stdout));
+            each(Text::Words(&mut output.stderr));
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn failure(ToolFailure { class, reason, message }: ToolFailure) -> v1
             | ErrorClass::Timeout
             | ErrorClass::InvalidResult
     );
-    v1::Failure { error_class: class.into(), message, reason, retryable }
+    v1::Failure { error_class: class.into(), message, reason, retryable, last_output: None }
 }
 
 /// What a policy of `revision` said.

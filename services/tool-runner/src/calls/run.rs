@@ -353,7 +353,9 @@ impl Calls {
             Ok(result) => (State::Completed, Some(record::payload(result.to_string())), None),
             Err((state, mut failed)) => {
                 failed.message = job.call.secrets.words(&failed.message);
-                (state, None, Some(record::failure(failed)))
+                // Whoever stopped a call does not ask why it ended.
+                let last_output = job.call.output.last().filter(|_| state != State::Cancelled);
+                (state, None, Some(v1::Failure { last_output, ..record::failure(failed) }))
             }
         };
         if let Some(used) = job.used(state) {

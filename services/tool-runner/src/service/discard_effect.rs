@@ -17,6 +17,7 @@ pub(super) async fn discard_effect(
         message: "The call was not approved.".into(),
         reason: "APPROVAL_DENIED".into(),
         retryable: false,
+        last_output: None,
     });
     calls.discard_effect(&request.name, why).await.map(Arc::unwrap_or_clone)
 }

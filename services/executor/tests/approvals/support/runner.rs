@@ -149,7 +149,7 @@ fn need_kind(call: &v1::ToolCall) -> Option<Kind> {
 }
 
 fn failure(class: v1::ErrorClass, reason: &str) -> v1::Failure {
-    v1::Failure { error_class: class.into(), reason: reason.into(), message: "no".into(), retryable: false }
+    v1::Failure { error_class: class.into(), reason: reason.into(), message: "no".into(), ..v1::Failure::default() }
 }
 
 fn complete(call: &mut v1::ToolCall) {

@@ -16,13 +16,9 @@ use crate::{
 const OUT_OF_CPU: i32 = 24;
 const FILE_TOO_LARGE: i32 = 25;
 
-/// How many of the last lines of the standard error a message quotes, and how many bytes of them at most.
-const QUOTED_LINES: usize = 10;
-const QUOTED_BYTES: usize = 2000;
-
-/// The result of a command that ended, or why it counts as a failure. A failure leaves no change; so it has to say what there was to see.
+/// The result of a command that ended, or why it counts as a failure. What the command wrote goes with every failure of a call.
 pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: bool, limit: Duration) -> ToolResult {
-    let killed = |why: &str| failed(ErrorClass::Crash, "COMMAND_KILLED", format!("`{program}` {why}"), output);
+    let killed = |why: &str| failed(ErrorClass::Crash, "COMMAND_KILLED", format!("`{program}` {why}."));
     match outcome.status {
         Status::Exited(code) if code == 0 || !check => Ok(json!({
             "exit_code": code,
@@ -35,13 +31,13 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: boo
         // What shells and the like say of a program they were to run.
         Status::Exited(code @ (126 | 127)) => {
             let why = if code == 126 { "cannot be executed" } else { "was not found" };
-            let message = format!("`{program}` ended with code {code}: a program it was to run {why}");
-            failed(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND", message, output)
+            let message = format!("`{program}` ended with code {code}: a program it was to run {why}.");
+            failed(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND", message)
         }
         // 128 + SIGKILL, which is how a shell reports it of what it ran.
         Status::Exited(137) => killed("ended with code 137: something it ran was killed, perhaps for want of memory"),
         Status::Exited(code) => {
-            failed(ErrorClass::Transient, "COMMAND_FAILED", format!("`{program}` ended with code {code}"), output)
+            failed(ErrorClass::Transient, "COMMAND_FAILED", format!("`{program}` ended with code {code}."))
         }
         Status::Signalled(OUT_OF_CPU) => killed("used more processor time than it may"),
         Status::Signalled(FILE_TOO_LARGE) => killed("wrote a larger file than the operator's settings allow"),
@@ -55,17 +51,7 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: boo
     }
 }
 
-/// A failure with the last of what the command said about it.
-fn failed(class: ErrorClass, reason: &str, message: String, output: &Output) -> Result<serde_json::Value, ToolFailure> {
-    // Colours and the like are for a terminal; this is for whoever reads the failure.
-    let said: String = text(&output.stderr).chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect();
-    let lines: Vec<&str> = said.trim_end().lines().collect();
-    let quoted = lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n");
-    let from = quoted.ceil_char_boundary(quoted.len().saturating_sub(QUOTED_BYTES));
-    let message = match &quoted[from..] {
-        "" => format!("{message}."),
-        quoted => format!("{message}:\n{quoted}"),
-    };
+fn failed(class: ErrorClass, reason: &str, message: String) -> ToolResult {
     Err(ToolFailure::new(class, reason, message))
 }
 
@@ -165,21 +151,6 @@ mod tests {
             assert_eq!(judged(Status::Exited(code), "oh", false).unwrap()["exit_code"], code);
         }
         assert!(judged(Status::Signalled(11), "", false).is_err(), "what crashed has no result");
-    }
-
-    #[test]
-    fn a_failure_quotes_the_last_lines_and_no_more() {
-        let many: String = (0..100).map(|n| format!("line {n}\n")).collect();
-        let message = judged(Status::Exited(2), &many, true).unwrap_err().message;
-        assert!(
-            message.starts_with("`make` ended with code 2:\nline 90\n") && message.ends_with("line 99"),
-            "{message}"
-        );
-        let coloured = judged(Status::Exited(2), "\u{1b}[31moh\u{7}\r\n", true).unwrap_err().message;
-        assert_eq!(coloured, "`make` ended with code 2:\n[31moh");
-        let long = "é".repeat(5000);
-        assert!(judged(Status::Exited(2), &long, true).unwrap_err().message.len() < 2100);
-        assert_eq!(judged(Status::Exited(2), "\n", true).unwrap_err().message, "`make` ended with code 2.");
     }
 
     #[test]
