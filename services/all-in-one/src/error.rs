@@ -111,15 +111,8 @@ impl StartError {
         }
     }
 
-    fn sqlite(path: &Path, error: &SqliteError) -> Self {
-        let code = match error {
-            SqliteError::Locked => "STORE_LOCKED",
-            SqliteError::Corrupt(_) => "STORE_CORRUPT",
-            SqliteError::Full => "STORE_FULL",
-            SqliteError::Newer { .. } => "STORE_NEWER",
-            SqliteError::Other(_) => "STORE_FAILED",
-        };
-        Self::Store { code, message: format!("{}: {error}", path.display()) }
+    pub(crate) fn sqlite(path: &Path, error: &SqliteError) -> Self {
+        Self::Store { code: error.reason(), message: format!("{}: {error}", path.display()) }
     }
 
     /// The reason, for programs; each has a page in docs/errors.

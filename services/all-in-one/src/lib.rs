@@ -79,6 +79,7 @@ pub struct Embedded {
     listening: Option<(SocketAddr, String)>,
     executions: Arc<Executions>,
     calls: Arc<Calls>,
+    ledger: PathBuf,
     drive_all: bool,
     trigger: Trigger,
     serving: Vec<JoinHandle<Result<(), ServeError>>>,
@@ -168,6 +169,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         listening,
         executions,
         calls,
+        ledger: state_dir.ledger(),
         drive_all: options.drive_all,
         trigger,
         serving,
@@ -255,17 +257,28 @@ impl Embedded {
         self.listening.as_ref()
     }
 
-    /// Answers when the store has failed and the services should stop, with the reason.
+    /// Returns when a store has failed and the services should stop, with the reason.
     pub async fn failed(&self) -> StartError {
-        let reason = self.executions.broken().await;
-        StartError::Store { code: belay_executor::store_reason(&reason), message: reason.to_string() }
+        tokio::select! {
+            biased;
+            reason = self.executions.broken() => {
+                StartError::Store { code: belay_executor::store_reason(&reason), message: reason.to_string() }
+            }
+            error = self.calls.failed() => StartError::sqlite(&self.ledger, &error),
+        }
     }
 
     /// Stops. What was started here and nobody else drives is paused first, its running calls discarded: no attempt is burnt, and it
     /// goes on when somebody resumes it. What `drive_all` took up goes on by itself at the next start.
     pub async fn shutdown(self) {
         if !self.drive_all {
-            self.executions.pause_all("belay", "the process that drove it stopped").await;
+            let pause = self.executions.pause_all("belay", "the process that drove it stopped");
+            tokio::select! {
+                biased;
+                // What is unresolved in a broken ledger cannot be stopped: the next start finds out what became of it.
+                _ = self.calls.failed() => {}
+                () = pause => {}
+            }
         }
         self.trigger.pull();
         for service in self.serving {

@@ -187,26 +187,16 @@ pub(crate) fn unreadable(error: &SqliteError) -> Status {
         SqliteError::Corrupt(_) => Code::DataLoss,
         _ => Code::Unavailable,
     };
-    status::error(code, reason(error), format!("The approvals cannot be read: {error}.")).into()
+    status::error(code, error.reason(), format!("The approvals cannot be read: {error}.")).into()
 }
 
 pub(crate) fn unwritable(error: &Failed) -> Status {
     let (reason, code) = match error {
-        CommitError::Failed(error @ SqliteError::Corrupt(_)) => (reason(error), Code::DataLoss),
-        CommitError::Failed(error) => (reason(error), Code::Unavailable),
+        CommitError::Failed(error @ SqliteError::Corrupt(_)) => (error.reason(), Code::DataLoss),
+        CommitError::Failed(error) => (error.reason(), Code::Unavailable),
         CommitError::Stopped => ("STOPPING", Code::Unavailable),
     };
     status::error(code, reason, format!("Nothing was decided or changed: {error}.")).into()
-}
-
-fn reason(error: &SqliteError) -> &'static str {
-    match error {
-        SqliteError::Locked => "STORE_LOCKED",
-        SqliteError::Corrupt(_) => "STORE_CORRUPT",
-        SqliteError::Full => "STORE_FULL",
-        SqliteError::Newer { .. } => "STORE_NEWER",
-        SqliteError::Other(_) => "STORE_FAILED",
-    }
 }
 
 pub(crate) fn no_approval(name: &str) -> Status {

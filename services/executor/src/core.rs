@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::{
+    acknowledge,
     decisions::{self, Foreign, Note},
     driver::{Command, Driver},
     gate::Gate,
@@ -120,7 +121,9 @@ impl Executions {
             untold: watch::Sender::new(0),
             broken: watch::Sender::new(None),
         });
-        tokio::spawn(acknowledge_in_batches(executions.runner.clone(), fence, acknowledged));
+        tokio::spawn(acknowledge::send(executions.runner.clone(), fence, acknowledged));
+        let (runner, shutdown) = (executions.runner.clone(), executions.shutdown.clone());
+        tokio::spawn(acknowledge::again(Arc::downgrade(&executions), runner, shutdown));
         tokio::spawn(wake_in_time(Arc::downgrade(&executions)));
         tokio::spawn(decisions::tell(executions.gate.clone(), noted, executions.untold.clone()));
         let shutdown = executions.shutdown.clone();
@@ -378,7 +381,7 @@ impl Executions {
 
     /// Lets the runner forget a call, some time.
     pub(crate) fn acknowledge(&self, shard: u32, name: String) {
-        // An error means that the service is stopping; the next start finds the row and acknowledges nothing it does not know.
+        // An error means that the service is stopping; the next start acknowledges again.
         drop(self.acknowledge.send((i32::try_from(shard).unwrap_or(i32::MAX), name)));
     }
 
@@ -439,22 +442,6 @@ async fn wake_in_time(executions: Weak<Executions>) {
             () = shutdown.requested() => return,
             () = this.timer_set.notified() => {}
             () = tokio::time::sleep(wait) => {}
-        }
-    }
-}
-
-/// Tells the runner which outcomes are stored, many at a time. What is lost here costs the runner a row, nothing more.
-async fn acknowledge_in_batches(runner: Runner, token: i64, mut names: mpsc::UnboundedReceiver<(i32, String)>) {
-    let mut batch = Vec::new();
-    while names.recv_many(&mut batch, 1000).await > 0 {
-        let mut by_shard: std::collections::BTreeMap<i32, Vec<String>> = std::collections::BTreeMap::new();
-        for (shard, name) in batch.drain(..) {
-            by_shard.entry(shard).or_default().push(name);
-        }
-        for (shard, names) in by_shard {
-            if let Err(status) = runner.acknowledge(names, v1::Fence { shard, token }).await {
-                tracing::debug!(%status, "The runner could not be told which calls it may forget");
-            }
         }
     }
 }

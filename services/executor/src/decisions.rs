@@ -15,10 +15,11 @@ use belay_journal::ExecutionKey;
 use belay_proto::v1::{self, approval::State, watch_approvals_response::Content};
 use belay_service_kit::Shutdown;
 use tokio::sync::{mpsc, watch};
-use tonic::Code;
+use tonic::{Code, Status};
 
 pub(crate) use self::outcome::used;
 use crate::{
+    acknowledge::ended,
     core::Executions,
     driver::Command,
     gate::{Gate, NoAnswer},
@@ -46,6 +47,8 @@ async fn listen(executions: Weak<Executions>, gate: Gate) {
     loop {
         match gate.watch().await {
             Ok(mut stream) => {
+                let withdrawing = tokio::spawn(withdraw_unneeded(executions.clone(), gate.clone()));
+                let _stop = AbortOnDrop(withdrawing.abort_handle());
                 while let Ok(Ok(Some(message))) = tokio::time::timeout(SILENCE, stream.message()).await {
                     patience = PATIENCE.0;
                     let Some(executions) = executions.upgrade() else { return };
@@ -62,6 +65,60 @@ async fn listen(executions: Weak<Executions>, gate: Gate) {
         tokio::time::sleep(patience).await;
         patience = (patience * 2).min(longest);
     }
+}
+
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Withdraws the questions that were left open about executions and calls that have ended: because the gate was away when they ended, and
+/// the executor was restarted before it was back. Which ones those are is in the journal. What does not succeed now is done when the next
+/// watch begins.
+async fn withdraw_unneeded(executions: Weak<Executions>, gate: Gate) {
+    let mut page_token = String::new();
+    loop {
+        let page = match gate.open("namespaces/-", "", page_token).await {
+            Ok(page) => page,
+            Err(NoAnswer::Away(status) | NoAnswer::Refused(status)) => {
+                return tracing::debug!(%status, "The approval gate does not say which questions are open");
+            }
+        };
+        for approval in page.approvals {
+            let Some(executions) = executions.upgrade() else { return };
+            match is_unneeded(&executions, &approval).await {
+                Ok(true) => {
+                    tracing::info!(approval = approval.name, "What a question is about has ended; it is withdrawn");
+                    executions.tell_gate(Note::Cancel(approval.name));
+                }
+                Ok(false) => {}
+                Err(status) => {
+                    tracing::warn!(approval = approval.name, %status, "Whether a question is still needed cannot be read")
+                }
+            }
+        }
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Whether what a question is about has ended. A parked execution waits for its answers, and is not read for this.
+async fn is_unneeded(executions: &Executions, approval: &v1::Approval) -> Result<bool, Status> {
+    let row = match executions.find(&ExecutionName::parse("execution", &approval.execution)?).await {
+        // Another executor's.
+        Err(status) if status.code() == Code::NotFound => return Ok(false),
+        row => row?,
+    };
+    if row.standing.ended || row.standing.parked {
+        return Ok(row.standing.ended);
+    }
+    let (events, _) = executions.events(row.key).await?;
+    Ok(!ended(&events, vec![approval.call.clone()]).is_empty())
 }
 
 /// Hands a decision to its execution, taking that into memory if need be. About one that nobody waits for any more, the gate is told what

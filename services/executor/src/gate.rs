@@ -90,15 +90,7 @@ impl Gate {
         let parent = execution.split("/executions/").next().unwrap_or_default();
         let (mut names, mut page_token) = (Vec::new(), String::new());
         loop {
-            let request = self.brief(v1::ListApprovalsRequest {
-                parent: parent.to_owned(),
-                page_size: 1000,
-                page_token,
-                states: vec![v1::approval::State::Pending.into()],
-                execution: execution.to_owned(),
-                id_prefix: String::new(),
-            });
-            let page = self.client.clone().list_approvals(request).await.map_err(no_answer)?.into_inner();
+            let page = self.open(parent, execution, page_token).await?;
             let about = page.approvals.into_iter().filter(|approval| approval.call == call);
             names.extend(about.map(|approval| approval.name));
             page_token = page.next_page_token;
@@ -106,6 +98,24 @@ impl Gate {
                 return Ok(names);
             }
         }
+    }
+
+    /// A page of the questions that are open, about one execution or, with an empty name, about all.
+    pub(crate) async fn open(
+        &self,
+        parent: &str,
+        execution: &str,
+        page_token: String,
+    ) -> Result<v1::ListApprovalsResponse, NoAnswer> {
+        let request = self.brief(v1::ListApprovalsRequest {
+            parent: parent.to_owned(),
+            page_size: 1000,
+            page_token,
+            states: vec![v1::approval::State::Pending.into()],
+            execution: execution.to_owned(),
+            id_prefix: String::new(),
+        });
+        Ok(self.client.clone().list_approvals(request).await.map_err(no_answer)?.into_inner())
     }
 
     /// Says which decisions are stored, and what became of grants.

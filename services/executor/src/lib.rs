@@ -3,6 +3,7 @@
 //! What happens is decided by `belay-execution`, which is pure; this crate hears, stores, shows and sends. Nothing is shown,
 //! acknowledged or acted on before it is stored.
 
+mod acknowledge;
 mod answer;
 mod core;
 mod decisions;

@@ -213,6 +213,14 @@ impl Runner {
         }
     }
 
+    /// The calls that have ended there and are not acknowledged, then heartbeats until the connection or the runner is gone.
+    pub(crate) async fn unacknowledged(
+        &self,
+    ) -> Result<tonic::Streaming<v1::WatchUnacknowledgedToolCallsResponse>, Status> {
+        let request = self.request(v1::WatchUnacknowledgedToolCallsRequest::default());
+        Ok(self.client.clone().watch_unacknowledged_tool_calls(request).await?.into_inner())
+    }
+
     /// Lets the runner forget calls.
     pub(crate) async fn acknowledge(&self, names: Vec<String>, fence: v1::Fence) -> Result<(), Status> {
         let message = v1::AcknowledgeToolCallsRequest { names, fence: Some(fence) };

@@ -27,6 +27,7 @@ use std::{
 use belay_policy::Revised;
 use belay_proto::v1::{self, ErrorClass, tool_call::State};
 use belay_service_kit::{Clock, status};
+use belay_sqlite::SqliteError;
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
 use tokio::sync::watch;
 use tonic::{Code, Status, metadata::MetadataMap};
@@ -71,6 +72,8 @@ pub(crate) enum Progress {
     Held(Arc<v1::ToolCall>),
     /// It has ended.
     Ended(Arc<v1::ToolCall>),
+    /// Whether its row was written is not known: the next start of the runner finds it out.
+    Unresolved,
 }
 
 impl Progress {
@@ -184,6 +187,7 @@ impl Calls {
             let message = format!("{} has ended, and its outcome was acknowledged: this request was late.", order.name);
             return Err(status::error(Code::FailedPrecondition, "CALL_ACKNOWLEDGED", message).into());
         }
+        self.refuse_if_broken()?;
         let policy = self.policy_now()?;
         let started = v1::ToolCall {
             name: order.name.clone(),
@@ -218,8 +222,18 @@ impl Calls {
         Ok(self.find(name)?.followed())
     }
 
+    /// Begins nothing more once the ledger cannot be written.
+    fn refuse_if_broken(&self) -> Result<(), Status> {
+        self.ledger.failure().map_or(Ok(()), |error| Err(not_durable(error)))
+    }
+
     fn find(&self, name: &str) -> Result<Call, Status> {
-        self.known().get(name).cloned().ok_or_else(|| {
+        let known = self.known().get(name).cloned();
+        if known.is_none() {
+            // The row of a call that is not known here may have been written all the same.
+            self.refuse_if_broken()?;
+        }
+        known.ok_or_else(|| {
             let message = format!("No call {name} ever arrived here.");
             status::error(Code::NotFound, "CALL_NOT_FOUND", message).with("ledger_id", self.ledger.id()).into()
         })
@@ -239,7 +253,7 @@ impl Calls {
             match call.settled().await? {
                 Progress::Ended(ended) => return Ok(ended),
                 // It came to be held before it heard.
-                Progress::Held(_) | Progress::Running | Progress::Settling => {
+                Progress::Held(_) | Progress::Running | Progress::Settling | Progress::Unresolved => {
                     self.give_up(&call, State::Cancelled, failure(record::cancelled())).await?;
                 }
             }
@@ -276,6 +290,16 @@ impl Calls {
         Ok(Some(ended))
     }
 
+    /// The names of the calls that have ended and that nobody has acknowledged, sorted.
+    pub(crate) fn unacknowledged(&self) -> Vec<String> {
+        let known = self.known();
+        let ended = known.iter().filter(|(_, call)| matches!(*call.progress.borrow(), Progress::Ended(_)));
+        let mut names: Vec<String> = ended.map(|(name, _)| name.clone()).collect();
+        drop(known);
+        names.sort_unstable();
+        names
+    }
+
     /// Forgets calls whose outcome the executor has stored.
     pub(crate) fn acknowledge(&self, names: Vec<String>) {
         let mut known = self.known();
@@ -288,6 +312,12 @@ impl Calls {
             known.remove(&name);
             forgotten.add(name);
         }
+    }
+
+    /// Returns when the ledger cannot be written any more, with the reason: the process should stop, and what is unresolved is found out at
+    /// the next start.
+    pub async fn failed(&self) -> SqliteError {
+        self.ledger.failed().await
     }
 
     /// Brings onto the disk what could wait, and lets the ledger forget what is done. To be called when no request is answered any more;
@@ -332,7 +362,7 @@ impl Call {
 
     fn now(&self) -> Arc<v1::ToolCall> {
         match &*self.progress.borrow() {
-            Progress::Running | Progress::Settling => Arc::clone(&self.started),
+            Progress::Running | Progress::Settling | Progress::Unresolved => Arc::clone(&self.started),
             Progress::Held(call) | Progress::Ended(call) => Arc::clone(call),
         }
     }
@@ -362,7 +392,8 @@ impl Call {
 
 /// Answers when a call neither works nor is being settled.
 pub(crate) async fn settled(progress: &mut watch::Receiver<Progress>) -> Result<Progress, Status> {
-    match progress.wait_for(|progress| !progress.is_under_way()).await {
+    match progress.wait_for(|progress| !progress.is_under_way()).await.as_deref() {
+        Ok(Progress::Unresolved) => Err(unresolved()),
         Ok(progress) => Ok(progress.clone()),
         Err(_) => Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into()),
     }
@@ -374,6 +405,13 @@ async fn stop_asked(cancelled: &mut watch::Receiver<bool>) {
         // Nobody is left who could ask.
         std::future::pending().await
     }
+}
+
+/// The answer about a call of which it is not known whether its row was written.
+pub(crate) fn unresolved() -> Status {
+    let message = "The ledger of calls cannot be written, and whether it says what became of this call is found out when the runner has \
+                   been restarted: ask again.";
+    status::error(Code::Unavailable, "LEDGER_UNAVAILABLE", message).into()
 }
 
 fn not_durable(error: impl std::fmt::Display) -> Status {

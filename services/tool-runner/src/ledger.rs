@@ -23,6 +23,7 @@ use belay_sqlite::{CommitError, GroupCommit, Location, Schema, SqliteError, Thre
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tokio::sync::watch;
 
 use crate::{
     Secrets, Staged,
@@ -33,7 +34,7 @@ use crate::{
 const SCHEMA: Schema = Schema {
     // "BLYL"
     application_id: 0x424C_594C,
-    format: 4,
+    format: 5,
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, seal_key BLOB NOT NULL) STRICT;
         CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL) STRICT;
@@ -61,6 +62,18 @@ const SCHEMA: Schema = Schema {
             waits    BLOB NOT NULL,
             contents BLOB NOT NULL
         ) STRICT;
+        -- Rows of calls that could not be read, as they were found.
+        CREATE TABLE set_aside (
+            name      TEXT PRIMARY KEY,
+            why       TEXT NOT NULL,
+            digest    ANY,
+            ended     ANY,
+            call      ANY,
+            sealed    ANY,
+            workspace ANY,
+            staged_id ANY,
+            staged    ANY
+        ) STRICT, WITHOUT ROWID;
         CREATE TABLE spent (nonce TEXT PRIMARY KEY, expires INTEGER NOT NULL) STRICT, WITHOUT ROWID;
         CREATE TABLE policy (
             one       INTEGER PRIMARY KEY CHECK (one = 1),
@@ -173,8 +186,20 @@ pub(crate) enum Written {
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) calls: Vec<Row>,
+    /// Rows that have been set aside.
+    unreadable: Vec<Unreadable>,
     pub(crate) fences: HashMap<i32, i64>,
     pub(crate) policy: Option<v1::SignedPolicy>,
+}
+
+/// A row that cannot be read.
+#[derive(Debug)]
+struct Unreadable {
+    /// The call's name.
+    name: String,
+    /// Whether the call waited for a decision.
+    held: bool,
+    why: String,
 }
 
 /// An open ledger.
@@ -188,6 +213,8 @@ pub struct Ledger {
     sealer: Arc<Sealer>,
     /// Ended calls whose rows go with the next commit.
     leaving: Arc<Mutex<Vec<String>>>,
+    /// Why nothing more is written, once a write has failed.
+    broken: Arc<watch::Sender<Option<SqliteError>>>,
     writer: GroupCommit<Entry, Written, SqliteError>,
 }
 
@@ -204,11 +231,11 @@ impl Ledger {
     ) -> Result<Self, LedgerError> {
         let store = belay_sqlite::open(location, &SCHEMA)?;
         let (id, sealer, contents, last) = {
-            let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
-            rows::refuse_older(&connection, SCHEMA.format)?;
+            let mut connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
             let (id, sealer) = rows::identify(&connection, &secrets, new_id)?;
             let sealer = sealer.ok_or(LedgerError::KeyLost)?;
-            let contents = rows::read(&connection, &sealer).map_err(SqliteError::from)?;
+            let mut contents = rows::read(&connection, &sealer).map_err(SqliteError::from)?;
+            rows::set_aside(&mut connection, &sealer, &id, &mut contents).map_err(SqliteError::from)?;
             let last = rows::last_committed(&connection).map_err(SqliteError::from)?;
             (id, Arc::new(sealer), contents, last)
         };
@@ -217,14 +244,22 @@ impl Ledger {
         let leaving = Arc::<Mutex<Vec<String>>>::default();
         let gone = Arc::clone(&leaving);
         let mut last = last;
+        let broken = Arc::new(watch::Sender::new(None));
+        let breaks = Arc::clone(&broken);
         let writer = GroupCommit::start(threads, "belay-ledger", move |batch| {
+            if let Some(error) = breaks.borrow().clone() {
+                return Err(error);
+            }
             let mut going = std::mem::take(&mut *lock(&gone));
             rows::write(&store, &seals, &going, &batch, &mut last).map_err(|error| {
                 lock(&gone).append(&mut going);
-                SqliteError::from(error)
+                let error = SqliteError::from(error);
+                tracing::error!(%error, "The ledger cannot be written; nothing is written any more until it is opened again");
+                breaks.send_replace(Some(error.clone()));
+                error
             })
         });
-        Ok(Self { id, contents, threads, reader, secrets, sealer, leaving, writer })
+        Ok(Self { id, contents, threads, reader, secrets, sealer, leaving, broken, writer })
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -239,6 +274,21 @@ impl Ledger {
     /// What hides the secrets of a call of this tool with these arguments.
     pub(crate) fn secrets_of(&self, tool: &str, arguments: &str) -> Arc<CallSecrets> {
         Arc::new(self.secrets.of_call(tool, arguments))
+    }
+
+    /// Why nothing more is written; `None` while all is well. A write that failed may be on the disk all the same, so nothing is written
+    /// over it: what the ledger holds is found out when it is opened again.
+    pub(crate) fn failure(&self) -> Option<SqliteError> {
+        self.broken.borrow().clone()
+    }
+
+    /// Returns when a write has failed, with the reason.
+    pub(crate) async fn failed(&self) -> SqliteError {
+        let mut broken = self.broken.subscribe();
+        match broken.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().expect("waited for"),
+            Err(_) => std::future::pending().await,
+        }
     }
 
     /// Makes an entry durable.

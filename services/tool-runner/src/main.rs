@@ -1,10 +1,10 @@
 //! The tool runner as a process of its own.
 
-use std::{error::Error, fs::canonicalize, process::ExitCode, sync::Arc};
+use std::{error::Error, fs::canonicalize, path::PathBuf, process::ExitCode, sync::Arc};
 
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Access, Ids, Shutdown, SystemClock, key_file, net, program, shutdown, telemetry};
-use belay_sqlite::{Location, Threads};
+use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
 use belay_tool_runner::{
     Allowed, Calls, Enforcement, GateChannel, Ledger, Parts, RealPlaces, Registry, SandboxSettings, Secrets, Settings,
@@ -66,15 +66,29 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
 
     let (trigger, stop) = Shutdown::new();
     let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&calls), stop.clone()), access, stop));
-    let signal = shutdown::signal().await?;
-    tracing::info!(signal, "The tool runner stops");
+    let outcome = tokio::select! {
+        signal = shutdown::signal() => { tracing::info!(signal = signal?, "The tool runner stops"); Ok(()) }
+        error = calls.failed() => Err(StoppedServing { code: error.reason(), ledger: state_dir.join("ledger.db"), error }),
+    };
     trigger.pull();
     serving.await??;
     following.abort();
-    if let Err(error) = calls.close().await {
+    if outcome.is_ok()
+        && let Err(error) = calls.close().await
+    {
         tracing::warn!(%error, "Acknowledged calls stay in the ledger");
     }
     // What could not be delivered has been logged.
     drop(spans.shutdown(LAST_FLUSH).await);
-    Ok(())
+    Ok(outcome?)
+}
+
+/// Why the runner ended without having been asked to.
+#[derive(Debug, thiserror::Error)]
+#[error("{code}: {}", .ledger.display())]
+struct StoppedServing {
+    code: &'static str,
+    ledger: PathBuf,
+    #[source]
+    error: SqliteError,
 }

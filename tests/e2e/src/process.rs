@@ -58,6 +58,14 @@ impl Process {
         Self { child: command.spawn().expect("the program starts") }
     }
 
+    /// Waits until it has ended by itself; its exit code, unless a signal ended it.
+    ///
+    /// # Panics
+    /// When the operating system does not say.
+    pub async fn ended(&mut self) -> Option<i32> {
+        self.child.wait().await.expect("a child can be waited for").code()
+    }
+
     /// `kill -9`, and waits until it is gone.
     ///
     /// # Panics

@@ -62,6 +62,42 @@ impl Runner {
     }
 }
 
+impl Runner {
+    /// The calls that have ended and were not acknowledged.
+    ///
+    /// # Errors
+    /// What the runner says instead.
+    pub async fn unacknowledged(&self) -> Result<Vec<String>, Status> {
+        let request = v1::WatchUnacknowledgedToolCallsRequest::default();
+        let mut watch = self.raw().watch_unacknowledged_tool_calls(request).await?.into_inner();
+        let mut names = Vec::new();
+        while let Some(message) = watch.message().await? {
+            if message.names.is_empty() {
+                return Ok(names);
+            }
+            names.extend(message.names);
+        }
+        Err(Status::unknown("the stream ended before its first heartbeat"))
+    }
+
+    /// Returns when no call is left that has ended and was not acknowledged.
+    ///
+    /// # Panics
+    /// When there is one for a minute.
+    pub async fn until_all_is_acknowledged(&self) {
+        let mut left = Vec::new();
+        for _ in 0..3000 {
+            let now = retry(|| async { self.unacknowledged().await.map(tonic::Response::new) }).await;
+            left = now.expect("the runner says which");
+            if left.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("these have ended, and nobody acknowledges them: {left:?}");
+    }
+}
+
 /// Asks for a call with arguments as JSON text, in a workspace of the runner's own.
 pub fn request(name: &str, tool: &str, arguments: &str) -> CallToolRequest {
     let arguments = Some(v1::Payload { content: Some(Content::Json(arguments.into())) });

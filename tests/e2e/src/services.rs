@@ -94,6 +94,16 @@ impl Services {
         }
     }
 
+    /// The exit code of one that ends by itself, once it has; `None` when a signal ended it.
+    ///
+    /// # Panics
+    /// When it does not run, or does not end within a minute.
+    pub async fn ended(&mut self, service: Service) -> Option<i32> {
+        let mut process = self.processes[service as usize].take().expect("it runs");
+        let ended = tokio::time::timeout(Duration::from_secs(60), process.ended()).await;
+        ended.unwrap_or_else(|_| panic!("{service:?} does not end:\n{}", self.log(service)))
+    }
+
     /// Starts one that does not run, without waiting for it.
     ///
     /// # Panics

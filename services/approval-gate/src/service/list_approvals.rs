@@ -26,12 +26,12 @@ pub(super) async fn list_approvals(
     let after = position(&request.page_token).ok_or_else(|| {
         Status::from(status::invalid("page_token", "is none of this service's; hand back what an answer gave"))
     })?;
-    let filter = Filter {
-        namespace: Some(namespace("parent", &request.parent)?),
-        execution: request.execution,
-        states: request.states,
-        id_prefix: request.id_prefix,
+    let namespace = match request.parent.as_str() {
+        "namespaces/-" => None,
+        parent => Some(namespace("parent", parent)?),
     };
+    let filter =
+        Filter { namespace, execution: request.execution, states: request.states, id_prefix: request.id_prefix };
     gate.settle().await?;
     let found = gate.store.list(filter, after, size + 1).await.map_err(|error| unreadable(&error))?;
     let mut bytes = 0;

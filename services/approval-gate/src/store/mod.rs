@@ -25,7 +25,7 @@ pub(crate) use read::{Filter, Position};
 const SCHEMA: Schema = Schema {
     // "BLYG"
     application_id: 0x424C_5947,
-    format: 1,
+    format: 2,
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL) STRICT;
         CREATE TABLE approval (
@@ -41,6 +41,7 @@ const SCHEMA: Schema = Schema {
             basic      BLOB NOT NULL
         ) STRICT;
         CREATE INDEX approval_pending ON approval (namespace, key) WHERE state = 1;
+        CREATE INDEX approval_open ON approval (key) WHERE state = 1;
         CREATE INDEX approval_other ON approval (namespace, key) WHERE state <> 1;
         CREATE INDEX approval_execution ON approval (execution, revision);
         CREATE INDEX approval_undelivered ON approval (revision) WHERE delivered = 0 AND state BETWEEN 2 AND 5;

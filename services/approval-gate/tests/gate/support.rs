@@ -297,6 +297,15 @@ impl ToolRunnerService for Runner {
         not_asked()
     }
 
+    type WatchUnacknowledgedToolCallsStream = Messages<v1::WatchUnacknowledgedToolCallsResponse>;
+
+    async fn watch_unacknowledged_tool_calls(
+        &self,
+        _: Request<v1::WatchUnacknowledgedToolCallsRequest>,
+    ) -> Result<Response<Self::WatchUnacknowledgedToolCallsStream>, Status> {
+        not_asked()
+    }
+
     async fn acknowledge_tool_calls(
         &self,
         _: Request<v1::AcknowledgeToolCallsRequest>,

@@ -57,8 +57,10 @@ impl Driver {
 
     fn take_end(&mut self, call: CallId, ended: EventKind, events: &mut Vec<Event>) -> Result<(), GaveUp> {
         let flying = self.execution.call(call).expect("the caller has looked");
-        let needs_acknowledgement = flying.request.recovery != RecoveryClass::ReadOnly;
         let stopping = self.errands.get(&call).is_some_and(|errand| errand.purpose == Purpose::Stop);
+        // The runner keeps a call that only reads when it was held, or forbidden before it arrived.
+        let read_only = flying.request.recovery == RecoveryClass::ReadOnly;
+        let needs_acknowledgement = !read_only || flying.hold.is_some() || stopping;
         let unapproved = flying.hold.as_ref().is_some_and(|hold| approved(hold).is_none());
         let kind = match ended {
             EventKind::CallCancelled { failure, grant_nonce, .. } if !stopping && call.number >= MOST_UNASKED => {

@@ -2,7 +2,7 @@
 
 use belay_proto::v1::{self, approval::State, waiting_reason::Kind};
 
-use crate::support::{Seen, World, kinds};
+use crate::support::{RunnerSeen, Seen, World, kinds};
 
 // B-01: a decision that falls while the executor is down is heard when it is back.
 #[tokio::test]
@@ -143,4 +143,65 @@ async fn an_executor_killed_before_it_told_the_gate_what_became_of_an_approval_t
     assert_eq!(executor.end(&goes_on).await.state(), v1::execution::State::Completed);
     let seen = world.gate.until("the last one's being spent", |seen| seen.consumed.contains(&again.name)).await;
     assert_eq!((seen.consumed.len(), seen.stale.len()), (4, 1));
+}
+
+/// S2-NFR-005: an acknowledgement that was lost with the runner, with the executor, or on the way is sent again, and only for calls whose
+/// ends the journal has.
+#[tokio::test]
+async fn lost_acknowledgements_are_sent_again() {
+    let mut world = World::new().await;
+    world.runner.set(|seen| seen.loses_acknowledgements = true);
+    let executor = world.executor().await;
+    let over = executor.run("a").await;
+    executor.end(&over).await;
+    let goes_on = executor.run("b; c: effect after b").await;
+    world.gate.asked_about("c").await;
+    let unacknowledged = |name: &str, step: &str| format!("{name}/steps/{step}/calls/1.1");
+    let lost = [unacknowledged(&over, "a"), unacknowledged(&goes_on, "b")];
+    assert_eq!(world.runner.seen().unacknowledged().len(), 2);
+
+    // The runner dies with what it was told; one execution has ended, and the other has left memory.
+    world.stop_runner();
+    world.runner.set(|seen| (seen.loses_acknowledgements, seen.refuses_acknowledgements) = (false, 3));
+    world.start_runner().await;
+    let all = |seen: &RunnerSeen| lost.iter().all(|call| seen.acknowledged.contains(call));
+    world.runner.until("the runner's being told again", all).await;
+    assert_eq!(
+        world.runner.seen().refuses_acknowledgements,
+        0,
+        "an acknowledgement that is refused for now is sent again"
+    );
+
+    // The executor dies before it could say so.
+    world.runner.set(|seen| seen.acknowledged.clear());
+    executor.kill().await;
+    let executor = world.executor().await;
+    let seen = world.runner.until("the new executor's telling the runner", all).await;
+    assert_eq!(seen.acknowledged.len(), 2, "what is held has not ended: {:?}", seen.acknowledged);
+    executor.cancel(&goes_on).await;
+    executor.end(&goes_on).await;
+    world.runner.until("all being acknowledged", |seen| seen.unacknowledged().is_empty()).await;
+}
+
+/// A question about an execution that ended while the gate was away is withdrawn when the gate is back, though the executor was restarted in
+/// between; one that somebody still waits for is not.
+#[tokio::test]
+async fn questions_about_what_has_ended_are_withdrawn() {
+    let mut world = World::new().await;
+    let executor = world.executor().await;
+    let (over, waits) = (executor.run("over: effect").await, executor.run("waits: effect").await);
+    let (zombie, open) = (world.gate.asked_about("over").await, world.gate.asked_about("waits").await);
+    for name in [&over, &waits] {
+        executor.until(name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    }
+    world.stop_gate();
+    executor.cancel(&over).await;
+    executor.end(&over).await;
+    executor.kill().await;
+    world.start_gate().await;
+    let executor = world.executor().await;
+    let seen = world.gate.until("the question's being withdrawn", |seen| seen.cancelled.contains(&zombie.name)).await;
+    assert_eq!(seen.cancelled.len(), 1, "{:?}", seen.cancelled);
+    world.gate.decide(&open.name, State::Approved, "");
+    assert_eq!(executor.end(&waits).await.state(), v1::execution::State::Completed);
 }

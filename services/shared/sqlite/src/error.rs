@@ -28,6 +28,19 @@ pub enum SqliteError {
     Other(String),
 }
 
+impl SqliteError {
+    /// The reason that stands for it, for programs.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Locked => "STORE_LOCKED",
+            Self::Corrupt(_) => "STORE_CORRUPT",
+            Self::Full => "STORE_FULL",
+            Self::Newer { .. } => "STORE_NEWER",
+            Self::Other(_) => "STORE_FAILED",
+        }
+    }
+}
+
 impl From<rusqlite::Error> for SqliteError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {

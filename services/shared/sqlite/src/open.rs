@@ -43,7 +43,7 @@ pub enum Synchronous {
 pub struct Schema {
     /// Tells this kind of file from others (`PRAGMA application_id`).
     pub application_id: i32,
-    /// The format's version (`PRAGMA user_version`); a newer one is refused.
+    /// The format's version (`PRAGMA user_version`); another one is refused.
     pub format: i64,
     /// Makes an empty database ready, in one transaction.
     pub create: &'static str,
@@ -153,6 +153,13 @@ fn prepare(connection: &Connection, schema: &Schema) -> Result<(), SqliteError> 
     if format > schema.format {
         return Err(SqliteError::Newer { found: format, known: schema.format });
     }
+    // Formats from before the first release are not carried over.
+    if format < schema.format {
+        let known = schema.format;
+        let message =
+            format!("it has format {format} of an unreleased version, and this one reads {known}: move it away");
+        return Err(SqliteError::Other(message));
+    }
     Ok(())
 }
 
@@ -204,6 +211,8 @@ mod tests {
         let newer = Schema { format: 9, ..GOOD };
         drop(open(&location("newer"), &newer).unwrap());
         assert_eq!(refusal(&location("newer"), &GOOD), SqliteError::Newer { found: 9, known: 3 });
+        let SqliteError::Other(older) = refusal(&location("held"), &newer) else { panic!("it cannot be read") };
+        assert!(older.contains("format 3"), "{older}");
 
         let other = Schema { application_id: 78, ..GOOD };
         drop(open(&location("other"), &other).unwrap());

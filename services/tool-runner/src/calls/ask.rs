@@ -105,20 +105,20 @@ impl Calls {
     ) -> Progress {
         let call = v1::ToolCall {
             state: State::AwaitingApproval.into(),
-            receipt: Some(receipt.clone()),
+            receipt: Some(receipt),
             approval_need: Some(need),
             ..(*job.call.started).clone()
         };
         let staged = effect.as_ref().map(|(_, place)| place.clone());
         let row = Row { staged, held: Some(held), ..job.row(call.clone(), false) };
         let written = self.write(row).await;
-        if let (Ok(Written::GrantSpent) | Err(_), Some((visit, place))) = (&written, effect) {
+        if let (Ok(Written::GrantSpent), Some((visit, place))) = (&written, effect) {
             self.discard(visit, &place.staged).await;
         }
         match written {
             Ok(Written::Done) => Progress::Held(Arc::new(call)),
             Ok(Written::GrantSpent) => self.stays_held(job),
-            Err(error) => self.not_begun(job, receipt, &error).await,
+            Err(_) => Progress::Unresolved,
         }
     }
 }

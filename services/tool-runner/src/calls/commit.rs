@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use belay_proto::v1::{ErrorClass, tool_call::State};
+use belay_proto::v1::tool_call::State;
 use belay_workspace::CommitError;
 use tokio::sync::watch;
 
@@ -112,19 +112,19 @@ impl Calls {
     }
 
     /// Tells the ledger that what it was told to be committed is not, and gives up the staged files. `row` says how the call ends
-    /// instead. When the ledger does not take it, the effect is left to the next start, and nobody knows what that will find: the staged
-    /// files stay, because a row that says it was committed has to find them.
+    /// instead.
+    ///
+    /// # Errors
+    /// When the ledger does not take it: the effect is left to the next start, and nobody knows what that will find. The staged files
+    /// stay, because a row that says it was committed has to find them.
     pub(super) async fn take_back(
         self: &Arc<Self>,
         visit: &Arc<Visit>,
         staged: &Staged,
         row: Row,
-    ) -> Result<(), Unfinished> {
+    ) -> Result<(), LedgerFailure> {
         let name = row.call.name.clone();
-        if let Err(error) = self.write(row).await {
-            let what = "The call's effect was not put in place, and that could not be written down";
-            return Err((State::OutcomeUnknown, record::ledger_unavailable(ErrorClass::OutcomeUnknown, what, &error)));
-        }
+        self.write(row).await?;
         self.acknowledgements.settled(vec![name]);
         self.discard(visit, staged).await;
         Ok(())

@@ -65,7 +65,7 @@ impl Calls {
             let call = self.find(name)?;
             let held = match call.settled().await? {
                 Progress::Ended(ended) => return Ok(ended),
-                Progress::Running | Progress::Settling => continue,
+                Progress::Running | Progress::Settling | Progress::Unresolved => continue,
                 Progress::Held(held) => held,
             };
             if kind_of(&held) != Kind::Effect {
@@ -149,11 +149,9 @@ impl Calls {
                 Ok(Arc::new(ended))
             }
             Committed::Undone((state, failed)) => {
-                let ended = ending(state, Some(failure(failed)), not_in_place.clone());
-                match self.take_back(&visit, &staged, row(call, ended.clone(), None)).await {
-                    Ok(()) => Ok(Arc::new(ended)),
-                    Err((state, failed)) => Ok(Arc::new(ending(state, Some(failure(failed)), not_in_place))),
-                }
+                let ended = ending(state, Some(failure(failed)), not_in_place);
+                self.take_back(&visit, &staged, row(call, ended.clone(), None)).await.map_err(not_durable)?;
+                Ok(Arc::new(ended))
             }
             Committed::GrantSpent => Err(spent(&held.name)),
             Committed::NotWritten(error) => Err(not_durable(error)),
@@ -173,7 +171,7 @@ impl Calls {
             }
             match call.settled().await? {
                 Progress::Ended(ended) => return Ok(ended),
-                Progress::Held(_) | Progress::Running | Progress::Settling => {
+                Progress::Held(_) | Progress::Running | Progress::Settling | Progress::Unresolved => {
                     self.give_up(&call, State::Denied, why.clone()).await?;
                 }
             }

@@ -68,11 +68,6 @@ pub(super) fn workspace_failed(error: &dyn std::fmt::Display) -> ToolFailure {
     ToolFailure::new(ErrorClass::Transient, "WORKSPACE_FAILED", format!("The workspace could not be used: {error}."))
 }
 
-/// Why nothing is said of a call's end but that it failed.
-pub(super) fn ledger_unavailable(class: ErrorClass, what: &str, error: &dyn std::fmt::Display) -> ToolFailure {
-    ToolFailure::new(class, "LEDGER_UNAVAILABLE", format!("{what}, because the ledger cannot be written: {error}."))
-}
-
 pub(super) fn cancelled() -> ToolFailure {
     ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "The call was cancelled.")
 }

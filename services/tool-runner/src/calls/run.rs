@@ -22,7 +22,7 @@ use super::{
     work::{self, Unfinished},
 };
 use crate::{
-    Operation, Recovery, Staged, ToolFailure, Touches, ViewHandle,
+    Operation, Recovery, ToolFailure, Touches, ViewHandle,
     ledger::{Basis, Row, Spent, Written},
     rooms::Visit,
     subject::{parts, summary},
@@ -141,7 +141,7 @@ impl Calls {
             match self.write(Row { spends: job.used(State::Running).cloned(), ..started }).await {
                 Ok(Written::Done) => {}
                 Ok(Written::GrantSpent) => return self.stays_held(job),
-                Err(error) => return self.not_begun(job, receipt, &error).await,
+                Err(_) => return Progress::Unresolved,
             }
         }
         let mut cancelled = job.call.cancel.subscribe();
@@ -261,59 +261,25 @@ impl Calls {
                 self.end(job, not_in_place, Err(unfinished), true).await
             }
             Committed::Undone(unfinished) => {
-                let end = match self.undo(job, &not_in_place, visit, &staged, unfinished).await {
-                    Ok(call) => call,
-                    Err(unknown) => self.ended(job, not_in_place, Err(unknown)),
-                };
-                Progress::Ended(Arc::new(end))
+                let end = self.ended(job, not_in_place, Err(unfinished));
+                // The grant, if there was one, goes with the row that is taken back.
+                let row = Row { spends: None, ..job.row(end.clone(), true) };
+                match self.take_back(visit, &staged, row).await {
+                    Ok(()) => Progress::Ended(Arc::new(end)),
+                    Err(_) => Progress::Unresolved,
+                }
             }
             Committed::GrantSpent => {
                 self.discard(visit, &staged).await;
                 self.stays_held(job)
             }
-            Committed::NotWritten(error) => {
-                let what = "The call ran, and its effect was not committed";
-                let failed = (State::Failed, record::ledger_unavailable(ErrorClass::Transient, what, &error));
-                match self.undo(job, &not_in_place, visit, &staged, failed).await {
-                    Ok(call) => Progress::Ended(Arc::new(call)),
-                    // What the ledger had is that it waits. It may go on, or be given up, once the ledger can be written.
-                    Err(_) if job.approved.is_some() => self.stays_held(job),
-                    Err(unknown) => Progress::Ended(Arc::new(self.ended(job, not_in_place, Err(unknown)))),
-                }
-            }
+            Committed::NotWritten(_) => Progress::Unresolved,
         }
-    }
-
-    /// Has a row take the place of the one that says, or may say, that the effect was committed.
-    async fn undo(
-        self: &Arc<Self>,
-        job: &Job,
-        not_in_place: &v1::Receipt,
-        visit: &Arc<Visit>,
-        staged: &Staged,
-        unfinished: Unfinished,
-    ) -> Result<v1::ToolCall, Unfinished> {
-        let call = self.ended(job, not_in_place.clone(), Err(unfinished));
-        // The grant, if there was one, goes with the row that is taken back.
-        let row = Row { spends: None, ..job.row(call.clone(), true) };
-        self.take_back(visit, staged, row).await?;
-        Ok(call)
     }
 
     pub(super) fn stays_held(&self, job: &Job) -> Progress {
         let approved = job.approved.as_ref().expect("only an approved call spends a grant");
         Progress::Held(Arc::clone(&approved.held))
-    }
-
-    pub(super) async fn not_begun(&self, job: &Job, receipt: v1::Receipt, error: &crate::LedgerFailure) -> Progress {
-        if job.approved.is_some() {
-            // Its row still says that it waits, and nothing was done.
-            return self.stays_held(job);
-        }
-        // Forgotten at once, so that it may be asked for again.
-        self.known().remove(&job.order.name);
-        let failed = record::ledger_unavailable(ErrorClass::Transient, "The call was not made", error);
-        Progress::Ended(Arc::new(self.ended(job, receipt, Err((State::Failed, failed)))))
     }
 
     /// Ends a call that commits nothing. `ran`: the tool has begun its work, or the ledger says so.
@@ -324,27 +290,19 @@ impl Calls {
         outcome: Result<Value, Unfinished>,
         ran: bool,
     ) -> Progress {
-        let call = self.ended(job, receipt.clone(), outcome);
+        let call = self.ended(job, receipt, outcome);
         let recovery = job.order.tool.spec.recovery;
         if job.approved.is_none() && !(ran && decide::ends_with_a_row(recovery)) {
             return Progress::Ended(Arc::new(call));
         }
-        let failed = match self.write(job.row(call.clone(), true)).await {
-            Ok(Written::Done) => return Progress::Ended(Arc::new(call)),
-            Ok(Written::GrantSpent) => return self.stays_held(job),
-            Err(error) => {
-                let what = "How the call ended was not kept";
-                match recovery {
-                    Recovery::Manual if ran => {
-                        (State::OutcomeUnknown, record::ledger_unavailable(ErrorClass::OutcomeUnknown, what, &error))
-                    }
-                    // Its row still says that it waits, and what it did has left no trace.
-                    _ if job.approved.is_some() => return self.stays_held(job),
-                    _ => (State::Failed, record::ledger_unavailable(ErrorClass::Transient, what, &error)),
-                }
-            }
-        };
-        Progress::Ended(Arc::new(self.ended(job, receipt, Err(failed))))
+        match self.write(job.row(call.clone(), true)).await {
+            Ok(Written::Done) => Progress::Ended(Arc::new(call)),
+            Ok(Written::GrantSpent) => self.stays_held(job),
+            // Its row may still say that it waits.
+            Err(_) if job.approved.is_some() => Progress::Unresolved,
+            // It is the truth, whatever the ledger says of it later: that it is not known, or nothing, and then it runs again.
+            Err(_) => Progress::Ended(Arc::new(call)),
+        }
     }
 
     /// The call as it ends.

@@ -12,7 +12,7 @@ use rusqlite::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Basis, Contents, Entry, Held, InPlace, Row, Spent, Written};
+use super::{Basis, Contents, Entry, Held, InPlace, Row, Spent, Unreadable, Written};
 use crate::{
     Secrets, Staged,
     contents::Content,
@@ -20,16 +20,6 @@ use crate::{
 };
 
 type Sql<T> = Result<T, rusqlite::Error>;
-
-/// A ledger of a format from before its first release is not carried over.
-pub(super) fn refuse_older(connection: &Connection, format: i64) -> Result<(), SqliteError> {
-    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if found == format {
-        return Ok(());
-    }
-    let message = format!("it has format {found} of an unreleased version, and this one reads {format}: move it away");
-    Err(SqliteError::Other(message))
-}
 
 /// The ledger's id and its key; both are made where there are none. No key when it is another one that sealed what is there.
 pub(super) fn identify(
@@ -68,21 +58,94 @@ pub(super) fn read(connection: &Connection, sealer: &Sealer) -> Sql<Contents> {
         .prepare("SELECT shard, token FROM fence")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Sql<_>>()?;
-    let calls = connection
-        .prepare("SELECT digest, ended, call, sealed, workspace, staged_id, staged FROM call ORDER BY committed, name")?
-        .query_map([], |row| {
-            let call = message(row, 2, sealer)?;
-            let staged = in_place(row, 4, sealer, &call.name)?;
-            Ok(Row { digest: row.get(0)?, ended: row.get(1)?, call, staged, held: None, spends: None })
-        })?
-        .collect::<Sql<_>>()?;
+    let (mut calls, mut unreadable) = (Vec::new(), Vec::new());
+    let mut statement = connection.prepare(
+        "SELECT digest, ended, call, sealed, workspace, staged_id, staged, name, EXISTS (SELECT 1 FROM held WHERE held.name = call.name)
+         FROM call ORDER BY committed, name",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(7)?;
+        match decoded(row, sealer, &name) {
+            Ok(row) => calls.push(row),
+            Err(why) => unreadable.push(Unreadable { name, held: row.get(8)?, why: why.to_string() }),
+        }
+    }
     let policy = connection
         .query_row("SELECT revision, body, signature, key_id FROM policy", [], |row| {
             let (revision, body, signature, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
             Ok(v1::SignedPolicy { revision, body, signature, key_id })
         })
         .optional()?;
-    Ok(Contents { calls, fences, policy })
+    Ok(Contents { calls, unreadable, fences, policy })
+}
+
+fn decoded(row: &SqlRow<'_>, sealer: &Sealer, name: &str) -> Sql<Row> {
+    let call = message(row, 2, sealer)?;
+    if call.name != name {
+        return Err(unreadable(2, Type::Blob, Misplaced(call.name)));
+    }
+    let staged = in_place(row, 4, sealer, name)?;
+    Ok(Row { digest: row.get(0)?, ended: row.get(1)?, call, staged, held: None, spends: None })
+}
+
+/// The row of one call stands under the name of another.
+#[derive(Debug, thiserror::Error)]
+#[error("it is the row of {0}")]
+struct Misplaced(String);
+
+/// Moves rows that cannot be read out of the way, as they are. What is known of such a call afterwards is that its outcome is unknown; one
+/// that waited for a decision had not happened, so nothing is known of it.
+pub(super) fn set_aside(
+    connection: &mut Connection,
+    sealer: &Sealer,
+    ledger_id: &str,
+    found: &mut Contents,
+) -> Sql<()> {
+    if found.unreadable.is_empty() {
+        return Ok(());
+    }
+    let transaction = connection.transaction()?;
+    for Unreadable { name, held, why } in &found.unreadable {
+        transaction.execute(
+            "INSERT OR REPLACE INTO set_aside (name, why, digest, ended, call, sealed, workspace, staged_id, staged)
+             SELECT name, ?2, digest, ended, call, sealed, workspace, staged_id, staged FROM call WHERE name = ?1",
+            params![name, why],
+        )?;
+        transaction.execute("DELETE FROM call WHERE name = ?1", [name])?;
+        transaction.execute("DELETE FROM held WHERE name = ?1", [name])?;
+        tracing::error!(
+            call = name,
+            why,
+            "The ledger's row of a call cannot be read; it is kept in the table `set_aside`, and the call's outcome is unknown"
+        );
+        if !held {
+            let row = unknown(name, ledger_id);
+            write_call(&transaction, sealer, &row, &mut 0)?;
+            found.calls.push(row);
+        }
+    }
+    transaction.commit()
+}
+
+/// What is known of a call whose row cannot be read.
+fn unknown(name: &str, ledger_id: &str) -> Row {
+    let message = "The tool runner's ledger was damaged where it says what became of the call; what the call did cannot be known.";
+    let failure = v1::Failure {
+        error_class: v1::ErrorClass::OutcomeUnknown.into(),
+        reason: "OUTCOME_UNKNOWN".into(),
+        message: message.into(),
+        ..v1::Failure::default()
+    };
+    let call = v1::ToolCall {
+        name: name.to_owned(),
+        state: v1::tool_call::State::OutcomeUnknown.into(),
+        failure: Some(failure),
+        receipt: Some(v1::Receipt { ledger_id: ledger_id.to_owned(), ..v1::Receipt::default() }),
+        ..v1::ToolCall::default()
+    };
+    // Without a digest it fits whatever was asked.
+    Row { digest: String::new(), ended: true, call, staged: None, held: None, spends: None }
 }
 
 /// The number of the effect that was committed last, of those that are left.

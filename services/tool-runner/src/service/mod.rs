@@ -10,6 +10,7 @@ mod discard_effect;
 mod get_effect;
 mod get_tool_call;
 mod list_tools;
+mod watch_unacknowledged_tool_calls;
 
 use std::{os::unix::ffi::OsStrExt as _, pin::Pin, sync::Arc};
 
@@ -24,7 +25,7 @@ use tonic::{Code, Request, Response, Status, service::Routes};
 
 use crate::{
     Calls, NotAllowed,
-    calls::{Followed, Order, Progress},
+    calls::{Followed, Order, Progress, unresolved},
     output::Position,
     rooms::Closed,
 };
@@ -126,6 +127,17 @@ impl ToolRunnerService for Service {
     ) -> Result<Response<v1::AcknowledgeToolCallsResponse>, Status> {
         acknowledge_tool_calls::acknowledge_tool_calls(&self.calls, request.into_inner()).await.map(Response::new)
     }
+
+    type WatchUnacknowledgedToolCallsStream = Messages<v1::WatchUnacknowledgedToolCallsResponse>;
+
+    async fn watch_unacknowledged_tool_calls(
+        &self,
+        request: Request<v1::WatchUnacknowledgedToolCallsRequest>,
+    ) -> Result<Response<Self::WatchUnacknowledgedToolCallsStream>, Status> {
+        let shutdown = self.shutdown.clone();
+        watch_unacknowledged_tool_calls::watch_unacknowledged_tool_calls(&self.calls, request.get_ref(), shutdown)
+            .map(Response::new)
+    }
 }
 
 /// What a follower hears about a call.
@@ -151,9 +163,17 @@ fn follow<T: Send + 'static>(
             // Seen first: whatever the tool said, it said before.
             more.mark_unchanged();
             let last = match &*progress.borrow_and_update() {
-                Progress::Running | Progress::Settling => None,
-                Progress::Held(call) => Some(News::Held(Arc::clone(call))),
-                Progress::Ended(call) => Some(News::Ended(Arc::clone(call))),
+                Progress::Running | Progress::Settling => Ok(None),
+                Progress::Held(call) => Ok(Some(News::Held(Arc::clone(call)))),
+                Progress::Ended(call) => Ok(Some(News::Ended(Arc::clone(call)))),
+                Progress::Unresolved => Err(unresolved()),
+            };
+            let last = match last {
+                Ok(last) => last,
+                Err(status) => {
+                    yield Err(status);
+                    return;
+                }
             };
             if last.is_none() && !waited {
                 // A call that is quick has ended when this goes on.
@@ -179,11 +199,15 @@ fn follow<T: Send + 'static>(
                 () = shutdown.requested() => false,
             };
             if !alive {
-                yield Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into());
+                yield Err(stopping());
                 return;
             }
         }
     })
+}
+
+fn stopping() -> Status {
+    status::error(Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into()
 }
 
 /// The refusal of a folder that may be no workspace here.

@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use belay_proto::v1::tool_call::State;
+use belay_proto::v1::{self, tool_call::State};
 use belay_tool_runner::{Place, Staged};
 use belay_workspace::CommitError;
 use rusqlite::{Connection, params};
 use serde_json::json;
+use tonic::Code;
 
 use crate::{places::*, support::*};
 
@@ -46,24 +47,40 @@ impl Hand for Remembers {
     }
 }
 
-/// B-01: a commit that could not be written down did not happen, and the ledger says so for good as soon as it can say anything.
+/// What a runner answers about a call of which it is not known whether its row was written.
+async fn unavailable(runner: &Runner, request: v1::CallToolRequest) {
+    let refused = runner.call(request).await.expect_err("nobody can know");
+    assert_eq!((refused.code(), refusal(&refused).as_str()), (Code::Unavailable, "LEDGER_UNAVAILABLE"), "{refused}");
+}
+
+/// B-01: a commit that could not be written down is told as such, and the runner begins nothing more. After a restart the truth is told: it
+/// did not happen, and it can run again.
 #[tokio::test]
-async fn a_commit_that_is_refused_once_has_failed() {
+async fn a_commit_that_was_not_written_did_not_happen() {
     let bench = refusing(FREE, "NEW.staged IS NOT NULL").await;
     let todo = json!([["write", "a", "x"]]);
     let runner = bench.start(FREE).await;
-    let end = runner.run("a", CHANGE, todo.clone()).await;
-    assert_eq!((state(&end), reason(&end)), (State::Failed, "LEDGER_UNAVAILABLE"));
-    assert_eq!((bench.tree().len(), bench.left_over()), (0, Vec::new()));
+    let failed = {
+        let calls = Arc::clone(runner.calls.as_ref().unwrap());
+        async move { calls.failed().await }
+    };
+    unavailable(&runner, runner.request("a", CHANGE, todo.clone())).await;
+    failed.await;
+    assert_eq!(bench.tree().len(), 0);
+    unavailable(&runner, runner.request("a", CHANGE, todo.clone())).await;
+    unavailable(&runner, runner.request("b", CHANGE, todo.clone())).await;
+    assert_eq!(refusal(&runner.get("c").await.unwrap_err()), "LEDGER_UNAVAILABLE", "it may have arrived before");
+    assert_eq!(bench.stage.runs(), 1);
     runner.lose().await;
     mend(&bench);
     let runner = bench.start(FREE).await;
-    assert_eq!(runner.run("a", CHANGE, todo).await, end);
-    assert_eq!((bench.tree().len(), bench.stage.runs()), (0, 1));
+    assert_eq!(state(&runner.run("a", CHANGE, todo).await), State::Completed);
+    assert_eq!((bench.text("a").as_str(), bench.stage.runs()), ("x", 2));
+    bench.cleared().await;
 }
 
-/// B-01, S2-NFR-005: a disk may keep a row that it said it had not written. Until another row took its place nobody is told a guess, and
-/// the next start finds the files with the row, or neither.
+/// B-01, S2-NFR-005: a disk may keep a row that it said it had not written. Nobody is told a guess, and the next start finds the files with
+/// the row, or neither.
 #[tokio::test]
 async fn a_commit_of_which_nothing_is_known_happens_wholly_or_not_at_all() {
     for appears in [true, false] {
@@ -72,14 +89,14 @@ async fn a_commit_of_which_nothing_is_known_happens_wholly_or_not_at_all() {
         bench.places = Arc::new(InHand(remembers.clone()));
         let todo = json!([["write", "a", "x"]]);
         let runner = bench.start(FREE).await;
-        let end = runner.run("a", CHANGE, todo).await;
-        assert_eq!((state(&end), reason(&end)), (State::OutcomeUnknown, "LEDGER_UNAVAILABLE"));
+        unavailable(&runner, runner.request("a", CHANGE, todo.clone())).await;
         assert_eq!(bench.tree().len(), 0);
+        let call = runner.get("a").await.unwrap();
         runner.lose().await;
         mend(&bench);
         if appears {
             let Staged { id, plan } = remembers.0.lock().unwrap().clone().unwrap();
-            let call = belay_proto::v1::ToolCall { state: State::Completed.into(), failure: None, ..end };
+            let call = v1::ToolCall { state: State::Completed.into(), ..call };
             let workspace = bench.workspace().canonicalize().unwrap();
             let workspace = workspace.to_str().unwrap().as_bytes();
             let row = "INSERT INTO call (name, digest, ended, call, workspace, staged_id, staged) VALUES (?1, '', 1, ?2, ?3, ?4, ?5)";
@@ -92,11 +109,27 @@ async fn a_commit_of_which_nothing_is_known_happens_wholly_or_not_at_all() {
             assert_eq!(bench.text("a"), "x", "what is said to have been done has been done");
         } else {
             assert_eq!(refusal(&runner.get("a").await.unwrap_err()), "CALL_NOT_FOUND");
-            assert_eq!(state(&runner.run("b", CHANGE, json!([["write", "b", "x"]])).await), State::Completed);
-            assert_eq!(bench.tree().keys().collect::<Vec<_>>(), ["b"]);
+            assert_eq!(state(&runner.run("a", CHANGE, todo).await), State::Completed);
+            assert_eq!(bench.tree().keys().collect::<Vec<_>>(), ["a"]);
         }
         bench.cleared().await;
     }
+}
+
+/// B-01: what left no trace in a workspace is told as it is, whether or not it could be written down.
+#[tokio::test]
+async fn the_end_of_a_call_that_reached_out_is_told_though_it_is_not_written() {
+    let bench = refusing(FREE, "NEW.ended").await;
+    let runner = bench.start(FREE).await;
+    assert_eq!(state(&runner.run("a", SEND, json!([])).await), State::Completed);
+    runner.lose().await;
+    mend(&bench);
+    let runner = bench.start(FREE).await;
+    assert_eq!(
+        state(&runner.get("a").await.unwrap()),
+        State::OutcomeUnknown,
+        "the ledger knows that it began, and no more"
+    );
 }
 
 /// An approved call whose end cannot be written goes on waiting, as its row says: it may be given up, or go on, once the disk has room.
@@ -110,8 +143,8 @@ async fn an_approved_call_whose_end_is_not_written_still_waits() {
         let grant = bench.sign(&bench.grant(&held));
         let mut request = runner.request("a", CHANGE, todo.clone());
         request.grant = Some(grant.clone());
-        assert_eq!(runner.call(request.clone()).await.unwrap(), held, "{todo}");
-        assert_eq!((bench.tree().len(), runner.get("a").await.unwrap()), (0, held.clone()));
+        unavailable(&runner, request.clone()).await;
+        assert_eq!(bench.tree().len(), 0);
         runner.lose().await;
         mend(&bench);
         let runner = bench.start(FIRST).await;
@@ -121,4 +154,78 @@ async fn an_approved_call_whose_end_is_not_written_still_waits() {
         assert_eq!(runner.get("a").await.unwrap(), end);
         bench.cleared().await;
     }
+}
+
+/// One row that makes no sense keeps nobody from anything: it is set aside as it is, and its call's outcome is unknown.
+#[tokio::test]
+async fn a_row_that_cannot_be_read_is_set_aside() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    for call in ["begun", "ended", "good"] {
+        assert_eq!(state(&runner.run(call, KEEP, json!([])).await), State::Completed);
+    }
+    assert_eq!(state(&runner.run("held", CHANGE, json!([["write", "a", "x"]])).await), State::AwaitingApproval);
+    runner.lose().await;
+    let damage = |set: &str, call: &str| {
+        let damaged = ledger(&bench).execute(&format!("UPDATE call SET {set} WHERE name = ?1"), [name(call)]).unwrap();
+        assert_eq!(damaged, 1);
+    };
+    damage("call = x'0affffff', ended = 0", "begun");
+    damage("call = (SELECT call FROM call WHERE name LIKE '%/good/%')", "ended");
+    damage("call = x'ff'", "held");
+    for start in 0..2 {
+        let runner = bench.start(ASK).await;
+        for call in ["begun", "ended"] {
+            let found = runner.get(call).await.unwrap();
+            assert_eq!(
+                (state(&found), reason(&found)),
+                (State::OutcomeUnknown, "OUTCOME_UNKNOWN"),
+                "{call}, start {start}"
+            );
+        }
+        assert_eq!(state(&runner.get("good").await.unwrap()), State::Completed);
+        // It had not happened, so it can be asked for again.
+        assert_eq!(refusal(&runner.get("held").await.unwrap_err()), "CALL_NOT_FOUND");
+        runner.lose().await;
+    }
+    let aside: Vec<(String, Vec<u8>)> = ledger(&bench)
+        .prepare("SELECT name, call FROM set_aside ORDER BY name")
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(aside.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), ["begun", "ended", "held"].map(name));
+    assert_eq!((aside[0].1.as_slice(), aside[2].1.as_slice()), (&b"\x0a\xff\xff\xff"[..], &b"\xff"[..]));
+
+    // Acknowledged, they are forgotten like any other.
+    let runner = bench.start(ASK).await;
+    for call in ["begun", "ended"] {
+        runner.acknowledge(call).await;
+    }
+    runner.stop().await;
+    let runner = bench.start(ASK).await;
+    assert_eq!(refusal(&runner.get("begun").await.unwrap_err()), "CALL_NOT_FOUND");
+    assert_eq!(runner.unacknowledged().await, [name("good")]);
+}
+
+/// S2-NFR-005: what was acknowledged to a runner that died before it wrote that down is named by the next one, and what still waits is not.
+#[tokio::test]
+async fn whoever_asks_hears_which_calls_are_unacknowledged() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    runner.run("a", KEEP, json!([])).await;
+    runner.run("b", KEEP, json!([])).await;
+    runner.run("held", CHANGE, json!([["write", "a", "x"]])).await;
+    assert_eq!(runner.unacknowledged().await, ["a", "b"].map(name));
+    runner.acknowledge("a").await;
+    assert_eq!(runner.unacknowledged().await, [name("b")]);
+    runner.lose().await;
+    let runner = bench.start(ASK).await;
+    assert_eq!(runner.unacknowledged().await, ["a", "b"].map(name), "the row had not gone yet");
+    runner.acknowledge("a").await;
+    runner.acknowledge("b").await;
+    runner.stop().await;
+    let runner = bench.start(ASK).await;
+    assert_eq!(runner.unacknowledged().await, [""; 0]);
 }

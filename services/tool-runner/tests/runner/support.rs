@@ -488,6 +488,19 @@ impl Runner {
         self.client.clone().acknowledge_tool_calls(request).await.unwrap();
     }
 
+    /// The calls that have ended and were not acknowledged.
+    pub(crate) async fn unacknowledged(&self) -> Vec<String> {
+        let request = v1::WatchUnacknowledgedToolCallsRequest::default();
+        let mut watch = self.client.clone().watch_unacknowledged_tool_calls(request).await.unwrap().into_inner();
+        let mut names = Vec::new();
+        loop {
+            match watch.message().await.unwrap().expect("a heartbeat comes first").names {
+                heartbeat if heartbeat.is_empty() => return names,
+                more => names.extend(more),
+            }
+        }
+    }
+
     /// What a call waits with.
     pub(crate) async fn effect(&self, call: &str) -> Result<(Subject, Vec<u8>, BTreeMap<String, Vec<u8>>), Status> {
         let request = v1::GetEffectRequest { name: name(call) };

@@ -233,6 +233,8 @@ async fn every_line_is_written_exactly_once_whoever_dies() {
     println!("{} executions lived through {} kills", all.len(), kills.load(Ordering::SeqCst));
 
     let workspaces: Vec<&PathBuf> = all.iter().map(|done| &done.workspace).collect();
+    // Whatever was lost of that, the executor has told the runner of every outcome that it has stored.
+    Runner::new(&services.runner()).until_all_is_acknowledged().await;
     used_grants_stay_used(&mut services, &person, &workspaces).await;
     nothing_is_left(&mut services, &workspaces).await;
 }

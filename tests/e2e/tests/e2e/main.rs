@@ -15,5 +15,6 @@ mod logs;
 mod pages;
 mod quickstart;
 mod requests;
+mod stores;
 mod trace;
 mod watch;

@@ -148,7 +148,8 @@ impl ApprovalGateService for Gate {
     ) -> Result<Response<v1::ListApprovalsResponse>, Status> {
         let request = request.into_inner();
         let wanted = |approval: &&v1::Approval| {
-            approval.execution == request.execution && request.states.contains(&approval.state)
+            (request.execution.is_empty() || approval.execution == request.execution)
+                && request.states.contains(&approval.state)
         };
         let approvals = self.0.borrow().approvals.values().filter(wanted).cloned().collect();
         Ok(Response::new(v1::ListApprovalsResponse { approvals, next_page_token: String::new() }))

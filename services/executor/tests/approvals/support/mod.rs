@@ -7,7 +7,7 @@ mod server;
 
 pub(crate) use executor::{Executor, kinds, plan};
 pub(crate) use gate::{Gate, Seen};
-pub(crate) use runner::Runner;
+pub(crate) use runner::{Runner, Seen as RunnerSeen};
 pub(crate) use server::{PATIENCE, Server, eventually};
 
 use belay_proto::v1::{

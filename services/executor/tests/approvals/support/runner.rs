@@ -49,6 +49,21 @@ pub(crate) struct Seen {
     pub(crate) reason: String,
     /// Streams end after the first piece of output, so often.
     pub(crate) breaks_streams: usize,
+    /// Calls that were acknowledged.
+    pub(crate) acknowledged: BTreeSet<String>,
+    /// What is acknowledged is forgotten, as by a runner that dies before it has written that down.
+    pub(crate) loses_acknowledgements: bool,
+    /// Acknowledgements are refused, so often.
+    pub(crate) refuses_acknowledgements: usize,
+}
+
+impl Seen {
+    /// The calls that have ended and were not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> Vec<String> {
+        let ended = |call: &v1::ToolCall| !matches!(call.state(), State::Unspecified | State::AwaitingApproval);
+        let calls = self.calls.iter().filter(|(name, call)| ended(call) && !self.acknowledged.contains(*name));
+        calls.map(|(name, _)| name.clone()).collect()
+    }
 }
 
 #[derive(Clone)]
@@ -347,10 +362,35 @@ impl ToolRunnerService for Runner {
         Err(unused())
     }
 
+    type WatchUnacknowledgedToolCallsStream = Messages<v1::WatchUnacknowledgedToolCallsResponse>;
+
+    async fn watch_unacknowledged_tool_calls(
+        &self,
+        _: Request<v1::WatchUnacknowledgedToolCallsRequest>,
+    ) -> Result<Response<Self::WatchUnacknowledgedToolCallsStream>, Status> {
+        let names = self.seen().unacknowledged();
+        Ok(Response::new(Box::pin(async_stream::try_stream! {
+            yield v1::WatchUnacknowledgedToolCallsResponse { names };
+            std::future::pending::<()>().await;
+        })))
+    }
+
     async fn acknowledge_tool_calls(
         &self,
-        _: Request<v1::AcknowledgeToolCallsRequest>,
+        request: Request<v1::AcknowledgeToolCallsRequest>,
     ) -> Result<Response<v1::AcknowledgeToolCallsResponse>, Status> {
-        Ok(Response::new(v1::AcknowledgeToolCallsResponse {}))
+        let mut answer = Ok(Response::new(v1::AcknowledgeToolCallsResponse {}));
+        self.set(|seen| {
+            if seen.loses_acknowledgements {
+                return;
+            }
+            if seen.refuses_acknowledgements > 0 {
+                seen.refuses_acknowledgements -= 1;
+                answer = Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "Not now.").into());
+                return;
+            }
+            seen.acknowledged.extend(request.into_inner().names);
+        });
+        answer
     }
 }

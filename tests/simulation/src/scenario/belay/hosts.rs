@@ -253,7 +253,12 @@ async fn run_runner(site: Site) -> Outcome {
     tokio::spawn(async move { policy.follow_gate(gate).await });
     let (_trigger, stop) = Shutdown::new();
     let access = Access::Everybody("simulation".into());
-    serve(RUNNER_PORT, belay_tool_runner::hosted(calls, stop.clone()), access, stop).await
+    let hosted = belay_tool_runner::hosted(Arc::clone(&calls), stop.clone());
+    tokio::select! {
+        biased;
+        error = calls.failed() => Err(error.into()),
+        served = serve(RUNNER_PORT, hosted, access, stop) => served,
+    }
 }
 
 async fn run_gate(site: Site) -> Outcome {

@@ -1,0 +1,138 @@
+//! How the runner learns which outcomes are stored, so that it may forget the calls.
+//!
+//! An acknowledgement is sent when an outcome is stored, and nobody keeps it: the journal says which outcomes are stored, so what was lost
+//! can be derived again. Whenever the executor meets a runner it asks which calls have ended there without an acknowledgement, and answers
+//! for those whose ends the journal has. That costs what is left over, and not what ever happened.
+
+use std::{collections::BTreeMap, sync::Weak, time::Duration};
+
+use belay_execution::{Event, EventKind};
+use belay_proto::v1;
+use belay_service_kit::{Shutdown, status};
+use tokio::sync::mpsc;
+use tonic::{Code, Status};
+
+use crate::{core::Executions, names::ExecutionName, runner::Runner, wire};
+
+/// The delay before an unavailable runner is asked again: doubles from the first to the last.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// A watch without a message for so long has lost its runner: three heartbeats.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// How many calls are acknowledged with one request.
+const BATCH: usize = 1000;
+
+/// Sends acknowledgements as they come in, many at a time, until the runner has taken them.
+pub(crate) async fn send(runner: Runner, token: i64, mut calls: mpsc::UnboundedReceiver<(i32, String)>) {
+    let mut batch = Vec::new();
+    while calls.recv_many(&mut batch, BATCH).await > 0 {
+        let mut by_shard: BTreeMap<i32, Vec<String>> = BTreeMap::new();
+        for (shard, name) in batch.drain(..) {
+            by_shard.entry(shard).or_default().push(name);
+        }
+        for (shard, names) in by_shard {
+            until_taken(&runner, names, v1::Fence { shard, token }).await;
+        }
+    }
+}
+
+async fn until_taken(runner: &Runner, names: Vec<String>, fence: v1::Fence) {
+    let (mut delay, longest) = BACKOFF;
+    while let Err(status) = runner.acknowledge(names.clone(), fence).await {
+        if status.code() != Code::Unavailable && status::reason(&status).is_some() {
+            // The runner itself refuses it for good, such as for an owner that was replaced.
+            tracing::warn!(%status, "The runner does not take an acknowledgement");
+            return;
+        }
+        tracing::debug!(%status, "The runner does not answer, acknowledging again");
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(longest);
+    }
+}
+
+/// Acknowledges again what was lost, each time a connection to the runner begins.
+pub(crate) async fn again(executions: Weak<Executions>, runner: Runner, shutdown: Shutdown) {
+    tokio::select! {
+        biased;
+        () = shutdown.requested() => {}
+        () = meet(executions, runner) => {}
+    }
+}
+
+async fn meet(executions: Weak<Executions>, runner: Runner) {
+    let (mut delay, longest) = BACKOFF;
+    loop {
+        match runner.unacknowledged().await {
+            Ok(mut watch) => {
+                while let Ok(Ok(Some(message))) = tokio::time::timeout(SILENCE, watch.message()).await {
+                    delay = BACKOFF.0;
+                    let Some(executions) = executions.upgrade() else { return };
+                    if !acknowledge(&executions, message.names).await {
+                        // The next watch brings them again.
+                        break;
+                    }
+                }
+            }
+            Err(status) if status::reason(&status).is_none() && status.code() == Code::Unimplemented => {
+                tracing::warn!(
+                    "The runner is older than this executor: calls whose acknowledgement was lost stay in its ledger"
+                );
+                delay = longest;
+            }
+            Err(status) => {
+                tracing::debug!(%status, "The runner does not say which calls are unacknowledged, asking again")
+            }
+        }
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(longest);
+    }
+}
+
+/// Acknowledges those of the calls whose ends are stored. Returns `false` when the store cannot be read now.
+async fn acknowledge(executions: &Executions, names: Vec<String>) -> bool {
+    let mut by_execution: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in names {
+        if let Some((execution, _)) = name.split_once("/steps/") {
+            by_execution.entry(execution.to_owned()).or_default().push(name);
+        }
+    }
+    for (execution, calls) in by_execution {
+        match stored(executions, &execution, calls).await {
+            Ok((shard, stored)) => stored.into_iter().for_each(|call| executions.acknowledge(shard, call)),
+            // Calls of another executor's, or of one whose journal is gone.
+            Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {
+                tracing::debug!(execution, "The runner keeps calls of an execution that is not here");
+            }
+            Err(status) => {
+                tracing::warn!(execution, %status, "Which calls of an execution have ended cannot be read");
+                if status.code() == Code::Unavailable {
+                    return false;
+                }
+            }
+        }
+    }
+    true
+}
+
+/// The execution's shard, and those of its calls whose ends are stored.
+async fn stored(executions: &Executions, execution: &str, calls: Vec<String>) -> Result<(u32, Vec<String>), Status> {
+    let row = executions.find(&ExecutionName::parse("execution", execution)?).await?;
+    let shard = row.execution.shard;
+    if row.standing.ended {
+        // No call is in flight any more.
+        return Ok((shard, calls));
+    }
+    let (events, _) = executions.events(row.key).await?;
+    Ok((shard, ended(&events, calls)))
+}
+
+/// Those of the calls that have ended by these events.
+pub(crate) fn ended(events: &[Event], calls: Vec<String>) -> Vec<String> {
+    let Some(EventKind::Created(created)) = events.first().map(|event| &event.kind) else { return Vec::new() };
+    let has_ended = |name: &String| {
+        let call = wire::parse_call(&created.plan, name);
+        call.is_some() && events.iter().any(|event| event.kind.call() == call && event.kind.ends_call())
+    };
+    calls.into_iter().filter(has_ended).collect()
+}
