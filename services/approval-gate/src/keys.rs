@@ -1,7 +1,7 @@
 //! The key that the gate signs with, and the public one that runners pin.
 //!
-//! `gate.key` is the secret, readable by its owner only; `gate.pub` stands beside it for whoever sets up a runner. Both are 64
-//! hexadecimal digits and a line break.
+//! `gate.key` is the secret, readable by its owner only: `belay-gate-`, 64 hexadecimal digits and a line break. `gate.pub` stands beside
+//! it for whoever sets up a runner: 64 digits and a line break.
 
 use std::{
     fs, io,
@@ -47,6 +47,15 @@ pub enum KeyError {
         /// Which file.
         path: PathBuf,
     },
+    /// The secret lacks its prefix, as earlier versions wrote it.
+    #[error(
+        "{path} was written by an earlier Belay: put `{}` before its 64 digits, in the same line, to go on with it",
+        key_file::GATE
+    )]
+    Unmarked {
+        /// Which file.
+        path: PathBuf,
+    },
     /// The public key is there and the secret is not.
     #[error(
         "{path} is there and {SECRET_FILE} is not: put the secret back, or move {PUBLIC_FILE} away for a new key, which every runner \
@@ -70,8 +79,8 @@ pub enum KeyError {
 /// [`KeyError`], and nothing is changed.
 pub fn open(state_dir: &Path, random: impl FnOnce() -> [u8; 32]) -> Result<SigningKey, KeyError> {
     let (secret, public) = (state_dir.join(SECRET_FILE), state_dir.join(PUBLIC_FILE));
-    let published = read(&public)?;
-    let key = match read(&secret)? {
+    let published = read(&public, "")?;
+    let key = match read(&secret, key_file::GATE)? {
         Some(seed) => {
             let mode = fs::metadata(&secret).map_err(io_error(&secret))?.permissions().mode() & 0o7777;
             if mode & 0o077 != 0 {
@@ -82,14 +91,14 @@ pub fn open(state_dir: &Path, random: impl FnOnce() -> [u8; 32]) -> Result<Signi
         None if published.is_some() => return Err(KeyError::Lost { path: public }),
         None => {
             let key = SigningKey::from_bytes(&random());
-            write(state_dir, SECRET_FILE, 0o600, &key.to_bytes())?;
+            write(state_dir, SECRET_FILE, 0o600, key_file::GATE, &key.to_bytes())?;
             key
         }
     };
     match published {
         Some(published) if published != key.verifying_key().to_bytes() => return Err(KeyError::Pair { path: public }),
         Some(_) => {}
-        None => write(state_dir, PUBLIC_FILE, 0o644, key.verifying_key().as_bytes())?,
+        None => write(state_dir, PUBLIC_FILE, 0o644, "", key.verifying_key().as_bytes())?,
     }
     Ok(key)
 }
@@ -99,28 +108,23 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError {
     move |source| KeyError::Io { path: path.clone(), source }
 }
 
-fn read(path: &Path) -> Result<Option<[u8; 32]>, KeyError> {
+fn read(path: &Path, prefix: &str) -> Result<Option<[u8; 32]>, KeyError> {
     let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io_error(path)(error)),
     };
-    let damaged = || KeyError::Damaged { path: path.to_owned() };
-    let digits = text.strip_suffix(b"\n").unwrap_or(&text);
-    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err(damaged());
+    let path = path.to_owned();
+    match key_file::parse(&text, prefix) {
+        Ok(key) => Ok(Some(key)),
+        Err(key_file::Wrong::Damaged) => Err(KeyError::Damaged { path }),
+        Err(key_file::Wrong::Unmarked) => Err(KeyError::Unmarked { path }),
     }
-    let mut bytes = [0; 32];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        let pair = std::str::from_utf8(pair).map_err(|_| damaged())?;
-        *byte = u8::from_str_radix(pair, 16).map_err(|_| damaged())?;
-    }
-    Ok(Some(bytes))
 }
 
-fn write(folder: &Path, name: &str, mode: u32, bytes: &[u8; 32]) -> Result<(), KeyError> {
+fn write(folder: &Path, name: &str, mode: u32, prefix: &str, bytes: &[u8; 32]) -> Result<(), KeyError> {
     let path = folder.join(name);
-    key_file::write(&path, mode, bytes).map_err(io_error(&path))
+    key_file::write(&path, mode, prefix, bytes).map_err(io_error(&path))
 }
 
 #[cfg(test)]
@@ -137,7 +141,7 @@ mod tests {
         let key = open(folder.path(), || [7; 32]).unwrap();
         let secret = folder.path().join(SECRET_FILE);
         assert_eq!(fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_to_string(&secret).unwrap(), "07".repeat(32) + "\n");
+        assert_eq!(fs::read_to_string(&secret).unwrap(), key_file::GATE.to_owned() + &"07".repeat(32) + "\n");
         let public = fs::read_to_string(folder.path().join(PUBLIC_FILE)).unwrap();
         assert_eq!(public.len(), 65);
         assert_eq!(open(folder.path(), never).unwrap(), key);
@@ -162,6 +166,8 @@ mod tests {
             fs::write(&secret, bad).unwrap();
             assert!(matches!(open(folder.path(), never), Err(KeyError::Damaged { .. })), "{bad:?}");
         }
+        fs::write(&secret, good.strip_prefix(key_file::GATE).unwrap()).unwrap();
+        assert!(matches!(open(folder.path(), never), Err(KeyError::Unmarked { .. })));
         fs::write(&secret, good.replace('7', "8")).unwrap();
         assert!(matches!(open(folder.path(), never), Err(KeyError::Pair { .. })));
         fs::remove_file(&secret).unwrap();

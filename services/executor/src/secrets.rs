@@ -16,7 +16,7 @@ use std::{
 use belay_execution::Execution;
 use belay_journal::Transition;
 use belay_proto::v1::{self, execution_event::Kind};
-use belay_redaction::{Bound, MOST_KNOWN, MasterKey, NotOpened, Redactor, SealKey, is_telling, open, seal};
+use belay_redaction::{Bound, MasterKey, NotOpened, Redactor, SealKey, is_telling, open, seal};
 use belay_service_kit::key_file::{self, KeyFileError};
 use prost::Message as _;
 use thiserror::Error;
@@ -35,7 +35,7 @@ const SEAL_KEY_FILE: &str = "seal.key";
 /// # Errors
 /// [`KeyFileError`] when it is damaged, or readable by others.
 pub fn open_seal_key(state_dir: &Path, random: impl FnOnce() -> [u8; 32]) -> Result<MasterKey, KeyFileError> {
-    key_file::open(&state_dir.join(SEAL_KEY_FILE), random).map(MasterKey::new)
+    key_file::open(&state_dir.join(SEAL_KEY_FILE), key_file::SEAL, random).map(MasterKey::new)
 }
 
 /// What the secrets of all executions have in common.
@@ -211,7 +211,7 @@ impl Secrets {
     fn learn(&mut self, found: Vec<String>) -> bool {
         let mut new = Vec::new();
         for value in found {
-            if is_telling(&value) && self.known.len() < MOST_KNOWN && self.known.insert(value.clone()) {
+            if is_telling(&value) && self.known.insert(value.clone()) {
                 new.push(value);
             }
         }

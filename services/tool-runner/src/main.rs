@@ -43,7 +43,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     let registry = Registry::new(tools::built_in(&enforcement))?;
     let ids = Ids::from_system();
-    let master_key = MasterKey::new(key_file::open(&state_dir.join("seal.key"), || ids.next_key())?);
+    let master_key = MasterKey::new(key_file::open(&state_dir.join("seal.key"), key_file::SEAL, || ids.next_key())?);
     let id = ids.next_id();
     let secrets = Secrets::new(Redactor::new(), master_key, registry.clone(), move || ids.next_key());
     let ledger = Ledger::open(&Location::file(state_dir.join("ledger.db")), Threads::Real, secrets, || id)?;

@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use belay_proto::v1::{self, payload::Content};
 use belay_redaction::{
-    Bound, Hidden, MOST_KNOWN, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, is_telling, open, seal,
+    Bound, Hidden, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, is_telling, open, seal,
 };
 use serde_json::Value;
 
@@ -57,7 +57,6 @@ impl Secrets {
                 learn(&secrets.redactor, original, whole, &mut known);
             }
         }
-        let known: Vec<String> = known.into_iter().take(MOST_KNOWN).collect();
         if !known.is_empty() {
             secrets.redactor = secrets.redactor.with_literals(known).expect("their lengths are within what is taken");
         }

@@ -134,14 +134,32 @@ fn a_secret_is_hidden_in_what_stands_before_it_in_the_same_event() {
 }
 
 #[test]
-fn what_is_known_is_bounded() {
+fn what_is_known_stays_known_however_much_it_is() {
     let (vault, mut secrets) = (vault(1), vault(1).secrets());
-    let many: Vec<Value> = (0..2 * MOST_KNOWN).map(|n| json!({"password": format!("secret number {n}")})).collect();
-    let mut messages =
-        [completed(1, &json!(many)), completed(2, &json!({"password": "short"})), completed(3, &json!("short"))];
+    let many: Vec<Value> = (0..600).map(|n| json!({"password": format!("secret number {n:03}")})).collect();
+    let mut messages = [
+        completed(1, &json!(many)),
+        completed(2, &json!({"password": "short"})),
+        completed(3, &json!("short")),
+        completed(4, &json!("secret number 000, secret number 599")),
+    ];
     sealed(&vault, &mut secrets, &mut messages);
-    assert_eq!(secrets.known.len(), MOST_KNOWN);
     assert!(!content(&messages[0]).contains("secret number"), "each is hidden where its name tells");
+    assert_eq!(content(&messages[2]), r#""short""#);
+    assert_eq!(content(&messages[3]), r#""[REDACTED], [REDACTED]""#);
+}
+
+#[test]
+fn the_working_directory_is_no_secret_of_what_follows() {
+    let (vault, mut secrets) = (vault(1), vault(1).secrets());
+    let mut messages = [
+        completed(1, &json!({"stdout": "HOME=/tmp/home\nPWD=/workspace\nSHLVL=1\n"})),
+        completed(2, &json!({"stdout": "PWD='/workspace'\ndeclare -x PWD=\"/workspace\"\n"})),
+        completed(3, &json!({"stdout": "/workspace/src/main.c:3: error\n/workspace\n"})),
+    ];
+    let before = messages.clone();
+    sealed(&vault, &mut secrets, &mut messages);
+    assert_eq!(messages, before);
 }
 
 #[test]

@@ -193,8 +193,10 @@ fn look(text: &[u8], rule: &Rule, regex: &Regex, from: usize, keyword: usize, fo
         }
         let secret = secret_of(&capture);
         let value = &text[secret.start()..secret.end()];
-        let exempt =
-            capture.name("name").is_some_and(|name| names::is_exempt(&String::from_utf8_lossy(name.as_bytes())));
+        let exempt = capture.name("name").is_some_and(|name| {
+            let name = String::from_utf8_lossy(name.as_bytes());
+            names::is_exempt(&name) || values::is_harmless_under(&name, value)
+        });
         if !exempt && (rule.accept)(value) && (rule.entropy == 0.0 || values::entropy(value) >= rule.entropy) {
             let mut stop = secret.end();
             // It is longer than the widest window.

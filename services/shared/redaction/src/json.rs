@@ -116,10 +116,13 @@ impl Walk<'_> {
             return self.renamed(members);
         }
         // {"name": "DB_PASSWORD", "value": "…"}, as environments and headers are written.
-        let named = ["name", "key"].iter().filter_map(|name| members.get(*name)?.as_str()).any(names::is_secret);
+        let label =
+            ["name", "key"].iter().filter_map(|name| members.get(*name)?.as_str()).find(|name| names::is_secret(name));
+        let (named, label) = (label.is_some(), label.unwrap_or_default());
         let mut shown = Map::new();
         for (name, value) in members {
             let secret = names::is_secret(name) || (named && name == "value");
+            let secret = secret && !is_harmless_under(if names::is_secret(name) { name } else { label }, value);
             shown.insert(name.clone(), self.below(name.clone(), value, secret));
         }
         Value::Object(shown)
@@ -131,7 +134,7 @@ impl Walk<'_> {
             Walk { redactor: self.redactor, secret: self.secret.clone(), path: self.path.clone(), hidden: Vec::new() };
         let mut shown = Map::new();
         for (name, value) in members {
-            let secret = names::is_secret(name);
+            let secret = names::is_secret(name) && !is_harmless_under(name, value);
             let value = inner.below(name.clone(), value, secret);
             let plain = self.redactor.redact_text(name).text;
             let mut unique = plain.clone();
@@ -172,6 +175,11 @@ impl Walk<'_> {
 /// A pointer's tokens, unescaped.
 fn tokens(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+/// A working directory or a version, under a name that ends like a secret's.
+fn is_harmless_under(name: &str, value: &Value) -> bool {
+    value.as_str().is_some_and(|text| values::is_harmless_under(name, text.as_bytes()))
 }
 
 /// Says nothing, though it stands where a secret would.

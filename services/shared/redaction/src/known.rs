@@ -7,14 +7,14 @@ const LONGEST_WORD: usize = 9;
 /// The longest, in bytes.
 const LONGEST: usize = 4 * 1024;
 
-/// How many such values are to be looked for at once: each has about twenty spellings, and every text is compared with all of them.
-pub const MOST_KNOWN: usize = 256;
+/// Where commands see their workspace, and folders that every machine has: they stand in most outputs.
+const PLACES: &[&str] = &["/workspace", "/tmp/home"];
 
 /// Whether a value that was a secret in one place is to be hidden in every other, where only its value tells. Then
 /// [`Redactor::with_literals`](crate::Redactor::with_literals) takes it.
 pub fn is_telling(value: &str) -> bool {
     let is_word = value.len() <= LONGEST_WORD && value.bytes().all(|byte| byte.is_ascii_lowercase());
-    (SHORTEST..=LONGEST).contains(&value.len()) && !is_word
+    (SHORTEST..=LONGEST).contains(&value.len()) && !is_word && !PLACES.contains(&value.trim_end_matches('/'))
 }
 
 #[cfg(test)]
@@ -33,6 +33,9 @@ mod tests {
             ("passwords", false),
             ("passphrases", true),
             ("Secret", true),
+            ("/workspace", false),
+            ("/workspace/", false),
+            ("/workspace1", true),
             (&longest, true),
             (&longer, false),
         ] {

@@ -26,7 +26,7 @@ mod values;
 
 pub use engine::{Found, Redactor};
 pub use json::{Hidden, NotRestored, RedactedJson, restore};
-pub use known::{MOST_KNOWN, is_telling};
+pub use known::is_telling;
 pub use literals::LiteralRefused;
 pub use seal::{Bound, MasterKey, NotOpened, SealKey, open, seal};
 pub use stream::Stream;

@@ -1,6 +1,6 @@
 //! Secrets that are known exactly, since the platform itself handed them out.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use thiserror::Error;
@@ -41,55 +41,87 @@ pub enum LiteralRefused {
     },
 }
 
+/// Up to so many bytes of values each has all its spellings: about twenty. Values beyond that are looked for as they are and as JSON
+/// writes them, so that memory stays in proportion to what was seen.
+const ALL_SPELLINGS: usize = 256 * 1024;
+
 /// The values in all their spellings.
+///
+/// In layers, each with a search of its own: a new value makes a small layer, and layers of about the same size become one. So what is
+/// learned one by one is not built anew as a whole each time, and a text passes few searches.
+#[derive(Clone)]
 pub(crate) struct Literals {
+    layers: Vec<Arc<Layer>>,
+    /// The values' bytes together.
+    bytes: usize,
+}
+
+struct Layer {
     spellings: BTreeSet<Vec<u8>>,
     finder: AhoCorasick,
+    longest: usize,
+    longest_of_lines: usize,
 }
 
 impl std::fmt::Debug for Literals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The values themselves are never shown.
-        f.debug_struct("Literals").field("spellings", &self.spellings.len()).finish_non_exhaustive()
+        let spellings: usize = self.layers.iter().map(|layer| layer.spellings.len()).sum();
+        f.debug_struct("Literals").field("spellings", &spellings).finish_non_exhaustive()
+    }
+}
+
+impl Layer {
+    fn new(spellings: BTreeSet<Vec<u8>>) -> Self {
+        let several_lines = |spelling: &&Vec<u8>| spelling.iter().any(|byte| crate::engine::is_line_end(*byte));
+        let longest = spellings.iter().map(Vec::len).max().unwrap_or(0);
+        let longest_of_lines = spellings.iter().filter(several_lines).map(Vec::len).max().unwrap_or(0);
+        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&spellings);
+        Self { finder: finder.expect("spellings of bounded length fit"), spellings, longest, longest_of_lines }
     }
 }
 
 impl Literals {
-    /// These values besides the earlier ones; nothing when there are none at all.
+    /// These values besides the earlier ones; `None` when there are none at all.
     pub(crate) fn new<L: AsRef<[u8]>>(
         earlier: Option<&Self>,
         values: impl IntoIterator<Item = L>,
     ) -> Result<Option<Self>, LiteralRefused> {
-        let mut spellings = earlier.map(|earlier| earlier.spellings.clone()).unwrap_or_default();
+        let mut literals = earlier.cloned().unwrap_or_else(|| Self { layers: Vec::new(), bytes: 0 });
+        let mut spellings = BTreeSet::new();
         for (index, value) in values.into_iter().enumerate() {
             let value = value.as_ref();
             match value.len() {
                 length if length < SHORTEST => return Err(LiteralRefused::TooShort { index, length }),
                 length if length > LONGEST => return Err(LiteralRefused::TooLong { index, length }),
-                _ => spell(value, &mut spellings),
+                length => {
+                    literals.bytes += length;
+                    spell(value, literals.bytes <= ALL_SPELLINGS, &mut spellings);
+                }
             }
         }
-        if spellings.is_empty() {
-            return Ok(None);
+        if !spellings.is_empty() {
+            while let Some(layer) = literals.layers.pop_if(|layer| layer.spellings.len() <= 2 * spellings.len()) {
+                spellings.extend(layer.spellings.iter().cloned());
+            }
+            literals.layers.push(Arc::new(Layer::new(spellings)));
         }
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&spellings);
-        Ok(Some(Self { finder: finder.expect("spellings of bounded length fit"), spellings }))
+        Ok((!literals.layers.is_empty()).then_some(literals))
     }
 
-    /// Where they stand.
+    /// Where they stand. Places that two layers find may overlap.
     pub(crate) fn find(&self, text: &[u8]) -> impl Iterator<Item = (usize, usize)> {
-        self.finder.find_iter(text).map(|found| (found.start(), found.end()))
+        self.layers.iter().flat_map(move |layer| layer.finder.find_iter(text).map(|found| (found.start(), found.end())))
     }
 
     /// The longest spelling, and the longest with several lines.
     pub(crate) fn longest(&self) -> (usize, usize) {
-        let several_lines = |spelling: &&Vec<u8>| spelling.iter().any(|byte| crate::engine::is_line_end(*byte));
-        let longest = self.spellings.iter().map(Vec::len).max().unwrap_or(0);
-        (longest, self.spellings.iter().filter(several_lines).map(Vec::len).max().unwrap_or(0))
+        let of = |length: fn(&Layer) -> usize| self.layers.iter().map(|layer| length(layer)).max().unwrap_or(0);
+        (of(|layer| layer.longest), of(|layer| layer.longest_of_lines))
     }
 }
 
-fn spell(value: &[u8], spellings: &mut BTreeSet<Vec<u8>>) {
+fn spell(value: &[u8], all: bool, spellings: &mut BTreeSet<Vec<u8>>) {
     spellings.insert(value.to_vec());
     // A file's last line end is seldom written along.
     let value = value.trim_ascii_end();
@@ -101,9 +133,11 @@ fn spell(value: &[u8], spellings: &mut BTreeSet<Vec<u8>>) {
             spellings.insert(spelling.into_bytes());
         }
     };
-    encode::base64(value).into_iter().for_each(&mut add);
-    encode::hex(value).into_iter().for_each(&mut add);
-    encode::url(value).into_iter().for_each(&mut add);
+    if all {
+        encode::base64(value).into_iter().for_each(&mut add);
+        encode::hex(value).into_iter().for_each(&mut add);
+        encode::url(value).into_iter().for_each(&mut add);
+    }
     if let Ok(text) = std::str::from_utf8(value) {
         encode::json(text).into_iter().for_each(&mut add);
         let lines = text.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE && line.len() < text.len());

@@ -69,6 +69,11 @@ pub(crate) fn is_exempt(name: &str) -> bool {
     EXEMPT.iter().any(|exempt| plain.ends_with(exempt))
 }
 
+/// Whether it is the name of a working directory: `PWD`.
+pub(crate) fn is_directory(name: &str) -> bool {
+    ["pwd", "oldpwd", "initcwd"].contains(&plain(name).as_str())
+}
+
 /// Whether the argument is a flag that takes a secret: `--password`.
 pub(crate) fn is_secret_flag(argument: &str) -> bool {
     argument.strip_prefix('-').is_some_and(|name| !name.contains(['=', ' ']) && is_secret(name))

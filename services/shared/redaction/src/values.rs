@@ -1,6 +1,6 @@
 //! Whether what stands where a secret would stand is one: placeholders, references and code are not.
 
-use crate::encode::from_base64;
+use crate::{encode::from_base64, names};
 
 /// Taken as it is.
 pub(crate) fn any(_: &[u8]) -> bool {
@@ -10,6 +10,111 @@ pub(crate) fn any(_: &[u8]) -> bool {
 /// Anything but a placeholder or a reference.
 pub(crate) fn given(value: &[u8]) -> bool {
     !is_placeholder(value)
+}
+
+/// Stands where a secret would, under a name that ends like a secret's, and is none: the working directory under `PWD`, and the version of
+/// a package that is called something like `pbkdf2-password`.
+pub(crate) fn is_harmless_under(name: &str, value: &[u8]) -> bool {
+    let is_rooted = value.starts_with(b"/") || value.starts_with(b"~");
+    (is_rooted && names::is_directory(name)) || is_version(value)
+}
+
+/// `1.2.1`, `^10.2.0`, `>=1.4`, `2.0.0-beta.1`: two to four numbers of at most five digits.
+fn is_version(value: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(value) else { return false };
+    let numbers = text.trim_start_matches(['^', '~', '>', '<', '=', 'v', ' ']);
+    let end = numbers.find(['-', '+']).unwrap_or(numbers.len());
+    let suffix = &numbers[end..];
+    let parts: Vec<&str> = numbers[..end].split('.').collect();
+    let is_number = |part: &&str| (1..=5).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    // What follows is short words: `-beta.1`, not half a token.
+    let is_short = suffix.split(['-', '+', '.']).all(|word| word.len() <= 8);
+    (2..=4).contains(&parts.len()) && parts.iter().all(is_number) && suffix.len() <= 24 && is_short
+}
+
+/// Some words in one, each with a capital. The name of a type looks the same, and says so in one of its words.
+pub(crate) fn words(value: &[u8]) -> bool {
+    const OF_TYPES: &[&str] = &[
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "token",
+        "credential",
+        "string",
+        "str",
+        "text",
+        "type",
+        "field",
+        "input",
+        "hash",
+        "value",
+        "option",
+        "optional",
+        "config",
+        "policy",
+        "error",
+        "request",
+        "response",
+        "form",
+        "schema",
+        "props",
+        "manager",
+        "service",
+        "provider",
+        "handler",
+        "encoder",
+        "hasher",
+        "validator",
+        "generator",
+        "box",
+        "array",
+        "bytes",
+        "buffer",
+        "char",
+        "object",
+        "key",
+        "auth",
+        "user",
+        "must",
+        "required",
+        "invalid",
+        "incorrect",
+        "reset",
+        "change",
+        "changed",
+        "new",
+        "current",
+        "not",
+        "is",
+        "your",
+        "enter",
+        "null",
+        "none",
+        "list",
+        "map",
+        "any",
+        "data",
+        "model",
+        "entity",
+        "column",
+        "callback",
+        "function",
+        "factory",
+        "builder",
+        "reader",
+        "source",
+        "store",
+    ];
+    let text = String::from_utf8_lossy(value);
+    let mut words: Vec<String> = Vec::new();
+    for letter in text.chars() {
+        match words.last_mut() {
+            Some(word) if !letter.is_uppercase() => word.push(letter),
+            _ => words.push(letter.to_lowercase().collect()),
+        }
+    }
+    !is_placeholder(value) && !words.iter().any(|word| OF_TYPES.contains(&word.as_str()))
 }
 
 /// The right side of a quoted assignment.

@@ -1,6 +1,7 @@
 //! A secret key in a file of its own, made at the first start.
 //!
-//! The file holds 64 hexadecimal digits and a line break, and only its owner can read it. Nothing about it is repaired by guessing: a key
+//! The file holds a prefix that says what the key is for, such as `belay-seal-`, 64 hexadecimal digits and a line break, and only its
+//! owner can read it. The redactor knows these prefixes: a command that prints another Belay's key shows `[REDACTED]`. Nothing about it is repaired by guessing: a key
 //! that is made anew opens nothing that the old one closed.
 
 use std::{
@@ -35,19 +36,41 @@ pub enum KeyFileError {
         mode: u32,
     },
     /// It is no key.
-    #[error("the key {} is damaged: it has to hold 64 hexadecimal digits. Put a backup in its place", .path.display())]
+    #[error(
+        "the key {} is damaged: it has to hold `{prefix}` and 64 hexadecimal digits. Put a backup in its place",
+        .path.display()
+    )]
     Damaged {
         /// Which file.
         path: PathBuf,
+        /// How it has to begin.
+        prefix: &'static str,
+    },
+    /// It lacks the prefix, as earlier versions wrote it.
+    #[error(
+        "the key {} was written by an earlier Belay: put `{prefix}` before its 64 digits, in the same line, to go on with it",
+        .path.display()
+    )]
+    Unmarked {
+        /// Which file.
+        path: PathBuf,
+        /// How it has to begin.
+        prefix: &'static str,
     },
 }
 
-/// The key in the file; where there is none, one is made from the 32 random bytes that `random` gives, and is on the disk when this
-/// answers.
+/// The prefix of the key that seals what is kept.
+pub const SEAL: &str = "belay-seal-";
+
+/// The prefix of the key that the gate signs with.
+pub const GATE: &str = "belay-gate-";
+
+/// The key in the file, which begins with `prefix`; where there is none, one is made from the 32 random bytes that `random` gives, and is
+/// on the disk when this returns.
 ///
 /// # Errors
 /// [`KeyFileError`], and nothing is changed.
-pub fn open(path: &Path, random: impl FnOnce() -> [u8; 32]) -> Result<[u8; 32], KeyFileError> {
+pub fn open(path: &Path, prefix: &'static str, random: impl FnOnce() -> [u8; 32]) -> Result<[u8; 32], KeyFileError> {
     let failed = |source| KeyFileError::Io { path: path.to_owned(), source };
     match fs::read(path) {
         Ok(text) => {
@@ -55,19 +78,42 @@ pub fn open(path: &Path, random: impl FnOnce() -> [u8; 32]) -> Result<[u8; 32], 
             if mode & 0o077 != 0 {
                 return Err(KeyFileError::Exposed { path: path.to_owned(), mode });
             }
-            parse(&text).ok_or_else(|| KeyFileError::Damaged { path: path.to_owned() })
+            parse(&text, prefix).map_err(|wrong| match wrong {
+                Wrong::Damaged => KeyFileError::Damaged { path: path.to_owned(), prefix },
+                Wrong::Unmarked => KeyFileError::Unmarked { path: path.to_owned(), prefix },
+            })
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = random();
-            write(path, 0o600, &key).map_err(failed)?;
+            write(path, 0o600, prefix, &key).map_err(failed)?;
             Ok(key)
         }
         Err(error) => Err(failed(error)),
     }
 }
 
-fn parse(text: &[u8]) -> Option<[u8; 32]> {
-    let digits = text.strip_suffix(b"\n").unwrap_or(text);
+/// What is wrong with a key's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It is no key.
+    Damaged,
+    /// It is one without its prefix, as earlier versions wrote it.
+    Unmarked,
+}
+
+/// The key in a text: `prefix`, 64 hexadecimal digits, perhaps a line break.
+///
+/// # Errors
+/// [`Wrong`] for any other text.
+pub fn parse(text: &[u8], prefix: &str) -> Result<[u8; 32], Wrong> {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    match text.strip_prefix(prefix.as_bytes()) {
+        Some(digits) => hexadecimal(digits).ok_or(Wrong::Damaged),
+        None => Err(if hexadecimal(text).is_some() { Wrong::Unmarked } else { Wrong::Damaged }),
+    }
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<[u8; 32]> {
     if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
@@ -78,11 +124,11 @@ fn parse(text: &[u8]) -> Option<[u8; 32]> {
     Some(key)
 }
 
-/// Writes a key as hexadecimal digits, the file whole: a start that dies in the middle leaves none.
+/// Writes a key as its prefix and hexadecimal digits, the file whole: a start that dies in the middle leaves none.
 ///
 /// # Errors
 /// What the file system refuses.
-pub fn write(path: &Path, mode: u32, key: &[u8; 32]) -> io::Result<()> {
+pub fn write(path: &Path, mode: u32, prefix: &str, key: &[u8; 32]) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
     let draft = Path::new(&draft);
@@ -90,7 +136,7 @@ pub fn write(path: &Path, mode: u32, key: &[u8; 32]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let text = key.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")) + "\n";
+    let text = key.iter().fold(prefix.to_owned(), |text, byte| format!("{text}{byte:02x}")) + "\n";
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(draft)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
@@ -110,10 +156,10 @@ mod tests {
     fn a_key_is_made_once_and_then_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seal.key");
-        assert_eq!(open(&path, || [7; 32]).unwrap(), [7; 32]);
+        assert_eq!(open(&path, SEAL, || [7; 32]).unwrap(), [7; 32]);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "07".repeat(32) + "\n");
-        assert_eq!(open(&path, never).unwrap(), [7; 32]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), SEAL.to_owned() + &"07".repeat(32) + "\n");
+        assert_eq!(open(&path, SEAL, never).unwrap(), [7; 32]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
     }
 
@@ -121,17 +167,28 @@ mod tests {
     fn what_is_wrong_with_a_key_is_said_and_not_mended() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seal.key");
-        open(&path, || [7; 32]).unwrap();
+        open(&path, SEAL, || [7; 32]).unwrap();
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(open(&path, never), Err(KeyFileError::Exposed { mode: 0o640, .. })));
+        assert!(matches!(open(&path, SEAL, never), Err(KeyFileError::Exposed { mode: 0o640, .. })));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
 
         let good = fs::read_to_string(&path).unwrap();
         for bad in ["", "07", &good.replace('7', "g"), &format!("{good}\n"), &format!("+{}", &good[1..])] {
             fs::write(&path, bad).unwrap();
-            assert!(matches!(open(&path, never), Err(KeyFileError::Damaged { .. })), "{bad:?}");
+            assert!(matches!(open(&path, SEAL, never), Err(KeyFileError::Damaged { .. })), "{bad:?}");
         }
-        assert!(matches!(open(&folder.path().join("missing/seal.key"), || [7; 32]), Err(KeyFileError::Io { .. })));
+        fs::write(&path, good.strip_prefix(SEAL).unwrap()).unwrap();
+        let error = open(&path, SEAL, never).unwrap_err();
+        assert!(
+            matches!(error, KeyFileError::Unmarked { .. }) && error.to_string().contains("`belay-seal-`"),
+            "{error}"
+        );
+        fs::write(&path, good.replace(SEAL, GATE)).unwrap();
+        assert!(matches!(open(&path, SEAL, never), Err(KeyFileError::Damaged { .. })), "a key for something else");
+        assert!(matches!(
+            open(&folder.path().join("missing/seal.key"), SEAL, || [7; 32]),
+            Err(KeyFileError::Io { .. })
+        ));
     }
 }

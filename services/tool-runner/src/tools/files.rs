@@ -12,6 +12,7 @@ use std::{
 
 use belay_policy::ToolKind;
 use belay_proto::v1::ErrorClass;
+use belay_redaction::REDACTED;
 use belay_workspace::{FileKind, PathError, RelPath, ViewError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -87,6 +88,31 @@ pub(super) fn read_arguments<A: DeserializeOwned>(arguments: serde_json::Value) 
 
 pub(super) fn invalid(message: impl Into<String>) -> ToolFailure {
     ToolFailure::new(ErrorClass::InvalidArguments, "INVALID_ARGUMENTS", message)
+}
+
+/// Whether it holds what the redactor puts in a secret's place.
+pub(super) fn holds_mark(text: &[u8]) -> bool {
+    text.windows(REDACTED.len()).any(|piece| piece == REDACTED.as_bytes())
+}
+
+/// Refuses what would put `[REDACTED]` into a file where it does not stand: whoever wrote that has read a file with its secrets hidden, and
+/// would write the mark over them.
+pub(super) fn check_marks(
+    path: &dyn std::fmt::Display,
+    old: &[u8],
+    new: &[u8],
+    allowed: bool,
+) -> Result<(), ToolFailure> {
+    let marks = |text: &[u8]| text.windows(REDACTED.len()).filter(|piece| *piece == REDACTED.as_bytes()).count();
+    if allowed || marks(new) <= marks(old) {
+        return Ok(());
+    }
+    let message = format!(
+        "`{path}` would hold `{REDACTED}` where it does not hold it now, which stands for a secret that was hidden from whoever wrote this. \
+         Take the text from the step that read it (`${{step.result.content}}`), edit only the lines around it with modify_file, or set \
+         allow_redacted_mark if these very characters are meant."
+    );
+    Err(ToolFailure::new(ErrorClass::InvalidArguments, "REDACTED_MARK", message))
 }
 
 pub(super) fn stopped() -> ToolFailure {

@@ -6,7 +6,7 @@ use belay_proto::v1::ErrorClass;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::files::{CHANGES_FILES, Stop, Work, in_view, not_text, path, stopped, too_large};
+use super::files::{CHANGES_FILES, Stop, Work, check_marks, in_view, not_text, path, stopped, too_large};
 use crate::{Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path};
 use edits::{Edit, EditError};
 
@@ -21,6 +21,8 @@ pub struct ModifyFile;
 struct Arguments {
     path: String,
     edits: Vec<Edit>,
+    #[serde(default)]
+    allow_redacted_mark: bool,
 }
 
 impl Tool for ModifyFile {
@@ -54,6 +56,11 @@ impl Tool for ModifyFile {
           "all": {"type": "boolean", "default": false, "description": "Replace every occurrence, however many there are."}
         }
       }
+    },
+    "allow_redacted_mark": {
+      "type": "boolean",
+      "default": false,
+      "description": "Write `[REDACTED]` where the file does not hold it: without this it is refused, since it stands for a hidden secret."
     }
   }
 }"#,
@@ -105,6 +112,7 @@ fn modify(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
             ToolFailure::new(ErrorClass::InvalidArguments, "EDIT_MISMATCH", message)
         }
     })?;
+    check_marks(&path, old.as_bytes(), edited.text.as_bytes(), arguments.allow_redacted_mark)?;
     if edited.text != old {
         view.write(&path, edited.text.as_bytes(), None)?;
     }
@@ -120,6 +128,22 @@ mod tests {
 
     fn edit(search: &str, replace: &str) -> Value {
         json!({"search": search, "replace": replace})
+    }
+
+    #[tokio::test]
+    async fn what_stands_for_a_hidden_secret_is_not_written_unless_it_is_meant() {
+        let ground = Ground::with(&[("a.env", "token=abc\nport=1\n")]);
+        let replace = json!({"path": "a.env", "edits": [edit("token=abc\nport=1", "token=[REDACTED]\nport=2")]});
+        let refused = ground.call(&ModifyFile, replace.clone()).await.unwrap_err();
+        assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "REDACTED_MARK"));
+        let mut meant = replace;
+        meant["allow_redacted_mark"] = true.into();
+        ground.call(&ModifyFile, meant).await.unwrap();
+        // What is there already may stay.
+        let around = json!({"path": "a.env", "edits": [edit("port=2", "port=3")]});
+        ground.call(&ModifyFile, around).await.unwrap();
+        ground.commit();
+        assert_eq!(ground.read("a.env"), "token=[REDACTED]\nport=3\n");
     }
 
     /// S2-FR-041, as far as edits go.

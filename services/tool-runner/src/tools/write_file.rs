@@ -6,7 +6,7 @@ use belay_workspace::ViewError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::files::{CHANGES_FILES, Encoding, Stop, Work, in_view, invalid, path};
+use super::files::{CHANGES_FILES, Encoding, Stop, Work, check_marks, holds_mark, in_view, invalid, path};
 use crate::{
     Annotations, Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path,
 };
@@ -24,6 +24,8 @@ struct Arguments {
     mode: Option<String>,
     #[serde(default)]
     create_only: bool,
+    #[serde(default)]
+    allow_redacted_mark: bool,
 }
 
 impl Tool for WriteFile {
@@ -48,7 +50,12 @@ impl Tool for WriteFile {
       "description": "The file's permissions, octal. Without it a new file gets 0644, and one that is there keeps its own.",
       "examples": ["0755"]
     },
-    "create_only": {"type": "boolean", "default": false, "description": "Fail if something of this name is there."}
+    "create_only": {"type": "boolean", "default": false, "description": "Fail if something of this name is there."},
+    "allow_redacted_mark": {
+      "type": "boolean",
+      "default": false,
+      "description": "Write `[REDACTED]` where the file does not hold it: without this it is refused, since it stands for a hidden secret."
+    }
   }
 }"#,
             result: r#"{
@@ -96,6 +103,10 @@ fn write(view: &mut dyn View, _stop: &Stop, arguments: Arguments) -> ToolResult 
         }
         Ok(_) => false,
     };
+    if !arguments.allow_redacted_mark && holds_mark(&content) {
+        let old = if created { Vec::new() } else { view.read(&path, 0, None)? };
+        check_marks(&path, &old, &content, false)?;
+    }
     view.write(&path, &content, mode)?;
     Ok(json!({"path": path.to_string(), "size_bytes": content.len(), "created": created}))
 }
@@ -106,6 +117,25 @@ mod tests {
 
     use super::*;
     use crate::tools::tests::Ground;
+
+    #[tokio::test]
+    async fn what_stands_for_a_hidden_secret_is_not_written_unless_it_is_meant() {
+        let ground = Ground::with(&[("config.env", "token=abc\n"), ("notes.md", "shown as [REDACTED]\n")]);
+        for path in ["config.env", "new.env"] {
+            let refused = ground.call(&WriteFile, json!({"path": path, "content": "a\ntoken=[REDACTED]\n"})).await;
+            let refused = refused.unwrap_err();
+            assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "REDACTED_MARK"));
+            assert!(refused.message.contains("allow_redacted_mark"), "{}", refused.message);
+        }
+        ground
+            .call(&WriteFile, json!({"path": "notes.md", "content": "# it is\nshown as [REDACTED]\n"}))
+            .await
+            .unwrap();
+        let meant = json!({"path": "config.env", "content": "token=[REDACTED]\n", "allow_redacted_mark": true});
+        ground.call(&WriteFile, meant).await.unwrap();
+        ground.commit();
+        assert_eq!(ground.read("config.env"), "token=[REDACTED]\n");
+    }
 
     /// S2-FR-040, S2-BP-006: a file is made with the folders above it, and replaced as a whole.
     #[tokio::test]

@@ -42,7 +42,8 @@ pub(super) const RULES: &[Rule] = &[
         "assigned-flag",
         NAMES,
         64,
-        concat!(r"(?i)(?:^|[\s\x22'`\[(,])--?(?P<name>[a-z0-9-]{0,48}?", name!(), r")(?:[ \t]+|=)[\x22']?([^\s\x22'`|<>(){}\[\]=-][^\s\x22'`|<>(){}\[\]]{2,})"),
+        // `^` is the beginning of any line: the shape is looked for in a text of several.
+        concat!(r"(?i)(?:(?mR:^)|[\s\x22'`\[(,])--?(?P<name>[a-z0-9-]{0,48}?", name!(), r")(?:[ \t]+|=)[\x22']?([^\s\x22'`|<>(){}\[\]=-][^\s\x22'`|<>(){}\[\]]{2,})"),
     )
     .accept(values::flag),
     // password: …, token=…
@@ -53,11 +54,21 @@ pub(super) const RULES: &[Rule] = &[
         concat!(
             r"(?i)(?P<name>[\w.-]{0,64}?",
             name!(),
-            r"\d{0,2})\\*[\x22']?[ \t]*(?:=|:|=>|:=)[ \t]*([^\s\x22'`&;,<>(){}\[\]|\\=:][^\s\x22'`&;,<>(){}\[\]|\\]{5,})(?:[\s\x22'&;,<>)}\]|\\]|$)",
+            // `&` goes on with the value, unless what follows it is another parameter (`&b=2`) or a character of HTML (`&quot;`).
+            r"\d{0,2})\\*[\x22']?[ \t]*(?:=|:|=>|:=)[ \t]*(?:([^\s\x22'`&;,<>(){}\[\]|\\=:][^\s\x22'`&;,<>(){}\[\]|\\]{5,}(?:&[^\s\x22'`&;,<>(){}\[\]|\\=]{1,64})+)(?:[\s\x22',<>)}\]|\\]|$)|([^\s\x22'`&;,<>(){}\[\]|\\=:][^\s\x22'`&;,<>(){}\[\]|\\]{5,})(?:[\s\x22'&;,<>)}\]|\\]|$))",
         ),
     )
     .then(b"=:")
     .accept(values::plain),
+    // password: SunshineMoon, alone on the rest of its line
+    Rule::around(
+        "assigned-words",
+        &["password", "passwd", "passphrase", "pwd"],
+        64,
+        r"(?i)(?P<name>[\w.-]{0,64}?(?:pass(?:word|wd|phrase)|pwd)\d{0,2})\\*[\x22']?[ \t]*(?:=|:)[ \t]*((?-i:[A-Z][a-z]{2,}(?:[A-Z][a-z]{2,})+))[ \t]*$",
+    )
+    .then(b"=:")
+    .accept(values::words),
     // What is called a key, a salt or a signature, and looks like chance.
     Rule::around(
         "high-entropy",

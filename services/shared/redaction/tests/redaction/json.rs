@@ -122,3 +122,16 @@ proptest! {
         prop_assert_eq!(restore(redacted.shown, redacted.hidden).unwrap(), value);
     }
 }
+
+#[test]
+fn a_working_directory_and_a_version_are_no_secrets_under_any_name() {
+    let value = serde_json::json!({
+        "PWD": "/workspace",
+        "dependencies": {"pbkdf2-password": "1.2.1", "keycloak-token": "^10.2.0"},
+        "env": [{"name": "PWD", "value": "/workspace"}],
+    });
+    assert_eq!(Redactor::new().redact_json::<&str>(&value, &[]).shown, value);
+    let value = serde_json::json!({"PWD": "hunter2", "password": "1.2", "db_password": "10.2.0-Tr0ub4dor3"});
+    let shown = Redactor::new().redact_json::<&str>(&value, &[]).shown;
+    assert_eq!(shown, serde_json::json!({"PWD": "[REDACTED]", "password": "1.2", "db_password": "[REDACTED]"}));
+}

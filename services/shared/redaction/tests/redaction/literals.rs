@@ -72,3 +72,27 @@ fn what_cannot_be_looked_for_is_refused() {
     assert_eq!(redactor.with_literals([long]).unwrap_err(), LiteralRefused::TooLong { index: 0, length: 20_000 });
     assert!(redactor.with_literals(Vec::<String>::new()).is_ok());
 }
+
+#[test]
+fn values_have_no_number_beyond_which_they_are_dropped() {
+    let mut redactor = Redactor::new();
+    for n in 0..3000 {
+        redactor = redactor.with_literals([format!("learned-value-{n:05}")]).unwrap();
+    }
+    let shown =
+        redactor.redact_text("learned-value-00000 learned-value-01499 learned-value-02999 learned-value-3").text;
+    assert_eq!(shown, "[REDACTED] [REDACTED] [REDACTED] learned-value-3");
+    // `printf learned-value-02999 | base64`, and `xxd -p`.
+    assert_eq!(redactor.redact_text("bGVhcm5lZC12YWx1ZS0wMjk5OQ==").text, "[REDACTED]Q==");
+    assert_eq!(redactor.redact_text("6c6561726e65642d76616c75652d3032393939").text, "[REDACTED]");
+}
+
+#[test]
+fn many_large_values_are_still_looked_for_as_they_are_and_in_json() {
+    let values: Vec<String> = (0..200).map(|n| format!("{n:03}\"{}", " large value".repeat(200))).collect();
+    let redactor = Redactor::new().with_literals(&values).unwrap();
+    let last = values.last().unwrap();
+    assert_eq!(redactor.redact_text(last).text, "[REDACTED]");
+    let json = serde_json::to_string(last).unwrap();
+    assert_eq!(redactor.redact_text(&json).text, "\"[REDACTED]\"");
+}

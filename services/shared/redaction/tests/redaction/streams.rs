@@ -33,6 +33,17 @@ fn a_secret_across_two_pieces_is_hidden() {
     assert_eq!(in_pieces(&redactor, text.as_bytes().chunks(1)), whole);
 }
 
+/// S2-FR-077: what begins a line is seen there also when it is not the first.
+#[test]
+fn a_flag_at_the_beginning_of_any_line_hides_its_secret() {
+    let redactor = Redactor::new();
+    for text in ["--password hunter2", "x\n--password hunter2", "x\r\n--password hunter2\ny", "x\r-password hunter2"] {
+        let shown = redactor.redact_text(text).text;
+        assert!(!shown.contains("hunter2"), "{shown:?}");
+        assert_eq!(in_pieces(&redactor, text.as_bytes().chunks(3)), shown);
+    }
+}
+
 #[test]
 fn a_whole_line_is_shown_at_once() {
     let mut stream = Stream::new(Redactor::new());
