@@ -1,6 +1,6 @@
 //! The walls around commands: what this machine gives, whether they hold, and so whether anything runs.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use belay_proto::v1::{self, ErrorClass, enforcement_report};
 use belay_sandbox::{Launcher, Layer, LayerState, NamespaceLauncher, Report, Settings, Tier, probe, self_test};
@@ -16,6 +16,7 @@ pub struct Enforcement {
     report: Report,
     unsafe_attacks: Vec<String>,
     launcher: Result<Arc<dyn Launcher>, String>,
+    path: Vec<PathBuf>,
 }
 
 impl fmt::Debug for Enforcement {
@@ -33,19 +34,24 @@ impl Enforcement {
     ///
     /// What does not stand is no error here: it is in the report, and commands are refused with it.
     pub fn tried_out(settings: Settings) -> Self {
+        let path = settings.path.clone();
+        Self { path, ..Self::tried(settings) }
+    }
+
+    fn tried(settings: Settings) -> Self {
         let report = match probe(&settings) {
             Ok(report) => report,
             Err(error) => return Self::none(error.to_string()),
         };
         if let Some(refusal) = missing(&report) {
-            return Self { report, unsafe_attacks: Vec::new(), launcher: Err(refusal) };
+            return Self { report, unsafe_attacks: Vec::new(), launcher: Err(refusal), path: Settings::default().path };
         }
         let tried = NamespaceLauncher::new(settings)
             .map_err(|error| error.to_string())
             .and_then(|launcher| Ok((self_test(&launcher).map_err(|error| error.to_string())?, launcher)));
         match tried {
             // Attacks that could not be tried prove nothing.
-            Err(why) => Self { report, unsafe_attacks: Vec::new(), launcher: Err(why) },
+            Err(why) => Self { report, unsafe_attacks: Vec::new(), launcher: Err(why), path: Settings::default().path },
             Ok((attacks, launcher)) => {
                 let possible = attacks.into_iter().filter(|attack| attack.possible);
                 let unsafe_attacks = possible.map(|attack| format!("{} ({})", attack.attack, attack.detail)).collect();
@@ -62,13 +68,18 @@ impl Enforcement {
                 .then(|| format!("the sandbox does not hold: what must be impossible was possible: {broken}"))
         });
         let launcher = refusal.map_or(Ok(launcher), Err);
-        Self { report, unsafe_attacks, launcher }
+        Self { report, unsafe_attacks, launcher, path: Settings::default().path }
     }
 
     /// No walls at all, for this reason: every command is refused.
     pub fn none(why: impl Into<String>) -> Self {
         let report = Report { layers: Vec::new(), tier: Tier::None };
-        Self { report, unsafe_attacks: Vec::new(), launcher: Err(why.into()) }
+        Self { report, unsafe_attacks: Vec::new(), launcher: Err(why.into()), path: Settings::default().path }
+    }
+
+    /// The folders in which commands look for programs, in this order.
+    pub fn path(&self) -> &[PathBuf] {
+        &self.path
     }
 
     /// What starts commands.

@@ -14,6 +14,7 @@ mod output;
 mod place;
 mod policy;
 mod registry;
+mod repository;
 mod rooms;
 mod secrets;
 mod service;

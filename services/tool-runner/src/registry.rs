@@ -63,6 +63,11 @@ pub enum Touches {
 pub struct Operation {
     /// The argument vector of a command; empty for other tools.
     pub command: Vec<String>,
+    /// The name of the program that the command starts, when it lies on the `PATH` outside the workspace; `None` for any other program and
+    /// for other tools.
+    pub program: Option<String>,
+    /// The names of the environment variables that the command is given.
+    pub environment: Vec<String>,
     /// The directory in which a command runs; empty for the workspace's root.
     pub working_directory: String,
     /// The paths that the arguments name.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_grant::{Change, ChangeKind, Kind, Subject};
-use belay_policy::Decision;
+use belay_policy::{Decision, Gravity};
 use belay_proto::v1;
 use belay_workspace::{Act, Content, Digest, Flag, Manifest, Node, RelPath};
 
@@ -122,10 +122,26 @@ pub(crate) fn changes(facts: &[Fact]) -> Vec<Change> {
     facts.iter().map(change).collect()
 }
 
-/// The changes in short.
+/// What a change is to the policy.
+pub(crate) fn kind_for_policy(kind: ChangeKind) -> belay_policy::ChangeKind {
+    match kind {
+        ChangeKind::Created => belay_policy::ChangeKind::Created,
+        ChangeKind::Modified => belay_policy::ChangeKind::Modified,
+        ChangeKind::Deleted => belay_policy::ChangeKind::Deleted,
+    }
+}
+
+fn gravity(change: &Change) -> Gravity {
+    Gravity::of(&change.path, kind_for_policy(change.kind), &change.flags)
+}
+
+/// The changes in short, the gravest named first.
 pub(crate) fn summary(changes: &[Change]) -> v1::EffectSummary {
     let count = |kind| i32::try_from(changes.iter().filter(|change| change.kind == kind).count()).unwrap_or(i32::MAX);
-    let named = changes.iter().take(NAMED).map(|change| v1::PathChange {
+    let mut gravest: Vec<&Change> = changes.iter().collect();
+    // Stable: of equal gravity they stay sorted by path.
+    gravest.sort_by_cached_key(|change| gravity(change));
+    let named = gravest.into_iter().take(NAMED).map(|change| v1::PathChange {
         path: change.path.clone(),
         kind: match change.kind {
             ChangeKind::Created => v1::path_change::Kind::Created,
@@ -278,6 +294,31 @@ mod tests {
             nodes.into_iter().map(|node| touched(&node.path.to_string(), put, Vec::new(), vec![node])).collect();
         let summary = summary(&super::changes(&facts(&Manifest { changes })));
         assert_eq!((summary.created, summary.changes.len(), summary.changes[99].path.as_str()), (150, NAMED, "f099"));
+    }
+
+    /// B-18: however many harmless files come before it by name, the gravest change is the first that is named.
+    #[test]
+    fn a_summary_names_the_gravest_first() {
+        let mut changes: Vec<Change> = (0..300)
+            .map(|n| Change {
+                path: format!("+{n:03}"),
+                kind: ChangeKind::Created,
+                before: String::new(),
+                after: String::new(),
+                what: String::new(),
+                flags: vec!["executable".into()],
+            })
+            .collect();
+        for (path, kind) in [
+            ("a/.git/config", ChangeKind::Modified),
+            ("b", ChangeKind::Deleted),
+            ("c", ChangeKind::Modified),
+            ("d", ChangeKind::Created),
+        ] {
+            changes.push(Change { path: path.into(), kind, flags: Vec::new(), ..changes[0].clone() });
+        }
+        let named: Vec<String> = summary(&changes).changes.into_iter().map(|change| change.path).collect();
+        assert_eq!((&named[..4], named.len()), (&["a/.git/config", "b", "c", "+000"].map(str::to_owned)[..], NAMED));
     }
 
     #[test]

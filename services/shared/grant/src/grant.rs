@@ -59,6 +59,8 @@ pub struct Expected<'a> {
 impl Grant {
     /// Whom every grant is for.
     pub const AUDIENCE: &str = "tool-runner";
+    /// The approver of what the policy approved itself, in an execution that asks no person.
+    pub const POLICY: &str = "policy";
     /// How far a runner's clock may be behind the gate's, in seconds. Nothing is added at the other end: a grant that has expired anywhere
     /// has expired.
     const SKEW: i64 = 60;

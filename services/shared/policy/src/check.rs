@@ -118,7 +118,15 @@ fn amounts(document: &Document, findings: &mut Findings) {
         findings.add("approvals.expire_after", "has to be between 1s and 365d; leave it out for never");
     }
     let rules = &document.rules;
-    let globs = rules.iter().map(|rule| rule.programs.len() + rule.arguments.len() + rule.paths.len()).sum();
+    let globs = rules
+        .iter()
+        .map(|rule| {
+            [&rule.programs, &rule.arguments, &rule.cwd, &rule.env, &rule.paths]
+                .iter()
+                .map(|list| list.len())
+                .sum::<usize>()
+        })
+        .sum();
     let examples = rules.iter().map(|rule| rule.matching.len() + rule.not_match.len()).sum();
     for (what, number, most) in [
         ("rules", rules.len(), MAX_RULES),
@@ -151,8 +159,13 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
         );
     }
     let (intent_only, effect_only) = (
-        [("programs", rule.programs.is_empty()), ("arguments", rule.arguments.is_empty())],
-        [("changes", rule.changes.is_empty()), ("flags", rule.flags.is_empty())],
+        &[
+            ("programs", rule.programs.is_empty()),
+            ("arguments", rule.arguments.is_empty()),
+            ("cwd", rule.cwd.is_empty()),
+            ("env", rule.env.is_empty()),
+        ][..],
+        &[("changes", rule.changes.is_empty()), ("flags", rule.flags.is_empty())][..],
     );
     let (others, phase, here) = match rule.on {
         Phase::Intent => (effect_only, "effect", "before the call nobody knows them"),
@@ -168,6 +181,8 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
         ("tools", &rule.tools),
         ("programs", &rule.programs),
         ("arguments", &rule.arguments),
+        ("cwd", &rule.cwd),
+        ("env", &rule.env),
         ("paths", &rule.paths),
         ("flags", &rule.flags),
     ];
@@ -188,18 +203,19 @@ fn bad_entry(list: &str, entry: &str) -> Option<String> {
     if entry.is_empty() || entry.len() > MAX_WORD {
         return Some(format!("has to be 1 to {MAX_WORD} bytes"));
     }
-    if matches!(list, "programs" | "arguments" | "paths") && entry.matches('*').count() > MAX_STARS {
+    if matches!(list, "programs" | "arguments" | "cwd" | "env" | "paths") && entry.matches('*').count() > MAX_STARS {
         return Some(format!("has more than {MAX_STARS} stars: make two of it, or one with fewer"));
     }
     match list {
         "programs" if entry.contains('/') => {
             Some(format!("programs are compared without their folder: write `{}`", shown(base_name(entry))))
         }
-        "paths" if entry.starts_with('/') || plain(entry) != entry => Some(format!(
+        "cwd" if entry == "." => None,
+        "paths" | "cwd" if entry.starts_with('/') || plain(entry) != entry => Some(format!(
             "paths are relative to the workspace and have no `.`, `..` or empty names: write `{}`",
             shown(&plain(entry))
         )),
-        "paths" if entry.split('/').any(|name| name.contains("**") && name != "**") => {
+        "paths" | "cwd" if entry.split('/').any(|name| name.contains("**") && name != "**") => {
             Some("`**` stands for folders and has to be alone between slashes, as in `src/**/x`".to_owned())
         }
         "flags" if !protect::FLAGS.contains(&entry) => {

@@ -66,6 +66,8 @@ pub(crate) struct Rule {
     #[serde(rename = "match")]
     pub(crate) matching: Vec<Example>,
     pub(crate) not_match: Vec<Example>,
+    pub(crate) cwd: Vec<String>,
+    pub(crate) env: Vec<String>,
 }
 
 /// What a rule's author expects it to match, or not to. Conditions on what an example does not say count as met.
@@ -77,6 +79,8 @@ pub(crate) struct Example {
     pub(crate) path: Option<String>,
     pub(crate) change: Option<ChangeKind>,
     pub(crate) flags: Option<Vec<String>>,
+    pub(crate) cwd: Option<String>,
+    pub(crate) env: Option<Vec<String>>,
 }
 
 impl Default for Document {

@@ -5,7 +5,7 @@ use globset::GlobMatcher;
 use crate::{
     document::{Example, Rule},
     patterns::{Separator, glob, plain},
-    rules::{base_name, names, spellings},
+    rules::{base_name, directory_name, fits_environment, names, spellings},
 };
 
 /// The examples on which a rule does otherwise than its author expects, by field. Its globs are known to be globs.
@@ -18,7 +18,7 @@ pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
     for (name, list, wanted) in [("match", &rule.matching, true), ("not_match", &rule.not_match, false)] {
         for (index, example) in list.iter().enumerate() {
             let why = if *example == Example::default() {
-                "says nothing: give it a tool, command, path, change or flags".to_owned()
+                "says nothing: give it a tool, command, path, change, flags, cwd or env".to_owned()
             } else if tried.matches(example) != wanted {
                 let does = if wanted { "does not match this example" } else { "matches this example, and should not" };
                 format!("the rule `{}` {does}: mend the one or the other", rule.id)
@@ -36,6 +36,8 @@ struct Tried<'a> {
     rule: &'a Rule,
     programs: Vec<GlobMatcher>,
     arguments: Vec<GlobMatcher>,
+    directories: Vec<GlobMatcher>,
+    variables: Vec<GlobMatcher>,
     paths: Vec<GlobMatcher>,
 }
 
@@ -49,6 +51,8 @@ impl<'a> Tried<'a> {
             rule,
             programs: compiled(&rule.programs, Separator::Nothing),
             arguments: compiled(&rule.arguments, Separator::Nothing),
+            directories: compiled(&rule.cwd, Separator::Slash),
+            variables: compiled(&rule.env, Separator::Nothing),
             paths: compiled(&rule.paths, Separator::Slash),
         }
     }
@@ -58,15 +62,22 @@ impl<'a> Tried<'a> {
         let any = |globs: &[GlobMatcher], text: &str| globs.is_empty() || globs.iter().any(|glob| glob.is_match(text));
         let command = |command: &[String]| {
             let (program, arguments) = match command {
-                [program, arguments @ ..] => (base_name(program), arguments),
+                [program, arguments @ ..] => (program.as_str(), arguments),
                 [] => ("", &[][..]),
             };
-            any(&self.programs, program)
+            // Where programs lie is not known here: one with an absolute path outside the workspace is taken to lie on the PATH.
+            let lies_outside = program.starts_with('/') && !program.starts_with("/workspace/");
+            let is_found = lies_outside || !program.contains('/');
+            (self.programs.is_empty() || is_found && any(&self.programs, base_name(program)))
                 && (self.arguments.is_empty() || arguments.iter().any(|argument| any(&self.arguments, argument)))
         };
         let rule = self.rule;
         example.tool.as_ref().is_none_or(|tool| names(&rule.tools, tool))
             && example.command.as_deref().is_none_or(command)
+            && example.cwd.as_ref().is_none_or(|cwd| any(&self.directories, &directory_name(cwd)))
+            && example.env.as_ref().is_none_or(|names| {
+                fits_environment(rule, names, |name| self.variables.iter().any(|glob| glob.is_match(name)))
+            })
             && example.path.as_ref().is_none_or(|path| any(&self.paths, &plain(path)))
             && example.change.is_none_or(|change| rule.changes.is_empty() || rule.changes.contains(&change))
             && example

@@ -3,14 +3,17 @@
 //! Of the rules that match, the strictest wins, and of equally strict ones the first. Where none matches, the simple settings speak. A
 //! call that names several paths, or changed several, is judged path by path, and the strictest answer is the answer.
 
-use std::collections::HashSet;
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
 
 use crate::{
-    ChangeFact, ChangeKind, Decision, Effect, Intent, Policy, ToolKind, Verdict,
+    ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, Policy, ToolKind, Verdict,
     document::{Document, Setting},
-    patterns::plain,
+    patterns::{Hits, plain},
     protect,
-    rules::{fits_change, names},
+    rules::{fits_change, fits_environment, names},
     shown::shown,
 };
 
@@ -56,7 +59,10 @@ impl Policy {
     /// What may happen with a call that has not run.
     pub fn intent(&self, intent: &Intent<'_>) -> Decision {
         let rules = &self.intents;
-        let (programs, arguments) = (rules.programs(intent.command), rules.arguments(intent.command));
+        let (programs, arguments) = (rules.programs(intent.program), rules.arguments(intent.command));
+        let directories = rules.directories(intent.working_directory);
+        let variables: HashMap<&str, Hits> =
+            intent.environment.iter().map(|name| (name.as_str(), rules.variable(name))).collect();
         let document = &*self.document;
         // What the rules say of the call, whatever its paths.
         let fits = |index: usize, place: usize| {
@@ -64,6 +70,8 @@ impl Policy {
             names(&rule.tools, intent.tool)
                 && (rule.programs.is_empty() || programs.met(index))
                 && (rule.arguments.is_empty() || arguments.met(index))
+                && (rule.cwd.is_empty() || directories.met(index))
+                && fits_environment(rule, intent.environment, |name| variables[name].met(index))
         };
         let fitting: Vec<(usize, usize)> = rules.places().filter(|(index, place)| fits(*index, *place)).collect();
         let mut hits = rules.room();
@@ -96,7 +104,8 @@ impl Policy {
             rules.places().filter(|(_, place)| names(&document.rules[*place].tools, effect.tool)).collect();
         let granted: HashSet<_> = effect.granted_paths.iter().map(|path| plain(path)).collect();
         let mut hits = rules.room();
-        let mut worst: Option<(Answer<'_>, &str)> = None;
+        // The strictest answer, and of equally strict ones that about the gravest change: its path is what a person is told first.
+        let mut worst: Option<(Answer<'_>, Gravity, &str)> = None;
         for change in effect.changes {
             if !fitting.is_empty() {
                 rules.path(change.path, &mut hits);
@@ -108,15 +117,13 @@ impl Policy {
             });
             let matching: Vec<usize> = matching.map(|(_, place)| *place).collect();
             let answer = self.change(effect, change, &matching, protected, granted.contains(change.path));
-            if worst.is_none_or(|(worst, _)| answer.0 > worst.0) {
-                worst = Some((answer, change.path));
-            }
-            if answer.0 == Verdict::Deny {
-                break;
+            let gravity = Gravity::of(change.path, change.kind, change.flags);
+            if worst.is_none_or(|(worst, known, _)| (answer.0, Reverse(gravity)) > (worst.0, Reverse(known))) {
+                worst = Some((answer, gravity, change.path));
             }
         }
         match worst {
-            Some((answer, path)) => self.decision(answer, Some(path)),
+            Some((answer, _, path)) => self.decision(answer, Some(path)),
             None => self.decision((Verdict::Auto, Source::BuiltIn(built_in::NO_CHANGE, "it changed nothing")), None),
         }
     }
@@ -219,8 +226,11 @@ fn unmatched_change(document: &Document, effect: &Effect<'_>, change: ChangeKind
         _ if own && auto => (Verdict::Auto, Source::BuiltIn(built_in::INTENT, "the call was free to do this")),
         Setting::Auto => (Verdict::Auto, Source::BuiltIn(id, reasons[0])),
         Setting::Deny => (Verdict::Deny, Source::BuiltIn(id, reasons[2])),
-        // A command's intent is auto only by a rule, or where every setting is.
-        Setting::Prompt if auto && matches!(effect.kind, ToolKind::Terminal | ToolKind::Other) => {
+        // A command's intent is auto only by a rule, or where every setting is. Such a rule knows the program, and not what it will do:
+        // it frees what the command writes, and no deletion.
+        Setting::Prompt
+            if auto && change != ChangeKind::Deleted && matches!(effect.kind, ToolKind::Terminal | ToolKind::Other) =>
+        {
             (Verdict::Auto, Source::BuiltIn(built_in::INTENT, "the call was free to do this"))
         }
         Setting::Prompt => (Verdict::Prompt, Source::BuiltIn(id, reasons[1])),

@@ -24,7 +24,10 @@ mod yaml;
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use check::Violation;
-pub use question::{ChangeFact, ChangeKind, Decision, Effect, Intent, NonInteractive, Tier, ToolKind, Verdict};
+pub use protect::{PROTECTED_PATHS, ProtectedPaths, protection};
+pub use question::{
+    ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, NonInteractive, Tier, ToolKind, Verdict,
+};
 pub use revised::{InvalidPolicy, Revised};
 
 use document::Document;

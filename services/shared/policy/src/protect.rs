@@ -1,64 +1,155 @@
-//! What asks a person by itself: paths through which a file gains power over machines or agents, and changes that deserve a second look.
+//! What asks a person by itself: paths that programs execute or obey without being told to, and changes that deserve a second look.
 
-use std::sync::LazyLock;
+use std::{collections::HashMap, sync::LazyLock};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+mod table;
+
+pub use table::{PROTECTED_PATHS, ProtectedPaths};
 
 /// The flag of a change to a protected path, for rules to name.
 pub(crate) const PROTECTED: &str = "protected";
 
 /// The flags that a rule may name.
-pub(crate) const FLAGS: [&str; 7] =
-    [PROTECTED, "link_leaves", "set_id_stripped", "odd_name", "case_collision", "executable", "made_writable"];
-
-/// The protected paths in lower case, at the top or in any folder.
-///
-/// The folders above them count themselves: a link in the place of `.git` brings its own hooks.
-const PATHS: &[&str] = &[
-    ".git",
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/commondir",
-    ".git/modules/**/hooks",
-    ".git/modules/**/config",
-    ".github",
-    ".github/workflows",
-    ".vscode",
-    ".idea",
-    ".envrc",
-    ".husky",
-    ".mcp.json",
-    ".claude",
-    ".codex",
-    ".agent",
-    // Of a workspace further down: what waits there for a decision.
-    ".belay",
-    "agents.md",
-    "claude.md",
+pub(crate) const FLAGS: [&str; 8] = [
+    PROTECTED,
+    "link_leaves",
+    "set_id_stripped",
+    "odd_name",
+    "case_collision",
+    "bare_repository",
+    "executable",
+    "made_writable",
 ];
 
-/// Those of [`PATHS`] that stand for themselves alone: most of what is inside is harmless.
-const ALONE: &[&str] = &[".git", ".github"];
+/// What Git itself writes below `.git` in everyday work, and what it neither executes nor obeys. Everything else there is protected, so
+/// that a file to which some later version of Git gives power is too.
+const GIT_DATA: &[&str] = &[
+    "objects",
+    "objects/??",
+    "objects/??/*",
+    "objects/pack",
+    "objects/pack/*",
+    "objects/info",
+    "objects/info/packs",
+    "objects/info/commit-graph",
+    "objects/info/commit-graphs",
+    "objects/info/commit-graphs/*",
+    "refs",
+    "refs/**",
+    "logs",
+    "logs/**",
+    "head",
+    "*_head",
+    "index",
+    "index.lock",
+    "*.lock",
+    "packed-refs",
+    "auto_merge",
+    "merge_mode",
+    "merge_msg",
+    "squash_msg",
+    "*_editmsg",
+    "gc.log",
+    "gc.pid",
+    "description",
+    "info",
+    "info/exclude",
+    "info/refs",
+];
 
-static GLOBS: LazyLock<GlobSet> = LazyLock::new(|| {
-    let mut set = GlobSetBuilder::new();
-    let mut add = |pattern: String| {
-        set.add(GlobBuilder::new(&pattern).literal_separator(true).build().expect("our own patterns are globs"));
-    };
-    for path in PATHS {
-        add(format!("**/{path}"));
-        if !ALONE.contains(path) {
-            add(format!("**/{path}/**"));
+/// The one name whose capitals count, and which covers no folder's contents: `head` is an ordinary name.
+const HEAD: &str = "HEAD";
+
+/// The table, ready to be looked up.
+struct Lookup {
+    /// The rows of single names without wildcards.
+    names: HashMap<String, usize>,
+    /// Everything else, and the row of each glob.
+    globs: GlobSet,
+    owners: Vec<usize>,
+    /// The row of [`HEAD`].
+    head: Option<usize>,
+    /// [`GIT_DATA`], relative to the folder `.git`.
+    git_data: GlobSet,
+}
+
+static LOOKUP: LazyLock<Lookup> = LazyLock::new(|| {
+    let (mut names, mut owners, mut globs, mut head) = (HashMap::new(), Vec::new(), GlobSetBuilder::new(), None);
+    for (row, protected) in PROTECTED_PATHS.iter().enumerate() {
+        for path in protected.paths {
+            if *path == HEAD {
+                head = Some(row);
+                continue;
+            }
+            let path = folded(path);
+            if path.contains(['/', '*', '?']) {
+                for spelling in [format!("**/{path}"), format!("**/{path}/**")] {
+                    globs.add(own(&spelling));
+                    owners.push(row);
+                }
+            } else {
+                names.entry(path).or_insert(row);
+            }
         }
     }
-    set.build().expect("our own patterns fit into a set")
+    let mut git_data = GlobSetBuilder::new();
+    for path in GIT_DATA {
+        git_data.add(own(path));
+    }
+    let built = |set: GlobSetBuilder| set.build().expect("our own patterns fit into a set");
+    Lookup { names, globs: built(globs), owners, head, git_data: built(git_data) }
 });
 
-/// Whether a path is protected. Capitals do not count, nor does anything else that a file system may fold away: `.Git` is `.git` on
-/// another machine.
+fn own(pattern: &str) -> globset::Glob {
+    GlobBuilder::new(pattern).literal_separator(true).build().expect("our own patterns are globs")
+}
+
+/// The row of [`PROTECTED_PATHS`] that covers a path: the path itself, or a folder around it. `None` when the path is ordinary.
+///
+/// Capitals do not count, nor does anything else that a file system may fold away: `.Git` is `.git` on another machine.
+pub(crate) fn row(path: &str) -> Option<usize> {
+    let lookup = &*LOOKUP;
+    let is_head = path.rsplit('/').next() == Some(HEAD);
+    let path = folded(path);
+    let named = path.split('/').filter(|name| *name != ".git").filter_map(|name| lookup.names.get(name)).min().copied();
+    let globbed = lookup.globs.matches(&path).into_iter().map(|glob| lookup.owners[glob]).min();
+    let found = named.into_iter().chain(globbed).chain(lookup.head.filter(|_| is_head)).min();
+    match below_git(&path) {
+        // What Git keeps its data in has names of its own: a branch may be called `Jenkinsfile`.
+        Some(inside) if !inside.is_empty() && lookup.git_data.is_match(inside) => None,
+        Some(_) => lookup.names.get(".git").copied().into_iter().chain(found).min(),
+        None => found,
+    }
+}
+
+/// The path below the innermost folder of a repository: after the last `.git/`, and the names of submodules after `modules/`.
+fn below_git(path: &str) -> Option<&str> {
+    let start = match path.rfind("/.git/") {
+        Some(at) => at + "/.git/".len(),
+        None if path.starts_with(".git/") => ".git/".len(),
+        None => return (path == ".git" || path.ends_with("/.git")).then_some(""),
+    };
+    let inside = &path[start..];
+    // A submodule's folder has the layout of `.git` again. Its name may have slashes, so each place where its data can begin is one.
+    let data = ["objects/", "refs/", "logs/"];
+    let nested = inside.strip_prefix("modules/").and_then(|rest| {
+        let at = data.iter().filter_map(|data| rest.find(&format!("/{data}"))).min();
+        at.map(|at| &rest[at + 1..])
+            .or_else(|| rest.rsplit_once('/').map(|(_, name)| name).filter(|name| *name != "config"))
+    });
+    Some(nested.unwrap_or(inside))
+}
+
+/// Whether a path is protected.
 pub(crate) fn is_protected(path: &str) -> bool {
-    GLOBS.is_match(folded(path))
+    row(path).is_some()
+}
+
+/// Why a path is protected: who executes or obeys it. `None` when it is not.
+pub fn protection(path: &str) -> Option<&'static str> {
+    row(path).map(|row| PROTECTED_PATHS[row].reason)
 }
 
 /// Whether a flag asks a person by itself. One that is not known here does: whoever raised it had a reason.
@@ -77,6 +168,7 @@ pub(crate) fn meaning(flag: &str) -> &'static str {
         "set_id_stripped" => "was given a set-user-id or set-group-id bit, which is not kept",
         "odd_name" => "has a name that misleads a reader",
         "case_collision" => "has the name of another file but for capitals: they are one file on some machines",
+        "bare_repository" => "steers a bare Git repository: Git obeys it wherever it runs in that folder",
         _ => "should be looked at twice",
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::protect;
+
 /// Which of the simple settings speaks about a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ToolKind {
@@ -74,6 +76,13 @@ pub struct Intent<'a> {
     pub kind: ToolKind,
     /// The argument vector of a command; empty for other tools.
     pub command: &'a [String],
+    /// The name of the program that the command would start, when it was found on the `PATH` outside the workspace. `None` for a program
+    /// that lies in the workspace, for one that was not found, and for other tools: conditions on programs are not met then.
+    pub program: Option<&'a str>,
+    /// The directory in which a command would run, relative to the workspace; empty for its root and for other tools.
+    pub working_directory: &'a str,
+    /// The names of the environment variables that a command is given.
+    pub environment: &'a [String],
     /// The paths that the arguments name, as their author wrote them.
     pub paths: &'a [String],
 }
@@ -100,7 +109,8 @@ pub struct ChangeFact<'a> {
     pub path: &'a str,
     /// What happened to it.
     pub kind: ChangeKind,
-    /// What a person should look at twice: `executable`, `link_leaves`, `odd_name`, `case_collision`, `set_id_stripped`, `made_writable`.
+    /// What a person should look at twice: `executable`, `link_leaves`, `odd_name`, `case_collision`, `set_id_stripped`,
+    /// `bare_repository`, `made_writable`.
     pub flags: &'a [String],
 }
 
@@ -117,4 +127,42 @@ pub struct Effect<'a> {
     pub granted_paths: &'a [String],
     /// Every path that changed: of a folder that came or went, each path in it too.
     pub changes: &'a [ChangeFact<'a>],
+}
+
+/// How grave a change is for whoever decides about it, the gravest first. Everything that lists changes lists them in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Gravity {
+    /// To a protected path; the row of [`crate::PROTECTED_PATHS`], whose first are the gravest.
+    Protected(usize),
+    /// It has a flag that asks a person by itself.
+    Flagged,
+    /// Something goes.
+    Deleted,
+    /// Something becomes another.
+    Modified,
+    /// Something new with a flag that only informs, such as `executable`.
+    Remarkable,
+    /// Something new.
+    Created,
+}
+
+impl Gravity {
+    /// The gravity of a change.
+    pub fn of(path: &str, kind: ChangeKind, flags: &[String]) -> Self {
+        if let Some(row) = protect::row(path) {
+            return Self::Protected(row);
+        }
+        match kind {
+            _ if flags.iter().any(|flag| protect::asks(flag)) => Self::Flagged,
+            ChangeKind::Deleted => Self::Deleted,
+            ChangeKind::Modified => Self::Modified,
+            ChangeKind::Created if flags.is_empty() => Self::Created,
+            ChangeKind::Created => Self::Remarkable,
+        }
+    }
+
+    /// Whether it asks a person whatever the settings say: it is to a protected path, or has a flag that asks.
+    pub fn asks(self) -> bool {
+        matches!(self, Self::Protected(_) | Self::Flagged)
+    }
 }

@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::{Policy, Violation, check::MAX_BYTES, document::Document};
 
 /// The version of the bytes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A policy with its place among its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,11 @@
 //! The rules of one phase, compiled.
 
+use std::borrow::Cow;
+
 use crate::{
-    ChangeFact,
+    ChangeFact, Verdict,
     document::{Phase, Rule},
-    patterns::{Hits, Patterns, PatternsBuilder, Separator, glob},
+    patterns::{Hits, Patterns, PatternsBuilder, Separator, glob, plain},
     protect,
 };
 
@@ -14,6 +16,8 @@ pub(crate) struct Rules {
     places: Vec<usize>,
     programs: Patterns,
     arguments: Patterns,
+    directories: Patterns,
+    variables: Patterns,
     paths: Patterns,
 }
 
@@ -32,18 +36,30 @@ impl Rules {
         let mut bad = Vec::new();
         let programs = condition(document, &places, "programs", Separator::Nothing, |rule| &rule.programs, &mut bad);
         let arguments = condition(document, &places, "arguments", Separator::Nothing, |rule| &rule.arguments, &mut bad);
+        let directories = condition(document, &places, "cwd", Separator::Slash, |rule| &rule.cwd, &mut bad);
+        let variables = condition(document, &places, "env", Separator::Nothing, |rule| &rule.env, &mut bad);
         let paths = condition(document, &places, "paths", Separator::Slash, |rule| &rule.paths, &mut bad);
-        match (programs, arguments, paths) {
-            (Some(programs), Some(arguments), Some(paths)) if bad.is_empty() => {
-                Ok(Self { places, programs, arguments, paths })
+        match (programs, arguments, directories, variables, paths) {
+            (Some(programs), Some(arguments), Some(directories), Some(variables), Some(paths)) if bad.is_empty() => {
+                Ok(Self { places, programs, arguments, directories, variables, paths })
             }
             _ => Err(bad),
         }
     }
 
-    /// Which rules a command's program meets.
-    pub(crate) fn programs(&self, command: &[String]) -> Hits {
-        self.programs.hits(self.places.len(), command.first().map(|program| base_name(program)))
+    /// Which rules meet the program that a command would start.
+    pub(crate) fn programs(&self, program: Option<&str>) -> Hits {
+        self.programs.hits(self.places.len(), program)
+    }
+
+    /// Which rules meet the directory in which a command would run.
+    pub(crate) fn directories(&self, directory: &str) -> Hits {
+        self.directories.hits(self.places.len(), [directory_name(directory).as_ref()])
+    }
+
+    /// Which rules meet an environment variable, by its name.
+    pub(crate) fn variable(&self, name: &str) -> Hits {
+        self.variables.hits(self.places.len(), [name])
     }
 
     /// Which rules a command's arguments meet.
@@ -104,6 +120,25 @@ pub(crate) fn spellings(pattern: &str, separator: Separator) -> impl Iterator<It
 /// A program's name without its folder.
 pub(crate) fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
+}
+
+/// A working directory as rules name it: relative to the workspace, whose root is `.`.
+pub(crate) fn directory_name(directory: &str) -> Cow<'_, str> {
+    let plain = plain(directory);
+    if plain.is_empty() { Cow::Borrowed(".") } else { plain }
+}
+
+/// Whether a rule's condition on the environment is met; `meets` says whether the rule names a variable.
+///
+/// A rule that lets a command run has to name every variable that the command is given: `RUSTC_WRAPPER` makes another program of `cargo`.
+/// One that asks or refuses is met by any that it names.
+pub(crate) fn fits_environment(rule: &Rule, environment: &[String], meets: impl Fn(&str) -> bool) -> bool {
+    let lets_run = rule.decide == Verdict::Auto && !rule.programs.is_empty();
+    match rule.env.is_empty() {
+        _ if lets_run => environment.iter().all(|name| meets(name)),
+        true => true,
+        false => environment.iter().any(|name| meets(name)),
+    }
 }
 
 /// Whether a list is no condition, or names the word.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_grant::{Change, ChangeKind};
+use belay_grant::Change;
 use belay_policy::{ChangeFact, Decision, Effect, Revised, ToolKind};
 use belay_proto::v1::{ErrorClass, tool_call::State};
 use belay_workspace::{CommitError, EffectError};
@@ -16,6 +16,7 @@ use crate::{
     Place, Staged, ToolFailure, View,
     contents::{self, Content},
     ledger::Basis,
+    repository,
     subject::{self, Did},
 };
 
@@ -34,11 +35,7 @@ impl Judge {
             .iter()
             .map(|change| ChangeFact {
                 path: &change.path,
-                kind: match change.kind {
-                    ChangeKind::Created => belay_policy::ChangeKind::Created,
-                    ChangeKind::Modified => belay_policy::ChangeKind::Modified,
-                    ChangeKind::Deleted => belay_policy::ChangeKind::Deleted,
-                },
+                kind: subject::kind_for_policy(change.kind),
                 flags: &change.flags,
             })
             .collect();
@@ -86,7 +83,8 @@ pub(super) fn examine(place: &dyn Place, view: Box<dyn View>, view_id: &str, jud
         Ok(manifest) => manifest,
         Err(error) => return Examined::Failed(no_effect(&error)),
     };
-    let facts = subject::facts(&manifest);
+    let mut facts = subject::facts(&manifest);
+    repository::flag(&mut facts, &*view);
     let did = Did { digest: subject::prefixed(&manifest.digest()), changes: subject::changes(&facts) };
     let decision = judge.judge(&did.changes);
     let contents = match decide::after(decision.verdict, false) {

@@ -32,6 +32,8 @@ struct Waiting {
     held: Held,
     place: Option<InPlace>,
     subject: Subject,
+    /// Whether a person approved it; the policy may, in an execution that asks nobody.
+    by_person: bool,
 }
 
 impl Calls {
@@ -46,9 +48,10 @@ impl Calls {
             // Somebody else was faster, and what the ledger said belongs to that.
             Err(_) if !call.is_held() => {}
             Err(refused) => return Err(refused),
-            Ok((_, spends)) => {
+            Ok((waiting, spends)) => {
                 if let Some(held) = call.take_in_hand(Progress::Running) {
-                    self.spawn_run(call, order, policy, Some(Approved { spends, held }));
+                    let by_person = waiting.by_person;
+                    self.spawn_run(call, order, policy, Some(Approved { spends, by_person, held }));
                 }
             }
         }
@@ -99,7 +102,7 @@ impl Calls {
         self: &Arc<Self>,
         call: &Call,
         held: &v1::ToolCall,
-        Waiting { held: waits, place, subject }: Waiting,
+        Waiting { held: waits, place, subject, .. }: Waiting,
         spends: Spent,
         policy: Arc<Revised>,
     ) -> Result<Arc<v1::ToolCall>, Status> {
@@ -218,9 +221,10 @@ impl Calls {
 
     /// What a call waits with, and the grant, if it is good for that.
     async fn checked(&self, held: &v1::ToolCall, grant: Option<&v1::Grant>) -> Result<(Waiting, Spent), Status> {
-        let waiting = self.waiting(held).await?;
-        let spends = self.verify(held, &waiting.subject, grant).await?;
-        Ok((waiting, spends))
+        let mut waiting = self.waiting(held).await?;
+        let grant = self.verify(held, &waiting.subject, grant).await?;
+        waiting.by_person = grant.approver != Grant::POLICY;
+        Ok((waiting, Spent { nonce: grant.nonce, expires: grant.expires }))
     }
 
     async fn waiting(&self, call: &v1::ToolCall) -> Result<Waiting, Status> {
@@ -230,11 +234,11 @@ impl Calls {
             held.ok_or_else(|| corrupt(format!("What {} waits with is not in the ledger.", call.name)))?;
         let subject = Subject::parse(&held.subject)
             .map_err(|error| corrupt(format!("What {} waits with cannot be read: {error}.", call.name)))?;
-        Ok(Waiting { held, place, subject })
+        Ok(Waiting { held, place, subject, by_person: false })
     }
 
     /// The grant, if it is good for what the call waits with, and unspent.
-    async fn verify(&self, call: &v1::ToolCall, subject: &Subject, grant: Option<&v1::Grant>) -> Result<Spent, Status> {
+    async fn verify(&self, call: &v1::ToolCall, subject: &Subject, grant: Option<&v1::Grant>) -> Result<Grant, Status> {
         let refused = |why: String| -> Status {
             let message = format!("The grant is not good for {}: {why}. The call still waits.", call.name);
             status::error(Code::PermissionDenied, "GRANT_REFUSED", message).into()
@@ -252,7 +256,7 @@ impl Calls {
         if self.ledger.is_spent(&grant.nonce).await.map_err(not_durable)? {
             return Err(spent(&call.name));
         }
-        Ok(Spent { nonce: grant.nonce, expires: grant.expires })
+        Ok(grant)
     }
 
     fn ending(

@@ -29,9 +29,11 @@ use crate::{
     tier,
 };
 
-/// A person's yes to a call that was held back before its work.
+/// A yes to a call that was held back before its work.
 pub(super) struct Approved {
     pub(super) spends: Spent,
+    /// Whether a person said so, and not the policy in the place of one.
+    pub(super) by_person: bool,
     /// How it stood while it waited.
     pub(super) held: Arc<v1::ToolCall>,
 }
@@ -53,7 +55,9 @@ pub(super) struct Asked {
 impl Job {
     pub(super) fn judge(&self, asked: &Asked) -> Judge {
         let spec = &self.order.tool.spec;
-        let covered = if self.approved.is_some() { asked.operation.paths.clone() } else { Vec::new() };
+        // Only a person who has seen the paths frees them: where the policy itself said yes, they are judged like any others.
+        let by_person = self.approved.as_ref().is_some_and(|approved| approved.by_person);
+        let covered = if by_person { asked.operation.paths.clone() } else { Vec::new() };
         let basis = Basis { intent: asked.decision.verdict, covered };
         Judge { policy: Arc::clone(&self.policy), tool: spec.name.to_owned(), kind: spec.kind, basis }
     }
@@ -355,6 +359,9 @@ fn asked(job: &Job, arguments: &Value) -> Asked {
         tool: tool.spec.name,
         kind: tool.spec.kind,
         command: &operation.command,
+        program: operation.program.as_deref(),
+        working_directory: &operation.working_directory,
+        environment: &operation.environment,
         paths: &operation.paths,
     });
     Asked { operation, decision }

@@ -3,12 +3,13 @@
 //! An argument vector, never a shell: what a shell would take for its own is bytes like any other. Without the sandbox nothing runs.
 
 mod ending;
+mod program;
 mod streams;
 
 use std::{
     collections::BTreeMap,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -31,6 +32,8 @@ pub struct RunTerminal {
     /// What starts commands, or why nothing can.
     launcher: Result<Arc<dyn Launcher>, ToolFailure>,
     walls: Vec<String>,
+    /// The folders in which programs are looked for.
+    path: Vec<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -48,7 +51,7 @@ impl RunTerminal {
     pub fn new(enforcement: &Enforcement) -> Self {
         let launcher = enforcement.launcher();
         let walls = if launcher.is_ok() { enforcement.walls() } else { Vec::new() };
-        Self { launcher, walls }
+        Self { launcher, walls, path: enforcement.path().to_vec() }
     }
 }
 
@@ -117,8 +120,16 @@ impl Tool for RunTerminal {
 
     fn operation(&self, arguments: &Value) -> Operation {
         let words = arguments["command"].as_array().into_iter().flatten();
+        let command: Vec<String> = words.filter_map(Value::as_str).map(str::to_owned).collect();
+        let environment: Vec<String> =
+            arguments["env"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        let is_there = |path: &Path| path.exists();
+        // A PATH of the call's own may lead anywhere.
+        let program = command.first().filter(|_| !environment.iter().any(|name| name == "PATH"));
         Operation {
-            command: words.filter_map(Value::as_str).map(str::to_owned).collect(),
+            program: program.and_then(|program| program::outside(program, &self.path, is_there)),
+            environment,
+            command,
             working_directory: arguments["cwd"].as_str().unwrap_or_default().to_owned(),
             paths: Vec::new(),
         }

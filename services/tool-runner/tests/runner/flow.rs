@@ -23,7 +23,7 @@ async fn what_the_policy_lets_pass_is_committed_with_a_receipt() {
     let effect = receipt.effect.unwrap();
     assert_eq!((effect.created, effect.modified, effect.deleted), (2, 1, 0), "a folder counts, and what is in it");
     let paths: Vec<_> = effect.changes.iter().map(|change| change.path.as_str()).collect();
-    assert_eq!(paths, ["new", "new/file", "old"]);
+    assert_eq!(paths, ["old", "new", "new/file"], "what was there and is another now comes before what is new");
     assert!(receipt.effect_digest.starts_with("sha256:") && receipt.live_base && receipt.grant_nonce.is_empty());
     assert_eq!(receipt.decision.unwrap().verdict(), Verdict::Auto);
     assert_eq!(receipt.ledger_id, "a ledger");
@@ -301,5 +301,26 @@ async fn a_call_costs_at_most_one_commit_of_the_ledger() {
         let before = bench.ledger_commits();
         runner.run(call, tool, todo).await;
         assert_eq!(bench.ledger_commits() - before, expected, "{call}");
+    }
+}
+
+/// A folder that Git takes for a repository has no `.git` by which it could be told, and its configuration runs programs all the same.
+#[tokio::test]
+async fn what_steers_a_bare_repository_is_asked_about() {
+    let bench = Bench::new();
+    for (path, text) in
+        [("r/HEAD", "ref: refs/heads/x\n"), ("r/objects/x", ""), ("r/refs/x", ""), ("s/HEAD", ""), ("s/objects/x", "")]
+    {
+        std::fs::create_dir_all(bench.workspace().join(path).parent().unwrap()).unwrap();
+        bench.put(path, text);
+    }
+    let runner = bench.start(FREE).await;
+    let rule = |call: &v1::ToolCall| call.receipt.clone().unwrap().decision.unwrap().rule;
+    for (id, path) in [("a", "r/config"), ("b", "r/hooks/post-update"), ("c", "s/refs/x")] {
+        let call = runner.run(id, CHANGE, json!([["write", path, "x"]])).await;
+        assert_eq!((state(&call), rule(&call).as_str()), (State::AwaitingApproval, "bare_repository"), "{path}");
+    }
+    for (id, path) in [("d", "config"), ("e", "s/config"), ("f", "r/objects/y")] {
+        assert_eq!(state(&runner.run(id, CHANGE, json!([["write", path, "x"]])).await), State::Completed, "{path}");
     }
 }

@@ -103,7 +103,8 @@ impl Tool for Scripted {
 
     fn operation(&self, arguments: &Value) -> Operation {
         let command = if self.kind == ToolKind::Terminal { vec!["do".to_owned()] } else { Vec::new() };
-        Operation { command, working_directory: String::new(), paths: paths(arguments) }
+        let program = command.first().cloned();
+        Operation { command, program, paths: paths(arguments), ..Operation::default() }
     }
 
     fn enforced(&self) -> Vec<String> {

@@ -25,7 +25,7 @@ const CHANGES: &[(&str, ChangeKind)] =
 const DOCUMENT: &str =
     "file_write file_delete terminal_commands non_interactive_policy sandbox approvals protect rules";
 /// The keys of a rule.
-const RULE: &str = "id on tools programs arguments paths changes flags decide reason match not_match";
+const RULE: &str = "id on tools programs arguments cwd env paths changes flags decide reason match not_match";
 
 /// The line of each field that was read.
 #[derive(Default)]
@@ -127,6 +127,8 @@ impl Reader {
             reason: String::new(),
             matching: Vec::new(),
             not_match: Vec::new(),
+            cwd: Vec::new(),
+            env: Vec::new(),
         };
         let (mut matching, mut not_match) = (None, None);
         self.map(node, field, |reader, key, field, node| {
@@ -136,6 +138,8 @@ impl Reader {
                 "tools" => rule.tools = reader.list(node, field, Self::text),
                 "programs" => rule.programs = reader.some(node, field, Self::text),
                 "arguments" => rule.arguments = reader.some(node, field, Self::text),
+                "cwd" => rule.cwd = reader.some(node, field, Self::text),
+                "env" => rule.env = reader.some(node, field, Self::text),
                 "paths" => rule.paths = reader.some(node, field, Self::text),
                 "changes" => {
                     rule.changes = reader.some(node, field, |reader, node, field| reader.one_of(node, field, CHANGES))
@@ -190,7 +194,9 @@ impl Reader {
                 "path" => example.path = reader.text(node, field),
                 "change" => example.change = reader.one_of(node, field, CHANGES),
                 "flags" => example.flags = Some(reader.list(node, field, Self::text)),
-                _ => return Err("tool command path change flags"),
+                "cwd" => example.cwd = reader.text(node, field),
+                "env" => example.env = Some(reader.list(node, field, Self::text)),
+                _ => return Err("tool command path change flags cwd env"),
             }
             Ok(())
         });

@@ -17,7 +17,15 @@ fn the_preset() {
     ] {
         assert_eq!(brief(&intent(&preset, kind, "make", &["a"])), (verdict, rule), "{kind:?}");
     }
-    let noop = preset.intent(&Intent { tool: "noop", kind: Other, command: &[], paths: &[] });
+    let noop = preset.intent(&Intent {
+        tool: "noop",
+        kind: Other,
+        command: &[],
+        program: None,
+        working_directory: "",
+        environment: &[],
+        paths: &[],
+    });
     assert_eq!(brief(&noop), (Auto, "noop"));
     assert_eq!(preset.min_tier(), Tier::A);
     assert_eq!(preset.non_interactive(), NonInteractive::Fail);

@@ -13,12 +13,12 @@ sandbox: {min_tier: C}
 approvals: {expire_after: 7d, separate_duties: true}
 protect: false
 rules:
-  - {id: a, on: intent, tools: [t], programs: [p], arguments: ['a*'], paths: [x], decide: preview, match: [p ab], not_match: [{command: [p, b c], path: x}]}
+  - {id: a, on: intent, tools: [t], programs: [p], arguments: ['a*'], cwd: [src], env: [CI], paths: [x], decide: preview, match: [p ab], not_match: [{command: [p, b c], path: x}]}
   - {id: b, on: effect, paths: ['**'], changes: [create, modify, delete], flags: [executable], decide: prompt, reason: \"Wegen \u{201e}x\u{201c}.\", match: [{path: y, change: create, flags: [executable]}, {tool: t}]}
 ";
 
 const PRESET: &str = concat!(
-    r#"{"v":1,"revision":7,"policy":{"file_write":"auto","file_delete":"prompt","terminal_commands":"prompt","#,
+    r#"{"v":2,"revision":7,"policy":{"file_write":"auto","file_delete":"prompt","terminal_commands":"prompt","#,
     r#""non_interactive_policy":"fail","sandbox":{"min_tier":"A"},"#,
     r#""approvals":{"expire_after":null,"separate_duties":false},"protect":true,"rules":[]}}"#,
 );
@@ -31,12 +31,12 @@ fn the_bytes_stay_as_they_are() {
     let full = Revised { revision: 1, policy: policy(FULL) };
     let rules = concat!(
         r#""rules":[{"id":"a","on":"intent","tools":["t"],"programs":["p"],"arguments":["a*"],"paths":["x"],"changes":[],"flags":[],"#,
-        r#""decide":"preview","reason":"","match":[{"tool":null,"command":["p","ab"],"path":null,"change":null,"flags":null}],"#,
-        r#""not_match":[{"tool":null,"command":["p","b c"],"path":"x","change":null,"flags":null}]},"#,
+        r#""decide":"preview","reason":"","match":[{"tool":null,"command":["p","ab"],"path":null,"change":null,"flags":null,"cwd":null,"env":null}],"#,
+        r#""not_match":[{"tool":null,"command":["p","b c"],"path":"x","change":null,"flags":null,"cwd":null,"env":null}],"cwd":["src"],"env":["CI"]},"#,
         r#"{"id":"b","on":"effect","tools":[],"programs":[],"arguments":[],"paths":["**"],"changes":["create","modify","delete"],"#,
         r#""flags":["executable"],"decide":"prompt","reason":"Wegen „x“.","#,
-        r#""match":[{"tool":null,"command":null,"path":"y","change":"create","flags":["executable"]},"#,
-        r#"{"tool":"t","command":null,"path":null,"change":null,"flags":null}],"not_match":[]}]}}"#,
+        r#""match":[{"tool":null,"command":null,"path":"y","change":"create","flags":["executable"],"cwd":null,"env":null},"#,
+        r#"{"tool":"t","command":null,"path":null,"change":null,"flags":null,"cwd":null,"env":null}],"not_match":[],"cwd":[],"env":[]}]}}"#,
     );
     let text = String::from_utf8(full.to_bytes()).unwrap();
     assert!(text.ends_with(rules), "{text}");
@@ -64,7 +64,7 @@ fn another_spelling_is_refused() {
     for spelling in [
         format!("{PRESET}\n"),
         format!(" {PRESET}"),
-        at(r#""v":1,"#, r#""v": 1,"#),
+        at(r#""v":2,"#, r#""v": 2,"#),
         at(r#""protect":true,"rules":[]"#, r#""rules":[],"protect":true"#),
         at(r#""expire_after":null,"#, ""),
         at(r#""auto""#, r#""\u0061uto""#),
@@ -76,7 +76,7 @@ fn another_spelling_is_refused() {
         "{}".into(),
         PRESET.to_uppercase(),
         PRESET[..PRESET.len() - 1].into(),
-        at(r#""v":1,"#, r#""v":1,"v":1,"#),
+        at(r#""v":2,"#, r#""v":2,"v":2,"#),
         at(r#""revision":7,"#, r#""revision":7,"revision":8,"#),
         at(r#""revision":7,"#, r#""revision":7.0,"#),
         at(r#""revision":7,"#, r#""revision":9223372036854775808,"#),
@@ -98,15 +98,15 @@ fn another_spelling_is_refused() {
 #[test]
 fn what_is_no_good_policy_is_refused_also_in_canonical_form() {
     let at = |from: &str, to: &str| PRESET.replacen(from, to, 1);
-    assert_eq!(Revised::from_bytes(at(r#""v":1"#, r#""v":2"#).as_bytes()), Err(InvalidPolicy::Version(2)));
-    assert_eq!(Revised::from_bytes(br#"{"v":2,"rest":"unknown"}"#), Err(InvalidPolicy::Version(2)));
+    assert_eq!(Revised::from_bytes(at(r#""v":2"#, r#""v":3"#).as_bytes()), Err(InvalidPolicy::Version(3)));
+    assert_eq!(Revised::from_bytes(br#"{"v":1,"rest":"unknown"}"#), Err(InvalidPolicy::Version(1)));
     for revision in ["0", "-1"] {
         let found = Revised::from_bytes(at(r#""revision":7"#, &format!("\"revision\":{revision}")).as_bytes());
         assert_eq!(found, Err(InvalidPolicy::Revision(revision.parse().unwrap())));
     }
     let rule = |id: &str, paths: &str| {
         format!(
-            r#"[{{"id":"{id}","on":"effect","tools":[],"programs":[],"arguments":[],"paths":{paths},"changes":[],"flags":[],"decide":"auto","reason":"","match":[],"not_match":[]}}]"#
+            r#"[{{"id":"{id}","on":"effect","tools":[],"programs":[],"arguments":[],"paths":{paths},"changes":[],"flags":[],"decide":"auto","reason":"","match":[],"not_match":[],"cwd":[],"env":[]}}]"#
         )
     };
     let with = |rules: String| Revised::from_bytes(at("[]", &rules).as_bytes());

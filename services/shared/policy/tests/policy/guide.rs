@@ -58,3 +58,23 @@ fn every_policy_of_the_guide_is_one_and_what_it_calls_wrong_is() {
 fn the_preset_of_the_guide_is_the_preset() {
     assert_eq!(blocks("yaml").into_iter().map(policy).next(), Some(Policy::preset()));
 }
+
+/// The table of protected paths in the guide is made from the one in the code: `BELAY_UPDATE=1` writes it.
+#[test]
+fn the_guide_lists_every_protected_path() {
+    const BEGIN: &str = "<!-- protected paths: made from services/shared/policy/src/protect/table.rs -->\n";
+    const END: &str = "<!-- end -->\n";
+    let mut table = String::from("| paths | why |\n|---|---|\n");
+    for row in belay_policy::PROTECTED_PATHS {
+        let paths: Vec<String> = row.paths.iter().map(|path| format!("`{path}`")).collect();
+        table.push_str(&format!("| {} | {} |\n", paths.join(" "), row.reason));
+    }
+    let (before, rest) = GUIDE.split_once(BEGIN).expect("the table has a beginning");
+    let (shown, after) = rest.split_once(END).expect("the table has an end");
+    if std::env::var_os("BELAY_UPDATE").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/user-guide/policies.md");
+        std::fs::write(path, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
+    } else {
+        assert_eq!(shown, table, "run this test with BELAY_UPDATE=1");
+    }
+}

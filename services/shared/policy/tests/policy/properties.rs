@@ -1,6 +1,6 @@
 //! What holds of every policy.
 
-use belay_policy::{ChangeKind, Policy, Revised, ToolKind, Verdict};
+use belay_policy::{ChangeKind, Gravity, Policy, Revised, ToolKind, Verdict};
 use proptest::{prelude::*, sample::select};
 
 use crate::support::*;
@@ -119,8 +119,9 @@ proptest! {
         let strictest = changes.iter().map(|change| each(change).verdict).max();
         prop_assert_eq!(Some(whole.verdict), strictest);
         prop_assert!(whole.verdict != Preview, "an effect has been previewed");
-        let first = changes.iter().map(each).find(|decision| decision.verdict == whole.verdict);
-        prop_assert_eq!(Some(whole), first);
+        let gravity = |(path, kind, flags): &Changed<'_>| Gravity::of(path, *kind, &texts(flags));
+        let gravest = changes.iter().filter(|change| each(change).verdict == whole.verdict).min_by_key(|change| gravity(change));
+        prop_assert_eq!(Some(whole), gravest.map(each));
     }
 
     #[test]

@@ -61,16 +61,27 @@ fn protected_paths_ask_where_writing_is_free() {
         ".git/objects/ab/cd",
         ".git/refs/heads/config",
         ".gitignore",
-        ".github/CODEOWNERS",
         "git/hooks/x",
         "hooks/pre-commit",
-        ".git-hooks/config",
         ".envrc.example",
         "AGENTS.md.txt",
         "MYAGENTS.md",
         "src/agents.md.rs",
         "vscode/tasks.json",
-        ".agents/x",
+        "Makefile",
+        "package.json",
+        "build.rs",
+        "src/head/mod.rs",
+        "src/head",
+        ".git/refs/heads/Jenkinsfile",
+        ".git/logs/refs/heads/.envrc",
+        ".git/modules/lib/objects/ab/cd",
+        ".git/modules/lib/HEAD",
+        ".git/COMMIT_EDITMSG",
+        ".git/index.lock",
+        ".env.example",
+        "src/cursor/main.rs",
+        ".editorconfig",
         "ünïcode/ſ",
     ] {
         assert_eq!(effect(&open, Terminal, Auto, &[(path, Created, &[])]).verdict, Auto, "{path}");
@@ -126,4 +137,109 @@ fn a_flag_is_relaxed_by_a_rule_that_names_it() {
     assert_eq!(brief(&did("venv/bin/python", &["link_leaves", "odd_name"])), (Prompt, "odd_name"));
     assert_eq!(brief(&did("out/python", &["link_leaves"])), (Prompt, "link_leaves"));
     assert_eq!(brief(&did("out/python", &["executable"])), (Auto, "out"));
+}
+
+/// Paths through which one write takes over a tool, an agent, a shell, an editor, a build server or a repository.
+#[test]
+fn what_programs_obey_unasked_asks() {
+    let preset = policy("{}");
+    for path in [
+        ".git/info/attributes",
+        ".git/objects/info/alternates",
+        ".git/worktrees/w/config.worktree",
+        ".git/rebase-merge/git-rebase-todo",
+        ".gitmodules",
+        ".gitattributes",
+        "bare/HEAD",
+        "lib.git/config",
+        "lib.git/hooks/update",
+        ".gitlab-ci.yml",
+        ".gitlab/ci/build.yml",
+        "Jenkinsfile",
+        "ci/Jenkinsfile.release",
+        ".circleci/config.yml",
+        ".travis.yml",
+        "azure-pipelines.yml",
+        "bitbucket-pipelines.yml",
+        ".buildkite/pipeline.yml",
+        ".drone.yml",
+        ".woodpecker/test.yml",
+        ".cirrus.yml",
+        "appveyor.yml",
+        ".github/dependabot.yml",
+        ".github/copilot-instructions.md",
+        ".github/CODEOWNERS",
+        "renovate.json",
+        ".devcontainer/devcontainer.json",
+        ".devcontainer.json",
+        ".gitpod.yml",
+        ".pre-commit-config.yaml",
+        "lefthook.yml",
+        ".githooks/pre-push",
+        ".cursor/rules/a.mdc",
+        ".cursorrules",
+        "GEMINI.md",
+        ".gemini/settings.json",
+        ".clinerules",
+        ".windsurfrules",
+        ".roo/rules.md",
+        ".aider.conf.yml",
+        ".continue/config.json",
+        ".agents/x",
+        ".goosehints",
+        "opencode.json",
+        ".zed/settings.json",
+        ".fleet/run.json",
+        "x.code-workspace",
+        ".vimrc",
+        ".exrc",
+        ".dir-locals.el",
+        ".cargo/config.toml",
+        ".cargo/config",
+        "rust-toolchain.toml",
+        ".npmrc",
+        ".yarnrc",
+        ".yarnrc.yml",
+        ".pnpmfile.cjs",
+        ".yarn/releases/yarn-4.cjs",
+        "mise.toml",
+        ".mise.toml",
+        ".tool-versions",
+        ".nvmrc",
+        "pip.conf",
+        "sitecustomize.py",
+        ".venv/lib/python3/site-packages/x.pth",
+        ".mvn/extensions.xml",
+        "gradle/wrapper/gradle-wrapper.properties",
+        ".bazelrc",
+        ".gdbinit",
+        ".ssh/authorized_keys",
+        ".bashrc",
+        ".profile",
+        ".zshrc",
+        ".zshenv",
+        ".config/fish/config.fish",
+        ".env",
+        ".netrc",
+        "sub/folder/.NPMRC",
+        "sub/GEMINI.MD",
+        "SUB/.GitLab-CI.yml",
+    ] {
+        let decision = effect(&preset, FileWrite, Auto, &[(path, Created, &[])]);
+        assert_eq!(brief(&decision), (Prompt, "protected"), "{path}");
+        assert!(belay_policy::protection(path).is_some(), "{path}");
+    }
+}
+
+#[test]
+fn every_row_of_the_table_protects_what_it_names_at_any_depth() {
+    for row in belay_policy::PROTECTED_PATHS {
+        assert!(!row.reason.is_empty() && !row.reason.ends_with('.'), "{row:?}");
+        for path in row.paths {
+            let plain = path.replace('*', "x");
+            for path in [plain.clone(), format!("a/b/{plain}")] {
+                assert!(belay_policy::protection(&path).is_some(), "{path}");
+            }
+        }
+    }
 }

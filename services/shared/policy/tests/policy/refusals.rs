@@ -199,7 +199,7 @@ fn rules_that_make_no_sense_are_refused() {
         ),
         (
             "id: a, on: effect, decide: deny, flags: [exec]".to_owned(),
-            "3 rules[0].flags[0]: `exec` is no flag; there are protected, link_leaves, set_id_stripped, odd_name, case_collision, executable, made_writable",
+            "3 rules[0].flags[0]: `exec` is no flag; there are protected, link_leaves, set_id_stripped, odd_name, case_collision, bare_repository, executable, made_writable",
         ),
         (
             "id: a, on: effect, decide: deny, changes: [create, remove]".to_owned(),
@@ -235,7 +235,12 @@ fn an_example_that_fails_refuses_the_policy_and_names_the_rule() {
         ("tools: [read_file]", "match: [read_file, read_files]", "match[1]", misses),
         ("tools: [t], paths: [a]", "match: [{tool: t, path: a}, {tool: t, path: b}]", "match[1]", misses),
         ("tools: [t], paths: [a]", "match: [{path: a}, {tool: u, path: a}]", "match[1]", misses),
-        ("tools: [t]", "match: [t, {}]", "match[1]", "says nothing: give it a tool, command, path, change or flags"),
+        (
+            "tools: [t]",
+            "match: [t, {}]",
+            "match[1]",
+            "says nothing: give it a tool, command, path, change, flags, cwd or env",
+        ),
     ] {
         let text = format!(
             "rules:\n- id: r\n  on: intent\n  decide: deny\n  {}\n  {examples}\n",

@@ -19,13 +19,14 @@ fn the_strictest_wins_and_of_equals_the_first() {
 
 // S2-FR-051
 #[test]
-fn programs_are_compared_without_their_folder_and_arguments_one_by_one() {
+fn programs_are_those_found_on_the_path_and_arguments_are_compared_one_by_one() {
     let policy =
         ruled(&["{id: r, on: intent, programs: [curl, 'python*'], arguments: ['push*', '--url=*'], decide: deny}"]);
     for (words, met) in [
         ("curl push", true),
-        ("/usr/bin/curl pushes", true),
-        ("./curl -v push", true),
+        ("/workspace/curl pushes", false),
+        ("./curl -v push", false),
+        ("x/curl push", false),
         ("python3.12 push", true),
         ("curl --url=https://a/b", true),
         ("curl", false),
@@ -154,14 +155,15 @@ rules:
 }
 
 #[test]
-fn a_command_that_a_rule_frees_is_free() {
+fn a_command_that_a_rule_frees_is_free_to_write() {
     let policy = ruled(&[
         "{id: fmt, on: intent, programs: [cargo], decide: auto}",
         "{id: lock, on: effect, paths: [Cargo.lock], decide: prompt}",
     ]);
     assert_eq!(brief(&command(&policy, "cargo fmt")), (Auto, "fmt"));
     let did = |changes: &[Changed<'_>]| effect(&policy, Terminal, Auto, changes);
-    assert_eq!(brief(&did(&[("old", Deleted, &[]), ("src/a.rs", Modified, &[])])), (Auto, "intent"));
+    assert_eq!(brief(&did(&[("new", Created, &[]), ("src/a.rs", Modified, &[])])), (Auto, "file_write"));
+    assert_eq!(brief(&did(&[("old", Deleted, &[]), ("src/a.rs", Modified, &[])])), (Prompt, "file_delete"));
     assert_eq!(brief(&did(&[("src/a.rs", Modified, &[]), ("Cargo.lock", Modified, &[])])), (Prompt, "lock"));
     assert_eq!(brief(&did(&[(".git/hooks/pre-commit", Created, &[])])), (Prompt, "protected"));
 }
@@ -175,4 +177,77 @@ fn rules_speak_of_reading_and_of_unknown_tools_too() {
     assert_eq!(brief(&intent(&policy, FileRead, "", &["a/.env"])), (Deny, "secret"));
     assert_eq!(brief(&intent(&policy, FileRead, "", &["a/env"])), (Auto, "file_read"));
     assert_eq!(brief(&intent(&policy, Other, "", &[])), (Auto, "deploy"));
+}
+
+/// A rule that frees a program by name is met by that program alone: not by a file of the plan's that is called like it, and not where
+/// variables make it something else.
+#[test]
+fn what_lies_in_the_workspace_never_passes_for_a_program() {
+    let policy = ruled(&["{id: fmt, on: intent, programs: [rustfmt], decide: auto}"]);
+    assert_eq!(brief(&command(&policy, "rustfmt a.rs")), (Auto, "fmt"));
+    for words in ["x/rustfmt", "./rustfmt", "/workspace/rustfmt", "../rustfmt"] {
+        assert_ne!(command(&policy, words).rule, "fmt", "{words}");
+    }
+    assert_ne!(command_in(&policy, "rustfmt a.rs", "", &["RUSTFMT_CONFIG"]).rule, "fmt");
+}
+
+#[test]
+fn rules_see_the_directory_and_the_names_of_variables() {
+    let policy = ruled(&[
+        "{id: build, on: intent, programs: [make], cwd: [., 'src/**'], env: [CI, 'CARGO_TERM_*'], decide: auto}",
+        "{id: flags, on: intent, env: ['*FLAGS'], decide: deny}",
+        "{id: vendor, on: intent, cwd: [vendor], decide: prompt}",
+    ]);
+    for (directory, environment, answer) in [
+        ("", &[][..], (Auto, "build")),
+        (".", &["CI"], (Auto, "build")),
+        ("src/a", &["CI", "CARGO_TERM_COLOR"], (Auto, "build")),
+        ("./src", &[], (Auto, "build")),
+        ("docs", &[], (Preview, "terminal_commands")),
+        ("src/../docs", &[], (Preview, "terminal_commands")),
+        ("", &["CI", "SHELL"], (Preview, "terminal_commands")),
+        ("", &["CI", "MAKEFLAGS"], (Deny, "flags")),
+        ("vendor", &[], (Prompt, "vendor")),
+        ("vendor/x", &[], (Preview, "terminal_commands")),
+    ] {
+        assert_eq!(
+            brief(&command_in(&policy, "make all", directory, environment)),
+            answer,
+            "{directory} {environment:?}"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_is_free_is_not_free_to_delete_or_to_touch_what_is_protected() {
+    let policy = ruled(&["{id: fmt, on: intent, programs: [rustfmt], decide: auto}"]);
+    let did = |change| brief(&effect(&policy, Terminal, Auto, &[("ok.rs", Modified, &[]), change])).0;
+    assert_eq!(did(("b.rs", Created, &["executable"])), Auto);
+    assert_eq!(did(("b.rs", Deleted, &[])), Prompt);
+    assert_eq!(did((".git/hooks/pre-commit", Created, &[])), Prompt);
+    assert_eq!(did(("b", Created, &["link_leaves"])), Prompt);
+    let cleans = ruled(&[
+        "{id: fmt, on: intent, programs: [rustfmt], decide: auto}",
+        "{id: out, on: effect, paths: ['out/**'], changes: [delete], decide: auto}",
+    ]);
+    assert_eq!(brief(&effect(&cleans, Terminal, Auto, &[("out/x", Deleted, &[])])), (Auto, "out"));
+}
+
+#[test]
+fn the_answer_names_the_gravest_of_equal_changes() {
+    let preset = policy("{}");
+    let changes: Vec<Changed<'_>> = vec![
+        ("+000.md", Created, &[]),
+        ("a", Deleted, &[]),
+        ("b", Modified, &[]),
+        ("c", Created, &["odd_name"]),
+        ("z/.git/config", Modified, &[]),
+    ];
+    for (count, path) in [(1, "+000.md"), (2, "a"), (3, "a"), (4, "c"), (5, "z/.git/config")] {
+        let decision = effect(&preset, Terminal, Preview, &changes[..count]);
+        assert!(decision.reason.starts_with(&format!("`{path}`: ")), "{count}: {decision:?}");
+    }
+    let denied = policy("{file_delete: deny}");
+    let decision = effect(&denied, Terminal, Preview, &[("a", Deleted, &[]), (".envrc", Deleted, &[])]);
+    assert!(decision.reason.starts_with("`.envrc`: "), "{decision:?}");
 }

@@ -72,7 +72,8 @@ fn a_free_call_is_free_to_do_what_its_tool_is_for() {
     // Only a rule can have said auto here.
     assert_eq!(brief(&effect(&prompt, FileWrite, Auto, &[("a", Modified, &[])])), (Auto, "intent"));
     assert_eq!(brief(&effect(&prompt, FileDelete, Auto, &[("a", Deleted, &[])])), (Auto, "intent"));
-    assert_eq!(brief(&effect(&prompt, Terminal, Auto, &[("a", Deleted, &[])])), (Auto, "intent"));
+    assert_eq!(brief(&effect(&prompt, Terminal, Auto, &[("a", Modified, &[])])), (Auto, "intent"));
+    assert_eq!(brief(&effect(&prompt, Terminal, Auto, &[("a", Deleted, &[])])), (Prompt, "file_delete"));
     assert_eq!(brief(&effect(&prompt, Other, Auto, &[("a", Created, &[])])), (Auto, "intent"));
     // Here a setting may have, and it spoke of writing.
     let preset = belay_policy::Policy::preset();

@@ -33,7 +33,17 @@ pub(crate) fn tool(kind: ToolKind) -> &'static str {
 
 pub(crate) fn intent(policy: &Policy, kind: ToolKind, command: &str, paths: &[&str]) -> Decision {
     let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
-    policy.intent(&Intent { tool: tool(kind), kind, command: &command, paths: &texts(paths) })
+    let program = command.first().map(String::as_str).filter(|program| !program.contains('/'));
+    let intent = Intent {
+        tool: tool(kind),
+        kind,
+        command: &command,
+        program,
+        working_directory: "",
+        environment: &[],
+        paths: &texts(paths),
+    };
+    policy.intent(&intent)
 }
 
 pub(crate) fn command(policy: &Policy, words: &str) -> Decision {
@@ -68,4 +78,21 @@ pub(crate) fn outcome(policy: &Policy, kind: ToolKind, words: &str, changes: &[C
 
 pub(crate) fn brief(decision: &Decision) -> (Verdict, &str) {
     (decision.verdict, &decision.rule)
+}
+
+/// A command in a directory, with environment variables of these names.
+pub(crate) fn command_in(policy: &Policy, words: &str, directory: &str, environment: &[&str]) -> Decision {
+    let command: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    let program = command.first().map(String::as_str).filter(|program| !program.contains('/'));
+    let environment = texts(environment);
+    let intent = Intent {
+        tool: tool(Terminal),
+        kind: Terminal,
+        command: &command,
+        program,
+        working_directory: directory,
+        environment: &environment,
+        paths: &[],
+    };
+    policy.intent(&intent)
 }
