@@ -33,6 +33,7 @@ macro_rules! execution_help {
              2    refused or used wrongly; nothing happened\n  30   it failed (one failed step is enough)\n  \
              32   it failed: a tool reached out of its workspace\n  33   it failed: a policy or a person said no\n  \
              34   it failed: a time limit ran out; or --wait-timeout did, and then it goes on or can be resumed\n  \
+             35   it ended in part: nothing failed, and a step was skipped that others needed, or all were\n  \
              130  interrupted (143: terminated, 129: the terminal was closed, 141: the reader of the output has gone); it goes on or can be resumed"
         )
     };

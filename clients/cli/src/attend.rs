@@ -115,7 +115,9 @@ fn conclude(context: &Context, ended: &Execution) -> Result<Exit, Failure> {
     match context.screen.format {
         Format::Json => context.screen.print_json(&json::of(ended)?)?,
         Format::Jsonl => {}
-        Format::Text if exit == Exit::OK => context.screen.print(&execution::summary(ended, clock::now()))?,
+        Format::Text if matches!(exit, Exit::OK | Exit::PARTIAL) => {
+            context.screen.print(&execution::summary(ended, clock::now()))?
+        }
         Format::Text => return Err(execution::report(ended).into()),
     }
     Ok(exit)
@@ -176,7 +178,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
     };
     let screen = view.screen();
     let terminal = Rc::new(Mutex::new(Terminal::default()));
-    let put = |name: &str| question(screen, connection.to_gate.borrow().clone(), &terminal, name);
+    let put = |name: &str, waiting| question(screen, connection.to_gate.borrow().clone(), &terminal, name, waiting);
     let mut questions = Queue::default();
     let watched = Watched { session, attendance, connection: &connection };
     let mut seen = std::pin::pin!(follow::follow(watched, Some(attendance.after)));
@@ -241,12 +243,12 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
 }
 
 /// One approval, put to the person at the terminal.
-fn question(screen: Screen, to_gate: ToGate, terminal: &Rc<Mutex<Terminal>>, name: &str) -> Question {
+fn question(screen: Screen, to_gate: ToGate, terminal: &Rc<Mutex<Terminal>>, name: &str, waiting: usize) -> Question {
     let (terminal, name) = (Rc::clone(terminal), name.to_owned());
     async move {
         let mut gate = to_gate.client().await?;
         let asked = ask::get(&mut gate, &name).await?;
-        ask::ask(screen, &mut gate, &mut *terminal.lock().await, asked).await
+        ask::ask(screen, &mut gate, &mut *terminal.lock().await, asked, waiting).await
     }
     .boxed_local()
 }

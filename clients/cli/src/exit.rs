@@ -21,6 +21,8 @@ impl Exit {
     pub(crate) const DENIED: Exit = Exit(33);
     /// A time limit ran out.
     pub(crate) const TIMED_OUT: Exit = Exit(34);
+    /// No step failed, and one that others needed was skipped, or all were.
+    pub(crate) const PARTIAL: Exit = Exit(35);
     /// SIGHUP, as shells count it: 128 + 1.
     pub(crate) const HUNG_UP: Exit = Exit(129);
     /// SIGINT, as shells count it: 128 + 2.
@@ -30,11 +32,12 @@ impl Exit {
     /// SIGTERM, as shells count it: 128 + 15.
     pub(crate) const TERMINATED: Exit = Exit(143);
 
-    /// What an execution that has ended is worth. PARTIAL counts as failed; one that has not ended is a fault of the caller.
+    /// What an execution that has ended is worth. PARTIAL counts as failed where a step failed; one that has not ended is a fault of the caller.
     pub(crate) fn of_execution(execution: &Execution) -> Exit {
         match execution.state() {
             State::Completed => Exit::OK,
             State::TimedOut => Exit::TIMED_OUT,
+            State::Partial if execution.failure.is_none() => Exit::PARTIAL,
             State::Failed | State::Partial => match execution.failure.as_ref().map(|failure| failure.error_class()) {
                 Some(ErrorClass::SandboxViolation) => Exit::SANDBOX_VIOLATION,
                 Some(ErrorClass::ApprovalDenied | ErrorClass::PolicyDenied) => Exit::DENIED,
@@ -77,6 +80,7 @@ mod tests {
             (State::Failed, Some(ErrorClass::Fatal), 30),
             (State::Failed, Some(ErrorClass::AgentUnavailable), 30),
             (State::Partial, Some(ErrorClass::Transient), 30),
+            (State::Partial, None, 35),
             (State::Failed, Some(ErrorClass::InvalidArguments), 30),
             (State::Failed, Some(ErrorClass::InvalidResult), 30),
             (State::Failed, Some(ErrorClass::SandboxViolation), 32),

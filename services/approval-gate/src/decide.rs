@@ -11,7 +11,7 @@ use thiserror::Error;
 pub(crate) const LONGEST_REASON: usize = 2_000;
 
 /// Who decided, when it was the policy and no person.
-pub(crate) const POLICY: &str = "policy";
+pub(crate) const POLICY: &str = belay_grant::Grant::POLICY;
 
 /// Why an approval is not decided now, by this caller, in this way.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

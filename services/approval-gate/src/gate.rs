@@ -22,6 +22,7 @@ use crate::{
     hub::Told,
     policy::{self, StoredPolicyError},
     runner::RunnerClient,
+    service::get_approval_change::Opened,
     store::Failed,
 };
 
@@ -42,6 +43,8 @@ pub struct Gate {
     pub(crate) redactor: Redactor,
     pub(crate) telemetry: Telemetry,
     pub(crate) shutdown: Shutdown,
+    /// The approval whose files were looked at last.
+    pub(crate) opened: Mutex<Option<Arc<Opened>>>,
     policy: watch::Sender<Arc<ActivePolicy>>,
     /// Held while a policy follows another.
     publishing: Mutex<()>,
@@ -80,6 +83,7 @@ impl Gate {
             redactor,
             telemetry,
             shutdown,
+            opened: Mutex::default(),
             policy: watch::Sender::new(Arc::new(active)),
             publishing: Mutex::new(()),
         });

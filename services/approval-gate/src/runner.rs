@@ -13,16 +13,13 @@ use belay_service_kit::{host::LARGEST_MESSAGE, status};
 use thiserror::Error;
 use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
 
-use crate::{
-    names::CallName,
-    preview::{Content, Contents},
-};
+use crate::{names::CallName, preview::Contents};
 
 /// The longest subject that is taken, in bytes.
 pub(crate) const LARGEST_SUBJECT: usize = 8 * 1024 * 1024;
 
 /// How many bytes of contents are kept for one preview; what comes after them is not shown.
-const LARGEST_CONTENTS: usize = 8 * 1024 * 1024;
+const LARGEST_CONTENTS: usize = 32 * 1024 * 1024;
 
 /// How long a runner may take to hand everything over.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -161,11 +158,19 @@ impl Held {
         let named: HashSet<&String> =
             subject.changes.iter().flat_map(|change| [&change.before, &change.after]).collect();
         let contents = self.contents.into_iter().filter(|(digest, (_, complete))| *complete && named.contains(digest));
-        let contents = contents.map(|(digest, (bytes, _))| {
-            let content = if digest_of(&bytes) == digest { Content::Verified(bytes) } else { Content::Forged };
-            (digest, content)
-        });
-        let contents = contents.collect();
+        let mut verified = Contents::new();
+        for (digest, (bytes, _)) in contents {
+            let found = digest_of(&bytes);
+            if found != digest {
+                let message = format!(
+                    "The runner sent a content as {digest} whose digest is {found}. Nobody is asked about what cannot be shown truly: \
+                     look at the tool runner."
+                );
+                return Err(refused("CONTENT_MISMATCH", message));
+            }
+            verified.insert(digest, bytes);
+        }
+        let contents = verified;
         Ok((subject, self.subject, contents))
     }
 }
@@ -219,15 +224,22 @@ mod tests {
             &bytes,
             vec![
                 chunk(&digest_of(b"one"), b"on", false),
-                chunk(&digest_of(b"two"), b"2", true),
+                chunk(&digest_of(b"two"), b"two", true),
                 chunk(&digest_of(b"one"), b"e", true),
                 chunk(&digest_of(b"three"), b"three", true),
             ],
         );
         let (parsed, kept, contents) = held.verified(&CallName::parse("call", CALL).unwrap(), &digest).unwrap();
         assert_eq!((parsed, kept), (subject(), bytes));
-        let expected = [(digest_of(b"one"), Content::Verified(b"one".into())), (digest_of(b"two"), Content::Forged)];
+        let expected = [(digest_of(b"one"), b"one".to_vec()), (digest_of(b"two"), b"two".to_vec())];
         assert_eq!(contents, Contents::from(expected), "what nobody named is not kept");
+    }
+
+    /// B-03: a content that is not what its digest says is no note on a question; there is no question.
+    #[test]
+    fn a_forged_content_is_refused() {
+        let held = sent(&subject().canonical_bytes(), vec![chunk(&digest_of(b"two"), b"2", true)]);
+        assert_eq!(reason(held, CALL, &subject().digest()), "CONTENT_MISMATCH");
     }
 
     #[test]
@@ -266,12 +278,12 @@ mod tests {
         assert_eq!(reason(held, CALL, "sha256:00"), "SUBJECT_TOO_LARGE");
 
         let mut held = Held::default();
-        for n in 0..20 {
+        for n in 0..40 {
             held.take(chunk(&n.to_string(), &vec![0; 1024 * 1024], false));
             held.take(chunk(&n.to_string(), &[], true));
         }
         assert!(held.contents.values().map(|(bytes, _)| bytes.len()).sum::<usize>() <= LARGEST_CONTENTS);
-        assert!(held.contents.len() < 9, "{}", held.contents.len());
+        assert!(held.contents.len() < 33, "{}", held.contents.len());
     }
 
     #[test]

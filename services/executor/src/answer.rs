@@ -22,6 +22,8 @@ pub(crate) enum Answer {
     NotFound,
     /// The runner does not take the grant.
     GrantRefused(String),
+    /// By the runner's clock the grant does not hold now. Another one may; the call still waits.
+    GrantOutOfTime(Status),
     /// Another executor owns the shard.
     Fenced,
 }
@@ -37,6 +39,7 @@ pub(crate) fn refused(request: &CallRequest, status: Status) -> Answer {
     match (status.code(), reason.as_deref()) {
         (Code::FailedPrecondition, Some("LEDGER_CHANGED")) => Answer::LedgerChanged,
         (Code::FailedPrecondition, Some("FENCED")) => Answer::Fenced,
+        (Code::PermissionDenied, Some("GRANT_REFUSED")) if is_about_time(&status) => Answer::GrantOutOfTime(status),
         (Code::PermissionDenied, Some(_)) => Answer::GrantRefused(status.message().to_owned()),
         (Code::NotFound, Some("CALL_NOT_FOUND")) => Answer::NotFound,
         (Code::NotFound, Some(reason @ "TOOL_NOT_FOUND")) => failed(ErrorClass::InvalidArguments, reason),
@@ -46,6 +49,10 @@ pub(crate) fn refused(request: &CallRequest, status: Status) -> Answer {
         (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, "TOO_LARGE"),
         _ => Answer::Away(status),
     }
+}
+
+fn is_about_time(status: &Status) -> bool {
+    status::fact(status, "cause").as_deref() == Some("time")
 }
 
 /// What a call's own state means.

@@ -271,6 +271,17 @@ impl Executions {
         lock(&self.hubs).of(key)
     }
 
+    /// The executions driven here that may wait for a decision: those that wait out of memory, and those that are in it.
+    pub(crate) async fn waiting(&self) -> Result<Vec<ExecutionRow>, StoreError> {
+        let mut unfinished = self.read(|reader| reader.unfinished()).await?;
+        let drives_all = lock(&self.foreign).drives_all();
+        let (live, driven) = (self.live(), lock(&self.driven));
+        unfinished.retain(|row| {
+            live.contains_key(&row.key) || row.standing.parked && (drives_all || driven.contains(&row.key))
+        });
+        Ok(unfinished)
+    }
+
     /// Hands a command to an execution, taking it into memory if it is not there.
     pub(crate) async fn send(self: &Arc<Self>, row: ExecutionRow, command: Command) {
         let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };

@@ -11,10 +11,14 @@ use std::{
     time::Duration,
 };
 
-use belay_journal::ExecutionKey;
+use belay_journal::{ExecutionKey, ExecutionRow};
 use belay_proto::v1::{self, approval::State, watch_approvals_response::Content};
 use belay_service_kit::Shutdown;
-use tokio::sync::{mpsc, watch};
+use belay_telemetry::TraceContext;
+use tokio::{
+    sync::{mpsc, watch},
+    task::AbortHandle,
+};
 use tonic::{Code, Status};
 
 pub(crate) use self::outcome::used;
@@ -48,7 +52,10 @@ async fn listen(executions: Weak<Executions>, gate: Gate) {
         match gate.watch().await {
             Ok(mut stream) => {
                 let withdrawing = tokio::spawn(withdraw_unneeded(executions.clone(), gate.clone()));
-                let _stop = AbortOnDrop(withdrawing.abort_handle());
+                let _withdrawing = AbortOnDrop(withdrawing.abort_handle());
+                // Whoever answers now may have another store than whoever answered before.
+                let checking = tokio::spawn(check_questions(executions.clone(), gate.clone()));
+                let _checking = AbortOnDrop(checking.abort_handle());
                 while let Ok(Ok(Some(message))) = tokio::time::timeout(SILENCE, stream.message()).await {
                     patience = PATIENCE.0;
                     let Some(executions) = executions.upgrade() else { return };
@@ -67,7 +74,8 @@ async fn listen(executions: Weak<Executions>, gate: Gate) {
     }
 }
 
-struct AbortOnDrop(tokio::task::AbortHandle);
+/// Ends a task when it is dropped.
+struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
@@ -119,6 +127,61 @@ async fn is_unneeded(executions: &Executions, approval: &v1::Approval) -> Result
     }
     let (events, _) = executions.events(row.key).await?;
     Ok(!ended(&events, vec![approval.call.clone()]).is_empty())
+}
+
+/// Finds the executions that wait for a decision about which the gate has no question, and has them ask again: a gate whose store was
+/// restored or lost does not know what it was asked.
+async fn check_questions(executions: Weak<Executions>, gate: Gate) {
+    let Some(executions) = executions.upgrade() else { return };
+    let rows = match executions.waiting().await {
+        Ok(rows) => rows,
+        Err(error) => return tracing::error!(%error, "What waits for a decision cannot be read"),
+    };
+    let mut by_namespace: BTreeMap<String, Vec<ExecutionRow>> = BTreeMap::new();
+    for row in rows {
+        by_namespace.entry(row.execution.namespace.clone()).or_default().push(row);
+    }
+    for (namespace, rows) in by_namespace {
+        let asking = match gate.asking(&namespace).await {
+            Ok(asking) => asking,
+            // The next watch looks again.
+            Err(NoAnswer::Away(status) | NoAnswer::Refused(status)) => {
+                return tracing::debug!(%status, "The approval gate cannot be asked what it knows");
+            }
+        };
+        for row in rows {
+            let name = ExecutionName { namespace: namespace.clone(), id: row.execution.id.clone() };
+            if !asking.contains(&name.to_string()) {
+                executions.send(row, Command::CheckQuestions).await;
+            }
+        }
+    }
+}
+
+/// Makes sure that the gate has a question. What it says to it that was decided meanwhile is handed on.
+pub(crate) async fn check_question(
+    executions: Weak<Executions>,
+    asked: v1::CreateApprovalRequest,
+    trace: TraceContext,
+) {
+    let (mut patience, longest) = PATIENCE;
+    loop {
+        let Some(executions) = executions.upgrade() else { return };
+        match executions.gate.create(asked.clone(), &trace).await {
+            Ok(approval) => {
+                deliver(&executions, approval).await;
+                return;
+            }
+            Err(NoAnswer::Refused(status)) => {
+                tracing::warn!(call = asked.call, %status, "The approval gate does not ask again about a call that waits");
+                return;
+            }
+            Err(NoAnswer::Away(status)) => tracing::debug!(%status, "The approval gate does not answer, asking again"),
+        }
+        drop(executions);
+        tokio::time::sleep(patience).await;
+        patience = (patience * 2).min(longest);
+    }
 }
 
 /// Hands a decision to its execution, taking that into memory if need be. About one that nobody waits for any more, the gate is told what
@@ -188,6 +251,11 @@ impl Foreign {
         }
         self.kept.entry(key).or_default().insert(approval.name.clone(), approval);
         None
+    }
+
+    /// Whether everything in the store is driven here.
+    pub(crate) fn drives_all(&self) -> bool {
+        self.none
     }
 
     /// What was kept for an execution that is driven here from now on.

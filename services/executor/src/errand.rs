@@ -11,7 +11,7 @@ use tracing::Span;
 use crate::{
     answer::{Answer, without_ledger},
     core::Executions,
-    gate::NoAnswer,
+    gate::{self, NoAnswer},
     output::Voice,
     wire,
 };
@@ -33,8 +33,19 @@ pub(crate) enum News {
     RunnerAway,
     /// The gate does not answer.
     GateAway,
+    /// By the runner's clock no grant of the gate's holds now.
+    ClocksDiffer,
     /// Another executor owns the shard.
     Fenced,
+}
+
+/// What the gate says when it is asked for a grant.
+enum Granted {
+    Yes(v1::Grant),
+    /// It does not know of the decision, because its store was restored or lost: a person has to be asked again.
+    AskAgain,
+    /// It refuses for good; the reason.
+    No(String),
 }
 
 /// What an errand is to bring about.
@@ -128,10 +139,11 @@ impl Errand {
 
     async fn send(&mut self) -> Result<News, Gone> {
         let mut ledger_id = self.request.ledger_id.clone();
-        let grant = match self.approval() {
+        let mut grant = match self.approval() {
             Some(approval) => match Box::pin(self.grant(approval)).await? {
-                Ok(grant) => Some(grant),
-                Err(why) => return Box::pin(self.give_up(why)).await,
+                Granted::Yes(grant) => Some(grant),
+                Granted::AskAgain => return Ok(self.ask_again()),
+                Granted::No(why) => return Box::pin(self.give_up(why)).await,
             },
             None => None,
         };
@@ -152,6 +164,11 @@ impl Errand {
                 Answer::Held(need) => return Ok(News::Held(self.request.call, need)),
                 Answer::Fenced => return Ok(News::Fenced),
                 Answer::GrantRefused(why) => return Box::pin(self.give_up(why)).await,
+                Answer::GrantOutOfTime(status) => match Box::pin(self.another_grant(&status)).await? {
+                    Granted::Yes(another) => grant = Some(another),
+                    Granted::AskAgain => return Ok(self.ask_again()),
+                    Granted::No(why) => return Box::pin(self.give_up(why)).await,
+                },
                 Answer::LedgerChanged => match Box::pin(self.other_ledger(&mut ledger_id)).await {
                     Some(unknown) => return Ok(News::Ended(unknown)),
                     None => continue,
@@ -177,7 +194,7 @@ impl Errand {
                     None => continue,
                 },
                 Answer::Away(status) => self.runner_away(&status).await?,
-                Answer::Held(_) | Answer::NotFound | Answer::GrantRefused(_) => {
+                Answer::Held(_) | Answer::NotFound | Answer::GrantRefused(_) | Answer::GrantOutOfTime(_) => {
                     self.runner_away(&tonic::Status::internal("the runner does not stop the call")).await?;
                 }
             }
@@ -203,7 +220,9 @@ impl Errand {
                     Answer::Fenced => return Ok(News::Fenced),
                     Answer::LedgerChanged | Answer::NotFound => return Ok(News::Ended(self.lost_hold())),
                     Answer::Away(status) => self.runner_away(&status).await?,
-                    Answer::Held(_) | Answer::GrantRefused(_) => self.gate_away(&status).await?,
+                    Answer::Held(_) | Answer::GrantRefused(_) | Answer::GrantOutOfTime(_) => {
+                        self.gate_away(&status).await?
+                    }
                 },
             }
         }
@@ -211,9 +230,10 @@ impl Errand {
 
     async fn commit(&mut self) -> Result<News, Gone> {
         let approval = self.approval().unwrap_or_default();
-        let grant = match self.grant(approval).await? {
-            Ok(grant) => grant,
-            Err(why) => return self.give_up(why).await,
+        let mut grant = match self.grant(approval).await? {
+            Granted::Yes(grant) => grant,
+            Granted::AskAgain => return Ok(self.ask_again()),
+            Granted::No(why) => return self.give_up(why).await,
         };
         loop {
             let runner = &self.executions.runner;
@@ -225,6 +245,11 @@ impl Errand {
                 Answer::Held(need) => return Ok(News::Held(self.request.call, need)),
                 Answer::Fenced => return Ok(News::Fenced),
                 Answer::GrantRefused(why) => return self.give_up(why).await,
+                Answer::GrantOutOfTime(status) => match self.another_grant(&status).await? {
+                    Granted::Yes(another) => grant = another,
+                    Granted::AskAgain => return Ok(self.ask_again()),
+                    Granted::No(why) => return self.give_up(why).await,
+                },
                 Answer::LedgerChanged | Answer::NotFound if self.maybe_sent => {
                     let message = "The runner that held the call keeps another ledger now; whether its effect was put in \
                                    place before cannot be known.";
@@ -271,7 +296,7 @@ impl Errand {
                 Answer::Ended(end) => return Ok(Some(end)),
                 Answer::Fenced => return Ok(None),
                 Answer::Away(status) => self.runner_away(&status).await?,
-                Answer::Held(_) | Answer::GrantRefused(_) => {
+                Answer::Held(_) | Answer::GrantRefused(_) | Answer::GrantOutOfTime(_) => {
                     self.runner_away(&tonic::Status::internal("the runner does not give the call up")).await?;
                 }
             }
@@ -296,14 +321,32 @@ impl Errand {
     }
 
     /// The grant of the approval, or why there is none.
-    async fn grant(&mut self, approval: String) -> Result<Result<v1::Grant, String>, Gone> {
+    async fn grant(&mut self, approval: String) -> Result<Granted, Gone> {
         loop {
             match self.executions.gate.grant(approval.clone()).await {
-                Ok(grant) => return Ok(Ok(grant)),
-                Err(NoAnswer::Refused(status)) => return Ok(Err(status.message().trim_end_matches('.').to_owned())),
+                Ok(grant) => return Ok(Granted::Yes(grant)),
+                Err(NoAnswer::Refused(status)) if gate::has_forgotten(&status) => return Ok(Granted::AskAgain),
+                Err(NoAnswer::Refused(status)) => {
+                    return Ok(Granted::No(status.message().trim_end_matches('.').to_owned()));
+                }
                 Err(NoAnswer::Away(status)) => self.gate_away(&status).await?,
             }
         }
+    }
+
+    /// A grant for one that does not hold by the runner's clock: the gate signs it anew where its time is over. Where the clocks differ too
+    /// much for that, the call waits: what was approved is not thrown away because of a clock.
+    async fn another_grant(&mut self, status: &tonic::Status) -> Result<Granted, Gone> {
+        self.log(status, "The runner's clock does not agree with the grant, asking for another");
+        self.wait(News::ClocksDiffer).await?;
+        let approval = self.approval().unwrap_or_default();
+        self.grant(approval).await
+    }
+
+    /// The call is held as before, and nobody has decided: the gate does not know that somebody has.
+    fn ask_again(&self) -> News {
+        let need = self.hold.as_ref().map(|hold| hold.need.clone()).expect("only what is held has an approval");
+        News::Held(self.request.call, need)
     }
 
     fn approval(&self) -> Option<String> {

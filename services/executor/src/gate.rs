@@ -1,6 +1,6 @@
 //! The approval gate as the executor sees it: it is asked to ask people, and says what they decided.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use belay_proto::v1::{self, approval_gate_service_client::ApprovalGateServiceClient};
 use belay_service_kit::{host::LARGEST_MESSAGE, status};
@@ -118,6 +118,19 @@ impl Gate {
         Ok(self.client.clone().list_approvals(request).await.map_err(no_answer)?.into_inner())
     }
 
+    /// The executions of a namespace about which a question is open.
+    pub(crate) async fn asking(&self, namespace: &str) -> Result<HashSet<String>, NoAnswer> {
+        let (mut executions, mut page_token) = (HashSet::new(), String::new());
+        loop {
+            let page = self.open(&format!("namespaces/{namespace}"), "", page_token).await?;
+            executions.extend(page.approvals.into_iter().map(|approval| approval.execution));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return Ok(executions);
+            }
+        }
+    }
+
     /// Says which decisions are stored, and what became of grants.
     pub(crate) async fn acknowledge(&self, acknowledged: v1::AcknowledgeApprovalsRequest) -> Result<(), NoAnswer> {
         let request = self.brief(acknowledged);
@@ -133,6 +146,17 @@ impl Gate {
             heartbeat_interval: None,
         });
         Ok(self.client.clone().watch_approvals(request).await?.into_inner())
+    }
+}
+
+/// Whether a gate that refuses a grant does so because it does not know of a decision that was made: its store was restored or lost.
+pub(crate) fn has_forgotten(status: &Status) -> bool {
+    match status::reason(status).as_deref() {
+        Some("APPROVAL_NOT_FOUND") => true,
+        Some("NOT_APPROVED") => {
+            status::fact(status, "state").as_deref() == Some(v1::approval::State::Pending.as_str_name())
+        }
+        _ => false,
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn flag(facts: &mut [Fact], view: &dyn View) {
             let path = if folder.is_empty() { (*name).to_owned() } else { format!("{folder}/{name}") };
             RelPath::parse(&path).is_ok_and(|path| view.metadata(&path).is_ok())
         };
-        *known.entry(folder.to_owned()).or_insert_with(|| MARKS.iter().all(|mark| there(&mark)))
+        *known.entry(folder.to_owned()).or_insert_with(|| MARKS.iter().all(there))
     };
     // A repository that this call completes counts by all of its parts, and one that was there by what is obeyed.
     let made: BTreeSet<String> = facts

@@ -1,5 +1,6 @@
 //! Puts an approval to the person at the terminal, and tells the gate what was decided.
 
+pub(crate) mod changes;
 mod prompt;
 mod queue;
 mod terminal;
@@ -35,19 +36,21 @@ pub(crate) enum Answer {
     Left,
 }
 
-/// Shows an approval and asks until it is decided or the person goes away. Dropping the future takes the question back.
+/// Shows an approval and asks until it is decided or the person goes away. `waiting` is how many wait for this person, this one included.
+/// Dropping the future takes the question back.
 pub(crate) async fn ask(
     screen: Screen,
     gate: &mut Gate,
     terminal: &mut Terminal,
     asked: Approval,
+    waiting: usize,
 ) -> Result<Answer, Failure> {
     if asked.state() != State::Pending {
         return Ok(Answer::Decided(Box::new(asked)));
     }
     let say = |lines: &[Line]| lines.iter().for_each(|line| screen.say(line));
     screen.say(&Line::default());
-    say(&approval::full(&asked, Extent::Brief));
+    say(&approval::question(&asked, waiting));
     terminal.forget_typed();
     let mut prompt = Prompt::default();
     loop {
@@ -55,7 +58,11 @@ pub(crate) async fn ask(
         match prompt.take(terminal.line().await.as_deref()) {
             Reply::Again("") => {}
             Reply::Again(hint) => screen.say(&Line::default().and(Style::Warn, hint)),
-            Reply::ShowAll => say(&approval::full(&asked, Extent::Full)),
+            Reply::ShowAll => {
+                let mut whole = asked.clone();
+                changes::complete(gate, &mut whole).await?;
+                say(&approval::full(&whole, Extent::Full));
+            }
             Reply::Leave => {
                 screen.say(&Line::default());
                 return Ok(Answer::Left);

@@ -32,8 +32,8 @@ impl Prompt {
     /// What to ask now.
     pub(crate) fn question(self) -> &'static str {
         match self {
-            Prompt::Choosing => "[A]pprove  [D]eny  [S]kip the step  [V]iew full  [Q]uit >",
-            Prompt::Denying => "why not? (goes back to the plan's author; Enter alone: back) >",
+            Prompt::Choosing => "[A]pprove  [D]eny  [S]kip  [V]iew all  [Q]uit >",
+            Prompt::Denying => "Reason (sent to the planner; Enter to go back):",
         }
     }
 

@@ -24,18 +24,20 @@ impl Queue {
         self.open.is_some()
     }
 
-    /// Takes note of the approvals that wait now: takes back what no longer waits, and asks about the next with `put`. The one that was
-    /// taken back.
+    /// Takes note of the approvals that wait now: takes back what no longer waits, and asks about the next with `put`, which is told how
+    /// many are still to be asked about. The one that was taken back.
     pub(crate) fn update<'a>(
         &mut self,
         waiting: impl Iterator<Item = &'a str>,
-        put: impl FnOnce(&str) -> Question,
+        put: impl FnOnce(&str, usize) -> Question,
     ) -> Option<String> {
         let waiting: Vec<&str> = waiting.collect();
         let withdrawn = self.open.take_if(|(name, _)| !waiting.contains(&name.as_str())).map(|(name, _)| name);
         if self.open.is_none() {
-            let next = waiting.into_iter().find(|name| !self.settled.contains(*name));
-            self.open = next.map(|name| (name.to_owned(), put(name)));
+            let mut open = waiting.into_iter().filter(|name| !self.settled.contains(*name));
+            let next = open.next();
+            let count = 1 + open.count();
+            self.open = next.map(|name| (name.to_owned(), put(name, count)));
         }
         withdrawn
     }
@@ -64,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    fn decided(name: &str) -> Question {
+    fn decided(name: &str, _: usize) -> Question {
         let approval = Approval { name: name.to_owned(), ..Default::default() };
         async { Ok(Answer::Decided(Box::new(approval))) }.boxed_local()
     }
@@ -94,7 +96,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_goes_away_when_somebody_else_decides() {
         let mut queue = Queue::default();
-        queue.update(["a"].into_iter(), |_| futures::future::pending().boxed_local());
+        queue.update(["a"].into_iter(), |_, _| futures::future::pending().boxed_local());
         assert!(queue.answer().now_or_never().is_none());
         assert_eq!(queue.update(["a"].into_iter(), decided), None, "it still waits");
         assert_eq!(queue.update(["b"].into_iter(), decided).as_deref(), Some("a"));

@@ -141,7 +141,11 @@ impl View {
     }
 
     /// Asks about what waits for a decision, and takes back what no longer does. Only where the execution is to wait for a person.
-    pub(super) fn ask(&mut self, questions: &mut Queue, put: impl FnOnce(&str) -> Question) -> Result<(), Failure> {
+    pub(super) fn ask(
+        &mut self,
+        questions: &mut Queue,
+        put: impl FnOnce(&str, usize) -> Question,
+    ) -> Result<(), Failure> {
         let Some(picture) = &self.picture else { return Ok(()) };
         let waits = matches!(picture.execution().approval_mode(), ApprovalMode::Wait | ApprovalMode::Unspecified);
         if !waits || is_over(picture.execution().state()) {

@@ -76,7 +76,7 @@ pub(crate) struct Run {
 /// What happens where a person would be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Approve {
-    /// What the policy allows without a person is approved, everything else denied
+    /// What the policy allows without a person is approved, everything else denied; never a protected or flagged change
     Auto,
     /// The execution waits for a decision: here on a terminal, or with `belay approve` from anywhere
     Prompt,

@@ -21,6 +21,15 @@ const LONGEST_OPERATION: usize = 60;
 /// The most lines of a headline.
 const LONGEST_HEADLINE: usize = 20;
 
+/// What is put to a person who is to decide now, of `waiting` such questions.
+pub(crate) fn question(approval: &Approval, waiting: usize) -> Vec<Line> {
+    let mut lines = full(approval, Extent::Brief);
+    if waiting > 1 {
+        lines[0] = std::mem::take(&mut lines[0]).and(Style::Dim, format!("  1 of {waiting}"));
+    }
+    lines
+}
+
 /// Everything a person needs for the decision.
 pub(crate) fn full(approval: &Approval, extent: Extent) -> Vec<Line> {
     let state = approval.state();
@@ -42,7 +51,16 @@ pub(crate) fn full(approval: &Approval, extent: Extent) -> Vec<Line> {
     lines.extend(warnings);
     lines.push(what_it_is(approval));
     lines.extend(diff::files(&preview.files, preview.more_files, extent));
+    let left_out = preview.more_files > 0 || preview.files.iter().any(|file| file.count > 0);
+    if left_out && is_open(approval) {
+        let id = names::id(&approval.name);
+        lines.push(next(&format!("belay approvals show {id} --all")));
+    }
     lines
+}
+
+fn is_open(approval: &Approval) -> bool {
+    matches!(approval.state(), State::Pending | State::Approved)
 }
 
 /// What is asked for, as the gate rendered it from what is digested.
@@ -75,7 +93,7 @@ fn facts(approval: &Approval) -> Vec<Vec<(Style, String)>> {
     }
     let facts = [
         ("workspace", folder),
-        ("reach", preview.reach.join(", ")),
+        ("access", preview.reach.join(", ")),
         ("why", approval.decision.as_ref().map(words::decision).unwrap_or_default()),
         ("step", format!("{} of {}", approval.step_id, names::id(&approval.execution))),
         ("asked", asked + &by),
@@ -91,18 +109,18 @@ fn facts(approval: &Approval) -> Vec<Vec<(Style, String)>> {
 
 /// Whether it has run, and in short what it would change.
 fn what_it_is(approval: &Approval) -> Line {
-    let is_open = matches!(approval.state(), State::Pending | State::Approved);
+    let is_open = is_open(approval);
     match approval.kind() {
         approval_need::Kind::Effect => {
             let effect = approval.effect.as_ref().map_or_else(|| "files".to_owned(), words::effect);
             let (said, kept) = if is_open {
-                ("it has run in a view of its own and would change ", "; nothing of that is in the workspace yet")
+                ("Ran in an isolated copy. Would change ", ". Nothing has been written to your workspace yet.")
             } else {
-                ("it ran in a view of its own; the decision was about ", "")
+                ("Ran in an isolated copy. The decision was about ", ".")
             };
             Line::new(said).and(Style::Strong, effect).and(Style::Plain, kept)
         }
-        approval_need::Kind::Call if is_open => Line::new("it has not run"),
+        approval_need::Kind::Call if is_open => Line::new("It has not run."),
         _ => Line::default(),
     }
 }
@@ -206,12 +224,12 @@ mod tests {
             "x7k2  pending\n\
              \x20 delete_file notes.txt\n\
              \x20 workspace  /home/me/w\n\
-             \x20 reach      no network\n\
+             \x20 access     no network\n\
              \x20 why        Deleting asks first. (rule file_delete)\n\
              \x20 step       tidy of e1\n\
              \x20 asked      2026-11-21 03:04:05Z for unix:1000\n\
              look twice: notes.txt has a name with characters that cannot be seen or do not belong in names\n\
-             it has run in a view of its own and would change 1 file: -1; nothing of that is in the workspace yet\n\
+             Ran in an isolated copy. Would change 1 file: -1. Nothing has been written to your workspace yet.\n\
              deletes  notes.txt  -1\n\
              \x20   @@ -1 +0,0 @@\n\
              \x20   -hello\n\
@@ -238,7 +256,7 @@ mod tests {
     #[test]
     fn a_call_that_has_not_run_says_so() {
         let call = Approval { kind: approval_need::Kind::Call.into(), effect: None, preview: None, ..approval() };
-        assert!(screen(&full(&call, Extent::Brief)).contains("\nit has not run\n"));
+        assert!(screen(&full(&call, Extent::Brief)).contains("\nIt has not run.\n"));
         assert!(
             screen(&list(&[call], Duration::from_secs(1_795_230_305)))
                 .ends_with("delete_file notes.txt  before it runs\n")

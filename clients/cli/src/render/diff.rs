@@ -30,13 +30,15 @@ pub(crate) fn files(files: &[FileDiff], more: i32, extent: Extent) -> Vec<Line> 
     };
     let mut lines = Vec::new();
     let mut left_out = 0;
-    for file in files.iter().take(most_files) {
+    let named = files.len().min(most_files);
+    for (index, file) in files.iter().take(named).enumerate() {
         lines.push(heading(file));
         let diff: Vec<&str> = file.unified.lines().collect();
-        let shown = diff.len().min(room);
-        lines.extend(diff_lines(&diff[..shown], extent));
-        room -= shown;
-        left_out += diff.len() - shown;
+        // No file takes the place of another: what is left is shared among those that still come.
+        let shown = picked(&diff, room.checked_div(named - index).unwrap_or(room).max(usize::from(room > 0)));
+        room -= shown.len();
+        left_out += diff.len() - shown.len();
+        lines.extend(diff_lines(&shown, extent));
     }
     let unseen = files.len().saturating_sub(most_files);
     if left_out > 0 || unseen > 0 {
@@ -46,11 +48,32 @@ pub(crate) fn files(files: &[FileDiff], more: i32, extent: Extent) -> Vec<Line> 
         lines.push(Line::default().and(Style::Warn, format!("… not shown here: {}", parts.join(", "))));
     }
     if more > 0 {
-        lines.push(
-            Line::default().and(Style::Warn, format!("… {more} more files change; -o json lists the first of them")),
-        );
+        lines.push(Line::default().and(Style::Warn, format!("… {more} more paths change; --all shows them")));
     }
     lines
+}
+
+/// The lines of a difference that fit: all of them, or else the first removed and the first added ones, half and half.
+fn picked<'a>(diff: &[&'a str], room: usize) -> Vec<&'a str> {
+    if diff.len() <= room {
+        return diff.to_vec();
+    }
+    let count = |sign| diff.iter().filter(|line| line.starts_with(sign)).count();
+    let (removed, added) = (count('-'), count('+'));
+    let of_removed = removed.min((room / 2).max(room.saturating_sub(added)));
+    let of_added = added.min(room - of_removed);
+    let (mut removed, mut added, mut other) = (of_removed, of_added, room - of_removed - of_added);
+    let mut fits = |line: &&&str| {
+        let left = match line.as_bytes().first() {
+            Some(b'-') => &mut removed,
+            Some(b'+') => &mut added,
+            _ => &mut other,
+        };
+        let fits = *left > 0;
+        *left -= usize::from(fits);
+        fits
+    };
+    diff.iter().filter(|line| fits(line)).copied().collect()
 }
 
 /// `deleted  notes.txt  -12  (binary, 3,120 bytes)`.
@@ -179,9 +202,22 @@ mod tests {
         assert!(brief.len() <= BRIEF_LINES + BRIEF_FILES + 2);
         assert!(brief.iter().all(|line| line.chars().count() <= BRIEF_WIDTH + 4));
         assert_eq!(brief[brief.len() - 2], "… not shown here: 3262 more lines, 9 more files");
-        assert_eq!(brief[brief.len() - 1], "… 7 more files change; -o json lists the first of them");
+        assert_eq!(brief[brief.len() - 1], "… 7 more paths change; --all shows them");
+        for file in 0..11 {
+            let heading = brief.iter().position(|line| *line == format!("creates  f{file}")).unwrap();
+            assert!(brief[heading + 1].starts_with("    +x"), "each has something of its difference: {file}");
+        }
         let full = told(&files(&changes, 0, Extent::Full));
         assert_eq!(full.len(), 21 + 2 + 20 * 300);
+    }
+
+    // B-18: a long rewrite shows what comes in as well as what goes.
+    #[test]
+    fn a_brief_rewrite_shows_both_sides() {
+        let unified = format!("@@ -1,400 +1,400 @@\n{}{}", "-old\n".repeat(400), "+new\n".repeat(400));
+        let brief = told(&files(&[file("f", path_change::Kind::Modified, &unified)], 0, Extent::Brief));
+        let count = |what: &str| brief.iter().filter(|line| line.trim() == what).count();
+        assert_eq!((count("-old"), count("+new")), (20, 20));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Executions on the screen: one in full, many in a table, and what is left to say at the end of one.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use belay_proto::v1::{Execution, StepStatus, execution, step_status::State};
+use belay_proto::v1::{EffectSummary, Execution, StepStatus, execution, step_status::State};
 
 use super::{
     output,
@@ -183,8 +183,40 @@ pub(crate) fn summary(execution: &Execution, now: Duration) -> Vec<Line> {
     if !execution.workspace.is_empty() {
         lines.push(Line::default().and(Style::Dim, "workspace: ").and(Style::Plain, &execution.workspace));
     }
+    lines.extend(unattended(execution));
     lines.push(next(&next_command(execution, true)));
     lines
+}
+
+/// The most steps that a line names.
+const STEPS_NAMED: usize = 5;
+
+/// What was let through without a person, by rule: what the policy approved in the place of one first.
+fn unattended(execution: &Execution) -> Vec<Line> {
+    let mut by_rule: BTreeMap<(bool, &str), (Vec<&str>, EffectSummary)> = BTreeMap::new();
+    for step in &execution.steps {
+        let Some(let_by) = &step.authorization else { continue };
+        let is_policy = let_by.approver == "policy";
+        if !is_policy && !let_by.approver.is_empty() {
+            continue;
+        }
+        let (steps, effect) = by_rule.entry((!is_policy, &let_by.rule)).or_default();
+        steps.push(&step.step_id);
+        effect.created += let_by.created;
+        effect.modified += let_by.modified;
+        effect.deleted += let_by.deleted;
+    }
+    let line = |((alone, rule), (steps, effect)): (&(bool, &str), &(Vec<&str>, EffectSummary))| {
+        let how = if *alone { "let through by rule" } else { "approved without a person, asked by rule" };
+        let named: Vec<&str> = steps.iter().take(STEPS_NAMED).copied().collect();
+        let more = steps.len().checked_sub(STEPS_NAMED).filter(|more| *more > 0);
+        let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
+        let style = if *alone { Style::Dim } else { Style::Warn };
+        Line::default()
+            .and(style, format!("{how} {rule}: "))
+            .and(Style::Plain, format!("{} ({}{more})", words::effect(effect), named.join(", ")))
+    };
+    by_rule.iter().map(line).collect()
 }
 
 /// What is said, last and once, after an execution that ended in any other way.

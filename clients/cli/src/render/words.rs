@@ -177,6 +177,8 @@ pub(crate) fn decision(decision: &PolicyDecision) -> String {
 /// What a person should look at twice, as a sentence about a file.
 pub(crate) fn flag(flag: &str) -> String {
     match flag {
+        "protected" => "is protected: programs execute or obey it unasked",
+        "bare_repository" => "steers a bare Git repository",
         "executable" => "becomes executable",
         "link_leaves" => "is a link that leads out of the workspace",
         "odd_name" => "has a name with characters that cannot be seen or do not belong in names",

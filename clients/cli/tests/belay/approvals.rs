@@ -175,6 +175,36 @@ fn approvals_are_listed_and_found_by_the_beginning_of_their_id() {
     assert!(code == 2 && talk.contains("code: APPROVAL_NOT_FOUND"), "{talk}");
 }
 
+// B-18: one file's whole difference, all of them, and all of it as JSON.
+#[test]
+fn everything_can_be_looked_at() {
+    let mut asked = approval("x7k2");
+    let files = &mut asked.preview.as_mut().unwrap().files;
+    files[0].unified = format!("@@ -1,300 +0,0 @@\n{}", (0..300).map(|n| format!("-line {n}\n")).collect::<String>());
+    let change =
+        PathChange { path: "other.txt".to_owned(), kind: path_change::Kind::Modified.into(), ..Default::default() };
+    files.push(FileDiff { change: Some(change), unified: "@@ -1 +1 @@\n-a\n+b\n".to_owned(), ..Default::default() });
+    let server = Server::start(World { approvals: vec![asked], ..Default::default() });
+    let said = |arguments: &[&str]| {
+        let output = belay(&server, arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let one = said(&["approvals", "show", "x7k2", "--path", "notes.txt"]);
+    assert!(
+        one.starts_with("deletes  notes.txt") && one.contains("-line 0\n") && one.ends_with("-line 299\n"),
+        "{one}"
+    );
+    assert!(!one.contains("other.txt"));
+    let all = said(&["approvals", "show", "x7k2", "--all"]);
+    assert!(all.contains("-line 299\n") && all.contains("changes  other.txt") && all.contains("+b\n"), "{all}");
+    let json: serde_json::Value = serde_json::from_str(&said(&["approvals", "show", "x7k2", "-o", "json"])).unwrap();
+    let files = json["preview"]["files"].as_array().unwrap();
+    assert_eq!((files.len(), files[0]["unified"].as_str().unwrap().lines().count()), (2, 301));
+    let output = belay(&server, &["approvals", "show", "x7k2", "--path", "nowhere"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
 fn at_terminal(server: &Server, arguments: &[&str]) -> AtTerminal {
     AtTerminal::start(belay(server, arguments))
 }
@@ -222,7 +252,7 @@ fn a_run_asks_the_person_at_its_terminal() {
     let mut person = run_into_question(&server);
     assert_eq!(server.world().starts[0].approval_mode(), ApprovalMode::Wait);
     person.types("d");
-    person.wait_for("why not?");
+    person.wait_for("Reason (sent to the planner");
     person.types("keep it");
     person.wait_for("denied delete_file notes.txt");
     assert_eq!(decisions(&server), [(Decision::Deny, "sha256:x7k2".to_owned(), "keep it".to_owned())]);

@@ -2,8 +2,9 @@
 
 use belay_proto::v1::{
     AcknowledgeApprovalsRequest, AcknowledgeApprovalsResponse, Approval, CancelApprovalRequest, CreateApprovalRequest,
-    DecideApprovalRequest, GetApprovalRequest, GetGrantRequest, GetPolicyRequest, GetVerificationKeysRequest,
-    GetVerificationKeysResponse, Grant, ListApprovalsRequest, ListApprovalsResponse, SignedPolicy,
+    DecideApprovalRequest, FileDiff, GetApprovalChangeRequest, GetApprovalChangeResponse, GetApprovalRequest,
+    GetGrantRequest, GetPolicyRequest, GetVerificationKeysRequest, GetVerificationKeysResponse, Grant,
+    ListApprovalChangesRequest, ListApprovalChangesResponse, ListApprovalsRequest, ListApprovalsResponse, SignedPolicy,
     WatchApprovalsRequest, WatchApprovalsResponse, WatchPolicyRequest, WatchPolicyResponse, approval::State,
     approval_gate_service_server::ApprovalGateService, decide_approval_request::Decision,
 };
@@ -11,6 +12,15 @@ use futures::stream::Empty;
 use tonic::{Request, Response, Status};
 
 use crate::server::Scripted;
+
+impl Scripted {
+    /// What an approval would change.
+    fn files(&self, name: &str) -> Vec<FileDiff> {
+        let world = self.world.lock().unwrap();
+        let approval = world.approvals.iter().find(|approval| approval.name == name);
+        approval.and_then(|approval| approval.preview.clone()).unwrap_or_default().files
+    }
+}
 
 #[tonic::async_trait]
 impl ApprovalGateService for Scripted {
@@ -34,6 +44,32 @@ impl ApprovalGateService for Scripted {
         let world = self.world.lock().unwrap();
         let approvals = world.approvals.iter().filter(fits).take(request.page_size as usize).cloned().collect();
         Ok(Response::new(ListApprovalsResponse { approvals, ..Default::default() }))
+    }
+
+    async fn list_approval_changes(
+        &self,
+        request: Request<ListApprovalChangesRequest>,
+    ) -> Result<Response<ListApprovalChangesResponse>, Status> {
+        let changes: Vec<_> =
+            self.files(&request.into_inner().name).into_iter().filter_map(|file| file.change).collect();
+        Ok(Response::new(ListApprovalChangesResponse { total: changes.len() as i32, changes, ..Default::default() }))
+    }
+
+    /// A line a page.
+    async fn get_approval_change(
+        &self,
+        request: Request<GetApprovalChangeRequest>,
+    ) -> Result<Response<GetApprovalChangeResponse>, Status> {
+        let request = request.into_inner();
+        let files = self.files(&request.name);
+        let file =
+            files.into_iter().find(|file| file.change.as_ref().is_some_and(|change| change.path == request.path));
+        let file = file.ok_or_else(|| Status::not_found("it does not change this path"))?;
+        let at: usize = request.page_token.parse().unwrap_or(0);
+        let unified: String = file.unified.split_inclusive('\n').skip(at).take(1).collect();
+        let is_last = at + 1 >= file.unified.lines().count();
+        let next_page_token = if is_last { String::new() } else { (at + 1).to_string() };
+        Ok(Response::new(GetApprovalChangeResponse { change: Some(FileDiff { unified, ..file }), next_page_token }))
     }
 
     async fn decide_approval(&self, request: Request<DecideApprovalRequest>) -> Result<Response<Approval>, Status> {

@@ -135,6 +135,31 @@ fn a_deletion_that_the_policy_approves_goes_on() {
     assert!(home.notes().exists());
 }
 
+// A yes in advance is no yes to what programs execute or obey; and what was let through without a person is said, with the rule.
+#[test]
+fn approving_in_advance_lets_nothing_protected_through_and_says_what_it_did() {
+    let home = Home::new();
+    home.write(
+        "plan.yaml",
+        "{id: p, steps: [{id: hook, tool: write_file, arguments: {path: .git/hooks/pre-commit, content: x}}]}",
+    );
+    let output = home.tidy(&["--approve", "auto"]);
+    assert_eq!(output.status.code(), Some(33), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("--approve prompt"), "{}", text(&output.stderr));
+    assert!(!home.path("work/.git").exists());
+
+    home.write(
+        "plan.yaml",
+        "{id: q, steps: [{id: new, tool: write_file, arguments: {path: new.txt, content: x}},
+          {id: gone, tool: delete_file, depends_on: [new], arguments: {path: notes.txt}}]}",
+    );
+    let output = home.tidy(&["--approve", "auto"]);
+    let said = text(&output.stdout).to_owned();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(said.contains("approved without a person, asked by rule file_delete: 1 file: -1 (gone)"), "{said}");
+    assert!(said.contains("let through by rule file_write: 1 file: +1 (new)"), "{said}");
+}
+
 // S2-FR-052, S2-X-19: what waits for a person waits, and goes on when somebody decides from another process.
 #[test]
 fn somebody_else_approves_while_a_server_runs() {

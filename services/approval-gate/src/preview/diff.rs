@@ -7,7 +7,7 @@ use similar::{Algorithm, ChangeTag, DiffOp, DiffTag, capture_diff_slices, group_
 
 use super::{
     hide::hidden_lines,
-    text::{shortened, visible_line},
+    text::{number, shortened, visible_line},
 };
 
 /// How many unchanged lines stand around a change.
@@ -29,6 +29,23 @@ pub(super) struct Budget {
     pub(super) work: u64,
 }
 
+impl Budget {
+    /// What one of so many files that still come may take, and no more than so many lines.
+    pub(super) fn share(&self, files: usize, most_lines: usize) -> Share {
+        let files = files.max(1);
+        Share { lines: (self.lines / files).min(most_lines), bytes: self.bytes / files, line: LONGEST_LINE }
+    }
+}
+
+/// What one file may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub(super) lines: usize,
+    pub(super) bytes: usize,
+    /// The longest line that is shown in full, in characters.
+    pub(super) line: usize,
+}
+
 /// A difference as it is shown.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
@@ -40,20 +57,26 @@ pub(super) struct Difference {
     pub(super) more: usize,
 }
 
-/// Compares two texts, and shows their lines without secrets; at most `most` lines, and fewer when the budget holds fewer.
+/// Compares two texts, and shows their lines without secrets, as many as the share allows. Where that is not all, what is removed and what
+/// is added each get a part, so that a long removal does not hide what comes in its place.
 pub(super) fn difference(
     redactor: &Redactor,
     before: &str,
     after: &str,
-    most: usize,
+    share: Share,
     budget: &mut Budget,
 ) -> Difference {
     let ops = operations(&lines(before), &lines(after), &mut budget.work);
     let (old, new) = (hidden_lines(redactor, before), hidden_lines(redactor, after));
-    let lines_left = most.min(budget.lines);
-    let mut shown = Shown { difference: Difference::default(), lines_left, bytes_left: budget.bytes };
-    for group in group_diff_ops(ops, CONTEXT) {
-        shown.line(&header(&group));
+    let groups = group_diff_ops(ops, CONTEXT);
+    let (removed, added) = groups.iter().flatten().fold((0, 0), |(removed, added), op| match op.as_tag_tuple() {
+        (DiffTag::Equal, ..) => (removed, added),
+        (_, was, is) => (removed + was.len(), added + is.len()),
+    });
+    let room = Room::of(share, removed, added);
+    let mut shown = Shown { difference: Difference::default(), room, longest: share.line, took: (0, 0) };
+    for group in groups {
+        shown.other(&header(&group));
         for op in &group {
             let (tag, was, is) = op.as_tag_tuple();
             match tag {
@@ -65,9 +88,39 @@ pub(super) fn difference(
             }
         }
     }
-    budget.lines -= lines_left - shown.lines_left;
-    budget.bytes = shown.bytes_left;
+    budget.lines = budget.lines.saturating_sub(shown.took.0);
+    budget.bytes = budget.bytes.saturating_sub(shown.took.1);
     shown.difference
+}
+
+/// What of a file's share is left, in lines and bytes, for each kind of line.
+#[derive(Debug)]
+struct Room {
+    removed: (usize, usize),
+    added: (usize, usize),
+    other: (usize, usize),
+}
+
+impl Room {
+    /// Parts a share. What is removed and what is added get a half each, and what the one does not need goes to the other; heads and
+    /// unchanged lines get an eighth, and whatever is left.
+    fn of(share: Share, removed: usize, added: usize) -> Self {
+        let everything = (usize::MAX, usize::MAX);
+        if share.lines == usize::MAX {
+            return Self { removed: everything, added: everything, other: everything };
+        }
+        let lines = share.lines - share.lines / 8;
+        let removed_lines = removed.min((lines / 2).max(lines.saturating_sub(added)));
+        let added_lines = added.min(lines - removed_lines);
+        let other_bytes = share.bytes / 8;
+        let bytes = share.bytes - other_bytes;
+        let bytes = if removed == 0 || added == 0 { bytes } else { bytes / 2 };
+        Self {
+            removed: (removed_lines, bytes),
+            added: (added_lines, bytes),
+            other: (share.lines - removed_lines - added_lines, other_bytes),
+        }
+    }
 }
 
 /// Lines with their ends: a last line without one differs from the same with one.
@@ -90,45 +143,64 @@ fn header(group: &[DiffOp]) -> String {
 
 struct Shown {
     difference: Difference,
-    lines_left: usize,
-    bytes_left: usize,
+    room: Room,
+    longest: usize,
+    /// Lines and bytes.
+    took: (usize, usize),
 }
 
 impl Shown {
-    fn line(&mut self, line: &str) {
-        if self.lines_left == 0 || self.bytes_left <= line.len() {
-            // Nothing more of this file: a hunk with holes in it would tell something else.
-            self.lines_left = 0;
-            self.difference.more += 1;
-            return;
+    /// Puts a line, if there is room for its kind.
+    fn put(&mut self, tag: Option<ChangeTag>, line: &str) -> bool {
+        let (lines, bytes) = match tag {
+            Some(ChangeTag::Delete) => &mut self.room.removed,
+            Some(ChangeTag::Insert) => &mut self.room.added,
+            Some(ChangeTag::Equal) | None => &mut self.room.other,
+        };
+        if *lines == 0 || *bytes <= line.len() {
+            *lines = 0;
+            return false;
         }
-        self.lines_left -= 1;
-        self.bytes_left -= line.len() + 1;
+        (*lines, *bytes) = (*lines - 1, *bytes - line.len() - 1);
+        self.took = (self.took.0 + 1, self.took.1 + line.len() + 1);
         self.difference.unified.push_str(line);
         self.difference.unified.push('\n');
+        true
+    }
+
+    fn other(&mut self, line: &str) {
+        if !self.put(None, line) {
+            self.difference.more += 1;
+        }
     }
 
     fn lines(&mut self, tag: ChangeTag, lines: &[Cow<'_, str>]) {
-        let sign = match tag {
-            ChangeTag::Equal => ' ',
+        let (sign, word) = match tag {
+            ChangeTag::Equal => (' ', "unchanged"),
             ChangeTag::Delete => {
                 self.difference.removed += lines.len();
-                '-'
+                ('-', "removed")
             }
             ChangeTag::Insert => {
                 self.difference.added += lines.len();
-                '+'
+                ('+', "added")
             }
         };
-        for line in lines {
+        for (index, line) in lines.iter().enumerate() {
             let text = line.strip_suffix('\n');
-            if self.lines_left == 0 {
-                self.difference.more += 1;
-                continue;
+            let text_shown = visible_line(&shortened(text.unwrap_or(line), self.longest));
+            if !self.put(Some(tag), &format!("{sign}{text_shown}")) {
+                // A hunk with a hole in it says where, and how large it is.
+                let left = lines.len() - index;
+                self.difference.more += left;
+                self.difference
+                    .unified
+                    .push_str(&format!("\\ {} more {word} lines are not shown here\n", number(left)));
+                return;
             }
-            self.line(&format!("{sign}{}", visible_line(&shortened(text.unwrap_or(line), LONGEST_LINE))));
             if text.is_none() {
-                self.line("\\ No newline at end of file");
+                self.difference.unified.push_str("\\ No newline at end of file\n");
+                self.took.0 += 1;
             }
         }
     }
@@ -200,8 +272,12 @@ mod tests {
         Budget { lines: 20_000, bytes: usize::MAX, work: WORK }
     }
 
+    fn share(lines: usize) -> Share {
+        Share { lines, bytes: usize::MAX, line: LONGEST_LINE }
+    }
+
     fn compare(before: &str, after: &str) -> Difference {
-        difference(&REDACTOR, before, after, 2_000, &mut budget())
+        difference(&REDACTOR, before, after, share(2_000), &mut budget())
     }
 
     #[test]
@@ -235,22 +311,37 @@ mod tests {
     fn what_is_not_shown_is_counted() {
         let after: String = (0..5_000).map(|n| format!("{n}\n")).collect();
         let mut budget = Budget { lines: 2_500, ..budget() };
-        let first = difference(&REDACTOR, "", &after, 2_000, &mut budget);
-        assert_eq!((first.unified.lines().count(), first.more, first.added), (2_000, 3_001, 5_000));
-        let second = difference(&REDACTOR, "", &after, 2_000, &mut budget);
-        assert_eq!((second.unified.lines().count(), second.more), (500, 4_501));
+        let found = difference(&REDACTOR, "", &after, share(2_000), &mut budget);
+        let shown = found.unified.lines().filter(|line| line.starts_with('+')).count();
+        assert_eq!((shown + found.more, found.added), (5_000, 5_000));
+        assert!(shown >= 1_500, "{shown}");
+        assert!(found.unified.ends_with(&format!("\\ {} more added lines are not shown here\n", number(found.more))));
+        assert_eq!(budget.lines, 2_500 - shown - 1, "the hunk's head is a line too");
         let long = compare("", &"x".repeat(5_000));
         assert!(long.unified.lines().nth(1).is_some_and(|line| line.ends_with("… 3,000 more characters")));
     }
 
+    /// B-18: the removed half of a long rewrite leaves room for the added one.
+    #[test]
+    fn a_long_rewrite_shows_what_comes_in_as_well() {
+        let text = |word: &str| (0..4_000).map(|n| format!("{word} {n}\n")).collect::<String>();
+        let found = compare(&text("old"), &text("new"));
+        let count = |sign| found.unified.lines().filter(|line| line.starts_with(sign)).count();
+        assert!(count('-') >= 800 && count('+') >= 800, "{} {}", count('-'), count('+'));
+        assert_eq!(count('-') + count('+') + found.more, 8_000);
+        assert!(found.unified.lines().count() <= 2_002, "and no more than its share");
+        let short = compare(&text("old"), "new\n");
+        assert!(short.unified.contains("+new\n"), "one added line below 4,000 removed ones");
+    }
+
     #[test]
     fn what_takes_many_bytes_to_show_ends_as_well() {
-        let mut budget = Budget { bytes: 10_000, ..budget() };
+        let mut budget = Budget { bytes: 20_000, ..budget() };
         let escapes = format!("{}\n", "\u{1b}".repeat(1_000)).repeat(10);
-        let found = difference(&REDACTOR, "", &escapes, 2_000, &mut budget);
-        assert_eq!((found.unified.lines().count(), found.more, found.added), (2, 9, 10));
-        let short = difference(&REDACTOR, "", "short\n", 2_000, &mut budget);
-        assert_eq!(short.unified.lines().count(), 2, "there is still room for the next file");
+        let part = budget.share(1, 2_000);
+        let found = difference(&REDACTOR, "", &escapes, part, &mut budget);
+        assert_eq!((found.more, found.added), (8, 10));
+        assert!(budget.bytes > 0);
     }
 
     #[test]
@@ -258,7 +349,7 @@ mod tests {
         let text =
             |offset: usize| (0..20_000).map(|n| format!("{}\n", (n * 7919 + offset) % 20_011)).collect::<String>();
         let mut budget = budget();
-        let found = difference(&REDACTOR, &text(0), &text(3), 2_000, &mut budget);
+        let found = difference(&REDACTOR, &text(0), &text(3), share(2_000), &mut budget);
         assert_eq!((found.added, found.removed, budget.work), (20_000, 20_000, WORK), "nothing was spent");
         assert!(found.unified.starts_with("@@ -1,20000 +1,20000 @@\n-0\n"));
     }
@@ -273,7 +364,7 @@ mod tests {
         ) {
             let text = |lines: &[u8]| lines.iter().map(|n| format!("{n}\n")).collect::<String>();
             let (before, after) = (text(&before), text(&after));
-            let found = difference(&REDACTOR, &before, &after, usize::MAX, &mut Budget { lines: usize::MAX, bytes: usize::MAX, work });
+            let found = difference(&REDACTOR, &before, &after, share(usize::MAX), &mut Budget { lines: usize::MAX, bytes: usize::MAX, work });
             prop_assert_eq!(patched(&before, &found.unified), after);
             prop_assert_eq!(found.more, 0);
         }

@@ -6,18 +6,21 @@
 
 use std::borrow::Cow;
 
-use belay_proto::v1::{Approval, EffectSummary, PathChange, Preview};
+use belay_proto::v1::{Approval, EffectSummary, FileDiff, PathChange, Preview};
 use belay_redaction::{Found, REDACTED, Redactor};
 
 /// Hides the secrets in a preview.
 pub(crate) fn hide_preview(redactor: &Redactor, preview: &mut Preview) {
     let Preview { headline, working_directory, workspace, reach, files, more_files: _ } = preview;
     [headline, working_directory, workspace].into_iter().chain(reach).for_each(|text| hide(redactor, text));
-    for file in files {
-        hide(redactor, &mut file.unified);
-        hide(redactor, &mut file.note);
-        file.change.iter_mut().for_each(|change| hide_path(redactor, change));
-    }
+    files.iter_mut().for_each(|file| hide_file(redactor, file));
+}
+
+/// Hides the secrets in what is shown of one file.
+pub(super) fn hide_file(redactor: &Redactor, file: &mut FileDiff) {
+    hide(redactor, &mut file.unified);
+    hide(redactor, &mut file.note);
+    file.change.iter_mut().for_each(|change| hide_path(redactor, change));
 }
 
 /// Hides the secrets in what is listed of an approval.
@@ -71,6 +74,6 @@ pub(crate) fn hide(redactor: &Redactor, text: &mut String) {
     }
 }
 
-fn hide_path(redactor: &Redactor, change: &mut PathChange) {
+pub(super) fn hide_path(redactor: &Redactor, change: &mut PathChange) {
     hide(redactor, &mut change.path);
 }

@@ -3,9 +3,11 @@
 //!
 //! Pure. Every text in a preview has gone through [`text::visible`], so that nothing that is asked about can fake the screen.
 
+mod bytes;
 mod diff;
 mod headline;
 mod hide;
+mod order;
 pub(crate) mod text;
 
 use std::collections::HashMap;
@@ -17,7 +19,9 @@ use belay_redaction::Redactor;
 pub(crate) use headline::operation;
 pub(crate) use hide::{hide, hide_basic, hide_preview};
 
-use diff::{Budget, WORK, difference};
+use bytes::AsText;
+use diff::{Budget, Share, WORK, difference};
+use order::Entry;
 use text::{number, shortened, visible};
 
 /// How many files are shown with what changes in them.
@@ -36,34 +40,36 @@ const MOST_PATHS: usize = 100;
 /// The longest path, rule or reason that is shown in full, in characters.
 const LONGEST: usize = 1_000;
 
+/// The flag of a change to a protected path.
+const PROTECTED: &str = "protected";
+
 /// How many flags of one path are shown.
 const MOST_FLAGS: usize = 16;
 
-/// What is known of one content that a subject names by its digest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
-    /// Its bytes, whose digest is the one named.
-    Verified(Vec<u8>),
-    /// Bytes came under this digest, and their own is another.
-    Forged,
-}
-
-/// Contents by digest, as `sha256:…`.
-pub(crate) type Contents = HashMap<String, Content>;
+/// Contents by digest, as `sha256:…`; each has the digest under which it stands.
+pub(crate) type Contents = HashMap<String, Vec<u8>>;
 
 /// Renders a subject. Secrets are hidden in the lines of files; [`hide_preview`] does the rest.
 pub(crate) fn preview(redactor: &Redactor, subject: &Subject, contents: &Contents) -> v1::Preview {
-    // What a person should look at twice comes first, so that no crowd of harmless files pushes it out of sight.
-    let (flagged, plain): (Vec<&Change>, Vec<&Change>) =
-        subject.changes.iter().partition(|change| !change.flags.is_empty());
+    let entries = order::entries(&subject.changes);
+    let first = &entries[..entries.len().min(MOST_FILES)];
     let mut budget = Budget { lines: MOST_LINES_IN_ALL, bytes: MOST_BYTES, work: WORK };
-    let files: Vec<v1::FileDiff> = flagged
-        .into_iter()
-        .chain(plain)
-        .take(MOST_FILES)
-        .map(|change| file(redactor, change, contents, &mut budget))
-        .collect();
-    let more = subject.changes.len() - files.len();
+    let mut files = Vec::with_capacity(first.len());
+    for (index, entry) in first.iter().enumerate() {
+        // What is left is shared among those that still come, so that no file takes the place of another.
+        let share = budget.share(first.len() - index, MOST_LINES);
+        files.push(match entry {
+            Entry::One(change) => file(redactor, change, contents, share, &mut budget),
+            Entry::Folder(folder, count) => new_folder(folder, *count),
+        });
+    }
+    let more: usize = entries[first.len()..]
+        .iter()
+        .map(|entry| match entry {
+            Entry::One(_) => 1,
+            Entry::Folder(_, count) => *count,
+        })
+        .sum();
     v1::Preview {
         headline: headline::headline(subject),
         working_directory: shown(&subject.working_directory),
@@ -71,6 +77,51 @@ pub(crate) fn preview(redactor: &Redactor, subject: &Subject, contents: &Content
         reach: reach(subject),
         files,
         more_files: i32::try_from(more).unwrap_or(i32::MAX),
+    }
+}
+
+/// The whole difference in one file, with nothing left out.
+pub(crate) fn whole_file(redactor: &Redactor, change: &Change, contents: &Contents) -> v1::FileDiff {
+    let mut budget = Budget { lines: usize::MAX, bytes: usize::MAX, work: WORK };
+    let share = Share { lines: usize::MAX, bytes: usize::MAX, line: usize::MAX };
+    let mut whole = file(redactor, change, contents, share, &mut budget);
+    hide::hide_file(redactor, &mut whole);
+    whole
+}
+
+/// Every change as it is listed, the gravest first; paths without what of them looks like a secret.
+pub(crate) fn listed(redactor: &Redactor, subject: &Subject) -> Vec<v1::PathChange> {
+    let listed = order::gravest_first(&subject.changes).into_iter().map(|change| {
+        let mut change = path_change(change);
+        hide::hide_path(redactor, &mut change);
+        change
+    });
+    listed.collect()
+}
+
+/// The gravest change, and how grave it is; `None` where nothing changes.
+pub(crate) fn gravest(subject: &Subject) -> Option<(&Change, belay_policy::Gravity)> {
+    subject.changes.iter().map(|change| (change, order::gravity(change))).min_by_key(|(_, gravity)| *gravity)
+}
+
+/// A path as it is listed.
+pub(crate) fn listed_path(redactor: &Redactor, change: &Change) -> String {
+    let mut shown = path_change(change);
+    hide::hide_path(redactor, &mut shown);
+    shown.path
+}
+
+fn new_folder(folder: &str, count: usize) -> v1::FileDiff {
+    let change = v1::PathChange {
+        path: format!("{}/", shown(folder)),
+        kind: v1::path_change::Kind::Created.into(),
+        flags: Vec::new(),
+    };
+    v1::FileDiff {
+        change: Some(change),
+        note: format!("{} new, and nothing else changes there", number(count)),
+        count: i32::try_from(count).unwrap_or(i32::MAX),
+        ..v1::FileDiff::default()
     }
 }
 
@@ -84,7 +135,7 @@ pub(crate) fn summary(subject: &Subject) -> v1::EffectSummary {
         created: count(ChangeKind::Created),
         modified: count(ChangeKind::Modified),
         deleted: count(ChangeKind::Deleted),
-        changes: subject.changes.iter().take(MOST_PATHS).map(path_change).collect(),
+        changes: order::gravest_first(&subject.changes).into_iter().take(MOST_PATHS).map(path_change).collect(),
     }
 }
 
@@ -100,65 +151,80 @@ fn path_change(change: &Change) -> v1::PathChange {
         ChangeKind::Modified => Kind::Modified,
         ChangeKind::Deleted => Kind::Deleted,
     };
-    let flags = change.flags.iter().take(MOST_FLAGS).map(|flag| shown(flag)).collect();
+    let protected = belay_policy::protection(&change.path).map(|_| PROTECTED.to_owned());
+    let flags = protected.into_iter().chain(change.flags.iter().take(MOST_FLAGS).map(|flag| shown(flag))).collect();
     v1::PathChange { path: shown(&change.path), kind: kind.into(), flags }
 }
 
-/// What the call may reach, as far as the walls around it say.
+/// What the call may reach, as far as the layers around it say.
 fn reach(subject: &Subject) -> Vec<String> {
     if subject.enforced.is_empty() {
         return vec!["runs inside the tool runner, confined to the workspace".into()];
     }
+    let stands = |layer: &str| subject.enforced.iter().any(|name| name == layer);
     let mut reach = Vec::new();
-    // A network namespace of its own, in which nothing is connected.
-    if subject.enforced.iter().any(|wall| wall == "namespaces") {
-        reach.push("no network".into());
+    if stands("workspace mount") || stands("landlock") {
+        reach.push("this workspace (read and write)".into());
     }
-    reach.push(format!("walls: {}", shown(&subject.enforced.join(", "))));
+    if stands("root view") {
+        reach.push("system files (read)".into());
+    }
+    // Each of these layers stands only where the network namespace was made: the command is alone in it.
+    reach.push(if NETWORK_LAYERS.iter().any(|layer| stands(layer)) { "no network" } else { "the network" }.into());
+    reach.push(format!("sandbox: {}", shown(&subject.enforced.join(", "))));
     reach
 }
 
-fn file(redactor: &Redactor, change: &Change, contents: &Contents, budget: &mut Budget) -> v1::FileDiff {
+/// The layers that say that a command has a network namespace of its own: the one it is part of, and the one that is built in it.
+const NETWORK_LAYERS: [&str; 2] = ["namespaces", "user namespace"];
+
+fn file(redactor: &Redactor, change: &Change, contents: &Contents, share: Share, budget: &mut Budget) -> v1::FileDiff {
     let mut file = v1::FileDiff { change: Some(path_change(change)), ..v1::FileDiff::default() };
+    let mut notes: Vec<String> = belay_policy::protection(&change.path).map(str::to_owned).into_iter().collect();
     let what = shown(&change.what);
     if change.before == change.after {
         // A folder, a link, or a file whose rights change and whose content does not.
-        file.note = if change.after.is_empty() { what } else { format!("content unchanged, now {what}") };
+        notes.push(if change.after.is_empty() { what } else { format!("content unchanged, now {what}") });
+        file.note = notes.join("; ");
         return file;
     }
-    let sides = side(&change.before, contents).and_then(|before| Ok((before, side(&change.after, contents)?)));
+    let sides = [&change.before, &change.after].map(|digest| side(redactor, digest, contents));
     match sides {
-        Err(why) => file.note = if what.is_empty() { why } else { format!("{what}: {why}") },
-        Ok((before, after)) => {
-            let found = difference(redactor, before, after, MOST_LINES, budget);
+        [Ok(before), Ok(after)] => {
+            let found = difference(redactor, &before.text, &after.text, share, budget);
             let count = |lines| i32::try_from(lines).unwrap_or(i32::MAX);
             (file.added, file.removed) = (count(found.added), count(found.removed));
             file.unified = found.unified;
+            if before.is_dump || after.is_dump {
+                let sides = [("before", &change.before), ("after", &change.after)];
+                let sizes = sides.iter().filter(|(_, digest)| !digest.is_empty());
+                let sizes =
+                    sizes.map(|(when, digest)| format!("{when} {} bytes, {digest}", number(contents[*digest].len())));
+                notes.push(format!("binary: {}", sizes.collect::<Vec<_>>().join("; ")));
+            }
             if found.more > 0 {
-                file.note = format!("{} more lines are not shown", number(found.more));
+                notes.push(format!("{} more lines are not shown here", number(found.more)));
             } else if file.unified.is_empty() {
-                file.note = format!("{what}, empty");
+                notes.push(format!("{what}, empty"));
             }
         }
+        [before, after] => {
+            if !what.is_empty() {
+                notes.push(what);
+            }
+            notes.extend(before.err().into_iter().chain(after.err()));
+        }
     }
+    file.note = notes.join("; ");
     file
 }
 
-/// The text on one side of a change, or why there is none to show.
-fn side<'a>(digest: &str, contents: &'a Contents) -> Result<&'a str, String> {
-    if digest.is_empty() {
-        return Ok("");
-    }
+/// The content on one side of a change, or why there is none to show.
+fn side<'a>(redactor: &Redactor, digest: &str, contents: &'a Contents) -> Result<AsText<'a>, String> {
     match contents.get(digest) {
-        None => Err("not shown: too large, or no text".into()),
-        Some(Content::Forged) => {
-            Err("not shown: the runner sent a content that is not the one named by the digest".into())
-        }
-        Some(Content::Verified(bytes)) => match std::str::from_utf8(bytes) {
-            Ok(text) if !text.contains('\0') => Ok(text),
-            Ok(_) => Err(format!("binary, {} bytes", number(bytes.len()))),
-            Err(_) => Err(format!("no UTF-8 text, {} bytes", number(bytes.len()))),
-        },
+        _ if digest.is_empty() => Ok(AsText { text: "".into(), is_dump: false }),
+        Some(bytes) => Ok(bytes::as_text(redactor, bytes)),
+        None => Err(format!("too large to be shown: {}", shown(digest))),
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn subject() -> Subject {
         command: vec!["make".into()],
         working_directory: String::new(),
         workspace: "/w".into(),
-        enforced: vec!["namespaces".into(), "landlock".into()],
+        enforced: ["user namespace", "root view", "workspace mount", "landlock"].map(String::from).to_vec(),
         policy_revision: 1,
         rule: "terminal_commands".into(),
         reason: "Commands are looked at.".into(),
@@ -44,7 +44,7 @@ fn change(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> Change {
 }
 
 fn contents(all: &[&[u8]]) -> Contents {
-    all.iter().map(|bytes| (digest_of(bytes), Content::Verified(bytes.to_vec()))).collect()
+    all.iter().map(|bytes| (digest_of(bytes), bytes.to_vec())).collect()
 }
 
 fn shown_file(change: Change, contents: &Contents) -> v1::FileDiff {
@@ -62,42 +62,49 @@ fn an_effect_is_shown_file_by_file() {
     let subject = Subject { changes: vec![made, gone, changed], working_directory: "src".into(), ..subject() };
     let shown = preview(&subject, &contents(&[b"one\n", b"two\n", b"x\ny\n", b"x\nz\n"]));
     assert_eq!((shown.headline.as_str(), shown.working_directory.as_str()), ("run_terminal: make", "src"));
-    assert_eq!(shown.reach, ["no network", "walls: namespaces, landlock"]);
+    assert_eq!(
+        shown.reach,
+        [
+            "this workspace (read and write)",
+            "system files (read)",
+            "no network",
+            "sandbox: user namespace, root view, workspace mount, landlock"
+        ]
+    );
     let files: Vec<_> = shown.files.iter().map(|file| (file.unified.as_str(), file.added, file.removed)).collect();
     assert_eq!(
         files,
-        [("@@ -0,0 +1 @@\n+one\n", 1, 0), ("@@ -1 +0,0 @@\n-two\n", 0, 1), ("@@ -1,2 +1,2 @@\n x\n-y\n+z\n", 1, 1)]
+        [("@@ -1 +0,0 @@\n-two\n", 0, 1), ("@@ -1,2 +1,2 @@\n x\n-y\n+z\n", 1, 1), ("@@ -0,0 +1 @@\n+one\n", 1, 0)],
+        "what goes comes first, and what is new last"
     );
     let summary = summary(&subject);
     assert_eq!((summary.created, summary.modified, summary.deleted, summary.changes.len()), (1, 1, 1, 3));
 }
 
 #[test]
-fn without_walls_nothing_is_said_of_the_network() {
+fn without_a_network_namespace_nobody_is_told_that_there_is_no_network() {
     let inside = Subject { enforced: Vec::new(), ..subject() };
     assert_eq!(preview(&inside, &Contents::new()).reach, ["runs inside the tool runner, confined to the workspace"]);
     let without = Subject { enforced: vec!["landlock".into()], ..subject() };
-    assert_eq!(preview(&without, &Contents::new()).reach, ["walls: landlock"]);
+    assert_eq!(
+        preview(&without, &Contents::new()).reach,
+        ["this workspace (read and write)", "the network", "sandbox: landlock"]
+    );
 }
 
+/// B-18: no byte of a content hides the rest of it.
 #[test]
-fn what_has_no_text_says_why() {
-    let note = |after: &[u8], known: &Contents| shown_file(change("f", None, Some(after)), known).note;
-    let both: &[&[u8]] = &[b"a\0b", b"\xff\xfe\xfd", b""];
+fn what_is_no_text_is_shown_as_bytes() {
+    let shown = |after: &[u8], known: &Contents| shown_file(change("f", None, Some(after)), known);
+    let both: &[&[u8]] = &[b"a\0b\n", b"rm -rf \xff\n", b"\xff\xfe\xfd", b""];
     let known = contents(both);
-    assert_eq!(note(b"a\0b", &known), "file 0644: binary, 3 bytes");
-    assert_eq!(note(b"\xff\xfe\xfd", &known), "file 0644: no UTF-8 text, 3 bytes");
-    assert_eq!(note(b"", &known), "file 0644, empty");
-    assert_eq!(note(b"large", &known), "file 0644: not shown: too large, or no text");
-}
-
-/// B-03: a content that is not what its digest says is not shown as it.
-#[test]
-fn a_forged_content_is_told_and_not_shown() {
-    let forged = Contents::from([(digest_of(b"true\n"), Content::Forged)]);
-    let file = shown_file(change("f", None, Some(b"true\n")), &forged);
-    assert_eq!(file.unified, "");
-    assert!(file.note.contains("not the one named by the digest"), "{}", file.note);
+    assert_eq!(shown(b"a\0b\n", &known).unified, "@@ -0,0 +1 @@\n+a<U+0000>b\n");
+    assert_eq!(shown(b"rm -rf \xff\n", &known).unified, "@@ -0,0 +1 @@\n+rm -rf <0xFF>\n");
+    let binary = shown(b"\xff\xfe\xfd", &known);
+    assert!(binary.unified.contains("+00000000  ff fe fd "), "{}", binary.unified);
+    assert_eq!(binary.note, format!("binary: after 3 bytes, {}", digest_of(b"\xff\xfe\xfd")));
+    assert_eq!(shown(b"", &known).note, "file 0644, empty");
+    assert_eq!(shown(b"large", &known).note, format!("file 0644; too large to be shown: {}", digest_of(b"large")));
 }
 
 #[test]
@@ -112,26 +119,78 @@ fn rights_links_and_folders_are_said_in_words() {
     );
 }
 
+fn paths(shown: &v1::Preview) -> Vec<String> {
+    shown.files.iter().filter_map(|file| Some(file.change.clone()?.path)).collect()
+}
+
+/// B-18: protected and flagged paths first, then what goes, what changes, what is new; folders stand for what is only created in them.
 #[test]
-fn what_to_look_at_twice_is_not_pushed_out_of_sight() {
-    let mut changes: Vec<Change> = (0..250).map(|n| change(&format!("a{n:03}"), None, Some(b"x"))).collect();
+fn the_gravest_comes_first_and_nothing_is_pushed_out_of_sight() {
+    let mut changes: Vec<Change> = (0..401).map(|n| change(&format!("build/o{n:03}"), None, Some(b"x"))).collect();
+    changes.extend(
+        (0..210).map(|n| Change { flags: vec!["executable".into()], ..change(&format!("+{n:03}"), None, Some(b"x")) }),
+    );
+    changes.push(change("old.txt", Some(b"o"), None));
+    changes.push(change("src/auth.c", Some(b"a"), Some(b"b")));
+    changes.push(change("src/new.c", None, Some(b"n")));
     changes.push(Change { flags: vec!["link_leaves".into()], ..change("z", None, Some(b"x")) });
-    let shown = preview(&Subject { changes, ..subject() }, &contents(&[b"x"]));
-    assert_eq!((shown.files.len(), shown.more_files), (200, 51));
-    let path = |index: usize| shown.files[index].change.as_ref().map(|change| change.path.clone()).unwrap();
-    assert_eq!((path(0).as_str(), path(1).as_str()), ("z", "a000"));
+    changes.push(change("z/.git/config", Some(b"g"), Some(b"h")));
+    changes.sort_by(|a, b| a.path.cmp(&b.path));
+    let subject = Subject { changes, ..subject() };
+    let shown = preview(&subject, &contents(&[b"x", b"o", b"a", b"b", b"n", b"g", b"h"]));
+    assert_eq!(paths(&shown)[..5], ["z/.git/config", "z", "old.txt", "src/auth.c", "+000"]);
+    assert_eq!(shown.files[0].change.clone().unwrap().flags, ["protected"]);
+    assert!(shown.files[0].unified.contains("+h"), "with what changes in it");
+    let named: i32 = shown.files.iter().map(|file| file.count.max(1)).sum();
+    assert_eq!(named + shown.more_files, i32::try_from(subject.changes.len()).unwrap());
+    let summary = summary(&subject);
+    assert_eq!(
+        summary.changes[..3].iter().map(|change| change.path.as_str()).collect::<Vec<_>>(),
+        ["z/.git/config", "z", "old.txt"]
+    );
+    let listed: Vec<String> = listed(&REDACTOR, &subject).into_iter().map(|change| change.path).collect();
+    assert_eq!(
+        (listed.len(), listed[0].as_str(), listed[2].as_str()),
+        (subject.changes.len(), "z/.git/config", "old.txt")
+    );
 }
 
 #[test]
-fn a_preview_stays_within_its_limits() {
-    let text: String = (0..3_000).map(|n| format!("{n}\n")).collect();
-    let changes = (0..15).map(|n| change(&n.to_string(), None, Some(text.as_bytes()))).collect();
-    let shown = preview(&Subject { changes, ..subject() }, &contents(&[text.as_bytes()]));
+fn a_folder_stands_for_what_is_only_created_in_it() {
+    let mut changes: Vec<Change> =
+        (0..401).map(|n| change(&format!("build/d{}/o{n:03}", n % 3), None, Some(b"x"))).collect();
+    changes.push(change("build", None, None));
+    changes.push(change("lib/gone", Some(b"o"), None));
+    changes.extend((0..5).map(|n| change(&format!("lib/new/{n}"), None, Some(b"x"))));
+    changes.push(change("one", None, Some(b"x")));
+    changes.push(change("two/x", None, Some(b"x")));
+    let shown = preview(&Subject { changes, ..subject() }, &contents(&[b"x", b"o"]));
+    assert_eq!(paths(&shown), ["lib/gone", "build/", "lib/new/", "one", "two/x"]);
+    let counts: Vec<_> = shown.files.iter().map(|file| file.count).collect();
+    assert_eq!((counts, shown.more_files), (vec![0, 402, 5, 0, 0], 0));
+    assert_eq!(shown.files[1].note, "402 new, and nothing else changes there");
+    let few = (0..20).map(|n| change(&format!("d/{n:02}"), None, Some(b"x"))).collect();
+    assert_eq!(
+        preview(&Subject { changes: few, ..subject() }, &contents(&[b"x"])).files.len(),
+        20,
+        "few are shown one by one"
+    );
+}
+
+/// B-18: no file takes the place of another.
+#[test]
+fn a_preview_stays_within_its_limits_and_shares_them() {
+    let text: String = (0..20_000).map(|n| format!("{n}\n")).collect();
+    let mut changes: Vec<Change> = (0..19).map(|n| change(&format!("a{n:02}"), None, Some(text.as_bytes()))).collect();
+    changes.push(change("z", None, Some(b"small\n")));
+    let shown = preview(&Subject { changes, ..subject() }, &contents(&[text.as_bytes(), b"small\n"]));
     let lines: usize = shown.files.iter().map(|file| file.unified.lines().count()).sum();
-    assert_eq!(lines, 20_000);
-    assert_eq!(shown.files[0].note, "1,001 more lines are not shown");
-    assert_eq!(shown.files[14].note, "3,001 more lines are not shown");
-    assert_eq!(shown.files[14].added, 3_000, "what is not shown is counted");
+    assert!(lines <= MOST_LINES_IN_ALL + 20, "{lines}");
+    assert!(shown.files[0].note.ends_with(" more lines are not shown here"), "{}", shown.files[0].note);
+    assert_eq!(shown.files[0].added, 20_000, "what is not shown is counted");
+    assert_eq!(shown.files[19].unified, "@@ -0,0 +1 @@\n+small\n");
+    let whole = whole_file(&REDACTOR, &change("a", None, Some(text.as_bytes())), &contents(&[text.as_bytes()]));
+    assert_eq!(whole.unified.lines().count(), 20_001, "and all of it can be had");
 }
 
 /// Whatever a subject holds, and whatever its contents are: nothing of it acts on the screen.

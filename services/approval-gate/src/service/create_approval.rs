@@ -1,5 +1,5 @@
 use belay_grant::{Kind, Subject};
-use belay_policy::NonInteractive;
+use belay_policy::{Gravity, NonInteractive, Policy};
 use belay_proto::v1::{self, Approval, approval::State};
 use belay_service_kit::status;
 use belay_telemetry::TraceContext;
@@ -111,7 +111,27 @@ fn asked(
         NonInteractive::Skip => (State::Skipped, "skip"),
         NonInteractive::Fail => (State::Denied, "fail"),
     };
-    decide::settled(&approval, state, POLICY, &format!("non_interactive_policy: {word}"), now)
+    // A yes in advance is no yes to what nobody expected.
+    let grave = preview::gravest(subject).filter(|(_, gravity)| needs_a_person(*gravity, policy));
+    match grave.filter(|_| state == State::Approved) {
+        None => decide::settled(&approval, state, POLICY, &format!("non_interactive_policy: {word}"), now),
+        Some((change, _)) => {
+            let reason = format!(
+                "`{}` is protected or flagged, and non_interactive_policy: auto lets no such change through. Run with `--approve prompt`, \
+                 or allow it with an effect rule that names the flag.",
+                shown(&change.path)
+            );
+            decide::settled(&approval, State::Denied, POLICY, &reason, now)
+        }
+    }
+}
+
+/// Whether a change is never approved without a person.
+fn needs_a_person(gravity: Gravity, policy: &Policy) -> bool {
+    match gravity {
+        Gravity::Protected(_) => policy.protects(),
+        other => other.asks(),
+    }
 }
 
 fn check_digest(digest: &str) -> Result<(), Status> {

@@ -9,8 +9,12 @@ use crate::{
     names::check_approval,
 };
 
-/// How long a grant is good from the decision on, in seconds.
+/// How long a grant is good, in seconds. It is good for as long before it was signed: a runner whose clock is behind takes it too, and a
+/// signature proves by itself that the decision came first.
 const LIFETIME: i64 = 24 * 60 * 60;
+
+/// A grant that is good for less than this is signed anew: it has to get to the runner.
+const MARGIN: i64 = 60 * 60;
 
 pub(super) async fn get_grant(gate: &Gate, request: v1::GetGrantRequest) -> Result<v1::Grant, Status> {
     let name = request.approval;
@@ -32,21 +36,38 @@ pub(super) async fn get_grant(gate: &Gate, request: v1::GetGrantRequest) -> Resu
     let decided = approval.decide_time.as_ref().map(belay_proto::micros);
     let decided = decided.ok_or_else(|| corrupt("it does not say when it was approved".into()))?.div_euclid(1_000_000);
 
-    let signed = grant(&approval, &subject, decided, gate.ids.next_id()).sign(&gate.key);
-    let signed = v1::Grant { body: signed.body, signature: signed.signature, key_id: signed.key_id };
-    let kept = gate.store.keep_grant(&name, signed).await.map_err(|error| unwritable(&error))?;
-    let expected = Expected {
-        call: &approval.call,
-        subject_digest: &approval.subject_digest,
-        policy_revision: subject.policy_revision,
-        now: decided,
+    let now = gate.clock.now_micros().div_euclid(1_000_000);
+    let verified = |kept: &v1::Grant, now: i64| {
+        let v1::Grant { body, signature, key_id } = kept.clone();
+        let expected = Expected {
+            call: &approval.call,
+            subject_digest: &approval.subject_digest,
+            policy_revision: subject.policy_revision,
+            now,
+        };
+        Grant::verify(&Signed { body, signature, key_id }, &gate.keys, expected)
     };
-    let stored = Signed { body: kept.body.clone(), signature: kept.signature.clone(), key_id: kept.key_id.clone() };
-    Grant::verify(&stored, &gate.keys, expected).map_err(|error| corrupt(error.to_string()))?;
-    Ok(kept)
+    let signed = |nonce: String| {
+        let signed = grant(&approval, &subject, now, nonce).sign(&gate.key);
+        v1::Grant { body: signed.body, signature: signed.signature, key_id: signed.key_id }
+    };
+    let kept = gate.store.grant(&name).await.map_err(|error| unreadable(&error))?;
+    let kept = match kept {
+        Some(kept) => kept,
+        None => gate.store.keep_grant(&name, signed(gate.ids.next_id())).await.map_err(|error| unwritable(&error))?,
+    };
+    // Verified as of a time at which it held: whether it was changed on the disk is one question, and whether its time is over another.
+    let times = Grant::times(&kept.body).map_err(|error| corrupt(error.to_string()))?;
+    let first = verified(&kept, times.0).map_err(|error| corrupt(error.to_string()))?;
+    let holds = times.0 <= now && now.saturating_add(MARGIN) < times.1;
+    if holds || state == State::Consumed || now.saturating_sub(decided) > Grant::RENEWABLE {
+        return Ok(kept);
+    }
+    // The decision stands: the same permission, under the same nonce so that it is still spent once, for another while.
+    gate.store.renew_grant(&name, signed(first.nonce)).await.map_err(|error| unwritable(&error))
 }
 
-fn grant(approval: &Approval, subject: &Subject, decided: i64, nonce: String) -> Grant {
+fn grant(approval: &Approval, subject: &Subject, now: i64, nonce: String) -> Grant {
     Grant {
         v: 1,
         approval: approval.name.clone(),
@@ -55,8 +76,8 @@ fn grant(approval: &Approval, subject: &Subject, decided: i64, nonce: String) ->
         audience: Grant::AUDIENCE.to_owned(),
         approver: approval.decided_by.clone(),
         policy_revision: subject.policy_revision,
-        not_before: decided,
-        expires: decided.saturating_add(LIFETIME),
+        not_before: now.saturating_sub(LIFETIME),
+        expires: now.saturating_add(LIFETIME),
         scope: Scope::Once,
         uses: 1,
         nonce,

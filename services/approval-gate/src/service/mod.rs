@@ -8,7 +8,9 @@ mod cancel_approval;
 mod create_approval;
 mod decide_approval;
 mod get_approval;
+pub(crate) mod get_approval_change;
 mod get_grant;
+mod list_approval_changes;
 mod list_approvals;
 mod watch_approvals;
 mod watch_policy;
@@ -68,6 +70,20 @@ impl ApprovalGateService for Service {
         request: Request<v1::ListApprovalsRequest>,
     ) -> Result<Response<v1::ListApprovalsResponse>, Status> {
         list_approvals::list_approvals(&self.gate, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_approval_changes(
+        &self,
+        request: Request<v1::ListApprovalChangesRequest>,
+    ) -> Result<Response<v1::ListApprovalChangesResponse>, Status> {
+        list_approval_changes::list_approval_changes(&self.gate, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_approval_change(
+        &self,
+        request: Request<v1::GetApprovalChangeRequest>,
+    ) -> Result<Response<v1::GetApprovalChangeResponse>, Status> {
+        get_approval_change::get_approval_change(&self.gate, request.into_inner()).await.map(Response::new)
     }
 
     async fn watch_approvals(

@@ -95,6 +95,8 @@ enum Op {
     Grant {
         approval: String,
         grant: v1::Grant,
+        /// Whether it takes the place of one that is there.
+        renews: bool,
     },
     Policy(v1::SignedPolicy),
 }
@@ -182,10 +184,25 @@ impl Store {
 
     /// Keeps a grant, and answers with the one that was kept first.
     pub(crate) async fn keep_grant(&self, approval: &str, grant: v1::Grant) -> Result<v1::Grant, Failed> {
-        match self.writer.commit(Op::Grant { approval: approval.to_owned(), grant }).await? {
+        self.put_grant(approval, grant, false).await
+    }
+
+    /// Keeps a grant in the place of the one that was kept before.
+    pub(crate) async fn renew_grant(&self, approval: &str, grant: v1::Grant) -> Result<v1::Grant, Failed> {
+        self.put_grant(approval, grant, true).await
+    }
+
+    async fn put_grant(&self, approval: &str, grant: v1::Grant, renews: bool) -> Result<v1::Grant, Failed> {
+        match self.writer.commit(Op::Grant { approval: approval.to_owned(), grant, renews }).await? {
             Answer::Grant(grant) => Ok(grant),
             _ => Err(misanswered()),
         }
+    }
+
+    /// The grant of an approval, once one was signed.
+    pub(crate) async fn grant(&self, approval: &str) -> Result<Option<v1::Grant>, SqliteError> {
+        let approval = approval.to_owned();
+        self.read(move |connection| read::grant(connection, &approval)).await
     }
 
     pub(crate) async fn keep_policy(&self, policy: v1::SignedPolicy) -> Result<(), Failed> {

@@ -166,6 +166,16 @@ pub(super) fn changes(
     Ok(found)
 }
 
+/// The grant of an approval, if one was signed.
+pub(super) fn grant(connection: &Connection, name: &str) -> Result<Option<v1::Grant>, SqliteError> {
+    let kept =
+        "SELECT body, signature, key_id FROM grant JOIN approval ON approval.key = grant.approval WHERE name = ?1";
+    let grant = connection
+        .prepare_cached(kept)?
+        .query_row([name], |row| Ok(v1::Grant { body: row.get(0)?, signature: row.get(1)?, key_id: row.get(2)? }));
+    Ok(grant.optional()?)
+}
+
 pub(super) fn policy(connection: &Connection) -> Result<Option<v1::SignedPolicy>, SqliteError> {
     let newest = "SELECT revision, body, signature, key_id FROM policy ORDER BY revision DESC LIMIT 1";
     let policy = connection.query_row(newest, [], |row| {

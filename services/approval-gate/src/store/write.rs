@@ -3,7 +3,7 @@
 use belay_proto::v1::{self, Approval, approval::State};
 use belay_sqlite::SqliteError;
 use prost::Message as _;
-use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 
 use super::{Answer, NewApproval, Op, damaged, read};
 use crate::{decide, hub::Told};
@@ -53,7 +53,7 @@ impl Writing<'_> {
                 Ok(Answer::Done)
             }
             Op::Acknowledge(names) => self.acknowledge(names).map(|()| Answer::Done),
-            Op::Grant { approval, grant } => self.keep_grant(&approval, &grant).map(Answer::Grant),
+            Op::Grant { approval, grant, renews } => self.keep_grant(&approval, &grant, renews).map(Answer::Grant),
             Op::Policy(policy) => self.keep_policy(&policy).map(|()| Answer::Done),
         }
     }
@@ -135,19 +135,18 @@ impl Writing<'_> {
         Ok(())
     }
 
-    fn keep_grant(&self, name: &str, grant: &v1::Grant) -> Result<v1::Grant, SqliteError> {
+    fn keep_grant(&self, name: &str, grant: &v1::Grant, renews: bool) -> Result<v1::Grant, SqliteError> {
         let (key, _) = read::find(&self.transaction, name)?.ok_or_else(|| damaged("the row", name))?;
+        let conflict = match renews {
+            true => "DO UPDATE SET body = excluded.body, signature = excluded.signature, key_id = excluded.key_id",
+            false => "DO NOTHING",
+        };
         self.transaction
-            .prepare_cached(
-                "INSERT INTO grant (approval, body, signature, key_id) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (approval) DO NOTHING",
-            )?
+            .prepare_cached(&format!(
+                "INSERT INTO grant (approval, body, signature, key_id) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (approval) {conflict}"
+            ))?
             .execute(params![key, grant.body, grant.signature, grant.key_id])?;
-        let kept = self
-            .transaction
-            .prepare_cached("SELECT body, signature, key_id FROM grant WHERE approval = ?1")?
-            .query_row([key], |row| Ok(v1::Grant { body: row.get(0)?, signature: row.get(1)?, key_id: row.get(2)? }))
-            .optional()?;
-        kept.ok_or_else(|| damaged("the grant", name))
+        read::grant(&self.transaction, name)?.ok_or_else(|| damaged("the grant", name))
     }
 
     fn keep_policy(&self, policy: &v1::SignedPolicy) -> Result<(), SqliteError> {

@@ -32,7 +32,7 @@ fn a_yes_is_signed_for_one_call_and_one_digest() {
         let expected = Expected { call: &call, subject_digest: &digest, policy_revision: 1, now: 1_700_000_000 };
         let grant = Grant::verify(&signed, &keys, expected).unwrap();
         assert_eq!((grant.approver, grant.approval), (decided.decided_by, decided.name));
-        assert_eq!((grant.not_before, grant.expires), (1_700_000_000, 1_700_000_000 + 24 * 3600));
+        assert_eq!((grant.not_before, grant.expires), (1_700_000_000 - 24 * 3600, 1_700_000_000 + 24 * 3600));
         assert_eq!(grant.nonce.len(), 20);
         let later = Expected { now: 1_700_000_000 + 24 * 3600, ..expected };
         assert!(Grant::verify(&signed, &keys, later).is_err());
@@ -88,5 +88,39 @@ fn what_the_policy_approved_says_so_in_the_grant() {
         let approved = world.try_ask(&effect("e"), v1::ApprovalMode::Auto).await.unwrap();
         let body = grant(&world.executor, &approved).await.unwrap().body;
         assert!(String::from_utf8(body).unwrap().contains(r#""approver":"policy""#));
+    });
+}
+
+/// The decision stands when its grant has run out: the gate signs the same permission for another while, and it is still spent once. It
+/// holds for a runner whose clock is behind, too.
+#[test]
+fn a_grant_that_has_run_out_is_signed_anew() {
+    world("", async |world| {
+        let subject = effect("e");
+        let asked = world.ask(&subject).await;
+        decide(&world.person, &asked, Decision::Approve).await.unwrap();
+        let first = grant(&world.executor, &asked).await.unwrap();
+        world.clock.advance(25 * 3600);
+        let second = grant(&world.executor, &asked).await.unwrap();
+        assert_ne!(first, second);
+        assert_eq!(grant(&world.executor, &asked).await.unwrap(), second, "and that one stays");
+        let pinned = std::fs::read_to_string(world.folder.join("gate.pub")).unwrap();
+        let key: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&pinned[2 * at..2 * at + 2], 16).unwrap()).collect();
+        let (keys, call, digest) = (Keys::from_bytes(&key).unwrap(), call_of(&subject), subject.digest());
+        let verify = |given: &v1::Grant, now: i64| {
+            let given = given.clone();
+            let signed = Signed { body: given.body, signature: given.signature, key_id: given.key_id };
+            Grant::verify(&signed, &keys, Expected { call: &call, subject_digest: &digest, policy_revision: 1, now })
+        };
+        let now = 1_700_000_000 + 25 * 3600;
+        assert!(verify(&first, now).is_err());
+        for runner_is_behind in [0, 600, 23 * 3600] {
+            verify(&second, now - runner_is_behind).unwrap();
+        }
+        assert_eq!(verify(&first, 1_700_000_000).unwrap().nonce, verify(&second, now).unwrap().nonce);
+        let used = v1::AcknowledgeApprovalsRequest { consumed: vec![asked.name.clone()], ..Default::default() };
+        world.executor.clone().acknowledge_approvals(used).await.unwrap();
+        world.clock.advance(48 * 3600);
+        assert_eq!(grant(&world.executor, &asked).await.unwrap(), second, "what was used is not signed again");
     });
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::{
     CallId, CallInFlight, Decided, ErrorClass, Event, EventKind, Execution, ExecutionMove, ExecutionState, SkipReason,
     StepMove, StepState, Timestamp,
-    execution::{CallEnd, PausedBy, StepRecord, Stop},
+    execution::{Authorization, CallEnd, PausedBy, StepRecord, Stop},
     moves::{execution_move, step_move},
 };
 
@@ -168,8 +168,11 @@ impl Execution {
                 let flying = CallInFlight { request: Arc::clone(request), since: time, hold: None };
                 self.in_flight.insert(request.call, flying);
             }
-            K::CallCompleted { call, result, .. } => {
+            K::CallCompleted { call, result, receipt } => {
+                let hold = self.in_flight.get(call).and_then(|flying| flying.hold.as_ref());
+                let authorization = Authorization::of(receipt, hold);
                 self.end_call(*call, CallEnd::Completed, time)?;
+                self.steps[call.step].authorization = authorization;
                 self.steps[call.step].output = Some(result.clone());
             }
             K::CallFailed { call, failure, .. } => self.end_call(*call, CallEnd::Failed(failure.clone()), time)?,

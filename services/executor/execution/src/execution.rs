@@ -9,8 +9,8 @@ use std::{
 use belay_plan::{Plan, Step};
 
 use crate::{
-    CallId, CallRequest, Created, Event, EventKind, ExecutionState, Failure, Hold, Json, SkipReason, StepState,
-    Timestamp, ToolFacts, apply::Impossible,
+    CallId, CallRequest, Created, Event, EventKind, ExecutionState, Failure, Hold, Json, Receipt, SkipReason,
+    StepState, Timestamp, ToolFacts, apply::Impossible,
 };
 
 /// One execution. Made from events and changed by events only.
@@ -100,6 +100,34 @@ pub(crate) struct StepRecord {
     pub(crate) failed_attempts: Vec<FailedAttempt>,
     pub(crate) skipped: Option<(SkipReason, Option<usize>)>,
     pub(crate) call_end: Option<CallEnd>,
+    /// What let the call happen that completed it.
+    pub(crate) authorization: Option<Authorization>,
+}
+
+/// What let a call happen: a person, the policy in the place of one, or a rule alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authorization {
+    /// The rule of the policy that let it happen, or that asked.
+    pub rule: String,
+    /// Who approved it: a person, or `policy` in an execution that asks nobody; `None` where nobody was to be asked.
+    pub approver: Option<String>,
+    /// How many paths it created, modified and deleted.
+    pub changes: [u32; 3],
+}
+
+impl Authorization {
+    /// What let a call happen that was committed with this receipt; `None` for one that changed nothing and was not asked about.
+    pub(crate) fn of(receipt: &Receipt, hold: Option<&Hold>) -> Option<Self> {
+        let approver = hold.and_then(|hold| hold.decided.as_ref()).map(|decided| decided.principal.clone());
+        if receipt.effect.is_none() && approver.is_none() {
+            return None;
+        }
+        let asked = hold.map(|hold| &hold.need.decision);
+        let rule = asked.or(receipt.decision.as_ref()).map(|decision| decision.rule.clone()).unwrap_or_default();
+        let changes =
+            receipt.effect.as_ref().map_or([0; 3], |effect| [effect.created, effect.modified, effect.deleted]);
+        Some(Self { rule, approver, changes })
+    }
 }
 
 /// How many of a step's failed attempts keep their last output in memory: the latest. The events keep it of all.
@@ -250,6 +278,11 @@ impl<'a> StepView<'a> {
         &self.record.failed_attempts
     }
 
+    /// What let the call happen that completed it; `None` while none has, and where it changed nothing.
+    pub fn authorization(&self) -> Option<&Authorization> {
+        self.record.authorization.as_ref()
+    }
+
     /// Why it was skipped, and because of which step.
     pub fn skipped(&self) -> Option<(SkipReason, Option<usize>)> {
         self.record.skipped
@@ -319,6 +352,7 @@ impl Execution {
                 failed_attempts: Vec::new(),
                 skipped: None,
                 call_end: None,
+                authorization: None,
             })
             .collect();
         let ready: BTreeSet<usize> = steps
@@ -418,6 +452,11 @@ impl Execution {
     /// One of the calls in flight.
     pub fn call(&self, call: CallId) -> Option<&CallInFlight> {
         self.in_flight.get(&call)
+    }
+
+    /// The calls about which the gate was asked and nobody has decided; none while it is being stopped.
+    pub fn asked(&self) -> impl Iterator<Item = CallId> + '_ {
+        self.awaiting.iter().copied().filter(|_| self.stop.is_none())
     }
 
     /// The ledger that its last intent names; empty before the first.

@@ -21,6 +21,8 @@ impl Execution {
             Some((_, Some(Decision::Denied | Decision::Skipped | Decision::Expired))) => {
                 return Err(format!("{call} was turned down, and cannot be held anew"));
             }
+            // A gate that lost its store does not know that somebody has approved it: a person is asked again.
+            Some((_, Some(Decision::Approved))) => {}
             Some((hold, _)) if (hold.need.kind, &hold.need.subject_digest) == (need.kind, &need.subject_digest) => {
                 return Err(format!("{call} is held for this already"));
             }

@@ -26,7 +26,7 @@ pub use event::{
     ApprovalMode, CallId, CallRequest, Created, Event, EventKind, Finished, Progress, Receipt, RecoveryClass,
     SkipReason, ToolFacts,
 };
-pub use execution::{CallInFlight, Execution, FailedAttempt, StepView, Totals, Waiting};
+pub use execution::{Authorization, CallInFlight, Execution, FailedAttempt, StepView, Totals, Waiting};
 pub use failure::{ErrorClass, Failure, LastOutput};
 pub use moves::{EXECUTION_MOVES, ExecutionMove, ExecutionState, STEP_MOVES, StepMove, StepState};
 pub use next::{Action, Surroundings};

@@ -305,6 +305,12 @@ impl Execution {
         EventKind::StepFailed { step, attempt: self.steps[step].attempt, failure, progress: self.progress(1) }
     }
 
+    /// Whether skipping left a hole: a step was left out that others needed, or every step was.
+    fn lacks_what_was_skipped(&self) -> bool {
+        let needed = |record: &StepRecord| matches!(record.skipped, Some((SkipReason::DependencySkipped, _)));
+        self.totals.completed == 0 || self.steps.iter().any(needed)
+    }
+
     fn finish(&self, now: Timestamp) -> EventKind {
         let Totals { total, completed, failed, .. } = self.totals;
         // What was stopped too late to stop anything has completed: the totals are the truth.
@@ -312,6 +318,7 @@ impl Execution {
             _ if completed == total => ExecutionState::Completed,
             Some(Stop::Cancelled) => ExecutionState::Cancelled,
             Some(Stop::Deadline) => ExecutionState::TimedOut,
+            _ if failed == 0 && self.lacks_what_was_skipped() => ExecutionState::Partial,
             _ if failed == 0 => ExecutionState::Completed,
             _ if completed > 0 && !self.plan().stop_on_error() => ExecutionState::Partial,
             _ => ExecutionState::Failed,

@@ -8,7 +8,7 @@ use tracing::Span;
 
 use super::Driver;
 use crate::{
-    decisions::Note,
+    decisions::{self, Note},
     errand::{Errand, Purpose},
     output::{Speaker, Voice},
     wire,
@@ -70,6 +70,23 @@ impl Driver {
         self.errands.insert(call, errand.start(purpose));
     }
 
+    /// Asks the gate once more about every call that waits there for a decision. It answers with the approval that it has, under the same
+    /// name; one that lost its store makes it again.
+    pub(super) fn check_questions(&self) {
+        let created = self.execution.created();
+        for call in self.execution.asked() {
+            let Some(hold) = self.execution.call(call).and_then(|flying| flying.hold.clone()) else { continue };
+            let asked = v1::CreateApprovalRequest {
+                call: self.names.call(self.execution.plan(), call),
+                subject_digest: hold.need.subject_digest,
+                requested_by: created.principal.clone(),
+                approval_mode: wire::approval_mode_to(created.approval_mode).into(),
+            };
+            let trace = self.trace.call(self.execution.plan(), call);
+            tokio::spawn(decisions::check_question(Arc::downgrade(&self.executions), asked, trace));
+        }
+    }
+
     pub(super) fn describe(&self) -> Box<v1::Execution> {
         let mut described = self.secrets.describe(&self.name, &self.execution);
         if let Some(since) = self.runner_away_since {
@@ -78,6 +95,16 @@ impl Driver {
                 since: Some(wire::time(since)),
                 until: None,
                 who: "the tool runner, which does not answer".into(),
+                next_command: String::new(),
+            });
+        }
+        if let Some(since) = self.clocks_differ_since {
+            described.waiting.push(v1::WaitingReason {
+                kind: v1::waiting_reason::Kind::Runner.into(),
+                since: Some(wire::time(since)),
+                until: None,
+                who: "the clocks of the tool runner and the approval gate, which differ by more than a day: set them"
+                    .into(),
                 next_command: String::new(),
             });
         }

@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Request { kind: Box<EventKind>, etag: String, request_id: String, answer: Reply },
     /// The gate says what was decided about a call.
     Decided { approval: Box<v1::Approval> },
+    /// The gate may have lost its store: make sure that it knows every question that waits there.
+    CheckQuestions,
     /// Pause with running calls discarded, and answer when none is left.
     PauseAndSettle { principal: String, reason: String, answer: oneshot::Sender<()> },
 }
@@ -84,6 +86,8 @@ pub(crate) struct Driver {
     standing: Standing,
     runner_away_since: Option<Timestamp>,
     gate_away_since: Option<Timestamp>,
+    /// Since when a grant does not hold by the runner's clock.
+    clocks_differ_since: Option<Timestamp>,
     settling: Vec<oneshot::Sender<()>>,
     ledger_id: Arc<str>,
 }
@@ -224,6 +228,7 @@ impl Driver {
             standing,
             runner_away_since: None,
             gate_away_since: None,
+            clocks_differ_since: None,
             settling: Vec::new(),
             ledger_id,
         }
@@ -375,7 +380,7 @@ fn refuse_all(mut commands: mpsc::UnboundedReceiver<Command>, status: &Status) {
         match command {
             Command::Describe { answer } | Command::Request { answer, .. } => drop(answer.send(Err(status.clone()))),
             // It stays undelivered, and the next watch brings it again.
-            Command::Decided { .. } => {}
+            Command::Decided { .. } | Command::CheckQuestions => {}
             // Dropping the sender is the answer.
             Command::PauseAndSettle { .. } => {}
         }

@@ -22,6 +22,7 @@ impl Driver {
     pub(super) fn take_news(&mut self, news: News, events: &mut Vec<Event>) -> Result<(), GaveUp> {
         match news {
             News::RunnerAway => drop(self.runner_away_since.get_or_insert(self.executions.now())),
+            News::ClocksDiffer => drop(self.clocks_differ_since.get_or_insert(self.executions.now())),
             News::GateAway => drop(self.gate_away_since.get_or_insert(self.executions.now())),
             News::Fenced => {
                 self.executions.give_up(Arc::new(StoreError::Superseded));
@@ -52,7 +53,7 @@ impl Driver {
     }
 
     fn nobody_is_away(&mut self) {
-        (self.runner_away_since, self.gate_away_since) = (None, None);
+        (self.runner_away_since, self.gate_away_since, self.clocks_differ_since) = (None, None, None);
     }
 
     fn take_end(&mut self, call: CallId, ended: EventKind, events: &mut Vec<Event>) -> Result<(), GaveUp> {
@@ -88,6 +89,9 @@ impl Driver {
         }
         self.errands.remove(&call);
         let before = self.execution.call(call).and_then(|flying| flying.hold.as_ref());
+        // Held for the same as before, because the gate lost the decision: the approval has the same name again, and is open.
+        let before =
+            before.filter(|hold| (hold.need.kind, &hold.need.subject_digest) != (need.kind, &need.subject_digest));
         let held = EventKind::CallHeld { call, need: Box::new(need) };
         let used = before.and_then(|hold| decisions::used(approved(hold)?, hold.need.kind, &held));
         if let Ok(event) = self.execution.record(self.executions.now(), held) {
@@ -107,6 +111,7 @@ impl Driver {
                 }
                 Err(status) => drop(answer.send(Err(status))),
             },
+            Command::CheckQuestions => self.check_questions(),
             Command::Decided { approval } => {
                 let call = wire::parse_call(self.execution.plan(), &approval.call);
                 if !call.is_some_and(|call| self.take_approval(call, &approval, events)) {

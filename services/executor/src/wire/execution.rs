@@ -1,6 +1,8 @@
 //! Executions as resources.
 
-use belay_execution::{ApprovalMode, Execution, ExecutionState, FailedAttempt, SkipReason, StepState, Waiting};
+use belay_execution::{
+    ApprovalMode, Authorization, Execution, ExecutionState, FailedAttempt, SkipReason, StepState, Waiting,
+};
 use belay_journal::ExecutionRow;
 use belay_plan::StepKind;
 use belay_proto::v1::{self, execution::State, step_status::State as Step};
@@ -178,6 +180,7 @@ fn steps(name: &ExecutionName, execution: &Execution) -> Vec<v1::StepStatus> {
                 tool: tool.tool.clone(),
                 approval: view.approval().unwrap_or_default().to_owned(),
                 failed_attempts: view.failed_attempts().iter().map(failed_attempt).collect(),
+                authorization: view.authorization().map(authorization),
             }
         })
         .collect()
@@ -189,6 +192,12 @@ fn failed_attempt(failed: &FailedAttempt) -> v1::StepAttempt {
         failure: Some(failure(&failed.failure)),
         end_time: Some(time(failed.ended_at)),
     }
+}
+
+fn authorization(authorization: &Authorization) -> v1::Authorization {
+    let [created, modified, deleted] = authorization.changes.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
+    let approver = authorization.approver.clone().unwrap_or_default();
+    v1::Authorization { rule: authorization.rule.clone(), approver, created, modified, deleted }
 }
 
 fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting) -> v1::WaitingReason {

@@ -184,3 +184,17 @@ async fn a_result_that_nobody_approved_is_an_unknown_outcome() {
     assert_eq!(found.steps[0].failure.as_ref().unwrap().reason, "UNAPPROVED_RESULT");
     assert_eq!(found.steps[1].state(), step_status::State::Pending);
 }
+
+// A clock that moved is no reason to throw away what a person approved: the gate is asked for another grant.
+#[tokio::test]
+async fn a_grant_that_is_out_of_time_is_replaced_and_the_effect_committed() {
+    let world = World::new().await;
+    world.runner.set(|seen| seen.clock_is_wrong = 3);
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let approval = world.gate.asked_about("a").await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    assert_eq!(world.runner.seen().committed, [approval.call.as_str()]);
+    assert_eq!((world.gate.seen().grants, world.runner.seen().discarded.len()), (4, 0));
+}

@@ -205,3 +205,61 @@ async fn questions_about_what_has_ended_are_withdrawn() {
     world.gate.decide(&open.name, State::Approved, "");
     assert_eq!(executor.end(&waits).await.state(), v1::execution::State::Completed);
 }
+
+// A gate whose store was lost while an execution waits is asked again, under the same subject and so under the same name.
+#[tokio::test]
+async fn a_gate_that_lost_its_store_is_asked_again() {
+    let mut world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let first = world.gate.asked_about("a").await;
+    executor.until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    world.stop_gate();
+    world.gate.set(|seen| seen.approvals.clear());
+    world.start_gate().await;
+    let again = world.gate.asked_about("a").await;
+    assert_eq!((&again.name, &again.subject_digest), (&first.name, &first.subject_digest));
+    world.gate.decide(&again.name, State::Approved, "");
+    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    assert_eq!(world.runner.seen().worked.len(), 1);
+}
+
+// And when the executor was restarted too, so that nobody has the execution in memory.
+#[tokio::test]
+async fn a_gate_that_lost_its_store_is_asked_again_by_the_next_executor() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    world.gate.asked_about("a").await;
+    executor.until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    executor.kill().await;
+    world.gate.set(|seen| seen.approvals.clear());
+    let executor = world.executor().await;
+    let again = world.gate.asked_about("a").await;
+    world.gate.decide(&again.name, State::Approved, "");
+    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    assert_eq!(world.runner.seen().worked.len(), 1);
+}
+
+// The yes was stored here, and the gate lost it before its grant was used: a person is asked once more, and nothing is thrown away.
+#[tokio::test]
+async fn a_yes_that_the_gate_lost_is_asked_for_again() {
+    let mut world = World::new().await;
+    world.runner.set(|seen| seen.refuses_commits = true);
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let first = world.gate.asked_about("a").await;
+    world.gate.decide(&first.name, State::Approved, "");
+    world.runner.until("an attempt to commit", |seen| seen.asked_to_commit > 0).await;
+    executor.kill().await;
+    world.stop_gate();
+    world.gate.set(|seen| seen.approvals.clear());
+    world.runner.set(|seen| seen.refuses_commits = false);
+    world.start_gate().await;
+    let executor = world.executor().await;
+    let again = world.gate.asked_about("a").await;
+    assert_eq!(again.name, first.name);
+    world.gate.decide(&again.name, State::Approved, "");
+    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    assert_eq!((world.runner.seen().worked.len(), world.runner.seen().discarded.len()), (1, 0));
+}

@@ -61,11 +61,24 @@ impl Grant {
     pub const AUDIENCE: &str = "tool-runner";
     /// The approver of what the policy approved itself, in an execution that asks no person.
     pub const POLICY: &str = "policy";
+    /// For how long after a decision its grant is signed anew when its time is over, in seconds: a year. A runner remembers for as long
+    /// that the nonce was spent.
+    pub const RENEWABLE: i64 = 365 * 24 * 60 * 60;
     /// How far a runner's clock may be behind the gate's, in seconds. Nothing is added at the other end: a grant that has expired anywhere
     /// has expired.
     const SKEW: i64 = 60;
     /// Most bytes of a grant. The longest names of an approval, a call and a person take a fraction of it.
     const MAX_BYTES: usize = 16 * 1024;
+
+    /// From when to when a grant says that it holds, in seconds since 1970. Nothing is verified: whether to believe it is for
+    /// [`Grant::verify`].
+    ///
+    /// # Errors
+    /// [`Invalid::Malformed`] when the bytes are no grant.
+    pub fn times(body: &[u8]) -> Result<(i64, i64), Invalid> {
+        let grant: Self = from_canonical(body, Self::MAX_BYTES)?;
+        Ok((grant.not_before, grant.expires))
+    }
 
     /// Signs it.
     pub fn sign(&self, key: &SigningKey) -> Signed {

@@ -78,6 +78,11 @@ impl Policy {
         self.document.approvals.expire_after.map(Duration::from_secs)
     }
 
+    /// Whether protected paths ask a person by themselves.
+    pub fn protects(&self) -> bool {
+        self.document.protect
+    }
+
     /// Whether somebody else than who started the execution has to decide.
     pub fn separate_duties(&self) -> bool {
         self.document.approvals.separate_duties

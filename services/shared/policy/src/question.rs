@@ -67,6 +67,13 @@ pub struct Decision {
     pub reason: String,
 }
 
+impl Decision {
+    /// Whether an effect was let through because the call's own rule let the call do it: that rule is the one to name.
+    pub fn follows_the_intent(&self) -> bool {
+        self.verdict == Verdict::Auto && self.rule == crate::judge::built_in::INTENT
+    }
+}
+
 /// What a tool is asked to do, before anything happened.
 #[derive(Clone, Copy, Debug)]
 pub struct Intent<'a> {

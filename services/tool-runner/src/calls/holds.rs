@@ -5,7 +5,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use belay_grant::{Expected, Grant, Signed, Subject};
+use belay_grant::{Expected, Grant, Invalid, Signed, Subject};
 use belay_policy::Revised;
 use belay_proto::v1::{self, ErrorClass, approval_need::Kind, tool_call::State};
 use belay_service_kit::status;
@@ -224,7 +224,8 @@ impl Calls {
         let mut waiting = self.waiting(held).await?;
         let grant = self.verify(held, &waiting.subject, grant).await?;
         waiting.by_person = grant.approver != Grant::POLICY;
-        Ok((waiting, Spent { nonce: grant.nonce, expires: grant.expires }))
+        // A grant may be signed anew under the same nonce for so long.
+        Ok((waiting, Spent { nonce: grant.nonce, expires: grant.expires.saturating_add(Grant::RENEWABLE) }))
     }
 
     async fn waiting(&self, call: &v1::ToolCall) -> Result<Waiting, Status> {
@@ -252,7 +253,14 @@ impl Calls {
             now: self.clock.now_micros().div_euclid(1_000_000),
         };
         let signed = Signed { body, signature, key_id };
-        let grant = Grant::verify(&signed, self.policy.keys(), expected).map_err(|error| refused(error.to_string()))?;
+        let grant = Grant::verify(&signed, self.policy.keys(), expected).map_err(|error| match error {
+            // A new grant mends it: the executor asks the gate for one.
+            Invalid::Time { .. } => {
+                let message = format!("The grant is not good for {} now: {error}. The call still waits.", call.name);
+                status::error(Code::PermissionDenied, "GRANT_REFUSED", message).with("cause", "time").into()
+            }
+            error => refused(error.to_string()),
+        })?;
         if self.ledger.is_spent(&grant.nonce).await.map_err(not_durable)? {
             return Err(spent(&call.name));
         }

@@ -254,7 +254,9 @@ impl Calls {
         cancelled: &mut watch::Receiver<bool>,
     ) -> Progress {
         let not_in_place = receipt.clone();
-        receipt.decision = Some(job.decision(&decision));
+        if !decision.follows_the_intent() {
+            receipt.decision = Some(job.decision(&decision));
+        }
         receipt.effect_digest = did.digest;
         receipt.effect = Some(summary(&did.changes));
         let call = self.ended(job, receipt, Ok(result));

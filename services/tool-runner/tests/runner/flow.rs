@@ -74,7 +74,7 @@ async fn an_effect_waits_for_its_grant() {
         (contents[&kept.before].as_slice(), contents[&kept.after].as_slice()),
         (&b"old text\n"[..], &b"new text\n"[..])
     );
-    assert_eq!(contents.len(), 3, "what is no text is left out");
+    assert_eq!(contents.len(), 4, "what is no text too");
     assert!(contents.iter().all(|(digest, data)| digest_of(data) == *digest));
 
     let done = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap();

@@ -96,6 +96,18 @@ impl ApprovalGateService for Gate {
     async fn watch_approvals(&self, _: Request<v1::WatchApprovalsRequest>) -> Answer<Self::WatchApprovalsStream> {
         unasked()
     }
+    async fn list_approval_changes(
+        &self,
+        _: Request<v1::ListApprovalChangesRequest>,
+    ) -> Answer<v1::ListApprovalChangesResponse> {
+        unasked()
+    }
+    async fn get_approval_change(
+        &self,
+        _: Request<v1::GetApprovalChangeRequest>,
+    ) -> Answer<v1::GetApprovalChangeResponse> {
+        unasked()
+    }
     async fn decide_approval(&self, _: Request<v1::DecideApprovalRequest>) -> Answer<v1::Approval> {
         unasked()
     }

@@ -143,7 +143,7 @@ fn runs_that_ask_nobody_do_as_the_policy_says() {
         (&["--no-input"], "auto", 33, false),
         (&["--approve", "auto"], "auto", 0, true),
         (&["--approve", "auto"], "fail", 33, false),
-        (&["--approve", "auto"], "skip", 0, false),
+        (&["--approve", "auto"], "skip", 35, false),
     ];
     for (flags, without_a_person, code, goes) in table {
         let scene = Scene::new();

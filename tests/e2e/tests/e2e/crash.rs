@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use belay_e2e::{Client, Service, Services};
-use belay_proto::v1::{execution::State, execution_event::Kind};
+use belay_e2e::{Client, Person, Service, Services};
+use belay_proto::v1::{decide_approval_request::Decision, execution::State, execution_event::Kind};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 
 /// B-01, S2-FR-057, S2-NFR-005, S2-NFR-006: whichever process dies, and whenever, the execution goes on, every result is kept, and no
@@ -88,4 +88,39 @@ async fn a_pause_and_a_backoff_outlive_the_executor() {
     assert_eq!(picture.state(), Some(State::Completed));
     assert_eq!(picture.count(|kind| matches!(kind, Kind::StepStarted(_))), 3, "quick once, flaky twice");
     picture.assert_equals(&client.get("patient").await);
+}
+
+/// S2-NFR-006: a gate whose store was lost, or restored from before the question, is asked again while the execution waits. Nothing runs
+/// twice, and nothing waits for an approval that does not exist.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_that_lost_its_store_is_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    let workspace = services.workspace("w");
+    std::fs::write(workspace.join("old.txt"), "old").unwrap();
+    let plan = "{id: delete, steps: [{id: gone, tool: delete_file, arguments: {path: old.txt}}]}";
+    client.start_in("waits", plan, &workspace).await;
+    let person = Person::at(&services.people());
+    let first = person.question("waits").await;
+
+    services.kill(Service::Gate).await;
+    for entry in std::fs::read_dir(folder.path().join("gate")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name().to_string_lossy().starts_with("gate.db") {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    services.launch(Service::Gate);
+    services.ready().await;
+    let again = person.question("waits").await;
+    assert_eq!(
+        (again.name.as_str(), again.subject_digest.as_str()),
+        (first.name.as_str(), first.subject_digest.as_str())
+    );
+    assert!(workspace.join("old.txt").exists());
+    person.decide(&again, Decision::Approve).await.unwrap();
+    let picture = client.watch_to_the_end("waits").await;
+    assert_eq!(picture.state(), Some(State::Completed));
+    assert!(!workspace.join("old.txt").exists());
 }

@@ -63,7 +63,7 @@ pub(crate) async fn approve(context: &Context, verb: Approve) -> Result<Exit, Fa
             }
             return ask::decide(gate, &asked, Decision::Approve, String::new()).await.map(Some);
         }
-        match ask::ask(context.screen, gate, &mut Terminal::default(), asked).await? {
+        match ask::ask(context.screen, gate, &mut Terminal::default(), asked, 1).await? {
             Answer::Decided(decided) => Ok(Some(*decided)),
             Answer::Left => Ok(None),
         }

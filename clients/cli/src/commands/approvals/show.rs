@@ -3,24 +3,58 @@
 use super::{super::Context, Which, resolve};
 use crate::{
     args::{Format, help},
+    ask::changes,
     exit::Exit,
     failure::Failure,
-    render::{approval, diff::Extent},
+    render::{
+        approval,
+        diff::{self, Extent},
+    },
 };
 
+use belay_proto::v1::Preview;
+
 /// Show an approval: what is asked, why, what would change, and what to type next
+///
+/// The gravest changes come first; --path shows one of them whole, --all every one. JSON has every one.
 #[derive(clap::Args, Debug)]
-#[command(after_help = help!("belay approvals show @last"))]
+#[command(after_help = help!("belay approvals show @last --path src/main.rs"))]
 pub(crate) struct Show {
     #[command(flatten)]
     which: Which,
+    /// Show the whole difference in this file
+    #[arg(long, value_name = "PATH", conflicts_with = "all")]
+    path: Option<String>,
+    /// Show every change with its whole difference
+    #[arg(long)]
+    all: bool,
 }
 
 /// Shows it.
 pub(crate) async fn show(context: &Context, verb: Show) -> Result<Exit, Failure> {
-    let shown = context.ask_gate(async |gate, _| resolve(gate, &context.namespace, &verb.which).await).await?;
+    let whole = verb.all || (verb.path.is_none() && context.screen.format != Format::Text);
+    let shown = context
+        .ask_gate(async |gate, _| {
+            let mut shown = resolve(gate, &context.namespace, &verb.which).await?;
+            match &verb.path {
+                Some(path) => {
+                    let file = changes::file(gate, &shown.name, path).await?;
+                    let preview = shown.preview.take().unwrap_or_default();
+                    shown.preview = Some(Preview { files: vec![file], more_files: 0, ..preview });
+                }
+                None if whole => changes::complete(gate, &mut shown).await?,
+                None => {}
+            }
+            Ok(shown)
+        })
+        .await?;
     match context.screen.format {
         Format::Text => {
+            if verb.path.is_some() {
+                let files = shown.preview.unwrap_or_default().files;
+                context.screen.print(&diff::files(&files, 0, Extent::Full))?;
+                return Ok(Exit::OK);
+            }
             let mut lines = approval::full(&shown, Extent::Full);
             lines.extend(approval::next_commands(&shown));
             context.screen.print(&lines)?;

@@ -184,6 +184,20 @@ impl ApprovalGateService for Gate {
         })))
     }
 
+    async fn list_approval_changes(
+        &self,
+        _: Request<v1::ListApprovalChangesRequest>,
+    ) -> Result<Response<v1::ListApprovalChangesResponse>, Status> {
+        Err(unused())
+    }
+
+    async fn get_approval_change(
+        &self,
+        _: Request<v1::GetApprovalChangeRequest>,
+    ) -> Result<Response<v1::GetApprovalChangeResponse>, Status> {
+        Err(unused())
+    }
+
     async fn decide_approval(&self, _: Request<v1::DecideApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
         Err(unused())
     }
@@ -229,9 +243,10 @@ impl ApprovalGateService for Gate {
             Some(State::Approved | State::Consumed) => {
                 Ok(Response::new(v1::Grant { body: name.into_bytes(), signature: vec![0; 64], key_id: "key".into() }))
             }
-            _ => {
-                Err(status::error(Code::FailedPrecondition, "APPROVAL_NOT_APPROVED", "Nobody has approved it.").into())
-            }
+            None => Err(status::error(Code::NotFound, "APPROVAL_NOT_FOUND", "There is none.").into()),
+            Some(state) => Err(status::error(Code::FailedPrecondition, "NOT_APPROVED", "Nobody has approved it.")
+                .with("state", state.as_str_name())
+                .into()),
         }
     }
 

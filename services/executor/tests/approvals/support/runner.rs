@@ -36,6 +36,8 @@ pub(crate) struct Seen {
     /// Nobody gets a commit through.
     pub(crate) refuses_commits: bool,
     /// Every grant is bad.
+    /// How often it still refuses a grant because of the time.
+    pub(crate) clock_is_wrong: usize,
     pub(crate) refuses_grants: bool,
     /// The arguments that calls came with, by name.
     pub(crate) arguments: BTreeMap<String, Value>,
@@ -300,6 +302,10 @@ impl ToolRunnerService for Runner {
             seen.asked_to_commit += 1;
             if seen.refuses_commits {
                 told = Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "Not now.").into());
+            } else if seen.clock_is_wrong > 0 {
+                seen.clock_is_wrong -= 1;
+                let refused = status::error(Code::PermissionDenied, "GRANT_REFUSED", "it holds from 1 to 2");
+                told = Err(refused.with("cause", "time").into());
             } else if seen.refuses_grants || request.grant.is_none() {
                 told = Err(status::error(Code::PermissionDenied, "GRANT_REFUSED", "the grant has expired").into());
             } else if let Some(call) = seen.calls.get_mut(&request.name) {

@@ -247,11 +247,12 @@ impl<'a> One<'a, '_> {
                 picture.steps.len()
             ));
         }
-        let [completed, failed, ..] = counted;
+        let [completed, failed, skipped, _] = counted;
         use execution::State as E;
         let fits = match finished.state() {
-            E::Completed => failed == 0,
-            E::Partial => failed > 0 && completed > 0,
+            E::Completed => failed == 0 && completed > 0,
+            // Or a person skipped what others needed, or everything.
+            E::Partial => failed > 0 && completed > 0 || failed == 0 && skipped > 0,
             E::Failed => failed > 0,
             _ => completed < picture.steps.len(),
         };

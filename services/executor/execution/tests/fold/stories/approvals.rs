@@ -116,10 +116,21 @@ fn a_person_can_leave_the_step_out() {
             "0s started, a started",
             "1s a held with its effect, c started",
             "2s c completed, awaiting approval",
-            "5s a SKIPPED, a skipped APPROVAL_SKIPPED, b skipped DEPENDENCY_SKIPPED by a, COMPLETED",
+            "5s a SKIPPED, a skipped APPROVAL_SKIPPED, b skipped DEPENDENCY_SKIPPED by a, PARTIAL",
         ]
     );
     assert_eq!(play.execution.totals().skipped, 2);
+    assert!(play.execution.first_failure().is_none());
+}
+
+// Skipping is not success where something is missing for it: what others needed, or everything.
+#[test]
+fn an_execution_whose_skipped_steps_leave_a_hole_is_partial() {
+    let ended = |steps: &str, replies: &str| story(steps).replies(replies).play().execution.state();
+    assert_eq!(ended("a; c", "a: ok effect:skipped:4s"), ExecutionState::Completed, "nobody needed it");
+    assert_eq!(ended("a; b after a; c", "a: ok effect:skipped:4s"), ExecutionState::Partial);
+    assert_eq!(ended("a", "a: ok effect:skipped:4s"), ExecutionState::Partial, "nothing was done");
+    assert_eq!(ended("a; b after a", "a: ok effect:skipped:4s"), ExecutionState::Partial);
 }
 
 // The policy's no comes from the runner, and goes the same way.
@@ -157,7 +168,7 @@ fn an_execution_can_be_started_to_ask_nobody() {
         [
             "0s started, a started, a held, a SKIPPED by its mode, a skipped NON_INTERACTIVE, \
              b skipped DEPENDENCY_SKIPPED by a, c started",
-            "1s c completed, COMPLETED",
+            "1s c completed, PARTIAL",
         ]
     );
 }
@@ -171,7 +182,7 @@ fn the_policy_can_decide_for_the_person() {
     assert_eq!(failure("denied").reason, "NON_INTERACTIVE");
     assert_eq!(
         told("skipped").picture().last().unwrap(),
-        "1s a held with its effect, awaiting approval, a SKIPPED, a skipped NON_INTERACTIVE, COMPLETED"
+        "1s a held with its effect, awaiting approval, a SKIPPED, a skipped NON_INTERACTIVE, PARTIAL"
     );
 }
 
@@ -410,6 +421,12 @@ fn what_cannot_be_is_refused() {
     held_again.record(play.now, again.clone()).unwrap();
     assert_eq!(refusal(&held_again, completed), "step 0 call 1.1 was held, and nobody has approved it");
     assert_eq!(refusal(&held_again, again.clone()), "step 0 call 1.1 is held for this already");
+    // A gate that lost its store forgets a yes: the call is held for the same anew, and asked about.
+    let the_same = play.events.iter().find(|event| matches!(event.kind, EventKind::CallHeld { .. })).unwrap();
+    let mut forgotten = approved.clone();
+    forgotten.record(play.now, the_same.kind.clone()).unwrap();
+    assert!(forgotten.actions().contains(&Action::Ask(CALL)));
+    assert_eq!(refusal(&forgotten, the_same.kind.clone()), "step 0 call 1.1 is held for this already");
 
     let denied = story("a; b").replies("a: ok effect:denied:4s").play().just_after(decided);
     assert_eq!(refusal(&denied, again.clone()), "step 0 call 1.1 was turned down, and cannot be held anew");

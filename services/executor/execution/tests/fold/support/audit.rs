@@ -30,6 +30,8 @@ pub(crate) struct Audit {
     ended: BTreeSet<usize>,
     totals: Totals,
     first_failure: Option<Failure>,
+    /// Whether a step was skipped that another one needed.
+    missed: bool,
     mode: ApprovalMode,
     /// What each open call was held for last.
     held: BTreeMap<CallId, Held>,
@@ -81,6 +83,7 @@ impl Audit {
             completed: BTreeSet::new(),
             ended: BTreeSet::new(),
             first_failure: None,
+            missed: false,
         }
     }
 
@@ -151,6 +154,7 @@ impl Audit {
                 assert_eq!(left_out, reasons.contains(reason), "step {step} was skipped for another reason");
                 assert!(left_out || !self.attempts.contains_key(step), "step {step} was skipped after it had started");
                 self.totals.skipped += 1;
+                self.missed |= *reason == SkipReason::DependencySkipped;
                 self.step_ended(*step, *progress);
             }
             EventKind::StepCancelled { step, attempt, progress } => {
@@ -271,6 +275,8 @@ impl Audit {
         let expected = match self.stop {
             Some(Stop::Cancel) if completed < total => ExecutionState::Cancelled,
             Some(Stop::Deadline) if completed < total => ExecutionState::TimedOut,
+            // Skipping is not success where others needed what was skipped, or everything was.
+            _ if failed == 0 && (completed == 0 && total > 0 || self.missed) => ExecutionState::Partial,
             _ if failed == 0 => ExecutionState::Completed,
             _ if completed > 0 && !self.plan.stop_on_error() => ExecutionState::Partial,
             _ => ExecutionState::Failed,

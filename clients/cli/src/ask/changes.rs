@@ -1,0 +1,79 @@
+//! What an approval would change, whole: every path, and every line of every difference, page by page.
+
+use belay_proto::v1::{
+    Approval, FileDiff, GetApprovalChangeRequest, ListApprovalChangesRequest, PathChange, approval_need,
+};
+use tonic::Status;
+use tonic_types::StatusExt as _;
+
+use crate::{connect::Gate, failure::Failure};
+
+/// Lines of one page of a difference.
+const PAGE_LINES: i32 = 5_000;
+
+/// Every path, the gravest first.
+pub(crate) async fn list(gate: &mut Gate, name: &str) -> Result<Vec<PathChange>, Failure> {
+    let (mut changes, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListApprovalChangesRequest { name: name.to_owned(), page_size: 10_000, page_token };
+        let page = gate.list_approval_changes(request).await?.into_inner();
+        changes.extend(page.changes);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(changes);
+        }
+    }
+}
+
+/// The whole difference in one file.
+pub(crate) async fn file(gate: &mut Gate, name: &str, path: &str) -> Result<FileDiff, Status> {
+    let (mut whole, mut page_token) = (None::<FileDiff>, String::new());
+    loop {
+        let request = GetApprovalChangeRequest {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            page_size: PAGE_LINES,
+            page_token,
+        };
+        let page = gate.get_approval_change(request).await?.into_inner();
+        let part = page.change.unwrap_or_default();
+        match &mut whole {
+            None => whole = Some(part),
+            Some(whole) => whole.unified.push_str(&part.unified),
+        }
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(whole.unwrap_or_default());
+        }
+    }
+}
+
+/// Puts every change with its whole difference in the place of what the preview shows of them. What was decided before has no contents any
+/// more: of that every path is there, and the differences that were shown.
+pub(crate) async fn complete(gate: &mut Gate, approval: &mut Approval) -> Result<(), Failure> {
+    if approval.kind() != approval_need::Kind::Effect {
+        return Ok(());
+    }
+    let mut files = Vec::new();
+    let shown = approval.preview.take().unwrap_or_default();
+    for change in list(gate, &approval.name).await? {
+        let whole = match file(gate, &approval.name, &change.path).await {
+            Ok(whole) => whole,
+            Err(gone) if is_gone(&gone) => shown
+                .files
+                .iter()
+                .find(|file| file.change.as_ref().is_some_and(|shown| shown.path == change.path))
+                .cloned()
+                .unwrap_or_else(|| FileDiff { change: Some(change), ..FileDiff::default() }),
+            Err(status) => return Err(status.into()),
+        };
+        files.push(whole);
+    }
+    approval.preview = Some(belay_proto::v1::Preview { files, more_files: 0, ..shown });
+    Ok(())
+}
+
+/// Whether the gate says that the contents are no longer there.
+fn is_gone(status: &Status) -> bool {
+    status.get_details_error_info().is_some_and(|info| info.reason == "CONTENTS_GONE")
+}

@@ -1,0 +1,91 @@
+//! Contents as text that can be compared line by line: whatever bytes they are, something of each of them is seen.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use belay_redaction::Redactor;
+
+/// How many bytes stand in a line of a dump.
+const ROW: usize = 16;
+
+/// A content as text, and whether it is no text itself and is shown as a dump.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct AsText<'a> {
+    pub(super) text: Cow<'a, str>,
+    pub(super) is_dump: bool,
+}
+
+/// UTF-8 is what it is. Bytes that do not belong in a text stand as `<0xNN>` where they are few, so that a stray one hides nothing; where
+/// they are many, the content is shown as a dump of its bytes, without what of it looks like a secret.
+pub(super) fn as_text<'a>(redactor: &Redactor, content: &'a [u8]) -> AsText<'a> {
+    let foreign: usize = content.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
+    let controls = content.iter().filter(|&&byte| is_foreign_control(byte)).count();
+    if (foreign + controls) * 4 > content.len() {
+        return AsText { text: dump(redactor, content).into(), is_dump: true };
+    }
+    if let Ok(text) = std::str::from_utf8(content) {
+        return AsText { text: text.into(), is_dump: false };
+    }
+    let mut text = String::with_capacity(content.len() + foreign * 5);
+    for chunk in content.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            write!(text, "<0x{byte:02X}>").expect("a string grows");
+        }
+    }
+    AsText { text: text.into(), is_dump: false }
+}
+
+fn is_foreign_control(byte: u8) -> bool {
+    byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x1b)
+}
+
+/// `00000010  7f 45 4c 46 …  .ELF…`, a line for each sixteen bytes.
+fn dump(redactor: &Redactor, content: &[u8]) -> String {
+    // Each byte as the character of its number, so that the redactor finds what is spelled out, and back.
+    let spelled: String = content.iter().copied().map(char::from).collect();
+    let hidden = redactor.redact_text(&spelled).text;
+    let bytes: Vec<u8> = hidden.chars().map(|character| u8::try_from(character).unwrap_or(b'?')).collect();
+    let mut text = String::with_capacity(bytes.len() * 5);
+    for (row, bytes) in bytes.chunks(ROW).enumerate() {
+        write!(text, "{:08x} ", row * ROW).expect("a string grows");
+        for at in 0..ROW {
+            match bytes.get(at) {
+                Some(byte) => write!(text, " {byte:02x}").expect("a string grows"),
+                None => text.push_str("   "),
+            }
+        }
+        text.push_str("  ");
+        text.extend(bytes.iter().map(|&byte| if (0x20..0x7f).contains(&byte) { char::from(byte) } else { '.' }));
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(content: &[u8]) -> (String, bool) {
+        let shown = as_text(&Redactor::new(), content);
+        (shown.text.into_owned(), shown.is_dump)
+    }
+
+    #[test]
+    fn a_stray_byte_hides_nothing_of_a_text() {
+        assert_eq!(shown(b"plain\n"), ("plain\n".into(), false));
+        assert_eq!(shown(b"caf\xe9 is latin\nrm -rf x\n"), ("caf<0xE9> is latin\nrm -rf x\n".into(), false));
+        assert_eq!(shown(b"nul \0 here\n"), ("nul \0 here\n".into(), false), "the lines of a difference show it");
+        assert_eq!(shown(b""), (String::new(), false));
+    }
+
+    #[test]
+    fn what_is_no_text_is_dumped_byte_by_byte() {
+        let (text, is_dump) = shown(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03");
+        assert!(is_dump);
+        assert_eq!(
+            text,
+            "00000000  7f 45 4c 46 02 01 01 00 00 00 00 00 00 00 00 00  .ELF............\n\
+             00000010  03                                               .\n"
+        );
+    }
+}

@@ -1,0 +1,127 @@
+use std::{collections::HashMap, sync::Arc};
+
+use belay_grant::Subject;
+use belay_proto::v1;
+use belay_service_kit::status;
+use tonic::{Code, Status};
+
+use super::list_approval_changes::{page_size, page_start};
+use crate::{
+    Gate,
+    gate::{no_approval, unreadable},
+    names::{CallName, check_approval},
+    preview::{Contents, listed_path, whole_file},
+};
+
+/// How many bytes of a difference one page holds at most. A longer line is cut into pages, too.
+const MAX_PAGE_BYTES: usize = 1024 * 1024;
+
+pub(super) async fn get_approval_change(
+    gate: &Gate,
+    request: v1::GetApprovalChangeRequest,
+) -> Result<v1::GetApprovalChangeResponse, Status> {
+    check_approval("name", &request.name)?;
+    let lines = page_size(request.page_size)?;
+    let start = page_start(&request.page_token)?;
+    let contents = contents(gate, &request.name).await?;
+    let redactor = gate.redactor.clone();
+    let path = request.path.clone();
+    let find = move || {
+        let change = &contents.subject.changes[*contents.by_path.get(&path)?];
+        Some(whole_file(&redactor, change, &contents.contents))
+    };
+    let Some(whole) = gate.store.work(find).await else {
+        let message = format!("`{}` does not change `{}`.", request.name, request.path);
+        return Err(status::error(Code::NotFound, "CHANGE_NOT_FOUND", message).with("path", request.path).into());
+    };
+    let (page, next_page_token) = page(&whole.unified, start, lines)
+        .ok_or_else(|| Status::from(status::invalid("page_token", "is beyond the end of the difference")))?;
+    let unified = page.to_owned();
+    Ok(v1::GetApprovalChangeResponse { change: Some(v1::FileDiff { unified, ..whole }), next_page_token })
+}
+
+/// What an approval is about, with the contents of its files.
+pub(crate) struct Opened {
+    name: String,
+    subject: Subject,
+    contents: Contents,
+    /// The places of the changes, by the paths under which they are listed.
+    by_path: HashMap<String, usize>,
+}
+
+/// The contents of an approval: from the runner, checked against the very digests that the decision is about. Those of the approval that was
+/// looked at last stay in memory, since it is looked at file by file and page by page.
+async fn contents(gate: &Gate, name: &str) -> Result<Arc<Opened>, Status> {
+    let mut opened = gate.opened.lock().await;
+    if let Some(last) = opened.as_ref().filter(|last| last.name == name) {
+        return Ok(Arc::clone(last));
+    }
+    let approval = gate.store.get(name).await.map_err(|error| unreadable(&error))?;
+    let approval = approval.ok_or_else(|| no_approval(name))?;
+    let call = CallName::parse("call", &approval.call)?;
+    let held = gate.runner.held(&approval.call).await.map_err(|refused| match refused.code() {
+        Code::FailedPrecondition => no_contents(name),
+        _ => refused,
+    })?;
+    let (subject, _, contents) = held.verified(&call, &approval.subject_digest)?;
+    let redactor = gate.redactor.clone();
+    let name = name.to_owned();
+    let open = move || {
+        let paths = subject.changes.iter().enumerate();
+        let by_path = paths.map(|(place, change)| (listed_path(&redactor, change), place)).collect();
+        Arc::new(Opened { name, subject, contents, by_path })
+    };
+    let fresh = gate.store.work(open).await;
+    *opened = Some(Arc::clone(&fresh));
+    Ok(fresh)
+}
+
+/// The lines of a page that begins at a byte, and where the next one begins; `None` when there is no such place.
+fn page(text: &str, start: usize, lines: usize) -> Option<(&str, String)> {
+    let rest = text.get(start..)?;
+    let by_lines = rest.match_indices('\n').nth(lines.saturating_sub(1)).map_or(rest.len(), |(end, _)| end + 1);
+    let mut end = by_lines;
+    if end > MAX_PAGE_BYTES {
+        let most = rest.floor_char_boundary(MAX_PAGE_BYTES);
+        end = rest[..most].rfind('\n').map_or(most, |end| end + 1);
+    }
+    let next = if end < rest.len() { (start + end).to_string() } else { String::new() };
+    Some((&rest[..end], next))
+}
+
+fn no_contents(name: &str) -> Status {
+    let message = format!(
+        "The call of `{name}` waits for no decision any more, and its contents are gone. What was shown before is in the approval."
+    );
+    status::error(Code::FailedPrecondition, "CONTENTS_GONE", message).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B-18: the pages are the whole, whatever their size.
+    #[test]
+    fn pages_add_up_to_the_whole() {
+        let texts = [String::new(), "a\nb\nc\n".into(), "ä".repeat(MAX_PAGE_BYTES), "x\n".repeat(MAX_PAGE_BYTES)];
+        for text in texts {
+            for lines in [1_000, 100_000, usize::MAX] {
+                let (mut whole, mut start, mut pages) = (String::new(), 0, 0);
+                loop {
+                    let (piece, next) = page(&text, start, lines).unwrap();
+                    assert!(piece.len() <= MAX_PAGE_BYTES);
+                    whole.push_str(piece);
+                    pages += 1;
+                    if next.is_empty() {
+                        break;
+                    }
+                    start = next.parse().unwrap();
+                }
+                assert!(whole == text, "{} bytes in {pages} pages", text.len());
+            }
+        }
+        assert_eq!(page("a\nb\n", 0, 1), Some(("a\n", "2".into())));
+        assert_eq!(page("ä", 1, 1), None);
+        assert_eq!(page("a", 9, 1), None);
+    }
+}
