@@ -79,7 +79,7 @@ async fn the_policy_can_decide_for_the_person() {
     for (policy, ends) in [
         (State::Approved, v1::execution::State::Completed),
         (State::Denied, v1::execution::State::Failed),
-        (State::Skipped, v1::execution::State::Completed),
+        (State::Skipped, v1::execution::State::Partial),
     ] {
         world.gate.set(|seen| seen.policy = Some(policy));
         let name = executor.run_in(ApprovalMode::Auto, "a: effect").await;
