@@ -105,6 +105,8 @@ pub(crate) struct Errand {
     /// What the tool says goes here.
     pub(crate) voice: Voice,
     pub(crate) patience: Duration,
+    /// How long a call waits before it is sent.
+    pub(crate) delay: Duration,
     /// What log lines carry. Entered for those only, which are few.
     pub(crate) log_span: Span,
 }
@@ -122,6 +124,9 @@ impl Errand {
     }
 
     async fn run(mut self: Box<Self>, purpose: Purpose) {
+        if purpose == Purpose::Send && !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
         let news = match purpose {
             Purpose::Send => self.send().await,
             // What is rare stays out of the future, which is moved when its task is started: for each call.

@@ -15,6 +15,7 @@ mod place;
 mod policy;
 mod registry;
 mod repository;
+mod room;
 mod rooms;
 mod secrets;
 mod service;

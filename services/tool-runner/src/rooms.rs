@@ -25,6 +25,7 @@ use tonic::{Code, Status};
 use crate::{
     Place, Places, Staged, ToolFailure,
     acknowledgements::{Acknowledgements, MOST},
+    room::{WORKSPACE_FULL, is_full},
     workspaces::{Chosen, NotAllowed, Workspaces},
 };
 
@@ -357,6 +358,9 @@ impl From<Closed> for ToolFailure {
         match closed {
             Closed::NotAllowed(_) => {
                 Self::new(ErrorClass::SandboxViolation, "WORKSPACE_NOT_ALLOWED", format!("{closed}."))
+            }
+            Closed::Open(OpenError::Io(ref failure)) | Closed::Sweep(ref failure) if is_full(failure) => {
+                Self::new(ErrorClass::Transient, WORKSPACE_FULL, format!("{closed}."))
             }
             Closed::Open(OpenError::InUse { .. } | OpenError::Io(_)) | Closed::Sweep(_) | Closed::Stuck(_) => {
                 Self::new(ErrorClass::Transient, "WORKSPACE_FAILED", format!("{closed}."))

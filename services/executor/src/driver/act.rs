@@ -1,6 +1,6 @@
 //! What a driver does about the present.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use belay_execution::{Action, CallId, Timestamp};
 use belay_proto::v1;
@@ -65,6 +65,10 @@ impl Driver {
                 self.secrets.redactor(),
             ),
             patience: Errand::PATIENCE,
+            delay: match self.no_room.contains_key(&call.step) {
+                true => before_another_try(call.number),
+                false => Duration::ZERO,
+            },
             log_span: Span::current(),
         };
         self.errands.insert(call, errand.start(purpose));
@@ -108,6 +112,15 @@ impl Driver {
                 next_command: String::new(),
             });
         }
+        if let Some(&since) = self.no_room.values().min() {
+            described.waiting.push(v1::WaitingReason {
+                kind: v1::waiting_reason::Kind::Workspace.into(),
+                since: Some(wire::time(since)),
+                until: None,
+                who: "whoever makes room on the disk of the workspace, which is full".into(),
+                next_command: String::new(),
+            });
+        }
         if let Some(since) = self.gate_away_since {
             described.waiting.push(v1::WaitingReason {
                 kind: v1::waiting_reason::Kind::Approval.into(),
@@ -119,4 +132,9 @@ impl Driver {
         }
         Box::new(described)
     }
+}
+
+/// The delay before the call of this number, where the one before it met a full disk: doubles from a second to a minute.
+fn before_another_try(number: u32) -> Duration {
+    Duration::from_secs(1 << number.saturating_sub(2).min(6)).min(Duration::from_secs(60))
 }

@@ -5,7 +5,7 @@ mod log;
 mod take;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -88,6 +88,8 @@ pub(crate) struct Driver {
     gate_away_since: Option<Timestamp>,
     /// Since when a grant does not hold by the runner's clock.
     clocks_differ_since: Option<Timestamp>,
+    /// Steps whose last call met a full disk under its workspace, since when.
+    no_room: BTreeMap<usize, Timestamp>,
     settling: Vec<oneshot::Sender<()>>,
     ledger_id: Arc<str>,
 }
@@ -229,6 +231,7 @@ impl Driver {
             runner_away_since: None,
             gate_away_since: None,
             clocks_differ_since: None,
+            no_room: BTreeMap::new(),
             settling: Vec::new(),
             ledger_id,
         }

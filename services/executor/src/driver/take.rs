@@ -18,6 +18,12 @@ use crate::{
 /// A runner that cancels calls nobody asked it to is not asked for ever: after so many calls of one attempt, the attempt has failed.
 const MOST_UNASKED: u32 = 10;
 
+/// The same where there is no room on the workspace's disk: with a minute between two calls at most, for about an hour.
+const MOST_WITHOUT_ROOM: u32 = 66;
+
+/// The reason of a call that the runner gave back because the disk of its workspace is full.
+const WORKSPACE_FULL: &str = "WORKSPACE_FULL";
+
 impl Driver {
     pub(super) fn take_news(&mut self, news: News, events: &mut Vec<Event>) -> Result<(), GaveUp> {
         match news {
@@ -63,8 +69,19 @@ impl Driver {
         let read_only = flying.request.recovery == RecoveryClass::ReadOnly;
         let needs_acknowledgement = !read_only || flying.hold.is_some() || stopping;
         let unapproved = flying.hold.as_ref().is_some_and(|hold| approved(hold).is_none());
+        let no_room = match &ended {
+            EventKind::CallCancelled { failure: Some(failure), .. } if !stopping => failure.reason == WORKSPACE_FULL,
+            _ => false,
+        };
+        let most = if no_room { MOST_WITHOUT_ROOM } else { MOST_UNASKED };
+        if no_room {
+            self.no_room.entry(call.step).or_insert(self.executions.now());
+        } else {
+            self.no_room.remove(&call.step);
+        }
         let kind = match ended {
-            EventKind::CallCancelled { failure, grant_nonce, .. } if !stopping && call.number >= MOST_UNASKED => {
+            EventKind::CallCancelled { failure, grant_nonce, .. } if !stopping && call.number >= most => {
+                self.no_room.remove(&call.step);
                 given_up(call, failure, grant_nonce)
             }
             EventKind::CallCompleted { .. } if unapproved => unapproved_result(call),
@@ -190,7 +207,7 @@ fn approved(hold: &Hold) -> Option<&str> {
 fn given_up(call: CallId, failure: Option<Failure>, grant_nonce: String) -> EventKind {
     let failure = match failure {
         Some(Failure { reason, message, .. }) => {
-            let message = format!("{message} That was so for {MOST_UNASKED} calls of this attempt.");
+            let message = format!("{message} That was so for {} calls of this attempt.", call.number);
             Failure::new(ErrorClass::Transient, reason, message)
         }
         None => {

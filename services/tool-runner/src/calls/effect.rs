@@ -92,7 +92,7 @@ pub(super) fn examine(place: &dyn Place, view: Box<dyn View>, view_id: &str, jud
         After::Commit => Vec::new(),
         After::Ask => match place.view(&format!("{view_id}-base")) {
             Ok(base) => contents::collect(&facts, &*base, &*view),
-            Err(error) => return Examined::Failed((State::Failed, record::workspace_failed(&error))),
+            Err(error) => return Examined::Failed(record::workspace_failed(&error)),
         },
     };
     match place.stage(view, &manifest) {
@@ -104,9 +104,7 @@ pub(super) fn examine(place: &dyn Place, view: Box<dyn View>, view_id: &str, jud
 fn no_effect(error: &EffectError) -> Unfinished {
     match error {
         EffectError::Conflict { .. } => (State::Cancelled, record::conflict(error)),
-        EffectError::Io(_) | EffectError::Tree(belay_workspace::TreeError::Io(_)) => {
-            (State::Failed, record::workspace_failed(error))
-        }
+        EffectError::Io(_) | EffectError::Tree(belay_workspace::TreeError::Io(_)) => record::workspace_failed(error),
         EffectError::Reserved { .. } | EffectError::Tree(_) => {
             let message = format!("What the call left behind cannot be committed: {error}.");
             (State::Failed, ToolFailure::new(ErrorClass::SandboxViolation, "EFFECT_REFUSED", message))
@@ -120,6 +118,6 @@ pub(super) fn not_committed(error: &CommitError) -> Unfinished {
         CommitError::Conflict { .. } => (State::Cancelled, record::conflict(error)),
         // Somebody removed them, so there is nothing that could be committed any more.
         CommitError::NotStaged { .. } => (State::Cancelled, record::conflict(error)),
-        _ => (State::Failed, record::workspace_failed(error)),
+        _ => record::workspace_failed(error),
     }
 }

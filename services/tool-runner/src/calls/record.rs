@@ -1,10 +1,16 @@
 //! What is said of a call, as messages. Arguments, results and failures leave the runner through here and nowhere else.
 
+use std::error::Error;
+
 use belay_policy::{Decision, Verdict};
-use belay_proto::v1::{self, ErrorClass, payload::Content, policy_decision};
+use belay_proto::v1::{self, ErrorClass, payload::Content, policy_decision, tool_call::State};
 use belay_telemetry::TraceContext;
 
-use crate::ToolFailure;
+use super::work::Unfinished;
+use crate::{
+    ToolFailure,
+    room::{WORKSPACE_FULL, is_full},
+};
 
 /// JSON text as a payload.
 pub(crate) fn payload(json: String) -> v1::Payload {
@@ -64,8 +70,16 @@ pub(super) fn conflict(error: &dyn std::fmt::Display) -> ToolFailure {
 }
 
 /// Why a workspace could not be worked in.
-pub(super) fn workspace_failed(error: &dyn std::fmt::Display) -> ToolFailure {
-    ToolFailure::new(ErrorClass::Transient, "WORKSPACE_FAILED", format!("The workspace could not be used: {error}."))
+pub(super) fn workspace_failed(error: &(dyn Error + 'static)) -> Unfinished {
+    let message = format!("The workspace could not be used: {error}.");
+    let reason = if is_full(error) { WORKSPACE_FULL } else { "WORKSPACE_FAILED" };
+    unfinished(ToolFailure::new(ErrorClass::Transient, reason, message))
+}
+
+/// How a call ends that failed. One that met a full disk has changed nothing and is not at fault: it is given back, to run again later.
+pub(super) fn unfinished(failure: ToolFailure) -> Unfinished {
+    let state = if failure.reason == WORKSPACE_FULL { State::Cancelled } else { State::Failed };
+    (state, failure)
 }
 
 pub(super) fn cancelled() -> ToolFailure {

@@ -185,7 +185,7 @@ impl Calls {
         let begun = job.order.tool.spec.recovery == Recovery::Manual;
         let visit = match self.rooms.enter(job.order.workspace.clone()).await {
             Ok(visit) => Arc::new(visit),
-            Err(closed) => return self.end(job, receipt, Err((State::Failed, closed.into())), begun).await,
+            Err(closed) => return self.end(job, receipt, Err(record::unfinished(closed.into())), begun).await,
         };
         receipt.live_base = visit.live && job.order.tool.spec.touches == Touches::Changes;
         let share = tokio::select! {
@@ -203,8 +203,7 @@ impl Calls {
         let view = match view {
             Ok(view) => ViewHandle::new(view, self.threads),
             Err(error) => {
-                let failed = (State::Failed, record::workspace_failed(&error));
-                return self.end(job, receipt, Err(failed), begun).await;
+                return self.end(job, receipt, Err(record::workspace_failed(&error)), begun).await;
             }
         };
         let (outcome, receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;

@@ -70,7 +70,9 @@ pub(super) async fn work(
                 Err((State::Failed, ToolFailure::new(ErrorClass::InvalidResult, "INVALID_RESULT", message)))
             }
         },
-        End::Worked(Err(failure)) => Err((State::Failed, failure)),
+        // What reached out may have done something before it met the full disk.
+        End::Worked(Err(failure)) if spec.recovery == Recovery::Manual => Err((State::Failed, failure)),
+        End::Worked(Err(failure)) => Err(record::unfinished(failure)),
         End::Stopped | End::OutOfTime if spec.recovery == Recovery::Manual => {
             let message = "The call was stopped while it reached out; what it did cannot be known.";
             Err((State::OutcomeUnknown, ToolFailure::new(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN", message)))

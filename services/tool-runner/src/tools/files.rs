@@ -16,7 +16,10 @@ use belay_redaction::REDACTED;
 use belay_workspace::{FileKind, PathError, RelPath, ViewError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View};
+use crate::{
+    Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    room::{WORKSPACE_FULL, is_full},
+};
 
 /// A tool's work, under way.
 pub(super) type Work = Pin<Box<dyn Future<Output = ToolResult> + Send>>;
@@ -162,6 +165,7 @@ impl From<ViewError> for ToolFailure {
             ViewError::Link { .. } | ViewError::NotADirectory { .. } | ViewError::NotAFile { .. } | ViewError::Root => {
                 wrong_type(error.to_string())
             }
+            ViewError::Io(_) if is_full(&error) => Self::new(ErrorClass::Transient, WORKSPACE_FULL, error.to_string()),
             ViewError::Io(_) => Self::new(ErrorClass::Transient, "FILE_IO_FAILED", error.to_string()),
             ViewError::Id { .. } => Self::new(ErrorClass::Internal, "INTERNAL", error.to_string()),
         }

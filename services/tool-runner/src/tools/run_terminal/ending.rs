@@ -9,6 +9,7 @@ use serde_json::json;
 use super::streams::text;
 use crate::{
     ToolFailure, ToolResult,
+    room::{WORKSPACE_FULL, is_full},
     tools::files::{invalid, not_found, stopped, wrong_type},
 };
 
@@ -92,6 +93,10 @@ pub(super) fn not_started(error: LaunchError, limit: Duration) -> ToolFailure {
                 io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory | io::ErrorKind::StorageFull
             );
             let failure = unavailable(&error.to_string());
+            if is_full(source) {
+                // The layer is there; what it is to be mounted on has no room.
+                return ToolFailure { class: ErrorClass::Transient, reason: WORKSPACE_FULL.into(), ..failure };
+            }
             if short { ToolFailure { class: ErrorClass::Transient, ..failure } } else { failure }
         }
         LaunchError::LauncherLost { program } => lost(program, &error.to_string()),
