@@ -43,6 +43,8 @@ pub(crate) enum Seen {
     Snapshot(Box<Execution>),
     /// The next event.
     Event(Box<ExecutionEvent>),
+    /// The server's journal ends at this event, before what has been seen. A snapshot follows.
+    Reset(i64),
     /// The connection broke; it is tried again after the wait.
     Lost {
         /// What happened, in words.
@@ -85,6 +87,7 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
                                         return;
                                     }
                                 }
+                                Taken::OutOfRange { after, last } => Err(out_of_range(after, last))?,
                                 Taken::Gap => break Status::unavailable("the server left out an event"),
                             }
                         }
@@ -108,6 +111,14 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
             }
         }
     }
+}
+
+/// A cursor that the caller made up.
+fn out_of_range(after: i64, last: i64) -> Report {
+    let message = format!("after_sequence: {after} is out of range: the oldest event kept is 1 and the last is {last}");
+    let mut report = Report::new(Exit::REFUSED, "SEQUENCE_OUT_OF_RANGE", message);
+    report.details.extend([format!("last_sequence: {last}"), "oldest_sequence: 1".to_owned()]);
+    report
 }
 
 /// The server has been away for too long.
@@ -156,6 +167,8 @@ enum Taken {
     Alive,
     /// Has to be shown.
     New(Seen),
+    /// The caller has named an event that there is not.
+    OutOfRange { after: i64, last: i64 },
     /// An event before this one is missing.
     Gap,
 }
@@ -196,6 +209,14 @@ impl Cursor {
                 }
                 Taken::New(Seen::Event(Box::new(event)))
             }
+            Some(Content::Reset(reset)) => {
+                let last = reset.last_sequence;
+                if !self.snapshot_seen {
+                    return Taken::OutOfRange { after: self.last.unwrap_or_default(), last };
+                }
+                *self = Cursor::new(Some(last));
+                Taken::New(Seen::Reset(last))
+            }
             Some(Content::Heartbeat(_)) => Taken::Alive,
             None => Taken::Known,
         }
@@ -211,7 +232,7 @@ pub(crate) fn is_over(state: State) -> bool {
 mod tests {
     use std::collections::VecDeque;
 
-    use belay_proto::v1::{ExecutionFinished, ExecutionStarted, Heartbeat};
+    use belay_proto::v1::{ExecutionFinished, ExecutionStarted, Heartbeat, WatchReset};
     use futures::stream;
 
     use super::*;
@@ -269,6 +290,7 @@ mod tests {
                 Ok(Seen::Event(event)) => event.sequence.to_string(),
                 Ok(Seen::Lost { why, wait }) => format!("lost({why}, {}ms)", wait.as_millis()),
                 Ok(Seen::Back) => "back".to_owned(),
+                Ok(Seen::Reset(last)) => format!("reset({last})"),
                 Err(Failure::Report(report)) => format!("error({})", report.code),
                 Err(other) => format!("{other:?}"),
             });
@@ -291,6 +313,26 @@ mod tests {
         assert_eq!(story(&mut script, Some(0)).await, "snapshot 1 2 lost(reset, 100ms) lost(refused, 200ms) back 3 4");
         assert_eq!(script.asked, [Some(0), Some(2), Some(2)]);
         assert_eq!(script.reconnects, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_journal_that_went_back_is_shown_anew() {
+        let reset = |last_sequence| message(Content::Reset(WatchReset { last_sequence }));
+        let mut script = Script {
+            answers: [
+                Ok(vec![snapshot(State::Running, 2), event(1), event(2), event(3), Err(Status::unavailable("reset"))]),
+                Ok(vec![reset(1), snapshot(State::Running, 1), event(2), finished(3)]),
+            ]
+            .into(),
+            ..Default::default()
+        };
+        assert_eq!(story(&mut script, Some(0)).await, "snapshot 1 2 3 lost(reset, 100ms) back reset(1) snapshot 2 3");
+        assert_eq!(script.asked, [Some(0), Some(3)]);
+
+        // A number that the caller has made up is told as such.
+        let mut script =
+            Script { answers: [Ok(vec![reset(7), snapshot(State::Running, 7)])].into(), ..Default::default() };
+        assert_eq!(story(&mut script, Some(999)).await, "error(SEQUENCE_OUT_OF_RANGE)");
     }
 
     #[tokio::test(start_paused = true)]

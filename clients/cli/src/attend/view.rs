@@ -93,6 +93,13 @@ impl View {
                         .and(Style::Warn, format!("connection lost ({why}); trying again in {}", time::short(wait))),
                 )?;
             }
+            Seen::Reset(last) => {
+                self.last_sequence = last;
+                let message = format!(
+                    "the server's journal was lost or restored: it ends at event {last}, and what was shown after that is forgotten"
+                );
+                self.talk(Line::default().and(Style::Warn, message))?;
+            }
             Seen::Back => self.talk(Line::default().and(Style::Good, "connected again"))?,
         }
         self.redraw();

@@ -38,9 +38,16 @@ pub(super) async fn watch_execution(
     let said = changes.borrow().said;
     let snapshot = describe(executions, &name, &row).await?;
     let last = snapshot.last_sequence;
+    let mut reset = None;
     let cursor = match request.after_sequence {
         None => last,
         Some(after) if (0..=last).contains(&after) => after,
+        // What was shown was durable, so the store is not the one that it was. Refused, the watcher would ask for the same again.
+        Some(after) if after > last => {
+            tracing::warn!(execution = %name, after, last, "A watcher has seen more than the journal holds");
+            reset = Some(v1::WatchReset { last_sequence: last });
+            last
+        }
         Some(after) => {
             let message =
                 format!("after_sequence: {after} is out of range: the oldest event kept is 1 and the last is {last}");
@@ -58,7 +65,7 @@ pub(super) async fn watch_execution(
         said,
         heartbeat,
     };
-    Ok(Box::pin(watch.stream(snapshot)))
+    Ok(Box::pin(watch.stream(snapshot, reset)))
 }
 
 /// How a wait for the next event ends.
@@ -85,11 +92,15 @@ impl Watch {
     fn stream(
         mut self,
         snapshot: v1::Execution,
+        reset: Option<v1::WatchReset>,
     ) -> impl futures::Stream<Item = Result<v1::WatchExecutionResponse, Status>> {
         let response = |content| v1::WatchExecutionResponse { content: Some(content) };
         async_stream::try_stream! {
             let ended = is_terminal(snapshot.state());
             let last = sequence_of(&snapshot);
+            if let Some(reset) = reset {
+                yield response(Content::Reset(reset));
+            }
             yield response(Content::Snapshot(snapshot));
             loop {
                 self.changes.mark_unchanged();
