@@ -13,6 +13,8 @@ pub mod v1 {
     pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belay_descriptor.bin"));
 }
 
+pub mod stores;
+
 /// A moment as the contract has it, from microseconds since the Unix epoch.
 pub fn timestamp(micros: i64) -> pbjson_types::Timestamp {
     let nanos = i32::try_from(micros.rem_euclid(1_000_000) * 1000).expect("less than a second");

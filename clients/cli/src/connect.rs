@@ -151,7 +151,13 @@ impl Session {
         let mut tries = 0;
         loop {
             let policy = place.policy.clone();
-            let options = Options { state_dir: state_dir.clone(), listen: None, drive_all: false, policy };
+            let options = Options {
+                state_dir: state_dir.clone(),
+                listen: None,
+                drive_all: false,
+                policy,
+                accept_older_store: false,
+            };
             match belay_all_in_one::open(options).await? {
                 Opened::Holder(embedded) => {
                     let wire = connect_to(embedded.endpoint(), place.trace.as_ref()).await?;

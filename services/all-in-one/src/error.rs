@@ -7,13 +7,14 @@ use std::{
 
 use belay_approval_gate::{GateError, keys::KeyError};
 use belay_journal::StoreError;
+use belay_proto::stores::{Behind, Service};
 use belay_service_kit::{key_file::KeyFileError, net::BindError};
 use belay_sqlite::{CommitError, SqliteError};
 use belay_telemetry::NotStarted;
 use belay_tool_runner::{LedgerError, Refused};
 use thiserror::Error;
 
-use crate::policy::PolicyRefused;
+use crate::{StateDir, policy::PolicyRefused};
 
 /// Why the services cannot start.
 #[derive(Debug, Error)]
@@ -111,6 +112,16 @@ impl StartError {
         }
     }
 
+    /// A store is behind what another one remembers of it.
+    pub(crate) fn behind(state_dir: &StateDir, behind: &Behind) -> Self {
+        let path = match behind.service {
+            Service::Executor => state_dir.journal(),
+            Service::Runner => state_dir.ledger(),
+            Service::Gate => state_dir.approvals(),
+        };
+        Self::Store { code: "STORE_BEHIND", message: format!("{}: {behind}", path.display()) }
+    }
+
     pub(crate) fn sqlite(path: &Path, error: &SqliteError) -> Self {
         Self::Store { code: error.reason(), message: format!("{}: {error}", path.display()) }
     }
@@ -149,6 +160,8 @@ impl StartError {
                 "Nothing was changed. Put a backup of the file in its place, or move it away to begin with an empty store.".into()
             }
             "STORE_FULL" => "Make room on the disk and start again; nothing that was acknowledged is lost.".into(),
+            "STORE_BEHIND" => "Put the newest copy of it back, with its -wal. Without one, `belay serve --accept-older-store` goes on with what is there, once: what came after its last commit is forgotten.".into(),
+            "STORE_GONE" => "Put the state directory back from a backup, or begin with an empty one: what was acknowledged before it was removed is in no file any more.".into(),
             "GATE_KEY_UNUSABLE" => "Put gate.key and gate.pub back from a backup. Without one: move both away with gate.db and ledger.db, and what waits for a decision is asked again.".into(),
             "SEAL_KEY_UNUSABLE" => "Put seal.key back from a backup. Without one: move it away; executions whose secrets it sealed cannot go on then.".into(),
             "SEAL_KEY_LOST" => "Put seal.key back from the backup that ledger.db is of, and start again.".into(),

@@ -9,6 +9,7 @@ mod error;
 mod policy;
 pub mod spans;
 mod state_dir;
+mod stores;
 
 pub use belay_tool_runner::take_over_if_asked;
 pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
@@ -23,20 +24,21 @@ use belay_approval_gate::{Gate, RunnerClient, Store, keys};
 use belay_executor::{Executions, Redactor, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policy;
-use belay_redaction::MasterKey;
 // The vocabulary of whoever starts a trace, and of the log.
 pub use belay_service_kit::telemetry::{LogFormat, NoLogFormat, init as log_to_stderr};
 pub use belay_telemetry::{NotStarted, Telemetry, TraceContext};
 
-use belay_service_kit::{Access, Clock, Ids, ServeError, Shutdown, SystemClock, Trigger, net};
-use belay_sqlite::{Location, Threads};
+use belay_proto::v1::EnforcementReport;
+use belay_service_kit::{Access, Clock, Ids, ServeError, ServiceChannel, Shutdown, SystemClock, Trigger, net};
+use belay_sqlite::Threads;
 use belay_tool_runner::{
-    Allowed, Calls, Enforcement, Ledger, RealPlaces, Registry, SandboxSettings, Secrets, Workspaces, tools,
+    Allowed, Calls, Enforcement, Ledger, RealPlaces, Registry, SandboxSettings, Workspaces, tools,
 };
 use tokio::task::JoinHandle;
 
 use spans::Spans;
 use state_dir::{Held, Holding};
+use stores::OpenStores;
 
 /// How to reach the services.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub struct Options {
     pub drive_all: bool,
     /// The policy they start with.
     pub policy: PolicyChoice,
+    /// Go on with stores that are behind what the others remember of them.
+    pub accept_older_store: bool,
 }
 
 /// What came of opening a state directory.
@@ -106,9 +110,17 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
 
     let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
     let master_key = belay_executor::open_seal_key(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
-    let calls = runner(&state_dir, &ids, clock.clone(), &key, master_key.clone(), spans.runner.clone()).await?;
-    let journal = belay_journal_sqlite::open(&Location::file(state_dir.journal()), || ids.next_id())
-        .map_err(|error| StartError::journal(&state_dir.journal(), error))?;
+    let enforcement =
+        tokio::task::spawn_blocking(|| Enforcement::tried_out(SandboxSettings::default())).await.map_err(internal)?;
+    if let Err(refusal) = enforcement.launcher() {
+        tracing::warn!("{}", refusal.message);
+    }
+    let registry = Registry::new(tools::built_in(&enforcement)).map_err(internal)?;
+    let opened = OpenStores::open(&state_dir, &ids, &registry, &master_key, options.accept_older_store)?;
+    let OpenStores { journal, ledger, approvals } = opened;
+    let journal_stores = Arc::clone(&journal.stores);
+    let calls =
+        runner(&state_dir, clock.clone(), &key, ledger, registry, enforcement.to_proto(), spans.runner.clone()).await?;
 
     let own_user = || Access::UnixUser(rustix::process::geteuid().as_raw());
     let runner_socket = net::Address::Unix(state_dir.runner_socket());
@@ -125,12 +137,14 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         None => None,
     };
 
-    let gate = gate(&state_dir, policy, key, &calls, clock.clone(), spans.gate.clone(), stop.clone()).await?;
+    let gate =
+        gate(&state_dir, approvals, policy, key, &calls, clock.clone(), spans.gate.clone(), stop.clone()).await?;
+    let of_executor = |address| ServiceChannel::new(net::connect_lazy(address), Arc::clone(&journal_stores));
     let executions = Executions::new(belay_executor::Parts {
         journal,
         threads: Threads::Real,
-        runner: Runner::new(net::connect_lazy(&runner_socket), None).map_err(internal)?,
-        gate: belay_executor::Gate::new(net::connect_lazy(&gate_service_socket), None).map_err(internal)?,
+        runner: Runner::new(of_executor(&runner_socket), None).map_err(internal)?,
+        gate: belay_executor::Gate::new(of_executor(&gate_service_socket), None).map_err(internal)?,
         clock,
         ids,
         redactor: Redactor::new(),
@@ -138,7 +152,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         telemetry: spans.executor.clone(),
         shutdown: stop.clone(),
     });
-    let asking = belay_approval_gate::hosted(Arc::clone(&gate));
+    let asking = belay_approval_gate::hosted_for_services(Arc::clone(&gate));
     let deciding = || belay_approval_gate::hosted(Arc::clone(&gate));
     let mut serving = vec![
         tokio::spawn(runner_listener.serve(
@@ -181,22 +195,13 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
 /// The runner's part: it trusts policies and grants of the gate's key alone, and lets no call near the state directory.
 async fn runner(
     state_dir: &StateDir,
-    ids: &Ids,
     clock: Arc<dyn Clock>,
     key: &SigningKey,
-    master_key: MasterKey,
+    ledger: Ledger,
+    registry: Registry,
+    enforcement: EnforcementReport,
     telemetry: Telemetry,
 ) -> Result<Arc<Calls>, StartError> {
-    let enforcement =
-        tokio::task::spawn_blocking(|| Enforcement::tried_out(SandboxSettings::default())).await.map_err(internal)?;
-    if let Err(refusal) = enforcement.launcher() {
-        tracing::warn!("{}", refusal.message);
-    }
-    let registry = Registry::new(tools::built_in(&enforcement)).map_err(internal)?;
-    let random = Ids::from_system();
-    let secrets = Secrets::new(Redactor::new(), master_key, registry.clone(), move || random.next_key());
-    let ledger = Ledger::open(&Location::file(state_dir.ledger()), Threads::Real, secrets, || ids.next_id())
-        .map_err(|error| StartError::ledger(&state_dir.ledger(), &error))?;
     let parts = belay_tool_runner::Parts {
         registry,
         ledger,
@@ -208,7 +213,7 @@ async fn runner(
             forbidden: vec![state_dir.path().to_owned()],
         },
         places: Arc::new(RealPlaces),
-        enforcement: enforcement.to_proto(),
+        enforcement,
         telemetry,
         threads: Threads::Real,
     };
@@ -217,8 +222,10 @@ async fn runner(
 
 /// The gate's part. Without a policy of the caller's the one that the runner held last stays. What the gate publishes is handed to the
 /// runner here: nobody changes the policy while both run.
+#[expect(clippy::too_many_arguments, reason = "what the gate is made of")]
 async fn gate(
     state_dir: &StateDir,
+    store: Store,
     policy: Option<Policy>,
     key: SigningKey,
     calls: &Calls,
@@ -230,10 +237,9 @@ async fn gate(
     let ids = Ids::from_system();
     let last = || calls.policy().current().map(|held| held.policy.clone());
     let policy = policy.or_else(last).unwrap_or_else(Policy::of_one_person);
-    let store = Store::open(&Location::file(path.clone()), Threads::Real, || ids.next_id())
-        .map_err(|error| StartError::approvals(&path, &error.0))?;
-    let runner =
-        RunnerClient::new(net::connect_lazy(&net::Address::Unix(state_dir.runner_socket())), None).map_err(internal)?;
+    let runner = net::connect_lazy(&net::Address::Unix(state_dir.runner_socket()));
+    let runner = ServiceChannel::new(runner, Arc::clone(store.stores()));
+    let runner = RunnerClient::new(runner, None).map_err(internal)?;
     let redactor = Redactor::new();
     let parts = belay_approval_gate::Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown };
     let gate = Gate::open(parts).await.map_err(|error| StartError::gate(&path, &error))?;

@@ -97,6 +97,11 @@ impl Gate {
         self.policy.borrow().clone()
     }
 
+    /// Returns when another service remembers more of the store than it holds: the gate has to stop.
+    pub async fn failed(&self) -> SqliteError {
+        SqliteError::Behind(self.store.stores().behind().await.to_string())
+    }
+
     /// Puts a policy in force: a new revision, unless it says what the one in force says.
     ///
     /// # Errors
@@ -144,7 +149,9 @@ impl Gate {
 async fn publish(store: &Store, policy: &Policy, key: &SigningKey) -> Result<ActivePolicy, GateError> {
     let stored = store.policy().await.map_err(GateError::Unreadable)?;
     let last = stored.as_ref().map(|stored| stored.revision);
-    let active = policy::next(stored, policy, key)?;
+    // A store that was accepted though it is behind may not know the revision that runners hold: seconds since the Unix epoch are beyond it.
+    let least = store.stores().own().generation.div_euclid(1_000_000);
+    let active = policy::next(stored, policy, key, least)?;
     if last != Some(active.signed.revision) {
         store.keep_policy(active.signed.clone()).await.map_err(GateError::Unwritable)?;
     }

@@ -20,7 +20,7 @@ mod store;
 pub use gate::{Gate, GateError};
 pub use policy::ActivePolicy;
 pub use runner::{BadToken, RunnerClient};
-pub use service::hosted;
+pub use service::{hosted, hosted_for_services};
 pub use settings::Settings;
 pub use store::{Store, StoreError};
 

@@ -2,10 +2,12 @@
 
 use std::{error::Error, path::Path, process::ExitCode, sync::Arc};
 
-use belay_approval_gate::{Gate, Parts, RunnerClient, Settings, Store, hosted, keys, policy};
+use belay_approval_gate::{Gate, Parts, RunnerClient, Settings, Store, hosted, hosted_for_services, keys, policy};
 use belay_policy::Policy;
 use belay_redaction::Redactor;
-use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
+use belay_service_kit::{
+    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, net, program, shutdown, telemetry,
+};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
 use clap::Parser as _;
@@ -30,8 +32,11 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let spans = Telemetry::from_env("belay-approval-gate", Redactor::new(), move |bytes| entropy.fill(bytes))?;
     let ids = Ids::from_system();
     let key = keys::open(&settings.state_dir, || ids.next_key())?;
-    let store = Store::open(&Location::file(settings.state_dir.join("gate.db")), Threads::Real, || ids.next_id())?;
-    let runner = RunnerClient::new(net::connect_lazy(&settings.runner), settings.runner_token.as_deref())?;
+    let accepted = settings.accept_older_store.then(|| SystemClock.now_micros());
+    let location = Location { accepted, ..Location::file(settings.state_dir.join("gate.db")) };
+    let store = Store::open(&location, Threads::Real, || ids.next_id())?;
+    let runner = ServiceChannel::new(net::connect_lazy(&settings.runner), Arc::clone(store.stores()));
+    let runner = RunnerClient::new(runner, settings.runner_token.as_deref())?;
     let (trigger, stop) = Shutdown::new();
     let (clock, shutdown) = (Arc::new(SystemClock), stop.clone());
     let telemetry = spans.clone();
@@ -47,18 +52,18 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         "The approval gate listens"
     );
     let serving = tokio::spawn(door.serve(hosted(Arc::clone(&gate)), people, stop.clone()));
-    let serving_services = tokio::spawn(service_door.serve(hosted(Arc::clone(&gate)), services, stop));
-    let signal = tokio::select! {
-        signal = shutdown::signal() => signal?,
+    let serving_services = tokio::spawn(service_door.serve(hosted_for_services(Arc::clone(&gate)), services, stop));
+    let outcome = tokio::select! {
+        signal = shutdown::signal() => { tracing::info!(signal = signal?, "The approval gate stops"); Ok(()) }
         error = reload(&gate, settings.policy.as_deref()) => return Err(error.into()),
+        error = gate.failed() => Err(format!("{}: {error}", error.reason())),
     };
-    tracing::info!(signal, "The approval gate stops");
     trigger.pull();
     serving.await??;
     serving_services.await??;
     // What could not be delivered has been logged.
     drop(spans.shutdown(LAST_FLUSH).await);
-    Ok(())
+    Ok(outcome?)
 }
 
 fn read_policy(path: Option<&Path>) -> Result<Policy, policy::PolicyFileError> {

@@ -65,7 +65,7 @@ pub enum StoredPolicyError {
     LastRevision(i64),
 }
 
-/// The policy to publish: the stored one when it says the same and this key has signed it, else the next revision.
+/// The policy to publish: the stored one when it says the same and this key has signed it, else the next revision. Never one below `least`.
 ///
 /// # Errors
 /// [`StoredPolicyError`] when what is stored was changed behind the gate's back.
@@ -73,6 +73,7 @@ pub(crate) fn next(
     stored: Option<v1::SignedPolicy>,
     policy: &Policy,
     key: &SigningKey,
+    least: i64,
 ) -> Result<ActivePolicy, StoredPolicyError> {
     let last = stored.as_ref().map_or(0, |stored| stored.revision);
     if let Some(signed) = stored.filter(|stored| stored.key_id == key_id(&key.verifying_key())) {
@@ -84,12 +85,12 @@ pub(crate) fn next(
             if revised.revision != last {
                 return Err(tampered);
             }
-            if revised.policy == *policy {
+            if revised.policy == *policy && last >= least {
                 return Ok(ActivePolicy { revised, signed: message(last, bytes) });
             }
         }
     }
-    let revision = last.checked_add(1).ok_or(StoredPolicyError::LastRevision(last))?;
+    let revision = last.checked_add(1).ok_or(StoredPolicyError::LastRevision(last))?.max(least);
     let revised = Revised { revision, policy: policy.clone() };
     let signed = message(revision, Signed::policy(key, revised.to_bytes()));
     Ok(ActivePolicy { revised, signed })
@@ -114,24 +115,24 @@ mod tests {
     /// S2-FR-049: every runner can tell which policy holds, and that it is the gate's.
     #[test]
     fn revisions_rise_with_what_they_say_and_not_with_every_start() {
-        let first = next(None, &Policy::preset(), &key(1)).unwrap();
+        let first = next(None, &Policy::preset(), &key(1), 0).unwrap();
         assert_eq!(first.signed.revision, 1);
-        let again = next(Some(first.signed.clone()), &Policy::preset(), &key(1)).unwrap();
+        let again = next(Some(first.signed.clone()), &Policy::preset(), &key(1), 0).unwrap();
         assert_eq!(again, first);
-        let second = next(Some(first.signed.clone()), &strict(), &key(1)).unwrap();
+        let second = next(Some(first.signed.clone()), &strict(), &key(1), 0).unwrap();
         assert_eq!((second.signed.revision, second.revised.revision), (2, 2));
         let signed = second.signed.clone();
         let signed = Signed { body: signed.body, signature: signed.signature, key_id: signed.key_id };
         assert!(signed.verify_policy(&Keys::new([key(1).verifying_key()])).is_ok());
         assert_eq!(Revised::from_bytes(&signed.body).unwrap().policy, strict());
 
-        let resigned = next(Some(second.signed), &strict(), &key(2)).unwrap();
+        let resigned = next(Some(second.signed), &strict(), &key(2), 0).unwrap();
         assert_eq!(resigned.signed.revision, 3, "another key signs anew, above all that was");
     }
 
     #[test]
     fn a_stored_policy_that_was_changed_is_not_followed() {
-        let first = next(None, &strict(), &key(1)).unwrap().signed;
+        let first = next(None, &strict(), &key(1), 0).unwrap().signed;
         let milder = Revised { revision: 1, policy: Policy::preset() }.to_bytes();
         for changed in [
             v1::SignedPolicy { body: milder, ..first.clone() },
@@ -139,10 +140,10 @@ mod tests {
             v1::SignedPolicy { signature: vec![0; 64], ..first.clone() },
         ] {
             let revision = changed.revision;
-            assert_eq!(next(Some(changed), &strict(), &key(1)), Err(StoredPolicyError::Tampered(revision)));
+            assert_eq!(next(Some(changed), &strict(), &key(1), 0), Err(StoredPolicyError::Tampered(revision)));
         }
         let last = v1::SignedPolicy { revision: i64::MAX, key_id: "another".into(), ..first };
-        assert_eq!(next(Some(last), &strict(), &key(1)), Err(StoredPolicyError::LastRevision(i64::MAX)));
+        assert_eq!(next(Some(last), &strict(), &key(1), 0), Err(StoredPolicyError::LastRevision(i64::MAX)));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use belay_grant::{Subject, digest_of};
 use belay_proto::v1::{
     self, get_effect_response::Content as Piece, tool_runner_service_client::ToolRunnerServiceClient,
 };
-use belay_service_kit::{host::LARGEST_MESSAGE, status};
+use belay_service_kit::{ServiceChannel, host::LARGEST_MESSAGE, status};
 use thiserror::Error;
-use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
+use tonic::{Code, Request, Status, metadata::MetadataValue};
 
 use crate::{names::CallName, preview::Contents};
 
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A way to a tool runner.
 #[derive(Clone)]
 pub struct RunnerClient {
-    client: ToolRunnerServiceClient<Channel>,
+    client: ToolRunnerServiceClient<ServiceChannel>,
     authorization: Option<MetadataValue<tonic::metadata::Ascii>>,
 }
 
@@ -41,8 +41,8 @@ impl RunnerClient {
     ///
     /// # Errors
     /// [`BadToken`] when the token cannot stand in a header.
-    pub fn new(channel: Channel, token: Option<&str>) -> Result<Self, BadToken> {
-        let client = ToolRunnerServiceClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE);
+    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
+        let client = ToolRunnerServiceClient::new(channel.into()).max_decoding_message_size(LARGEST_MESSAGE);
         let authorization = token.map(|token| format!("Bearer {token}").parse().map_err(|_| BadToken)).transpose()?;
         Ok(Self { client, authorization })
     }

@@ -36,6 +36,10 @@ pub struct Settings {
     /// The folder of the approvals and of the signing key.
     #[arg(long, env = "BELAY_STATE_DIR")]
     pub state_dir: PathBuf,
+    /// Go on with a store that is behind what the other services remember of it, because it was restored or lost: give it once, and what came
+    /// after the store's last commit is forgotten.
+    #[arg(long)]
+    pub accept_older_store: bool,
     /// The policy file (YAML); without it the built-in policy holds.
     #[arg(long, env = "BELAY_POLICY")]
     pub policy: Option<PathBuf>,

@@ -92,7 +92,7 @@ impl Executions {
     /// Takes the store. Nothing runs until [`Self::drive_all`], a start or a resumption.
     pub fn new(parts: Parts) -> Arc<Self> {
         let Parts { journal, threads, runner, gate, clock, ids, redactor, master_key, telemetry, shutdown } = parts;
-        let Opened { mut writer, reader, fence, .. } = journal;
+        let Opened { mut writer, reader, stores, fence, .. } = journal;
         let writer = GroupCommit::start(threads, "belay-journal", move |batch| writer.commit(batch).map_err(Arc::new));
         let (acknowledge, acknowledged) = mpsc::unbounded_channel();
         let (notes, noted) = mpsc::unbounded_channel();
@@ -125,6 +125,13 @@ impl Executions {
         let (runner, shutdown) = (executions.runner.clone(), executions.shutdown.clone());
         tokio::spawn(acknowledge::again(Arc::downgrade(&executions), runner, shutdown));
         tokio::spawn(wake_in_time(Arc::downgrade(&executions)));
+        let this = Arc::downgrade(&executions);
+        tokio::spawn(async move {
+            let behind = stores.behind().await;
+            if let Some(this) = this.upgrade() {
+                this.give_up(Arc::new(StoreError::Behind(behind.to_string())));
+            }
+        });
         tokio::spawn(decisions::tell(executions.gate.clone(), noted, executions.untold.clone()));
         let shutdown = executions.shutdown.clone();
         tokio::spawn(decisions::hear(Arc::downgrade(&executions), executions.gate.clone(), shutdown));
@@ -492,6 +499,8 @@ pub fn store_reason(error: &StoreError) -> &'static str {
         StoreError::Locked => "STORE_LOCKED",
         StoreError::Corrupt(_) => "STORE_CORRUPT",
         StoreError::Full => "STORE_FULL",
+        StoreError::Gone => "STORE_GONE",
+        StoreError::Behind(_) => "STORE_BEHIND",
         StoreError::Newer { .. } => "STORE_NEWER",
         StoreError::Superseded => "FENCED",
         StoreError::Broken | StoreError::Other(_) => "STORE_FAILED",

@@ -3,9 +3,9 @@
 use std::{collections::HashSet, time::Duration};
 
 use belay_proto::v1::{self, approval_gate_service_client::ApprovalGateServiceClient};
-use belay_service_kit::{host::LARGEST_MESSAGE, status};
+use belay_service_kit::{ServiceChannel, host::LARGEST_MESSAGE, status};
 use belay_telemetry::TraceContext;
-use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
+use tonic::{Code, Request, Status, metadata::MetadataValue};
 
 use crate::BadToken;
 
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A way to an approval gate, by the door for services.
 #[derive(Clone)]
 pub struct Gate {
-    client: ApprovalGateServiceClient<Channel>,
+    client: ApprovalGateServiceClient<ServiceChannel>,
     authorization: Option<MetadataValue<tonic::metadata::Ascii>>,
 }
 
@@ -33,8 +33,8 @@ impl Gate {
     ///
     /// # Errors
     /// [`BadToken`] when the token cannot stand in a header.
-    pub fn new(channel: Channel, token: Option<&str>) -> Result<Self, BadToken> {
-        let client = ApprovalGateServiceClient::new(channel)
+    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
+        let client = ApprovalGateServiceClient::new(channel.into())
             .max_decoding_message_size(LARGEST_MESSAGE)
             .max_encoding_message_size(LARGEST_MESSAGE);
         let authorization = token.map(|token| format!("Bearer {token}").parse().map_err(|_| BadToken)).transpose()?;

@@ -2,8 +2,10 @@
 
 use std::{error::Error, process::ExitCode, sync::Arc};
 
-use belay_executor::{Executions, Gate, Parts, Redactor, Runner, Settings, hosted, open_seal_key};
-use belay_service_kit::{Access, Ids, Shutdown, SystemClock, net, program, shutdown, telemetry};
+use belay_executor::{Executions, Gate, Parts, Redactor, Runner, Settings, hosted, open_seal_key, store_reason};
+use belay_service_kit::{
+    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, net, program, shutdown, telemetry,
+};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
 use clap::Parser as _;
@@ -27,9 +29,12 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
 
     let ids = Ids::from_system();
     let master_key = open_seal_key(&settings.state_dir, || ids.next_key())?;
-    let journal = belay_journal_sqlite::open(&Location::file(settings.state_dir.join("journal.db")), || ids.next_id())?;
-    let runner = Runner::new(net::connect_lazy(&settings.runner), settings.runner_token.as_deref())?;
-    let gate = Gate::new(net::connect_lazy(&settings.gate), settings.gate_token.as_deref())?;
+    let accepted = settings.accept_older_store.then(|| SystemClock.now_micros());
+    let location = Location { accepted, ..Location::file(settings.state_dir.join("journal.db")) };
+    let journal = belay_journal_sqlite::open(&location, || ids.next_id())?;
+    let channel = |address| ServiceChannel::new(net::connect_lazy(address), Arc::clone(&journal.stores));
+    let runner = Runner::new(channel(&settings.runner), settings.runner_token.as_deref())?;
+    let gate = Gate::new(channel(&settings.gate), settings.gate_token.as_deref())?;
     let listener = net::bind(&settings.listen).await?;
     let (trigger, stop) = Shutdown::new();
     let parts = Parts {
@@ -51,11 +56,11 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&executions)), access, stop));
     let outcome = tokio::select! {
         signal = shutdown::signal() => { tracing::info!(signal = signal?, "The executor stops"); Ok(()) }
-        reason = executions.broken() => Err(reason),
+        reason = executions.broken() => Err(format!("{}: {reason}", store_reason(&reason))),
     };
     trigger.pull();
     serving.await??;
     // What could not be delivered has been logged.
     drop(spans.shutdown(LAST_FLUSH).await);
-    outcome.map_err(|reason| reason.to_string().into())
+    Ok(outcome?)
 }

@@ -11,9 +11,9 @@ use belay_json_schema::Schema;
 use belay_proto::v1::{
     self, call_tool_response::Event, tool_call::State, tool_runner_service_client::ToolRunnerServiceClient,
 };
-use belay_service_kit::{host::LARGEST_MESSAGE, status};
+use belay_service_kit::{ServiceChannel, host::LARGEST_MESSAGE, status};
 use belay_telemetry::TraceContext;
-use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
+use tonic::{Code, Request, Status, metadata::MetadataValue};
 
 use crate::{
     answer::{Answer, answer_of, refused},
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A way to a tool runner.
 #[derive(Clone)]
 pub struct Runner {
-    client: ToolRunnerServiceClient<Channel>,
+    client: ToolRunnerServiceClient<ServiceChannel>,
     authorization: Option<MetadataValue<tonic::metadata::Ascii>>,
     catalogue: Arc<Mutex<Option<Arc<Catalogue>>>>,
 }
@@ -75,8 +75,8 @@ impl Runner {
     ///
     /// # Errors
     /// [`BadToken`] when the token cannot stand in a header.
-    pub fn new(channel: Channel, token: Option<&str>) -> Result<Self, BadToken> {
-        let client = ToolRunnerServiceClient::new(channel)
+    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
+        let client = ToolRunnerServiceClient::new(channel.into())
             .max_decoding_message_size(LARGEST_MESSAGE)
             .max_encoding_message_size(LARGEST_MESSAGE);
         let authorization = token.map(|token| format!("Bearer {token}").parse().map_err(|_| BadToken)).transpose()?;

@@ -25,7 +25,10 @@ use std::{
 };
 
 use belay_policy::Revised;
-use belay_proto::v1::{self, ErrorClass, tool_call::State};
+use belay_proto::{
+    stores::Stores,
+    v1::{self, ErrorClass, tool_call::State},
+};
 use belay_service_kit::{Clock, status};
 use belay_sqlite::SqliteError;
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
@@ -118,6 +121,11 @@ pub(crate) struct Order {
 }
 
 impl Calls {
+    /// How far the ledger has come, and what it remembers of other services' stores.
+    pub fn stores(&self) -> &Arc<Stores> {
+        self.ledger.stores()
+    }
+
     pub(crate) fn ledger_id(&self) -> &str {
         self.ledger.id()
     }

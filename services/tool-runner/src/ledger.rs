@@ -18,7 +18,10 @@ use std::{
 
 use belay_grant::Change;
 use belay_policy::Verdict;
-use belay_proto::v1;
+use belay_proto::{
+    stores::{Service, Stores},
+    v1,
+};
 use belay_sqlite::{CommitError, GroupCommit, Location, Schema, SqliteError, Threads};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
@@ -205,7 +208,11 @@ struct Unreadable {
 /// An open ledger.
 #[derive(Debug)]
 pub struct Ledger {
+    /// The identity of the file.
+    file_id: String,
+    /// The identity of the memory: another one when a file was accepted that is behind.
     id: String,
+    stores: Arc<Stores>,
     contents: Contents,
     threads: Threads,
     reader: Arc<Mutex<Connection>>,
@@ -230,14 +237,22 @@ impl Ledger {
         new_id: impl FnOnce() -> String,
     ) -> Result<Self, LedgerError> {
         let store = belay_sqlite::open(location, &SCHEMA)?;
-        let (id, sealer, contents, last) = {
+        let (id, sealer, contents, last, stores) = {
             let mut connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
             let (id, sealer) = rows::identify(&connection, &secrets, new_id)?;
             let sealer = sealer.ok_or(LedgerError::KeyLost)?;
             let mut contents = rows::read(&connection, &sealer).map_err(SqliteError::from)?;
             rows::set_aside(&mut connection, &sealer, &id, &mut contents).map_err(SqliteError::from)?;
             let last = rows::last_committed(&connection).map_err(SqliteError::from)?;
-            (id, Arc::new(sealer), contents, last)
+            let stores =
+                belay_sqlite::positions(&connection, location, Service::Runner, &id).map_err(SqliteError::from)?;
+            (id, Arc::new(sealer), contents, last, stores)
+        };
+        let file_id = id;
+        // It does not remember what it did after it was copied.
+        let id = match stores.own().generation {
+            0 => file_id.clone(),
+            generation => format!("{file_id}.{generation}"),
         };
         let reader = Arc::clone(&store.reader);
         let seals = Arc::clone(&sealer);
@@ -246,24 +261,39 @@ impl Ledger {
         let mut last = last;
         let broken = Arc::new(watch::Sender::new(None));
         let breaks = Arc::clone(&broken);
+        let positions = Arc::clone(&stores);
         let writer = GroupCommit::start(threads, "belay-ledger", move |batch| {
             if let Some(error) = breaks.borrow().clone() {
                 return Err(error);
             }
             let mut going = std::mem::take(&mut *lock(&gone));
-            rows::write(&store, &seals, &going, &batch, &mut last).map_err(|error| {
+            let written = rows::write(&store, &seals, &positions, &going, &batch, &mut last).map_err(SqliteError::from);
+            let written = written.and_then(|(written, number)| {
+                store.check_in_place()?;
+                positions.committed(number);
+                Ok(written)
+            });
+            written.inspect_err(|error| {
                 lock(&gone).append(&mut going);
-                let error = SqliteError::from(error);
                 tracing::error!(%error, "The ledger cannot be written; nothing is written any more until it is opened again");
                 breaks.send_replace(Some(error.clone()));
-                error
             })
         });
-        Ok(Self { id, contents, threads, reader, secrets, sealer, leaving, broken, writer })
+        Ok(Self { file_id, id, stores, contents, threads, reader, secrets, sealer, leaving, broken, writer })
     }
 
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The identity of the file, which stays when the ledger is accepted though it is behind.
+    pub(crate) fn file_id(&self) -> &str {
+        &self.file_id
+    }
+
+    /// How far it has come, and what it remembers of other services' stores.
+    pub fn stores(&self) -> &Arc<Stores> {
+        &self.stores
     }
 
     /// What it held when it was opened. What a call that is held waits with stays on the disk.
@@ -282,12 +312,13 @@ impl Ledger {
         self.broken.borrow().clone()
     }
 
-    /// Returns when a write has failed, with the reason.
+    /// Returns when a write has failed, or the ledger is behind what others remember of it, with the reason.
     pub(crate) async fn failed(&self) -> SqliteError {
         let mut broken = self.broken.subscribe();
-        match broken.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().expect("waited for"),
-            Err(_) => std::future::pending().await,
+        tokio::select! {
+            biased;
+            Ok(reason) = broken.wait_for(Option::is_some) => reason.clone().expect("waited for"),
+            behind = self.stores.behind() => SqliteError::Behind(behind.to_string()),
         }
     }
 

@@ -3,7 +3,9 @@
 use std::{error::Error, fs::canonicalize, path::PathBuf, process::ExitCode, sync::Arc};
 
 use belay_redaction::{MasterKey, Redactor};
-use belay_service_kit::{Access, Ids, Shutdown, SystemClock, key_file, net, program, shutdown, telemetry};
+use belay_service_kit::{
+    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, key_file, net, program, shutdown, telemetry,
+};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
 use belay_tool_runner::{
@@ -28,7 +30,6 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let spans = Telemetry::from_env("belay-tool-runner", Redactor::new(), move |bytes| entropy.fill(bytes))?;
     let access = Access::for_listener(&settings.listen, settings.token)?;
     let keys = gate_key(&settings.gate_key)?;
-    let gate = GateChannel::new(net::connect_lazy(&settings.gate), settings.gate_token.as_deref())?;
     program::state_folder(&settings.state_dir)?;
     let state_dir = canonicalize(&settings.state_dir)?;
     let roots = settings.workspace_roots.iter().map(canonicalize).collect::<Result<_, _>>()?;
@@ -46,7 +47,11 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let master_key = MasterKey::new(key_file::open(&state_dir.join("seal.key"), key_file::SEAL, || ids.next_key())?);
     let id = ids.next_id();
     let secrets = Secrets::new(Redactor::new(), master_key, registry.clone(), move || ids.next_key());
-    let ledger = Ledger::open(&Location::file(state_dir.join("ledger.db")), Threads::Real, secrets, || id)?;
+    let accepted = settings.accept_older_store.then(|| SystemClock.now_micros());
+    let location = Location { accepted, ..Location::file(state_dir.join("ledger.db")) };
+    let ledger = Ledger::open(&location, Threads::Real, secrets, || id)?;
+    let gate = ServiceChannel::new(net::connect_lazy(&settings.gate), Arc::clone(ledger.stores()));
+    let gate = GateChannel::new(gate, settings.gate_token.as_deref())?;
     let calls = Calls::recover(Parts {
         registry,
         ledger,

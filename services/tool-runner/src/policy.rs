@@ -8,8 +8,9 @@ use std::{
 use belay_grant::{Invalid, Keys, Signed};
 use belay_policy::{InvalidPolicy, Revised};
 use belay_proto::v1::{self, approval_gate_service_client::ApprovalGateServiceClient};
+use belay_service_kit::ServiceChannel;
 use thiserror::Error;
-use tonic::{Request, Status, metadata::MetadataValue, transport::Channel};
+use tonic::{Request, Status, metadata::MetadataValue};
 
 use crate::{
     Ledger,
@@ -175,7 +176,7 @@ fn read(keys: &Keys, offered: &v1::SignedPolicy) -> Result<Revised, Refused> {
 /// A way to the approval gate.
 #[derive(Clone)]
 pub struct GateChannel {
-    channel: Channel,
+    channel: ServiceChannel,
     token: Option<MetadataValue<tonic::metadata::Ascii>>,
 }
 
@@ -189,8 +190,8 @@ impl GateChannel {
     ///
     /// # Errors
     /// [`BadToken`] when it cannot stand in a header.
-    pub fn new(channel: Channel, token: Option<&str>) -> Result<Self, BadToken> {
+    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
         let token = token.map(|token| format!("Bearer {token}").parse().map_err(|_| BadToken)).transpose()?;
-        Ok(Self { channel, token })
+        Ok(Self { channel: channel.into(), token })
     }
 }

@@ -22,6 +22,10 @@ pub struct Settings {
     /// The folder of the ledger of calls, and of the key to what is sealed in it; it must be on this machine's own disk.
     #[arg(long, env = "BELAY_STATE_DIR")]
     pub state_dir: PathBuf,
+    /// Go on with a store that is behind what the other services remember of it, because it was restored or lost: give it once, and what came
+    /// after the store's last commit is forgotten.
+    #[arg(long)]
+    pub accept_older_store: bool,
     /// The token that callers have to show; needed when listening on TCP.
     #[arg(long, env = "BELAY_RUNNER_TOKEN", hide_env_values = true)]
     pub token: Option<String>,

@@ -47,8 +47,10 @@ const LAYERS: &[(&str, Layer)] = &[
 ];
 
 /// Arrows within a layer that are wanted.
-const SIDEWAYS: &[(&str, &str, &str)] =
-    &[("belay-journal-sqlite", "belay-sqlite", "a store may use the group commit that all stores share")];
+const SIDEWAYS: &[(&str, &str, &str)] = &[
+    ("belay-journal-sqlite", "belay-sqlite", "a store may use the group commit that all stores share"),
+    ("belay-journal", "belay-proto", "a store says how far it has come, as services tell each other"),
+];
 
 /// All that a client may know of us.
 const OPEN_TO_CLIENTS: &[&str] = &["belay-all-in-one", "belay-proto"];

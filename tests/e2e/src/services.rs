@@ -109,6 +109,14 @@ impl Services {
     /// # Panics
     /// When it runs, or cannot be started.
     pub fn launch(&mut self, service: Service) {
+        self.launch_with(service, &[]);
+    }
+
+    /// The same, with more arguments.
+    ///
+    /// # Panics
+    /// When it runs, or cannot be started.
+    pub fn launch_with(&mut self, service: Service, more: &[&str]) {
         assert!(self.processes[service as usize].is_none(), "{service:?} runs");
         let path = |name: &str| self.folder.join(name).display().to_string();
         let socket = |name: &str| format!("unix:{}", path(name));
@@ -134,7 +142,8 @@ impl Services {
                 ("--gate", socket("gate-services.sock")),
             ],
         };
-        let arguments: Vec<&str> = arguments.iter().flat_map(|(flag, value)| [*flag, value.as_str()]).collect();
+        let arguments = arguments.iter().flat_map(|(flag, value)| [*flag, value.as_str()]);
+        let arguments: Vec<&str> = arguments.chain(more.iter().copied()).collect();
         let log = self.folder.join(service.program()).with_extension("log");
         self.processes[service as usize] =
             Some(Process::logging(service.program(), &arguments, &log, self.log_filter.as_deref()));
@@ -159,6 +168,15 @@ impl Services {
         let serving = client::serving(&socket, name);
         let within = tokio::time::timeout(Duration::from_secs(60), serving).await;
         assert!(within.is_ok(), "{service:?} serves within a minute:\n{}", self.log(service));
+    }
+
+    /// The state directory of one.
+    pub fn state(&self, service: Service) -> PathBuf {
+        self.folder.join(match service {
+            Service::Gate => "gate",
+            Service::Runner => "runner",
+            Service::Executor => "executor",
+        })
     }
 
     /// The executor's socket.

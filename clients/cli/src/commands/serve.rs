@@ -28,6 +28,9 @@ pub(crate) struct Serve {
     /// Listen on TCP, too, such as 127.0.0.1:7433; port 0 takes a free one
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    /// Go on with a store that was restored or lost, once: what came after its last commit is forgotten
+    #[arg(long)]
+    accept_older_store: bool,
     #[command(flatten)]
     pub(crate) policy: PolicyFile,
 }
@@ -44,7 +47,8 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
     }
     let state_dir = context.place.state_dir()?;
     let policy = context.place.policy.clone();
-    let options = Options { state_dir: state_dir.clone(), listen: verb.listen, drive_all: true, policy };
+    let Serve { listen, accept_older_store, .. } = verb;
+    let options = Options { state_dir: state_dir.clone(), listen, drive_all: true, policy, accept_older_store };
     let embedded = match unless_stopped(signals, belay_all_in_one::open(options)).await?? {
         Opened::Holder(embedded) => embedded,
         Opened::Held(endpoint) => {

@@ -36,6 +36,12 @@ pub fn hosted(gate: Arc<Gate>) -> Hosted {
     Hosted::new(Routes::new(service), "belay.v1.ApprovalGateService", v1::FILE_DESCRIPTOR_SET)
 }
 
+/// The same for other services: what they send of how far stores have come is believed, and answered.
+pub fn hosted_for_services(gate: Arc<Gate>) -> Hosted {
+    let stores = Arc::clone(gate.store.stores());
+    hosted(gate).with_stores(stores)
+}
+
 struct Service {
     gate: Arc<Gate>,
 }

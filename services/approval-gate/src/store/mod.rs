@@ -8,7 +8,10 @@ mod write;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_proto::v1::{self, Approval, approval::State};
+use belay_proto::{
+    stores::{Service, Stores},
+    v1::{self, Approval, approval::State},
+};
 use belay_sqlite::{CommitError, GroupCommit, Location, Schema, SqliteError, Threads};
 use prost::Message as _;
 use rusqlite::Connection;
@@ -112,6 +115,7 @@ enum Answer {
 /// An open store.
 pub struct Store {
     id: String,
+    stores: Arc<Stores>,
     writer: GroupCommit<Op, Answer, SqliteError>,
     reader: Arc<Mutex<Connection>>,
     threads: Threads,
@@ -125,21 +129,32 @@ impl Store {
     /// [`StoreError`] when it is in use, damaged or newer.
     pub fn open(location: &Location, threads: Threads, new_id: impl FnOnce() -> String) -> Result<Self, StoreError> {
         let store = belay_sqlite::open(location, &SCHEMA)?;
-        let (id, told) = {
+        let (id, stores, told) = {
             let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
-            (write::identify(&connection, new_id)?, read::told(&connection)?)
+            let id = write::identify(&connection, new_id)?;
+            let stores =
+                belay_sqlite::positions(&connection, location, Service::Gate, &id).map_err(SqliteError::from)?;
+            (id, stores, read::told(&connection)?)
         };
         let hub = Arc::new(Hub::new(told));
         let reader = Arc::clone(&store.reader);
         let news = Arc::clone(&hub);
         // The whole store goes in, with the lock that it holds as long as it lives.
-        let writer = GroupCommit::start(threads, "belay-gate", move |batch| perform(&store, &news, batch));
-        Ok(Self { id, writer, reader, threads, hub })
+        let writer = GroupCommit::start(threads, "belay-gate", {
+            let stores = Arc::clone(&stores);
+            move |batch| perform(&store, &stores, &news, batch)
+        });
+        Ok(Self { id, stores, writer, reader, threads, hub })
     }
 
     /// The random identity of this store; another one means another memory.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// How far it has come, and what it remembers of other services' stores.
+    pub fn stores(&self) -> &Arc<Stores> {
+        &self.stores
     }
 
     pub(crate) fn follow(&self) -> watch::Receiver<Told> {
@@ -260,9 +275,16 @@ impl Store {
     }
 }
 
-fn perform(store: &belay_sqlite::Store, news: &Hub, batch: Vec<Op>) -> Result<Vec<Answer>, SqliteError> {
+fn perform(
+    store: &belay_sqlite::Store,
+    stores: &Stores,
+    news: &Hub,
+    batch: Vec<Op>,
+) -> Result<Vec<Answer>, SqliteError> {
     let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
-    let (answers, changes, told) = write::commit(&mut connection, batch)?;
+    let write::Committed { answers, changes, told, number } = write::commit(&mut connection, stores, batch)?;
+    store.check_in_place()?;
+    stores.committed(number);
     // Told here, by the one writer, so that nobody hears of a later change before an earlier one.
     news.publish(changes, told);
     Ok(answers)

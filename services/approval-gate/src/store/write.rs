@@ -1,6 +1,9 @@
 //! What the one writer does.
 
-use belay_proto::v1::{self, Approval, approval::State};
+use belay_proto::{
+    stores::Stores,
+    v1::{self, Approval, approval::State},
+};
 use belay_sqlite::SqliteError;
 use prost::Message as _;
 use rusqlite::{Connection, Transaction, params};
@@ -14,18 +17,27 @@ pub(super) fn identify(connection: &Connection, new_id: impl FnOnce() -> String)
     Ok(connection.query_row("SELECT store_id FROM meta", [], |row| row.get(0))?)
 }
 
-/// Makes a batch durable. Answers each operation, and with what changed, in the order of its revisions.
-pub(super) fn commit(
-    connection: &mut Connection,
-    batch: Vec<Op>,
-) -> Result<(Vec<Answer>, Vec<Approval>, Told), SqliteError> {
+/// A batch that is durable.
+pub(super) struct Committed {
+    /// What came of each operation.
+    pub(super) answers: Vec<Answer>,
+    /// What changed, in the order of its revisions.
+    pub(super) changes: Vec<Approval>,
+    pub(super) told: Told,
+    /// The commit's number.
+    pub(super) number: i64,
+}
+
+/// Makes a batch durable.
+pub(super) fn commit(connection: &mut Connection, stores: &Stores, batch: Vec<Op>) -> Result<Committed, SqliteError> {
     let transaction = connection.transaction()?;
     let told = read::told(&transaction)?;
     let mut writing = Writing { transaction, revision: told.revision, changes: Vec::new() };
     let answers = batch.into_iter().map(|op| writing.perform(op)).collect::<Result<_, _>>()?;
     let told = read::told(&writing.transaction)?;
+    let number = belay_sqlite::count_commit(&writing.transaction, stores)?;
     writing.transaction.commit()?;
-    Ok((answers, writing.changes, told))
+    Ok(Committed { answers, changes: writing.changes, told, number })
 }
 
 struct Writing<'a> {

@@ -20,6 +20,7 @@ use std::{
 };
 
 use belay_journal::{ExecutionKey, Opened, SHARDS, StoreError};
+use belay_proto::stores::Service;
 use belay_sqlite::{Location, SqliteError};
 use rusqlite::Connection;
 
@@ -29,14 +30,17 @@ use rusqlite::Connection;
 /// [`StoreError`] when it is in use, damaged, full or newer.
 pub fn open(location: &Location, new_store_id: impl FnOnce() -> String) -> Result<Opened, StoreError> {
     let store = belay_sqlite::open(location, &schema::SCHEMA).map_err(store_error)?;
-    let (store_id, fence, heads) = {
+    let failed = |error: rusqlite::Error| store_error(error.into());
+    let (store_id, fence, heads, stores) = {
         let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
-        begin(&connection, new_store_id).map_err(|error| store_error(error.into()))?
+        let (store_id, fence, heads) = begin(&connection, location.accepted, new_store_id).map_err(failed)?;
+        let stores = belay_sqlite::positions(&connection, location, Service::Executor, &store_id).map_err(failed)?;
+        (store_id, fence, heads, stores)
     };
     let heads = Arc::new(RwLock::new(heads));
     let reader = reader::SqliteReader::new(Arc::clone(&store.reader), Arc::clone(&heads));
-    let writer = writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize]);
-    Ok(Opened { writer: Box::new(writer), reader: Arc::new(reader), store_id, fence })
+    let writer = writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize], Arc::clone(&stores));
+    Ok(Opened { writer: Box::new(writer), reader: Arc::new(reader), store_id, stores, fence })
 }
 
 /// The last row of an execution.
@@ -53,12 +57,16 @@ type Heads = Arc<RwLock<HashMap<ExecutionKey, Head>>>;
 /// Makes this opening the owner, and finds the heads that the last one had in memory only.
 fn begin(
     connection: &Connection,
+    accepted: Option<i64>,
     new_store_id: impl FnOnce() -> String,
 ) -> Result<(String, i64, HashMap<ExecutionKey, Head>), rusqlite::Error> {
+    // A store that is accepted though it is behind has to win over the owner that it was: seconds since the Unix epoch are more than any
+    // number of starts, and than the seconds of any time before.
+    let least = accepted.map_or(1, |micros| micros.div_euclid(1_000_000));
     connection.execute(
-        "INSERT INTO meta (one, store_id, fence, heads_upto) VALUES (1, ?1, 1, 0)
-         ON CONFLICT (one) DO UPDATE SET fence = fence + 1",
-        [new_store_id()],
+        "INSERT INTO meta (one, store_id, fence, heads_upto) VALUES (1, ?1, ?2, 0)
+         ON CONFLICT (one) DO UPDATE SET fence = max(fence + 1, ?2)",
+        rusqlite::params![new_store_id(), least],
     )?;
     let (store_id, fence, upto) = connection.query_row("SELECT store_id, fence, heads_upto FROM meta", [], |row| {
         Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?))
@@ -92,6 +100,8 @@ fn store_error(error: SqliteError) -> StoreError {
         SqliteError::Locked => StoreError::Locked,
         SqliteError::Corrupt(what) => StoreError::Corrupt(what),
         SqliteError::Full => StoreError::Full,
+        SqliteError::Gone => StoreError::Gone,
+        SqliteError::Behind(what) => StoreError::Behind(what),
         SqliteError::Newer { found, known } => StoreError::Newer { found, known },
         SqliteError::Other(what) => StoreError::Other(what),
     }

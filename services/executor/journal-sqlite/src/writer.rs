@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError},
 };
 
 use belay_journal::{
     Done, ExecutionKey, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, Standing, StoreError,
     Transition,
 };
+use belay_proto::stores::Stores;
 use belay_sqlite::{SqliteError, Store};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -26,14 +27,15 @@ pub(crate) struct SqliteWriter {
     /// The highest fence seen for each shard.
     fences: [i64; SHARDS as usize],
     rows_since_checkpoint: u64,
+    stores: Arc<Stores>,
     /// A commit failed: what the disk holds is not known.
     broken: bool,
 }
 
 impl SqliteWriter {
-    pub(crate) fn new(store: Store, heads: Heads, fences: [i64; SHARDS as usize]) -> Self {
+    pub(crate) fn new(store: Store, heads: Heads, fences: [i64; SHARDS as usize], stores: Arc<Stores>) -> Self {
         let rows_since_checkpoint = heads.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
-        Self { store, heads, fences, rows_since_checkpoint, broken: false }
+        Self { store, heads, fences, rows_since_checkpoint, stores, broken: false }
     }
 }
 
@@ -43,9 +45,15 @@ impl JournalWriter for SqliteWriter {
             return Err(StoreError::Broken);
         }
         let connection = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut transaction =
-            Transaction { connection, heads: &self.heads, fences: &self.fences, changed: HashMap::new(), rows: 0 };
-        match transaction.run(batch, self.rows_since_checkpoint) {
+        let (heads, fences, stores) = (&self.heads, &self.fences, &*self.stores);
+        let mut transaction = Transaction { connection, heads, fences, stores, changed: HashMap::new(), rows: 0 };
+        let committed = transaction.run(batch, self.rows_since_checkpoint);
+        let committed = committed.map_err(SqliteError::from).and_then(|(committed, number)| {
+            self.store.check_in_place()?;
+            self.stores.committed(number);
+            Ok(committed)
+        });
+        match committed {
             Ok((answers, changed, since_checkpoint)) => {
                 let mut heads = self.heads.write().unwrap_or_else(PoisonError::into_inner);
                 if since_checkpoint == 0 {
@@ -58,7 +66,7 @@ impl JournalWriter for SqliteWriter {
             }
             Err(error) => {
                 self.broken = true;
-                Err(store_error(SqliteError::from(error)))
+                Err(store_error(error))
             }
         }
     }
@@ -69,6 +77,7 @@ struct Transaction<'a> {
     connection: MutexGuard<'a, Connection>,
     heads: &'a Heads,
     fences: &'a [i64; SHARDS as usize],
+    stores: &'a Stores,
     /// The heads as this batch leaves them.
     changed: HashMap<ExecutionKey, Head>,
     rows: u64,
@@ -77,9 +86,12 @@ struct Transaction<'a> {
 type Committed = (Vec<Result<Done, Refused>>, HashMap<ExecutionKey, Head>, u64);
 
 impl Transaction<'_> {
-    fn run(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<Committed, rusqlite::Error> {
+    /// What was committed, and the commit's number.
+    fn run(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<(Committed, i64), rusqlite::Error> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        let committed = self.fill(batch, rows_before);
+        let committed = self
+            .fill(batch, rows_before)
+            .and_then(|committed| Ok((committed, belay_sqlite::count_commit(&self.connection, self.stores)?)));
         match committed {
             Ok(committed) => {
                 self.connection.execute_batch("COMMIT")?;

@@ -17,6 +17,7 @@ pub mod conformance;
 
 use std::collections::BTreeMap;
 
+use belay_proto::stores::Stores;
 use thiserror::Error;
 
 /// How many shards executions are spread over. An execution belongs to one for life; owners hold shards.
@@ -190,6 +191,12 @@ pub enum StoreError {
     /// No room is left.
     #[error("the disk is full")]
     Full,
+    /// Its files were removed or replaced while it was open.
+    #[error("the store's file was removed or replaced while it was in use")]
+    Gone,
+    /// Another service remembers more of it than it holds.
+    #[error("{0}")]
+    Behind(String),
     /// A newer version of Belay wrote it.
     #[error("the store has format {found}, and this version of Belay reads up to {known}")]
     Newer {
@@ -282,6 +289,8 @@ pub struct Opened {
     pub reader: std::sync::Arc<dyn JournalReader>,
     /// The store's random identity.
     pub store_id: String,
+    /// How far it has come, and what it remembers of other services' stores.
+    pub stores: std::sync::Arc<Stores>,
     /// The fencing token of whoever opened it, good for all shards of an embedded store.
     pub fence: i64,
 }

@@ -2,6 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use belay_proto::stores::Stores;
 use futures::Stream;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -11,7 +12,7 @@ use tonic::{
 };
 use tower::ServiceBuilder;
 
-use crate::{Access, Shutdown, deadline::DeadlineLayer};
+use crate::{Access, Shutdown, deadline::DeadlineLayer, stores::StoresLayer};
 
 /// The largest message that is decoded: above every limit of ours, so that the error is ours and names the field.
 pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
@@ -35,13 +36,21 @@ pub struct Hosted {
     routes: Routes,
     names: Vec<&'static str>,
     descriptors: Vec<&'static [u8]>,
+    stores: Option<Arc<Stores>>,
 }
 
 impl Hosted {
     /// One service: its methods, its full name under which its health is asked for, and its contract for reflection (an encoded
     /// `FileDescriptorSet`).
     pub fn new(routes: Routes, name: &'static str, descriptors: &'static [u8]) -> Self {
-        Self { routes, names: vec![name], descriptors: vec![descriptors] }
+        Self { routes, names: vec![name], descriptors: vec![descriptors], stores: None }
+    }
+
+    /// For other services alone: what they send of how far stores have come is believed, and answered.
+    #[must_use]
+    pub fn with_stores(mut self, stores: Arc<Stores>) -> Self {
+        self.stores = Some(stores);
+        self
     }
 
     /// These and those on one listener.
@@ -85,7 +94,7 @@ pub async fn serve<C: Connection>(
     access: Access,
     shutdown: Shutdown,
 ) -> Result<(), ServeError> {
-    let Hosted { routes, names, descriptors } = service;
+    let Hosted { routes, names, descriptors, stores } = service;
     let (reporter, health) = tonic_health::server::health_reporter();
     for name in &names {
         reporter.set_service_status(*name, tonic_health::ServingStatus::Serving).await;
@@ -97,6 +106,7 @@ pub async fn serve<C: Connection>(
     let layers = ServiceBuilder::new()
         .layer(InterceptorLayer::new(move |request| access.check(request)))
         .layer(DeadlineLayer)
+        .layer(StoresLayer(stores))
         .into_inner();
     let stop = {
         let shutdown = shutdown.clone();

@@ -13,6 +13,7 @@ pub mod net;
 pub mod program;
 pub mod shutdown;
 pub mod status;
+pub mod stores;
 pub mod telemetry;
 
 pub use auth::{Access, Principal};
@@ -21,3 +22,4 @@ pub use clock::{Clock, SystemClock};
 pub use host::{Connection, Hosted, ServeError};
 pub use ids::Ids;
 pub use shutdown::{Shutdown, Trigger};
+pub use stores::ServiceChannel;

@@ -15,6 +15,12 @@ pub enum SqliteError {
     /// No room is left on the disk.
     #[error("the disk is full")]
     Full,
+    /// Its files were removed or replaced while it was open: what is written from now on is nowhere.
+    #[error("the store's file was removed or replaced while it was in use")]
+    Gone,
+    /// Another service remembers more of it than it holds.
+    #[error("{0}")]
+    Behind(String),
     /// A newer version of Belay wrote it.
     #[error("the store has format {found}, and this version of Belay reads up to {known}")]
     Newer {
@@ -35,6 +41,8 @@ impl SqliteError {
             Self::Locked => "STORE_LOCKED",
             Self::Corrupt(_) => "STORE_CORRUPT",
             Self::Full => "STORE_FULL",
+            Self::Gone => "STORE_GONE",
+            Self::Behind(_) => "STORE_BEHIND",
             Self::Newer { .. } => "STORE_NEWER",
             Self::Other(_) => "STORE_FAILED",
         }

@@ -6,10 +6,12 @@
 mod error;
 mod group_commit;
 mod open;
+mod positions;
 
 pub use error::SqliteError;
 pub use group_commit::{CommitError, GroupCommit};
 pub use open::{Location, Schema, Store, Synchronous, open};
+pub use positions::{count_commit, positions};
 
 /// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,14 @@
 
 use std::{
     fs::{File, TryLockError},
-    path::PathBuf,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::SqliteError;
+use crate::{SqliteError, positions};
 
 /// Where a database is.
 #[derive(Clone, Debug)]
@@ -19,12 +20,15 @@ pub struct Location {
     pub vfs: Option<String>,
     /// How a commit reaches the disk.
     pub synchronous: Synchronous,
+    /// Accepts a store that is behind what other services remember of it: the generation that begins with that, in microseconds since the
+    /// Unix epoch. `None` unless the operator asks for it.
+    pub accepted: Option<i64>,
 }
 
 impl Location {
     /// A file on the real disk.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), vfs: None, synchronous: Synchronous::Full }
+        Self { path: path.into(), vfs: None, synchronous: Synchronous::Full, accepted: None }
     }
 }
 
@@ -55,8 +59,32 @@ pub struct Store {
     pub writer: Arc<Mutex<Connection>>,
     /// For readers; the same connection as the writer's where only one may exist.
     pub reader: Arc<Mutex<Connection>>,
+    /// The files of a store on the real disk as they were when it was opened.
+    files: Vec<(PathBuf, FileId)>,
     /// Held as long as the store is open, and by the operating system not a moment longer.
     _lock: Option<File>,
+}
+
+/// Which file it is: its device and its inode.
+type FileId = (u64, u64);
+
+fn file_id(path: &Path) -> std::io::Result<FileId> {
+    std::fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+impl Store {
+    /// Whether what was written can be found again: to be asked after a commit and before anybody hears of it. SQLite goes on writing into
+    /// files that were removed. Two look-ups of a path, and no flush.
+    ///
+    /// # Errors
+    /// [`SqliteError::Gone`] when the store's files were removed or replaced.
+    pub fn check_in_place(&self) -> Result<(), SqliteError> {
+        let is_there = |(path, id): &(PathBuf, FileId)| match file_id(path) {
+            Ok(found) => found == *id,
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        };
+        if self.files.iter().all(is_there) { Ok(()) } else { Err(SqliteError::Gone) }
+    }
 }
 
 /// Opens a database, making it if it is not there.
@@ -83,7 +111,24 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
         Some(_) => Arc::clone(&writer),
         None => Arc::new(Mutex::new(connect(location)?)),
     };
-    Ok(Store { writer, reader, _lock: lock })
+    let files = match location.vfs {
+        Some(_) => Vec::new(),
+        None => files(location)?,
+    };
+    Ok(Store { writer, reader, files, _lock: lock })
+}
+
+fn files(location: &Location) -> Result<Vec<(PathBuf, FileId)>, SqliteError> {
+    let mut log = location.path.clone().into_os_string();
+    log.push("-wal");
+    let failed = |path: &Path, source| SqliteError::Other(format!("{}: {source}", path.display()));
+    [location.path.clone(), PathBuf::from(log)]
+        .into_iter()
+        .map(|path| match file_id(&path) {
+            Ok(id) => Ok((path, id)),
+            Err(source) => Err(failed(&path, source)),
+        })
+        .collect()
 }
 
 /// SQLite's own locks let a second process in between two transactions, and two writers would each believe their counters. So the whole
@@ -142,8 +187,11 @@ fn prepare(connection: &Connection, schema: &Schema) -> Result<(), SqliteError> 
     let (application, format) = (pragma("application_id")?, pragma("user_version")?);
     if tables == 0 && application == 0 {
         connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; {} PRAGMA application_id = {}; PRAGMA user_version = {}; COMMIT;",
-            schema.create, schema.application_id, schema.format
+            "BEGIN IMMEDIATE; {} {} PRAGMA application_id = {}; PRAGMA user_version = {}; COMMIT;",
+            schema.create,
+            positions::TABLE,
+            schema.application_id,
+            schema.format
         ))?;
         return Ok(());
     }
@@ -195,6 +243,31 @@ mod tests {
             connection.execute("INSERT INTO t VALUES (1)", []).unwrap();
             let count: i64 = connection.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
             assert_eq!(count, expected + 1);
+        }
+    }
+
+    #[test]
+    fn a_store_whose_files_are_gone_is_noticed() {
+        for (what, break_it) in [
+            ("removed", &(|path: &Path| fs::remove_dir_all(path.parent().unwrap()).unwrap()) as &dyn Fn(&Path)),
+            ("moved", &|path| {
+                fs::rename(path.parent().unwrap(), path.parent().unwrap().with_extension("old")).unwrap()
+            }),
+            ("replaced", &|path| {
+                fs::rename(path, path.with_extension("old")).unwrap();
+                fs::copy(path.with_extension("old"), path).unwrap();
+            }),
+            ("without its log", &|path| fs::remove_file(path.with_extension("db-wal")).unwrap()),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir(folder.path().join("state")).unwrap();
+            let path = folder.path().join("state/store.db");
+            let store = open(&Location::file(&path), &GOOD).unwrap();
+            store.writer.lock().unwrap().execute("INSERT INTO t VALUES (1)", []).unwrap();
+            assert_eq!(store.check_in_place(), Ok(()));
+            break_it(&path);
+            store.writer.lock().unwrap().execute("INSERT INTO t VALUES (2)", []).expect("SQLite does not notice");
+            assert_eq!(store.check_in_place(), Err(SqliteError::Gone), "{what}");
         }
     }
 

@@ -47,7 +47,7 @@ impl Calls {
         let Parts { registry, mut ledger, clock, keys, workspaces, places, enforcement, telemetry, threads } = parts;
         let contents = ledger.take_contents();
         let ledger = Arc::new(ledger);
-        let tag = digest_of(ledger.id().as_bytes())["sha256:".len()..][..8].to_owned();
+        let tag = digest_of(ledger.file_id().as_bytes())["sha256:".len()..][..8].to_owned();
         let acknowledgements = Acknowledgements::new(Arc::clone(&ledger));
         let rooms = Rooms::new(workspaces, places, threads, tag, Arc::clone(&acknowledgements));
         let now = clock.now_micros().div_euclid(1_000_000);

@@ -3,7 +3,7 @@
 use std::{os::unix::ffi::OsStrExt as _, path::PathBuf, sync::PoisonError};
 
 use belay_grant::Change;
-use belay_proto::v1;
+use belay_proto::{stores::Stores, v1};
 use belay_sqlite::{SqliteError, Store};
 use prost::Message as _;
 use rusqlite::{
@@ -234,22 +234,24 @@ fn unpack(mut bytes: &[u8]) -> Result<Vec<Content>, prost::DecodeError> {
 }
 
 /// Writes a batch in one transaction, after the rows that are `going` have gone. An entry whose grant is spent is left out; the others are
-/// not. `last` is the number of the effect that was committed last.
+/// not. Returns what came of each, and the commit's number. `last` is the number of the effect that was committed last.
 pub(super) fn write(
     store: &Store,
     sealer: &Sealer,
+    positions: &Stores,
     going: &[String],
     batch: &[Entry],
     last: &mut i64,
-) -> Sql<Vec<Written>> {
+) -> Sql<(Vec<Written>, i64)> {
     let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
     let transaction = connection.transaction()?;
     for name in going {
         transaction.prepare_cached("DELETE FROM call WHERE name = ?1 AND ended")?.execute([name])?;
     }
     let written = batch.iter().map(|entry| write_one(&transaction, sealer, entry, last)).collect::<Sql<Vec<_>>>()?;
+    let number = belay_sqlite::count_commit(&transaction, positions)?;
     transaction.commit()?;
-    Ok(written)
+    Ok((written, number))
 }
 
 fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last: &mut i64) -> Sql<Written> {

@@ -32,10 +32,11 @@ use crate::{
 
 /// The service, ready to be served.
 pub fn hosted(calls: Arc<Calls>, shutdown: Shutdown) -> Hosted {
+    let stores = Arc::clone(calls.stores());
     let service = ToolRunnerServiceServer::new(Service { calls, shutdown })
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    Hosted::new(Routes::new(service), "belay.v1.ToolRunnerService", v1::FILE_DESCRIPTOR_SET)
+    Hosted::new(Routes::new(service), "belay.v1.ToolRunnerService", v1::FILE_DESCRIPTOR_SET).with_stores(stores)
 }
 
 struct Service {

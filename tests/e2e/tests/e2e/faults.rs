@@ -299,7 +299,7 @@ fn a_journal_older_than_the_runner_s_ledger_is_told_and_not_gone_on_from() {
     // The same name again: its calls have the names of calls that were made before.
     let ended = home.run(["run", &plan, "--id", "latest"]);
     assert_eq!(ended.code, 1, "{}", ended.talk);
-    assert!(ended.talk.contains("code: FENCED (docs/errors/FENCED.md)"), "{}", ended.talk);
+    assert!(ended.talk.contains("code: STORE_BEHIND (docs/errors/STORE_BEHIND.md)"), "{}", ended.talk);
     put_back(newest);
     keep_is_there(&home);
 }

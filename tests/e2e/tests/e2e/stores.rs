@@ -1,11 +1,17 @@
 //! Stores that fail, and what the services make of it.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
-use belay_e2e::{Client, Runner, Service, Services};
-use belay_proto::v1::{execution::State, execution_event::Kind};
+use belay_e2e::{Client, Home, Runner, Service, Services};
+use belay_proto::v1::{execution::State, execution_event::Kind, waiting_reason};
 
 const FREE: &str = "{file_write: auto}";
+const PLAN: &str = "{id: p, steps: [{id: a, tool: noop}]}";
 
 /// A small file system of its own; gone with this value.
 struct SmallDisk(PathBuf);
@@ -14,7 +20,7 @@ impl SmallDisk {
     fn mount(folder: PathBuf) -> Option<Self> {
         fs::create_dir(&folder).unwrap();
         let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m,mode=700", "none"]).arg(&folder).status();
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m,mode=755", "none"]).arg(&folder).status();
         mounted.is_ok_and(|status| status.success()).then_some(Self(folder))
     }
 
@@ -73,4 +79,173 @@ async fn a_full_disk_under_the_ledger_strands_nothing() {
         assert_eq!(fs::read_to_string(workspace.join(format!("f{n}.txt"))).unwrap(), n.to_string());
     }
     Runner::new(&services.runner()).until_all_is_acknowledged().await;
+}
+
+/// A copy of what is in a folder, files only.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap).filter(|entry| entry.file_type().unwrap().is_file()) {
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// The files of a store that are there.
+fn files(folder: &Path, store: &str) -> Vec<PathBuf> {
+    ["", "-wal", "-shm"]
+        .map(|end| folder.join(format!("{store}{end}")))
+        .into_iter()
+        .filter(|path| path.exists())
+        .collect()
+}
+
+/// B-01: a store that was put back from an old copy, or is gone, is refused by what the others remember; the way to accept it is said, works
+/// once, and everything goes on.
+#[test]
+fn a_store_that_went_back_is_refused_until_it_is_accepted() {
+    for store in ["journal.db", "ledger.db", "gate.db"] {
+        for restored in [true, false] {
+            let home = Home::new();
+            let plan = home.file("plan.yaml", PLAN);
+            let write =
+                home.file("w.yaml", "{id: w, steps: [{id: a, tool: write_file, arguments: {path: f, content: x}}]}");
+            assert_eq!(home.run(["run", &plan, "--id", "first"]).code, 0);
+            let old = home.path("old");
+            copy(&home.state(), &old);
+            // A question, under another policy: something for each of the three to keep.
+            let policy = home.file("policy.yaml", "{file_write: prompt}");
+            let asked = home.run(["run", &write, "--id", "later", "--policy", &policy, "--wait-timeout", "2s"]);
+            assert_ne!(asked.code, 0, "{}", asked.talk);
+            assert_eq!(home.run(["run", &plan, "--id", "last"]).code, 0);
+            files(&home.state(), store).iter().for_each(|file| fs::remove_file(file).unwrap());
+            if restored {
+                files(&old, store).iter().for_each(|file| {
+                    fs::copy(file, home.state().join(file.file_name().unwrap())).unwrap();
+                });
+            }
+            let refused = home.run(["executions", "list"]);
+            let context = format!("{store}, restored: {restored}: {}", refused.talk);
+            assert_eq!(refused.code, 1, "{context}");
+            assert!(refused.talk.contains(store) && refused.talk.contains("--accept-older-store"), "{context}");
+            assert!(refused.talk.contains("code: STORE_BEHIND (docs/errors/STORE_BEHIND.md)"), "{context}");
+
+            let server = home.serve_with(&["--accept-older-store"]);
+            assert_eq!(home.run(["run", &plan, "--id", "again"]).code, 0, "{context}");
+            server.signal(rustix::process::Signal::TERM);
+            assert_eq!(server.end().code, 0, "{context}");
+            assert_eq!(home.run(["run", &plan, "--id", "without"]).code, 0, "{context}");
+        }
+    }
+}
+
+/// The same where each service is a process of its own: the one that is behind ends as soon as another one answers it or asks it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_whose_store_went_back_ends_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut services = Services::under(folder.path(), FREE).await;
+    let client = Client::new(&services.socket());
+    for (n, service) in [Service::Runner, Service::Executor, Service::Gate].into_iter().enumerate() {
+        let old = folder.path().join(format!("old-{n}"));
+        services.kill(service).await;
+        copy(&services.state(service), &old);
+        services.launch(service);
+        services.ready().await;
+        // What comes after the copy: calls of which the ledger knows, events, and a question.
+        let workspace = services.workspace(&format!("w{n}"));
+        let write = format!("{{id: w, steps: [{{id: a, tool: write_file, arguments: {{path: f, content: '{n}'}}}}]}}");
+        client.start_in(&format!("later-{n}"), &write, &workspace).await;
+        assert_eq!(client.watch_to_the_end(&format!("later-{n}")).await.state(), Some(State::Completed));
+        let asks = "{id: q, steps: [{id: a, tool: run_terminal, arguments: {command: ['true']}}, {id: b, tool: delete_file, arguments: {path: f}}]}";
+        client.start_in(&format!("asks-{n}"), asks, &workspace).await;
+        belay_e2e::Person::at(&services.people()).question(&belay_e2e::client::name(&format!("asks-{n}"))).await;
+        client.start(&format!("last-{n}"), PLAN).await;
+        client.watch_to_the_end(&format!("last-{n}")).await;
+
+        services.kill(service).await;
+        copy(&old, &services.state(service));
+        for store in ["journal.db", "ledger.db", "gate.db"] {
+            for end in ["-wal", "-shm"].map(|end| format!("{store}{end}")) {
+                if !old.join(&end).exists() {
+                    drop(fs::remove_file(services.state(service).join(&end)));
+                }
+            }
+        }
+        services.launch(service);
+        assert_eq!(services.ended(service).await, Some(1), "{service:?}");
+        let log = services.log(service);
+        assert!(log.contains("STORE_BEHIND"), "{service:?}: {log}");
+
+        services.launch_with(service, &["--accept-older-store"]);
+        services.ready().await;
+        client.start(&format!("again-{n}"), PLAN).await;
+        assert_eq!(client.watch_to_the_end(&format!("again-{n}")).await.state(), Some(State::Completed), "{service:?}");
+        services.restart(service).await;
+        services.ready().await;
+        client.start(&format!("without-{n}"), PLAN).await;
+        assert_eq!(
+            client.watch_to_the_end(&format!("without-{n}")).await.state(),
+            Some(State::Completed),
+            "{service:?}"
+        );
+    }
+}
+
+/// A state directory that is deleted under a running service: nothing more is acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_directory_that_is_deleted_is_noticed() {
+    for service in [Service::Executor, Service::Runner] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut services = Services::under(folder.path(), FREE).await;
+        let client = Client::new(&services.socket());
+        client.start("before", PLAN).await;
+        client.watch_to_the_end("before").await;
+        let workspace = services.workspace("w");
+        fs::remove_dir_all(services.state(service)).unwrap();
+        let write = "{id: w, steps: [{id: a, tool: write_file, arguments: {path: f, content: x}}]}";
+        let document =
+            belay_proto::v1::PlanDocument { text: write.into(), format: belay_proto::v1::PlanFormat::Yaml.into() };
+        let request = belay_proto::v1::StartExecutionRequest {
+            source: Some(belay_proto::v1::start_execution_request::Source::Document(document)),
+            workspace: workspace.to_str().unwrap().into(),
+            ..Default::default()
+        };
+        let started = client.raw().start_execution(request).await;
+        assert!(service == Service::Runner || started.is_err(), "it was acknowledged: {started:?}");
+        assert_eq!(services.ended(service).await, Some(1), "{service:?}");
+        let log = services.log(service);
+        assert!(log.contains("STORE_GONE"), "{service:?}: {log}");
+        assert!(!workspace.join("f").exists());
+    }
+}
+
+/// A full disk under the workspace: the step waits in its first attempt and says so, and goes on when there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_waits_for_room_in_its_workspace() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::under(folder.path(), FREE).await;
+    let client = Client::new(&services.socket());
+    let Some(disk) = SmallDisk::mount(folder.path().canonicalize().unwrap().join("work/small")) else {
+        return eprintln!("a_step_waits_for_room_in_its_workspace: skipped, since no file system can be mounted here");
+    };
+    disk.fill();
+    let content = "x".repeat(30_000);
+    let steps: String = (0..2)
+        .map(|n| format!("  - {{id: s{n}, tool: write_file, arguments: {{path: f{n}.txt, content: {content}}}}}\n"))
+        .collect();
+    client.start_in("small", &format!("id: small\nsteps:\n{steps}"), &disk.0).await;
+    let says_so = async {
+        while !client.get("small").await.waiting.iter().any(|reason| reason.kind() == waiting_reason::Kind::Workspace) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let said = tokio::time::timeout(Duration::from_secs(60), says_so).await;
+    assert!(said.is_ok(), "{:?}", client.get("small").await);
+    disk.make_room();
+    let picture = client.watch_to_the_end("small").await;
+    assert_eq!(picture.state(), Some(State::Completed), "{:?}", picture.events());
+    assert_eq!(picture.count(|kind| matches!(kind, Kind::ToolCallFailed(_) | Kind::StepFailed(_))), 0);
+    assert!(picture.events().iter().all(|event| event.attempt <= 1), "no attempt was spent");
+    assert!(client.get("small").await.waiting.is_empty());
+    for n in 0..2 {
+        assert_eq!(fs::read_to_string(disk.0.join(format!("f{n}.txt"))).unwrap(), content);
+    }
 }

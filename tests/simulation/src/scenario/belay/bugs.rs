@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belay_journal::{Done, JournalWriter, Operation, Refused, StoreError};
+use belay_proto::stores::Stores;
+use belay_service_kit::ServiceChannel;
 use belay_sqlite::Synchronous;
+use tonic::transport::Channel;
 
 use super::workspaces::Flaw;
 
@@ -23,6 +26,17 @@ pub(super) struct Bugs {
     pub(super) workspaces: Flaw,
     /// How often the runner's process is killed besides what the seed lets go wrong: no bug, but it brings some to light.
     pub(super) kills: u32,
+}
+
+impl Bugs {
+    /// A channel of a service with these stores. Where a store is made to forget, the services do not tell each other what they remember of
+    /// it: they would notice, and the bug is there to be found without that.
+    pub(super) fn telling(&self, channel: Channel, stores: &Arc<Stores>) -> ServiceChannel {
+        let forgets = self.writes_behind
+            || self.calls == Memory::Replaced
+            || [self.journal, self.ledger].contains(&Synchronous::Normal);
+        if forgets { channel.into() } else { ServiceChannel::new(channel, Arc::clone(stores)) }
+    }
 }
 
 /// What a runner that starts again knows of the calls before.

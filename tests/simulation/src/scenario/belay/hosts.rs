@@ -89,6 +89,12 @@ pub(super) struct Site {
 }
 
 impl Site {
+    /// No store ever forgets what it has acknowledged, so nobody ever has reason to say that it did.
+    fn behind(&self, why: String) -> Box<dyn Error> {
+        self.checker.violation(format_args!("a store is said to be behind: {why}"));
+        why.into()
+    }
+
     fn signing_key(&self) -> SigningKey {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&self.seed.to_le_bytes());
@@ -204,7 +210,8 @@ pub(super) async fn executor(site: Site) -> turmoil::Result {
 
 fn location(file: &str, synchronous: Synchronous) -> Location {
     fs::create_dir_all(FOLDER).and_then(|()| fs::sync_dir("/")).expect("turmoil's folders do not fail");
-    Location { path: Path::new(FOLDER).join(file), vfs: Some(vfs::NAME.to_string_lossy().into_owned()), synchronous }
+    let vfs = Some(vfs::NAME.to_string_lossy().into_owned());
+    Location { path: Path::new(FOLDER).join(file), vfs, synchronous, accepted: None }
 }
 
 async fn run_runner(site: Site) -> Outcome {
@@ -224,7 +231,10 @@ async fn run_runner(site: Site) -> Outcome {
         Secrets::new(REDACTOR.clone(), belay_executor::MasterKey::new([7; 32]), registry.clone(), move || {
             ids.next_key()
         });
-    let opened = Ledger::open(&location(&file, site.bugs.ledger), Threads::Inline, secrets, || id);
+    // A ledger that is known to be gone is accepted, as an operator would.
+    let accepted = matches!(site.bugs.calls, Memory::Lost).then(now_micros);
+    let location = Location { accepted, ..location(&file, site.bugs.ledger) };
+    let opened = Ledger::open(&location, Threads::Inline, secrets, || id);
     let ledger = opened.inspect_err(|error| {
         use SqliteError as E;
         if matches!(error, LedgerError::KeyLost | LedgerError::Store(E::Corrupt(_) | E::Locked | E::Newer { .. })) {
@@ -249,14 +259,17 @@ async fn run_runner(site: Site) -> Outcome {
     })
     .await?;
     let policy = Arc::clone(calls.policy());
-    let gate = GateChannel::new(channel(SERVICES_URI), None)?;
+    let gate = GateChannel::new(site.bugs.telling(channel(SERVICES_URI), calls.stores()), None)?;
     tokio::spawn(async move { policy.follow_gate(gate).await });
     let (_trigger, stop) = Shutdown::new();
     let access = Access::Everybody("simulation".into());
     let hosted = belay_tool_runner::hosted(Arc::clone(&calls), stop.clone());
     tokio::select! {
         biased;
-        error = calls.failed() => Err(error.into()),
+        error = calls.failed() => Err(match error {
+            SqliteError::Behind(why) => site.behind(why),
+            error => error.into(),
+        }),
         served = serve(RUNNER_PORT, hosted, access, stop) => served,
     }
 }
@@ -273,6 +286,7 @@ async fn run_gate(site: Site) -> Outcome {
             site.checker.violation(format_args!("the gate's store cannot be opened: {error}"));
         }
     })?;
+    let runner = site.bugs.telling(channel(RUNNER_URI), store.stores());
     let policy = Policy::from_yaml(&site.policies[usize::from(run > 1)]);
     let policy = policy.map_err(|violations| format!("{violations:?}"))?;
     let (_trigger, shutdown) = Shutdown::new();
@@ -280,7 +294,7 @@ async fn run_gate(site: Site) -> Outcome {
         store,
         key: site.signing_key(),
         policy,
-        runner: RunnerClient::new(channel(RUNNER_URI), None)?,
+        runner: RunnerClient::new(runner, None)?,
         clock: Arc::new(SimulatedClock),
         // Another each time: no nonce is made twice.
         ids: Ids::seeded(site.seed.wrapping_mul(31).wrapping_add(run)),
@@ -294,7 +308,8 @@ async fn run_gate(site: Site) -> Outcome {
     let services = Access::Everybody("simulation".into()).for_service(SERVICE);
     tokio::try_join!(
         serve(PEOPLE_PORT, belay_approval_gate::hosted(Arc::clone(&gate)), people, shutdown.clone()),
-        serve(SERVICES_PORT, belay_approval_gate::hosted(gate), services, shutdown),
+        serve(SERVICES_PORT, belay_approval_gate::hosted_for_services(Arc::clone(&gate)), services, shutdown),
+        async { Err::<(), Box<dyn Error>>(site.behind(gate.failed().await.to_string())) },
     )?;
     Ok(())
 }
@@ -316,12 +331,14 @@ async fn run_executor(site: Site) -> Outcome {
         }
     })?;
     let ids = Ids::seeded(site.seed.wrapping_add(journal.fence.cast_unsigned()));
+    let channel = |uri| site.bugs.telling(channel(uri), &journal.stores);
+    let (runner, gate) = (channel(RUNNER_URI), channel(SERVICES_URI));
     let (_trigger, shutdown) = Shutdown::new();
     let executions = Executions::new(belay_executor::Parts {
         journal,
         threads: Threads::Inline,
-        runner: Runner::new(channel(RUNNER_URI), None)?,
-        gate: belay_executor::Gate::new(channel(SERVICES_URI), None)?,
+        runner: Runner::new(runner, None)?,
+        gate: belay_executor::Gate::new(gate, None)?,
         clock: Arc::new(SimulatedClock),
         ids,
         redactor: REDACTOR.clone(),
@@ -334,7 +351,10 @@ async fn run_executor(site: Site) -> Outcome {
     let access = Access::Everybody("simulation".into());
     tokio::select! {
         biased;
-        reason = executions.broken() => Err(reason.to_string().into()),
+        reason = executions.broken() => Err(match &*reason {
+            StoreError::Behind(why) => site.behind(why.clone()),
+            reason => reason.to_string().into(),
+        }),
         served = serve(EXECUTOR_PORT, belay_executor::hosted(Arc::clone(&executions)), access, shutdown) => served,
     }
 }

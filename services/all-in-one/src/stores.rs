@@ -1,0 +1,65 @@
+//! The three stores of a state directory: opened before anything is done with one of them, so that one which is behind is noticed first.
+
+use belay_approval_gate::Store;
+use belay_executor::Redactor;
+use belay_journal::Opened;
+use belay_proto::stores::{Behind, Service};
+use belay_redaction::MasterKey;
+use belay_service_kit::{Clock as _, Ids, SystemClock};
+use belay_sqlite::{Location, Threads};
+use belay_tool_runner::{Ledger, Registry, Secrets};
+
+use crate::{StartError, StateDir};
+
+/// The stores, open.
+pub(crate) struct OpenStores {
+    pub(crate) journal: Opened,
+    pub(crate) ledger: Ledger,
+    pub(crate) approvals: Store,
+}
+
+impl OpenStores {
+    /// Opens all three. One that is behind what another one remembers of it is refused, or begins a new generation where that is accepted.
+    pub(crate) fn open(
+        state_dir: &StateDir,
+        ids: &Ids,
+        registry: &Registry,
+        master_key: &MasterKey,
+        accept_older_store: bool,
+    ) -> Result<Self, StartError> {
+        let mut accepted = Vec::new();
+        loop {
+            let location = |service, path| {
+                let generation = accepted.contains(&service).then(|| SystemClock.now_micros());
+                Location { accepted: generation, ..Location::file(path) }
+            };
+            let (journal, ledger, approvals) = (state_dir.journal(), state_dir.ledger(), state_dir.approvals());
+            let random = Ids::from_system();
+            let secrets =
+                Secrets::new(Redactor::new(), master_key.clone(), registry.clone(), move || random.next_key());
+            let opened = Self {
+                ledger: Ledger::open(&location(Service::Runner, &ledger), Threads::Real, secrets, || ids.next_id())
+                    .map_err(|error| StartError::ledger(&ledger, &error))?,
+                journal: belay_journal_sqlite::open(&location(Service::Executor, &journal), || ids.next_id())
+                    .map_err(|error| StartError::journal(&journal, error))?,
+                approvals: Store::open(&location(Service::Gate, &approvals), Threads::Real, || ids.next_id())
+                    .map_err(|error| StartError::approvals(&approvals, &error.0))?,
+            };
+            match opened.compare() {
+                Ok(()) => return Ok(opened),
+                Err(behind) if accept_older_store && !accepted.contains(&behind.service) => {
+                    tracing::warn!(%behind, "The store is accepted as it is");
+                    accepted.push(behind.service);
+                }
+                Err(behind) => return Err(StartError::behind(state_dir, &behind)),
+            }
+        }
+    }
+
+    fn compare(&self) -> Result<(), Behind> {
+        let (journal, ledger, approvals) = (&self.journal.stores, self.ledger.stores(), self.approvals.stores());
+        journal.compare(ledger)?;
+        journal.compare(approvals)?;
+        ledger.compare(approvals)
+    }
+}
