@@ -111,7 +111,11 @@ async fn a_gate_that_lost_its_store_is_asked_again() {
             std::fs::remove_file(entry.path()).unwrap();
         }
     }
+    // The others remember it, so it has to be said that the loss is known.
     services.launch(Service::Gate);
+    assert_eq!(services.ended(Service::Gate).await, Some(1));
+    assert!(services.log(Service::Gate).contains("STORE_BEHIND"), "{}", services.log(Service::Gate));
+    services.launch_with(Service::Gate, &["--accept-older-store"]);
     services.ready().await;
     let again = person.question("waits").await;
     assert_eq!(

@@ -360,7 +360,14 @@ impl<'a> One<'a, '_> {
             Some(Kind::ToolCallDenied(_)) if is_manual && !runs.is_empty() => {
                 self.violation(format_args!("{name} was denied, and its body ran"));
             }
-            Some(Kind::ToolCallOutcomeUnknown(_)) => trace::count("unknown outcomes"),
+            Some(Kind::ToolCallOutcomeUnknown(unknown)) => {
+                // Only what reached out can be in doubt, and whatever a ledger knew that is gone.
+                let reason = unknown.failure.as_ref().map_or("", |failure| &*failure.reason);
+                if !is_manual && reason != "LEDGER_CHANGED" {
+                    self.violation(format_args!("{name} is said to be in doubt, and it can be made again: {reason}"));
+                }
+                trace::count("unknown outcomes");
+            }
             Some(Kind::ToolCallCancelled(cancelled)) => match &cancelled.failure {
                 Some(failure) if failure.reason == "CONFLICT" => trace::count("conflicts"),
                 _ => trace::count("calls discarded"),

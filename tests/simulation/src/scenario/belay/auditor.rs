@@ -50,6 +50,9 @@ pub(super) async fn read_everything(seed: u64, told: Told, owners: Option<Owners
         stored.executions.insert(name, one);
     }
     read_gate(&mut stored, &told, &mut random).await;
+    if owners.is_some() {
+        nothing_is_unacknowledged(&told, &mut random).await;
+    }
     *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
     Ok(())
 }
@@ -72,6 +75,32 @@ where
             Ok(Err(_)) | Err(_) => pause(random, 100).await,
         }
     }
+}
+
+/// How often the auditor looks whether something has come about that has to: a quarter of a minute, more or less.
+const LOOKS: usize = 300;
+
+/// S2-NFR-005: every call has ended, and the executor tells the runner so, whatever was lost of that before.
+async fn nothing_is_unacknowledged(told: &Told, random: &mut StdRng) {
+    let mut left = Vec::new();
+    for _ in 0..LOOKS {
+        let ask = || async {
+            let request = v1::WatchUnacknowledgedToolCallsRequest::default();
+            let mut watch = runner().watch_unacknowledged_tool_calls(request).await?.into_inner();
+            let mut names = Vec::new();
+            while let Some(message) = watch.message().await?.filter(|message| !message.names.is_empty()) {
+                names.extend(message.names);
+            }
+            Ok(Response::new(names))
+        };
+        match until_answered(random, ask).await {
+            Ok(names) if names.is_empty() => return,
+            Ok(names) => left = names,
+            Err(status) => return told.violation(format_args!("what is unacknowledged cannot be had: {status:?}")),
+        }
+        pause(random, 100).await;
+    }
+    told.violation(format_args!("these calls have ended, and nobody acknowledges them: {left:?}"));
 }
 
 /// Reads every approval and every grant.
@@ -110,8 +139,19 @@ async fn read_gate(stored: &mut Stored, told: &Told, random: &mut StdRng) {
             pause(random, 100).await;
             approval = until_answered(random, look).await;
         }
+        // Every execution has ended, so nobody waits for an answer: the executor withdraws the question, unless a person is faster.
+        for _ in 0..LOOKS {
+            if approval.as_ref().is_ok_and(|approval| approval.state() != approval::State::Pending) {
+                break;
+            }
+            pause(random, 100).await;
+            approval = until_answered(random, look).await;
+        }
         match approval {
             Ok(approval) => {
+                if approval.state() == approval::State::Pending {
+                    told.violation(format_args!("{name} is still asked, and its execution has ended"));
+                }
                 wrong_doors(&approval, told, random).await;
                 stored.approvals.insert(name.clone(), approval);
             }
