@@ -24,7 +24,8 @@ pub(crate) const DEFAULTS: &[(&str, &str)] = &[
     ("npm_config_fund", "false"),
     ("npm_config_update_notifier", "false"),
     ("YARN_ENABLE_NETWORK", "0"),
-    ("PIP_RETRIES", "0"),
+    // One, after a quarter of a second: with none pip does not say why it found nothing.
+    ("PIP_RETRIES", "1"),
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
     ("UV_OFFLINE", "1"),
     ("CARGO_NET_OFFLINE", "true"),

@@ -112,7 +112,7 @@ fn the_environment_is_ours_alone() {
         "MAVEN_ARGS=--offline",
         "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "PIP_DISABLE_PIP_VERSION_CHECK=1",
-        "PIP_RETRIES=0",
+        "PIP_RETRIES=1",
         "TERM=dumb",
         "TMPDIR=/tmp",
         &format!("TRACEPARENT={trace}"),

@@ -2,10 +2,12 @@
 //!
 //! Run as root, everything is tried twice: as root, and as an ordinary user.
 
+mod builds;
 mod commands;
 mod endings;
 mod harness;
 mod machine;
+mod offline;
 mod overlay;
 mod support;
 mod user;
@@ -21,6 +23,16 @@ fn main() -> ExitCode {
     {
         return endings::be_a_runner_that_waits(folder.as_ref());
     }
-    let tests = [commands::TESTS, walls::TESTS, overlay::TESTS, endings::TESTS, machine::TESTS, user::TESTS].concat();
+    let tests = [
+        commands::TESTS,
+        builds::TESTS,
+        offline::TESTS,
+        walls::TESTS,
+        overlay::TESTS,
+        endings::TESTS,
+        machine::TESTS,
+        user::TESTS,
+    ]
+    .concat();
     harness::run(&tests, &args)
 }

@@ -38,7 +38,8 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: boo
         // 128 + SIGKILL, which is how a shell reports it of what it ran.
         Status::Exited(137) => killed("ended with code 137: something it ran was killed, perhaps for want of memory"),
         Status::Exited(code) => {
-            failed(ErrorClass::Transient, "COMMAND_FAILED", format!("`{program}` ended with code {code}."))
+            let hint = if wanted_network(output) { NO_NETWORK } else { "" };
+            failed(ErrorClass::Transient, "COMMAND_FAILED", format!("`{program}` ended with code {code}{hint}."))
         }
         Status::Signalled(OUT_OF_CPU) => killed("used more processor time than it may"),
         Status::Signalled(FILE_TOO_LARGE) => killed("wrote a larger file than the operator's settings allow"),
@@ -50,6 +51,39 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: boo
             killed("was killed together with its sandbox from outside, perhaps by the kernel for want of memory")
         }
     }
+}
+
+/// Said of a command that seems to have failed for want of a network.
+const NO_NETWORK: &str = ". It seems to need the network, and commands have none beyond their own loopback interface: put what it \
+                          downloads into the workspace, or into a cache that the operator's settings show";
+
+/// What resolvers, package managers and git print when they cannot reach the network or are told that they are offline.
+const NETWORK_ERRORS: [&str; 17] = [
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "nodename nor servname provided",
+    "Could not resolve host",
+    "could not resolve host",
+    "Couldn't resolve host",
+    "Unknown host",
+    "UnknownHostException",
+    "Network is unreachable",
+    "getaddrinfo ENOTFOUND",
+    "getaddrinfo EAI_AGAIN",
+    "no such host",
+    "ENOTCACHED",
+    "GOPROXY=off",
+    "offline mode",
+    "--offline was specified",
+    "could not be found in registry index",
+];
+
+/// Whether a command's output reads as if it failed for want of a network.
+fn wanted_network(output: &Output) -> bool {
+    [&output.stderr, &output.stdout].into_iter().any(|stream| {
+        let said = text(stream);
+        NETWORK_ERRORS.iter().any(|error| said.contains(error))
+    })
 }
 
 fn failed(class: ErrorClass, reason: &str, message: String) -> ToolResult {
@@ -148,6 +182,30 @@ mod tests {
         }
         assert_eq!(failure(Status::TimedOut), pair(ErrorClass::Timeout, "TIMEOUT"));
         assert_eq!(failure(Status::Killed), pair(ErrorClass::Cancelled, "CANCELLED"));
+    }
+
+    #[test]
+    fn a_failure_for_want_of_a_network_says_so() {
+        let outputs = [
+            "curl: (6) Could not resolve host: example.org",
+            "npm error code ENOTCACHED",
+            "go: golang.org/x/text@v0.3.0: module lookup disabled by GOPROXY=off",
+            "As a reminder, you're using offline mode (--offline) which can sometimes cause surprising resolution failures",
+            "NewConnectionError('Failed to establish a new connection: [Errno -2] Name or service not known')",
+        ];
+        for output in outputs {
+            let message = judged(Status::Exited(1), output, true).unwrap_err().message;
+            assert!(message.contains("need the network"), "{message}");
+        }
+        let other = judged(Status::Exited(1), "error: expected `;`", true).unwrap_err().message;
+        assert!(!other.contains("network"), "{other}");
+    }
+
+    #[test]
+    fn too_much_in_scratch_is_said() {
+        let failure = judged(Status::ScratchFull, "", true).unwrap_err();
+        assert_eq!(failure.reason, "COMMAND_KILLED");
+        assert!(failure.message.contains("/tmp"), "{failure:?}");
     }
 
     #[test]

@@ -1,0 +1,432 @@
+//! What builds and test suites of ordinary projects need: loopback, terminals, shared memory, room, toolchains.
+
+use std::{
+    fs,
+    io::Read as _,
+    net::TcpListener,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use belay_sandbox::{
+    HOME, Limits, Mount, MountKind, NamespaceLauncher, OutputCaps, Scratch, ScratchPlace, ScratchSize, Settings, Spec,
+    Status,
+};
+
+use crate::{
+    harness::{Test, Verdict, tests},
+    support::{Room, fail, is_root, launcher, run_by, succeed, succeed_by},
+};
+
+pub(crate) const TESTS: &[Test] = tests![
+    a_server_and_its_client_meet_on_loopback,
+    the_hosts_loopback_is_another,
+    python_processes_share_memory,
+    a_program_opens_a_terminal_of_its_own,
+    a_program_raises_its_limit_on_open_files,
+    thousands_of_threads_run,
+    java_compiles_and_runs,
+    go_builds_with_its_cache_at_home,
+    a_large_file_fits_into_tmp,
+    scratch_on_disk_is_bounded,
+    scratch_that_is_shut_is_measured_and_removed,
+    scratch_is_gone_afterwards,
+    scratch_in_a_folder_of_its_own,
+    mounts_are_read_only_dropped_or_kept,
+    mounts_lie_below_home_and_below_each_other,
+    etc_has_what_toolchains_link_to,
+    names_are_resolved_from_the_file_alone,
+];
+
+/// Skips where one of these programs is missing.
+macro_rules! needs {
+    ($($program:literal),*) => {
+        $(if !Path::new($program).exists() {
+            return Verdict::Skipped(concat!("there is no ", $program).to_owned());
+        })*
+    };
+}
+
+/// A Python program in a staged workspace, which has to succeed.
+fn python(room: &Room, program: &str) -> String {
+    succeed(Spec::new("/usr/bin/python3", ["-c", program], room.staged().0))
+}
+
+const SERVER: &str = "
+import socket, threading
+for family, address in [(socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')]:
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        server = socket.socket(family, kind)
+        server.bind((address, 0))
+        client = socket.socket(family, kind)
+        if kind == socket.SOCK_STREAM:
+            server.listen()
+            client.connect(server.getsockname())
+            peer = server.accept()[0]
+            client.sendall(b'hello')
+        else:
+            client.sendto(b'hello', server.getsockname())
+            peer = server
+        print(address, peer.recv(5).decode())
+print(sorted(name for _, name in socket.if_nameindex()))
+print(socket.gethostbyname('localhost'), socket.getaddrinfo(socket.gethostname(), 80)[0][4][0])
+";
+
+fn a_server_and_its_client_meet_on_loopback() -> Verdict {
+    needs!("/usr/bin/python3");
+    let said = python(&Room::new(), SERVER);
+    let expected = "127.0.0.1 hello\n127.0.0.1 hello\n::1 hello\n::1 hello\n['lo']\n127.0.0.1 127.0.1.1\n";
+    assert_eq!(said, expected);
+    Verdict::Passed
+}
+
+// S2-FR-073.
+fn the_hosts_loopback_is_another() -> Verdict {
+    needs!("/usr/bin/python3");
+    let room = Room::new();
+    for address in ["127.0.0.1", "::1"] {
+        let Ok(listener) = TcpListener::bind((address, 0)) else { continue };
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let program = format!(
+            "import socket\ntry:\n    socket.create_connection(({address:?}, {port}))\n    print('connected')\n\
+             except ConnectionRefusedError:\n    print('refused')"
+        );
+        assert_eq!(python(&room, &program), "refused\n", "{address}");
+        assert!(listener.accept().is_err(), "somebody connected to {address}");
+    }
+    Verdict::Passed
+}
+
+fn python_processes_share_memory() -> Verdict {
+    needs!("/usr/bin/python3");
+    let program = "
+import multiprocessing, concurrent.futures
+from multiprocessing import shared_memory
+if __name__ == '__main__':
+    with multiprocessing.Pool(4) as pool:
+        print(sum(pool.map(abs, range(-50, 50))))
+    with concurrent.futures.ProcessPoolExecutor(2) as pool:
+        print(list(pool.map(abs, [-1, -2])))
+    block = shared_memory.SharedMemory(create=True, size=1 << 20)
+    block.buf[0] = 7
+    other = shared_memory.SharedMemory(block.name)
+    print(other.buf[0])
+    block.unlink()
+";
+    assert_eq!(python(&Room::new(), program), "2500\n[1, 2]\n7\n");
+    Verdict::Passed
+}
+
+fn a_program_opens_a_terminal_of_its_own() -> Verdict {
+    needs!("/usr/bin/python3", "/usr/bin/script");
+    let room = Room::new();
+    let program = "
+import os, pty, sys
+master, slave = pty.openpty()
+print(os.ttyname(slave), os.isatty(slave))
+os.write(slave, b'through\\n')
+print(os.read(master, 100))
+os.close(slave)
+# The child's terminal is its /dev/tty.
+pid, master = pty.fork()
+if pid == 0:
+    with open('/dev/tty', 'w') as terminal:
+        terminal.write('own terminal')
+    os._exit(os.get_terminal_size(1).columns)
+print(os.read(master, 100), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+";
+    let said = python(&room, program);
+    assert_eq!(said, "/dev/pts/0 True\nb'through\\r\\n'\nb'own terminal' 0\n");
+    // script(1) opens one by posix_openpt, and sets its modes.
+    let said = succeed(room.script("script -qec 'tty; stty -a | head -1' /dev/null"));
+    assert!(said.starts_with("/dev/pts/") && said.contains("speed"), "{said}");
+    // A command itself has none.
+    assert!(fail(room.script("echo > /dev/tty")).contains("/dev/tty"));
+    Verdict::Passed
+}
+
+fn a_program_raises_its_limit_on_open_files() {
+    let room = Room::new();
+    let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let open = hard.min(5000);
+    assert!(open > 1024, "the machine allows the tests {hard} open files");
+    // Half of them are the other ends.
+    let script = format!(
+        "ulimit -S -n {open}; exec perl -e 'my @all; for (1..{}) {{ open(my $f, \"<\", \"/dev/null\") or die \"$_: $!\"; push @all, $f }} print scalar(@all)'",
+        open - 10
+    );
+    assert_eq!(succeed(room.script(&script)), (open - 10).to_string());
+    // It starts with what it would have outside, unless the operator says otherwise.
+    let soft = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let mut spec = room.script("ulimit -S -n");
+    assert_eq!(succeed(spec.clone()), format!("{}\n", soft.min(1 << 20)));
+    spec.limits = Some(Limits { open_files_at_start: Some(1024), ..Limits::default() });
+    assert_eq!(succeed(spec), "1024\n");
+}
+
+fn thousands_of_threads_run() -> Verdict {
+    needs!("/usr/bin/python3");
+    let program = "
+import threading
+threading.stack_size(64 << 10)
+done = threading.Event()
+all = [threading.Thread(target=done.wait) for _ in range(2000)]
+for thread in all: thread.start()
+print(threading.active_count())
+done.set()
+";
+    assert_eq!(python(&Room::new(), program), "2001\n");
+    Verdict::Passed
+}
+
+fn java_compiles_and_runs() -> Verdict {
+    needs!("/usr/bin/javac", "/usr/bin/java");
+    let room = Room::new();
+    let source = "import java.net.*;\n\
+        public class Hello {\n  public static void main(String[] args) throws Exception {\n\
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());\n\
+        Socket client = new Socket(server.getInetAddress(), server.getLocalPort())) {\n\
+        System.out.println(client.isConnected() + \" \" + java.security.MessageDigest.getInstance(\"SHA-256\").getAlgorithm());\n\
+        }\n    System.out.println(Runtime.getRuntime().availableProcessors());\n  }\n}\n";
+    fs::write(room.workspace.join("Hello.java"), source).unwrap();
+    let (said, upper) = room.change("javac Hello.java && java -cp . Hello");
+    let processors = std::thread::available_parallelism().unwrap();
+    assert_eq!(said, format!("true SHA-256\n{processors}\n"));
+    assert!(upper.join("Hello.class").exists());
+    Verdict::Passed
+}
+
+fn go_builds_with_its_cache_at_home() -> Verdict {
+    needs!("/usr/local/go/bin/go");
+    let room = Room::new();
+    fs::write(room.workspace.join("go.mod"), "module example.org/hello\n\ngo 1.16\n").unwrap();
+    let source = "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"built\") }\n";
+    fs::write(room.workspace.join("main.go"), source).unwrap();
+    let mut settings = Settings::default();
+    settings.path.push("/usr/local/go/bin".into());
+    let launcher = NamespaceLauncher::new(settings).unwrap();
+    let (workspace, upper) = room.staged();
+    let script = "go build -o hello . && ./hello && go env GOCACHE && test -n \"$(ls $(go env GOCACHE))\"";
+    let said = succeed_by(&launcher, Spec::new("sh", ["-c", script], workspace));
+    assert_eq!(said, format!("built\n{HOME}/.cache/go-build\n"));
+    // The cache is no part of the effect.
+    assert!(upper.join("hello").exists() && !upper.join(".cache").exists());
+    Verdict::Passed
+}
+
+fn a_large_file_fits_into_tmp() {
+    let room = Room::new();
+    let script =
+        "dd if=/dev/zero of=/tmp/large bs=1M count=600 2>/dev/null && stat -c %s /tmp/large && stat -f -c %T /tmp";
+    let (workspace, _) = room.staged();
+    let said = succeed(Spec::new("sh", ["-c", script], workspace));
+    let (size, kind) = said.trim().split_once('\n').unwrap();
+    assert_eq!(size, (600 << 20).to_string());
+    assert_ne!(kind, "tmpfs");
+}
+
+fn small_on_disk() -> NamespaceLauncher {
+    let size = ScratchSize { bytes: 8 << 20, inodes: 500 };
+    let scratch = Scratch { tmp: size, home: size, ..Scratch::default() };
+    NamespaceLauncher::new(Settings { scratch, ..Settings::default() }).unwrap()
+}
+
+fn scratch_on_disk_is_bounded() {
+    let room = Room::new();
+    let launcher = small_on_disk();
+    let run = |script: &str| run_by(&launcher, Spec::new("sh", ["-c", script], room.staged().0)).0.status;
+    // What is within the bounds stays, however long.
+    assert_eq!(
+        run("head -c 4000000 /dev/zero > /tmp/a; head -c 4000000 /dev/zero > ~/a; sleep 0.5"),
+        Status::Exited(0)
+    );
+    // A hole takes no room.
+    assert_eq!(run("truncate -s 1G /tmp/hole; sleep 0.5"), Status::Exited(0));
+    // Each of these goes on until it is ended.
+    for place in ["/tmp", "$HOME", "/var/tmp"] {
+        let bytes = format!("head -c 20000000 /dev/zero > {place}/a; while :; do sleep 1; done");
+        assert_eq!(run(&bytes), Status::ScratchFull, "bytes in {place}");
+        let inodes =
+            format!("mkdir {place}/d; for n in $(seq 600); do : > {place}/d/$n; done; while :; do sleep 1; done");
+        assert_eq!(run(&inodes), Status::ScratchFull, "inodes in {place}");
+    }
+}
+
+fn scratch_that_is_shut_is_measured_and_removed() {
+    let room = Room::new();
+    let (workspace, upper) = room.staged();
+    let script = "mkdir -p /tmp/shut/deeper; head -c 20000000 /dev/zero > /tmp/shut/deeper/a; chmod 0 /tmp/shut/deeper /tmp/shut; \
+                  while :; do sleep 1; done";
+    let running = launch_with(&small_on_disk(), Spec::new("sh", ["-c", script], workspace));
+    assert_eq!(running.tear_down().unwrap().status, Status::ScratchFull);
+    assert_no_scratch(&upper);
+    // Deeper than any path can say.
+    let (workspace, upper) = room.staged();
+    let script = "cd /tmp; exec perl -e 'for (1..1500) { mkdir(\"ddd\") && chdir(\"ddd\") or die } chmod 0, \".\"'";
+    let running = launch_with(&launcher(), Spec::new("sh", ["-c", script], workspace));
+    assert_eq!(running.tear_down().unwrap().status, Status::Exited(0));
+    assert_no_scratch(&upper);
+}
+
+fn launch_with(launcher: &NamespaceLauncher, spec: Spec) -> belay_sandbox::Running {
+    belay_sandbox::Launcher::launch(launcher, spec).unwrap()
+}
+
+fn assert_no_scratch(upper: &Path) {
+    assert!(!upper.parent().unwrap().join("scratch").exists());
+}
+
+fn scratch_is_gone_afterwards() {
+    let room = Room::new();
+    for end in ["true", "false", "kill -9 $$"] {
+        let (workspace, upper) = room.staged();
+        let script =
+            format!("mkdir ~/.cache; echo x > ~/.cache/a; echo x > /tmp/b; ln -s /etc /tmp/etc; mkfifo /tmp/f; {end}");
+        let running = launch_with(&launcher(), Spec::new("sh", ["-c", &script], workspace));
+        running.tear_down().unwrap();
+        assert_no_scratch(&upper);
+    }
+    // The next finds none of it.
+    assert_eq!(
+        succeed(Spec::new("sh", ["-c", "ls -A /tmp ~ /dev/shm /run"], room.staged().0)),
+        "/dev/shm:\n\n/home/belay:\n\n/run:\n\n/tmp:\n"
+    );
+}
+
+fn scratch_in_a_folder_of_its_own() {
+    let room = Room::new();
+    let folder = room.folder.path().join("scratch-of-all");
+    fs::create_dir(&folder).unwrap();
+    // What a runner that was killed has left.
+    fs::create_dir_all(folder.join("1-0/7/tmp/shut")).unwrap();
+    fs::write(folder.join("1-0/7/tmp/shut/a"), "x").unwrap();
+    fs::set_permissions(folder.join("1-0/7/tmp/shut"), fs::Permissions::from_mode(0o000)).unwrap();
+    let scratch = Scratch { place: ScratchPlace::Folder(folder.clone()), ..Scratch::default() };
+    let launcher = NamespaceLauncher::new(Settings { scratch, ..Settings::default() }).unwrap();
+    assert!(!folder.join("1-0").exists());
+    // Another runner leaves alone what belongs to one that lives.
+    let scratch = Scratch { place: ScratchPlace::Folder(folder.clone()), ..Scratch::default() };
+    let mut running = launch_with(
+        &launcher,
+        room.script("echo x > /tmp/a; echo x > ~/b; echo ready; read line < /tmp/never; sleep 100"),
+    );
+    let mut ready = [0; 6];
+    running.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let other = NamespaceLauncher::new(Settings { scratch, ..Settings::default() }).unwrap();
+    running.kill_handle().kill().unwrap();
+    running.tear_down().unwrap();
+    for launcher in [launcher, other] {
+        let mut running =
+            launch_with(&launcher, room.script("test -z \"$(ls -A ~ /tmp | grep -v :)\" && stat -f -c %T /tmp"));
+        let mut said = String::new();
+        running.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        running.tear_down().unwrap();
+        assert!(!said.is_empty() && said != "tmpfs\n", "{said}");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+fn mounts_are_read_only_dropped_or_kept() {
+    let room = Room::new();
+    let source = |name: &str| {
+        let folder = room.folder.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("there"), name).unwrap();
+        folder
+    };
+    let (only_read, dropped, kept) = (source("only-read"), source("dropped"), source("kept"));
+    let mount = |source: &Path, target: &str, kind| Mount { source: source.to_owned(), target: target.into(), kind };
+    let mounts = vec![
+        mount(&only_read, "/opt/only-read", MountKind::ReadOnly),
+        mount(&dropped, "/opt/dropped", MountKind::Scratch),
+    ];
+    let launcher = NamespaceLauncher::new(Settings { mounts, ..Settings::default() }).unwrap();
+    for staged in [true, false] {
+        let workspace = if staged { room.staged().0 } else { room.read_only() };
+        let script = "cat /opt/*/there; echo; \
+            ! echo x 2>/dev/null > /opt/only-read/new; ! rm -f /opt/only-read/there 2>/dev/null; \
+            rm /opt/dropped/there; echo x > /opt/dropped/new; ls /opt/dropped; \
+            echo $((1 + $(ls /opt/kept | wc -l))) > /opt/kept/count; ! touch /opt/beside 2>/dev/null";
+        let mut spec = Spec::new("sh", ["-c", script], workspace);
+        // The call's own, such as a cache of its workspace.
+        spec.mounts.push(mount(&kept, "/opt/kept", MountKind::Writable));
+        assert_eq!(succeed_by(&launcher, spec), "droppedkeptonly-read\nnew\n");
+    }
+    let names = |folder: &Path| {
+        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!((names(&only_read), names(&dropped)), (vec!["there".into()], vec!["there".into()]));
+    assert_eq!(names(&kept), ["count", "there"]);
+    assert_eq!(fs::read_to_string(kept.join("count")).unwrap(), "3\n");
+    assert_eq!(fs::metadata(kept.join("count")).unwrap().uid(), fs::metadata(&kept).unwrap().uid());
+}
+
+fn mounts_lie_below_home_and_below_each_other() {
+    let room = Room::new();
+    let toolchain = room.folder.path().join("rustup/toolchains/stable/bin");
+    fs::create_dir_all(&toolchain).unwrap();
+    fs::write(toolchain.join("tool"), "#!/bin/sh\necho from the toolchain\n").unwrap();
+    fs::set_permissions(toolchain.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    let credentials = room.folder.path().join("rustup/credentials");
+    fs::write(&credentials, "secret").unwrap();
+    let cache = room.folder.path().join("cache");
+    fs::create_dir(&cache).unwrap();
+    // What an earlier command planted there must not choose where a mount goes.
+    std::os::unix::fs::symlink("/etc", cache.join("planted")).unwrap();
+    let target = PathBuf::from(HOME).join(".rustup/toolchains/stable");
+    let mount = |source: &Path, target: PathBuf, kind| Mount { source: source.to_owned(), target, kind };
+    // The deeper one first: the order in which they are given does not matter.
+    let mounts = vec![
+        mount(&toolchain, PathBuf::from(HOME).join(".cache/tools/bin"), MountKind::ReadOnly),
+        mount(&cache, PathBuf::from(HOME).join(".cache"), MountKind::Scratch),
+        mount(toolchain.parent().unwrap(), target.clone(), MountKind::ReadOnly),
+        mount(&toolchain.join("tool"), "/opt/one/file".into(), MountKind::ReadOnly),
+    ];
+    let mut path = Settings::default().path;
+    path.push(target.join("bin"));
+    let launcher = NamespaceLauncher::new(Settings { mounts: mounts.clone(), path, ..Settings::default() }).unwrap();
+    let script = "tool; ~/.cache/tools/bin/tool; /opt/one/file; ls -A ~/.rustup; ! touch ~/.rustup/toolchains/stable/x 2>/dev/null; \
+                  echo x > ~/.rustup/settings.toml && echo x > ~/.cache/y && echo home is writable";
+    let expected = format!("{}toolchains\nhome is writable\n", "from the toolchain\n".repeat(3));
+    assert_eq!(succeed_by(&launcher, Spec::new("sh", ["-c", script], room.staged().0)), expected);
+    assert!(!cache.join("y").exists() && credentials.exists());
+
+    let mut planted = Settings { mounts, ..Settings::default() };
+    planted.mounts.push(mount(&toolchain, PathBuf::from(HOME).join(".cache/planted/new"), MountKind::ReadOnly));
+    let launcher = NamespaceLauncher::new(planted).unwrap();
+    let error = belay_sandbox::Launcher::launch(&launcher, room.script("true")).map(drop).unwrap_err();
+    assert!(error.to_string().contains(".cache/planted/new"), "{error}");
+}
+
+fn etc_has_what_toolchains_link_to() {
+    let room = Room::new();
+    let shown =
+        ["/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/localtime", "/etc/services", "/etc/maven"];
+    for path in shown.iter().filter(|path| Path::new(path).exists()) {
+        assert_eq!(succeed(room.script(&format!("test -r {path} && echo yes"))), "yes\n", "{path}");
+    }
+    for path in ["/etc/shadow", "/etc/ssl/private", "/etc/ssh", "/etc/machine-id"] {
+        fail(room.script(&format!("test -e {path}")));
+    }
+    if is_root() {
+        assert_eq!(fs::metadata("/etc/shadow").map(|file| file.mode() & 0o7).unwrap_or(0), 0);
+    }
+}
+
+/// Nobody waits for a name server that is not there. Bounded by the command's time limit.
+fn names_are_resolved_from_the_file_alone() {
+    let room = Room::new();
+    let mut spec = room.script("getent hosts localhost; getent hosts example.org; echo $?");
+    spec.wall = Some(std::time::Duration::from_secs(20));
+    let running = launch_with(&launcher(), spec);
+    let (outcome, output) = running.collect(OutputCaps::default()).unwrap();
+    assert_eq!(outcome.status, Status::Exited(0));
+    assert!(
+        output.stdout.text().contains("localhost") && output.stdout.text().ends_with("2\n"),
+        "{}",
+        output.stdout.text()
+    );
+}
