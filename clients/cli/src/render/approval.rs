@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{failure::Failure, names};
 
-/// The most warnings in a brief view.
-const BRIEF_WARNINGS: usize = 8;
+/// The most warnings: the gravest come first, and each change has its own flags beside its difference.
+const MAX_WARNINGS: usize = 8;
 /// The longest operation in a list, in characters.
 const LONGEST_OPERATION: usize = 60;
 /// The most lines of a headline.
@@ -43,9 +43,9 @@ pub(crate) fn full(approval: &Approval, extent: Extent) -> Vec<Line> {
     lines.extend(table(&facts(approval)));
     let preview = approval.preview.clone().unwrap_or_default();
     let mut warnings = diff::warnings(preview.files.iter().filter_map(|file| file.change.as_ref()));
-    if extent == Extent::Brief && warnings.len() > BRIEF_WARNINGS {
-        let more = warnings.len() - BRIEF_WARNINGS;
-        warnings.truncate(BRIEF_WARNINGS);
+    if warnings.len() > MAX_WARNINGS {
+        let more = warnings.len() - MAX_WARNINGS;
+        warnings.truncate(MAX_WARNINGS);
         warnings.push(Line::default().and(Style::Bad, format!("look twice: {more} more like these")));
     }
     lines.extend(warnings);
@@ -230,7 +230,7 @@ mod tests {
              \x20 asked      2026-11-21 03:04:05Z for unix:1000\n\
              look twice: notes.txt has a name with characters that cannot be seen or do not belong in names\n\
              Ran in an isolated copy. Would change 1 file: -1. Nothing has been written to your workspace yet.\n\
-             deletes  notes.txt  -1\n\
+             deletes  notes.txt  [odd_name]  -1\n\
              \x20   @@ -1 +0,0 @@\n\
              \x20   -hello\n\
              next: belay approve x7k2\n\

@@ -89,11 +89,14 @@ fn heading(file: &FileDiff) -> Line {
         .filter(|(count, _)| *count > 0)
         .map(|(count, sign)| format!("  {sign}{count}"))
         .collect();
+    let flags =
+        if change.flags.is_empty() { String::new() } else { format!("  [{}]", visible(&change.flags.join(", "))) };
     let note = if file.note.is_empty() { String::new() } else { format!("  ({})", visible(&file.note)) };
     Line::default()
         .and(style, what)
         .and(Style::Plain, "  ")
         .and(Style::Strong, visible(&change.path))
+        .and(Style::Warn, flags)
         .and(Style::Dim, counts + &note)
 }
 

@@ -171,7 +171,6 @@ fn reach(subject: &Subject) -> Vec<String> {
     }
     // Each of these layers stands only where the network namespace was made: the command is alone in it.
     reach.push(if NETWORK_LAYERS.iter().any(|layer| stands(layer)) { "no network" } else { "the network" }.into());
-    reach.push(format!("sandbox: {}", shown(&subject.enforced.join(", "))));
     reach
 }
 
