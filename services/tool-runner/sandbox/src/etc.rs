@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -72,9 +73,14 @@ const SHOWN: &[(&str, &str)] = &[
 pub(crate) enum Shown {
     /// A link: to something in `/usr`, which is there.
     Link { place: PathBuf, target: PathBuf },
-    /// A file or folder of the host.
+    /// A small file that everybody may read, copied: a fraction of what a mount costs.
+    Copy { place: PathBuf, contents: Vec<u8> },
+    /// Another file or folder of the host.
     Piece { place: PathBuf, source: PathBuf },
 }
+
+/// The largest file that is copied, in bytes. The caches and tables in the list have some tens of kilobytes.
+const MAX_COPY: u64 = 128 << 10;
 
 /// Everything in the list that exists.
 pub(crate) fn shown() -> Vec<Shown> {
@@ -100,6 +106,13 @@ fn expand(pattern: &str, names: &[String]) -> Vec<PathBuf> {
 
 fn look(place: &Path) -> Option<Shown> {
     let metadata = fs::symlink_metadata(place).ok()?;
+    if metadata.is_file()
+        && metadata.mode() & 0o004 != 0
+        && metadata.len() <= MAX_COPY
+        && let Ok(contents) = fs::read(place)
+    {
+        return Some(Shown::Copy { place: place.to_owned(), contents });
+    }
     if !metadata.is_symlink() {
         return Some(Shown::Piece { place: place.to_owned(), source: place.to_owned() });
     }

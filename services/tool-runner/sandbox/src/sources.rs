@@ -60,6 +60,8 @@ pub(crate) struct Sources {
     pub(crate) pieces: Vec<Piece>,
     /// Places that are links in the view, with what they point to.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// Small files of the host, with their contents.
+    pub(crate) copies: Vec<(PathBuf, Vec<u8>)>,
     pub(crate) devices: Vec<Piece>,
     /// The workspace's layers, the topmost first.
     pub(crate) lower: Vec<OwnedFd>,
@@ -98,6 +100,7 @@ pub(crate) fn take(command: &Command, taker: Taker) -> Result<Sources, Failure> 
     let mut sources = Sources {
         pieces: Vec::new(),
         links: Vec::new(),
+        copies: Vec::new(),
         devices: Vec::new(),
         lower: Vec::new(),
         staging: None,
@@ -114,6 +117,7 @@ pub(crate) fn take(command: &Command, taker: Taker) -> Result<Sources, Failure> 
     for shown in etc::shown() {
         match shown {
             etc::Shown::Link { place, target } => sources.links.push((place, target)),
+            etc::Shown::Copy { place, contents } => sources.copies.push((place, contents)),
             etc::Shown::Piece { place, source } => sources.pieces.push(piece(&source, &place)?),
         }
     }

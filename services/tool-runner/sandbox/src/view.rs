@@ -4,7 +4,7 @@ use std::{
     ffi::CString,
     io::Write as _,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use rustix::{
@@ -77,7 +77,7 @@ pub(crate) fn build(sources: Sources, command: &Command) -> Result<(), Failure> 
     let scaffold = fresh("tmpfs", &[("size", "64k"), ("mode", "700")], WALLED)
         .and_then(|scaffold| attach(scaffold.as_fd(), CWD, SCAFFOLD).map(|()| scaffold))
         .at(Layer::View, || "making a scaffold".to_owned())?;
-    let root = fresh("tmpfs", &[("size", "1m"), ("nr_inodes", "4096"), ("mode", "755")], WALLED)
+    let root = fresh("tmpfs", &[("size", "4m"), ("nr_inodes", "4096"), ("mode", "755")], WALLED)
         .and_then(|root| {
             mkdirat(&scaffold, ROOT, Mode::RWXU)?;
             attach(root.as_fd(), scaffold.as_fd(), ROOT).map(|()| root)
@@ -147,17 +147,22 @@ fn furnish(root: BorrowedFd<'_>, sources: &Sources) -> std::io::Result<()> {
         mkdirat(root, folder, Mode::from(0o755))?;
     }
     for (name, text) in ETC {
-        write(root, name, text)?;
+        write(root, name, text.as_bytes())?;
     }
     let passwd = format!(
         "root:x:0:0::/:/usr/sbin/nologin\nbelay:x:{INNER_ID}:{INNER_ID}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n"
     );
-    write(root, "etc/passwd", &passwd)?;
+    write(root, "etc/passwd", passwd.as_bytes())?;
     // The groups that archives and builds name.
-    write(root, "etc/group", &format!("root:x:0:\ntty:x:5:\nbelay:x:{INNER_ID}:\nnogroup:x:65534:\n"))?;
+    write(root, "etc/group", format!("root:x:0:\ntty:x:5:\nbelay:x:{INNER_ID}:\nnogroup:x:65534:\n").as_bytes())?;
+    for (place, contents) in &sources.copies {
+        let inside = place.strip_prefix("/").unwrap_or(place);
+        drop(folders_above(root, inside)?);
+        write(root, inside, contents)?;
+    }
     for (place, target) in &sources.links {
         let inside = place.strip_prefix("/").unwrap_or(place);
-        folders_above(root, inside)?;
+        drop(folders_above(root, inside)?);
         symlinkat(target, root, inside)?;
     }
     for (name, target) in LINKS {
@@ -166,9 +171,9 @@ fn furnish(root: BorrowedFd<'_>, sources: &Sources) -> std::io::Result<()> {
     Ok(())
 }
 
-fn write(root: BorrowedFd<'_>, name: &str, text: &str) -> std::io::Result<()> {
+fn write(root: BorrowedFd<'_>, name: impl rustix::path::Arg, contents: &[u8]) -> std::io::Result<()> {
     let file = openat(root, name, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from(0o644))?;
-    std::fs::File::from(file).write_all(text.as_bytes())
+    std::fs::File::from(file).write_all(contents)
 }
 
 /// No symbolic links and nothing outside: what a command left in a folder that outlives it must not choose what is covered.
@@ -186,35 +191,38 @@ fn show(root: BorrowedFd<'_>, piece: &Piece) -> Result<(), Errno> {
 
 /// Something to mount upon, with the folders above it.
 fn mount_point(root: BorrowedFd<'_>, place: &Path, folder: bool) -> Result<OwnedFd, Errno> {
-    match openat2(root, place, PLACE, Mode::empty(), inside()) {
+    let above = folders_above(root, place)?;
+    let name = place.file_name().ok_or(Errno::INVAL)?;
+    match openat2(&above, name, PLACE, Mode::empty(), inside()) {
         Err(Errno::NOENT) => {}
         found => return found,
     }
-    folders_above(root, place)?;
-    let above = place.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(".".as_ref());
-    let above = openat2(root, above, PLACE | OFlags::DIRECTORY, Mode::empty(), inside())?;
-    let name = place.file_name().ok_or(Errno::INVAL)?;
     if folder {
         mkdirat(&above, name, Mode::from(0o755))?;
     } else {
         openat(&above, name, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from(0o644))?;
     }
-    openat2(root, place, PLACE, Mode::empty(), inside())
+    openat2(&above, name, PLACE, Mode::empty(), inside())
 }
 
-fn folders_above(root: BorrowedFd<'_>, place: &Path) -> Result<(), Errno> {
-    let mut so_far = PathBuf::new();
-    let mut above = openat2(root, ".", PLACE | OFlags::DIRECTORY, Mode::empty(), inside())?;
-    for part in place.parent().into_iter().flatten() {
-        so_far.push(part);
-        match mkdirat(&above, part, Mode::from(0o755)) {
+/// The folder that a place is in, made where it is missing.
+fn folders_above(root: BorrowedFd<'_>, place: &Path) -> Result<OwnedFd, Errno> {
+    let open = |at: BorrowedFd<'_>, path: &Path| openat2(at, path, PLACE | OFlags::DIRECTORY, Mode::empty(), inside());
+    let above = place.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(".".as_ref());
+    match open(root, above) {
+        Err(Errno::NOENT) => {}
+        found => return found,
+    }
+    let mut folder = open(root, ".".as_ref())?;
+    for part in above {
+        match mkdirat(&folder, part, Mode::from(0o755)) {
             // The one may be there already, in the other nothing can be made: the next line says what is wrong, if anything is.
             Err(Errno::EXIST | Errno::ROFS) => {}
             made => made?,
         }
-        above = openat2(root, &so_far, PLACE | OFlags::DIRECTORY, Mode::empty(), inside())?;
+        folder = open(folder.as_fd(), part.as_ref())?;
     }
-    Ok(())
+    Ok(folder)
 }
 
 /// Memory that holds no more than this.
