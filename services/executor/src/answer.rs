@@ -45,7 +45,8 @@ pub(crate) fn refused(request: &CallRequest, status: Status) -> Answer {
         (Code::NotFound, Some(reason @ "TOOL_NOT_FOUND")) => failed(ErrorClass::InvalidArguments, reason),
         (Code::InvalidArgument, Some(reason)) => failed(ErrorClass::InvalidArguments, reason),
         (Code::AlreadyExists, Some(reason)) => failed(ErrorClass::Internal, reason),
-        // tonic's word for a message beyond the limit, sent or received: sending it again would never end.
+        (Code::ResourceExhausted, Some("MESSAGE_TOO_LARGE")) => failed(ErrorClass::InvalidArguments, "TOO_LARGE"),
+        // tonic's word for a message beyond the limit, on our side: sending it again would never end.
         (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, "TOO_LARGE"),
         _ => Answer::Away(status),
     }
@@ -142,6 +143,9 @@ mod tests {
         assert!(matches!(ours(Code::NotFound, "CALL_NOT_FOUND"), Answer::NotFound));
         assert!(matches!(ours(Code::FailedPrecondition, "LEDGER_CHANGED"), Answer::LedgerChanged));
         assert!(matches!(ours(Code::Unavailable, "RUNNER_STOPPING"), Answer::Away(_)));
+        assert!(matches!(ours(Code::ResourceExhausted, "OVERLOADED"), Answer::Away(_)));
+        let too_large = ours(Code::ResourceExhausted, "MESSAGE_TOO_LARGE");
+        assert!(matches!(too_large, Answer::Ended(EventKind::CallFailed { .. })));
         assert!(matches!(foreign(Code::OutOfRange), Answer::Ended(EventKind::CallFailed { .. })));
         for code in [
             Code::ResourceExhausted,

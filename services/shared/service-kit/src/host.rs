@@ -12,7 +12,7 @@ use tonic::{
 };
 use tower::ServiceBuilder;
 
-use crate::{Access, Shutdown, deadline::DeadlineLayer, stores::StoresLayer};
+use crate::{Access, Shutdown, deadline::DeadlineLayer, limits::LimitLayer, stores::StoresLayer};
 
 /// The largest message that is decoded: above every limit of ours, so that the error is ours and names the field.
 pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
@@ -107,6 +107,7 @@ pub async fn serve<C: Connection>(
         .layer(InterceptorLayer::new(move |request| access.check(request)))
         .layer(DeadlineLayer)
         .layer(StoresLayer(stores))
+        .layer(LimitLayer::default())
         .into_inner();
     let stop = {
         let shutdown = shutdown.clone();

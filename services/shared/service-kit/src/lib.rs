@@ -9,6 +9,7 @@ pub mod deadline;
 pub mod host;
 pub mod ids;
 pub mod key_file;
+mod limits;
 pub mod net;
 pub mod program;
 pub mod shutdown;
@@ -18,7 +19,7 @@ pub mod telemetry;
 
 pub use auth::{Access, Principal};
 pub use authority::NormalizedStream;
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SteadyClock, SystemClock};
 pub use host::{Connection, Hosted, ServeError};
 pub use ids::Ids;
 pub use shutdown::{Shutdown, Trigger};

@@ -1,6 +1,6 @@
 //! Errors as gRPC statuses with google.rpc details: a reason for programs, fields for authors, a sentence for people.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -16,11 +16,19 @@ pub struct Error {
     message: String,
     metadata: HashMap<String, String>,
     violations: Vec<(String, String)>,
+    retry_after: Option<Duration>,
 }
 
 /// An error with its reason, an upper-case word that has a page in docs/errors.
 pub fn error(code: Code, reason: &str, message: impl Into<String>) -> Error {
-    Error { code, reason: reason.to_owned(), message: message.into(), metadata: HashMap::new(), violations: Vec::new() }
+    Error {
+        code,
+        reason: reason.to_owned(),
+        message: message.into(),
+        metadata: HashMap::new(),
+        violations: Vec::new(),
+        retry_after: None,
+    }
 }
 
 /// INVALID_ARGUMENT for one field, named as the caller wrote it.
@@ -37,6 +45,13 @@ impl Error {
         self
     }
 
+    /// Says how long to wait before asking again.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
     /// Adds a field that is wrong, and what to do about it.
     #[must_use]
     pub fn field(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
@@ -48,6 +63,9 @@ impl Error {
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
         let mut details = ErrorDetails::with_error_info(error.reason, DOMAIN, error.metadata);
+        if let Some(wait) = error.retry_after {
+            details.set_retry_info(Some(wait));
+        }
         for (field, message) in error.violations {
             details.add_bad_request_violation(field, message);
         }

@@ -1,0 +1,326 @@
+//! What one listener takes on at a time: messages up to [`LARGEST_MESSAGE`], and together no more of them than a budget of memory holds.
+//!
+//! A request that is beyond it is answered with RESOURCE_EXHAUSTED and a delay before anything of it is kept; so whoever sends much at once
+//! costs the others time, and never the process. What tonic says of a message that cannot be read is said in Belay's own words: it is the
+//! caller's fault, and no fault inside.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::{Code, Status, body::Body, codegen::Bytes};
+use tower::{Layer, Service};
+
+use crate::{host::LARGEST_MESSAGE, status};
+
+/// The bytes of messages that requests may hold at once on one listener: eight of the largest.
+const BUDGET: usize = 8 * LARGEST_MESSAGE;
+/// What each request counts for besides its message, in bytes.
+const OVERHEAD: usize = 1024;
+/// How long whoever was sent away is to wait.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// A message's header: whether it is compressed, and its length.
+const HEADER: usize = 5;
+
+/// Adds the limits to a service.
+#[derive(Clone, Debug)]
+pub(crate) struct LimitLayer {
+    budget: Arc<Semaphore>,
+}
+
+impl Default for LimitLayer {
+    fn default() -> Self {
+        Self { budget: Arc::new(Semaphore::new(BUDGET)) }
+    }
+}
+
+impl<S> Layer<S> for LimitLayer {
+    type Service = Limited<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Limited { inner, budget: Arc::clone(&self.budget) }
+    }
+}
+
+/// A service with the limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Limited<S> {
+    inner: S,
+    budget: Arc<Semaphore>,
+}
+
+/// What a request holds of the budget for the message that is being read or worked on.
+type Held = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
+
+impl<S, Answer> Service<Request<Body>> for Limited<S>
+where
+    S: Service<Request<Body>, Response = Response<Answer>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    Answer: Default + Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Ok(counts) = take(&self.budget, OVERHEAD) else {
+            return Box::pin(std::future::ready(Ok(overloaded().into_http())));
+        };
+        let held = Held::default();
+        let request = request.map(|inner| {
+            let (budget, held) = (Arc::clone(&self.budget), Arc::clone(&held));
+            Body::new(Counted { inner, budget, held, header: [0; HEADER], read: 0, left: 0 })
+        });
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            // What is streamed from here on holds no message of the caller's.
+            held.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(counts);
+            answer.map(in_our_words)
+        })
+    }
+}
+
+fn take(budget: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Status> {
+    let permits = u32::try_from(bytes).expect("no message is as large as that");
+    Arc::clone(budget).try_acquire_many_owned(permits).map_err(|_| overloaded())
+}
+
+fn overloaded() -> Status {
+    let message = format!(
+        "The service has {BUDGET} bytes of requests to work on, which is all that it takes on at once: ask again in {} s.",
+        RETRY_AFTER.as_secs()
+    );
+    status::error(Code::ResourceExhausted, "OVERLOADED", message).retry_after(RETRY_AFTER).into()
+}
+
+fn too_large(length: usize) -> Status {
+    let message = format!("The message has {length} bytes, and {LARGEST_MESSAGE} is the limit: send less at once.");
+    let error = status::error(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", message);
+    error.with("limit_bytes", LARGEST_MESSAGE).into()
+}
+
+/// An answer that tonic made up about the caller's message, as ours.
+fn in_our_words<Answer: Default>(answer: Response<Answer>) -> Response<Answer> {
+    /// How tonic begins to tell that a message cannot be read.
+    const UNREADABLE: [&str; 4] = [
+        "failed to decode Protobuf message",
+        "protocol error: received message",
+        "Unexpected EOF decoding stream",
+        "Missing request message",
+    ];
+    let Some(status) = Status::from_header_map(answer.headers()).filter(|status| status.details().is_empty()) else {
+        return answer;
+    };
+    let told = status.message();
+    match status.code() {
+        Code::Internal if UNREADABLE.iter().any(|begins| told.starts_with(begins)) => {
+            let message = format!("The message cannot be read as this method's request: {told}.");
+            Status::from(status::error(Code::InvalidArgument, "MESSAGE_MALFORMED", message)).into_http()
+        }
+        // A service whose own limit is lower, or what was compressed: it names both numbers.
+        Code::OutOfRange if told.contains("decoded message length too large") => {
+            Status::from(status::error(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", format!("{told}."))).into_http()
+        }
+        _ => answer,
+    }
+}
+
+/// A request's body whose messages are counted as they come.
+struct Counted {
+    inner: Body,
+    budget: Arc<Semaphore>,
+    held: Held,
+    header: [u8; HEADER],
+    /// How much of the header has come.
+    read: usize,
+    /// How much of the message has not.
+    left: usize,
+}
+
+impl Counted {
+    fn count(&mut self, mut bytes: &[u8]) -> Result<(), Status> {
+        while !bytes.is_empty() {
+            let of_message = self.left.min(bytes.len());
+            self.left -= of_message;
+            bytes = &bytes[of_message..];
+            let of_header = (HEADER - self.read).min(bytes.len());
+            self.header[self.read..self.read + of_header].copy_from_slice(&bytes[..of_header]);
+            self.read += of_header;
+            bytes = &bytes[of_header..];
+            if self.read == HEADER {
+                let [_, length @ ..] = self.header;
+                let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+                if length > LARGEST_MESSAGE {
+                    return Err(too_large(length));
+                }
+                let permit = take(&self.budget, length)?;
+                *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
+                (self.left, self.read) = (length, 0);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = self.get_mut();
+        let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
+        Poll::Ready(frame.map(|frame| {
+            let frame = frame?;
+            if let Some(bytes) = frame.data_ref() {
+                this.count(bytes)?;
+            }
+            Ok(frame)
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::{body::Body, transport::Channel};
+    use tonic_types::StatusExt as _;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::{Access, Hosted, Shutdown, net};
+
+    /// The first bytes of a request, after which nothing comes any more; or the whole of it.
+    struct Sent {
+        first: Option<Bytes>,
+        whole: bool,
+    }
+
+    impl HttpBody for Sent {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            match self.first.take() {
+                Some(first) => Poll::Ready(Some(Ok(Frame::data(first)))),
+                None if self.whole => Poll::Ready(None),
+                None => Poll::Pending,
+            }
+        }
+    }
+
+    fn message(length: usize, content: &[u8]) -> Bytes {
+        let mut bytes = vec![0];
+        bytes.extend(u32::try_from(length).unwrap().to_be_bytes());
+        bytes.extend(content);
+        bytes.into()
+    }
+
+    /// Sends these bytes as a request to the health service, which is hosted behind the same limits as any other.
+    async fn send(channel: Channel, first: Bytes, whole: bool) -> Result<(), Status> {
+        let request = Request::post("http://localhost/grpc.health.v1.Health/Check")
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(Body::new(Sent { first: Some(first), whole }))
+            .unwrap();
+        let answer = channel.oneshot(request).await.map_err(|error| Status::unknown(error.to_string()))?;
+        Status::from_header_map(answer.headers()).filter(|status| status.code() != Code::Ok).map_or(Ok(()), Err)
+    }
+
+    fn listen(folder: &std::path::Path) -> (Channel, crate::Trigger) {
+        let path = folder.join("s");
+        let incoming = net::UnixSocket::bind(&path).unwrap().incoming();
+        let (trigger, stop) = Shutdown::new();
+        let nothing =
+            Hosted::new(tonic::service::Routes::default(), "test.Nothing", tonic_health::pb::FILE_DESCRIPTOR_SET);
+        tokio::spawn(crate::host::serve(incoming, nothing, Access::Everybody("test".into()), stop));
+        (net::connect_lazy(&net::Address::Unix(path)), trigger)
+    }
+
+    fn told(result: Result<(), Status>) -> (Code, String) {
+        let status = result.unwrap_err();
+        (status.code(), status::reason(&status).unwrap_or_default())
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_or_cannot_be_read_is_the_callers_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        let (channel, _trigger) = listen(folder.path());
+        assert!(send(channel.clone(), message(0, b""), true).await.is_ok());
+        let large = send(channel.clone(), message(LARGEST_MESSAGE + 1, b"x"), false).await.unwrap_err();
+        assert!(large.message().contains("16777217 bytes, and 16777216 is the limit"), "{large:?}");
+        assert_eq!(told(Err(large)), (Code::ResourceExhausted, "MESSAGE_TOO_LARGE".into()));
+        let (huge, nothing) = (message(u32::MAX as usize, b""), Bytes::new());
+        assert_eq!(told(send(channel.clone(), huge, false).await).1, "MESSAGE_TOO_LARGE");
+        let malformed = (Code::InvalidArgument, "MESSAGE_MALFORMED".to_owned());
+        for bytes in [
+            // A field that ends before it has begun; text that is no UTF-8; less than was announced; an unknown flag; nothing at all.
+            message(2, &[0x0a, 0x7f]),
+            message(3, &[0x0a, 0x01, 0xff]),
+            message(9, b"x"),
+            Bytes::from_static(&[7, 0, 0, 0, 0]),
+            nothing,
+        ] {
+            assert_eq!(told(send(channel.clone(), bytes.clone(), true).await), malformed, "{bytes:?}");
+        }
+        assert!(send(channel, message(0, b""), true).await.is_ok(), "the connection is as good as before");
+    }
+
+    #[tokio::test]
+    async fn a_hundred_large_requests_at_once_are_sent_away_and_leave_no_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let (channel, _trigger) = listen(folder.path());
+        // As large as the health service takes.
+        const LARGE: usize = 4 << 20;
+        let large = || Box::pin(send(channel.clone(), message(LARGE, b"x"), false));
+        let mut asked: Vec<_> = (0..100).map(|_| large()).collect();
+        let mut refused = 0;
+        // Those that fit wait for the rest of their message; all others are answered.
+        while refused < 100 - (BUDGET / LARGE - 1) {
+            let (status, _, rest) = futures::future::select_all(asked).await;
+            let status = status.unwrap_err();
+            assert_eq!(
+                (status.code(), status::reason(&status).as_deref()),
+                (Code::ResourceExhausted, Some("OVERLOADED"))
+            );
+            assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(RETRY_AFTER));
+            refused += 1;
+            asked = rest;
+        }
+        assert!(send(channel.clone(), message(0, b""), true).await.is_ok(), "small ones still pass");
+        drop(asked);
+        // What they held is free again as soon as their streams are reset.
+        let mut again = large();
+        loop {
+            tokio::select! {
+                status = &mut again => {
+                    assert_eq!(told(status).1, "OVERLOADED");
+                    again = large();
+                }
+                answer = send(channel.clone(), message(3, &[0x0a, 0x01, 0xff]), true) => {
+                    assert_eq!(told(answer).1, "MESSAGE_MALFORMED");
+                    break;
+                }
+            }
+        }
+    }
+}
