@@ -11,7 +11,7 @@ use belay_execution::{Event, Execution, Timestamp};
 use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalReader, Opened, Operation, Refused, StoreError};
 use belay_proto::v1;
 use belay_redaction::{MasterKey, Redactor};
-use belay_service_kit::{Clock, Ids, Shutdown, status};
+use belay_service_kit::{Clock, Ids, Shutdown, SteadyClock, status};
 use belay_sqlite::{CommitError, GroupCommit, Threads};
 use belay_telemetry::Telemetry;
 use tokio::sync::{Notify, mpsc, watch};
@@ -99,7 +99,7 @@ impl Executions {
         let executions = Arc::new(Self {
             runner,
             gate,
-            clock,
+            clock: Arc::new(SteadyClock::new(clock)),
             ids,
             vault: Arc::new(Vault { redactor, master_key }),
             telemetry,
@@ -146,10 +146,17 @@ impl Executions {
         let early = lock(&self.foreign).welcome_all();
         let unfinished = self.read(|reader| reader.unfinished()).await?;
         let count = unfinished.len();
+        let (now, mut parked) = (self.clock.now_micros(), 0);
         for row in unfinished {
             match row.standing.wake_at {
                 _ if !row.standing.parked => self.load(row),
-                Some(wake_at) => self.set_timer(wake_at, row.key),
+                Some(wake_at) => {
+                    // The clock may have been set back since this was stored: then the driver, which knows the last event's time, parks the
+                    // execution anew. A few a second, so that a start is not all of them at once.
+                    let look_at = now + LOOK_AGAIN_AFTER + parked * LOOK_APART;
+                    parked += 1;
+                    self.set_timer(wake_at.min(look_at), row.key);
+                }
                 None => {}
             }
         }
@@ -424,6 +431,11 @@ impl Drop for Announced<'_> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// After how long, at the most, a start looks at an execution that waits for a moment, whatever its row says, in microseconds; and how far
+/// apart at several.
+const LOOK_AGAIN_AFTER: i64 = 30_000_000;
+const LOOK_APART: i64 = 20_000;
 
 /// After how long an execution that is due and could not be read is read again, in microseconds.
 const READ_AGAIN_AFTER: i64 = 1_000_000;

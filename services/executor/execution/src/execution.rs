@@ -411,6 +411,11 @@ impl Execution {
         self.last_sequence
     }
 
+    /// The time of its last event.
+    pub fn last_time(&self) -> Timestamp {
+        self.last_time
+    }
+
     /// When it was accepted.
     pub fn created_at(&self) -> Timestamp {
         self.created_at

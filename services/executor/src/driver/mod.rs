@@ -61,6 +61,8 @@ enum GaveUp {
 }
 
 pub(crate) struct Driver {
+    /// How far the execution's time is ahead of the service's clock, in microseconds: see [`Self::now`].
+    ahead: i64,
     executions: Arc<Executions>,
     key: ExecutionKey,
     name: ExecutionName,
@@ -210,7 +212,9 @@ impl Driver {
     fn new(executions: Arc<Executions>, taken: TakenUp, commands: mpsc::UnboundedReceiver<Command>) -> Self {
         let TakenUp { key, name, execution, secrets, trace, standing, ledger_id } = taken;
         let (heard, news) = mpsc::unbounded_channel();
+        let ahead = execution.last_time().as_micros().saturating_sub(executions.now().as_micros()).max(0);
         Self {
+            ahead,
             hub: executions.hub(key),
             names: names_of(&name, &execution, &trace).into(),
             executions,
@@ -237,6 +241,12 @@ impl Driver {
         }
     }
 
+    /// The time by which this execution goes. Where the clock was set back between two lives of the service, it goes on from the last event:
+    /// what waits then waits no longer than was meant.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.executions.now().as_micros().saturating_add(self.ahead))
+    }
+
     async fn run(mut self) {
         match self.drive().await {
             Ok(()) => {}
@@ -256,10 +266,10 @@ impl Driver {
         let mut stop = pin!(shutdown.requested());
         let in_doubt = self.execution.in_doubt();
         if !self.in_doubt.is_empty() && !in_doubt.is_empty() {
-            events.extend(self.execution.record(self.executions.now(), EventKind::Recovered { in_doubt }).ok());
+            events.extend(self.execution.record(self.now(), EventKind::Recovered { in_doubt }).ok());
         }
         loop {
-            let now = self.executions.now();
+            let now = self.now();
             events.extend(self.execution.advance(Surroundings { now, ledger_id: &self.ledger_id }));
             if !events.is_empty() {
                 self.make_durable(std::mem::take(&mut events), now).await?;
@@ -287,7 +297,7 @@ impl Driver {
             }
             if self.standing.parked || self.standing.ended {
                 if let Some(wake_at) = wake_at.filter(|_| !self.standing.ended) {
-                    self.executions.set_timer(wake_at.as_micros(), self.key);
+                    self.executions.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.key);
                 }
                 if self.executions.leave(self.key, self.standing.ended, &self.commands) {
                     return Ok(());
@@ -305,7 +315,7 @@ impl Driver {
         events: &mut Vec<Event>,
         replies: &mut Vec<Reply>,
     ) -> Result<(), GaveUp> {
-        let wait = wake_at.map(|at| at.since(self.executions.now()));
+        let wait = wake_at.map(|at| at.since(self.now()));
         tokio::select! {
             biased;
             () = stop => return Err(GaveUp::Stopping),

@@ -26,10 +26,11 @@ const WORKSPACE_FULL: &str = "WORKSPACE_FULL";
 
 impl Driver {
     pub(super) fn take_news(&mut self, news: News, events: &mut Vec<Event>) -> Result<(), GaveUp> {
+        let now = self.now();
         match news {
-            News::RunnerAway => drop(self.runner_away_since.get_or_insert(self.executions.now())),
-            News::ClocksDiffer => drop(self.clocks_differ_since.get_or_insert(self.executions.now())),
-            News::GateAway => drop(self.gate_away_since.get_or_insert(self.executions.now())),
+            News::RunnerAway => drop(self.runner_away_since.get_or_insert(now)),
+            News::ClocksDiffer => drop(self.clocks_differ_since.get_or_insert(now)),
+            News::GateAway => drop(self.gate_away_since.get_or_insert(now)),
             News::Fenced => {
                 self.executions.give_up(Arc::new(StoreError::Superseded));
                 return Err(GaveUp::Lost(Status::aborted("another executor owns the execution")));
@@ -88,7 +89,7 @@ impl Driver {
             kind => kind,
         };
         let note = flying.hold.as_ref().and_then(|hold| decisions::used(approved(hold)?, hold.need.kind, &kind));
-        let event = self.execution.record(self.executions.now(), kind);
+        let event = self.execution.record(self.now(), kind);
         events.push(event.map_err(|error| GaveUp::Lost(Status::internal(error.to_string())))?);
         self.errands.remove(&call);
         self.in_doubt.remove(&call);
@@ -111,7 +112,7 @@ impl Driver {
             before.filter(|hold| (hold.need.kind, &hold.need.subject_digest) != (need.kind, &need.subject_digest));
         let held = EventKind::CallHeld { call, need: Box::new(need) };
         let used = before.and_then(|hold| decisions::used(approved(hold)?, hold.need.kind, &held));
-        if let Ok(event) = self.execution.record(self.executions.now(), held) {
+        if let Ok(event) = self.execution.record(self.now(), held) {
             events.push(event);
             self.in_doubt.remove(&call);
             self.notes.extend(used);
@@ -138,7 +139,7 @@ impl Driver {
             Command::PauseAndSettle { principal, reason, answer } => {
                 let pause = EventKind::Paused { principal, reason, discard_calls: true, request_id: String::new() };
                 // An execution that is paused or being stopped already only has to settle.
-                events.extend(self.execution.record(self.executions.now(), pause).ok());
+                events.extend(self.execution.record(self.now(), pause).ok());
                 self.settling.push(answer);
             }
         }
@@ -150,7 +151,7 @@ impl Driver {
         if hold.need.subject_digest != approval.subject_digest {
             return false;
         }
-        let now = self.executions.now();
+        let now = self.now();
         let (name, subject_digest) = (approval.name.clone(), approval.subject_digest.clone());
         if hold.approval.is_none() {
             let asked = EventKind::ApprovalRequested { call, approval: name.clone(), subject_digest };
@@ -189,7 +190,7 @@ impl Driver {
             EventKind::Resumed { .. } => "resumed",
             _ => "cancelled",
         };
-        let event = self.execution.record(self.executions.now(), kind).map_err(|_| {
+        let event = self.execution.record(self.now(), kind).map_err(|_| {
             let state = wire::state_name(&self.execution);
             let reason = if self.execution.state().is_terminal() { "EXECUTION_ENDED" } else { "WRONG_STATE" };
             let message = format!("Execution `{}` is {state} and cannot be {asked}.", self.name.id);

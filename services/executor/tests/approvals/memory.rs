@@ -1,11 +1,17 @@
 //! Waiting for a person costs rows, not memory; and whose decisions are taken.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use belay_executor::{Executions, Gate, MasterKey, Parts, Redactor, Runner};
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
-use belay_service_kit::{Ids, Shutdown, SystemClock, net, shutdown::Trigger};
+use belay_service_kit::{Clock, Ids, Shutdown, SystemClock, net, shutdown::Trigger};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::Telemetry;
 use futures::future::join_all;
@@ -21,6 +27,11 @@ struct Inside {
 }
 
 async fn inside(world: &World) -> Inside {
+    inside_with(world, Arc::new(SystemClock)).await
+}
+
+/// The same with a wall clock that the test sets.
+async fn inside_with(world: &World, clock: Arc<dyn Clock>) -> Inside {
     let folder = world.folder.path();
     let journal = loop {
         match belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), || "store".into()) {
@@ -37,7 +48,7 @@ async fn inside(world: &World) -> Inside {
         threads: Threads::Real,
         runner: Runner::new(channel("runner"), None).unwrap(),
         gate: Gate::new(channel("gate"), None).unwrap(),
-        clock: Arc::new(SystemClock),
+        clock,
         ids: Ids::seeded(1),
         redactor: Redactor::new(),
         master_key: MasterKey::new([7; 32]),
@@ -64,6 +75,41 @@ impl Inside {
         };
         tokio::time::timeout(PATIENCE, settled).await.expect("they leave memory");
     }
+}
+
+/// The machine's clock, set back by so many microseconds.
+#[derive(Debug, Default)]
+struct SetBack(AtomicI64);
+
+impl Clock for SetBack {
+    fn now_micros(&self) -> i64 {
+        SystemClock.now_micros() - self.0.load(Ordering::SeqCst)
+    }
+}
+
+// A wait is as long as was meant, also where the clock is set back under it.
+#[tokio::test]
+async fn a_clock_that_is_set_back_holds_no_retry_up() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let backs_off = |execution: &v1::Execution| {
+        execution.steps.iter().any(|step| step.state() == v1::step_status::State::BackingOff)
+    };
+    let set_back = |clock: &SetBack| clock.0.fetch_add(i64::try_from(HOUR.as_micros()).unwrap(), Ordering::SeqCst);
+    let (world, clock) = (World::new().await, Arc::new(SetBack::default()));
+    // Under a service that runs.
+    let inside = inside_with(&world, Arc::<SetBack>::clone(&clock)).await;
+    let running = inside.executor.run("a: fails_once").await;
+    inside.executor.until(&running, "its backoff", backs_off).await;
+    set_back(&clock);
+    assert_eq!(inside.executor.end(&running).await.state(), v1::execution::State::Completed);
+    // Between two lives of it.
+    let restarted = inside.executor.run("b: fails_once").await;
+    inside.executor.until(&restarted, "its backoff", backs_off).await;
+    inside.stop();
+    set_back(&clock);
+    let inside = inside_with(&world, clock).await;
+    inside.executions.drive_all().await.unwrap();
+    assert_eq!(inside.executor.end(&restarted).await.state(), v1::execution::State::Completed);
 }
 
 // REQUIREMENTS section 4, number 6; B-01: a thousand questions are a thousand rows, and each decision wakes its own.

@@ -143,7 +143,9 @@ pub(crate) fn plan(steps: &str) -> v1::StartExecutionRequest {
             let (words, after) = words.split_once(" after ").unwrap_or((words, ""));
             let (id, told) = words.split_once(':').unwrap_or((words, ""));
             let told: Vec<String> = told.split_whitespace().map(|word| format!("{word}: true")).collect();
-            format!("  - {{id: {}, tool: work, depends_on: [{after}], arguments: {{{}}}}}", id.trim(), told.join(", "))
+            let retry = if words.contains("fails_once") { ", retry: {max_attempts: 2, backoff: [1s]}" } else { "" };
+            let (id, told) = (id.trim(), told.join(", "));
+            format!("  - {{id: {id}, tool: work, depends_on: [{after}], arguments: {{{told}}}{retry}}}")
         })
         .collect();
     let text = format!("id: plan\nsteps:\n{}\n", steps.join("\n"));

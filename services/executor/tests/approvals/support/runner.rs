@@ -133,6 +133,9 @@ impl Runner {
                 } else if is("deny") {
                     call.state = State::Denied.into();
                     call.failure = Some(failure(v1::ErrorClass::PolicyDenied, "POLICY_DENIED"));
+                } else if is("fails_once") && name.ends_with("/1.1") {
+                    call.state = State::Failed.into();
+                    call.failure = Some(failure(v1::ErrorClass::Transient, "TOOL_FAILED"));
                 } else {
                     seen.worked.push(name.clone());
                     if is("effect") {
