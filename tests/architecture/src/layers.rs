@@ -25,6 +25,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-plan", Values),
     ("belay-policy", Values),
     ("belay-redaction", Values),
+    ("belay-yaml", Values),
     ("belay-execution", Machines),
     ("belay-journal", Contract),
     ("belay-proto", Contract),
@@ -32,6 +33,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-json-schema", Adapters),
     ("belay-sandbox", Adapters),
     ("belay-service-kit", Adapters),
+    ("belay-settings", Adapters),
     ("belay-sqlite", Adapters),
     ("belay-telemetry", Adapters),
     ("belay-workspace", Adapters),
@@ -50,6 +52,7 @@ const LAYERS: &[(&str, Layer)] = &[
 const SIDEWAYS: &[(&str, &str, &str)] = &[
     ("belay-journal-sqlite", "belay-sqlite", "a store may use the group commit that all stores share"),
     ("belay-journal", "belay-proto", "a store says how far it has come, as services tell each other"),
+    ("belay-policy", "belay-yaml", "every file that people write is read in the same way"),
 ];
 
 /// All that a client may know of us.

@@ -1,16 +1,17 @@
 //! What a policy has to keep to, however it was written, and the examples by which its rules are tried.
 
-use std::{collections::HashSet, fmt};
+use std::collections::HashSet;
+
+use belay_yaml::{misleads, shown};
 
 use crate::{
-    Verdict,
+    Verdict, Violation,
     document::{Document, Phase, Rule},
     examples,
     judge::built_in,
     patterns::plain,
     protect, revised,
     rules::{BadGlob, Rules, base_name},
-    shown::{misleads, shown},
 };
 
 /// Most bytes of a policy's text.
@@ -37,29 +38,6 @@ const MAX_REASON: usize = 500;
 const MAX_ID: usize = 64;
 /// Longest time until a question expires: 365 days, in seconds.
 const MAX_EXPIRY: u64 = 365 * 86_400;
-
-/// One thing that is wrong with a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The field, such as `rules[2].paths[0]`; empty for the policy as a whole.
-    pub field: String,
-    /// The line of the text, from 1; 0 when not known.
-    pub line: u32,
-    /// What is wrong, and what to do.
-    pub message: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line > 0 {
-            write!(f, "line {}: ", self.line)?;
-        }
-        if !self.field.is_empty() {
-            write!(f, "{}: ", self.field)?;
-        }
-        f.write_str(&self.message)
-    }
-}
 
 /// What was found, without lines.
 #[derive(Default)]

@@ -8,13 +8,14 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
+use belay_yaml::shown;
+
 use crate::{
     ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, Policy, ToolKind, Verdict,
     document::{Document, Setting},
     patterns::{Hits, plain},
     protect,
     rules::{fits_change, fits_environment, names},
-    shown::shown,
 };
 
 /// The one tool that touches nothing at all.

@@ -9,21 +9,18 @@
 
 mod check;
 mod document;
-mod duration;
 mod examples;
 mod judge;
-mod nearest;
 mod patterns;
 mod protect;
 mod question;
 mod revised;
 mod rules;
-mod shown;
 mod yaml;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-pub use check::Violation;
+pub use belay_yaml::Violation;
 pub use protect::{PROTECTED_PATHS, ProtectedPaths, protection};
 pub use question::{
     ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, NonInteractive, Tier, ToolKind, Verdict,

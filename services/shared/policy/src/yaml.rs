@@ -1,34 +1,32 @@
 //! A policy as its author writes it. Everything that is wrong is told at once, by field and line.
 
 mod read;
-mod tree;
+
+use belay_yaml::Bounds;
 
 use crate::{
     Policy, Violation,
     check::{MAX_TEXT, MAX_VIOLATIONS},
 };
 
+/// A policy is six levels deep (the words of an example's command).
+const BOUNDS: Bounds = Bounds { what: "policy", max_depth: 8, max_nodes: 100_000, max_text: MAX_TEXT };
+
 /// Reads a policy.
 pub(crate) fn parse(text: &str) -> Result<Policy, Vec<Violation>> {
-    let whole = |line, message| vec![Violation { field: String::new(), line, message }];
-    if text.len() > MAX_TEXT {
-        return Err(whole(0, format!("the policy has {} bytes, and may have {MAX_TEXT}: shorten it", text.len())));
+    let root = belay_yaml::parse(text, &BOUNDS).map_err(|violation| vec![violation])?;
+    let read::Read { document, reader } = read::read(&root);
+    if !reader.violations().is_empty() {
+        return Err(in_order(reader.into_violations()));
     }
-    // Editors that write a byte order mark do not show it.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let root = tree::parse(text).map_err(|(line, message)| whole(line, message))?;
-    let read = read::read(&root);
-    let mut violations = read.violations;
-    if violations.is_empty() {
-        match Policy::new(read.document) {
-            Ok(policy) => return Ok(policy),
-            Err(found) => {
-                violations =
-                    found.into_iter().map(|found| Violation { line: read.lines.of(&found.field), ..found }).collect()
-            }
-        }
-    }
+    Policy::new(document).map_err(|found| {
+        let placed = found.into_iter().map(|found| Violation { line: reader.line_of(&found.field), ..found });
+        in_order(placed.collect())
+    })
+}
+
+fn in_order(mut violations: Vec<Violation>) -> Vec<Violation> {
     violations.sort_by_key(|violation| violation.line);
     violations.truncate(MAX_VIOLATIONS);
-    Err(violations)
+    violations
 }

@@ -1,14 +1,10 @@
 //! The tree into a policy's values, and where each of them stands.
 
-use std::collections::HashMap;
+use belay_yaml::{Node, Reader, Value};
 
-use super::tree::{Entry, Node, Value};
 use crate::{
-    ChangeKind, NonInteractive, Tier, Verdict, Violation,
+    ChangeKind, NonInteractive, Tier, Verdict,
     document::{Document, Example, Phase, Rule, Setting},
-    duration,
-    nearest::nearest,
-    shown::shown,
 };
 
 const SETTINGS: &[(&str, Setting)] = &[("auto", Setting::Auto), ("prompt", Setting::Prompt), ("deny", Setting::Deny)];
@@ -27,31 +23,11 @@ const DOCUMENT: &str =
 /// The keys of a rule.
 const RULE: &str = "id on tools programs arguments cwd env paths changes flags decide reason match not_match";
 
-/// The line of each field that was read.
-#[derive(Default)]
-pub(super) struct Lines(HashMap<String, u32>);
-
-impl Lines {
-    /// The line of a field, or of the nearest one around it that was written; 0 for the policy as a whole.
-    pub(super) fn of(&self, field: &str) -> u32 {
-        let mut field = field;
-        loop {
-            if let Some(line) = self.0.get(field) {
-                return *line;
-            }
-            match field.rfind(['.', '[']) {
-                Some(end) => field = &field[..end],
-                None => return 0,
-            }
-        }
-    }
-}
-
 /// What was read, and what could not be.
 pub(super) struct Read {
     pub(super) document: Document,
-    pub(super) violations: Vec<Violation>,
-    pub(super) lines: Lines,
+    /// The violations so far, and the line of each field.
+    pub(super) reader: Reader,
 }
 
 /// Reads a policy's tree. Where something is wrong, the preset's value stands, and the violation is noted.
@@ -63,16 +39,17 @@ pub(super) fn read(root: &Node) -> Read {
     } else {
         reader.document(root, &mut document);
     }
-    Read { document, violations: reader.violations, lines: reader.lines }
+    Read { document, reader }
 }
 
-#[derive(Default)]
-struct Reader {
-    violations: Vec<Violation>,
-    lines: Lines,
+/// What a policy is made of, read one by one.
+trait ReadPolicy: Sized {
+    fn document(&mut self, root: &Node, document: &mut Document);
+    fn rule(&mut self, node: &Node, field: &str) -> Option<Rule>;
+    fn example(&mut self, node: &Node, field: &str, rule: &Rule) -> Option<Example>;
 }
 
-impl Reader {
+impl ReadPolicy for Reader {
     fn document(&mut self, root: &Node, document: &mut Document) {
         self.map(root, "", |reader, key, field, node| {
             match key {
@@ -163,7 +140,7 @@ impl Reader {
             rule.not_match = self.list(node, &field, |reader, node, field| reader.example(node, field, &rule));
         }
         for key in ["id", "on", "decide"] {
-            if !self.lines.0.contains_key(&format!("{field}.{key}")) {
+            if !self.has_read(&format!("{field}.{key}")) {
                 self.refuse(field, node.line, format!("has no `{key}`"));
             }
         }
@@ -174,7 +151,7 @@ impl Reader {
     fn example(&mut self, node: &Node, field: &str, rule: &Rule) -> Option<Example> {
         let mut example = Example::default();
         if let Value::Text(text) = &node.value {
-            self.lines.0.insert(field.to_owned(), node.line);
+            self.note_line(field, node.line);
             match rule {
                 _ if !rule.programs.is_empty() || !rule.arguments.is_empty() => example.command = Some(words(text)),
                 _ if !rule.paths.is_empty() => example.path = Some(text.clone()),
@@ -201,116 +178,6 @@ impl Reader {
             Ok(())
         });
         Some(example)
-    }
-
-    fn refuse(&mut self, field: &str, line: u32, message: impl Into<String>) {
-        self.violations.push(Violation { field: field.to_owned(), line, message: message.into() });
-    }
-
-    /// Hands each entry of a mapping to `take`, which answers with the keys that there are when it does not know one.
-    fn map<'n>(
-        &mut self,
-        node: &'n Node,
-        field: &str,
-        mut take: impl FnMut(&mut Self, &str, &str, &'n Node) -> Result<(), &'static str>,
-    ) {
-        let Value::Map(entries) = &node.value else {
-            let found = node.value.kind();
-            return self.refuse(field, node.line, format!("is {found}, and has to be a mapping: `key: value`"));
-        };
-        for Entry { line, key, value } in entries {
-            let inner = if field.is_empty() { shown(key) } else { format!("{field}.{}", shown(key)) };
-            self.lines.0.insert(inner.clone(), *line);
-            if let Err(known) = take(self, key, &inner, value) {
-                let hint = match nearest(key, known.split(' ')) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("there are {}", known.replace(' ', ", ")),
-                };
-                self.refuse(&inner, *line, format!("there is no key `{}` here; {hint}", shown(key)));
-            }
-        }
-    }
-
-    fn list<'n, T>(
-        &mut self,
-        node: &'n Node,
-        field: &str,
-        mut take: impl FnMut(&mut Self, &'n Node, &str) -> Option<T>,
-    ) -> Vec<T> {
-        let Value::List(entries) = &node.value else {
-            let found = node.value.kind();
-            self.refuse(field, node.line, format!("is {found}, and has to be a list: write `[…]`"));
-            return Vec::new();
-        };
-        let mut taken = Vec::new();
-        for (index, entry) in entries.iter().enumerate() {
-            let field = format!("{field}[{index}]");
-            self.lines.0.insert(field.clone(), entry.line);
-            taken.extend(take(self, entry, &field));
-        }
-        taken
-    }
-
-    /// A list that says something: nobody who writes an empty one means everything.
-    fn some<'n, T>(
-        &mut self,
-        node: &'n Node,
-        field: &str,
-        take: impl FnMut(&mut Self, &'n Node, &str) -> Option<T>,
-    ) -> Vec<T> {
-        if matches!(&node.value, Value::List(entries) if entries.is_empty()) {
-            self.refuse(field, node.line, "is empty: leave it out where there is no condition");
-        }
-        self.list(node, field, take)
-    }
-
-    fn text(&mut self, node: &Node, field: &str) -> Option<String> {
-        match &node.value {
-            Value::Text(text) => Some(text.clone()),
-            other => {
-                self.refuse(field, node.line, format!("is {}, and has to be text: put it in quotes", other.kind()));
-                None
-            }
-        }
-    }
-
-    fn switch(&mut self, node: &Node, field: &str, to: &mut bool) {
-        match &node.value {
-            Value::Bool(value) => *to = *value,
-            other => self.refuse(field, node.line, format!("is {}, and has to be true or false", other.kind())),
-        }
-    }
-
-    fn duration(&mut self, node: &Node, field: &str) -> Option<u64> {
-        let seconds = match &node.value {
-            Value::Text(text) => duration::seconds(text),
-            _ => None,
-        };
-        if seconds.is_none() {
-            self.refuse(field, node.line, "has to be a whole number with a unit: 90s, 15m, 24h or 7d");
-        }
-        seconds
-    }
-
-    fn one_of<T: Copy>(&mut self, node: &Node, field: &str, words: &[(&str, T)]) -> Option<T> {
-        let text = match &node.value {
-            Value::Text(text) => text.as_str(),
-            _ => "",
-        };
-        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
-        if found.is_none() {
-            let known = words.iter().map(|(word, _)| *word);
-            let hint = nearest(text, known.clone()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            let known = known.collect::<Vec<_>>().join(", ");
-            self.refuse(field, node.line, format!("has to be one of {known}{hint}"));
-        }
-        found
-    }
-
-    fn word<T: Copy>(&mut self, node: &Node, field: &str, words: &[(&str, T)], to: &mut T) {
-        if let Some(value) = self.one_of(node, field, words) {
-            *to = value;
-        }
     }
 }
 

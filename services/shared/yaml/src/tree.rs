@@ -8,45 +8,65 @@ use serde::{
 };
 use serde_saphyr::{Error, MessageFormatter, Options, Spanned, UserMessageFormatter, alias_limits, budget, options};
 
-use crate::{check::MAX_TEXT, shown::shown};
+use crate::{Violation, shown};
 
-/// A policy is six levels deep (the words of an example's command); some more, so that what is too deep is refused by its field's name.
-const MAX_DEPTH: usize = 8;
-/// Most values, aliases expanded.
-const MAX_NODES: usize = 100_000;
+/// How much a file may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// What the file is called in messages, such as `policy`.
+    pub what: &'static str,
+    /// Deepest nesting. Some more than the format has, so that what is too deep is refused by its field's name.
+    pub max_depth: usize,
+    /// Most values, with aliases written out.
+    pub max_nodes: usize,
+    /// Most bytes.
+    pub max_text: usize,
+}
 
 /// A value and the line on which it begins, from 1; 0 when not known.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) line: u32,
-    pub(super) value: Value,
+pub struct Node {
+    /// Its line.
+    pub line: u32,
+    /// What it is.
+    pub value: Value,
 }
 
+/// A value.
 #[derive(Debug)]
-pub(super) enum Value {
+pub enum Value {
+    /// Nothing is written.
     Null,
+    /// `true` or `false`.
     Bool(bool),
-    Number,
+    /// The whole number it is, where it is one that is not negative.
+    Number(Option<u64>),
+    /// A text.
     Text(String),
+    /// A list.
     List(Vec<Node>),
+    /// A mapping, in the order of its lines.
     Map(Vec<Entry>),
 }
 
 /// One key of a mapping. Keys are unique.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) line: u32,
-    pub(super) key: String,
-    pub(super) value: Node,
+pub struct Entry {
+    /// The line of the key.
+    pub line: u32,
+    /// The key.
+    pub key: String,
+    /// What it is set to.
+    pub value: Node,
 }
 
 impl Value {
     /// What it is, for people.
-    pub(super) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "empty",
             Self::Bool(_) => "true or false",
-            Self::Number => "a number",
+            Self::Number(_) => "a number",
             Self::Text(_) => "text",
             Self::List(_) => "a list",
             Self::Map(_) => "a mapping",
@@ -54,43 +74,54 @@ impl Value {
     }
 }
 
-/// Reads a text, or says what is wrong and on which line.
-pub(super) fn parse(text: &str) -> Result<Node, (u32, String)> {
-    serde_saphyr::from_str_with_options(text, rules()).map_err(|error| {
+/// Reads a text into a tree.
+///
+/// # Errors
+/// What is wrong, and its line (0 when not known).
+pub fn parse(text: &str, bounds: &Bounds) -> Result<Node, Violation> {
+    let whole = |line, message| Violation { field: String::new(), line, message };
+    let Bounds { what, max_text, .. } = *bounds;
+    if text.len() > max_text {
+        return Err(whole(0, format!("the {what} has {} bytes, and may have {max_text}: shorten it", text.len())));
+    }
+    // Editors that write a byte order mark do not show it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    serde_saphyr::from_str_with_options(text, rules(bounds)).map_err(|error| {
         let error = error.without_snippet();
         let line = error.location().map_or(0, |location| counted(location.line()));
-        (line, message(error))
+        whole(line, message(error, bounds))
     })
 }
 
-fn message(error: &Error) -> String {
+fn message(error: &Error, bounds: &Bounds) -> String {
     match error {
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. } => {
+            let Bounds { what, max_depth, .. } = bounds;
             format!(
-                "the policy is nested deeper than {MAX_DEPTH} levels, or holds more than it may with its aliases written out"
+                "the {what} is nested deeper than {max_depth} levels, or holds more than it may with its aliases written out"
             )
         }
-        Error::AliasError { error, .. } => message(error),
+        Error::AliasError { error, .. } => message(error, bounds),
         other => format!("this YAML cannot be read: {}", shown(&UserMessageFormatter.format_message(other))),
     }
 }
 
 /// YAML 1.2 as far as it goes: `yes` and `on` are text, and keys are unique.
-fn rules() -> Options {
+fn rules(bounds: &Bounds) -> Options {
     options! {
         budget: budget! {
-            max_depth: MAX_DEPTH,
-            max_nodes: MAX_NODES,
-            max_events: 3 * MAX_NODES,
-            max_total_scalar_bytes: MAX_TEXT,
+            max_depth: bounds.max_depth,
+            max_nodes: bounds.max_nodes,
+            max_events: 3 * bounds.max_nodes,
+            max_total_scalar_bytes: bounds.max_text,
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: alias_limits! {
-            max_total_replayed_events: MAX_NODES,
-            max_replay_stack_depth: MAX_DEPTH,
+            max_total_replayed_events: bounds.max_nodes,
+            max_replay_stack_depth: bounds.max_depth,
         },
         emit_comments: false,
         strict_booleans: true,
@@ -133,16 +164,16 @@ impl<'de> Visitor<'de> for ValueVisitor {
         Ok(Value::Bool(value))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Value, E> {
-        Ok(Value::Number)
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Number(u64::try_from(number).ok()))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Value, E> {
-        Ok(Value::Number)
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Number(Some(number)))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
-        Ok(Value::Number)
+        Ok(Value::Number(None))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {

@@ -1,7 +1,7 @@
 //! "Did you mean": the known word that a mistyped one was probably meant to be.
 
 /// The known word of which at most a third of the letters differ, the nearest first, and of equally near ones the first in the list.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Nobody mistypes a word of this length, and comparing costs the product of the lengths.
     if word.len() > 64 {
         return None;

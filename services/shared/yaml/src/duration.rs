@@ -4,7 +4,7 @@
 const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3_600), ('d', 86_400)];
 
 /// The seconds that a text such as `90s`, `15m`, `24h` or `7d` means; `None` when it is none, or too long to count.
-pub(crate) fn seconds(text: &str) -> Option<u64> {
+pub fn seconds(text: &str) -> Option<u64> {
     let unit = text.chars().next_back()?;
     let (_, length) = UNITS.iter().find(|(name, _)| *name == unit)?;
     let number = &text[..text.len() - unit.len_utf8()];

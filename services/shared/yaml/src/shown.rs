@@ -4,7 +4,7 @@
 const MOST: usize = 200;
 
 /// The text in one line and bounded, with what misleads a reader escaped.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let mut shown = String::new();
     for character in text.chars().take(MOST) {
         match character {
@@ -20,7 +20,7 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// Whether a character breaks a line, turns the direction of reading, or has no width.
-pub(crate) fn misleads(character: char) -> bool {
+pub fn misleads(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

@@ -1,0 +1,124 @@
+//! The section `commands`: what commands see, use and may set.
+
+use std::path::PathBuf;
+
+use crate::{Cache, CacheUse, KNOWN_CACHES, Origin, Sourced};
+
+/// A folder or file of the host that commands see read-only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Where it is on the host.
+    pub from: PathBuf,
+    /// Where commands see it.
+    pub at: PathBuf,
+}
+
+/// Where `/tmp` and the home directory of a command lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Beside the call's view of its workspace, on disk.
+    Workspace,
+    /// In this folder, on disk.
+    Folder(PathBuf),
+    /// In memory.
+    Memory,
+}
+
+/// Where a command may write beside its workspace, and how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scratch {
+    /// Where `/tmp` and HOME lie.
+    pub place: Sourced<Place>,
+    /// Bytes of `/tmp`.
+    pub tmp: Sourced<u64>,
+    /// Bytes of HOME.
+    pub home: Sourced<u64>,
+    /// Bytes of `/dev/shm`, which is memory.
+    pub shm: Sourced<u64>,
+    /// Files, folders and links in each of `/tmp` and HOME.
+    pub files: Sourced<u64>,
+}
+
+/// What one command may use. `None`: no limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Processes and threads.
+    pub processes: Sourced<u32>,
+    /// Open files of each process.
+    pub open_files: Sourced<u64>,
+    /// Bytes of the largest file.
+    pub file_size: Sourced<Option<u64>>,
+    /// Bytes of address space of each process.
+    pub address_space: Sourced<Option<u64>>,
+    /// Seconds of processor time of each process.
+    pub cpu_time: Sourced<Option<u64>>,
+}
+
+/// What commands see, use and may set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commands {
+    /// Whether the toolchains on the caller's PATH are shown. Only where the services run inside `belay`: a separate service has no caller.
+    pub find_toolchains: Sourced<bool>,
+    /// Folders and files shown read-only beside `/usr`.
+    pub read_only: Vec<Sourced<Shown>>,
+    /// Folders in which programs are looked for before all others.
+    pub path: Vec<Sourced<PathBuf>>,
+    /// Variables that every command gets.
+    pub env: Vec<(String, Sourced<String>)>,
+    /// Variables that programs and loaders obey, and that a plan may set all the same.
+    pub plans_may_set: Vec<Sourced<String>>,
+    /// Where a command may write beside its workspace.
+    pub scratch: Scratch,
+    /// What one command may use.
+    pub limits: Limits,
+    /// Caches of package managers, the known ones first.
+    pub caches: Vec<Sourced<Cache>>,
+}
+
+impl Default for Commands {
+    fn default() -> Self {
+        let (disk, none) = (8 << 30, || Sourced::default_of(None));
+        let known = |known: &crate::KnownCache| Cache {
+            name: known.name.to_owned(),
+            used: CacheUse::Read,
+            from: None,
+            at: known.place.into(),
+        };
+        Self {
+            find_toolchains: Sourced::default_of(true),
+            read_only: Vec::new(),
+            path: Vec::new(),
+            env: Vec::new(),
+            plans_may_set: Vec::new(),
+            scratch: Scratch {
+                place: Sourced::default_of(Place::Workspace),
+                tmp: Sourced::default_of(disk),
+                home: Sourced::default_of(disk),
+                shm: Sourced::default_of(512 << 20),
+                files: Sourced::default_of(1_000_000),
+            },
+            limits: Limits {
+                processes: Sourced::default_of(4096),
+                open_files: Sourced::default_of(1 << 20),
+                file_size: Sourced::default_of(Some(disk)),
+                address_space: none(),
+                cpu_time: none(),
+            },
+            caches: KNOWN_CACHES.iter().map(|cache| Sourced::default_of(known(cache))).collect(),
+        }
+    }
+}
+
+impl Commands {
+    /// The same for a service that no person started from their shell: nobody's toolchains and nobody's caches, unless the file names them.
+    #[must_use]
+    pub fn without_caller(mut self) -> Self {
+        self.find_toolchains.value = false;
+        for cache in &mut self.caches {
+            if cache.origin == Origin::Default || (cache.value.used == CacheUse::Read && cache.value.from.is_none()) {
+                cache.value.used = CacheUse::Off;
+            }
+        }
+        self
+    }
+}

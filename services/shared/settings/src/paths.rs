@@ -1,0 +1,58 @@
+//! Places of the host and of a command's view.
+
+use std::path::{Component, Path, PathBuf};
+
+/// The folders of the host that every command sees, read-only.
+pub const SYSTEM_FOLDERS: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// Where programs are looked for when nobody says otherwise.
+pub const SYSTEM_PATH: [&str; 5] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+
+/// A command's home directory, in its view.
+pub const COMMAND_HOME: &str = "/home/belay";
+
+/// Whether every command sees this path of the host anyway.
+pub fn is_system(path: &Path) -> bool {
+    SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
+}
+
+/// An absolute path without `..`, with `~` replaced by the home directory; else what is wrong with it.
+pub(crate) fn absolute(text: &str, home: Option<&Path>) -> Result<PathBuf, String> {
+    let path = match (text.strip_prefix('~'), home) {
+        (Some(rest), _) if !rest.is_empty() && !rest.starts_with('/') => {
+            return Err(format!(
+                "`{}`: write the whole path; `~` stands for your own home only",
+                belay_yaml::shown(text)
+            ));
+        }
+        (Some(rest), Some(home)) => home.join(rest.trim_start_matches('/')),
+        (Some(_), None) => return Err("has `~`, and HOME is not set: write the whole path".to_owned()),
+        (None, _) => PathBuf::from(text),
+    };
+    let plain = path.is_absolute()
+        && !text.contains('\0')
+        && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if plain {
+        Ok(path.components().collect())
+    } else {
+        Err(format!("`{}` has to be an absolute path without `..`, such as /opt/go", belay_yaml::shown(text)))
+    }
+}
+
+/// Why a folder is too much to show to commands, if it is: the root, a home, or what only the machine itself has a use for.
+pub(crate) fn too_much(path: &Path, home: Option<&Path>) -> Option<&'static str> {
+    const ROOTS: [&str; 2] = ["/home", "/Users"];
+    let is_home = path == Path::new("/root")
+        || ROOTS.iter().any(|root| path == Path::new(root) || path.parent() == Some(Path::new(root)))
+        || home.is_some_and(|home| home.starts_with(path));
+    const MACHINE: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/boot", "/var/run"];
+    if path == Path::new("/") {
+        Some("is the whole machine: name the folder of one toolchain")
+    } else if is_home {
+        Some("is a home directory, or holds one, with the credentials in it: name the folder of one toolchain")
+    } else if path == Path::new("/etc") || MACHINE.iter().any(|folder| path.starts_with(folder)) {
+        Some("belongs to the running system and is never shown: name the folder of one toolchain")
+    } else {
+        None
+    }
+}

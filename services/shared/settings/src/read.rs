@@ -1,0 +1,403 @@
+//! The tree into settings.
+
+use std::path::Path;
+
+use belay_yaml::{Node, Reader, Value, nearest, seconds, shown};
+
+use crate::{
+    Cache, CacheUse, Commands, KNOWN_CACHES, KnownCache, LogFormat, LogLevel, Place, Settings, Shown, Sourced,
+    paths::{self, absolute, is_system},
+    size,
+};
+
+/// Most entries of one list or mapping.
+const MAX_ENTRIES: usize = 500;
+/// Longest value of a variable, in bytes.
+const MAX_VALUE: usize = 32 * 1024;
+
+const SECTIONS: &str = "log commands";
+const LOG: &str = "level format";
+const COMMANDS: &str = "find_toolchains read_only path env plans_may_set scratch limits caches";
+const SCRATCH: &str = "place tmp home shm files";
+const LIMITS: &str = "processes open_files file_size address_space cpu_time";
+const USES: &[(&str, CacheUse)] = &[("off", CacheUse::Off), ("read", CacheUse::Read), ("keep", CacheUse::Keep)];
+
+/// Reads all of it. Where something is wrong, the default stands, and the violation is noted.
+pub(crate) fn settings(reader: &mut Reader, root: &Node, home: Option<&Path>, settings: &mut Settings) {
+    reader.map(root, "", |reader, key, field, node| {
+        match key {
+            "log" => reader.map(node, field, |reader, key, field, node| {
+                let log = &mut settings.log;
+                match key {
+                    "level" => set(&mut log.level, reader.one_of(node, field, &LogLevel::WORDS), node),
+                    "format" => set(&mut log.format, reader.one_of(node, field, &LogFormat::WORDS), node),
+                    _ => return Err(LOG),
+                }
+                Ok(())
+            }),
+            "commands" => commands(reader, node, field, home, &mut settings.commands),
+            _ => return Err(SECTIONS),
+        }
+        Ok(())
+    });
+}
+
+fn set<T>(to: &mut Sourced<T>, value: Option<T>, node: &Node) {
+    if let Some(value) = value {
+        *to = Sourced::on_line(value, node.line);
+    }
+}
+
+fn commands(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, to: &mut Commands) {
+    reader.map(node, field, |reader, key, field, node| {
+        match key {
+            "find_toolchains" => {
+                let mut found = to.find_toolchains.value;
+                reader.switch(node, field, &mut found);
+                set(&mut to.find_toolchains, Some(found), node);
+            }
+            "read_only" => {
+                to.read_only = few(reader, node, field, |reader, node, field| shown_at(reader, node, field, home))
+            }
+            "path" => to.path = few(reader, node, field, |reader, node, field| path(reader, node, field, home)),
+            "env" => to.env = env(reader, node, field),
+            "plans_may_set" => to.plans_may_set = few(reader, node, field, variable_name),
+            "scratch" => scratch(reader, node, field, home, to),
+            "limits" => limits(reader, node, field, to),
+            "caches" => caches(reader, node, field, home, to),
+            _ => return Err(COMMANDS),
+        }
+        Ok(())
+    });
+    // What is looked for has to be there: `path` may stand above `read_only`.
+    for (n, folder) in to.path.iter().enumerate() {
+        let is_shown =
+            is_system(&folder.value) || to.read_only.iter().any(|shown| folder.value.starts_with(&shown.value.at));
+        if !is_shown {
+            let (field, line) = (format!("{field}.path[{n}]"), reader.line_of(&format!("{field}.path[{n}]")));
+            let folder = folder.value.display();
+            reader.refuse(
+                &field,
+                line,
+                format!("commands do not see `{folder}`: add it, or the folder it is in, to `commands.read_only`"),
+            );
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for (n, shown) in to.read_only.iter().enumerate() {
+        if !seen.insert(&shown.value.at) {
+            let field = format!("{field}.read_only[{n}]");
+            let line = reader.line_of(&field);
+            reader.refuse(
+                &field,
+                line,
+                format!("`{}` is the place of an earlier entry: leave one out", shown.value.at.display()),
+            );
+        }
+    }
+}
+
+/// A list whose entries know their lines.
+fn few<T>(
+    reader: &mut Reader,
+    node: &Node,
+    field: &str,
+    mut take: impl FnMut(&mut Reader, &Node, &str) -> Option<T>,
+) -> Vec<Sourced<T>> {
+    if let Value::List(entries) = &node.value
+        && entries.len() > MAX_ENTRIES
+    {
+        reader.refuse(field, node.line, format!("has {} entries, and may have {MAX_ENTRIES}", entries.len()));
+        return Vec::new();
+    }
+    reader.list(node, field, |reader, node, field| Some(Sourced::on_line(take(reader, node, field)?, node.line)))
+}
+
+fn path(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) -> Option<std::path::PathBuf> {
+    let text = reader.text(node, field)?;
+    let checked = absolute(&text, home).and_then(|path| match text.contains(':') {
+        true => Err("has `:`, which separates folders of a PATH: write one folder an entry".to_owned()),
+        false => Ok(path),
+    });
+    checked.map_err(|why| reader.refuse(field, node.line, why)).ok()
+}
+
+fn shown_at(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) -> Option<Shown> {
+    let (mut from, mut at) = (None, None);
+    if let Value::Map(_) = &node.value {
+        reader.map(node, field, |reader, key, field, node| {
+            match key {
+                "from" => from = path(reader, node, field, home),
+                "at" => at = path(reader, node, field, home),
+                _ => return Err("from at"),
+            }
+            Ok(())
+        });
+        if !reader.has_read(&format!("{field}.from")) {
+            reader.refuse(field, node.line, "has no `from`: the folder on this machine");
+        }
+    } else {
+        from = path(reader, node, field, home);
+    }
+    let from = from?;
+    let at = at.unwrap_or_else(|| from.clone());
+    if let Some(why) = paths::too_much(&from, home) {
+        reader.refuse(field, node.line, format!("`{}` {why}", from.display()));
+        return None;
+    }
+    const BUILT: [&str; 5] = ["/proc", "/sys", "/dev", "/workspace", "/tmp"];
+    let built = BUILT.iter().find(|built| at.starts_with(built));
+    let whole = [paths::COMMAND_HOME, "/etc", "/var", "/run", "/home"];
+    let whole = whole.iter().chain(&paths::SYSTEM_FOLDERS).find(|whole| at == Path::new(whole));
+    if let Some(built) = built.or(whole) {
+        reader.refuse(
+            field,
+            node.line,
+            format!(
+                "`{}`: the sandbox builds {built} itself; show it elsewhere: `{{from: …, at: /opt/…}}`",
+                at.display()
+            ),
+        );
+        return None;
+    }
+    Some(Shown { from, at })
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && name.len() <= 128 && name.chars().all(plain) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn variable_name(reader: &mut Reader, node: &Node, field: &str) -> Option<String> {
+    let name = reader.text(node, field)?;
+    if is_name(&name) {
+        return Some(name);
+    }
+    reader.refuse(
+        field,
+        node.line,
+        format!("`{}` is no name of a variable: write letters, digits and `_`, such as PYTHONPATH", shown(&name)),
+    );
+    None
+}
+
+fn env(reader: &mut Reader, node: &Node, field: &str) -> Vec<(String, Sourced<String>)> {
+    let mut all = Vec::new();
+    reader.map(node, field, |reader, name, field, node| {
+        let Some(value) = reader.text(node, field) else { return Ok(()) };
+        if !is_name(name) {
+            reader.refuse(
+                field,
+                node.line,
+                "is no name of a variable: write letters, digits and `_`, such as JAVA_HOME",
+            );
+        } else if name == "PATH" {
+            reader.refuse(
+                field,
+                node.line,
+                "is made of `commands.path` and of what was found: write the folders there",
+            );
+        } else if value.len() > MAX_VALUE || value.contains('\0') {
+            reader.refuse(field, node.line, format!("has to be at most {MAX_VALUE} bytes without NUL"));
+        } else {
+            all.push((name.to_owned(), Sourced::on_line(value, node.line)));
+        }
+        Ok(())
+    });
+    if all.len() > MAX_ENTRIES {
+        reader.refuse(field, node.line, format!("has {} variables, and may have {MAX_ENTRIES}", all.len()));
+    }
+    all
+}
+
+/// Bytes between two bounds.
+fn bytes(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<u64> {
+    let bytes = match &node.value {
+        Value::Text(text) => size::bytes(text),
+        Value::Number(number) => *number,
+        _ => None,
+    };
+    match bytes {
+        None => {
+            reader.refuse(field, node.line, "has to be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB")
+        }
+        Some(bytes) if bytes < least => {
+            reader.refuse(field, node.line, format!("has to be at least {}", size::shown(least)));
+            return None;
+        }
+        Some(bytes) if bytes > i64::MAX as u64 => {
+            reader.refuse(field, node.line, "is more than a kernel can count");
+            return None;
+        }
+        Some(_) => {}
+    }
+    bytes
+}
+
+/// The same, or `unlimited`.
+fn bytes_or_none(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<Option<u64>> {
+    match &node.value {
+        Value::Text(text) if text == "unlimited" => Some(None),
+        _ => bytes(reader, node, field, least).map(Some),
+    }
+}
+
+fn number(reader: &mut Reader, node: &Node, field: &str, least: u64, most: u64) -> Option<u64> {
+    match node.value {
+        Value::Number(Some(number)) if (least..=most).contains(&number) => Some(number),
+        _ => {
+            reader.refuse(field, node.line, format!("has to be a whole number between {least} and {most}"));
+            None
+        }
+    }
+}
+
+fn scratch(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, to: &mut Commands) {
+    let to = &mut to.scratch;
+    reader.map(node, field, |reader, key, field, node| {
+        match key {
+            "place" => {
+                let place = match &node.value {
+                    Value::Text(text) if text == "workspace" => Some(Place::Workspace),
+                    Value::Text(text) if text == "memory" => Some(Place::Memory),
+                    Value::Text(text) if text.starts_with(['/', '~']) => {
+                        path(reader, node, field, home).map(Place::Folder)
+                    }
+                    _ => {
+                        reader.refuse(
+                            field,
+                            node.line,
+                            "has to be `workspace`, `memory`, or the absolute path of a folder for this alone",
+                        );
+                        None
+                    }
+                };
+                set(&mut to.place, place, node);
+            }
+            "tmp" => set(&mut to.tmp, bytes(reader, node, field, 1 << 20), node),
+            "home" => set(&mut to.home, bytes(reader, node, field, 1 << 20), node),
+            "shm" => set(&mut to.shm, bytes(reader, node, field, 1 << 20), node),
+            "files" => set(&mut to.files, number(reader, node, field, 1_000, 1_000_000_000), node),
+            _ => return Err(SCRATCH),
+        }
+        Ok(())
+    });
+}
+
+fn limits(reader: &mut Reader, node: &Node, field: &str, to: &mut Commands) {
+    let to = &mut to.limits;
+    reader.map(node, field, |reader, key, field, node| {
+        match key {
+            "processes" => {
+                let value = number(reader, node, field, 16, 4_000_000).and_then(|number| u32::try_from(number).ok());
+                set(&mut to.processes, value, node);
+            }
+            "open_files" => set(&mut to.open_files, number(reader, node, field, 64, 1 << 30), node),
+            "file_size" => set(&mut to.file_size, bytes_or_none(reader, node, field, 1 << 20), node),
+            "address_space" => set(&mut to.address_space, bytes_or_none(reader, node, field, 64 << 20), node),
+            "cpu_time" => {
+                let value = match &node.value {
+                    Value::Text(text) if text == "unlimited" => Some(None),
+                    Value::Text(text) => seconds(text).filter(|seconds| *seconds > 0).map(Some),
+                    _ => None,
+                };
+                if value.is_none() {
+                    reader.refuse(
+                        field,
+                        node.line,
+                        "has to be `unlimited`, or a whole number with a unit: 90s, 15m or 24h",
+                    );
+                }
+                set(&mut to.cpu_time, value, node);
+            }
+            _ => return Err(LIMITS),
+        }
+        Ok(())
+    });
+}
+
+fn caches(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, to: &mut Commands) {
+    reader.map(node, field, |reader, name, field, node| {
+        let Some(cache) = cache(reader, node, field, name, home) else { return Ok(()) };
+        let cache = Sourced::on_line(cache, node.line);
+        match to.caches.iter_mut().find(|known| known.value.name == name) {
+            Some(known) => *known = cache,
+            None => to.caches.push(cache),
+        }
+        Ok(())
+    });
+}
+
+fn cache(reader: &mut Reader, node: &Node, field: &str, name: &str, home: Option<&Path>) -> Option<Cache> {
+    let known = KnownCache::named(name);
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if known.is_none() && (name.is_empty() || name.len() > 64 || !name.chars().all(is_plain)) {
+        reader.refuse(field, node.line, "a cache is named with lower-case letters, digits, `-` and `_`");
+        return None;
+    }
+    let (mut used, mut from, mut at) = (None, None, None);
+    if let Value::Map(_) = &node.value {
+        reader.map(node, field, |reader, key, field, node| {
+            match key {
+                "use" => used = reader.one_of(node, field, USES),
+                "from" => from = path(reader, node, field, home),
+                "at" => at = inside_home(reader, node, field),
+                _ => return Err("use from at"),
+            }
+            Ok(())
+        });
+        if !reader.has_read(&format!("{field}.use")) {
+            reader.refuse(field, node.line, "has no `use`: write off, read or keep");
+        }
+    } else {
+        used = reader.one_of(node, field, USES);
+    }
+    let used = used?;
+    let is_wrong = |key: &str, is_known: bool| !is_known && reader.has_read(&format!("{field}.{key}"));
+    if is_wrong("from", from.is_some()) || is_wrong("at", at.is_some()) {
+        // It has been said.
+        return None;
+    }
+    if let Some(why) = from.as_ref().and_then(|from| paths::too_much(from, home)) {
+        reader.refuse(&format!("{field}.from"), node.line, why);
+        return None;
+    }
+    let Some(at) = at.or_else(|| known.map(|known| known.place.into())) else {
+        let names = KNOWN_CACHES.map(|known| known.name);
+        let hint = nearest(name, names).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        reader.refuse(
+            field,
+            node.line,
+            format!(
+                "is none of {}, so it has to say where commands look for it: `{{use: …, at: .sbt}}`{hint}",
+                names.join(", ")
+            ),
+        );
+        return None;
+    };
+    if known.is_none() && used == CacheUse::Read && from.is_none() {
+        reader.refuse(field, node.line, "has no `from`: the folder on this machine that commands read");
+        return None;
+    }
+    if used == CacheUse::Keep && from.is_some() {
+        reader.refuse(
+            &format!("{field}.from"),
+            node.line,
+            "a cache that is kept is a folder of Belay's own, and nothing outside is written: leave `from` out, or write `use: read`",
+        );
+        return None;
+    }
+    Some(Cache { name: name.to_owned(), used, from, at })
+}
+
+/// A place in the command's home directory, relative to it.
+fn inside_home(reader: &mut Reader, node: &Node, field: &str) -> Option<std::path::PathBuf> {
+    let text = reader.text(node, field)?;
+    let path = Path::new(text.strip_prefix("~/").unwrap_or(&text)).to_owned();
+    let plain = |part| matches!(part, std::path::Component::Normal(_));
+    if path.as_os_str().is_empty() || text.contains('\0') || !path.components().all(plain) {
+        reader.refuse(field, node.line, "has to be a folder in the home directory of commands, such as .sbt");
+        return None;
+    }
+    Some(path)
+}

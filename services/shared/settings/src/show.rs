@@ -1,0 +1,113 @@
+//! Every setting as one line: its name in the file, its value, where it comes from.
+
+use std::{ffi::OsString, path::Path};
+
+use crate::{CacheUse, Origin, Place, Resolved, SYSTEM_PATH, Settings, Sourced, size};
+
+/// One setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its name, as in the file: `commands.limits.processes`.
+    pub key: String,
+    /// Its value, in the words of the file.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+fn row<T>(key: impl Into<String>, from: &Sourced<T>, value: impl Into<String>) -> Row {
+    Row { key: key.into(), value: value.into(), origin: from.origin.clone() }
+}
+
+fn moved(from: &Path, at: &Path) -> String {
+    if from == at { from.display().to_string() } else { format!("{} (at {})", from.display(), at.display()) }
+}
+
+fn found(key: impl Into<String>, value: impl Into<String>) -> Row {
+    Row { key: key.into(), value: value.into(), origin: Origin::Found }
+}
+
+/// All settings, with what was found on this machine. `env` looks up the variables that count over the file.
+pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<OsString>) -> Vec<Row> {
+    let (log, commands) = (&settings.log, &here.commands);
+    let mut rows = vec![
+        row("log.level", &log.level, log.level.value.word()),
+        row("log.format", &log.format, log.format.value.word()),
+    ];
+    for (row, variable) in rows.iter_mut().zip(["BELAY_LOG", "BELAY_LOG_FORMAT"]) {
+        if let Some(value) = env(variable).filter(|value| !value.is_empty()) {
+            row.value = value.to_string_lossy().into_owned();
+            row.origin = Origin::Variable(variable);
+        }
+    }
+    rows.push(row("commands.find_toolchains", &commands.find_toolchains, commands.find_toolchains.value.to_string()));
+    let none = |key: &str| Row { key: key.to_owned(), value: "none".to_owned(), origin: Origin::Default };
+    let shown = commands.read_only.iter().enumerate();
+    let shown = shown
+        .map(|(n, shown)| row(format!("commands.read_only[{n}]"), shown, moved(&shown.value.from, &shown.value.at)));
+    let of_toolchains =
+        here.toolchains.shown.iter().map(|part| found("commands.read_only", moved(&part.shown.from, &part.shown.at)));
+    rows.extend(or(shown.chain(of_toolchains).collect(), none("commands.read_only")));
+    let written = |folder: &Path| commands.path.iter().enumerate().find(|(_, written)| written.value == folder);
+    rows.extend(here.path.iter().map(|folder| {
+        let value = folder.display().to_string();
+        match written(folder) {
+            Some((n, written)) => row(format!("commands.path[{n}]"), written, value),
+            None if SYSTEM_PATH.iter().any(|system| folder == Path::new(system)) => {
+                Row { origin: Origin::Default, ..found("commands.path", value) }
+            }
+            None => found("commands.path", value),
+        }
+    }));
+    let of_toolchains = here.toolchains.env.iter().map(|(name, value)| found(format!("commands.env.{name}"), value));
+    let own = commands.env.iter().map(|(name, value)| row(format!("commands.env.{name}"), value, value.value.clone()));
+    rows.extend(or(of_toolchains.chain(own).collect(), none("commands.env")));
+    let may_set = commands.plans_may_set.iter().enumerate();
+    let may_set = may_set.map(|(n, name)| row(format!("commands.plans_may_set[{n}]"), name, name.value.clone()));
+    rows.extend(or(may_set.collect(), none("commands.plans_may_set")));
+
+    let scratch = &commands.scratch;
+    let place = match &scratch.place.value {
+        Place::Workspace => "workspace".to_owned(),
+        Place::Memory => "memory".to_owned(),
+        Place::Folder(folder) => folder.display().to_string(),
+    };
+    rows.push(row("commands.scratch.place", &scratch.place, place));
+    for (name, bytes) in [("tmp", &scratch.tmp), ("home", &scratch.home), ("shm", &scratch.shm)] {
+        rows.push(row(format!("commands.scratch.{name}"), bytes, size::shown(bytes.value)));
+    }
+    rows.push(row("commands.scratch.files", &scratch.files, scratch.files.value.to_string()));
+
+    let limits = &commands.limits;
+    rows.push(row("commands.limits.processes", &limits.processes, limits.processes.value.to_string()));
+    rows.push(row("commands.limits.open_files", &limits.open_files, limits.open_files.value.to_string()));
+    let limit = |value: Option<u64>, shown: fn(u64) -> String| value.map_or("unlimited".to_owned(), shown);
+    rows.push(row("commands.limits.file_size", &limits.file_size, limit(limits.file_size.value, size::shown)));
+    rows.push(row(
+        "commands.limits.address_space",
+        &limits.address_space,
+        limit(limits.address_space.value, size::shown),
+    ));
+    rows.push(row(
+        "commands.limits.cpu_time",
+        &limits.cpu_time,
+        limit(limits.cpu_time.value, |seconds| format!("{seconds}s")),
+    ));
+
+    for cache in &commands.caches {
+        let used = here.caches.iter().find(|used| used.name == cache.value.name);
+        let at = format!("~/{}", cache.value.at.display());
+        let value = match (cache.value.used, used.and_then(|used| used.read_from.as_ref())) {
+            (CacheUse::Off, _) => "off".to_owned(),
+            (CacheUse::Keep, _) => format!("keep, at {at}"),
+            (CacheUse::Read, Some(from)) => format!("read {}, at {at}", from.display()),
+            (CacheUse::Read, None) => "read, and there is none".to_owned(),
+        };
+        rows.push(row(format!("commands.caches.{}", cache.value.name), cache, value));
+    }
+    rows
+}
+
+fn or(rows: Vec<Row>, none: Row) -> Vec<Row> {
+    if rows.is_empty() { vec![none] } else { rows }
+}

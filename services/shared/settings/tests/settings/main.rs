@@ -1,0 +1,261 @@
+//! Settings files: what is read, what is refused and how.
+
+use std::path::Path;
+
+use belay_settings::{CacheUse, File, LogLevel, Origin, Place, Resolved, Violation, rows, toolchains::Host};
+
+/// What is said of a text, as `line field: message`.
+fn said(text: &str) -> Vec<String> {
+    let violations = File::parse(text, Some(Path::new("/home/me"))).expect_err(text);
+    violations.iter().map(|Violation { field, line, message }| format!("{line} {field}: {message}")).collect()
+}
+
+fn one(text: &str) -> String {
+    let said = said(text);
+    assert_eq!(said.len(), 1, "{text}\n{said:#?}");
+    said.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_file_is_read_with_the_line_of_each_value() {
+    let text = "\
+log: {level: debug}
+commands:
+  find_toolchains: false
+  read_only:
+    - /opt/go
+    - {from: ~/sdk, at: /opt/sdk}
+  path: [/opt/go/bin, /opt/sdk/bin]
+  env:
+    JAVA_HOME: /usr/lib/jvm/default
+  plans_may_set: [PYTHONPATH]
+  scratch: {place: memory, tmp: 512MiB}
+  limits:
+    processes: 200
+    file_size: unlimited
+    cpu_time: 10m
+  caches:
+    cargo: keep
+    npm: off
+    sbt: {use: read, from: ~/.sbt/boot, at: .sbt/boot}
+";
+    let settings = File::parse(text, Some(Path::new("/home/me"))).unwrap();
+    assert_eq!((settings.log.level.value, settings.log.level.origin), (LogLevel::Debug, Origin::Line(1)));
+    let commands = settings.commands;
+    assert!(!commands.find_toolchains.value);
+    assert_eq!(commands.read_only[1].value.from, Path::new("/home/me/sdk"));
+    assert_eq!(commands.read_only[1].origin, Origin::Line(6));
+    assert_eq!(commands.path[1].value, Path::new("/opt/sdk/bin"));
+    assert_eq!((commands.env[0].0.as_str(), commands.env[0].1.value.as_str()), ("JAVA_HOME", "/usr/lib/jvm/default"));
+    assert_eq!(commands.plans_may_set[0].value, "PYTHONPATH");
+    assert_eq!((&commands.scratch.place.value, commands.scratch.tmp.value), (&Place::Memory, 512 << 20));
+    assert_eq!(commands.scratch.home.origin, Origin::Default);
+    assert_eq!((commands.limits.processes.value, commands.limits.processes.origin.clone()), (200, Origin::Line(13)));
+    assert_eq!((commands.limits.file_size.value, commands.limits.cpu_time.value), (None, Some(600)));
+    let used = |name: &str| commands.caches.iter().find(|cache| cache.value.name == name).unwrap().value.clone();
+    assert_eq!(
+        (used("cargo").used, used("npm").used, used("go").used),
+        (CacheUse::Keep, CacheUse::Off, CacheUse::Read)
+    );
+    assert_eq!(
+        (used("sbt").from.as_deref(), used("sbt").at.as_path()),
+        (Some(Path::new("/home/me/.sbt/boot")), Path::new(".sbt/boot"))
+    );
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    for text in ["", "# nothing\n", "commands: {}\n"] {
+        assert_eq!(File::parse(text, None).unwrap(), belay_settings::Settings::default(), "{text:?}");
+    }
+}
+
+#[test]
+fn unknown_keys_name_the_line_and_the_nearest_known_one() {
+    for (text, expected) in [
+        ("comands: {}", "1 comands: there is no key `comands` here; did you mean `commands`?"),
+        (
+            "\ncommands:\n  plan_may_set: [A]",
+            "3 commands.plan_may_set: there is no key `plan_may_set` here; did you mean `plans_may_set`?",
+        ),
+        (
+            "commands:\n  limits: {procs: 1}",
+            "2 commands.limits.procs: there is no key `procs` here; there are processes, open_files, file_size, address_space, cpu_time",
+        ),
+        (
+            "commands:\n  scratch:\n    tmpp: 1GiB",
+            "3 commands.scratch.tmpp: there is no key `tmpp` here; did you mean `tmp`?",
+        ),
+        (
+            "commands:\n  caches:\n    cargo: {usee: keep, use: keep}",
+            "3 commands.caches.cargo.usee: there is no key `usee` here; did you mean `use`?",
+        ),
+    ] {
+        assert_eq!(one(text), expected);
+    }
+}
+
+#[test]
+fn wrong_values_say_what_to_write() {
+    for (text, expected) in [
+        ("log: {level: loud}", "1 log.level: has to be one of off, error, warn, info, debug, trace"),
+        ("commands:\n  find_toolchains: yes", "2 commands.find_toolchains: is text, and has to be true or false"),
+        (
+            "commands:\n  limits:\n    processes: 4",
+            "3 commands.limits.processes: has to be a whole number between 16 and 4000000",
+        ),
+        (
+            "commands: {limits: {processes: many}}",
+            "1 commands.limits.processes: has to be a whole number between 16 and 4000000",
+        ),
+        (
+            "commands: {limits: {processes: -1}}",
+            "1 commands.limits.processes: has to be a whole number between 16 and 4000000",
+        ),
+        (
+            "commands: {limits: {cpu_time: 10}}",
+            "1 commands.limits.cpu_time: has to be `unlimited`, or a whole number with a unit: 90s, 15m or 24h",
+        ),
+        (
+            "commands: {scratch: {tmp: 8GB}}",
+            "1 commands.scratch.tmp: has to be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB",
+        ),
+        ("commands: {scratch: {tmp: 4KiB}}", "1 commands.scratch.tmp: has to be at least 1MiB"),
+        (
+            "commands: {scratch: {place: ram}}",
+            "1 commands.scratch.place: has to be `workspace`, `memory`, or the absolute path of a folder for this alone",
+        ),
+        ("commands: {env: {A: 1}}", "1 commands.env.A: is a number, and has to be text: put it in quotes"),
+        (
+            "commands: {env: {PATH: /x}}",
+            "1 commands.env.PATH: is made of `commands.path` and of what was found: write the folders there",
+        ),
+        (
+            "commands: {env: {A-B: x}}",
+            "1 commands.env.A-B: is no name of a variable: write letters, digits and `_`, such as JAVA_HOME",
+        ),
+        (
+            "commands: {plans_may_set: PYTHONPATH}",
+            "1 commands.plans_may_set: is text, and has to be a list: write `[…]`",
+        ),
+        ("commands: {caches: {cargo: write}}", "1 commands.caches.cargo: has to be one of off, read, keep"),
+        ("commands: []", "1 commands: is a list, and has to be a mapping: `key: value`"),
+    ] {
+        assert_eq!(one(text), expected);
+    }
+}
+
+#[test]
+fn paths_are_absolute_and_never_a_home_or_the_machine() {
+    for (path, problem) in [
+        ("opt/go", "has to be an absolute path"),
+        ("/opt/../root", "has to be an absolute path"),
+        ("~other/x", "write the whole path"),
+        ("/", "is the whole machine"),
+        ("~", "is a home directory"),
+        ("~/", "is a home directory"),
+        ("/home/me", "is a home directory"),
+        ("/home/other", "is a home directory"),
+        ("/home", "is a home directory"),
+        ("/root", "is a home directory"),
+        ("/etc", "belongs to the running system"),
+        ("/run/docker.sock", "belongs to the running system"),
+        ("/proc/1", "belongs to the running system"),
+        ("/tmp/x", "the sandbox builds /tmp itself"),
+    ] {
+        let said = one(&format!("commands:\n  read_only:\n    - \"{path}\"\n"));
+        assert!(said.starts_with("3 commands.read_only[0]: ") && said.contains(problem), "{path}: {said}");
+    }
+    let said = one("commands: {read_only: [{from: /opt/x, at: /workspace/x}]}");
+    assert!(said.contains("the sandbox builds /workspace itself"), "{said}");
+    let said = one("commands: {read_only: [{at: /opt/x}]}");
+    assert!(said.contains("has no `from`"), "{said}");
+    assert!(File::parse("commands: {read_only: [~/x]}", None).unwrap_err()[0].message.contains("HOME is not set"));
+}
+
+#[test]
+fn a_path_has_to_be_shown() {
+    let said = one("commands:\n  path: [/usr/local/go/bin, /opt/go/bin]\n  read_only: [/opt/node]\n");
+    assert_eq!(
+        said,
+        "2 commands.path[1]: commands do not see `/opt/go/bin`: add it, or the folder it is in, to `commands.read_only`"
+    );
+    assert!(one("commands: {path: [\"/usr/bin:/usr/sbin\"]}").contains("one folder an entry"));
+    assert!(one("commands: {read_only: [/opt/x, /opt/x]}").contains("the place of an earlier entry"));
+}
+
+// A cache that commands write is never one that programs outside read.
+#[test]
+fn a_cache_that_is_kept_is_never_a_folder_of_somebody_elses() {
+    let said = one("commands: {caches: {cargo: {use: keep, from: ~/.cargo/registry}}}");
+    assert!(said.contains("a folder of Belay's own") && said.contains("use: read"), "{said}");
+    assert!(one("commands: {caches: {sbt: keep}}").contains("where commands look for it"));
+    assert!(one("commands: {caches: {cargoo: keep}}").contains("did you mean `cargo`?"));
+    assert!(one("commands: {caches: {sbt: {use: read, at: .sbt}}}").contains("has no `from`"));
+    assert!(one("commands: {caches: {sbt: {use: keep, at: ../x}}}").contains("home directory of commands"));
+    assert!(one("commands: {caches: {cargo: {use: read, from: /root}}}").contains("is a home directory"));
+    assert!(File::parse("commands: {caches: {sbt: {use: keep, at: .sbt}}}", None).is_ok());
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once_in_the_order_of_its_lines() {
+    let said = said("commands:\n  path: [x]\n  limits: {processes: 0}\nlogs: {}\n");
+    let lines: Vec<_> = said.iter().map(|said| said.split(' ').next().unwrap()).collect();
+    assert_eq!(lines, ["2", "3", "4"], "{said:#?}");
+    assert!(one("a: [").starts_with("1 "), "YAML that cannot be read");
+    assert!(one("log: {}\nlog: {}\n").starts_with("2 "), "a key stands once");
+    let deep = format!("commands: {}1{}", "[".repeat(20), "]".repeat(20));
+    assert!(one(&deep).contains("nested deeper"));
+}
+
+#[test]
+fn every_value_says_where_it_comes_from() {
+    let text =
+        "commands:\n  path: [/usr/local/go/bin]\n  limits: {processes: 200}\n  caches: {pip: off, cargo: keep}\n";
+    let settings = File::parse(text, None).unwrap();
+    let env = |name: &str| (name == "BELAY_LOG").then(|| "belay=debug".into());
+    let file = Path::new("/etc/belay/config.yaml");
+    let shown: Vec<_> = rows(&settings, &Resolved::of(settings.commands.clone(), None, &Host), &env)
+        .into_iter()
+        .map(|row| format!("{} = {} ({})", row.key, row.value, row.origin.shown(Some(file))))
+        .collect();
+    let expected = "\
+log.level = belay=debug (BELAY_LOG)
+log.format = text (default)
+commands.find_toolchains = false (default)
+commands.read_only = none (default)
+commands.path[0] = /usr/local/go/bin (/etc/belay/config.yaml:2)
+commands.path = /usr/local/bin (default)
+commands.path = /usr/bin (default)
+commands.path = /bin (default)
+commands.path = /usr/sbin (default)
+commands.path = /sbin (default)
+commands.env = none (default)
+commands.plans_may_set = none (default)
+commands.scratch.place = workspace (default)
+commands.scratch.tmp = 8GiB (default)
+commands.scratch.home = 8GiB (default)
+commands.scratch.shm = 512MiB (default)
+commands.scratch.files = 1000000 (default)
+commands.limits.processes = 200 (/etc/belay/config.yaml:3)
+commands.limits.open_files = 1048576 (default)
+commands.limits.file_size = 8GiB (default)
+commands.limits.address_space = unlimited (default)
+commands.limits.cpu_time = unlimited (default)
+commands.caches.cargo = keep, at ~/.cargo/registry (/etc/belay/config.yaml:4)
+commands.caches.npm = off (default)
+commands.caches.pip = off (/etc/belay/config.yaml:4)
+commands.caches.go = off (default)
+commands.caches.maven = off (default)
+commands.caches.gradle = off (default)";
+    assert_eq!(shown.join("\n"), expected);
+}
+
+#[test]
+fn a_service_that_nobody_started_from_a_shell_has_nobodys_toolchains_and_caches() {
+    let text = "commands: {caches: {cargo: keep, npm: read, go: {use: read, from: /srv/go}}}";
+    let commands = File::parse(text, None).unwrap().commands.without_caller();
+    assert!(!commands.find_toolchains.value);
+    let used: Vec<_> = commands.caches.iter().map(|cache| cache.value.used.word()).collect();
+    assert_eq!(used, ["keep", "off", "off", "read", "off", "off"]);
+}
