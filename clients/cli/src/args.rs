@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use belay_all_in_one::PolicyChoice;
+use belay_all_in_one::{ConfigSource, PolicyChoice};
 
 use crate::{
-    commands::{approvals, completions, doctor, executions, plan, policy, run, serve, tools},
+    commands::{approvals, completions, config, doctor, executions, plan, policy, run, serve, tools},
     connect::{Address, Place},
 };
 
@@ -66,6 +66,10 @@ pub(crate) struct Everywhere {
     /// What to show to a server over TCP; in BELAY_TOKEN it is not in the list of processes
     #[arg(long, global = true, value_name = "TOKEN", env = "BELAY_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// The operator's settings, for services that start in this process [default: $XDG_CONFIG_HOME/belay/config.yaml, then
+    /// /etc/belay/config.yaml]
+    #[arg(long, global = true, value_name = "FILE", env = "BELAY_CONFIG", value_hint = clap::ValueHint::FilePath)]
+    config: Option<PathBuf>,
     /// What comes out
     #[arg(short, long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) output: Format,
@@ -83,6 +87,7 @@ impl Everywhere {
             state_dir: self.state_dir.clone(),
             gate: self.gate.clone(),
             policy,
+            config: ConfigSource::new(self.config.clone(), &|name| std::env::var_os(name)),
             trace: None,
         }
     }
@@ -116,6 +121,8 @@ pub(crate) enum Command {
     Tools(Tools),
     #[command(subcommand)]
     Policy(Policy),
+    #[command(subcommand)]
+    Config(Config),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
 }
@@ -160,6 +167,12 @@ pub(crate) enum Approvals {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Policy {
     Check(policy::Check),
+}
+
+/// Look at the operator's settings: what commands see and may use
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    Show(config::Show),
 }
 
 /// The policy for services that start in this process.

@@ -2,7 +2,7 @@
 
 use std::{env, io, path::PathBuf, rc::Rc, str::FromStr, time::Duration};
 
-use belay_all_in_one::{Embedded, Endpoint, Opened, Options, PolicyChoice, StateDir, TraceContext};
+use belay_all_in_one::{ConfigSource, Embedded, Endpoint, Opened, Options, PolicyChoice, StateDir, TraceContext};
 use belay_proto::v1::{
     approval_gate_service_client::ApprovalGateServiceClient, executor_service_client::ExecutorServiceClient,
 };
@@ -96,6 +96,8 @@ pub(crate) struct Place {
     pub(crate) gate: Option<Address>,
     /// The policy, where the services start in this process.
     pub(crate) policy: PolicyChoice,
+    /// The operator's settings, where the services start in this process.
+    pub(crate) config: ConfigSource,
     /// The span that requests are made in.
     pub(crate) trace: Option<TraceContext>,
 }
@@ -156,6 +158,7 @@ impl Session {
                 listen: None,
                 drive_all: false,
                 policy,
+                config: place.config.clone(),
                 accept_older_store: false,
             };
             match belay_all_in_one::open(options).await? {

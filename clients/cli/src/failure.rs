@@ -4,7 +4,7 @@ mod lost;
 
 use std::{io, time::Duration};
 
-use belay_all_in_one::{PolicyRefused, PolicyViolation, StartError};
+use belay_all_in_one::{ConfigError, PolicyRefused, StartError};
 use belay_proto::{code_name, v1::PlanViolation};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -129,7 +129,11 @@ impl Report {
     pub(crate) fn of_policy(refused: &PolicyRefused) -> Report {
         let name = refused.path.display().to_string();
         let source = Source { name: name.clone(), text: refused.text.clone() };
-        let violations: Vec<_> = refused.violations.iter().map(|violation| in_policy(violation, &source)).collect();
+        let violations: Vec<_> = refused
+            .violations
+            .iter()
+            .map(|violation| placed(&violation.field, violation.line, &violation.message, &source.text))
+            .collect();
         let message = match (&refused.unreadable, violations.len()) {
             (Some(why), _) => format!("the policy {name} cannot be read: {why}"),
             (None, 1) => format!("the policy {name} is refused: 1 problem"),
@@ -141,6 +145,27 @@ impl Report {
             source: Some(source),
             next: refused.unreadable.is_none().then(|| format!("belay policy check {name}")),
             ..Report::new(Exit::REFUSED, "POLICY_INVALID", message)
+        }
+    }
+
+    /// Operator's settings that cannot be used.
+    pub(crate) fn of_config(error: &ConfigError) -> Report {
+        let name = error.path().display().to_string();
+        let ConfigError::Refused { text, violations, .. } = error else {
+            return Report::new(Exit::REFUSED, "CONFIG_INVALID", error.to_string());
+        };
+        let violations: Vec<_> = violations
+            .iter()
+            .map(|violation| placed(&violation.field, violation.line, &violation.message, text))
+            .collect();
+        let problems =
+            if violations.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", violations.len()) };
+        Report {
+            field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
+            violations,
+            source: Some(Source { name: name.clone(), text: text.clone() }),
+            next: Some(format!("belay config show --config {name}")),
+            ..Report::new(Exit::REFUSED, "CONFIG_INVALID", format!("the settings file {name} is refused: {problems}"))
         }
     }
 
@@ -270,8 +295,15 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         match &error {
             StartError::Policy(refused) => Report::of_policy(refused).into(),
+            StartError::Config(error) => Report::of_config(error).into(),
             _ => Report::of_start(&error).into(),
         }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Report::of_config(&error).into()
     }
 }
 
@@ -282,17 +314,17 @@ impl From<PolicyRefused> for Failure {
 }
 
 /// A violation with its column: that of the field's last name in its line, else of the line's first letter.
-fn in_policy(violation: &PolicyViolation, source: &Source) -> PlanViolation {
-    let line = usize::try_from(violation.line).ok().and_then(|line| line.checked_sub(1));
-    let text = line.and_then(|line| source.text.lines().nth(line)).unwrap_or_default();
-    let last = violation.field.rsplit('.').next().unwrap_or_default();
+fn placed(field: &str, number: u32, message: &str, text: &str) -> PlanViolation {
+    let line = usize::try_from(number).ok().and_then(|line| line.checked_sub(1));
+    let text = line.and_then(|line| text.lines().nth(line)).unwrap_or_default();
+    let last = field.rsplit('.').next().unwrap_or_default();
     let last = last.split('[').next().unwrap_or_default();
     let place = text.find(last).filter(|_| !last.is_empty()).or_else(|| text.find(|c: char| !c.is_whitespace()));
     let column = place.map_or(0, |place| text[..place].chars().count() + 1);
     PlanViolation {
-        field: violation.field.clone(),
-        message: violation.message.clone(),
-        line: i32::try_from(violation.line).unwrap_or(i32::MAX),
+        field: field.to_owned(),
+        message: message.to_owned(),
+        line: i32::try_from(number).unwrap_or(i32::MAX),
         column: i32::try_from(column).unwrap_or(0),
     }
 }
@@ -382,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_broken_policy_reads_like_a_compiler_too() {
-        let violation = |field: &str, line, message: &str| PolicyViolation {
+        let violation = |field: &str, line, message: &str| belay_all_in_one::PolicyViolation {
             field: field.to_owned(),
             line,
             message: message.to_owned(),

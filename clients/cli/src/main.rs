@@ -22,7 +22,7 @@ mod usage;
 
 use std::process::ExitCode;
 
-use belay_all_in_one::LogFormat;
+use belay_all_in_one::{ConfigSource, LogFormat};
 use clap::Parser as _;
 
 use args::{Cli, Command};
@@ -62,16 +62,19 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit, Failure> {
     let context = Context { screen, place, namespace: cli.everywhere.namespace };
     let mut signals =
         Signals::listen().map_err(|error| Failure::internal(format!("Ctrl-C cannot be listened for: {error}")))?;
-    log_to_stderr(matches!(command, Command::Serve(_)))?;
+    log_to_stderr(matches!(command, Command::Serve(_)).then_some(&context.place.config))?;
     let outcome = commands::dispatch(&context, command, &mut signals).await;
     trace.end(outcome).await
 }
 
 /// The services' own log goes to standard error, so that it is seen beside what `serve` prints. Other commands have their own words for
 /// what happens, and stay silent unless BELAY_LOG asks, such as `BELAY_LOG=debug`.
-fn log_to_stderr(serves: bool) -> Result<(), Failure> {
-    let format = LogFormat::from_env().map_err(|error| Failure::refused("INVALID_USAGE", error.to_string()))?;
-    belay_all_in_one::log_to_stderr(if serves { "info" } else { "off" }, format);
+fn log_to_stderr(server: Option<&ConfigSource>) -> Result<(), Failure> {
+    let log = server.map(ConfigSource::read).transpose()?.map(|loaded| loaded.settings.log);
+    let (level, format) = log.map_or(("off", "text"), |log| (log.level.value.word(), log.format.value.word()));
+    let format =
+        LogFormat::from_env_or(format).map_err(|error| Failure::refused("INVALID_USAGE", error.to_string()))?;
+    belay_all_in_one::log_to_stderr(level, format);
     Ok(())
 }
 

@@ -8,15 +8,17 @@ use std::{
 
 use belay_policy::{Policy, Tier};
 use belay_proto::v1::{EnforcementReport, enforcement_report};
-use belay_tool_runner::{Enforcement, Places as _, RealPlaces, SandboxSettings};
+use belay_settings::toolchains::{Caller, PROGRAMS};
+use belay_tool_runner::{CommandSettings, Enforcement, Places as _, RealPlaces};
 
 use crate::{
+    config::{Config, ConfigError, ConfigSource},
     policy::{PolicyChoice, PolicyFacts, PolicyRefused, facts},
     state_dir::StateDir,
 };
 
-/// Programs that plans often call.
-const PROGRAMS: [&str; 3] = ["git", "python3", "sh"];
+/// Programs that plans often call: said of in any case, others where the caller has them.
+const ALWAYS: [&str; 3] = ["git", "python3", "sh"];
 
 /// What is to be examined.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub struct Probe {
     pub workspace: PathBuf,
     /// The policy that a start would take.
     pub policy: PolicyChoice,
+    /// The operator's settings that a start would take.
+    pub config: ConfigSource,
 }
 
 /// What was found.
@@ -44,7 +48,9 @@ pub struct Diagnosis {
     pub policy: Result<PolicyFacts, PolicyRefused>,
     /// Where the policy comes from, in words.
     pub policy_source: String,
-    /// Programs that plans often call.
+    /// The operator's settings, or why there are none.
+    pub config: Result<Config, ConfigError>,
+    /// Compilers, interpreters, package managers and the like: those that the caller has, and those that plans often call.
     pub programs: Vec<Program>,
     min_tier: Tier,
 }
@@ -63,14 +69,18 @@ pub struct Folder {
 pub struct Program {
     /// Its name.
     pub name: &'static str,
-    /// Where it is; `None` when no command can call it.
+    /// Where commands find it; `None` when no command can call it.
     pub path: Option<PathBuf>,
+    /// Where the caller finds it.
+    pub of_caller: Option<PathBuf>,
+    /// Why commands do not see it, and what to write to the settings.
+    pub problem: Option<String>,
 }
 
 impl Diagnosis {
     /// Whether a command that the policy allows would be started.
     pub fn commands_can_run(&self) -> bool {
-        self.refusal.is_none() && self.is_strong_enough() && self.policy.is_ok()
+        self.refusal.is_none() && self.is_strong_enough() && self.policy.is_ok() && self.config.is_ok()
     }
 
     /// Whether the sandbox is of the tier that the policy asks for.
@@ -101,9 +111,12 @@ impl Diagnosis {
 
 /// Examines the machine. Blocks for some tens of milliseconds, and leaves nothing behind but the state directory.
 pub fn doctor(probe: &Probe) -> Diagnosis {
-    let settings = SandboxSettings::default();
-    let path = settings.path.clone();
-    let enforcement = Enforcement::tried_out(settings);
+    let config = probe.config.load();
+    let commands = config.as_ref().map_or_else(
+        |_| CommandSettings::default(),
+        |config| CommandSettings::new(config.commands.clone(), Some(probe.state_dir.join("caches"))),
+    );
+    let enforcement = Enforcement::tried_out(commands.sandbox());
     let policy = probe.policy.read().map(|policy| policy.unwrap_or_else(Policy::of_one_person));
     Diagnosis {
         sandbox: enforcement.to_proto(),
@@ -116,7 +129,8 @@ pub fn doctor(probe: &Probe) -> Diagnosis {
             PolicyChoice::File(path) => path.display().to_string(),
             PolicyChoice::BuiltIn | PolicyChoice::Keep => "the built-in one".to_owned(),
         },
-        programs: PROGRAMS.map(|name| Program { name, path: find(name, &path) }).to_vec(),
+        programs: programs(&commands, &probe.config.caller()),
+        config,
     }
 }
 
@@ -147,6 +161,18 @@ fn tried(path: &Path, state_dir: &Path) -> Result<(), String> {
         .tempdir_in(&path)
         .map_err(|error| format!("nothing can be written there: {error}"))?;
     RealPlaces.open(inside.path(), &[]).map(drop).map_err(|error| error.to_string())
+}
+
+/// The programs that the caller has, as commands see them, and those that plans often call.
+fn programs(commands: &CommandSettings, caller: &Caller) -> Vec<Program> {
+    let look = |name: &'static str| Program {
+        name,
+        path: commands.find(name),
+        of_caller: find(name, &caller.path),
+        problem: commands.missing(name),
+    };
+    let worth_saying = |program: &Program| program.of_caller.is_some() || ALWAYS.contains(&program.name);
+    PROGRAMS.into_iter().map(look).filter(worth_saying).collect()
 }
 
 fn find(name: &str, path: &[PathBuf]) -> Option<PathBuf> {
@@ -180,6 +206,7 @@ mod tests {
             state_dir: folder.path().join("state"),
             workspace: folder.path().to_owned(),
             policy: PolicyChoice::BuiltIn,
+            config: ConfigSource::default(),
         };
         // This test binary cannot be a launcher, so the walls cannot be tried in it.
         let diagnosis = doctor(&probe);

@@ -9,6 +9,7 @@ use belay_approval_gate::{GateError, keys::KeyError};
 use belay_journal::StoreError;
 use belay_proto::stores::{Behind, Service};
 use belay_service_kit::{key_file::KeyFileError, net::BindError};
+use belay_settings::ConfigError;
 use belay_sqlite::{CommitError, SqliteError};
 use belay_telemetry::NotStarted;
 use belay_tool_runner::{LedgerError, Refused};
@@ -64,6 +65,9 @@ pub enum StartError {
     /// The policy file cannot be used.
     #[error("{0}")]
     Policy(PolicyRefused),
+    /// The operator's settings cannot be used.
+    #[error(transparent)]
+    Config(ConfigError),
     /// Spans cannot be sent as the environment says.
     #[error(transparent)]
     Telemetry(NotStarted),
@@ -140,6 +144,7 @@ impl StartError {
             Self::Key(_) => "GATE_KEY_UNUSABLE",
             Self::SealKey(_) => "SEAL_KEY_UNUSABLE",
             Self::Policy(_) => "POLICY_INVALID",
+            Self::Config(_) => "CONFIG_INVALID",
             Self::Telemetry(_) => "TELEMETRY_UNUSABLE",
             Self::Internal(_) => "INTERNAL",
         }
@@ -166,6 +171,7 @@ impl StartError {
             "SEAL_KEY_UNUSABLE" => "Put seal.key back from a backup. Without one: move it away; executions whose secrets it sealed cannot go on then.".into(),
             "SEAL_KEY_LOST" => "Put seal.key back from the backup that ledger.db is of, and start again.".into(),
             "POLICY_INVALID" => "Mend the policy; `belay policy check FILE` shows what is wrong.".into(),
+            "CONFIG_INVALID" => "Change the file as it says; `belay config show` reads it again.".into(),
             "TELEMETRY_UNUSABLE" => "Set the variable as it says, or OTEL_SDK_DISABLED=true to send no spans.".into(),
             "FENCED" => "Put the newest journal.db and gate.db back, or move ledger.db away if the work that came after the backup may be forgotten.".into(),
             "STORE_NEWER" => "Use the version of belay that wrote it, or a later one.".into(),

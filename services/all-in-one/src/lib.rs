@@ -4,6 +4,7 @@
 //!
 //! A program that opens one must call [`take_over_if_asked`] on the first line of `main`: it is executed again to launch commands.
 
+mod config;
 mod doctor;
 mod error;
 mod policy;
@@ -12,6 +13,7 @@ mod state_dir;
 mod stores;
 
 pub use belay_tool_runner::take_over_if_asked;
+pub use config::{Config, ConfigError, ConfigSource, Origin, Row, Violation};
 pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
 pub use error::StartError;
 pub use policy::{PolicyChoice, PolicyFacts, PolicyRefused, PolicyViolation, check_policy, is_same_policy};
@@ -32,7 +34,7 @@ use belay_proto::v1::EnforcementReport;
 use belay_service_kit::{Access, Clock, Ids, ServeError, ServiceChannel, Shutdown, SystemClock, Trigger, net};
 use belay_sqlite::Threads;
 use belay_tool_runner::{
-    Allowed, Calls, Enforcement, Ledger, RealPlaces, Registry, SandboxSettings, Workspaces, tools,
+    Allowed, Calls, CommandSettings, Enforcement, Ledger, RealPlaces, Registry, Workspaces, tools,
 };
 use tokio::task::JoinHandle;
 
@@ -65,6 +67,8 @@ pub struct Options {
     pub drive_all: bool,
     /// The policy they start with.
     pub policy: PolicyChoice,
+    /// The operator's settings.
+    pub config: ConfigSource,
     /// Go on with stores that are behind what the others remember of them.
     pub accept_older_store: bool,
 }
@@ -103,6 +107,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     };
     // Before anything is made: a policy that cannot be read changes nothing.
     let policy = options.policy.read().map_err(StartError::Policy)?;
+    let config = options.config.load().map_err(StartError::Config)?;
     let spans = Spans::from_env().map_err(StartError::Telemetry)?;
     let ids = Ids::from_system();
     let (trigger, stop) = Shutdown::new();
@@ -110,12 +115,13 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
 
     let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
     let master_key = belay_executor::open_seal_key(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
-    let enforcement =
-        tokio::task::spawn_blocking(|| Enforcement::tried_out(SandboxSettings::default())).await.map_err(internal)?;
+    let commands = Arc::new(CommandSettings::new(config.commands, Some(state_dir.path().join("caches"))));
+    let sandbox = commands.sandbox();
+    let enforcement = tokio::task::spawn_blocking(|| Enforcement::tried_out(sandbox)).await.map_err(internal)?;
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
-    let registry = Registry::new(tools::built_in(&enforcement)).map_err(internal)?;
+    let registry = Registry::new(tools::built_in(&enforcement, &commands)).map_err(internal)?;
     let opened = OpenStores::open(&state_dir, &ids, &registry, &master_key, options.accept_older_store)?;
     let OpenStores { journal, ledger, approvals } = opened;
     let journal_stores = Arc::clone(&journal.stores);

@@ -6,7 +6,8 @@ use belay_approval_gate::{Gate, Parts, RunnerClient, Settings, Store, hosted, ho
 use belay_policy::Policy;
 use belay_redaction::Redactor;
 use belay_service_kit::{
-    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, net, program, shutdown, telemetry,
+    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, net, program, shutdown,
+    telemetry::{self, LogFormat},
 };
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
@@ -19,7 +20,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
-    telemetry::init("info", telemetry::LogFormat::from_env()?);
+    let operator = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?.settings;
+    telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     if settings.token.is_some() && settings.token == settings.service_token {
         return Err("--token and --service-token are the same: whoever may ask could decide; give services a token of their own".into());
     }

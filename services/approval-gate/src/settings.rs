@@ -15,6 +15,9 @@ use clap::Parser;
                   SIGHUP reads the policy file again; one that is broken changes nothing."
 )]
 pub struct Settings {
+    /// The operator's settings [default: $XDG_CONFIG_HOME/belay/config.yaml, then /etc/belay/config.yaml]
+    #[arg(long, env = "BELAY_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Where people come in: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]
     pub listen: Address,

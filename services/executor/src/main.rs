@@ -4,7 +4,8 @@ use std::{error::Error, process::ExitCode, sync::Arc};
 
 use belay_executor::{Executions, Gate, Parts, Redactor, Runner, Settings, hosted, open_seal_key, store_reason};
 use belay_service_kit::{
-    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, net, program, shutdown, telemetry,
+    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, net, program, shutdown,
+    telemetry::{self, LogFormat},
 };
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
@@ -21,7 +22,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
-    telemetry::init("info", telemetry::LogFormat::from_env()?);
+    let operator = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?.settings;
+    telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
     let spans = Telemetry::from_env("belay-executor", Redactor::new(), move |bytes| entropy.fill(bytes))?;
     let access = Access::for_listener(&settings.listen, settings.token)?;

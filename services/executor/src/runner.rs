@@ -221,6 +221,19 @@ impl Runner {
         Ok(self.client.clone().watch_unacknowledged_tool_calls(request).await?.into_inner())
     }
 
+    /// What the runner can tell of planned calls; nothing where it cannot be asked, since whether a plan is accepted does not hang on it.
+    pub(crate) async fn check_calls(&self, calls: Vec<v1::PlannedCall>) -> Vec<v1::CallProblem> {
+        let mut request = self.request(v1::CheckCallsRequest { calls });
+        request.set_timeout(PATIENCE);
+        match self.client.clone().check_calls(request).await {
+            Ok(response) => response.into_inner().problems,
+            Err(status) => {
+                tracing::warn!(%status, "The tool runner could not be asked what it can tell of a plan's calls");
+                Vec::new()
+            }
+        }
+    }
+
     /// Lets the runner forget calls.
     pub(crate) async fn acknowledge(&self, names: Vec<String>, fence: v1::Fence) -> Result<(), Status> {
         let message = v1::AcknowledgeToolCallsRequest { names, fence: Some(fence) };

@@ -13,6 +13,9 @@ use clap::Parser;
     after_help = "Example: belay-executor --listen unix:/run/belay/executor.sock --state-dir /var/lib/belay --runner unix:/run/belay/runner.sock --gate unix:/run/belay/gate-services.sock"
 )]
 pub struct Settings {
+    /// The operator's settings [default: $XDG_CONFIG_HOME/belay/config.yaml, then /etc/belay/config.yaml]
+    #[arg(long, env = "BELAY_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Where to listen: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]
     pub listen: Address,

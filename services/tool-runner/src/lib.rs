@@ -7,6 +7,7 @@
 
 mod acknowledgements;
 mod calls;
+mod commands;
 mod contents;
 mod enforcement;
 mod ledger;
@@ -27,13 +28,14 @@ mod view;
 mod workspaces;
 
 pub use calls::Calls;
+pub use commands::CommandSettings;
 pub use enforcement::Enforcement;
 pub use ledger::{Ledger, LedgerError, LedgerFailure};
 pub use place::{Place, Places, RealPlaces, Staged};
 pub use policy::{Accepted, BadToken, GateChannel, PolicyHolder, Refused};
 pub use registry::{
-    Annotations, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure, ToolResult,
-    ToolSpec, Touches,
+    Annotations, Foreseen, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure,
+    ToolResult, ToolSpec, Touches,
 };
 pub use secrets::Secrets;
 pub use service::hosted;

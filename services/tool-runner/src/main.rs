@@ -4,12 +4,14 @@ use std::{error::Error, fs::canonicalize, path::PathBuf, process::ExitCode, sync
 
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{
-    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, key_file, net, program, shutdown, telemetry,
+    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, key_file, net, program, shutdown,
+    telemetry::{self, LogFormat},
 };
+use belay_settings::{Resolved, toolchains::Host};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
 use belay_tool_runner::{
-    Allowed, Calls, Enforcement, GateChannel, Ledger, Parts, RealPlaces, Registry, SandboxSettings, Secrets, Settings,
+    Allowed, Calls, CommandSettings, Enforcement, GateChannel, Ledger, Parts, RealPlaces, Registry, Secrets, Settings,
     Workspaces, gate_key, hosted, tools,
 };
 use clap::Parser as _;
@@ -25,7 +27,8 @@ fn main() -> ExitCode {
 }
 
 async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
-    telemetry::init("info", telemetry::LogFormat::from_env()?);
+    let operator = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?.settings;
+    telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
     let spans = Telemetry::from_env("belay-tool-runner", Redactor::new(), move |bytes| entropy.fill(bytes))?;
     let access = Access::for_listener(&settings.listen, settings.token)?;
@@ -38,11 +41,14 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let workspaces =
         Workspaces { own: canonicalize(own)?, allowed: Allowed::Roots(roots), forbidden: vec![state_dir.clone()] };
 
-    let enforcement = Enforcement::tried_out(SandboxSettings::default());
+    // No caller stands behind a separate service: what commands see is what the operator's settings name.
+    let here = Resolved::of(operator.commands, None, &Host);
+    let commands = Arc::new(CommandSettings::new(here, Some(state_dir.join("caches"))));
+    let enforcement = Enforcement::tried_out(commands.sandbox());
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
-    let registry = Registry::new(tools::built_in(&enforcement))?;
+    let registry = Registry::new(tools::built_in(&enforcement, &commands))?;
     let ids = Ids::from_system();
     let master_key = MasterKey::new(key_file::open(&state_dir.join("seal.key"), key_file::SEAL, || ids.next_key())?);
     let id = ids.next_id();

@@ -74,6 +74,15 @@ pub struct Operation {
     pub paths: Vec<String>,
 }
 
+/// Something that will be wrong with a planned call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreseen {
+    /// The argument, as a JSON pointer.
+    pub pointer: String,
+    /// What will be wrong, and what to do.
+    pub message: String,
+}
+
 /// What a tool says of itself.
 #[derive(Clone, Debug)]
 pub struct ToolSpec {
@@ -153,6 +162,12 @@ pub trait Tool: Send + Sync + 'static {
     /// What it is asked to do, for a policy to judge before anything happens. The arguments fit the schema.
     fn operation(&self, _arguments: &Value) -> Operation {
         Operation::default()
+    }
+
+    /// What can be told of a call before it is made, such as a program that will not be there. The arguments are as a plan has them, before
+    /// its templates are filled in.
+    fn foresee(&self, _arguments: &Value) -> Vec<Foreseen> {
+        Vec::new()
     }
 
     /// The walls that stand around its work, by name; none for a tool that runs inside the runner.

@@ -16,6 +16,9 @@ use thiserror::Error;
                   --gate unix:/run/belay/gate.sock --gate-key /etc/belay/gate.pub"
 )]
 pub struct Settings {
+    /// The operator's settings [default: $XDG_CONFIG_HOME/belay/config.yaml, then /etc/belay/config.yaml]
+    #[arg(long, env = "BELAY_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Where to listen: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]
     pub listen: Address,

@@ -2,7 +2,7 @@
 
 use std::{env, path::PathBuf};
 
-use belay_all_in_one::{Diagnosis, Probe};
+use belay_all_in_one::{Diagnosis, Probe, Program};
 use belay_proto::v1::enforcement_report::Tier;
 use serde_json::{Value, json};
 
@@ -36,7 +36,8 @@ pub(crate) async fn doctor(context: &Context, verb: Doctor) -> Result<Exit, Fail
         None => env::current_dir()
             .map_err(|error| Failure::internal(format!("the current folder cannot be read: {error}")))?,
     };
-    let probe = Probe { state_dir: context.place.state_dir()?, workspace, policy: policy_choice() };
+    let config = context.place.config.clone();
+    let probe = Probe { state_dir: context.place.state_dir()?, workspace, policy: policy_choice(), config };
     let diagnosis = tokio::task::spawn_blocking(move || belay_all_in_one::doctor(&probe))
         .await
         .map_err(|error| Failure::internal(format!("the examination ended early: {error}")))?;
@@ -48,7 +49,7 @@ pub(crate) async fn doctor(context: &Context, verb: Doctor) -> Result<Exit, Fail
 }
 
 /// The policy that `run` would start with.
-fn policy_choice() -> belay_all_in_one::PolicyChoice {
+pub(super) fn policy_choice() -> belay_all_in_one::PolicyChoice {
     match env::var_os("BELAY_POLICY").filter(|path| !path.is_empty()) {
         Some(path) => belay_all_in_one::PolicyChoice::File(path.into()),
         None => belay_all_in_one::PolicyChoice::of_user(&|name| env::var_os(name)),
@@ -94,11 +95,24 @@ fn lines(diagnosis: &Diagnosis) -> Vec<Line> {
             plain(&about(&diagnosis.state_dir.path.display().to_string(), diagnosis.state_dir.problem.as_deref())),
         ],
     ];
-    rows.extend(diagnosis.programs.iter().map(|program| {
-        let found = program.path.as_ref().map_or("not found".to_owned(), |path| path.display().to_string());
-        vec![mark(program.path.is_some()), plain(program.name), plain(&found)]
-    }));
+    if let Ok(config) = &diagnosis.config {
+        let file =
+            config.loaded.file.as_ref().map_or("no file, the defaults".to_owned(), |file| file.display().to_string());
+        rows.push(vec![mark(true), plain("settings"), plain(&file)]);
+    }
     lines.extend(table(&rows));
+    if let Err(error) = &diagnosis.config {
+        lines.extend(crate::failure::Report::of_config(error).lines());
+    }
+
+    lines.push(heading("programs that commands see"));
+    lines.extend(table(
+        &diagnosis
+            .programs
+            .iter()
+            .map(|program| vec![mark(program.path.is_some()), plain(program.name), plain(&seen(program))])
+            .collect::<Vec<_>>(),
+    ));
 
     lines.push(heading("policy").and(Style::Plain, format!("  {}", diagnosis.policy_source)));
     match &diagnosis.policy {
@@ -116,9 +130,26 @@ fn about(path: &str, problem: Option<&str>) -> String {
     problem.map_or_else(|| path.to_owned(), |problem| format!("{path}: {problem}"))
 }
 
+/// Where commands find a program, or why they do not.
+fn seen(program: &Program) -> String {
+    match (&program.path, &program.of_caller) {
+        (Some(path), Some(of_caller)) if path != of_caller => {
+            format!("{} (yours: {})", path.display(), of_caller.display())
+        }
+        (Some(path), _) => path.display().to_string(),
+        (None, _) => program.problem.clone().unwrap_or_else(|| "not found".to_owned()),
+    }
+}
+
 fn as_json(diagnosis: &Diagnosis) -> Result<Value, Failure> {
     let programs: serde_json::Map<_, _> =
         diagnosis.programs.iter().map(|program| (program.name.to_owned(), json!(program.path))).collect();
+    let not_seen: serde_json::Map<_, _> = diagnosis
+        .programs
+        .iter()
+        .filter(|program| program.path.is_none())
+        .map(|program| (program.name.to_owned(), json!(program.problem)))
+        .collect();
     Ok(json!({
         "commandsCanRun": diagnosis.commands_can_run(),
         "sandbox": json::of(&diagnosis.sandbox)?,
@@ -127,6 +158,11 @@ fn as_json(diagnosis: &Diagnosis) -> Result<Value, Failure> {
         "workspace": { "path": diagnosis.workspace.path, "problem": diagnosis.workspace.problem },
         "stateDir": { "path": diagnosis.state_dir.path, "problem": diagnosis.state_dir.problem },
         "programs": programs,
+        "programsNotSeen": not_seen,
+        "config": match &diagnosis.config {
+            Ok(config) => json!({ "file": config.loaded.file }),
+            Err(error) => crate::failure::Report::of_config(error).json(),
+        },
         "policySource": diagnosis.policy_source,
         "policy": match &diagnosis.policy {
             Ok(facts) => policy::as_json(facts),

@@ -2,6 +2,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod executions;
 mod listing;
@@ -14,7 +15,7 @@ pub(crate) mod tools;
 use std::future::Future;
 
 use crate::{
-    args::{Approvals, Command, Executions, Plan, Policy, Tools},
+    args::{Approvals, Command, Config, Executions, Plan, Policy, Tools},
     connect::{Client, Gate, Place, Session},
     exit::Exit,
     failure::Failure,
@@ -83,6 +84,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Approvals(Approvals::Deny(verb)) | Command::Deny(verb) => approvals::decide::deny(context, verb).await,
         Command::Approvals(Approvals::Skip(verb)) => approvals::decide::skip(context, verb).await,
         Command::Policy(Policy::Check(verb)) => policy::check(context, verb).await,
+        Command::Config(Config::Show(verb)) => config::show(context, verb).await,
         Command::Doctor(verb) => doctor::doctor(context, verb).await,
         Command::Tools(Tools::List(verb)) => tools::list::list(context, verb).await,
         Command::Tools(Tools::Describe(verb)) => tools::describe::describe(context, verb).await,

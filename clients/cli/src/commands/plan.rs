@@ -14,7 +14,7 @@ use crate::{
     plan_file::PlanFile,
     render::{
         text::{Line, Style},
-        words,
+        violation, words,
     },
 };
 
@@ -33,13 +33,37 @@ pub(crate) async fn validate(context: &Context, verb: Validate) -> Result<Exit, 
     let response = context.ask(async |client| check(client, &context.namespace, &file).await).await?;
     context.screen.show(&response, || {
         let steps = response.plan.as_ref().map_or(0, |plan| plan.steps.len());
-        vec![
+        let mut lines = warnings(&response, &file);
+        lines.push(
             Line::new(format!("{}: ", file.source.name))
                 .and(Style::Good, "good")
-                .and(Style::Plain, format!(", {}", words::steps(steps))),
-        ]
+                .and(Style::Plain, format!(", {}{}", words::steps(steps), how_many(&response))),
+        );
+        lines
     })?;
     Ok(Exit::OK)
+}
+
+/// What will go wrong when the plan is carried out, pointed at in its text.
+pub(crate) fn warnings(response: &ValidatePlanResponse, file: &PlanFile) -> Vec<Line> {
+    let shown = response
+        .warnings
+        .iter()
+        .flat_map(|warning| violation::lines(warning, Some(&file.source)).into_iter().enumerate());
+    shown
+        .map(|(n, line)| match n {
+            0 => Line::default().and(Style::Warn, "warning: ").with(line),
+            _ => line,
+        })
+        .collect()
+}
+
+fn how_many(response: &ValidatePlanResponse) -> String {
+    match response.warnings.len() {
+        0 => String::new(),
+        1 => ", 1 warning".to_owned(),
+        many => format!(", {many} warnings"),
+    }
 }
 
 /// The plan as the services understand it; a refusal names every violation, with its place in the file.

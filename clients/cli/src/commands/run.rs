@@ -248,12 +248,15 @@ async fn dry_run(
     file: &PlanFile,
     request: StartExecutionRequest,
 ) -> Result<Exit, Failure> {
-    let plan = plan::check(client, &context.namespace, file).await?.plan.unwrap_or_default();
+    let checked = plan::check(client, &context.namespace, file).await?;
+    let warnings = plan::warnings(&checked, file);
+    let plan = checked.plan.unwrap_or_default();
     let mut execution = start(context, client, file, request).await?;
     let workspace = execution.workspace.clone();
     let shown = execution.plan.get_or_insert(plan).clone();
     context.screen.show(&execution, || {
         let mut lines = render::plan::preview(&shown);
+        lines.extend(warnings);
         if !workspace.is_empty() {
             lines.push(Line::default().and(Style::Dim, "workspace: ").and(Style::Plain, &workspace));
         }

@@ -47,8 +47,9 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
     }
     let state_dir = context.place.state_dir()?;
     let policy = context.place.policy.clone();
+    let config = context.place.config.clone();
     let Serve { listen, accept_older_store, .. } = verb;
-    let options = Options { state_dir: state_dir.clone(), listen, drive_all: true, policy, accept_older_store };
+    let options = Options { state_dir: state_dir.clone(), listen, drive_all: true, policy, config, accept_older_store };
     let embedded = match unless_stopped(signals, belay_all_in_one::open(options)).await?? {
         Opened::Holder(embedded) => embedded,
         Opened::Held(endpoint) => {

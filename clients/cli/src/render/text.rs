@@ -44,6 +44,12 @@ impl Line {
         Line::default().and(Style::Plain, text)
     }
 
+    /// The line with another line's pieces at its end.
+    pub(crate) fn with(mut self, other: Line) -> Line {
+        self.pieces.extend(other.pieces);
+        self
+    }
+
     /// The line with another piece at its end.
     pub(crate) fn and(mut self, style: Style, text: impl AsRef<str>) -> Line {
         self.pieces.push((style, clean(text.as_ref())));

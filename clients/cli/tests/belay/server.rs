@@ -141,7 +141,7 @@ impl ExecutorService for Scripted {
     async fn validate_plan(&self, _: Request<ValidatePlanRequest>) -> Result<Response<ValidatePlanResponse>, Status> {
         let violations = self.world.lock().unwrap().violations.clone();
         let plan = violations.is_empty().then(|| Plan { id: "p".to_owned(), ..Default::default() });
-        Ok(Response::new(ValidatePlanResponse { violations, plan }))
+        Ok(Response::new(ValidatePlanResponse { violations, plan, ..ValidatePlanResponse::default() }))
     }
 
     async fn start_execution(&self, request: Request<StartExecutionRequest>) -> Result<Response<Execution>, Status> {

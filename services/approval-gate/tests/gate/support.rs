@@ -238,6 +238,10 @@ fn not_asked<T>() -> Result<Response<T>, Status> {
 
 #[tonic::async_trait]
 impl ToolRunnerService for Runner {
+    async fn check_calls(&self, _: Request<v1::CheckCallsRequest>) -> Result<Response<v1::CheckCallsResponse>, Status> {
+        not_asked()
+    }
+
     type CallToolStream = Messages<v1::CallToolResponse>;
     type AttachToolCallStream = Messages<v1::AttachToolCallResponse>;
     type GetEffectStream = Messages<v1::GetEffectResponse>;

@@ -33,13 +33,57 @@ pub(super) async fn validate_plan(
     Ok(match checked(&source, &catalogue) {
         Ok((plan, _)) => v1::ValidatePlanResponse {
             violations: Vec::new(),
+            warnings: warnings(executions, &source, &plan).await,
             plan: Some(executions.vault.plan(wire::plan_message(&plan))),
         },
         Err(invalid) => v1::ValidatePlanResponse {
             violations: shown(executions, invalid).violations.into_iter().map(violation).collect(),
+            warnings: Vec::new(),
             plan: None,
         },
     })
+}
+
+/// What the runner can tell of an accepted plan's calls, at the places of its author.
+async fn warnings(executions: &Executions, source: &Source, plan: &Plan) -> Vec<v1::PlanViolation> {
+    let steps: Vec<_> = plan
+        .steps()
+        .iter()
+        .map(|planned| match planned.kind() {
+            StepKind::Tool(call) => call,
+        })
+        .collect();
+    let planned = steps
+        .iter()
+        .map(|call| v1::PlannedCall { tool: call.tool.clone(), arguments: call.arguments.source().to_string() });
+    let problems = executions.runner.check_calls(planned.collect()).await.into_iter();
+    let problems = problems.filter_map(|problem| {
+        let step = usize::try_from(problem.call).ok()?;
+        let call = steps.get(step)?;
+        // What a template will say, nobody knows yet.
+        let is_template = call.arguments.reference_paths().contains(&problem.pointer);
+        let pointer = format!("/arguments{}", problem.pointer);
+        (!is_template).then_some(StepProblem { step, pointer, message: problem.message })
+    });
+    let problems: Vec<_> = problems.take(limits::MAX_VIOLATIONS).collect();
+    let found = located(source, problems);
+    shown(executions, InvalidPlan { violations: found }).violations.into_iter().map(violation).collect()
+}
+
+/// Problems at the places of the plan's author.
+fn located(source: &Source, problems: Vec<StepProblem>) -> Vec<Violation> {
+    match source {
+        Source::Document(document) => StepProblem::locate(format_of(document), &document.text, problems),
+        Source::Message(_) => problems.into_iter().map(Violation::from).collect(),
+    }
+}
+
+fn format_of(document: &v1::PlanDocument) -> Format {
+    match document.format() {
+        v1::PlanFormat::Unspecified => Format::Auto,
+        v1::PlanFormat::Yaml => Format::Yaml,
+        v1::PlanFormat::Json => Format::Json,
+    }
 }
 
 pub(super) async fn start_execution(
@@ -187,26 +231,15 @@ enum Source {
 
 /// A plan that can be carried out with these tools, and the facts about them. Everything that can be refused is refused here.
 fn checked(source: &Source, catalogue: &Catalogue) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
-    let (plan, document) = match source {
-        Source::Message(plan) => (wire::plan_from(plan.clone())?, None),
-        Source::Document(document) => {
-            let format = match document.format() {
-                v1::PlanFormat::Unspecified => Format::Auto,
-                v1::PlanFormat::Yaml => Format::Yaml,
-                v1::PlanFormat::Json => Format::Json,
-            };
-            (Plan::parse(format, &document.text)?, Some((format, &document.text)))
-        }
+    let plan = match source {
+        Source::Message(plan) => wire::plan_from(plan.clone())?,
+        Source::Document(document) => Plan::parse(format_of(document), &document.text)?,
     };
     let (tools, problems) = tools_of(&plan, catalogue);
     if problems.is_empty() {
         return Ok((plan, tools));
     }
-    let violations = match document {
-        Some((format, text)) => StepProblem::locate(format, text, problems),
-        None => problems.into_iter().map(Violation::from).collect(),
-    };
-    Err(InvalidPlan { violations })
+    Err(InvalidPlan { violations: located(source, problems) })
 }
 
 /// The facts about a plan's tools, and what does not fit them.

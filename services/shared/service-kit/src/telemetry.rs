@@ -25,12 +25,13 @@ pub enum LogFormat {
 pub struct NoLogFormat(String);
 
 impl LogFormat {
-    /// As `BELAY_LOG_FORMAT` says; text when it is unset or empty.
+    /// As `BELAY_LOG_FORMAT` says; `default`, one of its words, when it is unset or empty.
     ///
     /// # Errors
     /// [`NoLogFormat`] when it is neither `text` nor `json`.
-    pub fn from_env() -> Result<Self, NoLogFormat> {
-        Self::read(env::var_os("BELAY_LOG_FORMAT").as_deref())
+    pub fn from_env_or(default: &str) -> Result<Self, NoLogFormat> {
+        let set = env::var_os("BELAY_LOG_FORMAT").filter(|value| !value.is_empty());
+        Self::read(Some(set.as_deref().unwrap_or(OsStr::new(default))))
     }
 
     fn read(value: Option<&OsStr>) -> Result<Self, NoLogFormat> {

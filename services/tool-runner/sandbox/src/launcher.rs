@@ -66,6 +66,11 @@ impl NamespaceLauncher {
         Ok(Self { settings, scratch })
     }
 
+    /// The names of the operator's variables.
+    pub(crate) fn variables(&self) -> Vec<String> {
+        self.settings.env.iter().map(|(name, _)| name.clone()).collect()
+    }
+
     /// Starts the built-in attacks instead of a program.
     pub(crate) fn launch_attacks(&self, spec: Spec) -> Result<Running, LaunchError> {
         // Not through the link: where it leads is no mount of ours once we are in another namespace.
@@ -116,7 +121,7 @@ impl NamespaceLauncher {
     }
 
     fn command(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<Command, LaunchError> {
-        spec.check()?;
+        spec.check(&self.settings.calls_may_set)?;
         let settings = &self.settings;
         let Spec { program, args, env, cwd, workspace, mounts, wall, limits } = spec;
         let mut mounts: Vec<Mount> = settings.mounts.iter().cloned().chain(mounts).collect();

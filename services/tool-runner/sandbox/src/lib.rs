@@ -56,7 +56,7 @@ pub use running::{Enforced, KillHandle, Outcome, Running, Status, Usage};
 pub use scratch::{Scratch, ScratchPlace, ScratchSize};
 pub use self_test::{AttackResult, SelfTestError, self_test};
 pub use settings::Settings;
-pub use spec::{Spec, WorkspaceMount};
+pub use spec::{Spec, WorkspaceMount, is_reserved, not_the_calls};
 pub use take_over::take_over_if_asked;
 
 /// Where the workspace stands in the command's view.

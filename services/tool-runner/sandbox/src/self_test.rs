@@ -93,6 +93,7 @@ pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, Self
         name.into(),
         tcp.local_addr()?.port().to_string().into(),
         id().to_string().into(),
+        launcher.variables().join(" ").into(),
     ];
     let mut spec = Spec::new(ATTACKS, targets, mount);
     spec.limits = Some(Limits { processes: 64, ..Limits::default() });

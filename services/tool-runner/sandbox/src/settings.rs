@@ -31,6 +31,8 @@ pub struct Settings {
     /// Variables every command gets; of equal names these count over what the sandbox sets by default (`HOME`, `TZ`, and the offline
     /// switches of package managers). Only here may names stand that loaders and interpreters obey (`LD_LIBRARY_PATH`, `PYTHONPATH`).
     pub env: Vec<(String, OsString)>,
+    /// Variables of those that loaders and interpreters obey that a call may set all the same ([`crate::Spec::env`]).
+    pub calls_may_set: Vec<String>,
     /// The Landlock ABI below which nothing is started. 1 (Linux 5.13) by default: it confines reads, writes and execution.
     /// 3 (6.2) adds truncation, 4 (6.7) TCP ports, 6 (6.12) signals and abstract sockets, which namespaces confine as well.
     pub landlock_floor: u8,
@@ -48,6 +50,7 @@ impl Default for Settings {
             limits: Limits::default(),
             path: ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from).to_vec(),
             env: Vec::new(),
+            calls_may_set: Vec::new(),
             landlock_floor: 1,
         }
     }

@@ -105,7 +105,7 @@ const RESERVED: [&str; 18] = [
 const RESERVED_PREFIXES: [&str; 6] = ["BASH_FUNC_", "DYLD_", "GIT_", "GLIBC_", "LD_", "PYTHON"];
 
 impl Spec {
-    pub(crate) fn check(&self) -> Result<(), LaunchError> {
+    pub(crate) fn check(&self, may_set: &[String]) -> Result<(), LaunchError> {
         if self.program.is_empty() {
             return Err(LaunchError::spec("program", "is required"));
         }
@@ -114,7 +114,7 @@ impl Spec {
             without_nul(&format!("args[{n}]"), arg)?;
         }
         for (name, value) in &self.env {
-            check_variable(name, value)?;
+            check_variable(name, value, may_set)?;
         }
         if !stays_inside(&self.cwd) {
             return Err(LaunchError::spec("cwd", format!("`{}` is outside workspace", self.cwd.display())));
@@ -154,16 +154,30 @@ impl WorkspaceMount {
     }
 }
 
-fn check_variable(name: &str, value: &OsStr) -> Result<(), LaunchError> {
+/// Whether programs or loaders obey a variable before a program's first line, or the sandbox sets it: a call sets it only where
+/// [`crate::Settings::calls_may_set`] says so.
+#[must_use]
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Why a call must not set a reserved variable, and what an operator can do.
+#[must_use]
+pub fn not_the_calls(name: &str) -> String {
+    let name = name.escape_debug();
+    format!(
+        "decides what programs load or execute: a plan may set it only where the operator's settings say so: \
+         `commands: {{plans_may_set: [{name}]}}`"
+    )
+}
+
+fn check_variable(name: &str, value: &OsStr, may_set: &[String]) -> Result<(), LaunchError> {
     let field = format!("env.{}", name.escape_debug());
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(LaunchError::spec(field, "is no name of a variable"));
     }
-    if RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-        return Err(LaunchError::spec(
-            field,
-            "decides what programs load or execute: only the operator's settings may set it",
-        ));
+    if is_reserved(name) && !may_set.iter().any(|allowed| allowed == name) {
+        return Err(LaunchError::spec(field, not_the_calls(name)));
     }
     without_nul(&field, value)
 }
@@ -193,7 +207,7 @@ mod tests {
     fn problem(change: impl FnOnce(&mut Spec)) -> String {
         let mut spec = Spec::new("true", [""; 0], WorkspaceMount::read_only("/workspace"));
         change(&mut spec);
-        spec.check().unwrap_err().to_string()
+        spec.check(&[]).unwrap_err().to_string()
     }
 
     #[test]
@@ -201,7 +215,7 @@ mod tests {
         let mut spec = Spec::new("echo", ["a b", "$(id)"], WorkspaceMount::staged("/workspace", "/staging"));
         spec.env.push(("TRACEPARENT".into(), "00-1-2-01".into()));
         spec.cwd = "./src".into();
-        assert!(spec.check().is_ok());
+        assert!(spec.check(&[]).is_ok());
     }
 
     // S2-X-06: the message says "outside workspace".
@@ -226,5 +240,16 @@ mod tests {
         for name in ["LD_PRELOAD", "BASH_ENV", "GIT_SSH_COMMAND", "PYTHONSTARTUP", "NODE_OPTIONS", "PATH", "A=B", ""] {
             assert!(problem(|spec| spec.env = vec![(name.into(), "x".into())]).starts_with("env."), "{name}");
         }
+    }
+
+    #[test]
+    fn a_variable_that_the_operator_leaves_to_plans_passes_and_no_other() {
+        let may_set = ["PYTHONPATH".to_owned()];
+        let mut spec = Spec::new("true", [""; 0], WorkspaceMount::read_only("/workspace"));
+        spec.env = vec![("PYTHONPATH".into(), "lib".into())];
+        assert!(spec.check(&may_set).is_ok());
+        spec.env.push(("PYTHONHOME".into(), "lib".into()));
+        let why = spec.check(&may_set).unwrap_err().to_string();
+        assert!(why.contains("env.PYTHONHOME") && why.contains("plans_may_set: [PYTHONHOME]"), "{why}");
     }
 }

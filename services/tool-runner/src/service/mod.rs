@@ -4,6 +4,7 @@ mod acknowledge_tool_calls;
 mod attach_tool_call;
 mod call_tool;
 mod cancel_tool_call;
+mod check_calls;
 mod check_workspace;
 mod commit_effect;
 mod discard_effect;
@@ -113,6 +114,13 @@ impl ToolRunnerService for Service {
         request: Request<v1::CheckWorkspaceRequest>,
     ) -> Result<Response<v1::CheckWorkspaceResponse>, Status> {
         check_workspace::check_workspace(&self.calls, request.get_ref()).await.map(Response::new)
+    }
+
+    async fn check_calls(
+        &self,
+        request: Request<v1::CheckCallsRequest>,
+    ) -> Result<Response<v1::CheckCallsResponse>, Status> {
+        check_calls::check_calls(&self.calls, request.get_ref()).map(Response::new)
     }
 
     async fn get_enforcement(

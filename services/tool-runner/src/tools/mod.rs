@@ -21,19 +21,21 @@ pub use run_terminal::RunTerminal;
 pub use search_code::SearchCode;
 pub use write_file::WriteFile;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use crate::{Enforcement, Operation, Tool};
+use crate::{CommandSettings, Enforcement, Operation, Tool};
 
-/// Every built-in tool; commands run behind the walls of `enforcement`. A new tool is a file beside this one and a line here.
-pub fn built_in(enforcement: &Enforcement) -> Vec<Box<dyn Tool>> {
+/// Every built-in tool; commands run behind the walls of `enforcement`, as the operator's settings say. A new tool is a file beside this one and a line here.
+pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> Vec<Box<dyn Tool>> {
     vec![
         Box::new(DeleteFile),
         Box::new(ListDirectory),
         Box::new(ModifyFile),
         Box::new(Noop),
         Box::new(ReadFile),
-        Box::new(RunTerminal::new(enforcement)),
+        Box::new(RunTerminal::new(enforcement).with(Arc::clone(commands))),
         Box::new(SearchCode),
         Box::new(WriteFile),
     ]

@@ -22,8 +22,8 @@ use serde_json::Value;
 
 use super::files::{Work, no_view, path, read_arguments, stopped};
 use crate::{
-    Annotations, Enforcement, Invocation, Mount, Operation, Output, Recovery, Tool, ToolFailure, ToolSpec, Touches,
-    View,
+    Annotations, CommandSettings, Enforcement, Foreseen, Invocation, Mount, Operation, Output, Recovery, Tool,
+    ToolFailure, ToolSpec, Touches, View,
 };
 
 /// The tool.
@@ -34,6 +34,7 @@ pub struct RunTerminal {
     walls: Vec<String>,
     /// The folders in which programs are looked for.
     path: Vec<PathBuf>,
+    settings: Arc<CommandSettings>,
 }
 
 #[derive(Deserialize)]
@@ -51,7 +52,13 @@ impl RunTerminal {
     pub fn new(enforcement: &Enforcement) -> Self {
         let launcher = enforcement.launcher();
         let walls = if launcher.is_ok() { enforcement.walls() } else { Vec::new() };
-        Self { launcher, walls, path: enforcement.path().to_vec() }
+        Self { launcher, walls, path: enforcement.path().to_vec(), settings: Arc::default() }
+    }
+
+    /// The same, with what the operator decides about commands.
+    #[must_use]
+    pub fn with(self, settings: Arc<CommandSettings>) -> Self {
+        Self { settings, ..self }
     }
 }
 
@@ -135,14 +142,34 @@ impl Tool for RunTerminal {
         }
     }
 
+    fn foresee(&self, arguments: &Value) -> Vec<Foreseen> {
+        let set = arguments["env"].as_object().into_iter().flat_map(|env| env.keys());
+        let refused = set.clone().filter(|name| belay_sandbox::is_reserved(name) && !self.settings.plan_may_set(name));
+        let mut foreseen: Vec<_> = refused
+            .map(|name| Foreseen {
+                pointer: format!("/env/{}", name.replace('~', "~0").replace('/', "~1")),
+                message: ending::not_the_plans(name),
+            })
+            .collect();
+        let sets_path = set.clone().any(|name| name == "PATH" && self.settings.plan_may_set(name));
+        let program = arguments["command"][0].as_str().filter(|_| !sets_path);
+        foreseen.extend(
+            program
+                .and_then(|program| self.settings.missing(program))
+                .map(|message| Foreseen { pointer: "/command/0".to_owned(), message }),
+        );
+        foreseen
+    }
+
     fn enforced(&self) -> Vec<String> {
-        self.walls.clone()
+        let kept = self.settings.kept_caches().filter(|_| !self.walls.is_empty());
+        self.walls.iter().cloned().chain(kept).collect()
     }
 
     fn call(&self, invocation: Invocation) -> Work {
-        let launcher = self.launcher.clone();
+        let (launcher, settings) = (self.launcher.clone(), Arc::clone(&self.settings));
         Box::pin(async move {
-            let Invocation { arguments, view, output, trace, limit, .. } = invocation;
+            let Invocation { name, arguments, view, output, trace, limit, .. } = invocation;
             let launcher = launcher?;
             let view = view.ok_or_else(no_view)?;
             let arguments: Arguments = read_arguments(arguments)?;
@@ -151,7 +178,12 @@ impl Tool for RunTerminal {
             let check = arguments.check.unwrap_or(true);
             let guard = KillOnDrop(Life::default());
             let life = guard.0.clone();
-            let ended = view.work(move |view| run(view, &*launcher, arguments, &trace, limit, &life, &*output)).await;
+            let ended = view
+                .work(move |view| {
+                    let asked = Asked { name: &name, arguments, trace: &trace, limit };
+                    run(view, &*launcher, &settings, asked, &life, &*output)
+                })
+                .await;
             drop(guard);
             let (outcome, kept) = ended.unwrap_or_else(|_gone| Err(stopped()))?;
             ending::judge(&program, outcome, &kept, check, limit)
@@ -163,17 +195,17 @@ impl Tool for RunTerminal {
 fn run(
     view: &mut dyn View,
     launcher: &dyn Launcher,
-    arguments: Arguments,
-    trace: &TraceContext,
-    limit: Duration,
+    settings: &CommandSettings,
+    asked: Asked<'_>,
     life: &Life,
     output: &dyn Output,
 ) -> Result<(Outcome, Kept), ToolFailure> {
     let mount = view.mount().ok_or_else(|| ending::unavailable("this workspace cannot be mounted for a command"))?;
-    let spec = spec(arguments, mount, trace, limit)?;
+    let limit = asked.limit;
+    let spec = spec(asked, mount, settings)?;
     let program = spec.program.clone();
     life.check()?;
-    let mut running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit))?;
+    let mut running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit, settings))?;
     let kill = running.kill_handle();
     life.begin(kill.clone());
     let said = streams::relay(running.stdout.take(), running.stderr.take(), output);
@@ -186,12 +218,26 @@ fn run(
     Ok((outcome.map_err(lost)?, said.map_err(lost)?))
 }
 
-fn spec(arguments: Arguments, mount: Mount, trace: &TraceContext, limit: Duration) -> Result<Spec, ToolFailure> {
+/// What a call asks for.
+struct Asked<'a> {
+    name: &'a str,
+    arguments: Arguments,
+    trace: &'a TraceContext,
+    limit: Duration,
+}
+
+fn spec(asked: Asked<'_>, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
+    let Asked { name, arguments, trace, limit } = asked;
     let Arguments { command, cwd, env, .. } = arguments;
     let mut words = command.into_iter();
     let program = words.next().unwrap_or_default();
     let Mount { lower, staging, hidden } = mount;
+    // `namespaces/NAMESPACE/executions/…`
+    let namespace = name.split('/').nth(1).unwrap_or_default();
+    let workspace = lower.last().map(PathBuf::as_path).unwrap_or(Path::new(""));
+    let mounts = settings.mounts(namespace, workspace).map_err(|error| ending::no_cache(&error))?;
     let mut spec = Spec::new(program, words, WorkspaceMount { lower, staging: Some(staging), hidden });
+    spec.mounts = mounts;
     if let Some(cwd) = cwd {
         spec.cwd = PathBuf::from(path("cwd", &cwd)?.as_ref());
     }

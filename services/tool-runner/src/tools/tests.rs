@@ -157,7 +157,7 @@ impl View for Shared {
 }
 
 fn tools() -> Vec<Box<dyn Tool>> {
-    built_in(&Enforcement::none("this is a test"))
+    built_in(&Enforcement::none("this is a test"), &std::sync::Arc::default())
 }
 
 /// Arguments that fit a tool's schema, with `path` as its path; `None` for a tool that takes none.

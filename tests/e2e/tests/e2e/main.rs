@@ -15,6 +15,7 @@ mod logs;
 mod pages;
 mod quickstart;
 mod requests;
+mod settings;
 mod stores;
 mod trace;
 mod watch;

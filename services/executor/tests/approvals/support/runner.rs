@@ -213,6 +213,10 @@ fn unused() -> Status {
 
 #[tonic::async_trait]
 impl ToolRunnerService for Runner {
+    async fn check_calls(&self, _: Request<v1::CheckCallsRequest>) -> Result<Response<v1::CheckCallsResponse>, Status> {
+        Ok(Response::new(v1::CheckCallsResponse::default()))
+    }
+
     type CallToolStream = Messages<v1::CallToolResponse>;
     type AttachToolCallStream = Messages<v1::AttachToolCallResponse>;
     type GetEffectStream = Messages<v1::GetEffectResponse>;

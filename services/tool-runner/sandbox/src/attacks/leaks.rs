@@ -14,10 +14,11 @@ pub(super) const ATTACKS: &[Attack] = &[
         // The fourth is the folder being read.
         Verdict::expect(open == ["0", "1", "2", "3"], open.join(" "))
     }),
-    ("inherit variables", |_| {
+    ("inherit variables", |targets| {
         let foreign: Vec<String> = env::vars_os()
             .map(|(name, _)| name.to_string_lossy().into_owned())
             .filter(|name| name != "PATH" && !DEFAULTS.iter().any(|(known, _)| known == name))
+            .filter(|name| !targets.variables.contains(name))
             .collect();
         Verdict::expect(foreign.is_empty(), if foreign.is_empty() { "none".to_owned() } else { foreign.join(" ") })
     }),

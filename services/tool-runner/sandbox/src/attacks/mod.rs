@@ -26,6 +26,8 @@ pub(crate) struct Targets {
     port: u16,
     /// The process that runs the self-test.
     process: i32,
+    /// The names of the operator's variables, which every command gets.
+    variables: Vec<String>,
     one: OneThread,
 }
 
@@ -104,6 +106,7 @@ fn targets(mut args: impl Iterator<Item = OsString>) -> Option<Targets> {
         abstract_name: text()?,
         port: text()?.parse().ok()?,
         process: text()?.parse().ok()?,
+        variables: text()?.split_whitespace().map(str::to_owned).collect(),
         one: OneThread::check().ok()?,
     })
 }

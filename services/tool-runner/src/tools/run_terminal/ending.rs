@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::streams::text;
 use crate::{
-    ToolFailure, ToolResult,
+    CommandSettings, ToolFailure, ToolResult,
     room::{WORKSPACE_FULL, is_full},
     tools::files::{invalid, not_found, stopped, wrong_type},
 };
@@ -104,8 +104,18 @@ pub(super) fn unavailable(why: &str) -> ToolFailure {
     ToolFailure::new(ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE", format!("No command can run: {why}."))
 }
 
+/// Why a plan must not set a variable, and what an operator can do.
+pub(super) fn not_the_plans(name: &str) -> String {
+    belay_sandbox::not_the_calls(name)
+}
+
+/// A cache of the workspace cannot be made.
+pub(super) fn no_cache(error: &io::Error) -> ToolFailure {
+    unavailable(&format!("a cache of its workspace cannot be made: {error}"))
+}
+
 /// Why a command was not started: nothing of it ran.
-pub(super) fn not_started(error: LaunchError, limit: Duration) -> ToolFailure {
+pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &CommandSettings) -> ToolFailure {
     match &error {
         LaunchError::Spec { field, .. } if field == "wall" => timed_out(limit),
         // The mount is the runner's to say.
@@ -113,7 +123,11 @@ pub(super) fn not_started(error: LaunchError, limit: Duration) -> ToolFailure {
             ToolFailure::new(ErrorClass::Internal, "INTERNAL", format!("{error}: a fault of Belay."))
         }
         LaunchError::Spec { field, problem } => invalid(format!("arguments/{}: {problem}", argument(field))),
-        LaunchError::ProgramNotFound { .. } | LaunchError::ProgramNotExecutable { .. } => {
+        LaunchError::ProgramNotFound { program, .. } => {
+            let why = settings.missing(program).unwrap_or_else(|| error.to_string());
+            ToolFailure::new(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND", format!("arguments/command/0: {why}"))
+        }
+        LaunchError::ProgramNotExecutable { .. } => {
             ToolFailure::new(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND", format!("arguments/command/0: {error}"))
         }
         LaunchError::WorkingDirectory { source, .. } => {
@@ -218,7 +232,8 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_argument() {
-        let refused = |error| not_started(error, Duration::from_secs(9));
+        let settings = CommandSettings::default();
+        let refused = |error| not_started(error, Duration::from_secs(9), &settings);
         let spec = |field: &str| LaunchError::Spec { field: field.into(), problem: "is odd".into() };
         for (field, argument) in [
             ("program", "command/0"),
@@ -241,10 +256,10 @@ mod tests {
             doing: "making the ruleset".into(),
             source: io::Error::from_raw_os_error(error),
         };
-        let refused = not_started(layer(95), Duration::from_secs(9));
+        let refused = not_started(layer(95), Duration::from_secs(9), &CommandSettings::default());
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE"));
         assert!(refused.message.contains("`landlock`") && refused.message.contains(Layer::Landlock.fix()));
-        let short = not_started(layer(11), Duration::from_secs(9));
+        let short = not_started(layer(11), Duration::from_secs(9), &CommandSettings::default());
         assert_eq!((short.class, short.reason.as_str()), (ErrorClass::Transient, "SANDBOX_UNAVAILABLE"));
     }
 }

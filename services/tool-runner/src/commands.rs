@@ -1,0 +1,282 @@
+//! What the operator decides about commands, as the sandbox takes it.
+
+use std::{
+    fmt::Write as _,
+    fs, io,
+    os::unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use belay_sandbox::{Limits, Mount, MountKind, Scratch, ScratchPlace, ScratchSize, Settings, WORKSPACE};
+use belay_settings::{
+    Lookup, Place, Resolved, Shown, UsedCache, View,
+    toolchains::{Files as _, Host},
+};
+use sha2::{Digest as _, Sha256};
+
+/// What the operator decides about commands.
+#[derive(Clone, Debug)]
+pub struct CommandSettings {
+    here: Resolved,
+    view: View,
+    /// The folder of the caches that are kept; `None` where there can be none.
+    kept_in: Option<PathBuf>,
+}
+
+impl Default for CommandSettings {
+    /// The defaults of a service that nobody started from a shell.
+    fn default() -> Self {
+        Self::new(Resolved::of(belay_settings::Commands::default(), None, &Host), None)
+    }
+}
+
+impl CommandSettings {
+    /// The settings on this machine. Caches that outlive a command are kept below `kept_in`, a folder of the runner's own.
+    pub fn new(here: Resolved, kept_in: Option<PathBuf>) -> Self {
+        let view = here.view();
+        Self { here, view, kept_in }
+    }
+
+    /// What the sandbox is told once. Toolchains and caches are not in it: one that goes away later must not stop every command.
+    pub fn sandbox(&self) -> Settings {
+        let commands = &self.here.commands;
+        let own = commands.read_only.iter().map(|shown| read_only(&shown.value));
+        let (scratch, limits) = (&commands.scratch, &commands.limits);
+        let size = |bytes| ScratchSize { bytes, inodes: scratch.files.value };
+        let defaults = Scratch::default();
+        Settings {
+            mounts: own.collect(),
+            scratch: Scratch {
+                place: match &scratch.place.value {
+                    Place::Workspace => ScratchPlace::Staging,
+                    Place::Memory => ScratchPlace::Memory,
+                    Place::Folder(folder) => ScratchPlace::Folder(folder.clone()),
+                },
+                tmp: size(scratch.tmp.value),
+                home: size(scratch.home.value),
+                shm: ScratchSize { bytes: scratch.shm.value, ..defaults.shm },
+            },
+            limits: Limits {
+                processes: limits.processes.value,
+                open_files: limits.open_files.value,
+                file_size: limits.file_size.value,
+                address_space: limits.address_space.value,
+                cpu: limits.cpu_time.value.map(Duration::from_secs),
+                ..Limits::default()
+            },
+            path: self.here.path.clone(),
+            env: self.here.env.iter().map(|(name, value)| (name.clone(), value.into())).collect(),
+            calls_may_set: commands.plans_may_set.iter().map(|name| name.value.clone()).collect(),
+            ..Settings::default()
+        }
+    }
+
+    /// What one command sees beside that: the caller's toolchains as far as they are there now, and the caches of its workspace and
+    /// namespace, which are made.
+    ///
+    /// # Errors
+    /// When a cache cannot be made.
+    pub(crate) fn mounts(&self, namespace: &str, workspace: &Path) -> io::Result<Vec<Mount>> {
+        let found = self.here.toolchains.shown.iter().map(|found| &found.shown);
+        let mut mounts: Vec<Mount> = found.filter(|shown| is_still_there(&shown.from)).map(read_only).collect();
+        for UsedCache { name, read_from, at } in &self.here.caches {
+            let (source, kind) = match (read_from, &self.kept_in) {
+                (Some(from), _) if is_still_there(from) => (from.clone(), MountKind::Scratch),
+                (None, Some(kept_in)) => (kept(kept_in, namespace, workspace, name)?, MountKind::Writable),
+                _ => continue,
+            };
+            mounts.push(Mount { source, target: at.clone(), kind });
+        }
+        Ok(mounts)
+    }
+
+    /// The caches that a command can change and that outlive it, as its receipt names them.
+    pub(crate) fn kept_caches(&self) -> impl Iterator<Item = String> {
+        let kept = self.here.caches.iter().filter(|cache| cache.read_from.is_none() && self.kept_in.is_some());
+        kept.map(|cache| format!("writable cache {}", cache.name))
+    }
+
+    /// Whether a plan may set this variable, which programs or loaders obey.
+    pub(crate) fn plan_may_set(&self, name: &str) -> bool {
+        self.here.commands.plans_may_set.iter().any(|allowed| allowed.value == name)
+    }
+
+    /// Where a command finds this program, in its view.
+    pub fn find(&self, program: &str) -> Option<PathBuf> {
+        match self.view.find(program, &Host) {
+            Lookup::Found(path) => Some(path),
+            Lookup::LeadsOut { .. } | Lookup::Missing => None,
+        }
+    }
+
+    /// Why a command will not find this program, if that can be told before it runs: nobody knows what its workspace will hold then.
+    pub fn missing(&self, program: &str) -> Option<String> {
+        let path = Path::new(program);
+        let in_workspace = program.contains('/') && (path.is_relative() || path.starts_with(WORKSPACE));
+        if program.is_empty() || in_workspace {
+            return None;
+        }
+        match self.view.find(program, &Host) {
+            Lookup::Found(_) => None,
+            Lookup::LeadsOut { link, target } => {
+                let folder = target.parent().unwrap_or(&target).display();
+                Some(format!(
+                    "program `{program}`: {} leads to {}, which commands do not see; an operator shows it with `commands: {{read_only: [{folder}]}}`",
+                    link.display(),
+                    target.display()
+                ))
+            }
+            Lookup::Missing => Some(self.nowhere(program)),
+        }
+    }
+
+    fn nowhere(&self, program: &str) -> String {
+        let folders: Vec<_> = self.here.path.iter().map(|folder| folder.to_string_lossy()).collect();
+        let mut why = format!("program `{program}` does not exist for commands (they look in {})", folders.join(":"));
+        let left_out = self.here.toolchains.left_out.iter();
+        if let Some((folder, reason)) = left_out.clone().find(|(folder, _)| Host.is_program(&folder.join(program))) {
+            let _ = write!(why, "; it is in {}, which {reason}", folder.display());
+        } else {
+            why.push_str("; `belay doctor` says what they see");
+        }
+        why
+    }
+}
+
+fn read_only(shown: &Shown) -> Mount {
+    Mount { source: shown.from.clone(), target: shown.at.clone(), kind: MountKind::ReadOnly }
+}
+
+/// Whether a place that was found without links in its path still is what it was. Where a workspace holds a toolchain, an effect could have
+/// put a link there that leads anywhere.
+fn is_still_there(place: &Path) -> bool {
+    fs::canonicalize(place).is_ok_and(|real| real == place)
+}
+
+/// The folder of a cache that is kept, for one workspace and one namespace.
+fn kept(kept_in: &Path, namespace: &str, workspace: &Path, name: &str) -> io::Result<PathBuf> {
+    let digest = Sha256::new().chain_update(namespace).chain_update([0]).chain_update(workspace.as_os_str().as_bytes());
+    let whose = digest.finalize().iter().take(16).fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    let folder = kept_in.join(whose).join(name);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_settings::File;
+
+    use super::*;
+
+    fn settings(text: &str, kept_in: Option<PathBuf>) -> CommandSettings {
+        let commands = File::parse(text, None).unwrap().commands;
+        CommandSettings::new(Resolved::of(commands, None, &Host), kept_in)
+    }
+
+    #[test]
+    fn the_sandbox_is_told_what_the_operator_wrote() {
+        let text = "
+commands:
+  read_only: [{from: /usr/share, at: /opt/share}]
+  path: [/opt/share]
+  env: {A: b}
+  plans_may_set: [PYTHONPATH]
+  scratch: {place: memory, tmp: 1MiB, files: 2000}
+  limits: {processes: 99, cpu_time: 5s, file_size: unlimited}
+";
+        let sandbox = settings(text, None).sandbox();
+        assert_eq!(sandbox.mounts[0].target, Path::new("/opt/share"));
+        assert_eq!(
+            (sandbox.path[0].as_path(), sandbox.path[1].as_path()),
+            (Path::new("/opt/share"), Path::new("/usr/local/bin"))
+        );
+        assert_eq!(sandbox.env, [("A".to_owned(), "b".into())]);
+        assert_eq!(sandbox.calls_may_set, ["PYTHONPATH"]);
+        assert_eq!(
+            (sandbox.scratch.place, sandbox.scratch.tmp.bytes, sandbox.scratch.tmp.inodes),
+            (ScratchPlace::Memory, 1 << 20, 2000)
+        );
+        let limits = sandbox.limits;
+        assert_eq!((limits.processes, limits.cpu, limits.file_size), (99, Some(Duration::from_secs(5)), None));
+    }
+
+    // The settings' defaults are those of the sandbox: two sets of defaults would drift.
+    #[test]
+    fn without_a_file_the_sandboxs_own_defaults_hold() {
+        let (ours, theirs) = (CommandSettings::default().sandbox(), Settings::default());
+        assert_eq!((ours.scratch, ours.limits), (theirs.scratch, theirs.limits));
+        assert_eq!((ours.path, ours.env.len(), ours.mounts.len()), (theirs.path, 0, 0));
+    }
+
+    #[test]
+    fn a_cache_that_is_kept_is_for_one_workspace_and_one_namespace() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings("commands: {caches: {cargo: keep}}", Some(folder.path().join("caches")));
+        let source = |namespace: &str, workspace: &str| {
+            let mounts = settings.mounts(namespace, Path::new(workspace)).unwrap();
+            assert_eq!((mounts.len(), mounts[0].kind), (1, MountKind::Writable));
+            assert_eq!(mounts[0].target, Path::new("/home/belay/.cargo/registry"));
+            assert!(mounts[0].source.is_dir() && mounts[0].source.starts_with(folder.path()));
+            mounts[0].source.clone()
+        };
+        let one = source("default", "/w/a");
+        assert_eq!(one, source("default", "/w/a"));
+        assert_ne!(one, source("default", "/w/b"));
+        assert_ne!(one, source("other", "/w/a"));
+        assert_eq!(settings.kept_caches().collect::<Vec<_>>(), ["writable cache cargo"]);
+    }
+
+    // A toolchain may lie in a workspace, whose effects can put links in its place.
+    #[test]
+    fn what_was_found_and_then_became_a_link_is_not_shown() {
+        use belay_settings::toolchains::Caller;
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        let jdk = home.join("w/jdk");
+        fs::create_dir_all(jdk.join("bin")).unwrap();
+        for (file, mode) in [("bin/java", 0o755), ("release", 0o644)] {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::write(jdk.join(file), "").unwrap();
+            fs::set_permissions(jdk.join(file), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        fs::create_dir(jdk.join("lib")).unwrap();
+        fs::create_dir(home.join("secrets")).unwrap();
+        let caller = Caller { home: Some(home.clone()), path: vec![jdk.join("bin")], ..Caller::default() };
+        let here = Resolved::of(belay_settings::Commands::default(), Some(&caller), &Host);
+        let settings = CommandSettings::new(here, None);
+        let targets = || -> Vec<PathBuf> {
+            settings.mounts("n", Path::new("/w")).unwrap().into_iter().map(|mount| mount.target).collect()
+        };
+        assert_eq!(targets(), ["bin", "lib", "release"].map(|part| jdk.join(part)));
+        fs::remove_dir(jdk.join("lib")).unwrap();
+        std::os::unix::fs::symlink(home.join("secrets"), jdk.join("lib")).unwrap();
+        assert_eq!(targets(), ["bin", "release"].map(|part| jdk.join(part)));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("tool");
+        std::os::unix::fs::symlink("/proc/self/exe", &link).unwrap();
+        let text =
+            format!("commands: {{read_only: [{{from: {0}, at: /opt/t}}], path: [/opt/t]}}", folder.path().display());
+        let settings = settings(&text, None);
+        assert_eq!(settings.missing("sh"), None);
+        assert_eq!(
+            (settings.missing("./own"), settings.missing("bin/own"), settings.missing("/workspace/x")),
+            (None, None, None)
+        );
+        let why = settings.missing("no-such-program").unwrap();
+        assert!(
+            why.contains("`no-such-program`") && why.contains("/opt/t:/usr/local/bin") && why.contains("belay doctor"),
+            "{why}"
+        );
+        let why = settings.missing("tool").unwrap();
+        assert!(why.contains("/opt/t/tool leads to") && why.contains("read_only: ["), "{why}");
+        assert!(settings.missing("/opt/none/x").is_some());
+    }
+}

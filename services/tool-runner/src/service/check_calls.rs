@@ -1,0 +1,23 @@
+use belay_proto::v1;
+use belay_service_kit::status;
+use tonic::Status;
+
+use crate::{Calls, Foreseen};
+
+/// Most calls of one request; a plan has fewer steps.
+const MAX_CALLS: usize = 10_000;
+
+pub(super) fn check_calls(calls: &Calls, request: &v1::CheckCallsRequest) -> Result<v1::CheckCallsResponse, Status> {
+    if request.calls.len() > MAX_CALLS {
+        return Err(status::invalid("calls", format!("has more than {MAX_CALLS} entries")).into());
+    }
+    let mut problems = Vec::new();
+    for (call, planned) in (0..).zip(&request.calls) {
+        // Whoever checks plans knows the tools and their schemas; this is about what only the runner knows.
+        let Some(registered) = calls.registry.find(&planned.tool) else { continue };
+        let Ok(arguments) = serde_json::from_str(&planned.arguments) else { continue };
+        let foreseen = registered.tool.foresee(&arguments).into_iter();
+        problems.extend(foreseen.map(|Foreseen { pointer, message }| v1::CallProblem { call, pointer, message }));
+    }
+    Ok(v1::CheckCallsResponse { problems })
+}
