@@ -27,6 +27,8 @@ pub(crate) enum News {
     Ended(EventKind),
     /// The runner holds the call.
     Held(CallId, Need),
+    /// The call that has the workspace to itself, for whose end this one waits; empty when it waits no more.
+    Waits(CallId, String),
     /// The gate holds the question.
     Asked(CallId, Box<v1::Approval>),
     /// The runner does not answer.
@@ -94,6 +96,8 @@ pub(crate) struct Errand {
     /// The call's span.
     pub(crate) trace: TraceContext,
     pub(crate) request: Arc<CallRequest>,
+    /// Nobody else is to commit in the workspace while it runs.
+    pub(crate) exclusive: bool,
     pub(crate) hold: Option<Hold>,
     pub(crate) mode: ApprovalMode,
     /// Who started the execution.
@@ -318,11 +322,15 @@ impl Errand {
             fence: Some(self.fence),
             ledger_id: ledger_id.to_owned(),
             workspace: self.workspace.clone(),
+            exclusive: self.exclusive,
             grant,
             trace: Some(v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().into() }),
         };
         let say = |output| self.voice.say(self.executions.now(), output);
-        self.executions.runner.call(message, &self.request, say).await
+        let call = self.request.call;
+        // An error means that the driver is gone.
+        let waits = |other| drop(self.heard.send(News::Waits(call, other)));
+        self.executions.runner.call(message, &self.request, say, waits).await
     }
 
     /// The grant of the approval, or why there is none.

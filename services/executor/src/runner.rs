@@ -118,12 +118,14 @@ impl Runner {
         }
     }
 
-    /// Has a call run, or attaches to it, and waits for its end or for its being held. `said` gets what the tool says meanwhile.
+    /// Has a call run, or attaches to it, and waits for its end or for its being held. `said` gets what the tool says meanwhile, `waits`
+    /// the call for whose end this one waits, and an empty name when it does not any more.
     pub(crate) async fn call(
         &self,
         message: v1::CallToolRequest,
         request: &CallRequest,
         mut said: impl FnMut(v1::ToolCallOutput),
+        mut waits: impl FnMut(String),
     ) -> Answer {
         let mut stream = match self.client.clone().call_tool(self.request(message)).await {
             Ok(response) => response.into_inner(),
@@ -138,6 +140,9 @@ impl Runner {
                     return answer_of(request, call);
                 }
                 Ok(Some(v1::CallToolResponse { event: Some(Event::Output(output)) })) => said(output),
+                Ok(Some(v1::CallToolResponse { event: Some(Event::Waiting(waiting)) })) => {
+                    waits(waiting.exclusive_call)
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => return Answer::Away(Status::unavailable("the runner ended the stream before the call")),
                 Err(status) => return refused(request, status),

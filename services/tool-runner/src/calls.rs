@@ -91,6 +91,8 @@ impl Progress {
 pub(crate) struct Followed {
     pub(crate) name: String,
     pub(crate) progress: watch::Receiver<Progress>,
+    /// The call that has the workspace to itself, while this one waits for its end.
+    pub(crate) waits_for: watch::Receiver<Option<Arc<str>>>,
     pub(crate) output: Arc<Kept>,
 }
 
@@ -100,6 +102,8 @@ struct Call {
     digest: Arc<str>,
     progress: Arc<watch::Sender<Progress>>,
     cancel: Arc<watch::Sender<bool>>,
+    /// The call that has the workspace to itself, while this one waits for its end.
+    waits_for: Arc<watch::Sender<Option<Arc<str>>>>,
     output: Arc<Kept>,
     /// What is known while it runs.
     started: Arc<v1::ToolCall>,
@@ -115,6 +119,8 @@ pub(crate) struct Order {
     pub(crate) arguments: String,
     pub(crate) timeout: Option<Duration>,
     pub(crate) workspace: Chosen,
+    /// Nobody else is to commit in the workspace while it runs.
+    pub(crate) exclusive: bool,
     pub(crate) grant: Option<v1::Grant>,
     /// Where it belongs, if its caller says so.
     pub(crate) trace: Option<TraceContext>,
@@ -354,6 +360,7 @@ impl Call {
             digest,
             progress: Arc::new(watch::Sender::new(progress)),
             cancel: Arc::new(watch::Sender::new(false)),
+            waits_for: Arc::new(watch::Sender::new(None)),
             output: Arc::new(Kept::new(secrets.redactor())),
             started: Arc::new(started),
             secrets,
@@ -364,6 +371,7 @@ impl Call {
         Followed {
             name: self.started.name.clone(),
             progress: self.progress.subscribe(),
+            waits_for: self.waits_for.subscribe(),
             output: Arc::clone(&self.output),
         }
     }

@@ -8,6 +8,7 @@
 mod acknowledgements;
 mod calls;
 mod commands;
+mod commit_log;
 mod contents;
 mod enforcement;
 mod ledger;

@@ -102,11 +102,24 @@ pub trait Place: Send + Sync {
     /// What the file system refuses.
     fn discard(&self, staged: &Staged) -> Result<(), CommitError>;
 
-    /// Gives up what an effect that is in place displaced.
+    /// Gives up what an effect that is in place displaced. What views may still look at that began before stays until [`Place::clear`].
     ///
     /// # Errors
     /// What the file system refuses.
     fn finish(&self, staged: &Staged) -> Result<(), CommitError>;
+
+    /// Whether something was displaced that no view looks at any more. Does not block.
+    fn has_to_clear(&self) -> bool {
+        false
+    }
+
+    /// Removes what was displaced and no view looks at any more.
+    ///
+    /// # Errors
+    /// What the file system refuses.
+    fn clear(&self) -> Result<(), IoFailure> {
+        Ok(())
+    }
 }
 
 /// A staged effect, as the ledger keeps it.

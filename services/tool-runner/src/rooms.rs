@@ -1,14 +1,15 @@
 //! The workspaces that are open: who may be in them, who may change them, and what has to be done when one is opened.
 //!
-//! Calls that run share a workspace; a commit has it alone, because the kernel leaves a mounted overlay undefined whose lower folders
-//! change. Whoever waits is served in turn, so neither keeps the other out for good. A workspace is open while somebody is in it and a
-//! short while longer, so that another process may have it when nobody is; before it is closed, all that was put in place there is
-//! brought onto the disk.
+//! Calls run side by side: neither views nor readers wait for anybody. Only commits come one after the other, first come first served, and
+//! each is short; a call that is to have the folder to itself holds off all of them until it has ended. A workspace is open while somebody
+//! is in it and a short while longer, so that another process may have it when nobody is; before it is closed, all that was put in place
+//! there is brought onto the disk.
 
 use std::{
     collections::{HashMap, HashSet},
     io,
     path::{Path, PathBuf},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -19,12 +20,13 @@ use belay_sqlite::Threads;
 use belay_workspace::{CommitError, IoFailure, OpenError};
 use rustix::io::Errno;
 use thiserror::Error;
-use tokio::sync::{OnceCell, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot};
+use tokio::sync::{OnceCell, OwnedMutexGuard, oneshot, watch};
 use tonic::{Code, Status};
 
 use crate::{
     Place, Places, Staged, ToolFailure,
     acknowledgements::{Acknowledgements, MOST},
+    commit_log::{Beside, CommitLog, Overlap, Touched},
     room::{WORKSPACE_FULL, is_full},
     workspaces::{Chosen, NotAllowed, Workspaces},
 };
@@ -79,20 +81,91 @@ struct Open {
 
 struct Room {
     place: OnceCell<Arc<dyn Place>>,
-    gate: Arc<RwLock<()>>,
+    /// Held by whoever commits.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// The call that has the folder to itself, and the turn with it.
+    alone: watch::Sender<Option<Arc<str>>>,
+    /// The commits that were made here beside the calls that run.
+    log: Mutex<CommitLog>,
     /// What was put in place here and may not be on the disk.
-    applied: Mutex<Vec<Applied>>,
+    applied: Mutex<Unsynced>,
 }
 
-/// A call whose effect was put in place, and under what name that was staged.
+/// What was put in place and may not be on the disk, and how much was put in place ever.
+#[derive(Default)]
+struct Unsynced {
+    count: u64,
+    list: Vec<Applied>,
+}
+
+/// A call whose effect was put in place, under what name that was staged, and as which one.
 struct Applied {
     call: String,
     staged: String,
+    number: u64,
 }
 
 impl Room {
-    fn applied(&self) -> MutexGuard<'_, Vec<Applied>> {
+    fn new() -> Self {
+        Self {
+            place: OnceCell::new(),
+            turn: Arc::default(),
+            alone: watch::Sender::new(None),
+            log: Mutex::default(),
+            applied: Mutex::default(),
+        }
+    }
+
+    fn applied(&self) -> MutexGuard<'_, Unsynced> {
         self.applied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log(&self) -> MutexGuard<'_, CommitLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to commit in a workspace: nobody else does while this is held.
+pub(crate) struct Turn {
+    /// The workspace, where nobody else is to commit until the call has ended.
+    alone_in: Option<Arc<Room>>,
+    _held: OwnedMutexGuard<()>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(room) = &self.alone_in {
+            room.alone.send_replace(None);
+        }
+    }
+}
+
+/// A call runs in a workspace. What others commit there meanwhile is remembered until this is dropped.
+pub(crate) struct Presence {
+    room: Arc<Room>,
+    since: u64,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.room.log().end(self.since);
+    }
+}
+
+impl Presence {
+    /// The commits since the call began.
+    pub(crate) fn beside(&self) -> Beside {
+        self.room.log().beside(self.since)
+    }
+
+    /// What of `touched` another call's commit has touched since the call began.
+    pub(crate) fn overlap(&self, touched: &[Touched]) -> Option<Overlap> {
+        self.room.log().overlap(self.since, touched)
+    }
+
+    /// Whose commits touched one of these paths since the call began.
+    pub(crate) fn committers(&self, paths: &[String]) -> Vec<String> {
+        self.room.log().committers(self.since, paths)
     }
 }
 
@@ -152,7 +225,7 @@ impl Rooms {
         let visit = {
             let mut state = self.state();
             let open = state.open.entry(path.clone()).or_insert_with(|| Open {
-                room: Arc::new(Room { place: OnceCell::new(), gate: Arc::default(), applied: Mutex::default() }),
+                room: Arc::new(Room::new()),
                 users: 0,
                 visits: 0,
             });
@@ -226,7 +299,7 @@ impl Rooms {
     }
 
     async fn sync_applied(&self, room: &Arc<Room>) {
-        let applied = std::mem::take(&mut *room.applied());
+        let applied = std::mem::take(&mut room.applied().list);
         let Some(place) = room.place.get().filter(|_| !applied.is_empty()).cloned() else { return };
         match self.threads.run(move || place.sync()).await {
             Ok(()) => self.settled(applied),
@@ -321,28 +394,61 @@ impl Visit {
         &self.path
     }
 
-    /// The right to have a view: nothing is committed while somebody has it.
-    pub(crate) async fn share(&self) -> OwnedRwLockReadGuard<()> {
-        Arc::clone(&self.room.gate).read_owned().await
+    /// A call begins to run here.
+    pub(crate) fn begin(&self) -> Presence {
+        Presence { since: self.room.log().begin(), room: Arc::clone(&self.room) }
     }
 
-    /// The right to commit: nobody has a view while somebody has it.
-    pub(crate) async fn alone(&self) -> OwnedRwLockWriteGuard<()> {
-        Arc::clone(&self.room.gate).write_owned().await
+    /// Waits for the turn to commit. `waits_for` is told which call has the folder to itself, as long as one has.
+    pub(crate) async fn turn(&self, waits_for: &watch::Sender<Option<Arc<str>>>) -> Turn {
+        let mut alone = self.room.alone.subscribe();
+        alone.mark_changed();
+        let mut lock = pin!(Arc::clone(&self.room.turn).lock_owned());
+        let tell = |holder: Option<Arc<str>>| {
+            waits_for.send_if_modified(|told| std::mem::replace(told, holder.clone()) != holder);
+        };
+        let held = loop {
+            tokio::select! {
+                biased;
+                held = &mut lock => break held,
+                // Never an error: the room, which holds the sender, is here.
+                _ = alone.changed() => tell(alone.borrow_and_update().clone()),
+            }
+        };
+        tell(None);
+        Turn { alone_in: None, _held: held }
+    }
+
+    /// Waits for the folder to itself, for this call: until the turn is dropped nobody else commits here.
+    pub(crate) async fn turn_alone(&self, call: &str, waits_for: &watch::Sender<Option<Arc<str>>>) -> Turn {
+        let mut turn = self.turn(waits_for).await;
+        self.room.alone.send_replace(Some(call.into()));
+        turn.alone_in = Some(Arc::clone(&self.room));
+        turn
     }
 
     /// An effect was put in place here.
-    pub(crate) fn applied(&self, call: String, staged: &Staged) {
-        self.room.applied().push(Applied { call, staged: staged.id.clone() });
+    pub(crate) fn applied(&self, call: String, staged: &Staged, touched: Vec<Touched>) {
+        self.room.log().committed(&call, touched);
+        let mut applied = self.room.applied();
+        applied.count += 1;
+        let number = applied.count;
+        applied.list.push(Applied { call, staged: staged.id.clone(), number });
     }
 
-    /// An effect was staged, and since then nothing was put in place.
-    pub(crate) fn was_staged(&self) {
-        self.rooms.settled(std::mem::take(&mut self.room.applied()));
+    /// How many effects have been put in place by now. A staging that begins now brings them onto the disk.
+    pub(crate) fn applied_by_now(&self) -> u64 {
+        self.room.applied().count
+    }
+
+    /// An effect was staged; before that began, so many had been put in place.
+    pub(crate) fn was_staged(&self, applied: u64) {
+        let brought = self.room.applied().list.extract_if(.., |each| each.number <= applied).collect();
+        self.rooms.settled(brought);
     }
 
     pub(crate) fn has_much_to_sync(&self) -> bool {
-        self.room.applied().len() >= MOST
+        self.room.applied().list.len() >= MOST
     }
 
     /// A name for a view, never given before: not by another process for this ledger either, because `now` is in it.

@@ -70,6 +70,19 @@ impl Belay {
         Ok(started.into_iter().map(|execution| execution.into_inner().name).collect())
     }
 
+    /// Starts one execution of a plan and answers with its name.
+    pub(crate) async fn begin_plan(&self, plan: v1::Plan) -> Result<String> {
+        let request = v1::StartExecutionRequest { source: Some(Source::Plan(plan)), ..Default::default() };
+        Ok(self.client.clone().start_execution(request).await?.into_inner().name)
+    }
+
+    /// Cancels an execution and answers when it has ended.
+    pub(crate) async fn cancel(&self, name: &str) -> Result<()> {
+        let request = v1::CancelExecutionRequest { name: name.into(), ..Default::default() };
+        self.client.clone().cancel_execution(request).await?;
+        within("the end of an execution", self.wait(name)).await.map(drop)
+    }
+
     /// Waits until executions have ended. An error if one did not complete every step.
     pub(crate) async fn finish(&self, names: &[String], steps: u32) -> Result<Vec<v1::Execution>> {
         let ended = future::try_join_all(names.iter().map(|name| self.wait(name)));
@@ -103,6 +116,15 @@ impl Belay {
         name: &str,
         mut enough: impl FnMut(&Kind) -> bool,
     ) -> Result<Vec<ExecutionEvent>> {
+        self.events_until(name, |event| event.kind.as_ref().is_some_and(&mut enough)).await
+    }
+
+    /// The same by the whole event.
+    pub(crate) async fn events_until(
+        &self,
+        name: &str,
+        mut enough: impl FnMut(&ExecutionEvent) -> bool,
+    ) -> Result<Vec<ExecutionEvent>> {
         let request =
             v1::WatchExecutionRequest { name: name.into(), after_sequence: Some(0), heartbeat_interval: None };
         let mut events = Vec::new();
@@ -112,7 +134,7 @@ impl Belay {
                 let Some(Content::Event(event)) = message.content else {
                     continue;
                 };
-                let last = event.kind.as_ref().is_some_and(&mut enough);
+                let last = enough(&event);
                 events.push(event);
                 if last {
                     break;
@@ -193,10 +215,10 @@ async fn serves(process: &mut Process, address: &Address, service: &str) -> Resu
 /// A load's steps, one after the other.
 fn plan(load: Load) -> v1::Plan {
     let call = |n| match load.work {
-        Work::Nothing => v1::ToolStep { tool: "noop".into(), arguments: "{}".into() },
+        Work::Nothing => v1::ToolStep { tool: "noop".into(), arguments: "{}".into(), ..Default::default() },
         Work::WriteFile => {
             let arguments = serde_json::json!({"path": format!("{n}.txt"), "content": "written by the bench\n"});
-            v1::ToolStep { tool: "write_file".into(), arguments: arguments.to_string() }
+            v1::ToolStep { tool: "write_file".into(), arguments: arguments.to_string(), ..Default::default() }
         }
     };
     let step = |n| v1::Step { id: format!("s{n}"), kind: Some(step::Kind::Tool(call(n))), ..Default::default() };

@@ -3,6 +3,7 @@
 //! See README.md for what each figure means.
 
 mod belay;
+mod beside;
 mod crash;
 mod floor;
 mod journalled;
@@ -110,12 +111,14 @@ async fn measure(settings: &Settings) -> Result<bool> {
 
     eprintln!("Counting flushes");
     let flushes = rounds::flushes(&binaries, &root, scale).await?;
-    let mut measured = Measured { rounds: Vec::new(), crashes: Vec::new(), flushes, launches: Vec::new() };
+    let mut measured =
+        Measured { rounds: Vec::new(), crashes: Vec::new(), flushes, launches: Vec::new(), beside: Vec::new() };
     for number in 0..rounds {
         eprintln!("Round {} of {rounds}", number + 1);
         measured.rounds.push(rounds::round(number, &binaries, &root, scale).await?);
         measured.crashes.push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
         measured.launches.push(launch::launch(&root, scale.launches)?);
+        measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
     }
 
     let rows = report::rows(&measured);

@@ -4,6 +4,7 @@ use belay_bench::stats;
 use serde::Serialize;
 
 use crate::{
+    beside::{Beside, Slowest},
     crash::Crash,
     launch::Launch,
     rounds::{Flushes, Round, Side},
@@ -17,6 +18,7 @@ pub(crate) struct Measured {
     pub(crate) crashes: Vec<Crash>,
     pub(crate) flushes: Flushes,
     pub(crate) launches: Vec<Launch>,
+    pub(crate) beside: Vec<Beside>,
 }
 
 /// What is told: the table's rows, and what they were made from.
@@ -79,9 +81,25 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
             target: Some(Target::Time(Bound::AtMost(500.0))),
             ..Row::default()
         },
+        beside("read_file p99 beside a command; floor: alone", &measured.beside, |slowest| slowest.read_file),
+        beside("write_file p99 beside a command; floor: alone", &measured.beside, |slowest| slowest.write_file),
+        beside("`true` p99 beside a command; floor: alone", &measured.beside, |slowest| slowest.command),
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
     ]
+}
+
+fn beside(metric: &'static str, rounds: &[Beside], of: fn(&Slowest) -> u64) -> Row {
+    Row {
+        id: "L9",
+        metric,
+        unit: "µs",
+        floor: stats::median(rounds.iter().map(|round| of(&round.alone) as f64)),
+        belay: stats::median(rounds.iter().map(|round| of(&round.beside) as f64)),
+        ratio: stats::median(rounds.iter().map(|round| of(&round.beside) as f64 / of(&round.alone) as f64)),
+        target: Some(Target::Ratio(Bound::AtMost(2.0))),
+        note: None,
+    }
 }
 
 fn launch(metric: &'static str, launches: &[Launch], of: fn(&Launch) -> f64) -> Row {

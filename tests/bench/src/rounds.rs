@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     Result,
     belay::Belay,
+    beside,
     floor::Floor,
     journalled::Journalled,
     place::Place,
@@ -27,6 +28,7 @@ pub(crate) struct Scale {
     writes: Load,
     pub(crate) crash: Load,
     pub(crate) launches: usize,
+    pub(crate) beside: beside::Scale,
 }
 
 impl Scale {
@@ -39,6 +41,7 @@ impl Scale {
         writes: Load { work: Work::WriteFile, ..Load::of_nothing(1, 200) },
         crash: Load::of_nothing(64, 200),
         launches: 100,
+        beside: beside::Scale { calls: 200, seconds: 60 },
     };
 
     pub(crate) const QUICK: Self = Self {
@@ -50,6 +53,7 @@ impl Scale {
         writes: Load { work: Work::WriteFile, ..Load::of_nothing(1, 200) },
         crash: Load::of_nothing(64, 60),
         launches: 20,
+        beside: beside::Scale { calls: 20, seconds: 30 },
     };
 }
 

@@ -71,6 +71,7 @@ mod tests {
             kind: Some(step::Kind::Tool(ToolStep {
                 tool: "read_file".to_owned(),
                 arguments: r#"{"path":"a"}"#.to_owned(),
+                ..Default::default()
             })),
             ..Default::default()
         };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::{
-    CallId, CallInFlight, Decided, ErrorClass, Event, EventKind, Execution, ExecutionMove, ExecutionState, SkipReason,
-    StepMove, StepState, Timestamp,
+    CONFLICT, CallId, CallInFlight, Decided, ErrorClass, Event, EventKind, Execution, ExecutionMove, ExecutionState,
+    FAILED_BESIDE_COMMITS, SkipReason, StepMove, StepState, Timestamp,
     execution::{Authorization, CallEnd, PausedBy, StepRecord, Stop},
     moves::{execution_move, step_move},
 };
@@ -190,12 +190,18 @@ impl Execution {
                 let decided = Decided { decision: *decision, principal, reason, sequence };
                 self.approval_decided(*call, approval, decided, time)?;
             }
-            K::CallCancelled { call, .. } => {
+            K::CallCancelled { call, failure, .. } => {
                 if self.stop.is_none() {
                     self.check_end(*call, CallEnd::Cancelled)?;
                     self.leave_hold(*call, StepMove::CallDiscarded, time)?;
                 }
                 self.end_call(*call, CallEnd::Cancelled, time)?;
+                let record = &mut self.steps[call.step];
+                match failure.as_ref().map(|failure| failure.reason.as_str()) {
+                    Some(CONFLICT) => record.conflicts += 1,
+                    Some(FAILED_BESIDE_COMMITS) => record.failed_beside = true,
+                    _ => {}
+                }
                 if self.stop.is_none() {
                     if self.steps[call.step].state == StepState::Running {
                         self.move_step(call.step, StepMove::CallDiscarded, time)?;
@@ -298,6 +304,7 @@ impl Execution {
         let record = &mut self.steps[step];
         record.attempt = attempt;
         record.calls = 0;
+        (record.conflicts, record.failed_beside) = (0, false);
         record.not_before = None;
         record.attempt_started_at = Some(time);
         if first {

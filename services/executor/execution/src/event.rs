@@ -169,6 +169,10 @@ pub struct Receipt {
     pub enforced: Vec<String>,
     /// Whether the workspace is a folder that a person works in too.
     pub live_base: bool,
+    /// The calls that committed in the workspace meanwhile, the last of them only.
+    pub commits_beside: Vec<String>,
+    /// How many commits those were.
+    pub commit_count_beside: i64,
 }
 
 /// How an execution ended.

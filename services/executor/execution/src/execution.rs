@@ -85,6 +85,10 @@ pub(crate) struct StepRecord {
     pub(crate) attempt: u32,
     /// Calls made in this attempt.
     pub(crate) calls: u32,
+    /// Calls of this attempt that were in conflict with another one's commit.
+    pub(crate) conflicts: u32,
+    /// A call of this attempt failed while others committed, and was made again for that.
+    pub(crate) failed_beside: bool,
     /// Dependencies that have not completed.
     pub(crate) unmet: usize,
     pub(crate) started_at: Option<Timestamp>,
@@ -309,6 +313,16 @@ impl<'a> StepView<'a> {
 }
 
 impl Execution {
+    /// How many calls of a step's present attempt were in conflict with another one's commit.
+    pub fn conflicts(&self, step: usize) -> u32 {
+        self.steps.get(step).map_or(0, |record| record.conflicts)
+    }
+
+    /// Whether a call of a step's present attempt was made again because it had failed beside commits.
+    pub fn failed_beside_commits(&self, step: usize) -> bool {
+        self.steps.get(step).is_some_and(|record| record.failed_beside)
+    }
+
     /// The state after these events, which begin with `Created`.
     ///
     /// # Errors
@@ -340,6 +354,8 @@ impl Execution {
                 state: if step.dependencies().is_empty() { StepState::Ready } else { StepState::Pending },
                 attempt: 0,
                 calls: 0,
+                conflicts: 0,
+                failed_beside: false,
                 unmet: step.dependencies().len(),
                 started_at: None,
                 attempt_started_at: None,

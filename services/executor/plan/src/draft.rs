@@ -47,6 +47,9 @@ pub struct StepDraft {
     /// The longest time for one attempt; `None` means the tool's default.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub attempt_timeout: Option<Duration>,
+    /// Whether no other call may commit in the workspace while the step's call runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exclusive: bool,
     /// When to try again; `None` means one attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,

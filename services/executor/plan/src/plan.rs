@@ -29,6 +29,7 @@ pub struct Step {
     pub(crate) dependencies: Vec<usize>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
+    pub(crate) exclusive: bool,
     pub(crate) retry: RetryPolicy,
     pub(crate) kind: StepKind,
 }
@@ -149,6 +150,11 @@ impl Step {
         self.attempt_timeout
     }
 
+    /// Whether no other call may commit in the workspace while the step's call runs.
+    pub fn exclusive(&self) -> bool {
+        self.exclusive
+    }
+
     /// When to try again.
     pub fn retry(&self) -> &RetryPolicy {
         &self.retry
@@ -167,6 +173,7 @@ impl Step {
             depends_on: self.depends_on.clone(),
             timeout: self.timeout,
             attempt_timeout: self.attempt_timeout,
+            exclusive: self.exclusive,
             retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
             kind: StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() },
         }

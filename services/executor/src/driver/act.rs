@@ -49,6 +49,7 @@ impl Driver {
             workspace: created.workspace.clone(),
             trace: self.trace.call(self.execution.plan(), call),
             request: Arc::clone(&flying.request),
+            exclusive: self.execution.plan().steps()[call.step].exclusive(),
             hold: flying.hold.clone(),
             mode: created.approval_mode,
             principal: created.principal.clone(),
@@ -129,6 +130,19 @@ impl Driver {
                 who: "the approval gate, which does not answer".into(),
                 next_command: String::new(),
             });
+        }
+        for (call, (since, other)) in &self.waits_for {
+            let waiting = v1::WaitingReason {
+                kind: v1::waiting_reason::Kind::Call.into(),
+                since: Some(wire::time(*since)),
+                until: None,
+                who: format!("{other}, which has the workspace to itself"),
+                next_command: String::new(),
+            };
+            described.waiting.push(waiting.clone());
+            if let Some(step) = described.steps.get_mut(call.step) {
+                step.waiting = Some(waiting);
+            }
         }
         Box::new(described)
     }

@@ -75,6 +75,8 @@ pub(crate) struct Driver {
     heard: mpsc::UnboundedSender<News>,
     /// Who is on the way for a call: one at a time.
     errands: HashMap<CallId, Underway>,
+    /// The call that has the workspace to itself, and since when, for each call that waits for its end.
+    waits_for: BTreeMap<CallId, (Timestamp, String)>,
     /// Calls that may have been sent, or committed, before this driver.
     in_doubt: HashSet<CallId>,
     /// Calls whose outcome the runner may forget once it is durable here.
@@ -226,6 +228,7 @@ impl Driver {
             news,
             heard,
             errands: HashMap::new(),
+            waits_for: BTreeMap::new(),
             in_doubt: HashSet::new(),
             unacknowledged: Vec::new(),
             secrets,

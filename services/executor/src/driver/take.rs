@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use belay_execution::{CallId, Decision, ErrorClass, Event, EventKind, Failure, Hold, Need, Receipt, RecoveryClass};
+use belay_execution::{
+    CONFLICT, CallId, Decision, ErrorClass, Event, EventKind, FAILED_BESIDE_COMMITS, Failure, Hold, Need, Receipt,
+    RecoveryClass,
+};
 use belay_journal::StoreError;
 use belay_proto::v1;
 use belay_service_kit::status;
@@ -23,6 +26,8 @@ const MOST_WITHOUT_ROOM: u32 = 66;
 
 /// The reason of a call that the runner gave back because the disk of its workspace is full.
 const WORKSPACE_FULL: &str = "WORKSPACE_FULL";
+/// How often a call that is in conflict with another one's commit is made again in one attempt, on what is there then.
+const MAX_RERUNS: u32 = 3;
 
 impl Driver {
     pub(super) fn take_news(&mut self, news: News, events: &mut Vec<Event>) -> Result<(), GaveUp> {
@@ -42,8 +47,16 @@ impl Driver {
                     self.take_end(call, ended, events)?;
                 }
             }
+            News::Waits(call, other) => {
+                self.nobody_is_away();
+                match other.is_empty() {
+                    true => drop(self.waits_for.remove(&call)),
+                    false => drop(self.waits_for.insert(call, (self.executions.now(), other))),
+                }
+            }
             News::Held(call, need) => {
                 self.nobody_is_away();
+                self.waits_for.remove(&call);
                 self.take_hold(call, need, events);
             }
             News::Asked(call, approval) => {
@@ -83,7 +96,19 @@ impl Driver {
         let kind = match ended {
             EventKind::CallCancelled { failure, grant_nonce, .. } if !stopping && call.number >= most => {
                 self.no_room.remove(&call.step);
-                given_up(call, failure, grant_nonce)
+                given_up(call, failure, grant_nonce, call.number)
+            }
+            EventKind::CallCancelled { failure: Some(failure), grant_nonce, .. }
+                if !stopping && failure.reason == CONFLICT && self.execution.conflicts(call.step) >= MAX_RERUNS =>
+            {
+                given_up(call, Some(failure), grant_nonce, MAX_RERUNS + 1)
+            }
+            EventKind::CallFailed { failure, receipt, .. }
+                if !stopping
+                    && may_have_met_half(flying.request.recovery, &failure, &receipt)
+                    && !self.execution.failed_beside_commits(call.step) =>
+            {
+                made_again(call, &failure, &receipt)
             }
             EventKind::CallCompleted { .. } if unapproved => unapproved_result(call),
             kind => kind,
@@ -92,6 +117,7 @@ impl Driver {
         let event = self.execution.record(self.now(), kind);
         events.push(event.map_err(|error| GaveUp::Lost(Status::internal(error.to_string())))?);
         self.errands.remove(&call);
+        self.waits_for.remove(&call);
         self.in_doubt.remove(&call);
         if needs_acknowledgement {
             self.unacknowledged.push(call);
@@ -205,16 +231,45 @@ fn approved(hold: &Hold) -> Option<&str> {
     hold.approval.as_deref().filter(|_| hold.decision() == Some(Decision::Approved))
 }
 
-fn given_up(call: CallId, failure: Option<Failure>, grant_nonce: String) -> EventKind {
+/// Whether a call that failed may have failed because it saw a half of what others committed meanwhile, and left nothing behind. One that ran
+/// out of time is not made again: that would take as long once more. Nor is one for which a person would have to be asked again.
+fn may_have_met_half(recovery: RecoveryClass, failure: &Failure, receipt: &Receipt) -> bool {
+    let leaves_nothing = matches!(recovery, RecoveryClass::ReadOnly | RecoveryClass::Transactional);
+    leaves_nothing
+        && receipt.commit_count_beside > 0
+        && receipt.grant_nonce.is_empty()
+        && failure.class != ErrorClass::Timeout
+}
+
+fn made_again(call: CallId, failed: &Failure, receipt: &Receipt) -> EventKind {
+    let message = format!(
+        "It failed while {} committed in its workspace, so it may have seen half of their work: it runs again once. It said: {}",
+        committers(receipt),
+        failed.message
+    );
+    let failure = Some(Failure::new(ErrorClass::Transient, FAILED_BESIDE_COMMITS, message));
+    EventKind::CallCancelled { call, failure, grant_nonce: String::new() }
+}
+
+/// Who committed beside a call, for a sentence.
+fn committers(receipt: &Receipt) -> String {
+    let named: Vec<&str> = receipt.commits_beside.iter().rev().take(3).map(String::as_str).collect();
+    let more = receipt.commit_count_beside - i64::try_from(named.len()).unwrap_or(i64::MAX);
+    match more {
+        ..=0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+fn given_up(call: CallId, failure: Option<Failure>, grant_nonce: String, calls: u32) -> EventKind {
     let failure = match failure {
         Some(Failure { reason, message, .. }) => {
-            let message = format!("{message} That was so for {} calls of this attempt.", call.number);
+            let message = format!("{message} That was so for {calls} calls of this attempt.");
             Failure::new(ErrorClass::Transient, reason, message)
         }
         None => {
-            let message = format!(
-                "The runner cancelled {MOST_UNASKED} calls of this attempt that nobody had asked it to cancel."
-            );
+            let message =
+                format!("The runner cancelled {calls} calls of this attempt that nobody had asked it to cancel.");
             Failure::new(ErrorClass::Transient, "CALL_CANCELLED_BY_RUNNER", message)
         }
     };

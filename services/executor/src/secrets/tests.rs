@@ -19,7 +19,11 @@ fn payload(value: &Value) -> Option<v1::Payload> {
 }
 
 fn created() -> v1::ExecutionEvent {
-    let tool = v1::ToolStep { tool: "read_file".into(), arguments: json!({"path": "src/main.rs"}).to_string() };
+    let tool = v1::ToolStep {
+        tool: "read_file".into(),
+        arguments: json!({"path": "src/main.rs"}).to_string(),
+        ..Default::default()
+    };
     let step = v1::Step {
         id: "a".into(),
         title: "Read it".into(),

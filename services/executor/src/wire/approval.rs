@@ -78,6 +78,8 @@ pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
         grant_nonce: receipt.grant_nonce.clone(),
         enforced: receipt.enforced.clone(),
         live_base: receipt.live_base,
+        commits_beside: receipt.commits_beside.clone(),
+        commit_count_beside: receipt.commit_count_beside,
     }
 }
 
@@ -91,6 +93,8 @@ pub(crate) fn receipt_from(receipt: v1::Receipt) -> Receipt {
         grant_nonce: receipt.grant_nonce,
         enforced: receipt.enforced,
         live_base: receipt.live_base,
+        commits_beside: receipt.commits_beside,
+        commit_count_beside: receipt.commit_count_beside,
     }
 }
 

@@ -300,6 +300,8 @@ mod tests {
             grant_nonce: "n".into(),
             enforced: vec!["landlock".into()],
             live_base: true,
+            commits_beside: vec!["namespaces/n/executions/e/steps/b/calls/1.1".into()],
+            commit_count_beside: 7,
         };
         let failure = || {
             let (stdout, stderr) = ("1 failed\n".to_owned(), "oh\n".to_owned());

@@ -38,6 +38,7 @@ fn draft(message: v1::Plan) -> Result<PlanDraft, InvalidPlan> {
             depends_on: step.depends_on,
             timeout: duration_from(step.timeout.as_ref(), || at("timeout"), &mut violations),
             attempt_timeout: duration_from(step.attempt_timeout.as_ref(), || at("attempt_timeout"), &mut violations),
+            exclusive: tool.exclusive,
             retry,
             kind: StepKindDraft::Tool { tool: tool.tool, arguments },
         });
@@ -127,7 +128,11 @@ fn step_message(step: StepDraft) -> v1::Step {
         timeout: step.timeout.map(belay_proto::duration),
         attempt_timeout: step.attempt_timeout.map(belay_proto::duration),
         retry: step.retry.map(|retry| retry_message(&retry)),
-        kind: Some(v1::step::Kind::Tool(v1::ToolStep { tool, arguments: arguments.to_string() })),
+        kind: Some(v1::step::Kind::Tool(v1::ToolStep {
+            tool,
+            arguments: arguments.to_string(),
+            exclusive: step.exclusive,
+        })),
     }
 }
 
@@ -163,7 +168,7 @@ mod tests {
             timeout: 5m
             steps:
               - {id: a, tool: noop, arguments: {output: {n: 9007199254740993}}, retry: {max_attempts: 3, backoff: [1s, 2s]}}
-              - {id: b, tool: noop, depends_on: [a], timeout: 30s, attempt_timeout: 1s, retry: {max_attempts: 2}}
+              - {id: b, tool: noop, depends_on: [a], timeout: 30s, attempt_timeout: 1s, exclusive: true, retry: {max_attempts: 2}}
               - {id: c, title: C, tool: noop, arguments: {output: '${a.result.n}'}}
         ";
         let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
@@ -177,7 +182,7 @@ mod tests {
             timeout: Some(pbjson_types::Duration { seconds: -1, nanos: 0 }),
             ..v1::Step::default()
         };
-        let tool = v1::step::Kind::Tool(v1::ToolStep { tool: "noop".into(), arguments: "{".into() });
+        let tool = v1::step::Kind::Tool(v1::ToolStep { tool: "noop".into(), arguments: "{".into(), exclusive: false });
         let message = v1::Plan {
             id: "p".into(),
             parallelism: -1,

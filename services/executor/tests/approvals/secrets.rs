@@ -86,7 +86,11 @@ fn plan(secrets: &[String]) -> v1::Plan {
         id: id.to_owned(),
         title: format!("{id} with {all}"),
         depends_on: depends_on.iter().map(|&id| id.to_owned()).collect(),
-        kind: Some(v1::step::Kind::Tool(v1::ToolStep { tool: "work".into(), arguments: arguments.to_string() })),
+        kind: Some(v1::step::Kind::Tool(v1::ToolStep {
+            tool: "work".into(),
+            arguments: arguments.to_string(),
+            ..Default::default()
+        })),
         ..v1::Step::default()
     };
     let named = json!({"password": secrets[7], "env": [{"name": "DB_PASSWORD", "value": secrets[8]}], "list": ["--api-key", secrets[9]]});
@@ -209,7 +213,11 @@ async fn a_check_and_a_refusal_show_no_secret() {
 
     let mut wrong = plan(&secrets);
     wrong.steps[0].id = secrets[1].clone();
-    wrong.steps[1].kind = Some(v1::step::Kind::Tool(v1::ToolStep { tool: secrets[2].clone(), arguments: "{}".into() }));
+    wrong.steps[1].kind = Some(v1::step::Kind::Tool(v1::ToolStep {
+        tool: secrets[2].clone(),
+        arguments: "{}".into(),
+        ..Default::default()
+    }));
     let checked = client.validate_plan(check(wrong.clone())).await.unwrap().into_inner();
     assert!(!checked.violations.is_empty());
     assert_clean("violations", &checked.encode_to_vec(), found_by_shape);

@@ -152,6 +152,9 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     for (list, _) in others.iter().filter(|(_, empty)| !empty) {
         findings.add(format!("{at}.{list}"), format!("belongs to rules `on: {phase}`: {here}"));
     }
+    if rule.on == Phase::Effect && rule.exclusive {
+        findings.add(format!("{at}.exclusive"), "belongs to rules `on: intent`: by its effect a call has run already");
+    }
     if rule.on == Phase::Effect && rule.decide == Verdict::Preview {
         findings.add(format!("{at}.decide"), "an effect has been previewed already: write auto, prompt or deny");
     }

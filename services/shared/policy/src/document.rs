@@ -68,6 +68,9 @@ pub(crate) struct Rule {
     pub(crate) not_match: Vec<Example>,
     pub(crate) cwd: Vec<String>,
     pub(crate) env: Vec<String>,
+    /// Whatever the rule decides, a call that it matches must have the workspace to itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) exclusive: bool,
 }
 
 /// What a rule's author expects it to match, or not to. Conditions on what an example does not say count as met.

@@ -76,6 +76,7 @@ impl Policy {
         };
         let fitting: Vec<(usize, usize)> = rules.places().filter(|(index, place)| fits(*index, *place)).collect();
         let mut hits = rules.room();
+        let mut exclusive = false;
         let mut judge = |path: Option<&str>| {
             if let Some(path) = path {
                 rules.path(&plain(path), &mut hits);
@@ -83,6 +84,7 @@ impl Policy {
             let matching = fitting.iter().filter(|(index, place)| {
                 document.rules[*place].paths.is_empty() || (path.is_some() && hits.met(*index))
             });
+            let matching = matching.inspect(|(_, place)| exclusive |= document.rules[*place].exclusive);
             strictest(matching.map(|(_, place)| (document.rules[*place].decide, Source::Rule(*place))))
                 .unwrap_or_else(|| unmatched_intent(document, intent))
         };
@@ -90,7 +92,7 @@ impl Policy {
             [] => judge(None),
             paths => strictest(paths.iter().map(|path| judge(Some(path)))).expect("there is a path"),
         };
-        self.decision(answer, None)
+        Decision { exclusive, ..self.decision(answer, None) }
     }
 
     /// What may happen with what a call changed in its view.
@@ -172,7 +174,7 @@ impl Policy {
             Source::BuiltIn(rule, reason) => (rule.to_owned(), format!("{about}{reason}")),
             Source::Flag(flag) => (shown(flag), format!("{about}{}", protect::meaning(flag))),
         };
-        Decision { verdict, rule, reason }
+        Decision { verdict, rule, reason, exclusive: false }
     }
 }
 

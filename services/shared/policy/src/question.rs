@@ -65,6 +65,8 @@ pub struct Decision {
     pub rule: String,
     /// The reason it gives, for people. One line; whatever comes from a path is escaped and bounded.
     pub reason: String,
+    /// The call must have the workspace to itself. Never said of an effect.
+    pub exclusive: bool,
 }
 
 impl Decision {

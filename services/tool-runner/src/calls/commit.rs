@@ -1,4 +1,4 @@
-//! How a staged effect gets its place: nobody else in the workspace, a last check, one durable row, and then the renames.
+//! How a staged effect gets its place: one commit of a workspace at a time, a last check, one durable row, and then the renames.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,12 +6,37 @@ use belay_proto::v1::tool_call::State;
 use belay_workspace::CommitError;
 use tokio::sync::watch;
 
-use super::{Calls, effect::not_committed, record, stop_asked, work::Unfinished};
+use super::{
+    Call, Calls,
+    effect::{not_committed, overlapping},
+    record, stop_asked,
+    work::Unfinished,
+};
 use crate::{
     LedgerFailure, Place, Staged,
+    commit_log::Touched,
     ledger::{InPlace, Row, Written},
-    rooms::Visit,
+    rooms::{Presence, Turn, Visit},
+    subject::Did,
 };
+
+/// What is to be put in place.
+pub(super) struct Commit<'a> {
+    pub(super) staged: &'a Staged,
+    /// The paths that it changes.
+    pub(super) touched: Vec<Touched>,
+    pub(super) call: &'a Call,
+    /// Of a call that has just run; nothing of one that waited for a decision, whose paths are compared by what they hold alone.
+    pub(super) running: Option<Running<'a>>,
+}
+
+/// A call that has run, and goes on to its commit.
+pub(super) struct Running<'a> {
+    pub(super) presence: &'a Presence,
+    /// The turn, if the call had the folder to itself.
+    pub(super) turn: Option<Turn>,
+    pub(super) did: &'a Did,
+}
 
 /// What came of a commit.
 pub(super) enum Committed {
@@ -32,19 +57,29 @@ impl Calls {
     pub(super) async fn commit(
         self: &Arc<Self>,
         visit: &Arc<Visit>,
-        staged: &Staged,
+        Commit { staged, touched, call, running }: Commit<'_>,
         mut row: Row,
         cancelled: &mut watch::Receiver<bool>,
     ) -> Committed {
-        let alone = tokio::select! {
-            biased;
-            () = stop_asked(cancelled) => {
-                return Committed::Refused((State::Cancelled, record::cancelled()));
-            }
-            alone = visit.alone() => alone,
+        let (presence, did, turn) = match running {
+            Some(Running { presence, turn, did }) => (Some(presence), Some(did), turn),
+            None => (None, None, None),
         };
+        let turn = match turn {
+            Some(turn) => turn,
+            None => tokio::select! {
+                biased;
+                () = stop_asked(cancelled) => {
+                    return Committed::Refused((State::Cancelled, record::cancelled()));
+                }
+                turn = visit.turn(&call.waits_for) => turn,
+            },
+        };
+        if let Some(conflict) = presence.zip(did).and_then(|(presence, did)| overlapping(presence, did)) {
+            return Committed::Refused(conflict);
+        }
         if let Err(error) = self.on(visit, staged, |place, staged| place.check(staged)).await {
-            return Committed::Refused(not_committed(&error));
+            return Committed::Refused(not_committed(&error, presence));
         }
         self.rooms.keep(&staged.id);
         row.staged = Some(InPlace { workspace: visit.path().to_owned(), staged: staged.clone() });
@@ -55,10 +90,10 @@ impl Calls {
             Err(error) => return Committed::NotWritten(error),
         }
         if let Err(error) = self.apply(visit, staged).await {
-            return Committed::Undone(not_committed(&error));
+            return Committed::Undone(not_committed(&error, presence));
         }
-        visit.applied(name, staged);
-        drop(alone);
+        visit.applied(name, staged, touched);
+        drop(turn);
         self.finish_later(Arc::clone(visit), staged.clone());
         Committed::Done
     }
@@ -90,6 +125,21 @@ impl Calls {
             if visit.has_much_to_sync() {
                 calls.rooms.sync_room(&visit).await;
             }
+        });
+    }
+
+    /// Removes what was displaced under views that have ended now, after their callers have the answer.
+    pub(super) fn clear_later(self: &Arc<Self>, visit: &Arc<Visit>) {
+        let place = visit.place();
+        if !place.has_to_clear() {
+            return;
+        }
+        let (threads, visit) = (self.threads, Arc::clone(visit));
+        tokio::spawn(async move {
+            if let Err(error) = threads.run(move || place.clear()).await {
+                tracing::warn!(%error, "What commits displaced stays until the workspace is opened again");
+            }
+            drop(visit);
         });
     }
 

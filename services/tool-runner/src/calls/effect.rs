@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belay_grant::Change;
 use belay_policy::{ChangeFact, Decision, Effect, Revised, ToolKind};
 use belay_proto::v1::{ErrorClass, tool_call::State};
-use belay_workspace::{CommitError, EffectError};
+use belay_workspace::{CommitError, EffectError, RelPath};
 
 use super::{
     decide::{self, After},
@@ -14,9 +14,11 @@ use super::{
 };
 use crate::{
     Place, Staged, ToolFailure, View,
+    commit_log::{self, Overlap},
     contents::{self, Content},
     ledger::Basis,
     repository,
+    rooms::Presence,
     subject::{self, Did},
 };
 
@@ -77,15 +79,24 @@ impl Proposal {
 }
 
 /// Looks at a view in which nobody works any more, and uses it up.
-pub(super) fn examine(place: &dyn Place, view: Box<dyn View>, view_id: &str, judge: &Judge) -> Examined {
+pub(super) fn examine(
+    place: &dyn Place,
+    view: Box<dyn View>,
+    view_id: &str,
+    judge: &Judge,
+    presence: &Presence,
+) -> Examined {
     let manifest = match place.effect(&*view) {
         Ok(manifest) if manifest.is_empty() => return Examined::Nothing,
         Ok(manifest) => manifest,
-        Err(error) => return Examined::Failed(no_effect(&error)),
+        Err(error) => return Examined::Failed(no_effect(&error, presence)),
     };
     let mut facts = subject::facts(&manifest);
     repository::flag(&mut facts, &*view);
     let did = Did { digest: subject::prefixed(&manifest.digest()), changes: subject::changes(&facts) };
+    if let Some(conflict) = overlapping(presence, &did) {
+        return Examined::Failed(conflict);
+    }
     let decision = judge.judge(&did.changes);
     let contents = match decide::after(decision.verdict, false) {
         After::Refuse => return Examined::Refused(decision),
@@ -97,13 +108,31 @@ pub(super) fn examine(place: &dyn Place, view: Box<dyn View>, view_id: &str, jud
     };
     match place.stage(view, &manifest) {
         Ok(staged) => Examined::Staged(Box::new(Proposal { staged, did, decision, contents })),
-        Err(error) => Examined::Failed(not_committed(&error)),
+        Err(error) => Examined::Failed(not_committed(&error, Some(presence))),
     }
 }
 
-fn no_effect(error: &EffectError) -> Unfinished {
+/// The conflict, if another call's commit has touched since what this call touches, a folder above it or something in it.
+pub(super) fn overlapping(presence: &Presence, did: &Did) -> Option<Unfinished> {
+    let Overlap { paths, calls } = presence.overlap(&commit_log::touched(&did.changes))?;
+    let named = paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+    let more = match paths.len().saturating_sub(5) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let what = format!("changed by somebody else during the call: {named}{more}; run it again on what is there now");
+    Some((State::Cancelled, record::conflict(&what, &calls)))
+}
+
+/// Whose commits touched these paths since the call began.
+fn others(presence: Option<&Presence>, paths: &[RelPath]) -> Vec<String> {
+    let paths: Vec<String> = paths.iter().map(ToString::to_string).collect();
+    presence.map(|presence| presence.committers(&paths)).unwrap_or_default()
+}
+
+fn no_effect(error: &EffectError, presence: &Presence) -> Unfinished {
     match error {
-        EffectError::Conflict { .. } => (State::Cancelled, record::conflict(error)),
+        EffectError::Conflict { paths } => (State::Cancelled, record::conflict(error, &others(Some(presence), paths))),
         EffectError::Io(_) | EffectError::Tree(belay_workspace::TreeError::Io(_)) => record::workspace_failed(error),
         EffectError::Reserved { .. } | EffectError::Tree(_) => {
             let message = format!("What the call left behind cannot be committed: {error}.");
@@ -112,12 +141,12 @@ fn no_effect(error: &EffectError) -> Unfinished {
     }
 }
 
-/// Why a staged effect did not get its place.
-pub(super) fn not_committed(error: &CommitError) -> Unfinished {
+/// Why a staged effect did not get its place. `presence` is that of the call, if it runs.
+pub(super) fn not_committed(error: &CommitError, presence: Option<&Presence>) -> Unfinished {
     match error {
-        CommitError::Conflict { .. } => (State::Cancelled, record::conflict(error)),
+        CommitError::Conflict { paths } => (State::Cancelled, record::conflict(error, &others(presence, paths))),
         // Somebody removed them, so there is nothing that could be committed any more.
-        CommitError::NotStaged { .. } => (State::Cancelled, record::conflict(error)),
+        CommitError::NotStaged { .. } => (State::Cancelled, record::conflict(error, &[])),
         _ => record::workspace_failed(error),
     }
 }

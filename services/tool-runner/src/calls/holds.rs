@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use super::{
     Call, Calls, Order, Progress,
-    commit::Committed,
+    commit::{Commit, Committed},
     decide::{self, After},
     effect::Judge,
     not_durable,
@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     ToolFailure,
+    commit_log::touched,
     ledger::{Held, InPlace, Row, Spent},
     subject::summary,
 };
@@ -142,7 +143,8 @@ impl Calls {
         completed.result = waits.result.map(record::payload);
         let commit_row = row(call, completed.clone(), Some(spends.clone()));
         let mut cancelled = call.cancel.subscribe();
-        match self.commit(&visit, &staged, commit_row, &mut cancelled).await {
+        let commit = Commit { staged: &staged, touched: touched(&waits.changes), call, running: None };
+        match self.commit(&visit, commit, commit_row, &mut cancelled).await {
             Committed::Done => Ok(Arc::new(completed)),
             Committed::Refused((state, failed)) => {
                 let receipt = v1::Receipt { grant_nonce: String::new(), ..not_in_place };

@@ -64,9 +64,24 @@ pub(super) fn denied(decision: &Decision) -> ToolFailure {
     ToolFailure::new(ErrorClass::PolicyDenied, "POLICY_DENIED", message)
 }
 
-/// Why a call has to run again on what is there now.
-pub(super) fn conflict(error: &dyn std::fmt::Display) -> ToolFailure {
-    ToolFailure::new(ErrorClass::Cancelled, "CONFLICT", format!("The workspace changed under the call: {error}."))
+/// Why a call has to run again on what is there now. `others` are the calls that committed there meanwhile.
+pub(super) fn conflict(error: &dyn std::fmt::Display, others: &[String]) -> ToolFailure {
+    let by = match others {
+        [] => String::new(),
+        others => format!(" Committed meanwhile by {}.", list(others)),
+    };
+    let message = format!("The workspace changed under the call: {error}.{by}");
+    ToolFailure::new(ErrorClass::Cancelled, "CONFLICT", message)
+}
+
+/// Names for a sentence.
+fn list(names: &[String]) -> String {
+    const MAX_NAMED: usize = 5;
+    let named = names.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
 
 /// Why a workspace could not be worked in.

@@ -148,7 +148,7 @@ impl Calls {
 
     /// Writes down that a commit could not be carried out.
     async fn note(&self, row: Row, error: &CommitError) -> Result<Row, Status> {
-        let (state, failed) = not_committed(error);
+        let (state, failed) = not_committed(error, None);
         let receipt = row.call.receipt.clone().map(|receipt| v1::Receipt {
             effect_digest: String::new(),
             effect: None,

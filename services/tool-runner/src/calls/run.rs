@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 
 use super::{
     Call, Calls, Order, Progress,
-    commit::Committed,
+    commit::{Commit, Committed, Running},
     decide::{self, Before},
     effect::{Examined, Judge, Proposal, examine},
     record,
@@ -23,8 +23,9 @@ use super::{
 };
 use crate::{
     Operation, Recovery, ToolFailure, Touches, ViewHandle,
+    commit_log::{self, Beside},
     ledger::{Basis, Row, Spent, Written},
-    rooms::Visit,
+    rooms::{Presence, Turn, Visit},
     subject::{parts, summary},
     tier,
 };
@@ -44,6 +45,14 @@ pub(super) struct Job {
     pub(super) order: Order,
     pub(super) policy: Arc<Revised>,
     approved: Option<Approved>,
+}
+
+/// Where a call has run, and beside whom.
+struct Alongside<'a> {
+    visit: &'a Arc<Visit>,
+    presence: &'a Presence,
+    /// Where it had the folder to itself.
+    turn: Option<Turn>,
 }
 
 /// What was asked, as the policy and people see it.
@@ -188,13 +197,18 @@ impl Calls {
             Err(closed) => return self.end(job, receipt, Err(record::unfinished(closed.into())), begun).await,
         };
         receipt.live_base = visit.live && job.order.tool.spec.touches == Touches::Changes;
-        let share = tokio::select! {
-            biased;
-            () = stop_asked(cancelled) => {
-                return self.end(job, receipt, Err((State::Cancelled, record::cancelled())), begun).await;
+        let turn = if job.order.exclusive || asked.decision.exclusive {
+            tokio::select! {
+                biased;
+                () = stop_asked(cancelled) => {
+                    return self.end(job, receipt, Err((State::Cancelled, record::cancelled())), begun).await;
+                }
+                turn = visit.turn_alone(&job.order.name, &job.call.waits_for) => Some(turn),
             }
-            share = visit.share() => share,
+        } else {
+            None
         };
+        let presence = Arc::new(visit.begin());
         let view_id = visit.view_id(self.clock.now_micros());
         let view = {
             let (visit, id) = (Arc::clone(&visit), view_id.clone());
@@ -206,24 +220,30 @@ impl Calls {
                 return self.end(job, receipt, Err(record::workspace_failed(&error)), begun).await;
             }
         };
-        let (outcome, receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;
+        let (outcome, mut receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;
         // Nobody works in it any more once it is here.
         let view = view.take().await;
         let examined = match (&outcome, view) {
             (Ok(_), Some(view)) if job.order.tool.spec.touches == Touches::Changes => {
-                let (visit, judge) = (Arc::clone(&visit), job.judge(asked));
-                self.threads.run(move || examine(&*visit.place(), view, &view_id, &judge)).await
+                let (visit, judge, presence) = (Arc::clone(&visit), job.judge(asked), Arc::clone(&presence));
+                let applied = visit.applied_by_now();
+                let (examined, visit) = self
+                    .threads
+                    .run(move || (examine(&*visit.place(), view, &view_id, &judge, &presence), visit))
+                    .await;
+                if let Examined::Staged(_) = examined {
+                    visit.was_staged(applied);
+                }
+                examined
             }
             (_, view) => {
                 self.threads.run(move || drop(view)).await;
                 Examined::Nothing
             }
         };
-        if let Examined::Staged(_) = examined {
-            // Nothing was put in place while it was staged.
-            visit.was_staged();
-        }
-        drop(share);
+        self.clear_later(&visit);
+        let Beside { calls, count } = presence.beside();
+        (receipt.commits_beside, receipt.commit_count_beside) = (calls, i64::try_from(count).unwrap_or(i64::MAX));
         match (outcome, examined) {
             (Err(unfinished), _) | (Ok(_), Examined::Failed(unfinished)) => {
                 self.end(job, receipt, Err(unfinished), true).await
@@ -234,10 +254,13 @@ impl Calls {
                 self.end(job, receipt, Err((State::Denied, record::denied(&decision))), true).await
             }
             (Ok(result), Examined::Staged(proposal)) if proposal.asks() => {
+                // Whoever waits for a person keeps nobody from committing.
+                drop(turn);
                 self.hold_effect(job, receipt, asked, &visit, result, *proposal).await
             }
             (Ok(result), Examined::Staged(proposal)) => {
-                self.commit_now(job, receipt, &visit, result, *proposal, cancelled).await
+                let beside = Alongside { visit: &visit, presence: &presence, turn };
+                self.commit_now(job, receipt, beside, result, *proposal, cancelled).await
             }
         }
     }
@@ -247,7 +270,7 @@ impl Calls {
         self: &Arc<Self>,
         job: &Job,
         mut receipt: v1::Receipt,
-        visit: &Arc<Visit>,
+        Alongside { visit, presence, turn }: Alongside<'_>,
         result: Value,
         Proposal { staged, did, decision, .. }: Proposal,
         cancelled: &mut watch::Receiver<bool>,
@@ -256,10 +279,13 @@ impl Calls {
         if !decision.follows_the_intent() {
             receipt.decision = Some(job.decision(&decision));
         }
-        receipt.effect_digest = did.digest;
+        receipt.effect_digest.clone_from(&did.digest);
         receipt.effect = Some(summary(&did.changes));
         let call = self.ended(job, receipt, Ok(result));
-        match self.commit(visit, &staged, job.row(call.clone(), true), cancelled).await {
+        let touched = commit_log::touched(&did.changes);
+        let running = Some(Running { presence, turn, did: &did });
+        let commit = Commit { staged: &staged, touched, call: &job.call, running };
+        match self.commit(visit, commit, job.row(call.clone(), true), cancelled).await {
             Committed::Done => Progress::Ended(Arc::new(call)),
             Committed::Refused(unfinished) => {
                 self.discard(visit, &staged).await;

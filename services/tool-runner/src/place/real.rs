@@ -114,6 +114,14 @@ impl Place for Workspace {
     fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
         Self::finish(self, &commit(staged)?)
     }
+
+    fn has_to_clear(&self) -> bool {
+        Self::has_to_clear(self)
+    }
+
+    fn clear(&self) -> Result<(), IoFailure> {
+        Self::clear(self)
+    }
 }
 
 /// Marks a commit as done before the next one begins. It is in place whether or not that succeeds.

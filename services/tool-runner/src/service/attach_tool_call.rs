@@ -25,6 +25,7 @@ pub(super) fn message(news: News) -> v1::AttachToolCallResponse {
     let event = match news {
         News::Started(name) => Event::Started(v1::ToolCallStarted { name }),
         News::Output(output) => Event::Output(output),
+        News::Waits(exclusive_call) => Event::Waiting(v1::ToolCallWaiting { exclusive_call }),
         News::Held(call) => Event::Held(Arc::unwrap_or_clone(call)),
         News::Ended(call) => Event::Result(Arc::unwrap_or_clone(call)),
     };

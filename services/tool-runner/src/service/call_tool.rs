@@ -54,14 +54,15 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) 
     calls.admit(request.fence).await?;
     // One that is not in order is as good as none.
     let trace = request.trace.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok());
-    let (name, grant) = (request.name, request.grant);
-    calls.call(Order { name, attempt, tool, arguments, timeout, workspace, grant, trace }).await
+    let (name, grant, exclusive) = (request.name, request.grant, request.exclusive);
+    calls.call(Order { name, attempt, tool, arguments, timeout, workspace, exclusive, grant, trace }).await
 }
 
 pub(super) fn message(news: News) -> v1::CallToolResponse {
     let event = match news {
         News::Started(name) => Event::Started(v1::ToolCallStarted { name }),
         News::Output(output) => Event::Output(output),
+        News::Waits(exclusive_call) => Event::Waiting(v1::ToolCallWaiting { exclusive_call }),
         News::Held(call) => Event::Held(Arc::unwrap_or_clone(call)),
         News::Ended(call) => Event::Result(Arc::unwrap_or_clone(call)),
     };

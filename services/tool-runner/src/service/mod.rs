@@ -153,6 +153,8 @@ impl ToolRunnerService for Service {
 enum News {
     Started(String),
     Output(v1::ToolCallOutput),
+    /// It waits for the end of this call, which has the workspace to itself; empty when it does not wait any more.
+    Waits(String),
     Held(Arc<v1::ToolCall>),
     Ended(Arc<v1::ToolCall>),
 }
@@ -165,7 +167,8 @@ fn follow<T: Send + 'static>(
     message: fn(News) -> T,
 ) -> Messages<T> {
     Box::pin(async_stream::stream! {
-        let Followed { name, mut progress, output } = followed;
+        let Followed { name, mut progress, mut waits_for, output } = followed;
+        let mut told = None;
         let mut more = output.listen();
         let (mut waited, mut started) = (false, false);
         loop {
@@ -194,6 +197,11 @@ fn follow<T: Send + 'static>(
                 started = true;
                 yield Ok(message(News::Started(name.clone())));
             }
+            let now = waits_for.borrow_and_update().clone();
+            if last.is_none() && now != told {
+                yield Ok(message(News::Waits(now.as_deref().unwrap_or_default().to_owned())));
+                told = now;
+            }
             while let Some(piece) = output.next(&mut position, last.is_some()) {
                 yield Ok(message(News::Output(piece)));
             }
@@ -205,6 +213,7 @@ fn follow<T: Send + 'static>(
                 biased;
                 changed = progress.changed() => changed.is_ok(),
                 _ = more.changed() => true,
+                Ok(()) = waits_for.changed() => true,
                 () = shutdown.requested() => false,
             };
             if !alive {

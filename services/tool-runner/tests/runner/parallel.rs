@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use belay_proto::v1::tool_call::State;
+use belay_proto::v1::{self, tool_call::State};
 use futures::future::join_all;
 use serde_json::json;
 
@@ -63,21 +63,123 @@ async fn calls_on_one_path_come_out_as_in_some_order() {
     assert_eq!(bench.stage.runs(), CALLS + conflicts);
 }
 
-/// A commit waits until nobody has a view, and neither side keeps the other out.
+/// B-17: a short call never waits for a longer one, neither to read nor to commit; the longer one's receipt says who committed.
 #[tokio::test]
-async fn a_commit_waits_for_views_and_can_be_cancelled_while_it_waits() {
+async fn nobody_waits_for_a_call_that_runs() {
     let bench = Bench::new();
+    bench.put("f", "0");
     let runner = bench.start(FREE).await;
     let slow = runner.spawn(runner.request("slow", CHANGE, json!([["write", "slow", ""], ["wait"]])));
     bench.stage.has_run(1).await;
-    let quick = runner.spawn(runner.request("quick", CHANGE, json!([["write", "quick", ""]])));
-    bench.stage.has_run(2).await;
-    assert!(!bench.tree().contains_key("quick"), "somebody has a view");
-    assert_eq!(state(&runner.cancel("quick").await.unwrap()), State::Cancelled);
-    quick.await.unwrap().unwrap();
-    let other = runner.spawn(runner.request("other", CHANGE, json!([["write", "other", ""]])));
+    for (n, call) in ["a", "b", "c"].into_iter().enumerate() {
+        let todo = json!([["write", "f", n.to_string()], ["write", format!("new/{call}"), ""]]);
+        assert_eq!(state(&runner.run(call, CHANGE, todo).await), State::Completed);
+        assert_eq!(state(&runner.run(&format!("look-{call}"), LOOK, json!([])).await), State::Completed);
+    }
+    assert_eq!(bench.text("f"), "2");
     bench.stage.let_go.add_permits(1);
-    assert_eq!(state(&slow.await.unwrap().unwrap()), State::Completed);
+    let slow = slow.await.unwrap().unwrap();
+    assert_eq!(state(&slow), State::Completed);
+    let receipt = slow.receipt.unwrap();
+    assert_eq!(receipt.commits_beside, ["a", "b", "c"].map(name));
+    assert_eq!(receipt.commit_count_beside, 3);
+    let alone = runner.run("alone", CHANGE, json!([["write", "f", "3"]])).await;
+    assert_eq!(alone.receipt.unwrap().commit_count_beside, 0);
+}
+
+/// B-17: who touches what another call's commit has touched meanwhile, or a folder around it, is told whose commit that was. Also where
+/// the files that are there now are older than the call.
+#[tokio::test]
+async fn a_conflict_names_the_call_that_committed() {
+    for (theirs, ours, met) in [
+        (json!([["write", "f", "theirs"]]), json!([["write", "f", "ours"]]), "f"),
+        (json!([["remove", "d"]]), json!([["write", "d/x", "ours"]]), "d/x"),
+        (json!([["write", "d/new", "theirs"]]), json!([["remove", "d"]]), "d"),
+        (json!([["remove", "d"], ["write", "d/x", "theirs"]]), json!([["write", "d/x", "ours"]]), "d/x"),
+        (json!([["write", "d/e/y", "theirs"]]), json!([["remove", "d"], ["write", "d/z", "ours"]]), "d"),
+    ] {
+        let bench = Bench::new();
+        let runner = bench.start(FREE).await;
+        runner.run("base", CHANGE, json!([["write", "f", "0"], ["write", "d/x", "0"], ["write", "d/e/y", "0"]])).await;
+        // It begins before the other one, and does its work after that has committed.
+        let mut todo = vec![json!(["wait"])];
+        todo.extend(ours.as_array().unwrap().clone());
+        let held = runner.spawn(runner.request("ours", CHANGE, json!(todo)));
+        bench.stage.has_run(2).await;
+        assert_eq!(state(&runner.run("theirs", CHANGE, theirs.clone()).await), State::Completed);
+        let after = bench.tree();
+        bench.stage.let_go.add_permits(1);
+        let end = held.await.unwrap().unwrap();
+        assert_eq!((state(&end), reason(&end)), (State::Cancelled, "CONFLICT"), "{theirs} {ours}");
+        let message = end.failure.unwrap().message;
+        assert!(message.contains(&format!("`{met}`")) && message.contains(&name("theirs")), "{message}");
+        assert_eq!(bench.tree(), after, "{theirs} {ours}");
+    }
+}
+
+/// B-17: a call that has the folder to itself holds off the commits of others, which say for whom they wait, and no reader. It commits itself.
+#[tokio::test]
+async fn an_exclusive_call_holds_off_commits_and_nobody_else() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let request = v1::CallToolRequest {
+        exclusive: true,
+        ..runner.request("alone", CHANGE, json!([["write", "alone", ""], ["wait"]]))
+    };
+    let alone = runner.spawn(request.clone());
+    bench.stage.has_run(1).await;
+    let other = runner.spawn(runner.request("other", CHANGE, json!([["write", "other", ""]])));
+    bench.stage.has_run(2).await;
+    assert_eq!(runner.waits_for("other").await, name("alone"));
+    assert_eq!(state(&runner.run("look", LOOK, json!([])).await), State::Completed, "who only reads waits for nobody");
+    let cancelled = runner.spawn(runner.request("cancelled", CHANGE, json!([["write", "cancelled", ""]])));
+    assert_eq!(runner.waits_for("cancelled").await, name("alone"));
+    assert_eq!(state(&runner.cancel("cancelled").await.unwrap()), State::Cancelled);
+    cancelled.await.unwrap().unwrap();
+    let second = v1::CallToolRequest { name: name("second"), ..request };
+    let second = runner.spawn(second);
+    assert_eq!(runner.waits_for("second").await, name("alone"), "and so does one that is to be alone next");
+    let runs = bench.stage.runs();
+    assert!(bench.tree().is_empty());
+    bench.stage.let_go.add_permits(1);
+    let alone = alone.await.unwrap().unwrap();
+    assert_eq!((state(&alone), alone.receipt.unwrap().commit_count_beside), (State::Completed, 0));
     assert_eq!(state(&other.await.unwrap().unwrap()), State::Completed);
-    assert!(!bench.tree().contains_key("quick"));
+    bench.stage.has_run(runs + 1).await;
+    bench.stage.let_go.add_permits(1);
+    let second = second.await.unwrap().unwrap();
+    assert_eq!((state(&second), reason(&second)), (State::Completed, ""), "it began after the others");
+    assert_eq!(bench.tree().into_keys().collect::<Vec<_>>(), ["alone", "other"]);
+}
+
+/// A policy may ask for it.
+#[tokio::test]
+async fn a_policy_makes_a_call_exclusive() {
+    const RULES: &str = "file_write: auto\nfile_delete: auto\nrules: [{id: one, on: intent, programs: [do], decide: auto, exclusive: true}]\n";
+    let bench = Bench::new();
+    let runner = bench.start(RULES).await;
+    let build = runner.spawn(runner.request("build", COMMAND, json!([["wait"]])));
+    bench.stage.has_run(1).await;
+    let other = runner.spawn(runner.request("other", CHANGE, json!([["write", "other", ""]])));
+    assert_eq!(runner.waits_for("other").await, name("build"));
+    bench.stage.let_go.add_permits(1);
+    assert_eq!(state(&build.await.unwrap().unwrap()), State::Completed);
+    assert_eq!(state(&other.await.unwrap().unwrap()), State::Completed);
+}
+
+/// Whoever waits for a person keeps nobody from committing, even if it has run alone.
+#[tokio::test]
+async fn an_exclusive_call_that_waits_for_a_person_lets_others_commit() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let request =
+        v1::CallToolRequest { exclusive: true, ..runner.request("held", CHANGE, json!([["write", "held", ""]])) };
+    let held = runner.call(request).await.unwrap();
+    assert_eq!(state(&held), State::AwaitingApproval);
+    let other = runner.run("other", CHANGE, json!([["write", "other", ""]])).await;
+    for (call, held) in [("other", other), ("held", held)] {
+        let end = runner.commit(call, bench.sign(&bench.grant(&held))).await.unwrap();
+        assert_eq!(state(&end), State::Completed, "{call}");
+    }
+    assert_eq!(bench.tree().into_keys().collect::<Vec<_>>(), ["held", "other"]);
 }

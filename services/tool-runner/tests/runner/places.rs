@@ -100,4 +100,12 @@ impl<H: Hand> Place for HandIn<H> {
     fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
         self.0.finish(&*self.1, staged)
     }
+
+    fn has_to_clear(&self) -> bool {
+        self.1.has_to_clear()
+    }
+
+    fn clear(&self) -> Result<(), IoFailure> {
+        self.1.clear()
+    }
 }

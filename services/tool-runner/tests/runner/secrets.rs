@@ -149,7 +149,7 @@ async fn what_a_call_says_hides_secrets() {
         match message.event.unwrap() {
             Event::Output(output) => said += &output.text,
             Event::Result(call) => ended = Some(call),
-            Event::Started(_) | Event::Held(_) => {}
+            Event::Started(_) | Event::Held(_) | Event::Waiting(_) => {}
         }
     }
     assert_eq!(said, "a [REDACTED] b [REDACTED]");

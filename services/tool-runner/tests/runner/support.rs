@@ -446,10 +446,22 @@ impl Runner {
         while let Some(message) = events.message().await? {
             match message.event {
                 Some(Event::Result(call) | Event::Held(call)) => return Ok(call),
-                Some(Event::Started(_) | Event::Output(_)) | None => {}
+                Some(Event::Started(_) | Event::Output(_) | Event::Waiting(_)) | None => {}
             }
         }
         Err(Status::aborted("the stream ended without a result"))
+    }
+
+    /// The first call for whose end a call waits that was sent before.
+    pub(crate) async fn waits_for(&self, call: &str) -> String {
+        let request = v1::AttachToolCallRequest { name: name(call), ..Default::default() };
+        let mut events = self.client.clone().attach_tool_call(request).await.unwrap().into_inner();
+        loop {
+            let message = events.message().await.unwrap().expect("it waits");
+            if let Some(v1::attach_tool_call_response::Event::Waiting(waiting)) = message.event {
+                return waiting.exclusive_call;
+            }
+        }
     }
 
     pub(crate) async fn run(&self, call: &str, tool: &str, todo: Value) -> v1::ToolCall {

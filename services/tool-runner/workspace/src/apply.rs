@@ -56,12 +56,11 @@ impl Workspace {
 
     fn forward(&self, commit: &Commit, again: bool) -> Result<(), CommitError> {
         let slots = slots(&self.inner, commit)?;
-        let mut last = self.inner.moving();
+        let _moving = self.inner.moving();
         let later = self.inner.disk.order() == Order::Kept;
         let walk = Move { inner: &self.inner, slots: &slots, commit, again, later };
         walk.all(Way::Forward).or_else(|error| walk.turn_round(Way::Back, error))?;
-        *last = Some(self.inner.disk.now(&self.inner.own).at("reading the time of", self.inner.path.display())?);
-        Ok(())
+        Ok(self.inner.moved()?)
     }
 
     /// Takes a commit back that was applied, wholly or in part: the reverse of [`Workspace::apply`], and as often as it takes.
@@ -71,12 +70,11 @@ impl Workspace {
     /// [`CommitError::Conflict`] if what the commit put in place was changed since. Nothing is undone then.
     pub fn rollback(&self, commit: &Commit) -> Result<(), CommitError> {
         let slots = slots(&self.inner, commit)?;
-        let mut last = self.inner.moving();
+        let _moving = self.inner.moving();
         let walk = Move { inner: &self.inner, slots: &slots, commit, again: false, later: false };
         walk.still_ours()?;
         walk.all(Way::Back).or_else(|error| walk.turn_round(Way::Forward, error))?;
-        *last = Some(self.inner.disk.now(&self.inner.own).at("reading the time of", self.inner.path.display())?);
-        Ok(())
+        Ok(self.inner.moved()?)
     }
 }
 

@@ -190,7 +190,9 @@ impl Workspace {
             Err(CommitError::NotStaged { .. }) => {}
             Err(error) => return Err(error),
         }
-        self.finish(commit)
+        self.retire(commit)?;
+        let removed = self.inner.remove_trash(&retired_name(&commit.id));
+        Ok(removed.at("removing the staged files of commit", &commit.id)?)
     }
 
     /// Puts what an applied commit displaced out of the way, at the end of its retention and in one step: it can no longer be undone, and
@@ -204,15 +206,16 @@ impl Workspace {
         Ok(retired.at("putting away the staged files of commit", &commit.id)?)
     }
 
-    /// Gives up what an applied commit displaced, which may take a while: see [`Workspace::retire`].
+    /// Gives up what an applied commit displaced, which may take a while: see [`Workspace::retire`]. What views may still look at that
+    /// began before stays until they have ended: then [`Workspace::clear`] removes it.
     ///
     /// # Errors
     ///
     /// What the file system refuses.
     pub fn finish(&self, commit: &Commit) -> Result<(), CommitError> {
         self.retire(commit)?;
-        let removed = self.inner.remove_trash(&retired_name(&commit.id));
-        Ok(removed.at("removing the staged files of commit", &commit.id)?)
+        self.inner.retention().displace(commit.id.clone());
+        Ok(self.inner.clear()?)
     }
 }
 
@@ -310,7 +313,11 @@ fn check_op(inner: &Inner, op: &Op, opened: &BTreeSet<&RelPath>) -> Result<(), C
     }
     let as_it_was = match base {
         None => found.is_none(),
-        Some(base) => base.matches(&inner.disk, folder.as_fd(), name, path, Place::Still)?,
+        Some(base) => match base.matches(&inner.disk, folder.as_fd(), name, path, Place::Still) {
+            // Something in it went while it was looked at.
+            Err(TreeError::Io(failure)) if failure.is_gone() => false,
+            matched => matched?,
+        },
     };
     if as_it_was { Ok(()) } else { Err(conflict()) }
 }

@@ -14,8 +14,8 @@
 //!
 //! Not seen: a write through a shared memory mapping that was already dirty, or through a file kept open across the commit; a change
 //! under a clock that was set back meanwhile, if it also left size, inode and time of modification as they were; between 1's two ends,
-//! a folder on the way that was replaced by another one, and a folder's own mode; and a write-after-read of a path that the call read but
-//! did not touch. Before Linux 6.13, a path that changed in the very tick in which the view began is a conflict that is none: running
+//! a folder on the way that a person replaced by another one (of Belay's own commits the caller knows it), and a folder's own mode; and a
+//! write-after-read of a path that the call read but did not touch. Before Linux 6.13, a path that changed in the very tick in which the view began is a conflict that is none: running
 //! the call again clears it.
 
 use std::{ffi::OsStr, os::fd::BorrowedFd};

@@ -235,6 +235,13 @@ pub struct IoFailure {
     pub source: io::Error,
 }
 
+impl IoFailure {
+    /// Whether what a path names, or a folder above it, is not there any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    }
+}
+
 /// Adds to a call's error what it was for.
 pub(crate) trait At<T> {
     fn at(self, doing: &'static str, path: impl ToString) -> Result<T, IoFailure>;

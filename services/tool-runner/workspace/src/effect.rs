@@ -82,7 +82,7 @@ impl View {
             changes: Vec::new(),
             doubts: Vec::new(),
         };
-        survey.folder(upper.as_fd(), self.workspace.root.as_fd(), &RelPath::root())?;
+        survey.folder(upper.as_fd(), self.workspace.root.as_fd(), &RelPath::root()).map_err(vanished)?;
         let Survey { mut changes, doubts, .. } = survey;
         // Later than this is no time at all: a clock that was set back has left it. It must not make the path untouchable.
         let meanwhile = self.began..=self.now()?;
@@ -99,6 +99,16 @@ impl View {
 
     fn now(&self) -> Result<FileTime, IoFailure> {
         self.workspace.disk.now(&self.workspace.own).at("reading the time of", self.workspace.path.display())
+    }
+}
+
+/// The view's own files stay as they are: what went while it was looked at was taken away by somebody else.
+fn vanished(error: EffectError) -> EffectError {
+    match error {
+        EffectError::Io(failure) | EffectError::Tree(TreeError::Io(failure)) if failure.is_gone() => {
+            EffectError::Conflict { paths: vec![RelPath::parse(&failure.path).unwrap_or_else(|_| RelPath::root())] }
+        }
+        other => other,
     }
 }
 

@@ -42,6 +42,7 @@ mod order;
 mod overlay_format;
 mod path;
 mod remove;
+mod retention;
 mod stage;
 mod stat;
 mod stores;

@@ -48,6 +48,8 @@ pub struct View {
     pub(crate) own: OwnedFd,
     /// The file system's time when it began.
     pub(crate) began: FileTime,
+    /// By which what commits displace is kept for it.
+    number: u64,
 }
 
 /// What a path in a view is.
@@ -142,7 +144,8 @@ impl View {
             made => made.at("making the view", id)?,
         }
         let own = open_entry(&workspace.views, id.as_ref(), FOLDER).at("opening the view", id)?;
-        let mut view = Self { workspace, id: id.to_owned(), own, began: FileTime(0, 0) };
+        let number = workspace.retention().begin();
+        let mut view = Self { workspace, id: id.to_owned(), own, began: FileTime(0, 0), number };
         view.began = view.workspace.beginning().at("reading the time of", view.workspace.path.display())?;
         Ok(view)
     }
@@ -163,7 +166,10 @@ impl View {
 
     /// The view's own folder. Whoever mounts it makes [`UPPER`] and [`WORK`] in it, unless a file tool made the first already.
     ///
-    /// While it is mounted, no commit to the workspace may be applied: an overlay whose lower folders change is undefined.
+    /// Commits to the workspace may be applied while it is mounted, because they replace files and folders by rename and never write into
+    /// them: a name that was looked up goes on showing what it showed, whole, as long as the view is open; any other shows what is there
+    /// now. The kernel leaves it undefined what a listing of a folder shows that was changed meanwhile, but does not fail (seen on Linux
+    /// 6.18, and held by `tests/workspace/beside.rs`).
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.workspace.path.join(OWN).join("views").join(&self.id)
@@ -371,6 +377,7 @@ impl Drop for View {
     fn drop(&mut self) {
         // What cannot be removed now is swept when the workspace is opened the next time; it changes nothing until then.
         let _ = self.workspace.discard(&self.workspace.views, self.id.as_ref());
+        self.workspace.retention().end(self.number);
     }
 }
 

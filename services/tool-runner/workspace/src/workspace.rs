@@ -27,12 +27,14 @@ use rustix::{
 };
 
 use crate::{
+    commit::retired_name,
     disk::{At as _, Disk, IoFailure, Rename, Seam, Undisturbed},
     open::{FOLDER, names, open_entry, stat_entry},
     order::Order,
     overlay_format,
     path::{OWN, RelPath},
     remove::remove_tree,
+    retention::Retention,
     stat::{FileTime, Stat},
     view::{View, ViewError},
 };
@@ -54,8 +56,12 @@ pub(crate) struct Inner {
     trashed: AtomicU64,
     /// Whose the committed files are, when the runner is root and can say so.
     pub(crate) owner: Option<(u32, u32)>,
-    /// Held while names are moved. With it, the time when a commit last did.
+    /// Held while names are moved.
+    moving: Mutex<()>,
+    /// When a commit last moved names.
     last_commit: Mutex<Option<FileTime>>,
+    /// By the ids of commits, what they displaced.
+    retention: Mutex<Retention<String>>,
     _lock: Lock,
 }
 
@@ -182,8 +188,22 @@ impl Workspace {
         let stat = Stat::from(fstat(&root).at("looking at", path.display())?);
         let owner = geteuid().is_root().then_some(stat.owner);
         let trashed = AtomicU64::new(0);
-        let last_commit = Mutex::new(None);
-        let inner = Inner { disk, path, root, own, views, commits, trash, trashed, owner, last_commit, _lock: lock };
+        let (moving, last_commit, retention) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let inner = Inner {
+            disk,
+            path,
+            root,
+            own,
+            views,
+            commits,
+            trash,
+            trashed,
+            owner,
+            moving,
+            last_commit,
+            retention,
+            _lock: lock,
+        };
         inner.empty_trash()?;
         inner.probe()?;
         Ok(Self { inner: Arc::new(inner) })
@@ -204,6 +224,22 @@ impl Workspace {
     /// [`ViewError::Id`], and what the file system refuses.
     pub fn view(&self, id: &str) -> Result<View, ViewError> {
         View::begin(Arc::clone(&self.inner), id)
+    }
+
+    /// Whether something that commits displaced waits for [`Workspace::clear`].
+    #[must_use]
+    pub fn has_to_clear(&self) -> bool {
+        self.inner.retention().releasable() > 0
+    }
+
+    /// Removes what commits displaced and no view needs any more: see [`Workspace::finish`]. To be called after a view has ended. What is
+    /// left when the process is lost goes when the workspace is opened again.
+    ///
+    /// # Errors
+    ///
+    /// What the file system refuses.
+    pub fn clear(&self) -> Result<(), IoFailure> {
+        self.inner.clear()
     }
 
     /// Brings every commit that was applied onto the disk for good.
@@ -285,14 +321,36 @@ impl Inner {
         crate::open::open_beneath(&self.root, &parent, FOLDER)
     }
 
-    /// Holds off all other moving of names.
-    pub(crate) fn moving(&self) -> MutexGuard<'_, Option<FileTime>> {
-        self.last_commit.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Holds off all other moving of names. Nobody else waits for that: neither views nor readers.
+    pub(crate) fn moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A commit has moved names.
+    pub(crate) fn moved(&self) -> Result<(), IoFailure> {
+        let now = self.disk.now(&self.own).at("reading the time of", self.path.display())?;
+        *self.last_commit.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        Ok(())
+    }
+
+    pub(crate) fn retention(&self) -> MutexGuard<'_, Retention<String>> {
+        self.retention.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes what commits displaced, where no view is left from before.
+    pub(crate) fn clear(&self) -> Result<(), IoFailure> {
+        let free = self.retention().release();
+        let mut cleared = Ok(());
+        for id in free {
+            let removed = self.remove_trash(&retired_name(&id));
+            cleared = cleared.and(removed.at("removing what was displaced by commit", id));
+        }
+        cleared
     }
 
     /// The file system's time at which a view begins: later than all that was committed.
     pub(crate) fn beginning(&self) -> Result<FileTime, Errno> {
-        let last = *self.moving();
+        let last = *self.last_commit.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = self.disk.now(&self.own)?;
             // Only where files are stamped by a ticking clock (see `Disk::now`), and for no longer than one tick.

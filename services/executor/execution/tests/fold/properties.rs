@@ -103,6 +103,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             depends_on,
             timeout: seed.timeout,
             attempt_timeout: seed.attempt_timeout,
+            exclusive: false,
             retry: seed.retry.clone(),
             kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments },
         }

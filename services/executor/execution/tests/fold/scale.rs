@@ -18,6 +18,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         depends_on: depends_on.map(|place| format!("s{place}")).into_iter().collect(),
         timeout: None,
         attempt_timeout: None,
+        exclusive: false,
         retry: None,
         kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
     }

@@ -28,6 +28,7 @@ impl Part {
             dependencies: self.dependencies,
             timeout: draft.timeout,
             attempt_timeout: draft.attempt_timeout,
+            exclusive: draft.exclusive,
             retry: draft.retry.unwrap_or_default(),
             kind: StepKind::Tool(ToolStep { tool, arguments }),
         }

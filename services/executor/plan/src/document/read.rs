@@ -161,6 +161,7 @@ impl<'n> Reader<'n> {
             depends_on: Vec::new(),
             timeout: None,
             attempt_timeout: None,
+            exclusive: false,
             retry: None,
             kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
         };
@@ -182,6 +183,7 @@ impl<'n> Reader<'n> {
         draft.timeout = fields.take(&mut self.report, "timeout").and_then(|value| self.duration(&value));
         draft.attempt_timeout =
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
+        draft.exclusive = fields.take(&mut self.report, "exclusive").is_some_and(|value| value.flag(&mut self.report));
         draft.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
         let order = fields.take_exactly("order").map(|value| value.whole(&mut self.report).unwrap_or_default());
         fields.refuse_exactly(

@@ -49,6 +49,14 @@ pub(crate) struct Seen {
     pub(crate) words: BTreeMap<String, Vec<String>>,
     /// Why a person has to be asked.
     pub(crate) reason: String,
+    /// How many calls of a step are in conflict with another one's commit, from the first on.
+    pub(crate) conflicts: BTreeMap<String, u32>,
+    /// How many calls of a step fail beside another one's commit, from the first on.
+    pub(crate) fail_beside: BTreeMap<String, u32>,
+    /// Calls wait for the end of this one before they end, as long as there is one.
+    pub(crate) exclusive_call: Option<String>,
+    /// The calls that were asked to be alone.
+    pub(crate) exclusive: BTreeSet<String>,
     /// Streams end after the first piece of output, so often.
     pub(crate) breaks_streams: usize,
     /// Calls that were acknowledged.
@@ -152,6 +160,18 @@ impl Runner {
                         let failed = failure(v1::ErrorClass::Fatal, "TOOL_FAILED");
                         call.failure = Some(v1::Failure { message: message.clone(), ..failed });
                     }
+                    let number: u32 = name.rsplit('.').next().unwrap().parse().unwrap();
+                    if seen.conflicts.get(step).is_some_and(|conflicts| number <= *conflicts) {
+                        call.state = State::Cancelled.into();
+                        let message = "`f` was committed meanwhile by another.".into();
+                        call.failure = Some(v1::Failure { message, ..failure(v1::ErrorClass::Cancelled, "CONFLICT") });
+                    }
+                    if seen.fail_beside.get(step).is_some_and(|fail| number <= *fail) {
+                        call.state = State::Failed.into();
+                        call.failure = Some(failure(v1::ErrorClass::Fatal, "TOOL_FAILED"));
+                        let receipt = call.receipt.get_or_insert_default();
+                        (receipt.commits_beside, receipt.commit_count_beside) = (vec!["another".into()], 3);
+                    }
                 }
                 if let Some(decision) = call.approval_need.as_mut().and_then(|need| need.decision.as_mut()) {
                     decision.reason.push_str(&seen.reason);
@@ -242,6 +262,8 @@ impl ToolRunnerService for Runner {
             );
         let words = self.seen().words.get(step_of(&request.name)).cloned();
         let words = words.unwrap_or_else(|| vec!["one\n".into(), "two".into()]);
+        let exclusive = request.exclusive.then(|| request.name.clone());
+        self.set(|seen| seen.exclusive.extend(exclusive));
         let told = self.work(request);
         let mut breaks = false;
         self.set(|seen| {
@@ -255,7 +277,13 @@ impl ToolRunnerService for Runner {
         };
         let end =
             message(if told.state() == State::AwaitingApproval { Event::Held(told) } else { Event::Result(told) });
+        let mut waits = self.0.subscribe();
         Ok(Response::new(Box::pin(async_stream::try_stream! {
+            let exclusive_call = waits.borrow_and_update().exclusive_call.clone();
+            if let Some(exclusive_call) = exclusive_call {
+                yield message(Event::Waiting(v1::ToolCallWaiting { exclusive_call }));
+                waits.wait_for(|seen| seen.exclusive_call.is_none()).await.expect("the runner is there");
+            }
             if says {
                 let mut offset = 0;
                 for text in words {

@@ -21,7 +21,7 @@ const CHANGES: &[(&str, ChangeKind)] =
 const DOCUMENT: &str =
     "file_write file_delete terminal_commands non_interactive_policy sandbox approvals protect rules";
 /// The keys of a rule.
-const RULE: &str = "id on tools programs arguments cwd env paths changes flags decide reason match not_match";
+const RULE: &str = "id on tools programs arguments cwd env paths changes flags decide exclusive reason match not_match";
 
 /// What was read, and what could not be.
 pub(super) struct Read {
@@ -106,6 +106,7 @@ impl ReadPolicy for Reader {
             not_match: Vec::new(),
             cwd: Vec::new(),
             env: Vec::new(),
+            exclusive: false,
         };
         let (mut matching, mut not_match) = (None, None);
         self.map(node, field, |reader, key, field, node| {
@@ -123,6 +124,7 @@ impl ReadPolicy for Reader {
                 }
                 "flags" => rule.flags = reader.some(node, field, Self::text),
                 "decide" => decide = reader.one_of(node, field, VERDICTS),
+                "exclusive" => reader.switch(node, field, &mut rule.exclusive),
                 "reason" => rule.reason = reader.text(node, field).unwrap_or_default(),
                 "match" => matching = Some((node, field.to_owned())),
                 "not_match" => not_match = Some((node, field.to_owned())),

@@ -18,7 +18,11 @@ use std::{
 use belay_workspace::{Limits, Order, Seam, Workspace};
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::support::{Before, Deadly, Ground, Picture, Step, before, cases, script};
+use crate::{
+    beside::Beside,
+    overlay::possible,
+    support::{Before, Deadly, Ground, Picture, Step, before, cases, script},
+};
 
 /// What the disk may be taken to keep, by which it is decided what is synced when.
 const ORDERS: [Order; 2] = [Order::Kept, Order::Unknown];
@@ -194,10 +198,32 @@ fn all_or_nothing_wherever_it_dies() {
 /// The same for every kind of operation at once, with a folder's mode among them, which no file tool changes.
 #[test]
 fn every_kind_of_operation_survives_every_crash() {
-    ORDERS.into_iter().for_each(break_every_kind);
+    ORDERS.into_iter().for_each(|order| break_every_kind(order, |_| None));
 }
 
-fn break_every_kind(order: Order) {
+/// B-17: the same under a mounted view in which a command has looked at everything, and goes on after the crash and the recovery: it meets no
+/// error.
+#[test]
+fn every_kind_of_operation_survives_every_crash_under_a_mounted_view() {
+    if !possible("every_kind_of_operation_survives_every_crash_under_a_mounted_view") {
+        return;
+    }
+    let script = "exec 3<a; find . -path ./.belay -prune -o -type f -exec cat {} + > /dev/null || exit 1; cd tree/p; echo in; read go; \
+                  cat <&3 > /dev/null || exit 2; ls -lR ../.. > /dev/null; cd ../.. || exit 3; echo mine > d/e/y || exit 4; \
+                  [ \"$(cat d/e/y)\" = mine ] || exit 5; mkdir -p n/m && echo mine > n/m/o || exit 6; echo done";
+    let mount = |ground: &Ground| {
+        // The folder of ours that is covered in a view has to be there.
+        drop(ground.open());
+        let folder = ground.root.with_extension("beside");
+        fs::create_dir(&folder).unwrap();
+        let mut beside = Beside::over(&ground.root, &folder, script);
+        assert_eq!(beside.line(), "in");
+        Some(beside)
+    };
+    break_every_kind(Order::Kept, mount);
+}
+
+fn break_every_kind(order: Order, mount: impl Fn(&Ground) -> Option<Beside>) {
     use std::os::unix::fs::PermissionsExt as _;
     let build =
         || Ground::with(&[("a", "1"), ("d/x", "2"), ("d/e/y", "3"), ("tree/p/q", "4"), ("f", "5"), ("l", "-> a")]);
@@ -235,6 +261,7 @@ fn break_every_kind(order: Order) {
     let crashes = at_each_instant(order, |seam| {
         let ground = build();
         let mut row = Row::None;
+        let mut beside = mount(&ground);
         run(&ground, seam, &mut row);
         recover(&ground, Deadly::never(order), &row).expect("nothing disturbs it");
         expected.check(&ground, &row);
@@ -242,6 +269,11 @@ fn break_every_kind(order: Order) {
             let row = Row::TakenBack(commit);
             recover(&ground, Deadly::never(order), &row).expect("nothing disturbs it");
             expected.check(&ground, &row);
+        }
+        if let Some(mut beside) = beside.take() {
+            beside.go_on();
+            assert_eq!(beside.line(), "done");
+            beside.end();
         }
     });
     assert!(crashes > 80, "{crashes}");

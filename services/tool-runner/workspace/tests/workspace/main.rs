@@ -1,5 +1,6 @@
 //! A workspace as its users see it: on a real file system, through the public interface.
 
+mod beside;
 mod blocks;
 mod commits;
 mod conflicts;

@@ -38,7 +38,7 @@ fn in_overlay(view: &View, script: &str) -> Output {
 }
 
 /// Whether an overlay can be mounted here; otherwise says so under the test's name.
-fn possible(test: &str) -> bool {
+pub(crate) fn possible(test: &str) -> bool {
     let ground = Ground::new();
     let workspace = ground.open();
     let view = workspace.view("probe").unwrap();

@@ -48,7 +48,7 @@ fn step(random: &mut StdRng, index: usize) -> v1::Step {
         }
         arguments["path"] = one.into();
     }
-    let tool = v1::ToolStep { tool: tool.to_owned(), arguments: arguments.to_string() };
+    let tool = v1::ToolStep { tool: tool.to_owned(), arguments: arguments.to_string(), ..Default::default() };
     v1::Step {
         id: format!("s{index}"),
         depends_on: depends_on.into_iter().map(|index| format!("s{index}")).collect(),

@@ -33,6 +33,7 @@ pub(crate) fn story(steps: &str) -> Story {
             depends_on: after.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect(),
             timeout: None,
             attempt_timeout: None,
+            exclusive: false,
             retry: None,
             kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
         }

@@ -18,6 +18,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         depends_on: depends_on.iter().map(|&id| id.to_owned()).collect(),
         timeout: None,
         attempt_timeout: None,
+        exclusive: false,
         retry: None,
         kind: StepKindDraft::Tool { tool: "noop".to_owned(), arguments },
     }
