@@ -42,3 +42,7 @@ replay seed:
 bench *arguments:
     cargo build --release -p belay-executor -p belay-tool-runner -p belay-bench
     cargo run --release -p belay-bench -- {{ arguments }}
+
+# test suites of public projects, outside the sandbox and inside: just real-projects tornado
+real-projects *arguments:
+    tests/real-projects/run {{ arguments }}

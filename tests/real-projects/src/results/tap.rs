@@ -1,0 +1,71 @@
+//! The Test Anything Protocol, as tape and libuv write it.
+
+use super::Ended;
+
+/// Reads the outermost lines. The running number is left out, because it depends on what ran before. tape puts the name of a test into a
+/// comment before its assertions; libuv puts ` - ` before the name of each test, and what the test printed into comments after it.
+pub(super) fn parse(text: &str) -> Vec<(String, Ended)> {
+    let mut around = "";
+    let mut tests = Vec::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("# ") {
+            around = name.trim();
+        } else if let Some(rest) = line.strip_prefix("not ok ") {
+            tests.push(assertion(around, rest, Ended::Failed));
+        } else if let Some(rest) = line.strip_prefix("ok ") {
+            tests.push(assertion(around, rest, Ended::Passed));
+        }
+    }
+    tests
+}
+
+fn assertion(around: &str, rest: &str, ended: Ended) -> (String, Ended) {
+    let named = rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+    let (named, around) = named.strip_prefix("- ").map_or((named, around), |own| (own, ""));
+    let (name, directive) = named.split_once(" # ").unwrap_or((named, ""));
+    let directive = directive.trim_start().to_ascii_uppercase();
+    let ended = match (directive.starts_with("SKIP"), directive.starts_with("TODO")) {
+        (true, _) => Ended::Skipped,
+        // An expected failure.
+        (_, true) if ended == Ended::Failed => Ended::Skipped,
+        _ => ended,
+    };
+    let name = name.trim();
+    (if around.is_empty() { name.to_owned() } else { format!("{around} > {name}") }, ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assertions_are_named_by_their_test_and_not_by_their_number() {
+        let text = "TAP version 13
+# parse()
+ok 1 parses a string
+not ok 2 parses 2 > 1
+  ---
+    at: x
+  ...
+# stringify()
+ok 3 should be equal # SKIP no Symbol
+not ok 4 later # TODO
+ok 5 - tcp_ping_pong
+
+1..5
+# tests 5
+# pass  4
+";
+        let named = |name: &str, ended| (name.to_owned(), ended);
+        assert_eq!(
+            parse(text),
+            [
+                named("parse() > parses a string", Ended::Passed),
+                named("parse() > parses 2 > 1", Ended::Failed),
+                named("stringify() > should be equal", Ended::Skipped),
+                named("stringify() > later", Ended::Skipped),
+                named("tcp_ping_pong", Ended::Passed),
+            ]
+        );
+    }
+}
