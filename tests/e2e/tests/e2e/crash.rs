@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_e2e::{Client, Person, Service, Services};
+use belay_e2e::{Client, Person, Service, Services, client::name};
 use belay_proto::v1::{decide_approval_request::Decision, execution::State, execution_event::Kind};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 
@@ -102,7 +102,7 @@ async fn a_gate_that_lost_its_store_is_asked_again() {
     let plan = "{id: delete, steps: [{id: gone, tool: delete_file, arguments: {path: old.txt}}]}";
     client.start_in("waits", plan, &workspace).await;
     let person = Person::at(&services.people());
-    let first = person.question("waits").await;
+    let first = person.question(&name("waits")).await;
 
     services.kill(Service::Gate).await;
     for entry in std::fs::read_dir(folder.path().join("gate")).unwrap() {
@@ -117,7 +117,7 @@ async fn a_gate_that_lost_its_store_is_asked_again() {
     assert!(services.log(Service::Gate).contains("STORE_BEHIND"), "{}", services.log(Service::Gate));
     services.launch_with(Service::Gate, &["--accept-older-store"]);
     services.ready().await;
-    let again = person.question("waits").await;
+    let again = person.question(&name("waits")).await;
     assert_eq!(
         (again.name.as_str(), again.subject_digest.as_str()),
         (first.name.as_str(), first.subject_digest.as_str())
