@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use belay_all_in_one::{ConfigSource, PolicyChoice};
 
 use crate::{
-    commands::{approvals, completions, config, doctor, executions, plan, policy, run, serve, tools},
+    commands::{approvals, completions, config, doctor, executions, plan, policy, principals, run, serve, tools},
     connect::{Address, Place},
 };
 
@@ -123,6 +123,7 @@ pub(crate) enum Command {
     Policy(Policy),
     #[command(subcommand)]
     Config(Config),
+    Principals(principals::Principals),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
 }

@@ -156,6 +156,7 @@ impl Session {
             let options = Options {
                 state_dir: state_dir.clone(),
                 listen: None,
+                insecure_listen_beyond_loopback: false,
                 drive_all: false,
                 policy,
                 config: place.config.clone(),

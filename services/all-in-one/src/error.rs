@@ -8,7 +8,7 @@ use std::{
 use belay_approval_gate::{GateError, keys::KeyError};
 use belay_journal::StoreError;
 use belay_proto::stores::{Behind, Service};
-use belay_service_kit::{key_file::KeyFileError, net::BindError};
+use belay_service_kit::{key_file::KeyFileError, net::BindError, register_file::RegisterError};
 use belay_settings::ConfigError;
 use belay_sqlite::{CommitError, SqliteError};
 use belay_telemetry::NotStarted;
@@ -68,6 +68,9 @@ pub enum StartError {
     /// The operator's settings cannot be used.
     #[error(transparent)]
     Config(ConfigError),
+    /// The file of principals cannot be used, or the change to it is not possible.
+    #[error(transparent)]
+    Principals(RegisterError),
     /// Spans cannot be sent as the environment says.
     #[error(transparent)]
     Telemetry(NotStarted),
@@ -141,6 +144,9 @@ impl StartError {
             Self::Bind(BindError::PathTooLong(_)) => "STATE_DIR_UNUSABLE",
             Self::Bind(BindError::InUse(_)) => "PORT_IN_USE",
             Self::Bind(BindError::Refused { .. }) => "CANNOT_LISTEN",
+            Self::Bind(BindError::BeyondLoopback(_)) => "INSECURE_LISTEN",
+            Self::Principals(RegisterError::Refused(_)) => "PRINCIPAL_REFUSED",
+            Self::Principals(_) => "PRINCIPALS_UNUSABLE",
             Self::Key(_) => "GATE_KEY_UNUSABLE",
             Self::SealKey(_) => "SEAL_KEY_UNUSABLE",
             Self::Policy(_) => "POLICY_INVALID",
@@ -174,8 +180,12 @@ impl StartError {
             "CONFIG_INVALID" => "Change the file as it says; `belay config show` reads it again.".into(),
             "TELEMETRY_UNUSABLE" => "Set the variable as it says, or OTEL_SDK_DISABLED=true to send no spans.".into(),
             "FENCED" => "Put the newest journal.db and gate.db back, or move ledger.db away if the work that came after the backup may be forgotten.".into(),
+            "STORE_OLDER" => "Finish its work with the version that wrote it, then name a new folder with --state-dir or move the files away.".into(),
             "STORE_NEWER" => "Use the version of belay that wrote it, or a later one.".into(),
             "PORT_IN_USE" => "End the process that listens there (`ss -ltnp` names it), or choose another port with --listen.".into(),
+            "INSECURE_LISTEN" => "belay serve --listen 127.0.0.1:7433".into(),
+            "PRINCIPAL_REFUSED" => "belay principals list".into(),
+            "PRINCIPALS_UNUSABLE" => "Put a backup of the file in its place, or move it away: then only the owner may call.".into(),
             "CANNOT_LISTEN" => "Choose an address of this machine with --listen.".into(),
             _ => "Please report this with what BELAY_LOG=debug prints.".into(),
         }

@@ -8,6 +8,7 @@ mod config;
 mod doctor;
 mod error;
 mod policy;
+mod principals;
 pub mod spans;
 mod state_dir;
 mod stores;
@@ -17,6 +18,7 @@ pub use config::{Config, ConfigError, ConfigSource, Origin, Row, Violation};
 pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
 pub use error::StartError;
 pub use policy::{PolicyChoice, PolicyFacts, PolicyRefused, PolicyViolation, check_policy, is_same_policy};
+pub use principals::{PrincipalEntry, PrincipalsFile, Role, WithToken};
 pub use spans::telemetry;
 pub use state_dir::{StateDir, find_running};
 
@@ -31,7 +33,11 @@ pub use belay_service_kit::telemetry::{LogFormat, NoLogFormat, init as log_to_st
 pub use belay_telemetry::{NotStarted, Telemetry, TraceContext};
 
 use belay_proto::v1::EnforcementReport;
-use belay_service_kit::{Access, Clock, Ids, ServeError, ServiceChannel, Shutdown, SystemClock, Trigger, net};
+use belay_service_kit::{
+    Access, Clock, Ids, People, ServeError, Service, ServiceChannel, Services, Shutdown, SystemClock, Trigger,
+    net::{self, Reach},
+    register,
+};
 use belay_sqlite::Threads;
 use belay_tool_runner::{
     Allowed, Calls, CommandSettings, Enforcement, Ledger, RealPlaces, Registry, Workspaces, tools,
@@ -63,6 +69,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// A TCP address to listen on as well.
     pub listen: Option<SocketAddr>,
+    /// Listen there although other machines reach it and nothing is encrypted.
+    pub insecure_listen_beyond_loopback: bool,
     /// Take up every execution that has not ended. Without it only those that are started or resumed run.
     pub drive_all: bool,
     /// The policy they start with.
@@ -128,7 +136,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let calls =
         runner(&state_dir, clock.clone(), &key, ledger, registry, enforcement.to_proto(), spans.runner.clone()).await?;
 
-    let own_user = || Access::UnixUser(rustix::process::geteuid().as_raw());
+    let tokens = ServiceTokens::new(&ids);
     let runner_socket = net::Address::Unix(state_dir.runner_socket());
     let gate_service_socket = net::Address::Unix(state_dir.gate_service_socket());
     let runner_listener = net::bind(&runner_socket).await.map_err(StartError::Bind)?;
@@ -136,21 +144,36 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let gate_listener = net::bind(&net::Address::Unix(state_dir.gate_socket())).await.map_err(StartError::Bind)?;
     let executor_listener =
         net::bind(&net::Address::Unix(state_dir.executor_socket())).await.map_err(StartError::Bind)?;
+    let owner_token = state_dir.token(&ids)?;
     let tcp = match options.listen {
         Some(address) => {
-            Some((net::bind(&net::Address::Tcp(address)).await.map_err(StartError::Bind)?, state_dir.token(&ids)?))
+            let reach = Reach { insecure_beyond_loopback: options.insecure_listen_beyond_loopback, ..Reach::default() };
+            Some(net::bind_for(&net::Address::Tcp(address), reach).await.map_err(StartError::Bind)?)
         }
         None => None,
     };
+    let people = People::new(Some(&owner_token), Some(state_dir.principals())).map_err(StartError::Principals)?;
+    let people = Access::People(Arc::new(people));
 
-    let gate =
-        gate(&state_dir, approvals, policy, key, &calls, clock.clone(), spans.gate.clone(), stop.clone()).await?;
+    let gate = gate(
+        &state_dir,
+        approvals,
+        policy,
+        key,
+        &calls,
+        &tokens.gate_to_runner,
+        clock.clone(),
+        spans.gate.clone(),
+        stop.clone(),
+    )
+    .await?;
     let of_executor = |address| ServiceChannel::new(net::connect_lazy(address), Arc::clone(&journal_stores));
+    let (to_runner, to_gate) = (&tokens.executor_to_runner, &tokens.executor_to_gate);
     let executions = Executions::new(belay_executor::Parts {
         journal,
         threads: Threads::Real,
-        runner: Runner::new(of_executor(&runner_socket), None).map_err(internal)?,
-        gate: belay_executor::Gate::new(of_executor(&gate_service_socket), None).map_err(internal)?,
+        runner: Runner::new(of_executor(&runner_socket), Some(to_runner)).map_err(internal)?,
+        gate: belay_executor::Gate::new(of_executor(&gate_service_socket), Some(to_gate)).map_err(internal)?,
         clock,
         ids,
         redactor: Redactor::new(),
@@ -163,27 +186,27 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let mut serving = vec![
         tokio::spawn(runner_listener.serve(
             belay_tool_runner::hosted(Arc::clone(&calls), stop.clone()),
-            own_user(),
+            tokens.at_runner(),
             stop.clone(),
         )),
-        tokio::spawn(gate_service_listener.serve(asking, own_user().for_service("executor"), stop.clone())),
-        tokio::spawn(gate_listener.serve(deciding(), own_user(), stop.clone())),
+        tokio::spawn(gate_service_listener.serve(asking, tokens.at_gate(), stop.clone())),
+        tokio::spawn(gate_listener.serve(deciding(), people.clone(), stop.clone())),
     ];
     if options.drive_all {
         executions.drive_all().await.map_err(|error| StartError::journal(&state_dir.journal(), error))?;
     }
     let hosted = || belay_executor::hosted(Arc::clone(&executions)).and(deciding());
     let listening = match tcp {
-        Some((listener, token)) => {
+        Some(listener) => {
             let net::Address::Tcp(address) = listener.address() else {
                 return Err(StartError::Internal("a TCP listener has no TCP address".into()));
             };
-            serving.push(tokio::spawn(listener.serve(hosted(), Access::Token(token.as_str().into()), stop.clone())));
-            Some((address, token))
+            serving.push(tokio::spawn(listener.serve(hosted(), people.clone(), stop.clone())));
+            Some((address, owner_token))
         }
         None => None,
     };
-    serving.push(tokio::spawn(executor_listener.serve(hosted(), own_user(), stop)));
+    serving.push(tokio::spawn(executor_listener.serve(hosted(), people, stop)));
     Ok(Opened::Holder(Embedded {
         endpoint: Endpoint::Unix(state_dir.executor_socket()),
         listening,
@@ -196,6 +219,30 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         spans,
         _held: held,
     }))
+}
+
+/// What the bundled services show one another. Made anew at each start and kept nowhere, so that no person, and no program of the same
+/// user, can call as one of them.
+struct ServiceTokens {
+    executor_to_runner: String,
+    executor_to_gate: String,
+    gate_to_runner: String,
+}
+
+impl ServiceTokens {
+    fn new(ids: &Ids) -> Self {
+        let token = || register::token(ids.next_key());
+        Self { executor_to_runner: token(), executor_to_gate: token(), gate_to_runner: token() }
+    }
+
+    fn at_runner(&self) -> Access {
+        let tokens = [(Service::Executor, &*self.executor_to_runner), (Service::ApprovalGate, &*self.gate_to_runner)];
+        Access::Services(Arc::new(Services::new([], &tokens)))
+    }
+
+    fn at_gate(&self) -> Access {
+        Access::Services(Arc::new(Services::new([], &[(Service::Executor, &*self.executor_to_gate)])))
+    }
 }
 
 /// The runner's part: it trusts policies and grants of the gate's key alone, and lets no call near the state directory.
@@ -235,6 +282,7 @@ async fn gate(
     policy: Option<Policy>,
     key: SigningKey,
     calls: &Calls,
+    runner_token: &str,
     clock: Arc<dyn Clock>,
     telemetry: Telemetry,
     shutdown: Shutdown,
@@ -245,7 +293,7 @@ async fn gate(
     let policy = policy.or_else(last).unwrap_or_else(Policy::of_one_person);
     let runner = net::connect_lazy(&net::Address::Unix(state_dir.runner_socket()));
     let runner = ServiceChannel::new(runner, Arc::clone(store.stores()));
-    let runner = RunnerClient::new(runner, None).map_err(internal)?;
+    let runner = RunnerClient::new(runner, Some(runner_token)).map_err(internal)?;
     let redactor = Redactor::new();
     let parts = belay_approval_gate::Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown };
     let gate = Gate::open(parts).await.map_err(|error| StartError::gate(&path, &error))?;

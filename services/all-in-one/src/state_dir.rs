@@ -12,6 +12,7 @@ use std::{
 use belay_service_kit::{
     Ids,
     program::{self, FolderError},
+    register, register_file,
 };
 
 use crate::{Endpoint, StartError};
@@ -120,7 +121,7 @@ impl StateDir {
         self.0.join("gate.sock")
     }
 
-    /// Where the executor asks. Whoever comes in here is a service, and decides nothing.
+    /// Where the executor asks. Only services call here, and no service decides.
     pub(crate) fn gate_service_socket(&self) -> PathBuf {
         self.0.join("gate-service.sock")
     }
@@ -133,7 +134,12 @@ impl StateDir {
         self.0.join("runner.sock")
     }
 
-    /// The token that callers over TCP have to show; made at the first start.
+    /// The file of the principals beside the owner.
+    pub(crate) fn principals(&self) -> PathBuf {
+        self.0.join(register_file::FILE)
+    }
+
+    /// The owner's token, for where the user cannot be seen; made at the first start.
     pub(crate) fn token(&self, ids: &Ids) -> Result<String, StartError> {
         let path = self.0.join("token");
         let unusable = |source| StartError::StateDir { path: path.clone(), source };
@@ -143,7 +149,7 @@ impl StateDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(unusable(error)),
         }
-        let token = format!("{}{}", ids.next_id(), ids.next_id());
+        let token = register::token(ids.next_key());
         let mut file =
             fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).map_err(unusable)?;
         writeln!(file, "{token}").map_err(unusable)?;
@@ -220,6 +226,6 @@ mod tests {
         let token = state_dir.token(&Ids::seeded(1)).unwrap();
         assert_eq!(state_dir.token(&Ids::seeded(2)).unwrap(), token);
         assert_eq!(fs::metadata(folder.path().join("token")).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(token.len(), 40);
+        assert!(token.starts_with(register::TOKEN_PREFIX) && token.len() == register::TOKEN_PREFIX.len() + 64);
     }
 }

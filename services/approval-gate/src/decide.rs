@@ -16,7 +16,7 @@ pub(crate) const POLICY: &str = belay_grant::Grant::POLICY;
 /// Why an approval is not decided now, by this caller, in this way.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    #[error("`{0}` is no person. Only a person decides, through the gate's door for persons.")]
+    #[error("`{0}` is not a person, and only a person decides.")]
     NotAPerson(String),
     #[error(
         "The digest is not this approval's: `{found}` instead of `{expected}`. Look at the approval again, and send the \
@@ -60,7 +60,7 @@ pub(crate) fn decide(
     separate_duties: bool,
     now: i64,
 ) -> Result<Option<Approval>, Refusal> {
-    if !is_person(choice.by) {
+    if !Principal::names_a_person(choice.by) {
         return Err(Refusal::NotAPerson(choice.by.to_owned()));
     }
     if choice.subject_digest != approval.subject_digest {
@@ -108,11 +108,6 @@ pub(crate) fn cancel(approval: &Approval) -> Option<Approval> {
 /// What a yes becomes when its grant was spent (`Consumed`), or can no longer be (`Stale`); nothing when it is no unused yes.
 pub(crate) fn close(approval: &Approval, state: State) -> Option<Approval> {
     (approval.state() == State::Approved).then(|| Approval { state: state.into(), ..approval.clone() })
-}
-
-/// Whether the principal can be a person. One that no door has checked is nobody.
-fn is_person(principal: &str) -> bool {
-    !principal.starts_with(Principal::SERVICE) && !matches!(principal, "" | "anonymous" | POLICY)
 }
 
 fn state_after(decision: Decision) -> State {
@@ -167,7 +162,7 @@ mod tests {
         Approval {
             state: State::Pending.into(),
             subject_digest: "sha256:aa".into(),
-            requested_by: "unix:1".into(),
+            requested_by: "person:ann".into(),
             ..Approval::default()
         }
     }
@@ -182,9 +177,9 @@ mod tests {
         for (decision, state) in
             [(Decision::Approve, State::Approved), (Decision::Deny, State::Denied), (Decision::Skip, State::Skipped)]
         {
-            let decided = decide(&pending(), choice("unix:1", decision), false, 7).unwrap().unwrap();
+            let decided = decide(&pending(), choice("person:ann", decision), false, 7).unwrap().unwrap();
             assert_eq!(decided.state(), state);
-            assert_eq!((decided.decided_by.as_str(), decided.decide_reason.as_str()), ("unix:1", "because"));
+            assert_eq!((decided.decided_by.as_str(), decided.decide_reason.as_str()), ("person:ann", "because"));
             assert_eq!(decided.decide_time, Some(belay_proto::timestamp(7)));
         }
     }
@@ -193,14 +188,14 @@ mod tests {
     #[test]
     fn the_digest_has_to_be_the_approval_s() {
         for digest in ["", "sha256:ab", "sha256:AA", "aa", "yes", "APPROVED"] {
-            let choice = Choice { subject_digest: digest, ..choice("unix:1", Decision::Approve) };
+            let choice = Choice { subject_digest: digest, ..choice("person:ann", Decision::Approve) };
             assert!(matches!(decide(&pending(), choice, false, 0), Err(Refusal::DigestMismatch { .. })), "{digest}");
         }
     }
 
     #[test]
     fn what_is_no_person_never_decides() {
-        for by in ["service:executor", "service:", "anonymous", "", "policy"] {
+        for by in ["service:executor", "service:", "anonymous", "", "policy", "unix:0", "token:local"] {
             for decision in [Decision::Approve, Decision::Deny, Decision::Skip] {
                 assert_eq!(
                     decide(&pending(), choice(by, decision), false, 0),
@@ -214,7 +209,7 @@ mod tests {
     #[test]
     fn only_what_is_pending_is_decided_and_only_the_same_again_is_the_same() {
         for state in ALL.into_iter().filter(|state| *state != State::Pending) {
-            let approval = Approval { state: state.into(), decided_by: "unix:1".into(), ..pending() };
+            let approval = Approval { state: state.into(), decided_by: "person:ann".into(), ..pending() };
             for decision in [Decision::Approve, Decision::Deny, Decision::Skip] {
                 let same = match decision {
                     Decision::Approve => matches!(state, State::Approved | State::Consumed | State::Stale),
@@ -222,12 +217,12 @@ mod tests {
                     Decision::Skip => state == State::Skipped,
                     Decision::Unspecified => false,
                 };
-                let again = decide(&approval, choice("unix:1", decision), false, 0);
+                let again = decide(&approval, choice("person:ann", decision), false, 0);
                 match same {
                     true => assert_eq!(again, Ok(None), "{state:?} {decision:?}"),
                     false => assert!(matches!(again, Err(Refusal::AlreadyDecided { .. })), "{state:?} {decision:?}"),
                 }
-                let other = decide(&approval, choice("unix:2", decision), false, 0);
+                let other = decide(&approval, choice("person:bob", decision), false, 0);
                 assert!(matches!(other, Err(Refusal::AlreadyDecided { .. })), "{state:?} {decision:?}");
             }
         }
@@ -236,10 +231,13 @@ mod tests {
     #[test]
     fn with_duties_separated_whoever_asked_cannot_decide() {
         let by = |principal| decide(&pending(), choice(principal, Decision::Deny), true, 0);
-        assert_eq!(by("unix:1"), Err(Refusal::OwnRequest("unix:1".into())));
-        assert!(by("unix:2").unwrap().is_some());
+        assert_eq!(by("person:ann"), Err(Refusal::OwnRequest("person:ann".into())));
+        assert!(by("person:bob").unwrap().is_some());
         let unknown = Approval { requested_by: String::new(), ..pending() };
-        assert!(matches!(decide(&unknown, choice("unix:2", Decision::Approve), true, 0), Err(Refusal::OwnRequest(_))));
+        assert!(matches!(
+            decide(&unknown, choice("person:bob", Decision::Approve), true, 0),
+            Err(Refusal::OwnRequest(_))
+        ));
     }
 
     /// B-04: time alone never approves, and ends nothing unless a policy set a limit.

@@ -103,6 +103,14 @@ pub fn open(state_dir: &Path, random: impl FnOnce() -> [u8; 32]) -> Result<Signi
     Ok(key)
 }
 
+/// Writes the public key to a file that all users may read.
+///
+/// # Errors
+/// [`KeyError::Io`].
+pub fn publish(key: &SigningKey, path: &Path) -> Result<(), KeyError> {
+    key_file::write(path, 0o644, "", key.verifying_key().as_bytes()).map_err(io_error(path))
+}
+
 fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError {
     let path = path.to_owned();
     move |source| KeyError::Io { path: path.clone(), source }

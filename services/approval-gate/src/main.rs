@@ -6,7 +6,9 @@ use belay_approval_gate::{Gate, Parts, RunnerClient, Settings, Store, hosted, ho
 use belay_policy::Policy;
 use belay_redaction::Redactor;
 use belay_service_kit::{
-    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, net, program, shutdown,
+    Access, Clock as _, Ids, People, ServiceChannel, Services, Shutdown, SystemClock, net,
+    net::Reach,
+    program, shutdown,
     telemetry::{self, LogFormat},
 };
 use belay_sqlite::{Location, Threads};
@@ -22,11 +24,13 @@ async fn main() -> ExitCode {
 async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let operator = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?.settings;
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
-    if settings.token.is_some() && settings.token == settings.service_token {
-        return Err("--token and --service-token are the same: whoever may ask could decide; give services a token of their own".into());
+    if let Some(problem) = settings.problem() {
+        return Err(problem.into());
     }
-    let people = Access::for_listener(&settings.listen, settings.token)?;
-    let services = Access::for_listener(&settings.service_listen, settings.service_token)?.for_service("executor");
+    let services = Services::new(settings.users(), &settings.tokens());
+    let services = Access::services(&settings.service_listen, services)?;
+    let people = People::new(settings.token.as_deref(), settings.principals)?;
+    let people = Access::people(&settings.listen, people)?;
     let policy = read_policy(settings.policy.as_deref())?;
     program::state_folder(&settings.state_dir)?;
 
@@ -34,6 +38,9 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let spans = Telemetry::from_env("belay-approval-gate", Redactor::new(), move |bytes| entropy.fill(bytes))?;
     let ids = Ids::from_system();
     let key = keys::open(&settings.state_dir, || ids.next_key())?;
+    if let Some(path) = &settings.verification_key_file {
+        keys::publish(&key, path)?;
+    }
     let accepted = settings.accept_older_store.then(|| SystemClock.now_micros());
     let location = Location { accepted, ..Location::file(settings.state_dir.join("gate.db")) };
     let store = Store::open(&location, Threads::Real, || ids.next_id())?;
@@ -45,16 +52,18 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let redactor = Redactor::new();
     let gate = Gate::open(Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown }).await?;
 
-    let door = net::bind(&settings.listen).await?;
-    let service_door = net::bind(&settings.service_listen).await?;
+    let insecure_beyond_loopback = settings.insecure_listen_beyond_loopback;
+    let reach = |group| Reach { group, insecure_beyond_loopback };
+    let listener = net::bind_for(&settings.listen, reach(settings.listen_group)).await?;
+    let service_listener = net::bind_for(&settings.service_listen, reach(settings.service_listen_group)).await?;
     tracing::info!(
-        address = %door.address(),
-        service_address = %service_door.address(),
+        address = %listener.address(),
+        service_address = %service_listener.address(),
         policy_revision = gate.policy().signed.revision,
         "The approval gate listens"
     );
-    let serving = tokio::spawn(door.serve(hosted(Arc::clone(&gate)), people, stop.clone()));
-    let serving_services = tokio::spawn(service_door.serve(hosted_for_services(Arc::clone(&gate)), services, stop));
+    let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&gate)), people, stop.clone()));
+    let serving_services = tokio::spawn(service_listener.serve(hosted_for_services(Arc::clone(&gate)), services, stop));
     let outcome = tokio::select! {
         signal = shutdown::signal() => { tracing::info!(signal = signal?, "The approval gate stops"); Ok(()) }
         error = reload(&gate, settings.policy.as_deref()) => return Err(error.into()),

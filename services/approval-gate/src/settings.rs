@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
-use belay_service_kit::net::Address;
+use belay_service_kit::{
+    Service,
+    net::Address,
+    users::{Group, User},
+};
 use clap::Parser;
 
 /// Asks people before risky calls run or take effect, and signs for what they approve.
@@ -18,18 +22,39 @@ pub struct Settings {
     /// The operator's settings [default: $XDG_CONFIG_HOME/belay/config.yaml, then /etc/belay/config.yaml]
     #[arg(long, env = "BELAY_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where people come in: unix:/path or host:port.
+    /// Where people call: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]
     pub listen: Address,
-    /// The token that people have to show; needed when listening on TCP.
+    /// The group that may connect to the socket as well; who they are is found out all the same.
+    #[arg(long, env = "BELAY_LISTEN_GROUP", value_name = "GROUP")]
+    pub listen_group: Option<Group>,
+    /// Listen on TCP beyond this machine although nothing is encrypted: everybody on the way can read tokens and plans.
+    #[arg(long)]
+    pub insecure_listen_beyond_loopback: bool,
+    /// The owner's token. The owner is also this process's user, and root.
     #[arg(long, env = "BELAY_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// Where the executor and the runners come in: unix:/path or host:port. Whoever passes this door is a service and never decides.
+    /// The file of principals, as `belay principals --file` keeps it; without it only the owner may call.
+    #[arg(long, env = "BELAY_PRINCIPALS", value_name = "FILE")]
+    pub principals: Option<PathBuf>,
+    /// Where the executor and the runners call: unix:/path or host:port. No person calls here, and no service decides.
     #[arg(long, env = "BELAY_SERVICE_LISTEN")]
     pub service_listen: Address,
-    /// The token that services have to show; needed when listening on TCP. Not the one of people.
-    #[arg(long, env = "BELAY_SERVICE_TOKEN", hide_env_values = true)]
-    pub service_token: Option<String>,
+    /// The group that may connect to the services' socket as well.
+    #[arg(long, env = "BELAY_SERVICE_LISTEN_GROUP", value_name = "GROUP")]
+    pub service_listen_group: Option<Group>,
+    /// The user that the executor runs as. Without this, --runner-user and tokens this process's own user may be either service.
+    #[arg(long, env = "BELAY_EXECUTOR_USER", value_name = "USER")]
+    pub executor_user: Option<User>,
+    /// The user that the tool runners run as.
+    #[arg(long, env = "BELAY_RUNNER_USER", value_name = "USER")]
+    pub runner_user: Option<User>,
+    /// The token that the executor shows here; needed when services call over TCP.
+    #[arg(long, env = "BELAY_TOKEN_FROM_EXECUTOR", hide_env_values = true, value_name = "TOKEN")]
+    pub token_from_executor: Option<String>,
+    /// The token that the tool runners show here; needed when services call over TCP.
+    #[arg(long, env = "BELAY_TOKEN_FROM_RUNNER", hide_env_values = true, value_name = "TOKEN")]
+    pub token_from_runner: Option<String>,
     /// Where the tool runner listens.
     #[arg(long, env = "BELAY_RUNNER")]
     pub runner: Address,
@@ -43,7 +68,71 @@ pub struct Settings {
     /// after the store's last commit is forgotten.
     #[arg(long)]
     pub accept_older_store: bool,
+    /// A file to which the verification key is written for runners that cannot look into the state directory; all users may read it.
+    #[arg(long, env = "BELAY_VERIFICATION_KEY_FILE", value_name = "FILE")]
+    pub verification_key_file: Option<PathBuf>,
     /// The policy file (YAML); without it the built-in policy holds.
     #[arg(long, env = "BELAY_POLICY")]
     pub policy: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The services by the users they run as.
+    pub fn users(&self) -> Vec<(Service, u32)> {
+        let users = [(Service::Executor, self.executor_user), (Service::ToolRunner, self.runner_user)];
+        users.into_iter().filter_map(|(service, user)| Some((service, user?.0))).collect()
+    }
+
+    /// The services by the tokens they show.
+    pub fn tokens(&self) -> Vec<(Service, &str)> {
+        let tokens = [(Service::Executor, &self.token_from_executor), (Service::ToolRunner, &self.token_from_runner)];
+        tokens.into_iter().filter_map(|(service, token)| Some((service, token.as_deref()?))).collect()
+    }
+
+    /// What is wrong with settings that are each good: two callers with one token would be one.
+    pub fn problem(&self) -> Option<String> {
+        let owner = self.token.as_deref().map(|token| ("--token", token));
+        let executor = self.token_from_executor.as_deref().map(|token| ("--token-from-executor", token));
+        let runner = self.token_from_runner.as_deref().map(|token| ("--token-from-runner", token));
+        let pairs = [(owner, executor), (owner, runner), (executor, runner)];
+        let same = pairs.into_iter().find_map(|(one, other)| Some((one?, other?)).filter(|(a, b)| a.1 == b.1));
+        same.map(|((one, _), (other, _))| format!("{one} and {other} are the same: give each a token of its own"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(more: &[&str]) -> Settings {
+        let needed =
+            ["gate", "--listen", "unix:/g", "--service-listen", "unix:/s", "--runner", "unix:/r", "--state-dir", "/d"];
+        Settings::parse_from(needed.iter().chain(more))
+    }
+
+    #[test]
+    fn the_settings_hold_together() {
+        use clap::CommandFactory as _;
+        Settings::command().debug_assert();
+    }
+
+    /// B-19: whoever may ask cannot decide by the same token.
+    #[test]
+    fn each_caller_has_a_token_of_its_own() {
+        assert_eq!(
+            settings(&["--token", "a", "--token-from-executor", "b", "--token-from-runner", "c"]).problem(),
+            None
+        );
+        for (flags, named) in [
+            (["--token", "a", "--token-from-executor", "a"], "--token and --token-from-executor"),
+            (
+                ["--token-from-runner", "a", "--token-from-executor", "a"],
+                "--token-from-executor and --token-from-runner",
+            ),
+        ] {
+            assert!(settings(&flags).problem().unwrap().starts_with(named), "{named}");
+        }
+        let by_user = settings(&["--executor-user", "901", "--runner-user", "902"]);
+        assert_eq!(by_user.users(), [(Service::Executor, 901), (Service::ToolRunner, 902)]);
+    }
 }

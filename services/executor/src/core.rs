@@ -514,6 +514,7 @@ pub fn store_reason(error: &StoreError) -> &'static str {
         StoreError::Gone => "STORE_GONE",
         StoreError::Behind(_) => "STORE_BEHIND",
         StoreError::Newer { .. } => "STORE_NEWER",
+        StoreError::Older { .. } => "STORE_OLDER",
         StoreError::Superseded => "FENCED",
         StoreError::Broken | StoreError::Other(_) => "STORE_FAILED",
     }

@@ -4,7 +4,9 @@ use std::{error::Error, process::ExitCode, sync::Arc};
 
 use belay_executor::{Executions, Gate, Parts, Redactor, Runner, Settings, hosted, open_seal_key, store_reason};
 use belay_service_kit::{
-    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, net, program, shutdown,
+    Access, Clock as _, Ids, People, ServiceChannel, Shutdown, SystemClock, net,
+    net::Reach,
+    program, shutdown,
     telemetry::{self, LogFormat},
 };
 use belay_sqlite::{Location, Threads};
@@ -26,7 +28,10 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
     let spans = Telemetry::from_env("belay-executor", Redactor::new(), move |bytes| entropy.fill(bytes))?;
-    let access = Access::for_listener(&settings.listen, settings.token)?;
+    let people = People::new(settings.token.as_deref(), settings.principals)?;
+    let access = Access::people(&settings.listen, people)?;
+    let reach =
+        Reach { group: settings.listen_group, insecure_beyond_loopback: settings.insecure_listen_beyond_loopback };
     program::state_folder(&settings.state_dir)?;
 
     let ids = Ids::from_system();
@@ -37,7 +42,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let channel = |address| ServiceChannel::new(net::connect_lazy(address), Arc::clone(&journal.stores));
     let runner = Runner::new(channel(&settings.runner), settings.runner_token.as_deref())?;
     let gate = Gate::new(channel(&settings.gate), settings.gate_token.as_deref())?;
-    let listener = net::bind(&settings.listen).await?;
+    let listener = net::bind_for(&settings.listen, reach).await?;
     let (trigger, stop) = Shutdown::new();
     let parts = Parts {
         journal,

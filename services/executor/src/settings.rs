@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use belay_service_kit::net::Address;
+use belay_service_kit::{net::Address, users::Group};
 use clap::Parser;
 
 /// Carries out plans with the tools of a runner.
@@ -19,6 +19,12 @@ pub struct Settings {
     /// Where to listen: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]
     pub listen: Address,
+    /// The group that may connect to the socket as well; who they are is found out all the same.
+    #[arg(long, env = "BELAY_LISTEN_GROUP", value_name = "GROUP")]
+    pub listen_group: Option<Group>,
+    /// Listen on TCP beyond this machine although nothing is encrypted: everybody on the way can read tokens and plans.
+    #[arg(long)]
+    pub insecure_listen_beyond_loopback: bool,
     /// The folder of the journal.
     #[arg(long, env = "BELAY_STATE_DIR")]
     pub state_dir: PathBuf,
@@ -38,7 +44,10 @@ pub struct Settings {
     /// The token that the approval gate asks for.
     #[arg(long, env = "BELAY_GATE_TOKEN", hide_env_values = true)]
     pub gate_token: Option<String>,
-    /// The token that callers have to show; needed when listening on TCP.
+    /// The owner's token. The owner is also this process's user, and root.
     #[arg(long, env = "BELAY_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
+    /// The file of principals, as `belay principals --file` keeps it; without it only the owner may call.
+    #[arg(long, env = "BELAY_PRINCIPALS", value_name = "FILE")]
+    pub principals: Option<PathBuf>,
 }

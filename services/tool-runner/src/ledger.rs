@@ -38,6 +38,7 @@ const SCHEMA: Schema = Schema {
     // "BLYL"
     application_id: 0x424C_594C,
     format: 5,
+    earlier_lacks: "columns of this format",
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, seal_key BLOB NOT NULL) STRICT;
         CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL) STRICT;

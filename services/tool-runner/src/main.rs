@@ -4,7 +4,9 @@ use std::{error::Error, fs::canonicalize, path::PathBuf, process::ExitCode, sync
 
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{
-    Access, Clock as _, Ids, ServiceChannel, Shutdown, SystemClock, key_file, net, program, shutdown,
+    Access, Clock as _, Ids, ServiceChannel, Services, Shutdown, SystemClock, key_file, net,
+    net::Reach,
+    program, shutdown,
     telemetry::{self, LogFormat},
 };
 use belay_settings::{Resolved, toolchains::Host};
@@ -31,7 +33,9 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
     let spans = Telemetry::from_env("belay-tool-runner", Redactor::new(), move |bytes| entropy.fill(bytes))?;
-    let access = Access::for_listener(&settings.listen, settings.token)?;
+    let access = Access::services(&settings.listen, Services::new(settings.users(), &settings.tokens()))?;
+    let reach =
+        Reach { group: settings.listen_group, insecure_beyond_loopback: settings.insecure_listen_beyond_loopback };
     let keys = gate_key(&settings.gate_key)?;
     program::state_folder(&settings.state_dir)?;
     let state_dir = canonicalize(&settings.state_dir)?;
@@ -72,7 +76,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     .await?;
     let policy = Arc::clone(calls.policy());
     let following = tokio::spawn(async move { policy.follow_gate(gate).await });
-    let listener = net::bind(&settings.listen).await?;
+    let listener = net::bind_for(&settings.listen, reach).await?;
     tracing::info!(address = %listener.address(), "The tool runner listens");
 
     let (trigger, stop) = Shutdown::new();

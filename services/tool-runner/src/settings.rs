@@ -3,7 +3,11 @@
 use std::{fs, io, path::PathBuf};
 
 use belay_grant::Keys;
-use belay_service_kit::net::Address;
+use belay_service_kit::{
+    Service,
+    net::Address,
+    users::{Group, User},
+};
 use clap::Parser;
 use thiserror::Error;
 
@@ -22,6 +26,12 @@ pub struct Settings {
     /// Where to listen: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]
     pub listen: Address,
+    /// The group that may connect to the socket as well; who they are is found out all the same.
+    #[arg(long, env = "BELAY_LISTEN_GROUP", value_name = "GROUP")]
+    pub listen_group: Option<Group>,
+    /// Listen on TCP beyond this machine although nothing is encrypted: everybody on the way can read tokens and plans.
+    #[arg(long)]
+    pub insecure_listen_beyond_loopback: bool,
     /// The folder of the ledger of calls, and of the key to what is sealed in it; it must be on this machine's own disk.
     #[arg(long, env = "BELAY_STATE_DIR")]
     pub state_dir: PathBuf,
@@ -29,9 +39,18 @@ pub struct Settings {
     /// after the store's last commit is forgotten.
     #[arg(long)]
     pub accept_older_store: bool,
-    /// The token that callers have to show; needed when listening on TCP.
-    #[arg(long, env = "BELAY_RUNNER_TOKEN", hide_env_values = true)]
-    pub token: Option<String>,
+    /// The user that the executor runs as. Without this, --gate-user and tokens this process's own user may be either service.
+    #[arg(long, env = "BELAY_EXECUTOR_USER", value_name = "USER")]
+    pub executor_user: Option<User>,
+    /// The user that the approval gate runs as.
+    #[arg(long, env = "BELAY_GATE_USER", value_name = "USER")]
+    pub gate_user: Option<User>,
+    /// The token that the executor shows here; needed when listening on TCP.
+    #[arg(long, env = "BELAY_TOKEN_FROM_EXECUTOR", hide_env_values = true, value_name = "TOKEN")]
+    pub token_from_executor: Option<String>,
+    /// The token that the approval gate shows here; needed when listening on TCP.
+    #[arg(long, env = "BELAY_TOKEN_FROM_GATE", hide_env_values = true, value_name = "TOKEN")]
+    pub token_from_gate: Option<String>,
     /// Where the approval gate publishes the policy: unix:/path or host:port.
     #[arg(long, env = "BELAY_GATE")]
     pub gate: Address,
@@ -47,6 +66,20 @@ pub struct Settings {
     /// A folder in which callers may name workspaces; may be given several times. Without it they may name none.
     #[arg(long = "workspace-root", env = "BELAY_WORKSPACE_ROOTS", value_delimiter = ':', value_name = "DIR")]
     pub workspace_roots: Vec<PathBuf>,
+}
+
+impl Settings {
+    /// The services by the users they run as.
+    pub fn users(&self) -> Vec<(Service, u32)> {
+        let users = [(Service::Executor, self.executor_user), (Service::ApprovalGate, self.gate_user)];
+        users.into_iter().filter_map(|(service, user)| Some((service, user?.0))).collect()
+    }
+
+    /// The services by the tokens they show.
+    pub fn tokens(&self) -> Vec<(Service, &str)> {
+        let tokens = [(Service::Executor, &self.token_from_executor), (Service::ApprovalGate, &self.token_from_gate)];
+        tokens.into_iter().filter_map(|(service, token)| Some((service, token.as_deref()?))).collect()
+    }
 }
 
 /// Why there is no key in what was given.

@@ -16,6 +16,6 @@ pub mod services;
 pub use belay::Home;
 pub use client::Client;
 pub use people::Person;
-pub use process::{Process, binary};
+pub use process::{As, Process, binary};
 pub use runner::Runner;
 pub use services::{Service, Services};

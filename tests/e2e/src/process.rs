@@ -31,6 +31,25 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
+/// A user that a program is run as.
+#[derive(Clone, Debug)]
+pub struct As {
+    /// The user and the group of the same number.
+    pub id: u32,
+    /// More groups.
+    pub groups: Vec<u32>,
+}
+
+impl As {
+    /// What `setpriv` is told.
+    pub fn flags(&self) -> Vec<String> {
+        let groups: Vec<_> = self.groups.iter().map(u32::to_string).collect();
+        let groups =
+            if groups.is_empty() { "--clear-groups".to_owned() } else { format!("--groups={}", groups.join(",")) };
+        vec![format!("--reuid={}", self.id), format!("--regid={}", self.id), groups]
+    }
+}
+
 /// A running program; ended with this value.
 #[derive(Debug)]
 pub struct Process {
@@ -64,6 +83,18 @@ impl Process {
     /// When the operating system does not say.
     pub async fn ended(&mut self) -> Option<i32> {
         self.child.wait().await.expect("a child can be waited for").code()
+    }
+
+    /// Starts a program of this workspace as another user, with `setpriv`; only root may. Its log goes to `log`.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_as(user: &As, name: &str, arguments: &[&str], log: &Path) -> Self {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log can be written");
+        let mut command = Command::new("setpriv");
+        command.args(user.flags()).arg("--").arg(binary(name)).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
+        Self { child: command.spawn().expect("the program starts") }
     }
 
     /// `kill -9`, and waits until it is gone.

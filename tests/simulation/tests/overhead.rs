@@ -65,13 +65,13 @@ fn carry(mut from: ReadHalf<DuplexStream>, mut to: WriteHalf<DuplexStream>, late
 }
 
 /// Serves in this runtime, and gives a channel to it on which everything takes `latency`.
-fn serve(hosted: Hosted, latency: Duration, stop: &Shutdown) -> Channel {
+fn serve(hosted: Hosted, callers: Access, latency: Duration, stop: &Shutdown) -> Channel {
     let (offer, offered) = mpsc::unbounded_channel::<io::Result<DuplexStream>>();
     let incoming = futures::stream::unfold(offered, |mut offered| async {
         let connection = offered.recv().await?;
         Some((connection, offered))
     });
-    tokio::spawn(belay_service_kit::host::serve(incoming, hosted, Access::Everybody("test".into()), stop.clone()));
+    tokio::spawn(belay_service_kit::host::serve(incoming, hosted, callers, stop.clone()));
     Endpoint::from_static("http://test").connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
         let ((near, out), (far, served)) = (duplex(1 << 20), duplex(1 << 20));
         let ((from_client, to_client), (from_server, to_server)) = (split(out), split(far));
@@ -104,7 +104,7 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown) -> Cha
     let policy =
         v1::SignedPolicy { revision: 1, body: signed.body, signature: signed.signature, key_id: signed.key_id };
     calls.policy().offer(policy).await.unwrap();
-    serve(belay_tool_runner::hosted(calls, stop.clone()), LATENCY, stop)
+    serve(belay_tool_runner::hosted(calls, stop.clone()), Access::everybody_is_the_executor(), LATENCY, stop)
 }
 
 /// All events of an execution of this plan (YAML).
@@ -132,8 +132,12 @@ async fn events(plan: &str) -> Vec<v1::ExecutionEvent> {
         shutdown: stop.clone(),
     });
     executions.drive_all().await.unwrap();
-    let mut client =
-        ExecutorServiceClient::new(serve(belay_executor::hosted(Arc::clone(&executions)), Duration::ZERO, &stop));
+    let mut client = ExecutorServiceClient::new(serve(
+        belay_executor::hosted(Arc::clone(&executions)),
+        Access::everybody_is("test"),
+        Duration::ZERO,
+        &stop,
+    ));
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
     let request = v1::StartExecutionRequest { source: Some(Source::Document(document)), ..Default::default() };
     let name = client.start_execution(request).await.unwrap().into_inner().name;

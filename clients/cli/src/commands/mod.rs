@@ -8,6 +8,7 @@ pub(crate) mod executions;
 mod listing;
 pub(crate) mod plan;
 pub(crate) mod policy;
+pub(crate) mod principals;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod tools;
@@ -85,6 +86,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Approvals(Approvals::Skip(verb)) => approvals::decide::skip(context, verb).await,
         Command::Policy(Policy::Check(verb)) => policy::check(context, verb).await,
         Command::Config(Config::Show(verb)) => config::show(context, verb).await,
+        Command::Principals(verb) => principals::principals(context, &verb),
         Command::Doctor(verb) => doctor::doctor(context, verb).await,
         Command::Tools(Tools::List(verb)) => tools::list::list(context, verb).await,
         Command::Tools(Tools::Describe(verb)) => tools::describe::describe(context, verb).await,

@@ -31,6 +31,9 @@ pub(crate) struct Serve {
     /// Go on with a store that was restored or lost, once: what came after its last commit is forgotten
     #[arg(long)]
     accept_older_store: bool,
+    /// Listen beyond this machine although nothing is encrypted: everybody on the way can read tokens and plans
+    #[arg(long, requires = "listen")]
+    insecure_listen_beyond_loopback: bool,
     #[command(flatten)]
     pub(crate) policy: PolicyFile,
 }
@@ -47,9 +50,15 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
     }
     let state_dir = context.place.state_dir()?;
     let policy = context.place.policy.clone();
-    let config = context.place.config.clone();
-    let Serve { listen, accept_older_store, .. } = verb;
-    let options = Options { state_dir: state_dir.clone(), listen, drive_all: true, policy, config, accept_older_store };
+    let options = Options {
+        state_dir: state_dir.clone(),
+        listen: verb.listen,
+        insecure_listen_beyond_loopback: verb.insecure_listen_beyond_loopback,
+        drive_all: true,
+        policy,
+        config: context.place.config.clone(),
+        accept_older_store: verb.accept_older_store,
+    };
     let embedded = match unless_stopped(signals, belay_all_in_one::open(options)).await?? {
         Opened::Holder(embedded) => embedded,
         Opened::Held(endpoint) => {

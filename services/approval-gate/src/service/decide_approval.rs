@@ -1,5 +1,5 @@
 use belay_proto::v1::{self, Approval, decide_approval_request::Decision};
-use belay_service_kit::status;
+use belay_service_kit::{Principal, status};
 use tonic::Status;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 
 pub(super) async fn decide_approval(
     gate: &Gate,
-    by: String,
+    by: Principal,
     request: v1::DecideApprovalRequest,
 ) -> Result<Approval, Status> {
     check_approval("name", &request.name)?;
@@ -27,6 +27,7 @@ pub(super) async fn decide_approval(
     }
     let mut reason = request.reason.lines().map(visible_line).collect::<Vec<_>>().join("\n");
     hide(&gate.redactor, &mut reason);
+    let by = by.to_string();
     let separate_duties = gate.policy().revised.policy.separate_duties();
     let now = gate.clock.now_micros();
     let digest = request.subject_digest;

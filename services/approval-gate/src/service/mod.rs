@@ -1,7 +1,7 @@
 //! The methods of `ApprovalGateService`, one file each.
 //!
-//! One service stands behind both doors; which one a caller came in by is in its principal. Services ask and fetch grants and never
-//! decide, people decide and never get a grant.
+//! Services ask and fetch grants and never decide, people decide and never get a grant: the table of methods says so before any of these
+//! is called.
 
 mod acknowledge_approvals;
 mod cancel_approval;
@@ -21,14 +21,14 @@ use belay_proto::v1::{
     self,
     approval_gate_service_server::{ApprovalGateService, ApprovalGateServiceServer},
 };
-use belay_service_kit::{Hosted, Principal, host::LARGEST_MESSAGE, status};
+use belay_service_kit::{Hosted, Principal, host::LARGEST_MESSAGE};
 use belay_telemetry::TraceContext;
 use futures::Stream;
-use tonic::{Code, Request, Response, Status, service::Routes};
+use tonic::{Request, Response, Status, service::Routes};
 
 use crate::Gate;
 
-/// The service, ready to be served: by a door for people, and by one whose [`belay_service_kit::Access`] is for a service.
+/// The service, ready to be served to people and to services.
 pub fn hosted(gate: Arc<Gate>) -> Hosted {
     let service = ApprovalGateServiceServer::new(Service { gate })
         .max_decoding_message_size(LARGEST_MESSAGE)
@@ -59,10 +59,7 @@ impl ApprovalGateService for Service {
     ) -> Result<Response<v1::Approval>, Status> {
         let span = self.gate.answering("belay.v1.ApprovalGateService/CreateApproval", request.metadata());
         let trace = TraceContext::of(request.metadata());
-        let answer = match from_service(request) {
-            Ok(request) => create_approval::create_approval(&self.gate, request, trace).await,
-            Err(refused) => Err(refused),
-        };
+        let answer = create_approval::create_approval(&self.gate, request.into_inner(), trace).await;
         self.gate.answered(span, &answer);
         answer.map(Response::new)
     }
@@ -103,7 +100,7 @@ impl ApprovalGateService for Service {
         &self,
         request: Request<v1::DecideApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
-        let by = Principal::of(&request);
+        let by = Principal::of(&request)?;
         let mut span = self.gate.answering("belay.v1.ApprovalGateService/DecideApproval", request.metadata());
         let answer = decide_approval::decide_approval(&self.gate, by, request.into_inner()).await;
         // Part of the execution that asked, and only linked with whatever the person who decides is doing.
@@ -119,21 +116,18 @@ impl ApprovalGateService for Service {
         &self,
         request: Request<v1::CancelApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
-        let request = from_service(request)?;
-        cancel_approval::cancel_approval(&self.gate, request).await.map(Response::new)
+        cancel_approval::cancel_approval(&self.gate, request.into_inner()).await.map(Response::new)
     }
 
     async fn acknowledge_approvals(
         &self,
         request: Request<v1::AcknowledgeApprovalsRequest>,
     ) -> Result<Response<v1::AcknowledgeApprovalsResponse>, Status> {
-        let request = from_service(request)?;
-        acknowledge_approvals::acknowledge_approvals(&self.gate, request).await.map(Response::new)
+        acknowledge_approvals::acknowledge_approvals(&self.gate, request.into_inner()).await.map(Response::new)
     }
 
     async fn get_grant(&self, request: Request<v1::GetGrantRequest>) -> Result<Response<v1::Grant>, Status> {
-        let request = from_service(request)?;
-        get_grant::get_grant(&self.gate, request).await.map(Response::new)
+        get_grant::get_grant(&self.gate, request.into_inner()).await.map(Response::new)
     }
 
     async fn watch_policy(
@@ -157,15 +151,4 @@ impl ApprovalGateService for Service {
         };
         Ok(Response::new(v1::GetVerificationKeysResponse { keys: self.gate.keys.iter().map(key).collect() }))
     }
-}
-
-/// A request that only a service may make.
-fn from_service<T>(request: Request<T>) -> Result<T, Status> {
-    let principal = Principal::of(&request);
-    if principal.starts_with(Principal::SERVICE) {
-        return Ok(request.into_inner());
-    }
-    let message =
-        format!("`{principal}` is no service. Only services may ask this, through the gate's door for services.");
-    Err(status::error(Code::PermissionDenied, "NOT_A_SERVICE", message).into())
 }

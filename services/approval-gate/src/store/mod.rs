@@ -28,7 +28,8 @@ pub(crate) use read::{Filter, Position};
 const SCHEMA: Schema = Schema {
     // "BLYG"
     application_id: 0x424C_5947,
-    format: 2,
+    format: 3,
+    earlier_lacks: "the principals, persons and services, that executions and approvals name now instead of credentials",
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL) STRICT;
         CREATE TABLE approval (

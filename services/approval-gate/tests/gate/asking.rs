@@ -17,7 +17,10 @@ fn a_question_is_rendered_from_what_the_runner_holds() {
         let mut executor = world.executor.clone();
         let asked = executor.create_approval(request(&subject, v1::ApprovalMode::Wait)).await.unwrap().into_inner();
         assert_eq!(asked.state(), State::Pending);
-        assert_eq!((asked.operation.as_str(), asked.requested_by.as_str()), ("run_terminal: make all", "unix:4242"));
+        assert_eq!(
+            (asked.operation.as_str(), asked.requested_by.as_str()),
+            ("run_terminal: make all", "person:planner")
+        );
         assert!(asked.subject.is_empty() && asked.preview.is_none(), "what is answered is the BASIC view");
         assert_eq!(asked.expire_time, None);
 

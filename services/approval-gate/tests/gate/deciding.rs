@@ -1,6 +1,7 @@
 //! Who decides, on what, and how often.
 
 use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
+use belay_service_kit::{Principal, Service};
 use belay_telemetry::TraceContext;
 use tonic::{Code, Request};
 
@@ -18,7 +19,7 @@ fn a_person_decides_and_it_is_on_record() {
             let asked = world.ask(&effect(execution)).await;
             let decided = decide(&world.person, &asked, decision).await.unwrap();
             assert_eq!((decided.state(), decided.decide_reason.as_str()), (state, "because"));
-            assert!(decided.decided_by.starts_with("unix:"), "{}", decided.decided_by);
+            assert!(decided.decided_by == "person:owner", "{}", decided.decided_by);
             assert!(decided.decide_time.is_some() && decided.revision > asked.revision);
             assert_eq!(decide(&world.person, &asked, decision).await.unwrap(), decided, "the same again is the same");
             let other = if decision == Decision::Deny { Decision::Approve } else { Decision::Deny };
@@ -92,7 +93,8 @@ fn a_decision_belongs_to_the_trace_of_the_question() {
 fn a_service_never_decides() {
     world("", async |world| {
         let asked = world.ask(&effect("e")).await;
-        for client in [world.executor.clone(), world.door_for("service:other"), world.door_for("anonymous")] {
+        for service in [Service::Executor, Service::ToolRunner, Service::ApprovalGate, Service::SameUser] {
+            let client = world.door_for(&Principal::Service(service));
             let refused = decide(&client, &asked, Decision::Approve).await;
             assert_eq!(refusal(refused), (Code::PermissionDenied, "NOT_A_PERSON".into()));
         }
@@ -105,7 +107,7 @@ fn of_fifty_who_decide_at_once_one_does() {
     world("", async |world| {
         let asked = world.ask(&effect("e")).await;
         let deciders = (0..50).map(|n| {
-            let (door, asked) = (world.door_for(&format!("unix:{n}")), asked.clone());
+            let (door, asked) = (world.door_for_person(&format!("p{n}")), asked.clone());
             let decision = [Decision::Approve, Decision::Deny, Decision::Skip][n % 3];
             tokio::spawn(async move { decide(&door, &asked, decision).await })
         });
@@ -126,10 +128,10 @@ fn of_fifty_who_decide_at_once_one_does() {
 fn with_duties_separated_somebody_else_decides() {
     world("approvals:\n  separate_duties: true\n", async |world| {
         let asked = world.ask(&effect("e")).await;
-        let own = decide(&world.door_for("unix:4242"), &asked, Decision::Approve).await;
+        let own = decide(&world.door_for_person("planner"), &asked, Decision::Approve).await;
         assert_eq!(refusal(own), (Code::PermissionDenied, "OWN_REQUEST".into()));
         assert_eq!(
-            decide(&world.door_for("unix:1"), &asked, Decision::Approve).await.unwrap().state(),
+            decide(&world.door_for_person("ann"), &asked, Decision::Approve).await.unwrap().state(),
             State::Approved
         );
     });

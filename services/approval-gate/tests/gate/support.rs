@@ -21,7 +21,7 @@ use belay_proto::v1::{
     tool_runner_service_server::{ToolRunnerService, ToolRunnerServiceServer},
 };
 use belay_service_kit::{
-    Access, Clock, Hosted, Ids, Shutdown, Trigger,
+    Access, Clock, Hosted, Ids, People, Principal, Role, Service, Shutdown, Trigger,
     net::{self, Address, UnixSocket},
     status,
 };
@@ -66,7 +66,7 @@ pub(crate) struct World {
     pub(crate) gate: Arc<Gate>,
     pub(crate) runner: Arc<Runner>,
     pub(crate) clock: Arc<ManualClock>,
-    /// The door for people; whoever comes in by it is this user.
+    /// A client of the listener for people: whoever comes in by it is the owner.
     pub(crate) person: Client,
     /// The door for services.
     pub(crate) executor: Client,
@@ -98,9 +98,10 @@ impl World {
         })
         .await
         .unwrap();
-        let own = Access::for_listener(&at("gate.sock"), None).unwrap();
-        let person = serve(&folder.join("gate.sock"), hosted(gate.clone()), own.clone(), &stop);
-        let executor = serve(&folder.join("service.sock"), hosted(gate.clone()), own.for_service("executor"), &stop);
+        let people = Access::people(&at("gate.sock"), People::new(None, None).unwrap()).unwrap();
+        let person = serve(&folder.join("gate.sock"), hosted(gate.clone()), people, &stop);
+        let services = Access::everybody_is_the_executor();
+        let executor = serve(&folder.join("service.sock"), hosted(gate.clone()), services, &stop);
         let world = Self {
             folder: folder.to_owned(),
             gate,
@@ -119,13 +120,23 @@ impl World {
     fn start_runner(&self) {
         let service = ToolRunnerServiceServer::from_arc(self.runner.clone());
         let service = Hosted::new(Routes::new(service), "belay.v1.ToolRunnerService", v1::FILE_DESCRIPTOR_SET);
-        serve(&self.folder.join("runner.sock"), service, Access::Everybody("test".into()), &self.stop);
+        serve(
+            &self.folder.join("runner.sock"),
+            service,
+            Access::Everybody(Principal::Service(Service::ApprovalGate)),
+            &self.stop,
+        );
     }
 
-    /// A door for one more person.
-    pub(crate) fn door_for(&self, principal: &str) -> Client {
-        let socket = self.folder.join(format!("{}.sock", principal.replace(':', "-")));
-        Client::new(serve(&socket, hosted(self.gate.clone()), Access::Everybody(principal.into()), &self.stop))
+    /// A client that the gate takes for this principal.
+    pub(crate) fn door_for(&self, principal: &Principal) -> Client {
+        let socket = self.folder.join(format!("{}.sock", principal.to_string().replace(':', "-")));
+        Client::new(serve(&socket, hosted(self.gate.clone()), Access::Everybody(principal.clone()), &self.stop))
+    }
+
+    /// The same for a person with every role.
+    pub(crate) fn door_for_person(&self, name: &str) -> Client {
+        self.door_for(&Principal::person(name, Role::ALL))
     }
 
     /// Has the runner hold a call and the executor ask about it.
@@ -149,7 +160,7 @@ pub(crate) fn request(subject: &Subject, mode: v1::ApprovalMode) -> v1::CreateAp
     v1::CreateApprovalRequest {
         call: call_of(subject),
         subject_digest: subject.digest(),
-        requested_by: "unix:4242".into(),
+        requested_by: "person:planner".into(),
         approval_mode: mode.into(),
     }
 }

@@ -103,6 +103,7 @@ fn store_error(error: SqliteError) -> StoreError {
         SqliteError::Gone => StoreError::Gone,
         SqliteError::Behind(what) => StoreError::Behind(what),
         SqliteError::Newer { found, known } => StoreError::Newer { found, known },
+        SqliteError::Older { found, known, lacks } => StoreError::Older { found, known, lacks },
         SqliteError::Other(what) => StoreError::Other(what),
     }
 }

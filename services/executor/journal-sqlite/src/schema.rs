@@ -5,7 +5,8 @@ use belay_sqlite::Schema;
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 2,
+    format: 3,
+    earlier_lacks: "the principals, persons and services, that executions and approvals name now instead of credentials",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),

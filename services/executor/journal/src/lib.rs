@@ -205,6 +205,18 @@ pub enum StoreError {
         /// The newest format known.
         known: i64,
     },
+    /// An earlier, unreleased version of Belay wrote it.
+    #[error(
+        "the store has format {found} of an earlier version of Belay, and this version reads format {known}: it lacks {lacks}"
+    )]
+    Older {
+        /// The store's format.
+        found: i64,
+        /// The format that is read.
+        known: i64,
+        /// What the earlier format lacks.
+        lacks: &'static str,
+    },
     /// Somebody has gone on from a later state of this store: it was replaced, or restored from a backup.
     #[error(
         "the tool runner follows a later owner than this store knows of: the store was restored from a backup, or another executor has taken over"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_execution::EventKind;
 use belay_proto::v1;
-use belay_service_kit::{Principal, status};
+use belay_service_kit::{Principal, Role, status};
 use tokio::sync::oneshot;
 use tonic::{Code, Request, Status};
 
@@ -14,36 +14,38 @@ pub(super) async fn cancel_execution(
     executions: &Arc<Executions>,
     request: Request<v1::CancelExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
-    let principal = Principal::of(&request);
+    let caller = Principal::of(&request)?;
     let v1::CancelExecutionRequest { name, reason, etag, request_id } = request.into_inner();
     check("reason", &reason)?;
-    let kind = EventKind::CancelRequested { principal, reason, request_id: request_id.clone() };
-    ask(executions, &name, kind, etag, request_id).await
+    let kind = EventKind::CancelRequested { principal: caller.to_string(), reason, request_id: request_id.clone() };
+    ask(executions, &caller, &name, kind, etag, request_id).await
 }
 
 pub(super) async fn pause_execution(
     executions: &Arc<Executions>,
     request: Request<v1::PauseExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
-    let principal = Principal::of(&request);
+    let caller = Principal::of(&request)?;
     let v1::PauseExecutionRequest { name, reason, etag, request_id, discard_calls } = request.into_inner();
     check("reason", &reason)?;
+    let principal = caller.to_string();
     let kind = EventKind::Paused { principal, reason, discard_calls, request_id: request_id.clone() };
-    ask(executions, &name, kind, etag, request_id).await
+    ask(executions, &caller, &name, kind, etag, request_id).await
 }
 
 pub(super) async fn resume_execution(
     executions: &Arc<Executions>,
     request: Request<v1::ResumeExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
-    let principal = Principal::of(&request);
+    let caller = Principal::of(&request)?;
     let v1::ResumeExecutionRequest { name, etag, request_id } = request.into_inner();
-    let kind = EventKind::Resumed { principal, request_id: request_id.clone() };
-    ask(executions, &name, kind, etag, request_id).await
+    let kind = EventKind::Resumed { principal: caller.to_string(), request_id: request_id.clone() };
+    ask(executions, &caller, &name, kind, etag, request_id).await
 }
 
 async fn ask(
     executions: &Arc<Executions>,
+    caller: &Principal,
     name: &str,
     kind: EventKind,
     etag: String,
@@ -52,12 +54,25 @@ async fn ask(
     let name = ExecutionName::parse("name", name)?;
     check("request_id", &request_id)?;
     let row = executions.find(&name).await?;
+    check_may_steer(caller, &row.execution.principal)?;
     let (answer, answered) = oneshot::channel();
     executions.send(row, Command::Request { kind: Box::new(kind), etag, request_id, answer }).await;
     match answered.await {
         Ok(described) => described.map(|execution| *execution),
         Err(_) => Err(status::error(Code::Unavailable, "STOPPING", "The executor is stopping; ask again.").into()),
     }
+}
+
+/// An operator steers every execution, a planner those that it started.
+fn check_may_steer(caller: &Principal, started_by: &str) -> Result<(), Status> {
+    if caller.has(Role::Operator) || caller.to_string() == started_by {
+        return Ok(());
+    }
+    let message = format!(
+        "`{started_by}` started this execution, and `{caller}` may cancel, pause and resume its own only. The role operator may do so for \
+         every execution."
+    );
+    Err(status::error(Code::PermissionDenied, "ROLE_MISSING", message).with("role", Role::Operator).into())
 }
 
 /// Words that are kept in events: bounded, and without control characters.
@@ -72,4 +87,21 @@ pub(super) fn check(field: &str, text: &str) -> Result<(), Status> {
         return Err(status::invalid(field, "holds control characters").into());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B-19: a planner steers what it started, and nobody else's.
+    #[test]
+    fn a_planner_steers_its_own_executions_and_an_operator_all() {
+        let planner = Principal::person("bot", [Role::Planner]);
+        assert!(check_may_steer(&planner, "person:bot").is_ok());
+        for other in ["person:bot2", "person:owner", "bot", ""] {
+            let refused = check_may_steer(&planner, other).unwrap_err();
+            assert_eq!(status::reason(&refused).as_deref(), Some("ROLE_MISSING"), "{other}");
+        }
+        assert!(check_may_steer(&Principal::owner(), "person:bot").is_ok());
+    }
 }

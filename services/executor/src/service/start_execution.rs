@@ -90,7 +90,7 @@ pub(super) async fn start_execution(
     executions: &Arc<Executions>,
     request: Request<v1::StartExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
-    let principal = Principal::of(&request);
+    let principal = Principal::of(&request)?.to_string();
     let uid = executions.ids.next_id();
     let trace = trace::beginning(&executions.telemetry, request.metadata(), &uid);
     let request = request.into_inner();

@@ -11,7 +11,7 @@ use std::{
 use belay_executor::{Executions, Gate, MasterKey, Parts, Redactor, Runner};
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
-use belay_service_kit::{Clock, Ids, Shutdown, SystemClock, net, shutdown::Trigger};
+use belay_service_kit::{Access, Clock, Ids, Shutdown, SystemClock, net, shutdown::Trigger};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::Telemetry;
 use futures::future::join_all;
@@ -56,7 +56,8 @@ async fn inside_with(world: &World, clock: Arc<dyn Clock>) -> Inside {
         shutdown,
     });
     let socket = folder.join("inside");
-    let server = Server::start(&socket, belay_executor::hosted(Arc::clone(&executions))).await;
+    let server =
+        Server::start(&socket, belay_executor::hosted(Arc::clone(&executions)), Access::everybody_is("planner")).await;
     let executor = Executor::at(&net::Address::Unix(socket));
     Inside { executions, executor, server, trigger }
 }

@@ -1,52 +1,166 @@
-//! Who is asking. Every service asks this before anything else, on every method.
+//! Who is calling, found from what the caller shows. Every service asks this before anything else, on every method but health.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use thiserror::Error;
-use tonic::{Request, Status, transport::server::UdsConnectInfo};
+use tonic::{Code, Status};
 
-use crate::{net::Address, status};
+use crate::{
+    net::Address,
+    principal::{Principal, Service},
+    register::{Register, TokenDigest},
+    register_file::{LiveRegister, RegisterError},
+    status,
+};
 
-/// Who is asking, as proved and not as claimed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Principal(pub String);
+/// What a caller shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    /// The user of the process on the other end of a unix socket: the kernel vouches for it.
+    pub(crate) uid: Option<u32>,
+    /// The digest of the token in `authorization: Bearer …`.
+    pub(crate) token: Option<TokenDigest>,
+}
 
-impl Principal {
-    /// How the principals of services begin; those of persons do not.
-    pub const SERVICE: &str = "service:";
+/// Why a caller is nobody.
+#[derive(Debug, Error)]
+pub(crate) enum Unknown {
+    #[error("Send your token as `authorization: Bearer …`.")]
+    NoToken,
+    #[error("The token is not known: it is wrong, or was revoked or replaced.")]
+    Token,
+    #[error(
+        "User id {0} is not known here. Whoever owns the state directory can bind it: `belay principals add NAME --role ROLE --uid {0}`."
+    )]
+    User(u32),
+    #[error("Only Belay's own services call this endpoint, and user id {0} is none of them.")]
+    NotAService(u32),
+    #[error("The `authorization` header has to be one `Bearer` and a token.")]
+    Malformed,
+    #[error("Who may call cannot be read: {0}")]
+    Unreadable(#[from] RegisterError),
+}
 
-    /// The principal of a request that has passed [`Access`].
-    pub fn of<T>(request: &Request<T>) -> String {
-        request.extensions().get::<Self>().map_or_else(|| "anonymous".to_owned(), |principal| principal.0.clone())
+impl From<Unknown> for Status {
+    fn from(unknown: Unknown) -> Self {
+        let message = unknown.to_string();
+        match unknown {
+            // Not the caller's fault, and over when the file is right again.
+            Unknown::Unreadable(_) => status::error(Code::Unavailable, "PRINCIPALS_UNUSABLE", message).into(),
+            _ => status::error(Code::Unauthenticated, "UNAUTHENTICATED", message).into(),
+        }
     }
 }
 
-/// Who may come in.
+/// The people who may call: the owner of the state directory, and those in the register.
+#[derive(Debug)]
+pub struct People {
+    owner_uid: u32,
+    owner_token: Option<TokenDigest>,
+    register: Option<LiveRegister>,
+}
+
+impl People {
+    /// The user of this process owns what it serves; `owner_token` shows the same person where there is no user to be seen. `register` is
+    /// the file of further principals, which need not be there yet.
+    ///
+    /// # Errors
+    /// [`RegisterError`] when the file is there and cannot be used.
+    pub fn new(owner_token: Option<&str>, register: Option<PathBuf>) -> Result<Self, RegisterError> {
+        Ok(Self {
+            owner_uid: rustix::process::geteuid().as_raw(),
+            owner_token: owner_token.map(TokenDigest::of),
+            register: register.map(LiveRegister::open).transpose()?,
+        })
+    }
+
+    fn identify(&self, shown: Credentials) -> Result<Principal, Unknown> {
+        let register = self.register.as_ref().map(LiveRegister::current).transpose()?;
+        person(register.as_deref().unwrap_or(&Register::default()), self.owner_uid, self.owner_token, shown)
+    }
+}
+
+/// Which person shows this. A token wins over the user, so that a program can act for somebody else than the user it runs as.
+///
+/// The user who owns the state directory, root, and the token in that directory are one person: the owner, or whoever the owner's user is
+/// bound to. So nobody is two by coming another way. Root alone may be bound to somebody else.
+fn person(
+    register: &Register,
+    owner_uid: u32,
+    owner_token: Option<TokenDigest>,
+    shown: Credentials,
+) -> Result<Principal, Unknown> {
+    let owner = || register.by_uid(owner_uid).unwrap_or_else(Principal::owner);
+    match shown {
+        Credentials { token: Some(token), .. } if owner_token == Some(token) => Ok(owner()),
+        Credentials { token: Some(token), .. } => register.by_token(token).ok_or(Unknown::Token),
+        Credentials { uid: Some(uid), .. } => match register.by_uid(uid) {
+            Some(person) => Ok(person),
+            // Root can read the state directory anyway.
+            None if uid == owner_uid || uid == 0 => Ok(owner()),
+            None => Err(Unknown::User(uid)),
+        },
+        Credentials { uid: None, token: None } => Err(Unknown::NoToken),
+    }
+}
+
+/// The services that may call, each by its user or its token.
+#[derive(Debug)]
+pub struct Services {
+    users: Vec<(u32, Service)>,
+    tokens: Vec<(TokenDigest, Service)>,
+}
+
+impl Services {
+    /// The services by the users they run as, and by their tokens. Where none is given, this process's own user is a service: which one,
+    /// nobody can tell then.
+    pub fn new(users: impl IntoIterator<Item = (Service, u32)>, tokens: &[(Service, &str)]) -> Self {
+        let mut users: Vec<_> = users.into_iter().map(|(service, uid)| (uid, service)).collect();
+        if users.is_empty() && tokens.is_empty() {
+            users.push((rustix::process::geteuid().as_raw(), Service::SameUser));
+        }
+        let tokens = tokens.iter().map(|(service, token)| (TokenDigest::of(token), *service)).collect();
+        Self { users, tokens }
+    }
+
+    fn identify(&self, shown: Credentials) -> Result<Principal, Unknown> {
+        let service = match shown {
+            Credentials { token: Some(token), .. } => {
+                let known = self.tokens.iter().find(|(known, _)| *known == token);
+                known.ok_or(Unknown::Token)?.1
+            }
+            Credentials { uid: Some(uid), .. } => {
+                let known = self.users.iter().find(|(known, _)| *known == uid);
+                known.ok_or(Unknown::NotAService(uid))?.1
+            }
+            Credentials { uid: None, token: None } => return Err(Unknown::NoToken),
+        };
+        Ok(Principal::Service(service))
+    }
+}
+
+/// Who may call what is served on a listener.
 #[derive(Clone)]
 pub enum Access {
-    /// Whoever owns the process on the other end of the unix socket, if this is their uid. The kernel vouches for it.
-    UnixUser(u32),
-    /// Whoever shows this token as `authorization: Bearer …`.
-    Token(Arc<str>),
-    /// Everybody, under this name: tests and simulations.
-    Everybody(Arc<str>),
-    /// Whoever passes this check acts as this service, not as the person who started it: a door that only services know. Made by
-    /// [`Access::for_service`].
-    Service(Box<Access>, Arc<str>),
+    /// People.
+    People(Arc<People>),
+    /// Belay's own services.
+    Services(Arc<Services>),
+    /// Everybody, as this principal: tests and simulations.
+    Everybody(Principal),
 }
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnixUser(uid) => write!(f, "UnixUser({uid})"),
-            Self::Token(_) => f.write_str("Token([REDACTED])"),
-            Self::Everybody(name) => write!(f, "Everybody({name})"),
-            Self::Service(access, name) => write!(f, "Service({access:?}, {name})"),
+            Self::People(_) => f.write_str("People"),
+            Self::Services(_) => f.write_str("Services"),
+            Self::Everybody(principal) => write!(f, "Everybody({principal})"),
         }
     }
 }
 
-/// A TCP listener without a token: every local user could reach it.
+/// A TCP listener on which nobody could show who they are.
 #[derive(Clone, Copy, Debug, Error)]
 #[error(
     "listening on TCP needs a token that callers have to show, since every user of this machine can reach the port"
@@ -54,106 +168,141 @@ impl fmt::Debug for Access {
 pub struct TokenNeeded;
 
 impl Access {
-    /// What guards a listener: the token if there is one, else on a unix socket this process's own user.
+    /// People at this address: the owner by the token, if there is one, and by the user of this process; others by the register.
     ///
     /// # Errors
-    /// [`TokenNeeded`] for a TCP listener without a token.
-    pub fn for_listener(address: &Address, token: Option<String>) -> Result<Self, TokenNeeded> {
-        match (address, token) {
-            (_, Some(token)) => Ok(Self::Token(token.into())),
-            (Address::Unix(_), None) => Ok(Self::UnixUser(rustix::process::geteuid().as_raw())),
-            (Address::Tcp(_), None) => Err(TokenNeeded),
+    /// [`TokenNeeded`] for TCP with neither a token nor a register.
+    pub fn people(address: &Address, people: People) -> Result<Self, TokenNeeded> {
+        let none_can_come = people.owner_token.is_none() && people.register.is_none();
+        if matches!(address, Address::Tcp(_)) && none_can_come {
+            return Err(TokenNeeded);
+        }
+        Ok(Self::People(Arc::new(people)))
+    }
+
+    /// Services at this address.
+    ///
+    /// # Errors
+    /// [`TokenNeeded`] for TCP without a token.
+    pub fn services(address: &Address, services: Services) -> Result<Self, TokenNeeded> {
+        if matches!(address, Address::Tcp(_)) && services.tokens.is_empty() {
+            return Err(TokenNeeded);
+        }
+        Ok(Self::Services(Arc::new(services)))
+    }
+
+    /// Every caller is the executor: tests and simulations.
+    pub fn everybody_is_the_executor() -> Self {
+        Self::Everybody(Principal::Service(Service::Executor))
+    }
+
+    /// Every caller is this person, with every role: tests and simulations.
+    pub fn everybody_is(name: &str) -> Self {
+        Self::Everybody(Principal::person(name, crate::principal::Role::ALL))
+    }
+
+    pub(crate) fn identify(&self, shown: Credentials) -> Result<Principal, Unknown> {
+        match self {
+            Self::People(people) => people.identify(shown),
+            Self::Services(services) => services.identify(shown),
+            Self::Everybody(principal) => Ok(principal.clone()),
         }
     }
 
-    /// The same check, after which the caller is `service:NAME` and no person.
-    #[must_use]
-    pub fn for_service(self, name: &str) -> Self {
-        Self::Service(Box::new(self), format!("{}{name}", Principal::SERVICE).into())
+    /// Whether who may call can change while a request is answered.
+    pub(crate) fn can_change(&self) -> bool {
+        matches!(self, Self::People(people) if people.register.is_some())
     }
-
-    /// Lets a request in, with its principal in the extensions, or refuses it.
-    ///
-    /// # Errors
-    /// UNAUTHENTICATED, saying what was missing.
-    pub fn check(&self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let principal = self.principal(&request)?;
-        request.extensions_mut().insert(Principal(principal));
-        Ok(request)
-    }
-
-    fn principal(&self, request: &Request<()>) -> Result<String, Status> {
-        Ok(match self {
-            Self::UnixUser(uid) => {
-                let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
-                match peer.map(|peer| peer.uid()) {
-                    // Root can read the state directory anyway.
-                    Some(peer) if peer == *uid || peer == 0 => format!("unix:{peer}"),
-                    Some(peer) => {
-                        return Err(refused(&format!("The socket belongs to uid {uid}, and uid {peer} is asking.")));
-                    }
-                    None => return Err(refused("The connection does not say which user it comes from.")),
-                }
-            }
-            Self::Token(token) => {
-                let shown = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
-                match shown.and_then(|value| value.strip_prefix("Bearer ")) {
-                    Some(shown) if same(shown.as_bytes(), token.as_bytes()) => "token:local".to_owned(),
-                    Some(_) => return Err(refused("The token is not the server's.")),
-                    None => return Err(refused("Send the server's token as `authorization: Bearer …`.")),
-                }
-            }
-            Self::Everybody(name) => name.to_string(),
-            Self::Service(access, name) => {
-                access.principal(request)?;
-                name.to_string()
-            }
-        })
-    }
-}
-
-fn refused(message: &str) -> Status {
-    status::error(tonic::Code::Unauthenticated, "UNAUTHENTICATED", message).into()
-}
-
-/// Compares without telling by its time how much was right.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::principal::Role;
 
-    fn with(authorization: Option<&str>) -> Request<()> {
-        let mut request = Request::new(());
-        if let Some(value) = authorization {
-            request.metadata_mut().insert("authorization", value.parse().unwrap());
+    const OWNER_UID: u32 = 1000;
+
+    fn token(text: &str) -> Credentials {
+        Credentials { uid: None, token: Some(TokenDigest::of(text)) }
+    }
+
+    fn user(uid: u32) -> Credentials {
+        Credentials { uid: Some(uid), token: None }
+    }
+
+    fn who(register: &Register, shown: Credentials) -> Result<String, String> {
+        let found = person(register, OWNER_UID, Some(TokenDigest::of("in the folder")), shown);
+        found.map(|person| person.to_string()).map_err(|unknown| unknown.to_string())
+    }
+
+    fn with(name: &str, uids: &[u32]) -> Register {
+        let mut register = Register::default();
+        let roles = [Role::Planner].into_iter().collect();
+        register.add(name, roles, uids, Some(TokenDigest::of("ann's")), 1).unwrap();
+        register
+    }
+
+    /// B-19: the owner's user, root and the token in the state directory are one person.
+    #[test]
+    fn the_owner_is_one_person_whichever_way_they_come() {
+        let nobody_else = Register::default();
+        for shown in [user(OWNER_UID), user(0), token("in the folder")] {
+            assert_eq!(who(&nobody_else, shown), Ok("person:owner".into()), "{shown:?}");
         }
-        request
-    }
-
-    #[test]
-    fn a_token_is_needed_and_has_to_be_right() {
-        let access = Access::Token("secret".into());
-        let request = access.check(with(Some("Bearer secret"))).unwrap();
-        assert_eq!(Principal::of(&request), "token:local");
-        for wrong in [None, Some("Bearer secre"), Some("Bearer secrex"), Some("secret"), Some("Bearer secrets")] {
-            assert_eq!(access.check(with(wrong)).unwrap_err().code(), tonic::Code::Unauthenticated, "{wrong:?}");
+        // Bound, it is whoever it is bound to: the token in the directory does not make a second person of them.
+        let ann = with("ann", &[OWNER_UID]);
+        for shown in [user(OWNER_UID), user(0), token("in the folder"), token("ann's")] {
+            assert_eq!(who(&ann, shown), Ok("person:ann".into()), "{shown:?}");
         }
-        assert!(!format!("{access:?}").contains("secret"));
+        let root_is_ann = with("ann", &[0]);
+        assert_eq!(who(&root_is_ann, user(0)), Ok("person:ann".into()));
+        assert_eq!(who(&root_is_ann, token("ann's")), Ok("person:ann".into()));
+        assert_eq!(who(&root_is_ann, user(OWNER_UID)), Ok("person:owner".into()));
     }
 
     #[test]
-    fn whoever_passes_a_service_s_door_is_that_service() {
-        let access = Access::Token("secret".into()).for_service("executor");
-        assert_eq!(Principal::of(&access.check(with(Some("Bearer secret"))).unwrap()), "service:executor");
-        assert_eq!(access.check(with(None)).unwrap_err().code(), tonic::Code::Unauthenticated);
-        assert!(!format!("{access:?}").contains("secret"));
+    fn whoever_shows_nothing_or_something_unknown_is_nobody() {
+        let ann = with("ann", &[1001]);
+        assert_eq!(who(&ann, user(1001)), Ok("person:ann".into()));
+        assert!(who(&ann, user(1002)).unwrap_err().contains("--uid 1002"));
+        assert!(who(&ann, Credentials::default()).unwrap_err().contains("authorization: Bearer"));
+        assert!(who(&ann, token("")).unwrap_err().contains("revoked or replaced"));
+        // A token that is not known is not made good by the user who shows it.
+        let both = Credentials { token: Some(TokenDigest::of("old")), ..user(OWNER_UID) };
+        assert!(who(&ann, both).is_err());
+        let for_ann = Credentials { token: Some(TokenDigest::of("ann's")), ..user(OWNER_UID) };
+        assert_eq!(who(&ann, for_ann), Ok("person:ann".into()));
+    }
+
+    /// B-05: people do not come in as services, and one service not as another.
+    #[test]
+    fn a_service_is_known_by_its_user_or_its_token() {
+        let services = Services::new([(Service::Executor, 901)], &[(Service::ToolRunner, "r")]);
+        let who = |shown| services.identify(shown).ok();
+        assert_eq!(who(user(901)), Some(Principal::Service(Service::Executor)));
+        assert_eq!(who(token("r")), Some(Principal::Service(Service::ToolRunner)));
+        let own = rustix::process::geteuid().as_raw();
+        for other in [user(own), user(0), user(902), token("x"), Credentials::default()] {
+            assert_eq!(who(other), None, "{other:?}");
+        }
+        let undivided = Services::new([], &[]);
+        assert_eq!(undivided.identify(user(own)).unwrap(), Principal::Service(Service::SameUser));
+        assert!(undivided.identify(user(own.wrapping_add(1))).is_err());
     }
 
     #[test]
-    fn a_connection_that_is_no_unix_socket_has_no_user() {
-        assert_eq!(Access::UnixUser(0).check(with(None)).unwrap_err().code(), tonic::Code::Unauthenticated);
+    fn on_tcp_somebody_has_to_be_able_to_show_who_they_are() {
+        let tcp = Address::Tcp(([127, 0, 0, 1], 0).into());
+        let unix = Address::Unix("/s".into());
+        let people = |token| People::new(token, None).unwrap();
+        assert!(Access::people(&tcp, people(None)).is_err() && Access::people(&tcp, people(Some("t"))).is_ok());
+        assert!(Access::people(&unix, people(None)).is_ok());
+        let folder = tempfile::tempdir().unwrap();
+        let registered = People::new(None, Some(folder.path().join("principals.json"))).unwrap();
+        assert!(Access::people(&tcp, registered).is_ok());
+        assert!(Access::services(&tcp, Services::new([(Service::Executor, 1)], &[])).is_err());
+        assert!(Access::services(&tcp, Services::new([], &[(Service::Executor, "t")])).is_ok());
+        let access = Access::people(&unix, people(Some("s3cret"))).unwrap();
+        assert!(!format!("{access:?}").contains("s3cret"));
     }
 }

@@ -7,12 +7,12 @@ use futures::Stream;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::{
-    service::{InterceptorLayer, Routes},
+    service::Routes,
     transport::{Server, server::Connected},
 };
 use tower::ServiceBuilder;
 
-use crate::{Access, Shutdown, deadline::DeadlineLayer, limits::LimitLayer, stores::StoresLayer};
+use crate::{Access, Shutdown, deadline::DeadlineLayer, guard::GuardLayer, limits::LimitLayer, stores::StoresLayer};
 
 /// The largest message that is decoded: above every limit of ours, so that the error is ours and names the field.
 pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
@@ -84,7 +84,8 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves until told to stop, with health (under each service's name and as a whole) and reflection beside it.
+/// Serves until told to stop, with health (under each service's name and as a whole) and reflection beside it. Health answers everybody;
+/// the rest answers whom `access` lets in, and each method whom its line in the table of methods names.
 ///
 /// # Errors
 /// [`ServeError`] when the transport fails.
@@ -102,9 +103,8 @@ pub async fn serve<C: Connection>(
     // Most tools still ask by v1alpha (grpcio-reflection, ghz); v1 has been the same contract since 2022.
     let reflection = reflected(&names, &descriptors).build_v1()?;
     let reflection_v1alpha = reflected(&names, &descriptors).build_v1alpha()?;
-    let access = Arc::new(access);
     let layers = ServiceBuilder::new()
-        .layer(InterceptorLayer::new(move |request| access.check(request)))
+        .layer(GuardLayer(access))
         .layer(DeadlineLayer)
         .layer(StoresLayer(stores))
         .layer(LimitLayer::default())
@@ -161,9 +161,21 @@ mod tests {
     use std::{convert::Infallible, path::Path};
 
     use tonic::{Code, Request, Status, codegen::http, transport::Channel};
+    use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+    use tonic_reflection::pb::v1::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest,
+    };
 
     use super::*;
-    use crate::net;
+    use crate::{
+        People,
+        guard::RECHECK,
+        net,
+        principal::{Principal, Role},
+        register::TokenDigest,
+        register_file,
+    };
 
     /// A service with one method, which answers with the service's name.
     fn service(method: &'static str, name: &'static str) -> Hosted {
@@ -190,7 +202,7 @@ mod tests {
     async fn two_services_share_a_listener() {
         let folder = tempfile::tempdir().unwrap();
         let both = service("/test.A/M", "test.A").and(service("/test.B/M", "test.B"));
-        let (channel, _trigger) = listen(&folder.path().join("s"), both, Access::Everybody("test".into()));
+        let (channel, _trigger) = listen(&folder.path().join("s"), both, Access::everybody_is("test"));
         for (path, name) in [("/test.A/M", "test.A"), ("/test.B/M", "test.B")] {
             let status = ask(channel.clone(), path).await;
             assert_eq!((status.code(), status.message()), (Code::Aborted, name));
@@ -205,7 +217,7 @@ mod tests {
     async fn reflection_knows_what_answers_here_and_the_details_of_errors() {
         use tonic_reflection::pb::{v1, v1alpha};
         let folder = tempfile::tempdir().unwrap();
-        let access = Access::Everybody("test".into());
+        let access = Access::everybody_is("test");
         let (channel, _trigger) = listen(&folder.path().join("s"), service("/test.A/M", "test.A"), access);
         let mut client = v1::server_reflection_client::ServerReflectionClient::new(channel.clone());
         let mut ask = async |asked: v1::server_reflection_request::MessageRequest| {
@@ -239,5 +251,142 @@ mod tests {
         };
         let answers = older.server_reflection_info(futures::stream::iter([request])).await;
         assert!(answers.unwrap().into_inner().message().await.unwrap().is_some());
+    }
+
+    /// A service whose answer is the caller's name.
+    fn who() -> Hosted {
+        async fn answer<B>(request: http::Request<B>) -> Result<http::Response<String>, Infallible> {
+            let caller = request.extensions().get::<Principal>().map(ToString::to_string).unwrap_or_default();
+            Ok(Status::aborted(caller).into_http())
+        }
+        let service = tower::service_fn(answer);
+        let router = Routes::default().into_axum_router().route_service("/test.Who/Am", service);
+        Hosted::new(router.into(), "test.Who", tonic_health::pb::FILE_DESCRIPTOR_SET)
+    }
+
+    /// The caller's name, or the code and the words of the refusal.
+    async fn am(channel: Channel, token: Option<&str>) -> Result<String, (Code, String)> {
+        let mut client = tonic::client::Grpc::new(channel);
+        client.ready().await.unwrap();
+        let mut request = Request::new(());
+        if let Some(token) = token {
+            request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        }
+        let codec = tonic_prost::ProstCodec::<(), ()>::default();
+        let path = http::uri::PathAndQuery::from_static("/test.Who/Am");
+        let status = client.unary::<(), (), _>(request, path, codec).await.unwrap_err();
+        match status.code() {
+            Code::Aborted => Ok(status.message().to_owned()),
+            code => Err((code, status.message().to_owned())),
+        }
+    }
+
+    struct Ann {
+        folder: tempfile::TempDir,
+        unix: Channel,
+        tcp: Channel,
+        _triggers: [crate::Trigger; 2],
+    }
+
+    impl Ann {
+        /// One service on a unix socket and on TCP, which knows its owner by the token `own` and Ann by the token `ann` and by `uids`.
+        async fn known(uids: &[u32]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let register = folder.path().join(register_file::FILE);
+            register_file::change(&register, |register| {
+                let token = Some(TokenDigest::of("ann"));
+                register.add("ann", [Role::Planner].into_iter().collect(), uids, token, 1).map(drop)
+            })
+            .unwrap();
+            let access = |address: &net::Address| {
+                Access::people(address, People::new(Some("own"), Some(register.clone())).unwrap()).unwrap()
+            };
+            let socket = folder.path().join("s");
+            let on_unix = access(&net::Address::Unix(socket.clone()));
+            let (unix, unix_trigger) = listen(&socket, who(), on_unix);
+            let bound = net::bind(&net::Address::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
+            let address = bound.address();
+            let (tcp_trigger, stop) = Shutdown::new();
+            tokio::spawn(bound.serve(who(), access(&address), stop));
+            Self { folder, unix, tcp: net::connect_lazy(&address), _triggers: [unix_trigger, tcp_trigger] }
+        }
+
+        fn revoke(&self) {
+            let register = self.folder.path().join(register_file::FILE);
+            register_file::change(&register, |register| register.revoke("ann", 2).map(drop)).unwrap();
+        }
+    }
+
+    /// B-19: a principal is a person, whichever endpoint and credential they come by.
+    #[tokio::test]
+    async fn one_person_is_one_over_unix_and_over_tcp() {
+        let server = Ann::known(&[]).await;
+        let owner = Ok("person:owner".to_owned());
+        assert_eq!(am(server.unix.clone(), None).await, owner, "by the user");
+        assert_eq!(am(server.unix.clone(), Some("own")).await, owner, "by the token over unix");
+        assert_eq!(am(server.tcp.clone(), Some("own")).await, owner, "by the token over TCP");
+        let ann = Ok("person:ann".to_owned());
+        assert_eq!(am(server.unix.clone(), Some("ann")).await, ann);
+        assert_eq!(am(server.tcp.clone(), Some("ann")).await, ann);
+
+        // Bound to Ann, the owner's user is Ann: over unix by user, over TCP by either token.
+        let server = Ann::known(&[rustix::process::geteuid().as_raw()]).await;
+        for (channel, token) in [(&server.unix, None), (&server.tcp, Some("own")), (&server.tcp, Some("ann"))] {
+            assert_eq!(am(channel.clone(), token).await, ann, "{token:?}");
+        }
+    }
+
+    /// B-19: who shows nothing, or something that is not known, is told so; on the next request after a revocation as well.
+    #[tokio::test]
+    async fn whoever_is_revoked_is_nobody_from_the_next_request_on() {
+        let server = Ann::known(&[]).await;
+        let refused = async |channel: &Channel, token| am(channel.clone(), token).await.unwrap_err();
+        assert_eq!(refused(&server.tcp, None).await.0, Code::Unauthenticated, "no token over TCP");
+        assert_eq!(refused(&server.tcp, Some("an")).await.0, Code::Unauthenticated);
+        assert!(am(server.tcp.clone(), Some("ann")).await.is_ok());
+        server.revoke();
+        for channel in [&server.tcp, &server.unix] {
+            let (code, message) = refused(channel, Some("ann")).await;
+            assert_eq!(code, Code::Unauthenticated);
+            assert!(message.contains("revoked or replaced"), "{message}");
+        }
+        std::fs::write(server.folder.path().join(register_file::FILE), "nonsense").unwrap();
+        assert_eq!(refused(&server.tcp, Some("own")).await.0, Code::Unavailable, "nobody knows who was revoked");
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_soon_after_its_caller_was_revoked() {
+        let server = Ann::known(&[]).await;
+        let question = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::ListServices(String::new())),
+        };
+        let questions = futures::StreamExt::chain(
+            futures::stream::iter([question]),
+            futures::stream::pending::<ServerReflectionRequest>(),
+        );
+        let mut request = Request::new(questions);
+        request.metadata_mut().insert("authorization", "Bearer ann".parse().unwrap());
+        let mut client = ServerReflectionClient::new(server.tcp.clone());
+        let mut answers = client.server_reflection_info(request).await.unwrap().into_inner();
+        assert!(answers.message().await.unwrap().is_some(), "it is served");
+        server.revoke();
+        let ended = tokio::time::timeout(10 * RECHECK, answers.message()).await.expect("it ends by itself");
+        assert_eq!(ended.unwrap_err().code(), Code::Unauthenticated);
+    }
+
+    /// Supervisors and load balancers have no token; everything else needs one, reflection too.
+    #[tokio::test]
+    async fn health_answers_without_a_credential_and_nothing_else_does() {
+        let server = Ann::known(&[]).await;
+        for channel in [&server.tcp, &server.unix] {
+            let asked = HealthCheckRequest { service: "test.Who".into() };
+            let health = HealthClient::new(channel.clone()).check(asked).await.unwrap().into_inner();
+            assert_eq!(health.status(), tonic_health::pb::health_check_response::ServingStatus::Serving);
+        }
+        let nothing = futures::stream::empty::<ServerReflectionRequest>();
+        let refused = ServerReflectionClient::new(server.tcp.clone()).server_reflection_info(nothing).await;
+        assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
+        assert_eq!(am(server.tcp.clone(), None).await.unwrap_err().0, Code::Unauthenticated);
     }
 }

@@ -138,6 +138,8 @@ pub fn write(path: &Path, mode: u32, prefix: &str, key: &[u8; 32]) -> io::Result
     }
     let text = key.iter().fold(prefix.to_owned(), |text, byte| format!("{text}{byte:02x}")) + "\n";
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(draft)?;
+    // Whatever the umask is: a public key is for all to read.
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(draft, path)?;

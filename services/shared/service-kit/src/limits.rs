@@ -252,7 +252,7 @@ mod tests {
         let (trigger, stop) = Shutdown::new();
         let nothing =
             Hosted::new(tonic::service::Routes::default(), "test.Nothing", tonic_health::pb::FILE_DESCRIPTOR_SET);
-        tokio::spawn(crate::host::serve(incoming, nothing, Access::Everybody("test".into()), stop));
+        tokio::spawn(crate::host::serve(incoming, nothing, Access::everybody_is("test"), stop));
         (net::connect_lazy(&net::Address::Unix(path)), trigger)
     }
 

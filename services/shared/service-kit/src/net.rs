@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::transport::{Channel, Endpoint, Uri};
 
-use crate::{Access, Connection, authority::NormalizedStream};
+use crate::{Access, Connection, authority::NormalizedStream, users::Group};
 
 /// Where a service listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,12 @@ pub enum BindError {
     /// The socket's path is longer than the operating system takes.
     #[error("the path of the socket {0} is longer than {LONGEST_SOCKET_PATH} bytes")]
     PathTooLong(Address),
+    /// Others than this machine could reach the address, and there is no TLS.
+    #[error(
+        "{0} can be reached from other machines, and what goes over it is not encrypted: anybody on the way can read tokens and plans. \
+         Listen on loopback behind a proxy that ends TLS, or give --insecure-listen-beyond-loopback"
+    )]
+    BeyondLoopback(SocketAddr),
     /// The operating system refused.
     #[error("cannot listen on {address}")]
     Refused {
@@ -74,7 +80,17 @@ pub enum BindError {
     },
 }
 
-/// Something that accepts connections on a unix socket. The socket is readable by its owner only, and gone when this is dropped.
+/// Who can reach a listener beside this process's own user. What they may do there is for [`Access`] to say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reach {
+    /// The group that may connect to a unix socket.
+    pub group: Option<Group>,
+    /// Whether a TCP address beyond loopback is wanted although nothing is encrypted.
+    pub insecure_beyond_loopback: bool,
+}
+
+/// Something that accepts connections on a unix socket. The socket is for its owner, and the group that was named; it is gone when this is
+/// dropped.
 #[derive(Debug)]
 pub struct UnixSocket {
     listener: UnixListener,
@@ -87,6 +103,10 @@ impl UnixSocket {
     /// # Errors
     /// [`BindError::InUse`] when somebody listens there.
     pub fn bind(path: &Path) -> Result<Self, BindError> {
+        Self::bind_for(path, None)
+    }
+
+    fn bind_for(path: &Path, group: Option<Group>) -> Result<Self, BindError> {
         let address = || Address::Unix(path.to_owned());
         let refused = |source| BindError::Refused { address: address(), source };
         if path.as_os_str().len() > LONGEST_SOCKET_PATH {
@@ -103,7 +123,14 @@ impl UnixSocket {
             }
         }
         let listener = UnixListener::bind(path).map_err(refused)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(refused)?;
+        let mode = match group {
+            Some(Group(group)) => {
+                std::os::unix::fs::chown(path, None, Some(group)).map_err(refused)?;
+                0o660
+            }
+            None => 0o600,
+        };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(refused)?;
         Ok(Self { listener, path: path.to_owned() })
     }
 
@@ -152,8 +179,19 @@ pub fn tcp_incoming(listener: TcpListener) -> impl Stream<Item = io::Result<TcpS
 /// # Errors
 /// [`BindError`] when it cannot listen there.
 pub async fn bind(address: &Address) -> Result<Bound, BindError> {
+    bind_for(address, Reach::default()).await
+}
+
+/// The same for others as well.
+///
+/// # Errors
+/// [`BindError`]; [`BindError::BeyondLoopback`] for a TCP address that other machines reach, unless `reach` says that this is meant.
+pub async fn bind_for(address: &Address, reach: Reach) -> Result<Bound, BindError> {
     Ok(match address {
-        Address::Unix(path) => Bound(Either::Left(UnixSocket::bind(path)?)),
+        Address::Unix(path) => Bound(Either::Left(UnixSocket::bind_for(path, reach.group)?)),
+        Address::Tcp(address) if !address.ip().to_canonical().is_loopback() && !reach.insecure_beyond_loopback => {
+            return Err(BindError::BeyondLoopback(*address));
+        }
         Address::Tcp(address) => Bound(Either::Right(bind_tcp(*address).await?)),
     })
 }
@@ -238,6 +276,38 @@ mod tests {
         for bad in ["", "unix:", "127.0.0.1", "nonsense", "http://"] {
             assert!(bad.parse::<Address>().is_err(), "{bad:?}");
         }
+    }
+
+    /// Nothing is encrypted yet: what leaves the machine has to be meant.
+    #[tokio::test]
+    async fn beyond_loopback_only_who_says_so_listens() {
+        for inside in ["127.0.0.1:0", "127.8.9.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+            let address = Address::Tcp(inside.parse().unwrap());
+            // Some machines have no IPv6; that is another refusal.
+            assert!(!matches!(bind(&address).await, Err(BindError::BeyondLoopback(_))), "{inside}");
+        }
+        for outside in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
+            let address = Address::Tcp(outside.parse().unwrap());
+            let refused = bind(&address).await.unwrap_err();
+            assert!(matches!(refused, BindError::BeyondLoopback(_)), "{outside}: {refused}");
+            assert!(refused.to_string().contains("--insecure-listen-beyond-loopback"), "{refused}");
+        }
+        let meant = Reach { insecure_beyond_loopback: true, ..Reach::default() };
+        bind_for(&Address::Tcp("0.0.0.0:0".parse().unwrap()), meant).await.expect("it was said in words");
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_for_its_owner_or_for_a_group_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let own = rustix::process::getegid().as_raw();
+        let _bound =
+            bind_for(&Address::Unix(path.clone()), Reach { group: Some(Group(own)), ..Reach::default() }).await;
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert_eq!(
+            (metadata.permissions().mode() & 0o777, std::os::unix::fs::MetadataExt::gid(&metadata)),
+            (0o660, own)
+        );
     }
 
     #[tokio::test]

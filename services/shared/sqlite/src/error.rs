@@ -29,6 +29,18 @@ pub enum SqliteError {
         /// The newest format known.
         known: i64,
     },
+    /// An earlier, unreleased version of Belay wrote it.
+    #[error(
+        "the store has format {found} of an earlier version of Belay, and this version reads format {known}: it lacks {lacks}"
+    )]
+    Older {
+        /// The file's format.
+        found: i64,
+        /// The format that is read.
+        known: i64,
+        /// What the earlier format lacks.
+        lacks: &'static str,
+    },
     /// Anything else, in SQLite's words.
     #[error("{0}")]
     Other(String),
@@ -44,6 +56,7 @@ impl SqliteError {
             Self::Gone => "STORE_GONE",
             Self::Behind(_) => "STORE_BEHIND",
             Self::Newer { .. } => "STORE_NEWER",
+            Self::Older { .. } => "STORE_OLDER",
             Self::Other(_) => "STORE_FAILED",
         }
     }

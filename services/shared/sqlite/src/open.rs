@@ -47,8 +47,10 @@ pub enum Synchronous {
 pub struct Schema {
     /// Tells this kind of file from others (`PRAGMA application_id`).
     pub application_id: i32,
-    /// The format's version (`PRAGMA user_version`); another one is refused.
+    /// The format's version (`PRAGMA user_version`); any other is refused.
     pub format: i64,
+    /// What an earlier format lacks, as the end of `it lacks …`.
+    pub earlier_lacks: &'static str,
     /// Makes an empty database ready, in one transaction.
     pub create: &'static str,
 }
@@ -91,7 +93,7 @@ impl Store {
 ///
 /// # Errors
 /// [`SqliteError::Locked`] when another process has it open, [`SqliteError::Corrupt`] when it is something else or damaged,
-/// [`SqliteError::Newer`] when a newer version wrote it.
+/// [`SqliteError::Newer`] when a newer version wrote it, [`SqliteError::Older`] when an earlier one did.
 pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> {
     let lock = match location.vfs {
         None => Some(lock(location)?),
@@ -201,12 +203,8 @@ fn prepare(connection: &Connection, schema: &Schema) -> Result<(), SqliteError> 
     if format > schema.format {
         return Err(SqliteError::Newer { found: format, known: schema.format });
     }
-    // Formats from before the first release are not carried over.
     if format < schema.format {
-        let known = schema.format;
-        let message =
-            format!("it has format {format} of an unreleased version, and this one reads {known}: move it away");
-        return Err(SqliteError::Other(message));
+        return Err(SqliteError::Older { found: format, known: schema.format, lacks: schema.earlier_lacks });
     }
     Ok(())
 }
@@ -223,7 +221,12 @@ mod tests {
 
     use super::*;
 
-    const GOOD: Schema = Schema { application_id: 77, format: 3, create: "CREATE TABLE t (a INTEGER) STRICT;" };
+    const GOOD: Schema = Schema {
+        application_id: 77,
+        format: 3,
+        earlier_lacks: "a colour",
+        create: "CREATE TABLE t (a INTEGER) STRICT;",
+    };
 
     fn refusal(location: &Location, schema: &Schema) -> SqliteError {
         open(location, schema).err().expect("it is refused")
@@ -284,8 +287,12 @@ mod tests {
         let newer = Schema { format: 9, ..GOOD };
         drop(open(&location("newer"), &newer).unwrap());
         assert_eq!(refusal(&location("newer"), &GOOD), SqliteError::Newer { found: 9, known: 3 });
-        let SqliteError::Other(older) = refusal(&location("held"), &newer) else { panic!("it cannot be read") };
-        assert!(older.contains("format 3"), "{older}");
+
+        let older = Schema { format: 2, ..GOOD };
+        drop(open(&location("older"), &older).unwrap());
+        let refused = refusal(&location("older"), &GOOD);
+        assert_eq!(refused, SqliteError::Older { found: 2, known: 3, lacks: "a colour" });
+        assert!(refused.to_string().contains("it lacks a colour"), "{refused}");
 
         let other = Schema { application_id: 78, ..GOOD };
         drop(open(&location("other"), &other).unwrap());

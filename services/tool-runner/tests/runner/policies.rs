@@ -8,7 +8,7 @@ use belay_proto::v1::{
     approval_gate_service_server::{ApprovalGateService, ApprovalGateServiceServer},
     tool_call::State,
 };
-use belay_service_kit::{Access, Hosted, Shutdown, net};
+use belay_service_kit::{Access, Hosted, Principal, Service, Shutdown, net};
 use belay_tool_runner::{Accepted, GateChannel, Refused};
 use futures::{Stream, stream};
 use serde_json::json;
@@ -151,7 +151,7 @@ async fn the_gate_is_followed() {
     let listener = net::bind(&address).await.unwrap();
     let routes = Routes::new(ApprovalGateServiceServer::new(Gate(published)));
     let hosted = Hosted::new(routes, "belay.v1.ApprovalGateService", v1::FILE_DESCRIPTOR_SET);
-    tokio::spawn(listener.serve(hosted, Access::Everybody("runner".into()), stop));
+    tokio::spawn(listener.serve(hosted, Access::Everybody(Principal::Service(Service::ToolRunner)), stop));
 
     let policy = Arc::clone(runner.calls.as_ref().unwrap().policy());
     let gate = GateChannel::new(net::connect_lazy(&address), Some("open sesame")).unwrap();

@@ -343,7 +343,7 @@ impl Bench {
             let hosted = hosted(Arc::clone(&calls), stop.clone());
             runtime.spawn(async move {
                 let _trigger = trigger;
-                listener.serve(hosted, Access::Everybody("test".into()), stop).await
+                listener.serve(hosted, Access::everybody_is_the_executor(), stop).await
             });
             (runtime, calls, socket)
         });

@@ -108,7 +108,7 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_store_of_a_newer_version_is_refused() {
+fn a_store_of_another_version_is_refused() {
     let home = with_keep();
     for store in ["journal.db", "ledger.db", "gate.db"] {
         let open = || rusqlite::Connection::open(home.state().join(store)).unwrap();
@@ -116,6 +116,10 @@ fn a_store_of_a_newer_version_is_refused() {
         let version: i64 = open().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
         set(99);
         told(&home.run(["executions", "list"]), &format!("{store}: the store has format 99"), "STORE_NEWER");
+        // What predates principals does not say who started and decided, and is not guessed at.
+        set(version - 1);
+        let lacks = if store == "ledger.db" { "it lacks columns" } else { "it lacks the principals" };
+        told(&home.run(["executions", "list"]), lacks, "STORE_OLDER");
         set(version);
         keep_is_there(&home);
     }

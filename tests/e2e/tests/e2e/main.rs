@@ -13,6 +13,7 @@ mod faults;
 mod hostile;
 mod logs;
 mod pages;
+mod principals;
 mod quickstart;
 mod requests;
 mod settings;

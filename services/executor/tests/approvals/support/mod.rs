@@ -13,7 +13,7 @@ pub(crate) use server::{PATIENCE, Server, eventually};
 use belay_proto::v1::{
     self, approval_gate_service_server::ApprovalGateServiceServer, tool_runner_service_server::ToolRunnerServiceServer,
 };
-use belay_service_kit::Hosted;
+use belay_service_kit::{Access, Hosted};
 use tempfile::TempDir;
 use tonic::service::Routes;
 
@@ -42,12 +42,14 @@ impl World {
 
     pub(crate) async fn start_runner(&mut self) {
         let hosted = scripted(Routes::new(ToolRunnerServiceServer::new(self.runner.clone())));
-        self.runner_server = Some(Server::start(&self.folder.path().join("runner"), hosted).await);
+        self.runner_server =
+            Some(Server::start(&self.folder.path().join("runner"), hosted, Access::everybody_is_the_executor()).await);
     }
 
     pub(crate) async fn start_gate(&mut self) {
         let hosted = scripted(Routes::new(ApprovalGateServiceServer::new(self.gate.clone())));
-        self.gate_server = Some(Server::start(&self.folder.path().join("gate"), hosted).await);
+        self.gate_server =
+            Some(Server::start(&self.folder.path().join("gate"), hosted, Access::everybody_is_the_executor()).await);
     }
 
     pub(crate) fn stop_runner(&mut self) {

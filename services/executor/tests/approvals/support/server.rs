@@ -15,7 +15,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start(path: &Path, hosted: Hosted) -> Self {
+    /// `callers` is who everybody is that calls it.
+    pub(crate) async fn start(path: &Path, hosted: Hosted, callers: Access) -> Self {
         let path = path.to_owned();
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, listens) = oneshot::channel();
@@ -25,7 +26,7 @@ impl Server {
                 let incoming = UnixSocket::bind(&path).unwrap().incoming();
                 ready.send(()).unwrap();
                 let (_trigger, shutdown) = Shutdown::new();
-                let serving = host::serve(incoming, hosted, Access::Everybody("script".into()), shutdown);
+                let serving = host::serve(incoming, hosted, callers, shutdown);
                 tokio::select! {
                     served = serving => served.unwrap(),
                     _ = stopped => {}

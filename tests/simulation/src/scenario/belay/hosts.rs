@@ -13,7 +13,7 @@ use belay_grant::{Keys, SigningKey};
 use belay_journal::{JournalWriter, Opened, Operation, Refused, StoreError};
 use belay_policy::Policy;
 use belay_proto::v1::EnforcementReport;
-use belay_service_kit::{Access, Clock, Hosted, Ids, Shutdown, host};
+use belay_service_kit::{Access, Clock, Hosted, Ids, Principal, Service, Shutdown, host};
 use belay_sqlite::{Location, SqliteError, Synchronous, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{Allowed, Calls, GateChannel, Ledger, LedgerError, Registry, Secrets, Workspaces};
@@ -22,7 +22,7 @@ use turmoil::fs::shim::std::fs;
 
 use super::bugs::{Bugs, Memory, WritesBehind};
 use super::outside::Outside;
-use super::people::PERSON;
+use super::people::PERSON_NAME;
 use super::workspaces::{self, Change, ModelPlaces};
 use super::{EXECUTOR, GATE, RUNNER, tools};
 use crate::checker::Checker;
@@ -46,9 +46,6 @@ pub(super) const SERVICES_URI: &str = "http://gate:7201";
 const OWN_WORKSPACES: &str = "/work";
 /// A workspace that several executions have at once.
 pub(super) const SHARED_WORKSPACE: &str = "/shared/one";
-/// Whose door the gate's other one is.
-const SERVICE: &str = "executor";
-
 const FOLDER: &str = "/data";
 /// How long a supervisor waits before it starts a process again that failed.
 const RESTART_AFTER: Duration = Duration::from_millis(30);
@@ -262,7 +259,7 @@ async fn run_runner(site: Site) -> Outcome {
     let gate = GateChannel::new(site.bugs.telling(channel(SERVICES_URI), calls.stores()), None)?;
     tokio::spawn(async move { policy.follow_gate(gate).await });
     let (_trigger, stop) = Shutdown::new();
-    let access = Access::Everybody("simulation".into());
+    let access = Access::Everybody(Principal::Service(Service::SameUser));
     let hosted = belay_tool_runner::hosted(Arc::clone(&calls), stop.clone());
     tokio::select! {
         biased;
@@ -304,8 +301,8 @@ async fn run_gate(site: Site) -> Outcome {
     })
     .await?;
     trace::count("gate starts");
-    let people = Access::Everybody(PERSON.into());
-    let services = Access::Everybody("simulation".into()).for_service(SERVICE);
+    let people = Access::everybody_is(PERSON_NAME);
+    let services = Access::Everybody(Principal::Service(Service::SameUser));
     tokio::try_join!(
         serve(PEOPLE_PORT, belay_approval_gate::hosted(Arc::clone(&gate)), people, shutdown.clone()),
         serve(SERVICES_PORT, belay_approval_gate::hosted_for_services(Arc::clone(&gate)), services, shutdown),
@@ -348,7 +345,7 @@ async fn run_executor(site: Site) -> Outcome {
     });
     executions.drive_all().await?;
     trace::count("executor starts");
-    let access = Access::Everybody("simulation".into());
+    let access = Access::everybody_is("simulation");
     tokio::select! {
         biased;
         reason = executions.broken() => Err(match &*reason {

@@ -22,7 +22,10 @@ use crate::trace;
 const GLANCE: Duration = Duration::from_millis(150);
 
 /// Who decides, as the gate's door for people knows everybody.
-pub(super) const PERSON: &str = "person";
+pub(super) const PERSON: &str = "person:ann";
+
+/// The same without what says that it is a person.
+pub(super) const PERSON_NAME: &str = "ann";
 
 /// Reasons for which a person may be refused: somebody was faster, or the gate cannot now.
 const EXPECTED: [&str; 5] = ["ALREADY_DECIDED", "GATE_STOPPING", "STORE_FAILED", "STORE_FULL", "STOPPING"];

@@ -1,0 +1,272 @@
+//! Who may call a server, and what each may do, over the real program.
+
+use std::path::Path;
+
+use belay_e2e::{
+    Home,
+    belay::Running,
+    client::{channel, name, retry},
+    runner::reason,
+};
+use belay_proto::v1::{
+    self, Approval, approval_gate_service_client::ApprovalGateServiceClient as Gate, decide_approval_request::Decision,
+    executor_service_client::ExecutorServiceClient as Executor, tool_runner_service_client::ToolRunnerServiceClient,
+};
+use tonic::{
+    Code, Request, Status,
+    transport::{Channel, Endpoint},
+};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+/// A plan whose one step asks a person before a file is written.
+const ASKS: &str = "id: asks\nsteps: [{id: w, tool: write_file, arguments: {path: a.txt, content: new}}]\n";
+
+/// A server on a unix socket and on TCP, whose policy asks before files are written.
+struct Server {
+    home: Home,
+    url: String,
+    _running: Running,
+}
+
+impl Server {
+    fn start(more_policy: &str) -> Self {
+        let home = Home::new();
+        let policy = home.file("policy.yaml", format!("file_write: prompt\n{more_policy}"));
+        let mut running = home.start(["serve", "--listen", "127.0.0.1:0", "--policy", &policy]);
+        let url = running.wait_for("and at").split_whitespace().last().unwrap().to_owned();
+        running.wait_for("keeps data in");
+        Self { home, url, _running: running }
+    }
+
+    fn tcp(&self) -> Channel {
+        Endpoint::from_shared(self.url.clone()).unwrap().connect_lazy()
+    }
+
+    fn unix(&self) -> Channel {
+        channel(&self.home.state().join("executor.sock"))
+    }
+
+    /// Adds a principal, and gives its token.
+    fn add(&self, name: &str, role: &str) -> String {
+        let (code, added) = self.home.json(&["principals", "add", name, "--role", role]);
+        assert_eq!((code, added["name"].as_str()), (0, Some(name)), "{added}");
+        added["token"].as_str().expect("it is shown once").to_owned()
+    }
+
+    fn own_token(&self) -> String {
+        std::fs::read_to_string(self.home.state().join("token")).unwrap().trim().to_owned()
+    }
+}
+
+/// A request with a token.
+fn with<T>(token: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    if !token.is_empty() {
+        request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+    }
+    request
+}
+
+async fn start(channel: Channel, token: &str, id: &str) -> Result<v1::Execution, Status> {
+    let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: ASKS.into() };
+    let request = v1::StartExecutionRequest {
+        execution_id: id.into(),
+        source: Some(v1::start_execution_request::Source::Document(document)),
+        ..Default::default()
+    };
+    Executor::new(channel).start_execution(with(token, request)).await.map(tonic::Response::into_inner)
+}
+
+/// The question that an execution asks, as soon as it does.
+async fn question(channel: &Channel, token: &str, execution: &str) -> Approval {
+    let request = v1::ListApprovalsRequest { execution: execution.into(), ..Default::default() };
+    loop {
+        let listed = retry(|| {
+            let (mut gate, request) = (Gate::new(channel.clone()), with(token, request.clone()));
+            async move { gate.list_approvals(request).await }
+        });
+        if let Some(asked) = listed.await.unwrap().approvals.pop() {
+            return asked;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+async fn approve(channel: Channel, token: &str, asked: &Approval) -> Result<Approval, Status> {
+    let request = v1::DecideApprovalRequest {
+        name: asked.name.clone(),
+        subject_digest: asked.subject_digest.clone(),
+        decision: Decision::Approve.into(),
+        reason: String::new(),
+    };
+    Gate::new(channel).decide_approval(with(token, request)).await.map(tonic::Response::into_inner)
+}
+
+async fn get(channel: Channel, token: &str, id: &str) -> Result<v1::Execution, Status> {
+    let request = v1::GetExecutionRequest { name: name(id), ..Default::default() };
+    Executor::new(channel).get_execution(with(token, request)).await.map(tonic::Response::into_inner)
+}
+
+/// B-19: a planner's credential hands plans over and watches, and cannot approve; the refusal says which role is missing, and how to give it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planner_starts_and_watches_and_does_not_approve() {
+    let server = Server::start("");
+    let bot = server.add("bot", "planner");
+    let started = start(server.tcp(), &bot, "e1").await.unwrap();
+    assert_eq!(started.principal, "person:bot");
+    let watch = v1::WatchExecutionRequest { name: started.name.clone(), ..Default::default() };
+    let mut events = Executor::new(server.tcp()).watch_execution(with(&bot, watch)).await.unwrap().into_inner();
+    assert!(events.message().await.unwrap().is_some(), "it watches");
+
+    let asked = question(&server.tcp(), &bot, &started.name).await;
+    for channel in [server.tcp(), server.unix()] {
+        let refused = approve(channel, &bot, &asked).await.unwrap_err();
+        assert_eq!(reason(&refused), (Code::PermissionDenied, "ROLE_MISSING".into()));
+        assert!(refused.message().contains("needs the role approver"), "{}", refused.message());
+    }
+    let id = asked.name.rsplit('/').next().unwrap();
+    let told = server.home.run(["approve", id, "--yes", "--server", &server.url, "--token", &bot]);
+    assert_eq!(told.code, 2, "{told:?}");
+    let next = "next: belay principals update bot --role planner --role approver";
+    assert!(told.talk.contains(next) && told.talk.contains("code: ROLE_MISSING"), "{}", told.talk);
+
+    // The command does what it says, and the server sees it with the next request.
+    let update = server.home.run(["principals", "update", "bot", "--role", "planner", "--role", "approver"]);
+    assert_eq!(update.code, 0, "{update:?}");
+    assert_eq!(approve(server.tcp(), &bot, &asked).await.unwrap().decided_by, "person:bot");
+}
+
+/// B-19: a viewer reads only, an approver decides only, a planner steers its own only, an operator steers all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_role_does_its_own() {
+    let server = Server::start("");
+    let [viewer, approver, planner, operator] =
+        ["viewer", "approver", "planner", "operator"].map(|role| server.add(&format!("a-{role}"), role));
+    let denied = (Code::PermissionDenied, "ROLE_MISSING".to_owned());
+    for token in [&viewer, &approver] {
+        assert_eq!(reason(&start(server.tcp(), token, "no").await.unwrap_err()), denied);
+    }
+    let started = start(server.unix(), "", "e1").await.unwrap();
+    assert_eq!(started.principal, "person:owner");
+    for token in [&viewer, &approver, &planner, &operator] {
+        assert_eq!(get(server.tcp(), token, "e1").await.unwrap().name, started.name);
+    }
+    let pause = |token: &str| {
+        let request = v1::PauseExecutionRequest { name: started.name.clone(), ..Default::default() };
+        let (mut executor, request) = (Executor::new(server.tcp()), with(token, request));
+        async move { executor.pause_execution(request).await }
+    };
+    for token in [&viewer, &approver, &planner] {
+        assert_eq!(reason(&pause(token).await.unwrap_err()), denied);
+    }
+    let asked = question(&server.tcp(), &viewer, &started.name).await;
+    assert_eq!(reason(&approve(server.tcp(), &viewer, &asked).await.unwrap_err()), denied);
+    assert_eq!(approve(server.tcp(), &approver, &asked).await.unwrap().decided_by, "person:a-approver");
+
+    let own = start(server.tcp(), &planner, "e2").await.unwrap();
+    let cancel = v1::CancelExecutionRequest { name: own.name, ..Default::default() };
+    Executor::new(server.tcp()).cancel_execution(with(&planner, cancel)).await.expect("it is its own");
+    start(server.tcp(), &planner, "e3").await.unwrap();
+    let request = v1::PauseExecutionRequest { name: name("e3"), ..Default::default() };
+    Executor::new(server.tcp()).pause_execution(with(&operator, request)).await.expect("an operator steers all");
+}
+
+/// B-19: whoever is revoked, or shows a replaced token, is nobody from the next request on; streams end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_token_is_worth_nothing() {
+    let server = Server::start("");
+    let old = server.add("bot", "planner");
+    let (code, rotated) = server.home.json(&["principals", "rotate", "bot"]);
+    assert_eq!(code, 0);
+    let token = rotated["token"].as_str().unwrap().to_owned();
+    let unauthenticated = (Code::Unauthenticated, "UNAUTHENTICATED".to_owned());
+    assert_eq!(reason(&start(server.tcp(), &old, "e0").await.unwrap_err()), unauthenticated);
+
+    let started = start(server.tcp(), &token, "e1").await.unwrap();
+    let watch = v1::WatchExecutionRequest { name: started.name, ..Default::default() };
+    let mut events = Executor::new(server.tcp()).watch_execution(with(&token, watch)).await.unwrap().into_inner();
+    assert!(events.message().await.unwrap().is_some());
+    assert_eq!(server.home.run(["principals", "revoke", "bot"]).code, 0);
+    for channel in [server.tcp(), server.unix()] {
+        assert_eq!(reason(&get(channel, &token, "e1").await.unwrap_err()), unauthenticated);
+    }
+    let ended = async {
+        loop {
+            if let Err(status) = events.message().await {
+                return status.code();
+            }
+        }
+    };
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(30), ended).await;
+    assert_eq!(ended.expect("the stream ends by itself"), Code::Unauthenticated);
+
+    let (_, listed) = server.home.json(&["principals", "list"]);
+    let bot = &listed["principals"][0];
+    assert!(bot["revokeTime"].is_string() && !listed.to_string().contains(&token), "{listed}");
+    assert!(server.home.run(["principals", "list"]).out.contains("revoked"));
+    let again = server.home.run(["principals", "add", "bot", "--role", "viewer"]);
+    assert!(again.code != 0 && again.talk.contains("its name stays taken"), "{again:?}");
+}
+
+/// B-19: with duties separated, whoever started does not decide, over whichever endpoint and with whichever of their credentials.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_person_is_one_over_every_endpoint() {
+    let server = Server::start("approvals: {separate_duties: true}\n");
+    let own_token = server.own_token();
+    let own_request = (Code::PermissionDenied, "OWN_REQUEST".to_owned());
+    let started = start(server.unix(), "", "e1").await.unwrap();
+    let asked = question(&server.unix(), "", &started.name).await;
+    assert_eq!(reason(&approve(server.unix(), "", &asked).await.unwrap_err()), own_request);
+    assert_eq!(reason(&approve(server.tcp(), &own_token, &asked).await.unwrap_err()), own_request);
+
+    // The owner's user is Ann from now on: her token, the user and the token in the state directory are one person.
+    let uid = rustix::process::geteuid().as_raw().to_string();
+    let (_, added) = server.home.json(&["principals", "add", "ann", "--role", "operator", "--uid", &uid]);
+    let ann = added["token"].as_str().unwrap().to_owned();
+    let started = start(server.tcp(), &ann, "e2").await.unwrap();
+    assert_eq!(started.principal, "person:ann");
+    let asked = question(&server.unix(), "", &started.name).await;
+    for (channel, token) in [(server.unix(), ""), (server.tcp(), &*own_token), (server.tcp(), &*ann)] {
+        assert_eq!(reason(&approve(channel, token, &asked).await.unwrap_err()), own_request);
+    }
+    let bob = server.add("bob", "approver");
+    assert_eq!(approve(server.tcp(), &bob, &asked).await.unwrap().decided_by, "person:bob");
+}
+
+/// Supervisors have no token. Everybody else needs one over TCP; and beyond loopback nothing listens that was not meant to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_tcp_health_alone_needs_no_token() {
+    let server = Server::start("");
+    let asked = HealthCheckRequest { service: "belay.v1.ExecutorService".into() };
+    HealthClient::new(server.tcp()).check(asked).await.expect("health answers everybody");
+    for token in ["", "wrong"] {
+        let refused = get(server.tcp(), token, "e1").await.unwrap_err();
+        assert_eq!(reason(&refused), (Code::Unauthenticated, "UNAUTHENTICATED".into()));
+    }
+    let other = Home::new();
+    let refused = other.run(["serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    let named = refused.talk.contains("--insecure-listen-beyond-loopback") && refused.talk.contains("INSECURE_LISTEN");
+    assert!(named, "{}", refused.talk);
+    let mut meant = other.start(["serve", "--listen", "0.0.0.0:0", "--insecure-listen-beyond-loopback"]);
+    meant.wait_for("and at");
+}
+
+/// B-05: the bundled services know one another by what they alone have, so that a program of the same user is none of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_else_calls_as_one_of_the_bundled_services() {
+    let server = Server::start("");
+    let unauthenticated = (Code::Unauthenticated, "UNAUTHENTICATED".to_owned());
+    let socket = |name: &str| channel(&Path::new(&server.home.state()).join(name));
+    for token in ["", &*server.own_token()] {
+        let request = with(token, v1::ListToolsRequest::default());
+        let refused = ToolRunnerServiceClient::new(socket("runner.sock")).list_tools(request).await.unwrap_err();
+        assert_eq!(reason(&refused), unauthenticated);
+        let request = with(token, v1::GetGrantRequest { approval: "namespaces/default/approvals/a".into() });
+        let refused = Gate::new(socket("gate-service.sock")).get_grant(request).await.unwrap_err();
+        assert_eq!(reason(&refused), unauthenticated);
+        let request = with(token, v1::GetGrantRequest { approval: "namespaces/default/approvals/a".into() });
+        let refused = Gate::new(socket("gate.sock")).get_grant(request).await.unwrap_err();
+        assert_eq!(reason(&refused), (Code::PermissionDenied, "NOT_A_SERVICE".into()), "not even the owner");
+    }
+}
