@@ -452,13 +452,11 @@ impl Runner {
         Err(Status::aborted("the stream ended without a result"))
     }
 
-    /// The first call for whose end a call waits that was sent before.
-    pub(crate) async fn waits_for(&self, call: &str) -> String {
-        let request = v1::AttachToolCallRequest { name: name(call), ..Default::default() };
-        let mut events = self.client.clone().attach_tool_call(request).await.unwrap().into_inner();
+    /// The first call for whose end a call waits. It is made, or attached to if it was made before.
+    pub(crate) async fn waits_for(&self, request: &v1::CallToolRequest) -> String {
+        let mut events = self.client.clone().call_tool(request.clone()).await.unwrap().into_inner();
         loop {
-            let message = events.message().await.unwrap().expect("it waits");
-            if let Some(v1::attach_tool_call_response::Event::Waiting(waiting)) = message.event {
+            if let Some(Event::Waiting(waiting)) = events.message().await.unwrap().expect("it waits").event {
                 return waiting.exclusive_call;
             }
         }
