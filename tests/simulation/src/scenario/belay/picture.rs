@@ -24,6 +24,8 @@ impl Picture {
             tool: String::new(),
             max_attempts: 0,
             waiting: None,
+            // What let a call happen is taken from the receipt, which nobody has to read to follow an execution.
+            authorization: None,
             // Once it is decided nothing waits for it any more.
             approval: match step.state() {
                 step_status::State::AwaitingApproval => step.approval.clone(),
@@ -103,6 +105,7 @@ impl Fold {
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::BackingOff);
                 step.failure = retry.failure.clone();
+                self.fail_attempt(index, event, &retry.failure);
             }
             (Kind::StepCompleted(_), Some(index)) => {
                 self.end(index, S::Completed, event);
@@ -114,6 +117,7 @@ impl Fold {
                 self.end(index, S::Failed, event);
                 self.picture.totals.failed += 1;
                 self.picture.steps[index].failure = failed.failure.clone();
+                self.fail_attempt(index, event, &failed.failure);
                 self.picture.failure = self.picture.failure.take().or_else(|| failed.failure.clone());
                 let class = failed.failure.as_ref().map(v1::Failure::error_class);
                 self.stopping |= self.plan.stop_on_error || class == Some(v1::ErrorClass::Fatal);
@@ -197,6 +201,11 @@ impl Fold {
         let step = &mut self.picture.steps[index];
         step.set_state(state);
         step.end_time = event.time;
+    }
+
+    fn fail_attempt(&mut self, index: usize, event: &v1::ExecutionEvent, failure: &Option<v1::Failure>) {
+        let failed = v1::StepAttempt { attempt: event.attempt, failure: failure.clone(), end_time: event.time };
+        self.picture.steps[index].failed_attempts.push(failed);
     }
 
     fn make_ready(&mut self) {
