@@ -48,13 +48,14 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Begins to listen: the first signal asks the command to stop, the second ends the process at once, whatever it is doing (everything
-    /// that was recorded survives that). A signal that whoever started the process had it ignore, as `nohup` does with SIGHUP and a shell
-    /// with SIGINT for what it starts in the background, stays ignored. Needs a running tokio runtime.
+    /// that was recorded survives that). SIGHUP stays ignored where the process was started to ignore it, which is what `nohup` is for;
+    /// SIGINT is taken in any case, because scripts start commands with SIGINT ignored (`belay run … &`) and send it to stop them. Needs a
+    /// running tokio runtime.
     pub(crate) fn listen() -> io::Result<Signals> {
         let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
         let mut listeners = Stop::ALL
             .into_iter()
-            .filter(|stop| ignored >> (stop.kind().as_raw_value() - 1) & 1 == 0)
+            .filter(|stop| *stop != Stop::HangUp || ignored >> (stop.kind().as_raw_value() - 1) & 1 == 0)
             .map(|stop| Ok((stop, signal(stop.kind())?)))
             .collect::<io::Result<Vec<_>>>()?;
         let (wish, received) = watch::channel(None);
