@@ -52,8 +52,10 @@ fn step(id: &str, how: How, depends_on: &str) -> String {
         How::AskedFirst => ("bash", String::new()),
     };
     let script = format!("echo {id} >> log.txt{more} # marked-by-the-test");
+    // After so many conflicts in a row an attempt has failed, and where many append side by side that may happen to one.
+    let retry = "{max_attempts: 20, backoff: [50ms]}";
     format!(
-        "  - {{id: {id}, tool: run_terminal, arguments: {{command: [{shell}, -c, '{script}']}}, depends_on: [{depends_on}]}}\n"
+        "  - {{id: {id}, tool: run_terminal, arguments: {{command: [{shell}, -c, '{script}']}}, depends_on: [{depends_on}], retry: {retry}}}\n"
     )
 }
 
