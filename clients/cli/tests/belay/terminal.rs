@@ -57,8 +57,9 @@ impl AtTerminal {
 
     /// Starts an interactive shell whose controlling terminal this is: what it starts gets the signals that keys stand for.
     pub(crate) fn shell(environment: &Command) -> AtTerminal {
-        let mut shell = Command::new("setsid");
-        shell.args(["--ctty", "sh", "-i"]).env("PS1", "").env("ENV", "");
+        // Also where the tests were started with signals ignored, as by `nohup` or in the background of a script.
+        let mut shell = Command::new("env");
+        shell.args(["--default-signal", "setsid", "--ctty", "sh", "-i"]).env("PS1", "").env("ENV", "");
         for (name, value) in environment.get_envs() {
             match value {
                 Some(value) => shell.env(name, value),
