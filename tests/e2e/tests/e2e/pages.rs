@@ -80,8 +80,9 @@ fn is_reason(word: &str, before: &str) -> bool {
         CHOICES.iter().any(|choice| before.ends_with(choice)) && (word.contains('_') || line.contains("Code::"));
     // Or a gRPC code and its reason are chosen together.
     let paired = line.contains("=> (Code::") && line.ends_with(',');
-    // OpenTelemetry's variables are asked for by their names.
-    (made || chosen || paired) && word != NO_ERROR && !word.starts_with("OTEL_")
+    // Variables of the environment, OpenTelemetry's and Belay's own, are asked for by their names.
+    let is_variable = word.starts_with("OTEL_") || word.starts_with("BELAY_");
+    (made || chosen || paired) && word != NO_ERROR && !is_variable
 }
 
 /// Every reason that the services and the command line give, with a file that gives it; the codes of gRPC have their names in the contract.

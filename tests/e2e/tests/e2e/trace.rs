@@ -173,10 +173,10 @@ fn a_log_line_about_an_execution_names_it_and_its_trace() {
     assert_eq!(ended.code, 0, "{}", ended.talk);
     let lines: Vec<Value> =
         ended.talk.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
-    let about = lines.iter().find(|line| line["message"] == "An execution has ended").expect("its end is logged");
+    let about = lines.iter().find(|line| line["message"] == "The execution has ended").expect("its end is logged");
     assert_eq!(about["span"]["execution"], "namespaces/default/executions/traced");
     assert_eq!(about["span"]["trace_id"], CALLER.split('-').nth(1).unwrap());
-    assert_eq!((about["state"].as_str(), about["level"].as_str()), (Some("COMPLETED"), Some("DEBUG")));
+    assert_eq!((about["state"].as_str(), about["level"].as_str()), (Some("COMPLETED"), Some("INFO")));
 }
 
 #[test]
