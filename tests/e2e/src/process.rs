@@ -93,6 +93,8 @@ impl Process {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log can be written");
         let mut command = Command::new("setpriv");
         command.args(user.flags()).arg("--").arg(binary(name)).args(arguments);
+        // As under systemd, which gives each user its own.
+        command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
         Self { child: command.spawn().expect("the program starts") }
     }

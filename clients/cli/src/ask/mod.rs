@@ -13,6 +13,7 @@ use belay_proto::v1::{
 use prompt::{Prompt, Reply};
 pub(crate) use queue::{Question, Queue};
 pub(crate) use terminal::{Terminal, is_attended};
+use tonic_types::StatusExt as _;
 
 use crate::{
     connect::Gate,
@@ -97,7 +98,11 @@ pub(crate) async fn decide(
         Ok(decided) => Ok(decided.into_inner()),
         Err(status) => {
             let mut report = Report::of_status(&status);
-            report.next = Some(words::show_approval(&shown.name));
+            // A refusal that names a command, such as the one that gives a missing role, knows better.
+            let details = status.get_error_details();
+            if !details.error_info().is_some_and(|info| info.metadata.contains_key("next_command")) {
+                report.next = Some(words::show_approval(&shown.name));
+            }
             Err(report.into())
         }
     }

@@ -11,10 +11,7 @@ async fn an_approved_effect_is_committed_and_the_plan_goes_on() {
     let executor = world.executor().await;
     let name = executor.run("a: effect; b after a").await;
     let approval = world.gate.asked_about("a").await;
-    assert_eq!(
-        approval.requested_by,
-        format!("unix:{}", std::os::unix::fs::MetadataExt::uid(&world.folder.path().metadata().unwrap()))
-    );
+    assert_eq!(approval.requested_by, "person:owner", "the person, and not the way that person came");
 
     let waits = executor
         .until(&name, "a wait for approval", |execution| execution.state() == v1::execution::State::AwaitingApproval)

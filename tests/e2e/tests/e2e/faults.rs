@@ -250,7 +250,8 @@ fn a_port_in_use_is_named() {
     let address = listener.local_addr().unwrap().to_string();
     told(&home.run(["serve", "--listen", &address]), &format!("{address} is in use"), "PORT_IN_USE");
     // An address that is kept for documentation (RFC 5737), so no machine has it.
-    told(&home.run(["serve", "--listen", "192.0.2.1:1"]), "cannot listen on http://192.0.2.1:1", "CANNOT_LISTEN");
+    let elsewhere = ["serve", "--listen", "192.0.2.1:1", "--insecure-listen-beyond-loopback"];
+    told(&home.run(elsewhere), "cannot listen on http://192.0.2.1:1", "CANNOT_LISTEN");
     keep_is_there(&home);
 }
 
