@@ -69,7 +69,11 @@ async fn one(belay: &Belay, scale: Scale, beside: bool) -> Result<Slowest> {
     if events.iter().any(|event| matches!(event.kind, Some(Kind::StepCompleted(_))) && event.step_id == LONG) {
         return Err("the command ended before the calls beside it: the machine is too busy".into());
     }
-    belay.cancel(&name).await?;
+    if beside {
+        belay.cancel(&name).await?;
+    } else {
+        belay.finish(&[name], scale.calls * 3).await?;
+    }
     let mut started = HashMap::new();
     let mut taken: HashMap<&str, Vec<u64>> = HashMap::new();
     for event in &events {
