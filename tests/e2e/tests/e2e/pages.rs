@@ -82,7 +82,9 @@ fn is_reason(word: &str, before: &str) -> bool {
     let paired = line.contains("=> (Code::") && line.ends_with(',');
     // Variables of the environment, OpenTelemetry's and Belay's own, are asked for by their names.
     let is_variable = word.starts_with("OTEL_") || word.starts_with("BELAY_");
-    (made || chosen || paired) && word != NO_ERROR && !is_variable
+    // One that several places give is a constant of its own name.
+    let named = word.contains('_') && before.ends_with(&format!("const {word}: &str ="));
+    (made || chosen || paired || named) && word != NO_ERROR && !is_variable
 }
 
 /// Every reason that the services and the command line give, with a file that gives it; the codes of gRPC have their names in the contract.
@@ -108,9 +110,9 @@ fn reasons() -> BTreeMap<String, PathBuf> {
 fn reasons_are_found_however_they_are_written() {
     let code = "error(\n    Code::Internal,\n    \"ONE\", x); Report::new(stop.exit(), \"TWO\", y); status::error(c, \"THREE\", z);\n\
                 let a = if b { \"FO_UR\" } else { \"FI_VE\" }; c.unwrap_or(\"SI_X\"); Some(\"SEV_EN\"); Code::F => \"EIGHT\",\n\
-                S::F => \"FULL\", Code::Ok => \"OK\"; env(\"HOME\"); [\"ID\", \"AGE\"]; x(\"WAL\", error(a)); error(a); y(\"NO\")";
+                S::F => \"FULL\", Code::Ok => \"OK\"; const NI_NE: &str = \"NI_NE\"; const O: &str = \"O_T\"; env(\"HOME\"); [\"ID\", \"AGE\"]; x(\"WAL\", error(a)); error(a); y(\"NO\")";
     let found: Vec<&str> = words(code).filter(|(word, before)| is_reason(word, before)).map(|(word, _)| word).collect();
-    assert_eq!(found, ["ONE", "TWO", "THREE", "FO_UR", "FI_VE", "SI_X", "SEV_EN", "EIGHT"]);
+    assert_eq!(found, ["ONE", "TWO", "THREE", "FO_UR", "FI_VE", "SI_X", "SEV_EN", "EIGHT", "NI_NE"]);
 }
 
 /// S2-FR-063: whoever reads a code on the screen finds its page.
