@@ -246,7 +246,7 @@ impl Ledger {
             rows::set_aside(&mut connection, &sealer, &id, &mut contents).map_err(SqliteError::from)?;
             let last = rows::last_committed(&connection).map_err(SqliteError::from)?;
             let stores =
-                belay_sqlite::positions(&connection, location, Service::Runner, &id).map_err(SqliteError::from)?;
+                belay_sqlite::positions(&connection, location, Service::Runner, &id, 0).map_err(SqliteError::from)?;
             (id, Arc::new(sealer), contents, last, stores)
         };
         let file_id = id;

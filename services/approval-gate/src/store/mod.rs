@@ -134,7 +134,7 @@ impl Store {
             let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
             let id = write::identify(&connection, new_id)?;
             let stores =
-                belay_sqlite::positions(&connection, location, Service::Gate, &id).map_err(SqliteError::from)?;
+                belay_sqlite::positions(&connection, location, Service::Gate, &id, 0).map_err(SqliteError::from)?;
             (id, stores, read::told(&connection)?)
         };
         let hub = Arc::new(Hub::new(told));

@@ -31,15 +31,18 @@ use rusqlite::Connection;
 pub fn open(location: &Location, new_store_id: impl FnOnce() -> String) -> Result<Opened, StoreError> {
     let store = belay_sqlite::open(location, &schema::SCHEMA).map_err(store_error)?;
     let failed = |error: rusqlite::Error| store_error(error.into());
-    let (store_id, fence, heads, stores) = {
+    let (store_id, fence, heads, last_row, stores) = {
         let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
         let (store_id, fence, heads) = begin(&connection, location.accepted, new_store_id).map_err(failed)?;
-        let stores = belay_sqlite::positions(&connection, location, Service::Executor, &store_id).map_err(failed)?;
-        (store_id, fence, heads, stores)
+        let last_row =
+            connection.query_row("SELECT coalesce(max(id), 0) FROM log", [], |row| row.get(0)).map_err(failed)?;
+        let stores =
+            belay_sqlite::positions(&connection, location, Service::Executor, &store_id, last_row).map_err(failed)?;
+        (store_id, fence, heads, last_row, stores)
     };
     let heads = Arc::new(RwLock::new(heads));
     let reader = reader::SqliteReader::new(Arc::clone(&store.reader), Arc::clone(&heads));
-    let writer = writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize], Arc::clone(&stores));
+    let writer = writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize], last_row, Arc::clone(&stores));
     Ok(Opened { writer: Box::new(writer), reader: Arc::new(reader), store_id, stores, fence })
 }
 

@@ -27,15 +27,23 @@ pub(crate) struct SqliteWriter {
     /// The highest fence seen for each shard.
     fences: [i64; SHARDS as usize],
     rows_since_checkpoint: u64,
+    /// The key of the log's last row, which is the number of the last commit: one kept in a row of its own would add a page to each commit.
+    last_row: i64,
     stores: Arc<Stores>,
     /// A commit failed: what the disk holds is not known.
     broken: bool,
 }
 
 impl SqliteWriter {
-    pub(crate) fn new(store: Store, heads: Heads, fences: [i64; SHARDS as usize], stores: Arc<Stores>) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        heads: Heads,
+        fences: [i64; SHARDS as usize],
+        last_row: i64,
+        stores: Arc<Stores>,
+    ) -> Self {
         let rows_since_checkpoint = heads.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
-        Self { store, heads, fences, rows_since_checkpoint, stores, broken: false }
+        Self { store, heads, fences, rows_since_checkpoint, last_row, stores, broken: false }
     }
 }
 
@@ -46,11 +54,20 @@ impl JournalWriter for SqliteWriter {
         }
         let connection = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let (heads, fences, stores) = (&self.heads, &self.fences, &*self.stores);
-        let mut transaction = Transaction { connection, heads, fences, stores, changed: HashMap::new(), rows: 0 };
+        let mut transaction = Transaction {
+            connection,
+            heads,
+            fences,
+            stores,
+            changed: HashMap::new(),
+            rows: 0,
+            last_row: self.last_row,
+        };
         let committed = transaction.run(batch, self.rows_since_checkpoint);
-        let committed = committed.map_err(SqliteError::from).and_then(|(committed, number)| {
+        self.last_row = transaction.last_row;
+        let committed = committed.map_err(SqliteError::from).and_then(|committed| {
             self.store.check_in_place()?;
-            self.stores.committed(number);
+            self.stores.committed(self.last_row);
             Ok(committed)
         });
         match committed {
@@ -81,17 +98,18 @@ struct Transaction<'a> {
     /// The heads as this batch leaves them.
     changed: HashMap<ExecutionKey, Head>,
     rows: u64,
+    /// The key of the log's last row.
+    last_row: i64,
 }
 
 type Committed = (Vec<Result<Done, Refused>>, HashMap<ExecutionKey, Head>, u64);
 
 impl Transaction<'_> {
-    /// What was committed, and the commit's number.
-    fn run(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<(Committed, i64), rusqlite::Error> {
+    fn run(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<Committed, rusqlite::Error> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let committed = self
             .fill(batch, rows_before)
-            .and_then(|committed| Ok((committed, belay_sqlite::count_commit(&self.connection, self.stores)?)));
+            .and_then(|committed| belay_sqlite::store_updates(&self.connection, self.stores).map(|()| committed));
         match committed {
             Ok(committed) => {
                 self.connection.execute_batch("COMMIT")?;
@@ -266,6 +284,7 @@ impl Transaction<'_> {
                 .execute(params![key.0, transition.first_sequence, row])?;
         }
         self.rows += 1;
+        self.last_row = row;
         self.changed.insert(key, head);
         Ok(head)
     }

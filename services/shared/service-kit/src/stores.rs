@@ -23,7 +23,9 @@ fn told(headers: &HeaderMap) -> &str {
 }
 
 fn tell(headers: &mut HeaderMap, stores: &Stores) {
-    if let Ok(value) = HeaderValue::from_str(&stores.header()) {
+    if let Ok(mut value) = HeaderValue::from_str(&stores.header()) {
+        // Nearly every message has another one: in the connection's header table it would only push out what repeats.
+        value.set_sensitive(true);
         headers.insert(HEADER, value);
     }
 }

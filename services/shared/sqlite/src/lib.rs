@@ -11,7 +11,7 @@ mod positions;
 pub use error::SqliteError;
 pub use group_commit::{CommitError, GroupCommit};
 pub use open::{Location, Schema, Store, Synchronous, open};
-pub use positions::{count_commit, positions};
+pub use positions::{count_commit, positions, store_updates};
 
 /// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

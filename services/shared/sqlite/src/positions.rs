@@ -20,7 +20,8 @@ pub(crate) const TABLE: &str = "
 ";
 
 /// Reads where a store is that belongs to a service and has an identity, and what it remembers of others'. Begins a new generation when the
-/// location says that the store is accepted as it is.
+/// location says that the store is accepted as it is. `last_row` is the key of the last row of a store that numbers its commits by the rows
+/// that they append, and 0 for one that calls [`count_commit`].
 ///
 /// # Errors
 /// When the store cannot be read or written.
@@ -29,6 +30,7 @@ pub fn positions(
     location: &Location,
     service: Service,
     store_id: &str,
+    last_row: i64,
 ) -> Result<Arc<Stores>, rusqlite::Error> {
     connection.execute(
         "INSERT INTO position (service, store_id, generation, opened, number) VALUES (?1, ?2, 0, 0, 0) ON CONFLICT (service) DO NOTHING",
@@ -51,6 +53,7 @@ pub fn positions(
         .filter_map(|row| row.map(|(name, position)| Some((name.parse().ok()?, position))).transpose())
         .collect::<Result<BTreeMap<Service, Position>, _>>()?;
     let mut own = known.remove(&service).expect("it was just written");
+    own.commit = own.commit.max(last_row);
     own.opened = own.commit;
     Ok(Arc::new(Stores::new(service, own, known)))
 }
@@ -61,6 +64,17 @@ pub fn positions(
 /// # Errors
 /// When the store cannot be written.
 pub fn count_commit(transaction: &Connection, stores: &Stores) -> Result<i64, rusqlite::Error> {
+    store_updates(transaction, stores)?;
+    transaction
+        .prepare_cached("UPDATE position SET number = number + 1 WHERE service = ?1 RETURNING number")?
+        .query_row([stores.service().as_str()], |row| row.get(0))
+}
+
+/// Stores what was learnt of the other services' stores, inside a commit's transaction; writes nothing when there is nothing new.
+///
+/// # Errors
+/// When the store cannot be written.
+pub fn store_updates(transaction: &Connection, stores: &Stores) -> Result<(), rusqlite::Error> {
     for (service, Position { store_id, generation, opened, commit }) in stores.take_news() {
         transaction
             .prepare_cached(
@@ -69,7 +83,5 @@ pub fn count_commit(transaction: &Connection, stores: &Stores) -> Result<i64, ru
             )?
             .execute(params![service.as_str(), store_id, generation, opened, commit])?;
     }
-    transaction
-        .prepare_cached("UPDATE position SET number = number + 1 WHERE service = ?1 RETURNING number")?
-        .query_row([stores.service().as_str()], |row| row.get(0))
+    Ok(())
 }
