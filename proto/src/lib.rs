@@ -3,6 +3,8 @@
 //!
 //! Every message also has the canonical proto3 JSON mapping as its `serde` form.
 
+use belay_reasons as reasons;
+
 /// Package `belay.v1`.
 #[allow(missing_docs, unreachable_pub, rustdoc::all, clippy::all)]
 pub mod v1 {
@@ -42,22 +44,22 @@ pub fn code_name(code: tonic::Code) -> &'static str {
     use tonic::Code;
     match code {
         Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
+        Code::Cancelled => reasons::CANCELLED,
+        Code::Unknown => reasons::UNKNOWN,
+        Code::InvalidArgument => reasons::INVALID_ARGUMENT,
+        Code::DeadlineExceeded => reasons::DEADLINE_EXCEEDED,
+        Code::NotFound => reasons::NOT_FOUND,
+        Code::AlreadyExists => reasons::ALREADY_EXISTS,
+        Code::PermissionDenied => reasons::PERMISSION_DENIED,
+        Code::ResourceExhausted => reasons::RESOURCE_EXHAUSTED,
+        Code::FailedPrecondition => reasons::FAILED_PRECONDITION,
+        Code::Aborted => reasons::ABORTED,
+        Code::OutOfRange => reasons::OUT_OF_RANGE,
+        Code::Unimplemented => reasons::UNIMPLEMENTED,
+        Code::Internal => reasons::INTERNAL,
+        Code::Unavailable => reasons::UNAVAILABLE,
+        Code::DataLoss => reasons::DATA_LOSS,
+        Code::Unauthenticated => reasons::UNAUTHENTICATED,
     }
 }
 

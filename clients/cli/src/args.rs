@@ -7,8 +7,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use belay_all_in_one::{ConfigSource, PolicyChoice};
 
 use crate::{
-    commands::{approvals, completions, config, doctor, executions, plan, policy, principals, run, serve, tools},
+    commands::{
+        approvals, completions, config, doctor, executions, explain, plan, policy, principals, run, serve, tools,
+    },
     connect::{Address, Place},
+    next::Typed,
 };
 
 /// The end of a command's help: an example, and the exit codes of commands that ask or change something.
@@ -125,6 +128,7 @@ pub(crate) enum Command {
     Config(Config),
     Principals(principals::Principals),
     Doctor(doctor::Doctor),
+    Explain(explain::Explain),
     Completions(completions::Completions),
 }
 
@@ -239,6 +243,36 @@ pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Flags of every command that lead to the services and to what is kept.
+const CONTEXT: [&str; 5] = ["--state-dir", "--server", "--gate", "--config", "--namespace"];
+/// Flags of every command that do not: a secret, which is not printed, and what comes out.
+const NO_CONTEXT: [&str; 3] = ["--token", "--output", "-o"];
+
+/// What was typed, whether it can be parsed or not: the flags that lead to the same place, and all other words. What the environment says is
+/// not among them, since later commands see it as well.
+pub(crate) fn typed(arguments: &[String]) -> Typed {
+    let mut typed = Typed::default();
+    let mut rest = arguments.iter().skip(1);
+    while let Some(word) = rest.next() {
+        let (flag, joined) = match word.split_once('=') {
+            Some((flag, value)) => (flag, Some(value)),
+            // `-ojson`
+            None if word.starts_with("-o") => ("-o", word.get(2..).filter(|value| !value.is_empty())),
+            None => (word.as_str(), None),
+        };
+        let known = CONTEXT.iter().chain(&NO_CONTEXT).find(|known| **known == flag);
+        let Some(known) = known else {
+            typed.words.push(word.clone());
+            continue;
+        };
+        let value = joined.map(str::to_owned).or_else(|| rest.next().cloned());
+        if let (true, Some(value)) = (CONTEXT.contains(known), value) {
+            typed.context.push((known, value));
+        }
+    }
+    typed
+}
+
 /// Whether programs are to read what comes out, told from arguments that could not be parsed.
 pub(crate) fn wants_json(arguments: &[String]) -> bool {
     let is_json = |value: &str| matches!(value, "json" | "jsonl");
@@ -300,6 +334,31 @@ mod tests {
         let given = |line: &str| wants_json(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert!(given("run -o json --nope") && given("-ojsonl x") && given("--output=json") && given("--output jsonl"));
         assert!(!given("run json") && !given("-o text json"));
+    }
+
+    #[test]
+    fn what_was_typed_is_told_apart_from_where() {
+        let read = |line: &str| {
+            let typed = typed(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+            let context: Vec<_> = typed.context.iter().map(|(flag, value)| format!("{flag} {value}")).collect();
+            (typed.words.join(" "), context.join(" "))
+        };
+        assert_eq!(
+            read("belay --server http://h:1 executions get e1 -ojson --namespace=n --token t"),
+            ("executions get e1".to_owned(), "--server http://h:1 --namespace n".to_owned())
+        );
+        assert_eq!(read("belay run p.yaml --output json --id x").0, "run p.yaml --id x");
+    }
+
+    #[test]
+    fn every_flag_of_every_command_is_context_or_not() {
+        let command = Everywhere::augment_args(clap::Command::new("belay"));
+        let long = command.get_arguments().filter_map(clap::Arg::get_long).map(|long| format!("--{long}"));
+        let mut known: Vec<_> = CONTEXT.iter().chain(&NO_CONTEXT).filter(|flag| flag.starts_with("--")).collect();
+        let mut flags: Vec<_> = long.collect();
+        known.sort_unstable();
+        flags.sort_unstable();
+        assert_eq!(flags, known.into_iter().map(|flag| (*flag).to_owned()).collect::<Vec<_>>());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use belay_proto::v1::{
     Execution, ExecutionView, GetExecutionRequest, ResumeExecutionRequest, WatchExecutionRequest,
     WatchExecutionResponse, execution::State,
 };
+use belay_reasons as reasons;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::{
     sync::Mutex,
@@ -26,7 +27,7 @@ use crate::{
     exit::Exit,
     failure::{Failure, Report},
     follow::{self, HEARTBEAT, Seen, Watchable},
-    names,
+    names, next,
     render::{
         execution, json,
         text::{Line, Style},
@@ -126,10 +127,13 @@ fn conclude(context: &Context, ended: &Execution) -> Result<Exit, Failure> {
 /// The last word when the execution did not end: it is never lost, and this is how to come back to it.
 fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, last: i64) -> Failure {
     let id = names::id(&attendance.name);
-    let resume = format!("belay executions resume {id}");
+    let resume = next::about(&["executions", "resume"], &attendance.name, &[]);
     let (kept, next) = match embedded {
         true => ("it is kept, and goes on when it is resumed", resume.clone()),
-        false => ("it goes on at the server", format!("belay executions watch {id} --after {last}")),
+        false => (
+            "it goes on at the server",
+            next::about(&["executions", "watch"], &attendance.name, &["--after", &last.to_string()]),
+        ),
     };
     match end {
         End::Stopped(stop) => {
@@ -139,16 +143,13 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
         }
         End::WaitedLongEnough => {
             let longest = time::short(attendance.longest.unwrap_or_default());
-            let mut report = Report::new(
-                Exit::TIMED_OUT,
-                "WAIT_TIMEOUT",
-                format!("execution {id} has not ended within {longest}: {kept}"),
-            );
+            let mut report =
+                Report::new(reasons::WAIT_TIMEOUT, format!("execution {id} has not ended within {longest}: {kept}"));
             report.retryable = true;
             report.next(next).into()
         }
-        End::Idle => Failure::refused(
-            "EXECUTION_NOT_DRIVEN",
+        End::Idle => Report::new(
+            reasons::EXECUTION_NOT_DRIVEN,
             format!("execution {id} has not ended, and no server drives it on"),
         )
         .next(resume)
@@ -156,7 +157,7 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
         End::Failed(Failure::ClosedPipe) if attendance.drive => Failure::Quiet(Exit::CLOSED_PIPE),
         // Refused for good: there is nothing to come back to by the same way.
         End::Failed(Failure::Report(mut report)) if report.exit == Exit::REFUSED => {
-            report.next.get_or_insert_with(|| format!("belay executions get {id}"));
+            report.next.get_or_insert_with(|| next::about(&["executions", "get"], &attendance.name, &[]));
             Failure::Report(report)
         }
         End::Failed(Failure::Report(mut report)) => {
@@ -199,7 +200,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
             biased;
             stop = signals.next() => return End::Stopped(stop),
             () = &mut over => return End::WaitedLongEnough,
-            reason = connection.failed() => return End::Failed(store_failed(&reason).into()),
+            reason = connection.failed() => return End::Failed(Report::of_start(&reason).into()),
             answer = questions.answer() => match view.answered(answer) {
                 Ok(true) => Ok(()),
                 Ok(false) => return End::Stopped(Stop::Interrupt),
@@ -251,13 +252,6 @@ fn question(screen: Screen, to_gate: ToGate, terminal: &Rc<Mutex<Terminal>>, nam
         ask::ask(screen, &mut gate, &mut *terminal.lock().await, asked, waiting).await
     }
     .boxed_local()
-}
-
-/// The store takes no more. What to do about it comes before the command that goes on.
-fn store_failed(reason: &StartError) -> Report {
-    let mut report = Report::of_start(reason);
-    report.details.extend(report.next.take());
-    report
 }
 
 /// What is known of the session while the watch has it.

@@ -6,6 +6,7 @@ use belay_all_in_one::{ConfigSource, Embedded, Endpoint, Opened, Options, Policy
 use belay_proto::v1::{
     approval_gate_service_client::ApprovalGateServiceClient, executor_service_client::ExecutorServiceClient,
 };
+use belay_reasons as reasons;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::{
@@ -16,8 +17,8 @@ use tonic::{
 };
 
 use crate::{
-    exit::Exit,
     failure::{Failure, Report},
+    next,
 };
 
 /// The longest wait for a connection, and for the answer to one request.
@@ -256,7 +257,7 @@ async fn connect(address: &Address, token: Option<&str>, trace: Option<&TraceCon
         Address::Http(url) => url,
     };
     let endpoint = Channel::from_shared(url.to_owned())
-        .map_err(|error| Failure::refused("INVALID_USAGE", format!("`{address}` is no address: {error}")))?
+        .map_err(|error| Report::new(reasons::INVALID_USAGE, format!("`{address}` is not an address: {error}")))?
         .user_agent(concat!("belay-cli/", env!("CARGO_PKG_VERSION")))
         .map_err(|error| Failure::internal(format!("no connection can be prepared: {error}")))?
         .connect_timeout(CONNECT_TIMEOUT)
@@ -280,7 +281,8 @@ async fn connect(address: &Address, token: Option<&str>, trace: Option<&TraceCon
 
 fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Failure> {
     let mut value = MetadataValue::try_from(format!("Bearer {token}")).map_err(|_| {
-        Failure::refused("INVALID_USAGE", "the token has characters that no token has").next("set BELAY_TOKEN again")
+        Report::new(reasons::INVALID_USAGE, "the token has characters that no token has")
+            .detail("set BELAY_TOKEN again")
     })?;
     value.set_sensitive(true);
     Ok(value)
@@ -316,15 +318,14 @@ fn no_answer(address: &Address, kind: Option<io::ErrorKind>, cause: &str) -> Rep
         (Address::Unix(_), _) => "check: is it the socket of a `belay serve`?",
     };
     let mut report =
-        Report::new(Exit::INTERNAL, "SERVER_UNREACHABLE", format!("no server answers at {address}: {cause}"))
-            .detail(far);
+        Report::new(reasons::SERVER_UNREACHABLE, format!("no server answers at {address}: {cause}")).detail(far);
     report.retryable = true;
-    match address {
-        Address::Unix(_) => report.next("belay serve"),
-        Address::Http(url) => {
-            let listen = url.trim_start_matches("http://");
-            report.next(format!("belay serve --listen {listen}   (on that machine)"))
-        }
+    match next::serve(Some(address)) {
+        Some(serve) => report.next(serve),
+        None => match address {
+            Address::Http(_) => report.detail("`belay serve --listen ADDR` on that machine starts one"),
+            Address::Unix(_) => report.detail("`belay serve` starts one, and prints where it listens"),
+        },
     }
 }
 
@@ -361,8 +362,14 @@ mod tests {
             "Connection refused",
         );
         assert_eq!(report.message, "no server answers at http://h:1: Connection refused");
-        assert_eq!(report.details, ["the machine was reached, but nothing listens at that port"]);
-        assert_eq!(report.next.as_deref(), Some("belay serve --listen h:1   (on that machine)"));
+        assert_eq!(
+            report.details,
+            [
+                "the machine was reached, but nothing listens at that port",
+                "`belay serve --listen ADDR` on that machine starts one"
+            ]
+        );
+        assert_eq!(report.json()["nextCommand"], "belay explain SERVER_UNREACHABLE");
         assert!(report.retryable);
     }
 
@@ -398,7 +405,10 @@ mod tests {
             }
         };
         let report = Report::of_status(&status);
-        assert_eq!((report.code.as_str(), report.exit, report.retryable), ("SERVER_UNREACHABLE", Exit::INTERNAL, true));
+        assert_eq!(
+            (report.code.as_str(), report.exit, report.retryable),
+            ("SERVER_UNREACHABLE", crate::exit::Exit::INTERNAL, true)
+        );
         assert_eq!(report.message, "the server ended before it could be asked, and none has taken its place");
         assert!(report.details[1].contains("give the command again"), "{:?}", report.details);
     }

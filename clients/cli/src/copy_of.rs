@@ -7,6 +7,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use belay_reasons as reasons;
+
 use crate::failure::{Failure, Report};
 
 /// More than any source tree has that somebody wants to try a plan on; below it a copy takes seconds.
@@ -60,7 +62,7 @@ pub(crate) fn make(source: &Path, home: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn refused(message: impl std::fmt::Display) -> Report {
-    Failure::refused("WORKSPACE_INVALID", format!("--copy-of: {message}"))
+    Report::new(reasons::WORKSPACE_INVALID, format!("--copy-of: {message}"))
 }
 
 /// A new folder, called like the original with the next free number.

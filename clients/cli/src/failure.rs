@@ -6,6 +6,7 @@ use std::{io, time::Duration};
 
 use belay_all_in_one::{ConfigError, PolicyRefused, StartError};
 use belay_proto::{code_name, v1::PlanViolation};
+use belay_reasons as reasons;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -13,6 +14,7 @@ use tonic_types::StatusExt as _;
 use self::lost::Lost;
 use crate::{
     exit::Exit,
+    next,
     render::{
         json,
         text::{Line, Style},
@@ -42,7 +44,7 @@ pub(crate) enum Failure {
 pub(crate) struct Report {
     /// How the process ends.
     pub(crate) exit: Exit,
-    /// A stable word; those of ours have a page in docs/errors.
+    /// A stable word; those of ours stand in the table of `belay_reasons`.
     pub(crate) code: String,
     /// What failed, in one sentence.
     pub(crate) message: String,
@@ -63,14 +65,9 @@ pub(crate) struct Report {
 }
 
 impl Failure {
-    /// Refused or used wrongly; nothing happened.
-    pub(crate) fn refused(code: &str, message: impl Into<String>) -> Report {
-        Report::new(Exit::REFUSED, code, message)
-    }
-
     /// A fault of Belay or of what it runs on.
     pub(crate) fn internal(message: impl Into<String>) -> Failure {
-        Report::new(Exit::INTERNAL, "INTERNAL", message).into()
+        Report::new(reasons::INTERNAL, message).into()
     }
 
     /// What there is to say, for tests of what leads to it.
@@ -84,15 +81,16 @@ impl Failure {
 }
 
 impl Report {
-    /// A report that says only what failed.
-    pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Report {
+    /// A report that says only what failed. The exit code and whether it is retryable are the table's.
+    pub(crate) fn new(code: &str, message: impl Into<String>) -> Report {
+        let reason = reasons::find(code);
         Report {
-            exit,
+            exit: reason.map_or(Exit::INTERNAL, |reason| Exit(reason.exit)),
             code: code.to_owned(),
             message: message.into(),
             details: Vec::new(),
             field: None,
-            retryable: false,
+            retryable: reason.is_some_and(|reason| reason.retryable),
             retry_after: None,
             next: None,
             violations: Vec::new(),
@@ -106,7 +104,21 @@ impl Report {
         self
     }
 
-    /// With the command to type next.
+    /// With another exit code than the table's.
+    pub(crate) fn exit(mut self, exit: Exit) -> Report {
+        self.exit = exit;
+        self
+    }
+
+    /// With what the table says to do.
+    pub(crate) fn advice(self) -> Report {
+        match reasons::find(&self.code) {
+            Some(reason) => self.detail(reason.advice),
+            None => self,
+        }
+    }
+
+    /// With the command to type next; see [`crate::next`].
     pub(crate) fn next(mut self, command: impl Into<String>) -> Report {
         self.next = Some(command.into());
         self
@@ -120,8 +132,8 @@ impl Report {
             field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
             violations,
             source: Some(source.clone()),
-            next: (source.name != STDIN).then(|| format!("belay plan validate {}", source.name)),
-            ..Report::new(Exit::REFUSED, "PLAN_REFUSED", format!("the plan {} is refused: {problems}", source.name))
+            next: (source.name != STDIN).then(|| next::command(&["plan", "validate", &source.name])),
+            ..Report::new(reasons::PLAN_REFUSED, format!("the plan {} is refused: {problems}", source.name))
         }
     }
 
@@ -143,8 +155,8 @@ impl Report {
             field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
             violations,
             source: Some(source),
-            next: refused.unreadable.is_none().then(|| format!("belay policy check {name}")),
-            ..Report::new(Exit::REFUSED, "POLICY_INVALID", message)
+            next: refused.unreadable.is_none().then(|| next::command(&["policy", "check", &name])),
+            ..Report::new(reasons::POLICY_INVALID, message)
         }
     }
 
@@ -152,7 +164,7 @@ impl Report {
     pub(crate) fn of_config(error: &ConfigError) -> Report {
         let name = error.path().display().to_string();
         let ConfigError::Refused { text, violations, .. } = error else {
-            return Report::new(Exit::REFUSED, "CONFIG_INVALID", error.to_string());
+            return Report::new(reasons::CONFIG_INVALID, error.to_string());
         };
         let violations: Vec<_> = violations
             .iter()
@@ -164,8 +176,8 @@ impl Report {
             field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
             violations,
             source: Some(Source { name: name.clone(), text: text.clone() }),
-            next: Some(format!("belay config show --config {name}")),
-            ..Report::new(Exit::REFUSED, "CONFIG_INVALID", format!("the settings file {name} is refused: {problems}"))
+            next: Some(next::command(&["config", "show", "--config", &name])),
+            ..Report::new(reasons::CONFIG_INVALID, format!("the settings file {name} is refused: {problems}"))
         }
     }
 
@@ -182,26 +194,40 @@ impl Report {
         let violations = details.bad_request().map(|request| request.field_violations.as_slice()).unwrap_or_default();
 
         let message = if status.message().is_empty() { status.code().description() } else { status.message() };
-        let mut report =
-            Report::new(exit_of(status.code()), reason.as_deref().unwrap_or(code_name(status.code())), message);
-        report.field = violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty());
+        let code = reason.as_deref().unwrap_or(code_name(status.code()));
+        let mut report = Report::new(code, message);
+        if reasons::find(code).is_none() {
+            // A reason of a newer service: its gRPC code tells what it is worth.
+            let worth = Report::new(code_name(status.code()), "");
+            report = Report { exit: worth.exit, retryable: worth.retryable, ..report };
+        }
         report.retry_after = details.retry_info().and_then(|info| info.retry_delay);
-        report.retryable = report.retry_after.is_some() || may_pass(status.code());
+        report.retryable |= report.retry_after.is_some();
         let told = violations.iter().map(|violation| match violation.field.as_str() {
             "" => violation.description.clone(),
             field => format!("{field}: {}", violation.description),
         });
         report.details.extend(told.filter(|line| line != message));
+        if let Some(field) =
+            violations.first().map(|violation| violation.field.as_str()).filter(|field| !field.is_empty())
+        {
+            report.message = as_typed(field, &report.message);
+            report.details = report.details.iter().map(|line| as_typed(field, line)).collect();
+            report.field = Some(flag_of(field).unwrap_or(field).to_owned());
+        }
         for (key, value) in metadata {
             if key == "next_command" {
-                report.next = Some(value);
+                report.next = next::of_server(&value);
             } else {
-                report.details.push(format!("{key}: {value}"));
+                report.details.push(format!("{}: {value}", camel(&key)));
             }
+        }
+        if matches!(status.code(), Code::Unauthenticated) {
+            report.details.push("set BELAY_TOKEN, or give --token".to_owned());
         }
         // A service that says why it is unavailable is there: starting another would not help.
         if report.next.is_none() && (reason.is_none() || status.code() != Code::Unavailable) {
-            report.next = next_command(status.code()).map(str::to_owned);
+            report.next = next_command(status.code());
         }
         report
     }
@@ -220,15 +246,20 @@ impl Report {
                 "it may have ended; what was asked of it may be done or not: look, or give the command again",
             ),
         };
-        let mut report = Report::new(Exit::INTERNAL, "SERVER_UNREACHABLE", message);
+        let mut report = Report::new(reasons::SERVER_UNREACHABLE, message);
         report.details = vec![cause.clone(), advice.to_owned()];
         report.retryable = true;
-        report.next("belay serve")
+        report
     }
 
     /// The embedded services did not start.
     pub(crate) fn of_start(error: &StartError) -> Report {
-        let mut report = Report::new(Exit::INTERNAL, error.code(), error.to_string()).next(error.next());
+        let mut report = Report::new(error.code(), error.to_string());
+        report.next = match error.code() {
+            reasons::PRINCIPAL_REFUSED => Some(next::command(&["principals", "list"])),
+            reasons::INSECURE_LISTEN => Some(next::command(&["serve", "--listen", "127.0.0.1:7433"])),
+            _ => None,
+        };
         let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
             // Some messages tell their cause themselves.
@@ -238,7 +269,15 @@ impl Report {
             }
             source = cause.source();
         }
-        report
+        report.advice()
+    }
+
+    /// The command to type next: the one that fits best, unless it is what was just typed, else what explains the code.
+    fn next_command(&self) -> String {
+        match &self.next {
+            Some(next) if !next::is_typed(next) => next.clone(),
+            _ => next::explain(&self.code),
+        }
     }
 
     /// The screen, the most important line first.
@@ -254,24 +293,34 @@ impl Report {
         if let Some(wait) = self.retry_after {
             lines.push(Line::new(format!("  again in {}", time::short(wait))));
         }
-        if let Some(next) = &self.next {
-            lines.push(Line::default().and(Style::Dim, "next: ").and(Style::Strong, next));
-        }
-        lines.push(Line::default().and(Style::Dim, format!("code: {} (docs/errors/{}.md)", self.code, self.code)));
+        let next = self.next_command();
+        lines.push(Line::default().and(Style::Dim, "next: ").and(Style::Strong, &next));
+        let explain = match reasons::find(&self.code) {
+            Some(reason) if next != next::explain(reason.name) => format!(" (belay explain {})", reason.name),
+            _ => String::new(),
+        };
+        lines.push(Line::default().and(Style::Dim, format!("code: {}{explain}", self.code)));
         lines
     }
 
-    /// The same for programs. `violations` is there for plans only.
+    /// The same for programs, in the manner of proto3 JSON: what there is none of is left out, durations are `"1.500s"`. `code`, `message`,
+    /// `retryable` and `nextCommand` are always there; `violations` for files that were refused only.
     pub(crate) fn json(&self) -> Value {
         let mut value = json!({
             "code": self.code,
             "message": self.message,
-            "details": self.details,
-            "field": self.field,
             "retryable": self.retryable,
-            "retry_after_ms": self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
-            "next_command": self.next,
+            "nextCommand": self.next_command(),
         });
+        if !self.details.is_empty() {
+            value["details"] = self.details.clone().into();
+        }
+        if let Some(field) = &self.field {
+            value["field"] = field.clone().into();
+        }
+        if let Some(wait) = self.retry_after {
+            value["retryAfter"] = json::duration(wait);
+        }
         if !self.violations.is_empty() {
             value["violations"] = self.violations.iter().filter_map(|violation| json::of(violation).ok()).collect();
         }
@@ -341,32 +390,48 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// 2 for what the services refused before anything happened, else 1.
-fn exit_of(code: Code) -> Exit {
+fn next_command(code: Code) -> Option<String> {
     match code {
-        Code::InvalidArgument
-        | Code::NotFound
-        | Code::AlreadyExists
-        | Code::PermissionDenied
-        | Code::FailedPrecondition
-        | Code::OutOfRange
-        | Code::Unauthenticated => Exit::REFUSED,
-        _ => Exit::INTERNAL,
-    }
-}
-
-/// Whether a failure of this kind goes away by itself.
-fn may_pass(code: Code) -> bool {
-    matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::ResourceExhausted)
-}
-
-fn next_command(code: Code) -> Option<&'static str> {
-    match code {
-        Code::NotFound => Some("belay executions list"),
-        Code::Unauthenticated | Code::PermissionDenied => Some("set BELAY_TOKEN, or give --token"),
-        Code::Unavailable => Some("belay serve"),
+        Code::NotFound => Some(next::command(&["executions", "list"])),
+        Code::InvalidArgument => Some(next::help()),
         _ => None,
     }
+}
+
+/// The flag in which a field of a request was typed.
+fn flag_of(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "execution_id" => "--id",
+        "request_id" => "--request-id",
+        "workspace" => "--workspace",
+        "after_sequence" => "--after",
+        "page_token" => "--page-token",
+        "parent" => "--namespace",
+        _ if field == "labels" || field.starts_with("labels[") || field.starts_with("labels.") => "--label",
+        _ => return None,
+    })
+}
+
+/// A sentence about a field with the field as it was typed: ``execution_id: `A` is not valid`` becomes `` `--id A` is not valid``.
+fn as_typed(field: &str, sentence: &str) -> String {
+    let (Some(flag), Some(rest)) = (flag_of(field), sentence.strip_prefix(field).and_then(|s| s.strip_prefix(": ")))
+    else {
+        return sentence.to_owned();
+    };
+    match rest.strip_prefix('`') {
+        Some(value) => format!("`{flag} {value}"),
+        None => format!("{flag}: {rest}"),
+    }
+}
+
+/// `decided_by` as `decidedBy`, as everything else is called.
+fn camel(key: &str) -> String {
+    let mut words = key.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |all, word| {
+        let mut letters = word.chars();
+        all + &letters.next().map(|letter| letter.to_ascii_uppercase()).into_iter().chain(letters).collect::<String>()
+    })
 }
 
 #[cfg(test)]
@@ -404,7 +469,7 @@ mod tests {
              \x20       |                                           ^\n\
              plan.yaml: timeout: must not be negative\n\
              next: belay plan validate plan.yaml\n\
-             code: PLAN_REFUSED (docs/errors/PLAN_REFUSED.md)\n"
+             code: PLAN_REFUSED (belay explain PLAN_REFUSED)\n"
         );
         let value = report.json();
         assert_eq!(value["field"], "steps[0].depends_on[0]");
@@ -433,7 +498,7 @@ mod tests {
              \x20     3 |   - {id: a, decide: maybe}\n\
              \x20       |             ^\n\
              next: belay policy check policy.yaml\n\
-             code: POLICY_INVALID (docs/errors/POLICY_INVALID.md)\n"
+             code: POLICY_INVALID (belay explain POLICY_INVALID)\n"
         );
         assert_eq!((report.exit, report.field.as_deref()), (Exit::REFUSED, Some("rules[0].decide")));
         let missing = PolicyRefused { unreadable: Some("no such file".to_owned()), violations: vec![], ..refused };
@@ -461,14 +526,14 @@ mod tests {
         let report = Report::of_status(&Status::with_error_details(Code::InvalidArgument, "refused\x1b[2J", details));
         assert_eq!(
             screen(&report),
-            "error: refused[2J\n  labels: at most 64\n  limit: 64\n  again in 1.5s\nnext: belay run\n\
-             code: LABELS_TOO_MANY (docs/errors/LABELS_TOO_MANY.md)\n"
+            "error: refused[2J\n  --label: at most 64\n  limit: 64\n  again in 1.5s\nnext: belay run\n\
+             code: LABELS_TOO_MANY\n"
         );
         assert_eq!(
             report.json(),
             json!({
-                "code": "LABELS_TOO_MANY", "message": "refused\x1b[2J", "details": ["labels: at most 64", "limit: 64"],
-                "field": "labels", "retryable": true, "retry_after_ms": 1500, "next_command": "belay run",
+                "code": "LABELS_TOO_MANY", "message": "refused\x1b[2J", "details": ["--label: at most 64", "limit: 64"],
+                "field": "--label", "retryable": true, "retryAfter": "1.500s", "nextCommand": "belay run",
             })
         );
         assert_eq!(report.exit, Exit::REFUSED);
@@ -478,10 +543,10 @@ mod tests {
     fn a_bare_status_still_says_what_to_do() {
         let report = Report::of_status(&Status::unavailable(""));
         assert_eq!((report.code.as_str(), report.exit, report.retryable), ("UNAVAILABLE", Exit::INTERNAL, true));
-        assert_eq!(report.next.as_deref(), Some("belay serve"));
+        assert!(report.json()["nextCommand"] == "belay explain UNAVAILABLE");
         let details = ErrorDetails::with_error_info("RUNNER_UNAVAILABLE", "belay.dev", []);
         let report = Report::of_status(&Status::with_error_details(Code::Unavailable, "no runner", details));
-        assert_eq!(report.next, None, "another server would not help");
+        assert_eq!(report.json()["nextCommand"], "belay explain RUNNER_UNAVAILABLE", "another server would not help");
     }
 
     #[test]

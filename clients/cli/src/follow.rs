@@ -7,13 +7,11 @@ use belay_proto::v1::{
     Execution, ExecutionEvent, WatchExecutionResponse, execution::State, execution_event::Kind,
     watch_execution_response::Content,
 };
+use belay_reasons as reasons;
 use futures::{Stream, StreamExt as _};
 use tonic::{Code, Status};
 
-use crate::{
-    exit::Exit,
-    failure::{Failure, Report},
-};
+use crate::failure::{Failure, Report};
 
 /// How often the server is asked to say that it is alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -116,7 +114,7 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
 /// A cursor that the caller made up.
 fn out_of_range(after: i64, last: i64) -> Report {
     let message = format!("after_sequence: {after} is out of range: the oldest event kept is 1 and the last is {last}");
-    let mut report = Report::new(Exit::REFUSED, "SEQUENCE_OUT_OF_RANGE", message);
+    let mut report = Report::new(reasons::SEQUENCE_OUT_OF_RANGE, message);
     report.details.extend([format!("last_sequence: {last}"), "oldest_sequence: 1".to_owned()]);
     report
 }
@@ -124,7 +122,7 @@ fn out_of_range(after: i64, last: i64) -> Report {
 /// The server has been away for too long.
 fn away(why: &Status) -> Report {
     let message = format!("the server does not answer any more: {}", why.message());
-    let mut report = Report::new(Exit::INTERNAL, "SERVER_UNREACHABLE", message);
+    let mut report = Report::new(reasons::SERVER_UNREACHABLE, message);
     report.retryable = true;
     report
 }

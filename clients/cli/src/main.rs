@@ -13,6 +13,7 @@ mod exit;
 mod failure;
 mod follow;
 mod names;
+mod next;
 mod plan_file;
 mod render;
 mod screen;
@@ -23,22 +24,25 @@ mod usage;
 use std::process::ExitCode;
 
 use belay_all_in_one::{ConfigSource, LogFormat};
+use belay_reasons as reasons;
 use clap::Parser as _;
 
 use args::{Cli, Command};
 use commands::Context;
 use connect::Place;
 use exit::Exit;
-use failure::Failure;
+use failure::{Failure, Report};
 use screen::Screen;
 use signals::Signals;
 use trace::Trace;
 
 fn main() -> ExitCode {
     belay_all_in_one::take_over_if_asked();
+    let arguments: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    next::remember(args::typed(&arguments));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return usage::tell(&error).into(),
+        Err(error) => return usage::tell(&error, &arguments).into(),
     };
     let screen = Screen::of_process(cli.everywhere.output);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -73,7 +77,7 @@ fn log_to_stderr(server: Option<&ConfigSource>) -> Result<(), Failure> {
     let log = server.map(ConfigSource::read).transpose()?.map(|loaded| loaded.settings.log);
     let (level, format) = log.map_or(("off", "text"), |log| (log.level.value.word(), log.format.value.word()));
     let format =
-        LogFormat::from_env_or(format).map_err(|error| Failure::refused("INVALID_USAGE", error.to_string()))?;
+        LogFormat::from_env_or(format).map_err(|error| Report::new(reasons::INVALID_USAGE, error.to_string()))?;
     belay_all_in_one::log_to_stderr(level, format);
     Ok(())
 }

@@ -1,9 +1,14 @@
 //! Names of executions and approvals: what people type, and what the contract wants.
 
 use belay_proto::v1::{ExecutionView, GetExecutionRequest, ListExecutionsRequest};
+use belay_reasons as reasons;
 use tonic::Code;
 
-use crate::{connect::Client, failure::Failure};
+use crate::{
+    connect::Client,
+    failure::{Failure, Report},
+    next,
+};
 
 /// How many candidates an ambiguous prefix shows.
 pub(crate) const CANDIDATES: i32 = 5;
@@ -66,11 +71,11 @@ pub(crate) fn read(noun: Noun, text: &str) -> Result<Typed<'_>, Failure> {
             Ok(Typed::Full(text))
         }
         [id] if is_id(id) => Ok(Typed::Prefix(text)),
-        _ => Err(Failure::refused(
-            "INVALID_USAGE",
+        _ => Err(Report::new(
+            reasons::INVALID_USAGE,
             format!("`{text}` is no {word}: give its id, the beginning of its id, or @last"),
         )
-        .next(format!("belay {collection} list"))
+        .next(next::command(&[collection, "list"]))
         .into()),
     }
 }
@@ -104,33 +109,37 @@ pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) ->
 pub(crate) fn choose(noun: Noun, namespace: &str, prefix: &str, mut found: Vec<String>) -> Result<String, Failure> {
     let (word, collection) = noun.words();
     let missing = match noun {
-        Noun::Execution => "EXECUTION_NOT_FOUND",
-        Noun::Approval => "APPROVAL_NOT_FOUND",
+        Noun::Execution => reasons::EXECUTION_NOT_FOUND,
+        Noun::Approval => reasons::APPROVAL_NOT_FOUND,
     };
     let ambiguous = match noun {
-        Noun::Execution => "EXECUTION_AMBIGUOUS",
-        Noun::Approval => "APPROVAL_AMBIGUOUS",
+        Noun::Execution => reasons::EXECUTION_AMBIGUOUS,
+        Noun::Approval => reasons::APPROVAL_AMBIGUOUS,
     };
     match (found.len(), prefix) {
         (1, _) => Ok(found.remove(0)),
         (0, "") => {
-            let report = Failure::refused(missing, format!("there is no {word} in namespace {namespace} yet"));
-            Err(report.next(if noun == Noun::Execution { "belay run PLAN" } else { "belay executions list" }).into())
+            let report = Report::new(missing, format!("there is no {word} in namespace {namespace} yet"));
+            let next = match noun {
+                Noun::Execution => next::command(&["run", "--help"]),
+                Noun::Approval => next::command(&["executions", "list"]),
+            };
+            Err(report.next(next).into())
         }
-        (0, _) => Err(Failure::refused(
+        (0, _) => Err(Report::new(
             missing,
             format!("no {word} in namespace {namespace} has an id that begins with `{prefix}`"),
         )
-        .next(format!("belay {collection} list"))
+        .next(next::command(&[collection, "list"]))
         .into()),
         (many, _) => {
             let shown = many.min(CANDIDATES as usize);
-            let mut report = Failure::refused(ambiguous, format!("more than one {word} begins with `{prefix}`"));
+            let mut report = Report::new(ambiguous, format!("more than one {word} begins with `{prefix}`"));
             report.details = found.iter().take(shown).map(|name| id(name).to_owned()).collect();
             if many > shown {
                 report.details.push("…".to_owned());
             }
-            Err(report.next("give more of the id").into())
+            Err(report.detail("type more of the id").next(next::command(&[collection, "list"])).into())
         }
     }
 }
@@ -175,13 +184,13 @@ mod tests {
         assert_eq!(choose(Noun::Execution, "default", "a", vec![]).unwrap_err().report().code, "EXECUTION_NOT_FOUND");
         assert_eq!(
             choose(Noun::Execution, "default", "", vec![]).unwrap_err().report().next.as_deref(),
-            Some("belay run PLAN")
+            Some("belay run --help")
         );
         let report =
             choose(Noun::Execution, "default", "a", names(&["a1", "a2", "a3", "a4", "a5", "a6"])).unwrap_err().report();
         assert_eq!(
             (report.code.as_str(), report.details.join(" ")),
-            ("EXECUTION_AMBIGUOUS", "a1 a2 a3 a4 a5 …".to_owned())
+            ("EXECUTION_AMBIGUOUS", "a1 a2 a3 a4 a5 … type more of the id".to_owned())
         );
     }
 }

@@ -7,9 +7,11 @@ use std::{
 };
 
 use belay_proto::v1::{PlanDocument, PlanFormat};
+use belay_reasons as reasons;
 
 use crate::{
     failure::{Failure, Report, STDIN},
+    next,
     render::violation::Source,
 };
 
@@ -44,7 +46,7 @@ impl PlanFile {
             Some("yaml" | "yml") => PlanFormat::Yaml,
             _ => PlanFormat::Unspecified,
         };
-        let file = File::open(path).map_err(|error| unreadable(&name, &error.to_string()))?;
+        let file = File::open(path).map_err(|error| not_opened(path, &name, &error))?;
         PlanFile::read_from(name, format, file)
     }
 
@@ -52,7 +54,7 @@ impl PlanFile {
         let mut bytes = Vec::new();
         reader.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&name, &error.to_string()))?;
         if bytes.len() as u64 > LONGEST {
-            return Err(Failure::refused("PLAN_TOO_LARGE", format!("the plan {name} is longer than 4 MiB")).into());
+            return Err(Report::new(reasons::PLAN_TOO_LARGE, format!("the plan {name} is longer than 4 MiB")).into());
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -68,8 +70,17 @@ impl PlanFile {
     }
 }
 
+/// A file that is not there may be mistyped.
+fn not_opened(path: &Path, name: &str, error: &io::Error) -> Report {
+    let report = unreadable(name, &error.to_string());
+    match next::similar_file(path).filter(|_| error.kind() == io::ErrorKind::NotFound) {
+        Some(similar) => report.detail(format!("did you mean `{similar}`?")).next(next::instead(name, &similar)),
+        None => report.next(next::help()),
+    }
+}
+
 fn unreadable(name: &str, why: &str) -> Report {
-    Failure::refused("PLAN_UNREADABLE", format!("the plan {name} cannot be read: {why}"))
+    Report::new(reasons::PLAN_UNREADABLE, format!("the plan {name} cannot be read: {why}"))
 }
 
 #[cfg(test)]

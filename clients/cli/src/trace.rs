@@ -6,6 +6,7 @@ use belay_all_in_one::{
     NotStarted, Telemetry, TraceContext,
     spans::{KeyValue, LAST_FLUSH, SpanKind, SpanRecord, Status, semconv},
 };
+use belay_reasons as reasons;
 
 use crate::{
     clock,
@@ -83,8 +84,7 @@ fn named(report: Report, trace_id: &str) -> Report {
 }
 
 fn unusable(error: &NotStarted) -> Report {
-    Failure::refused("TELEMETRY_UNUSABLE", error.to_string())
-        .next("Set the variable as it says, or OTEL_SDK_DISABLED=true to send no spans.")
+    Report::new(reasons::TELEMETRY_UNUSABLE, error.to_string()).advice()
 }
 
 fn now() -> i64 {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_report_names_the_trace_once() {
-        let report = || Report::new(Exit::INTERNAL, "INTERNAL", "no");
+        let report = || Report::new(reasons::INTERNAL, "no");
         assert_eq!(named(report(), "4bf92f").details, ["trace 4bf92f"]);
         assert_eq!(named(report().detail("trace 4bf92f"), "4bf92f").details, ["trace 4bf92f"]);
     }

@@ -1,19 +1,62 @@
 //! What is said when a command is mistyped: the mistake and what was probably meant, never the usage text.
 
+use belay_reasons as reasons;
 use clap::{
-    CommandFactory as _,
-    error::{Error, ErrorKind},
+    CommandFactory as _, Parser as _,
+    error::{ContextKind, ContextValue, Error, ErrorKind},
 };
 
 use crate::{
-    args::{Cli, Format, wants_json},
+    args::{Cli, Format, typed, wants_json},
     exit::Exit,
-    failure::{Failure, Report},
+    failure::Report,
+    next,
     screen::Screen,
 };
 
+/// What people type who know other tools, and what it is called here.
+const ELSEWHERE: &[(&str, &[&str])] = &[
+    ("help", &["--help"]),
+    ("ls", &["executions", "list"]),
+    ("list", &["executions", "list"]),
+    ("ps", &["executions", "list"]),
+    ("history", &["executions", "list"]),
+    ("status", &["executions", "get"]),
+    ("get", &["executions", "get"]),
+    ("show", &["executions", "get"]),
+    ("describe", &["executions", "get"]),
+    ("logs", &["executions", "get"]),
+    ("log", &["executions", "get"]),
+    ("why", &["executions", "get"]),
+    ("watch", &["executions", "watch"]),
+    ("tail", &["executions", "watch"]),
+    ("attach", &["executions", "watch"]),
+    ("cancel", &["executions", "cancel"]),
+    ("stop", &["executions", "cancel"]),
+    ("kill", &["executions", "cancel"]),
+    ("pause", &["executions", "pause"]),
+    ("resume", &["executions", "resume"]),
+    ("retry", &["executions", "resume"]),
+    ("continue", &["executions", "resume"]),
+    ("start", &["run"]),
+    ("exec", &["run"]),
+    ("execute", &["run"]),
+    ("apply", &["run"]),
+    ("validate", &["plan", "validate"]),
+    ("check", &["plan", "validate"]),
+    ("lint", &["plan", "validate"]),
+    ("skip", &["approvals", "skip"]),
+    ("pending", &["approvals", "list"]),
+    ("inbox", &["approvals", "list"]),
+    ("server", &["serve"]),
+    ("init", &["config", "show"]),
+    ("version", &["--version"]),
+];
+/// How much a word must resemble a command to be suggested; 1 is the same.
+const ALIKE: f64 = 0.7;
+
 /// Prints help and versions as they are, and everything else as an error.
-pub(crate) fn tell(error: &Error) -> Exit {
+pub(crate) fn tell(error: &Error, arguments: &[String]) -> Exit {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // A closed pipe leaves nobody to tell.
@@ -21,64 +64,170 @@ pub(crate) fn tell(error: &Error) -> Exit {
             Exit::OK
         }
         _ => {
-            let arguments: Vec<String> =
-                std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
-            let format = if wants_json(&arguments) { Format::Json } else { Format::Text };
-            let report = report(&error.render().to_string(), &arguments);
+            let format = if wants_json(arguments) { Format::Json } else { Format::Text };
+            let report = report(error, &typed(arguments).words);
             Screen::of_process(format).report(&report);
             report.exit
         }
     }
 }
 
+fn report(error: &Error, words: &[String]) -> Report {
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(wrong))) => unknown(wrong, words),
+        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, _) => missing(words),
+        _ => mistyped(&error.render().to_string(), words),
+    }
+}
+
 /// clap's words without its usage and its pointer to the help.
-fn report(rendered: &str, arguments: &[String]) -> Report {
+fn mistyped(rendered: &str, words: &[String]) -> Report {
     let mut lines = rendered
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .map(str::trim)
         .filter(|line| !line.is_empty());
-    let message = lines.next().unwrap_or("this cannot be understood");
-    let mut report = Failure::refused("INVALID_USAGE", message.strip_prefix("error: ").unwrap_or(message));
+    let message = lines.next().unwrap_or("the command line is not valid");
+    let mut report = Report::new(reasons::INVALID_USAGE, message.strip_prefix("error: ").unwrap_or(message));
     report.details = lines.map(str::to_owned).collect();
-    report.next(format!("{} --help", command(arguments)))
+    report.next(next::help_of(&words.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
-/// The command that was meant, as far as it was typed well: `belay executions`.
-fn command(arguments: &[String]) -> String {
+/// A word that is no command: what was probably meant, with everything else as it was typed.
+fn unknown(wrong: &str, words: &[String]) -> Report {
+    let at = words.iter().position(|word| word == wrong).unwrap_or(0);
+    let (before, after) = (&words[..at], words.get(at + 1..).unwrap_or_default());
+    let path: Vec<&str> = before.iter().map(String::as_str).collect();
+    let report = Report::new(
+        reasons::INVALID_USAGE,
+        format!("there is no command `{}`", [&path[..], &[wrong]].concat().join(" ")),
+    );
+    let Some(meant) = meant(wrong, &path) else {
+        return report.next(next::help_of(&path));
+    };
+    let meant: Vec<&str> = meant.iter().map(String::as_str).collect();
+    let report = report.detail(format!("did you mean `belay {}`?", [&path[..], &meant[..]].concat().join(" ")));
+    if meant == ["--help"] {
+        let after: Vec<&str> = after.iter().map(String::as_str).collect();
+        return report.next(next::help_of(&after));
+    }
+    let mut line: Vec<&str> = [&path[..], &meant[..]].concat();
+    line.extend(after.iter().map(String::as_str));
+    // Commands about one execution need one.
+    if after.is_empty() && matches!(line[..], ["executions", "get" | "watch" | "cancel" | "pause" | "resume"]) {
+        line.push("@last");
+    }
+    match Cli::try_parse_from(["belay"].iter().chain(&line)) {
+        Ok(_) => report.next(next::command(&line)),
+        Err(_) => report.next(next::help_of(&line)),
+    }
+}
+
+/// The command that a word stands for: the one that is spelt most like it, else what another tool calls so.
+fn meant(wrong: &str, path: &[&str]) -> Option<Vec<String>> {
+    let elsewhere = ELSEWHERE.iter().find(|(word, _)| path.is_empty() && *word == wrong);
+    if let Some((_, words)) = elsewhere {
+        return Some(words.iter().map(|word| (*word).to_owned()).collect());
+    }
+    let root = Cli::command();
+    let at = path.iter().try_fold(&root, |at, word| at.find_subcommand(word))?;
+    let likeness = |name: &str| {
+        // Two letters that changed places are one mistake.
+        let distance = strsim::damerau_levenshtein(name, wrong);
+        if distance <= 1 { 1.0 } else { strsim::jaro_winkler(name, wrong) }
+    };
+    let likely = at.get_subcommands().map(|command| (likeness(command.get_name()), command.get_name().to_owned()));
+    let (likeness, name) = likely.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (likeness >= ALIKE).then(|| vec![name])
+}
+
+/// A group of commands without the one that is meant: which there are.
+fn missing(words: &[String]) -> Report {
     let root = Cli::command();
     let mut at = &root;
-    let mut words = vec![root.get_name()];
-    for argument in arguments.iter().skip(1) {
-        if let Some(next) = at.find_subcommand(argument) {
-            at = next;
-            words.push(next.get_name());
-        }
+    let mut path = Vec::new();
+    for word in words {
+        let Some(next) = at.find_subcommand(word) else { break };
+        path.push(word.as_str());
+        at = next;
     }
-    words.join(" ")
+    let verbs: Vec<_> = at.get_subcommands().collect();
+    let report = Report::new(reasons::INVALID_USAGE, format!("`belay {}` needs a command", path.join(" ")));
+    let width = verbs.iter().map(|verb| verb.get_name().len()).max().unwrap_or(0);
+    let mut report = verbs.iter().fold(report, |report, verb| {
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        report.detail(format!("{:width$}  {}", verb.get_name(), about.lines().next().unwrap_or_default()))
+    });
+    report.next = Some(match verbs.iter().any(|verb| verb.get_name() == "list") {
+        true => next::command(&[&path[..], &["list"]].concat()),
+        false => next::help_of(&path),
+    });
+    report
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
 
     fn told(line: &str) -> String {
         let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let error = Cli::try_parse_from(&arguments).expect_err("mistyped");
-        report(&error.render().to_string(), &arguments).lines().iter().map(|line| line.render(false) + "\n").collect()
+        report(&error, &typed(&arguments).words).lines().iter().map(|line| line.render(false) + "\n").collect()
     }
 
     #[test]
     fn a_mistyped_command_gets_a_suggestion_and_no_usage() {
         assert_eq!(
-            told("belay executions lst"),
-            "error: unrecognized subcommand 'lst'\n\
-             \x20 tip: a similar subcommand exists: 'list'\n\
-             next: belay executions --help\n\
-             code: INVALID_USAGE (docs/errors/INVALID_USAGE.md)\n"
+            told("belay executions lst --limit 3"),
+            "error: there is no command `executions lst`\n\
+             \x20 did you mean `belay executions list`?\n\
+             next: belay executions list --limit 3\n\
+             code: INVALID_USAGE (belay explain INVALID_USAGE)\n"
         );
+    }
+
+    #[test]
+    fn words_of_other_tools_get_a_suggestion() {
+        for (typed, next) in [
+            ("help", "belay --help"),
+            ("help run", "belay run --help"),
+            ("rnu plan.yaml", "belay run plan.yaml"),
+            ("ls", "belay executions list"),
+            ("status", "belay executions get @last"),
+            ("logs e1", "belay executions get e1"),
+            ("why e1", "belay executions get e1"),
+            ("resume", "belay executions resume @last"),
+            ("start", "belay run --help"),
+            ("zzzz", "belay --help"),
+            ("executions zzzz", "belay executions --help"),
+        ] {
+            let told = told(&format!("belay {typed}"));
+            assert!(told.contains(&format!("\nnext: {next}\n")), "{typed}: {told}");
+        }
+    }
+
+    /// What is suggested is a command.
+    #[test]
+    fn every_word_of_other_tools_leads_to_a_command() {
+        let root = Cli::command();
+        for (word, meant) in ELSEWHERE {
+            assert!(root.find_subcommand(word).is_none(), "{word} is a command");
+            if !meant[0].starts_with('-') {
+                let found = meant.iter().try_fold(&root, |at, word| at.find_subcommand(word));
+                assert!(found.is_some(), "{word}: {meant:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_alone_lists_its_commands() {
+        let told = told("belay executions");
+        assert!(told.starts_with("error: `belay executions` needs a command\n  list    List executions"), "{told}");
+        assert!(
+            told.contains("\n  cancel  Stop an execution") && told.contains("\nnext: belay executions list\n"),
+            "{told}"
+        );
+        assert!(self::told("belay plan").contains("\nnext: belay plan --help\n"));
     }
 
     #[test]

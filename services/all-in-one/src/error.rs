@@ -8,6 +8,7 @@ use std::{
 use belay_approval_gate::{GateError, keys::KeyError};
 use belay_journal::StoreError;
 use belay_proto::stores::{Behind, Service};
+use belay_reasons as reasons;
 use belay_service_kit::{key_file::KeyFileError, net::BindError, register_file::RegisterError};
 use belay_settings::ConfigError;
 use belay_sqlite::{CommitError, SqliteError};
@@ -88,7 +89,7 @@ impl StartError {
         match error {
             LedgerError::Store(error) => Self::sqlite(path, error),
             LedgerError::KeyLost => {
-                Self::Store { code: "SEAL_KEY_LOST", message: format!("{}: {error}", path.display()) }
+                Self::Store { code: reasons::SEAL_KEY_LOST, message: format!("{}: {error}", path.display()) }
             }
         }
     }
@@ -104,7 +105,7 @@ impl StartError {
             }
             GateError::Unwritable(CommitError::Stopped) => Self::Internal("the store of approvals stopped".into()),
             GateError::Policy(error) => {
-                Self::Store { code: "STORE_CORRUPT", message: format!("{}: {error}", path.display()) }
+                Self::Store { code: reasons::STORE_CORRUPT, message: format!("{}: {error}", path.display()) }
             }
         }
     }
@@ -113,7 +114,7 @@ impl StartError {
     pub(crate) fn refused_policy(approvals: &Path, error: &Refused) -> Self {
         match error {
             Refused::NotNewer { .. } => {
-                Self::Store { code: "FENCED", message: format!("{}: {error}", approvals.display()) }
+                Self::Store { code: reasons::FENCED, message: format!("{}: {error}", approvals.display()) }
             }
             _ => Self::Internal(error.to_string()),
         }
@@ -126,68 +127,33 @@ impl StartError {
             Service::Runner => state_dir.ledger(),
             Service::Gate => state_dir.approvals(),
         };
-        Self::Store { code: "STORE_BEHIND", message: format!("{}: {behind}", path.display()) }
+        Self::Store { code: reasons::STORE_BEHIND, message: format!("{}: {behind}", path.display()) }
     }
 
     pub(crate) fn sqlite(path: &Path, error: &SqliteError) -> Self {
         Self::Store { code: error.reason(), message: format!("{}: {error}", path.display()) }
     }
 
-    /// The reason, for programs; each has a page in docs/errors.
+    /// The reason, for programs: a name in the table of `belay_reasons`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoStateDir | Self::StateDir { .. } | Self::ForeignStateDir(_) | Self::SharedStateDir { .. } => {
-                "STATE_DIR_UNUSABLE"
+                reasons::STATE_DIR_UNUSABLE
             }
-            Self::HolderSilent(_) => "STORE_LOCKED",
+            Self::HolderSilent(_) => reasons::STORE_LOCKED,
             Self::Store { code, .. } => code,
-            Self::Bind(BindError::PathTooLong(_)) => "STATE_DIR_UNUSABLE",
-            Self::Bind(BindError::InUse(_)) => "PORT_IN_USE",
-            Self::Bind(BindError::Refused { .. }) => "CANNOT_LISTEN",
-            Self::Bind(BindError::BeyondLoopback(_)) => "INSECURE_LISTEN",
-            Self::Principals(RegisterError::Refused(_)) => "PRINCIPAL_REFUSED",
-            Self::Principals(_) => "PRINCIPALS_UNUSABLE",
-            Self::Key(_) => "GATE_KEY_UNUSABLE",
-            Self::SealKey(_) => "SEAL_KEY_UNUSABLE",
-            Self::Policy(_) => "POLICY_INVALID",
-            Self::Config(_) => "CONFIG_INVALID",
-            Self::Telemetry(_) => "TELEMETRY_UNUSABLE",
-            Self::Internal(_) => "INTERNAL",
-        }
-    }
-
-    /// What to do.
-    pub fn next(&self) -> String {
-        if matches!(self, Self::Bind(BindError::PathTooLong(_))) {
-            return "Name a folder with a shorter path with --state-dir or BELAY_STATE_DIR.".into();
-        }
-        if matches!(self, Self::SharedStateDir { .. }) {
-            return "Name a folder for Belay alone with --state-dir.".to_owned();
-        }
-        match self.code() {
-            "STATE_DIR_UNUSABLE" => "Name a folder of your own with --state-dir or BELAY_STATE_DIR.".into(),
-            "STORE_LOCKED" => "End the other process, or name another folder with --state-dir.".into(),
-            "STORE_CORRUPT" => {
-                "Nothing was changed. Put a backup of the file in its place, or move it away to begin with an empty store.".into()
-            }
-            "STORE_FULL" => "Make room on the disk and start again; nothing that was acknowledged is lost.".into(),
-            "STORE_BEHIND" => "Put the newest copy of it back, with its -wal. Without one, `belay serve --accept-older-store` goes on with what is there, once: what came after its last commit is forgotten.".into(),
-            "STORE_GONE" => "Put the state directory back from a backup, or begin with an empty one: what was acknowledged before it was removed is in no file any more.".into(),
-            "GATE_KEY_UNUSABLE" => "Put gate.key and gate.pub back from a backup. Without one: move both away with gate.db and ledger.db, and what waits for a decision is asked again.".into(),
-            "SEAL_KEY_UNUSABLE" => "Put seal.key back from a backup. Without one: move it away; executions whose secrets it sealed cannot go on then.".into(),
-            "SEAL_KEY_LOST" => "Put seal.key back from the backup that ledger.db is of, and start again.".into(),
-            "POLICY_INVALID" => "Mend the policy; `belay policy check FILE` shows what is wrong.".into(),
-            "CONFIG_INVALID" => "Change the file as it says; `belay config show` reads it again.".into(),
-            "TELEMETRY_UNUSABLE" => "Set the variable as it says, or OTEL_SDK_DISABLED=true to send no spans.".into(),
-            "FENCED" => "Put the newest journal.db and gate.db back, or move ledger.db away if the work that came after the backup may be forgotten.".into(),
-            "STORE_OLDER" => "Finish its work with the version that wrote it, then name a new folder with --state-dir or move the files away.".into(),
-            "STORE_NEWER" => "Use the version of belay that wrote it, or a later one.".into(),
-            "PORT_IN_USE" => "End the process that listens there (`ss -ltnp` names it), or choose another port with --listen.".into(),
-            "INSECURE_LISTEN" => "belay serve --listen 127.0.0.1:7433".into(),
-            "PRINCIPAL_REFUSED" => "belay principals list".into(),
-            "PRINCIPALS_UNUSABLE" => "Put a backup of the file in its place, or move it away: then only the owner may call.".into(),
-            "CANNOT_LISTEN" => "Choose an address of this machine with --listen.".into(),
-            _ => "Please report this with what BELAY_LOG=debug prints.".into(),
+            Self::Bind(BindError::PathTooLong(_)) => reasons::STATE_DIR_UNUSABLE,
+            Self::Bind(BindError::InUse(_)) => reasons::PORT_IN_USE,
+            Self::Bind(BindError::Refused { .. }) => reasons::CANNOT_LISTEN,
+            Self::Bind(BindError::BeyondLoopback(_)) => reasons::INSECURE_LISTEN,
+            Self::Principals(RegisterError::Refused(_)) => reasons::PRINCIPAL_REFUSED,
+            Self::Principals(_) => reasons::PRINCIPALS_UNUSABLE,
+            Self::Key(_) => reasons::GATE_KEY_UNUSABLE,
+            Self::SealKey(_) => reasons::SEAL_KEY_UNUSABLE,
+            Self::Policy(_) => reasons::POLICY_INVALID,
+            Self::Config(_) => reasons::CONFIG_INVALID,
+            Self::Telemetry(_) => reasons::TELEMETRY_UNUSABLE,
+            Self::Internal(_) => reasons::INTERNAL,
         }
     }
 }
@@ -196,12 +162,11 @@ impl StartError {
 mod tests {
     use super::*;
 
-    /// A ledger whose key is lost: the file, what to put back, and the page that says more.
+    /// A ledger whose key is lost: the file, and what to put back.
     #[test]
     fn a_lost_seal_key_is_told_by_name() {
         let error = StartError::ledger(Path::new("/state/ledger.db"), &LedgerError::KeyLost);
         assert_eq!(error.code(), "SEAL_KEY_LOST");
         assert!(error.to_string().starts_with("/state/ledger.db: calls in ledger.db are sealed"), "{error}");
-        assert!(error.next().contains("Put seal.key back"), "{}", error.next());
     }
 }

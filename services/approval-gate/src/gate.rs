@@ -8,6 +8,7 @@ use std::{
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policy;
 use belay_proto::v1::Approval;
+use belay_reasons as reasons;
 use belay_redaction::Redactor;
 use belay_service_kit::{Clock, Ids, Shutdown, status};
 use belay_sqlite::{CommitError, SqliteError};
@@ -205,13 +206,13 @@ pub(crate) fn unwritable(error: &Failed) -> Status {
     let (reason, code) = match error {
         CommitError::Failed(error @ SqliteError::Corrupt(_)) => (error.reason(), Code::DataLoss),
         CommitError::Failed(error) => (error.reason(), Code::Unavailable),
-        CommitError::Stopped => ("STOPPING", Code::Unavailable),
+        CommitError::Stopped => (reasons::STOPPING, Code::Unavailable),
     };
     status::error(code, reason, format!("Nothing was decided or changed: {error}.")).into()
 }
 
 pub(crate) fn no_approval(name: &str) -> Status {
-    status::error(Code::NotFound, "APPROVAL_NOT_FOUND", format!("There is no approval `{name}`."))
+    status::error(Code::NotFound, reasons::APPROVAL_NOT_FOUND, format!("There is no approval `{name}`."))
         .with("name", name)
         .into()
 }
@@ -219,10 +220,10 @@ pub(crate) fn no_approval(name: &str) -> Status {
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
         let (reason, code) = match &refusal {
-            Refusal::NotAPerson(_) => ("NOT_A_PERSON", Code::PermissionDenied),
-            Refusal::OwnRequest(_) => ("OWN_REQUEST", Code::PermissionDenied),
-            Refusal::DigestMismatch { .. } => ("DIGEST_MISMATCH", Code::FailedPrecondition),
-            Refusal::AlreadyDecided { .. } => ("ALREADY_DECIDED", Code::FailedPrecondition),
+            Refusal::NotAPerson(_) => (reasons::NOT_A_PERSON, Code::PermissionDenied),
+            Refusal::OwnRequest(_) => (reasons::OWN_REQUEST, Code::PermissionDenied),
+            Refusal::DigestMismatch { .. } => (reasons::DIGEST_MISMATCH, Code::FailedPrecondition),
+            Refusal::AlreadyDecided { .. } => (reasons::ALREADY_DECIDED, Code::FailedPrecondition),
         };
         let error = status::error(code, reason, refusal.to_string());
         match refusal {

@@ -9,6 +9,7 @@ use belay_grant::{Subject, digest_of};
 use belay_proto::v1::{
     self, get_effect_response::Content as Piece, tool_runner_service_client::ToolRunnerServiceClient,
 };
+use belay_reasons as reasons;
 use belay_service_kit::{ServiceChannel, host::LARGEST_MESSAGE, status};
 use thiserror::Error;
 use tonic::{Code, Request, Status, metadata::MetadataValue};
@@ -73,7 +74,7 @@ impl RunnerClient {
 
 fn away(why: &str) -> Status {
     let message = format!("The tool runner does not answer: {why}. Nothing was asked; try again.");
-    status::error(Code::Unavailable, "RUNNER_UNAVAILABLE", message).into()
+    status::error(Code::Unavailable, reasons::RUNNER_UNAVAILABLE, message).into()
 }
 
 /// Only what the runner itself says about the call is believed; what a proxy or the transport made up says nothing about it.
@@ -82,7 +83,7 @@ fn refused(call: &str, refusal: Status) -> Status {
         (Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument, Some(_)) => {
             let message =
                 format!("The tool runner holds no call `{call}` that waits for a decision: {}", refusal.message());
-            status::error(Code::FailedPrecondition, "CALL_NOT_HELD", message).with("call", call).into()
+            status::error(Code::FailedPrecondition, reasons::CALL_NOT_HELD, message).with("call", call).into()
         }
         _ => away(refusal.message()),
     }
@@ -138,18 +139,20 @@ impl Held {
             let message = format!(
                 "What the call is about takes more than {LARGEST_SUBJECT} bytes to say: nobody could look at it. Let the step change less at once."
             );
-            return Err(refused("SUBJECT_TOO_LARGE", message));
+            return Err(refused(reasons::SUBJECT_TOO_LARGE, message));
         }
         let digest = digest_of(&self.subject);
         if digest != subject_digest {
             let message =
                 format!("The runner holds the call with {digest}, and the question is about `{subject_digest}`.");
             return Err(Status::from(
-                status::error(Code::FailedPrecondition, "SUBJECT_CHANGED", message).with("subject_digest", digest),
+                status::error(Code::FailedPrecondition, reasons::SUBJECT_CHANGED, message)
+                    .with("subject_digest", digest),
             ));
         }
-        let invalid =
-            |why: String| refused("SUBJECT_INVALID", format!("What the runner holds cannot be asked about: {why}."));
+        let invalid = |why: String| {
+            refused(reasons::SUBJECT_INVALID, format!("What the runner holds cannot be asked about: {why}."))
+        };
         let subject = Subject::parse(&self.subject).map_err(|error| invalid(error.to_string()))?;
         if (&subject.execution, &subject.step) != (&call.execution, &call.step) {
             let of = format!("{}/steps/{}", subject.execution, subject.step);
@@ -166,7 +169,7 @@ impl Held {
                     "The runner sent a content as {digest} whose digest is {found}. Nobody is asked about what cannot be shown truly: \
                      look at the tool runner."
                 );
-                return Err(refused("CONTENT_MISMATCH", message));
+                return Err(refused(reasons::CONTENT_MISMATCH, message));
             }
             verified.insert(digest, bytes);
         }

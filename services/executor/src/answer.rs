@@ -2,6 +2,7 @@
 
 use belay_execution::{CallRequest, ErrorClass, EventKind, Failure, Json, Need, Receipt, RecoveryClass};
 use belay_proto::v1::{self, tool_call::State};
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
@@ -37,17 +38,21 @@ pub(crate) fn refused(request: &CallRequest, status: Status) -> Answer {
     };
     let reason = status::reason(&status);
     match (status.code(), reason.as_deref()) {
-        (Code::FailedPrecondition, Some("LEDGER_CHANGED")) => Answer::LedgerChanged,
-        (Code::FailedPrecondition, Some("FENCED")) => Answer::Fenced,
-        (Code::PermissionDenied, Some("GRANT_REFUSED")) if is_about_time(&status) => Answer::GrantOutOfTime(status),
+        (Code::FailedPrecondition, Some(reasons::LEDGER_CHANGED)) => Answer::LedgerChanged,
+        (Code::FailedPrecondition, Some(reasons::FENCED)) => Answer::Fenced,
+        (Code::PermissionDenied, Some(reasons::GRANT_REFUSED)) if is_about_time(&status) => {
+            Answer::GrantOutOfTime(status)
+        }
         (Code::PermissionDenied, Some(_)) => Answer::GrantRefused(status.message().to_owned()),
-        (Code::NotFound, Some("CALL_NOT_FOUND")) => Answer::NotFound,
-        (Code::NotFound, Some(reason @ "TOOL_NOT_FOUND")) => failed(ErrorClass::InvalidArguments, reason),
+        (Code::NotFound, Some(reasons::CALL_NOT_FOUND)) => Answer::NotFound,
+        (Code::NotFound, Some(reason @ reasons::TOOL_NOT_FOUND)) => failed(ErrorClass::InvalidArguments, reason),
         (Code::InvalidArgument, Some(reason)) => failed(ErrorClass::InvalidArguments, reason),
         (Code::AlreadyExists, Some(reason)) => failed(ErrorClass::Internal, reason),
-        (Code::ResourceExhausted, Some("MESSAGE_TOO_LARGE")) => failed(ErrorClass::InvalidArguments, "TOO_LARGE"),
+        (Code::ResourceExhausted, Some(reasons::MESSAGE_TOO_LARGE)) => {
+            failed(ErrorClass::InvalidArguments, reasons::TOO_LARGE)
+        }
         // tonic's word for a message beyond the limit, on our side: sending it again would never end.
-        (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, "TOO_LARGE"),
+        (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, reasons::TOO_LARGE),
         _ => Answer::Away(status),
     }
 }
@@ -61,9 +66,10 @@ pub(crate) fn answer_of(request: &CallRequest, told: v1::ToolCall) -> Answer {
     let call = request.call;
     let receipt = wire::receipt_from(told.receipt.clone().unwrap_or_default());
     let failure = |default| {
-        told.failure
-            .clone()
-            .map_or_else(|| Failure::new(default, "UNSAID", "The runner gave no reason."), wire::failure_from)
+        told.failure.clone().map_or_else(
+            || Failure::new(default, reasons::REASON_MISSING, "The runner gave no reason."),
+            wire::failure_from,
+        )
     };
     let kind = match told.state() {
         State::AwaitingApproval => {
@@ -101,7 +107,7 @@ pub(crate) fn without_ledger(request: &CallRequest) -> Option<EventKind> {
             call: request.call,
             failure: Failure::new(
                 ErrorClass::OutcomeUnknown,
-                "LEDGER_CHANGED",
+                reasons::LEDGER_CHANGED,
                 "The runner that had the call keeps another ledger now; what the call did cannot be known.",
             ),
             grant_nonce: String::new(),

@@ -10,6 +10,7 @@ use std::{
 use belay_execution::{Event, Execution, Timestamp};
 use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalReader, Opened, Operation, Refused, StoreError};
 use belay_proto::v1;
+use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Shutdown, SteadyClock, status};
 use belay_sqlite::{CommitError, GroupCommit, Threads};
@@ -247,7 +248,7 @@ impl Executions {
         let (namespace, id) = (name.namespace.clone(), name.id.clone());
         let row = self.read(move |reader| reader.find(&namespace, &id)).await.map_err(|error| unreadable(&error))?;
         row.ok_or_else(|| {
-            status::error(Code::NotFound, "EXECUTION_NOT_FOUND", format!("There is no execution `{}`.", name.id))
+            status::error(Code::NotFound, reasons::EXECUTION_NOT_FOUND, format!("There is no execution `{}`.", name.id))
                 .with("name", name)
                 .into()
         })
@@ -483,22 +484,22 @@ pub(crate) fn unreadable(error: &StoreError) -> Status {
 pub(crate) fn unwritable(error: &Failed) -> Status {
     let reason = match error {
         CommitError::Failed(error) => store_reason(error),
-        CommitError::Stopped => "STOPPING",
+        CommitError::Stopped => reasons::STOPPING,
     };
     status::error(Code::Unavailable, reason, format!("Nothing was started or changed: {error}.")).into()
 }
 
 fn corrupt(message: &str) -> Status {
-    status::error(Code::DataLoss, "STORE_CORRUPT", message).into()
+    status::error(Code::DataLoss, reasons::STORE_CORRUPT, message).into()
 }
 
 impl From<SecretsError> for Status {
     fn from(error: SecretsError) -> Self {
         let (code, reason) = match error {
-            SecretsError::KeyLost => (Code::DataLoss, "SEAL_KEY_LOST"),
-            SecretsError::Newer(_) => (Code::FailedPrecondition, "STORE_NEWER"),
+            SecretsError::KeyLost => (Code::DataLoss, reasons::SEAL_KEY_LOST),
+            SecretsError::Newer(_) => (Code::FailedPrecondition, reasons::STORE_NEWER),
             SecretsError::Changed(..) | SecretsError::Misplaced(_) | SecretsError::Undecodable(_) => {
-                (Code::DataLoss, "STORE_CORRUPT")
+                (Code::DataLoss, reasons::STORE_CORRUPT)
             }
         };
         status::error(code, reason, format!("The execution cannot be read: {error}.")).into()
@@ -508,14 +509,14 @@ impl From<SecretsError> for Status {
 /// The reason that stands for a failure of the store.
 pub fn store_reason(error: &StoreError) -> &'static str {
     match error {
-        StoreError::Locked => "STORE_LOCKED",
-        StoreError::Corrupt(_) => "STORE_CORRUPT",
-        StoreError::Full => "STORE_FULL",
-        StoreError::Gone => "STORE_GONE",
-        StoreError::Behind(_) => "STORE_BEHIND",
-        StoreError::Newer { .. } => "STORE_NEWER",
-        StoreError::Older { .. } => "STORE_OLDER",
-        StoreError::Superseded => "FENCED",
-        StoreError::Broken | StoreError::Other(_) => "STORE_FAILED",
+        StoreError::Locked => reasons::STORE_LOCKED,
+        StoreError::Corrupt(_) => reasons::STORE_CORRUPT,
+        StoreError::Full => reasons::STORE_FULL,
+        StoreError::Gone => reasons::STORE_GONE,
+        StoreError::Behind(_) => reasons::STORE_BEHIND,
+        StoreError::Newer { .. } => reasons::STORE_NEWER,
+        StoreError::Older { .. } => reasons::STORE_OLDER,
+        StoreError::Superseded => reasons::FENCED,
+        StoreError::Broken | StoreError::Other(_) => reasons::STORE_FAILED,
     }
 }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use belay_execution::{Action, ApprovalMode, CallId, CallRequest, ErrorClass, EventKind, Failure, Hold, Need, Receipt};
 use belay_proto::v1;
+use belay_reasons as reasons;
 use belay_telemetry::TraceContext;
 use tokio::{sync::mpsc, task::AbortHandle};
 use tracing::Span;
@@ -262,7 +263,7 @@ impl Errand {
                 Answer::LedgerChanged | Answer::NotFound if self.maybe_sent => {
                     let message = "The runner that held the call keeps another ledger now; whether its effect was put in \
                                    place before cannot be known.";
-                    let failure = Failure::new(ErrorClass::OutcomeUnknown, "LEDGER_CHANGED", message);
+                    let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::LEDGER_CHANGED, message);
                     let (call, grant_nonce) = (self.request.call, String::new());
                     return Ok(News::Ended(EventKind::CallOutcomeUnknown { call, failure, grant_nonce }));
                 }
@@ -283,7 +284,7 @@ impl Errand {
     /// The runner does not take the grant, or there is none: the call is given up, and that is a fault of Belay's.
     async fn give_up(&mut self, why: String) -> Result<News, Gone> {
         let message = format!("The approval of this call could not be used: {why}.");
-        let failure = Failure::new(ErrorClass::Internal, "GRANT_REFUSED", message);
+        let failure = Failure::new(ErrorClass::Internal, reasons::GRANT_REFUSED, message);
         let Some(end) = self.discarded(&failure).await? else { return Ok(News::Fenced) };
         Ok(News::Ended(match end {
             EventKind::CallDenied { call, receipt, .. } => EventKind::CallFailed { call, failure, receipt },
@@ -374,7 +375,7 @@ impl Errand {
     /// The runner has lost a call that it held: nothing of it is left, and it can run again.
     fn lost_hold(&self) -> EventKind {
         let message = "The runner that held the call keeps another ledger now; nothing of the call is left.";
-        let failure = Some(Failure::new(ErrorClass::Transient, "LEDGER_CHANGED", message));
+        let failure = Some(Failure::new(ErrorClass::Transient, reasons::LEDGER_CHANGED, message));
         EventKind::CallCancelled { call: self.request.call, failure, grant_nonce: String::new() }
     }
 

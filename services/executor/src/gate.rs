@@ -3,6 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use belay_proto::v1::{self, approval_gate_service_client::ApprovalGateServiceClient};
+use belay_reasons as reasons;
 use belay_service_kit::{ServiceChannel, host::LARGEST_MESSAGE, status};
 use belay_telemetry::TraceContext;
 use tonic::{Code, Request, Status, metadata::MetadataValue};
@@ -152,8 +153,8 @@ impl Gate {
 /// Whether a gate that refuses a grant does so because it does not know of a decision that was made: its store was restored or lost.
 pub(crate) fn has_forgotten(status: &Status) -> bool {
     match status::reason(status).as_deref() {
-        Some("APPROVAL_NOT_FOUND") => true,
-        Some("NOT_APPROVED") => {
+        Some(reasons::APPROVAL_NOT_FOUND) => true,
+        Some(reasons::NOT_APPROVED) => {
             status::fact(status, "state").as_deref() == Some(v1::approval::State::Pending.as_str_name())
         }
         _ => false,

@@ -11,6 +11,7 @@ use belay_json_schema::Schema;
 use belay_proto::v1::{
     self, call_tool_response::Event, tool_call::State, tool_runner_service_client::ToolRunnerServiceClient,
 };
+use belay_reasons as reasons;
 use belay_service_kit::{ServiceChannel, host::LARGEST_MESSAGE, status};
 use belay_telemetry::TraceContext;
 use tonic::{Code, Request, Status, metadata::MetadataValue};
@@ -209,7 +210,7 @@ impl Runner {
         match self.client.clone().check_workspace(request).await {
             Ok(response) => Ok(response.into_inner().workspace),
             Err(status) if status.code() == Code::InvalidArgument => {
-                let reason = status::reason(&status).unwrap_or_else(|| "INVALID_ARGUMENT".to_owned());
+                let reason = status::reason(&status).unwrap_or_else(|| reasons::INVALID_ARGUMENT.to_owned());
                 let why = status.message().trim_start_matches("workspace: ").to_owned();
                 let message = format!("workspace: {why}");
                 Err(status::error(Code::InvalidArgument, &reason, message).field("workspace", why).into())
@@ -248,5 +249,5 @@ impl Runner {
 
 fn unreachable_runner(status: Status) -> Status {
     let message = format!("The tool runner does not answer: {}.", status.message().trim_end_matches('.'));
-    status::error(Code::Unavailable, "RUNNER_UNAVAILABLE", message).into()
+    status::error(Code::Unavailable, reasons::RUNNER_UNAVAILABLE, message).into()
 }

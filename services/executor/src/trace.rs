@@ -7,6 +7,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use belay_execution::{CallId, CallInFlight, Event, EventKind, Execution, Failure, Timestamp};
 use belay_plan::Plan;
+use belay_reasons as reasons;
 use belay_telemetry::{
     KeyValue, SpanKind, SpanRecord, Status, Telemetry, TraceContext,
     semconv::{self, operation},
@@ -219,8 +220,8 @@ fn end_of_call(kind: &EventKind) -> Option<(CallId, &'static str, Option<&Failur
         K::CallCompleted { call, .. } => (*call, "COMPLETED", None),
         K::CallFailed { call, failure, .. } => (*call, "FAILED", Some(failure)),
         K::CallDenied { call, failure, .. } => (*call, "DENIED", Some(failure)),
-        K::CallCancelled { call, failure, .. } => (*call, "CANCELLED", failure.as_ref()),
-        K::CallOutcomeUnknown { call, failure, .. } => (*call, "OUTCOME_UNKNOWN", Some(failure)),
+        K::CallCancelled { call, failure, .. } => (*call, reasons::CANCELLED, failure.as_ref()),
+        K::CallOutcomeUnknown { call, failure, .. } => (*call, reasons::OUTCOME_UNKNOWN, Some(failure)),
         _ => return None,
     })
 }
@@ -234,8 +235,8 @@ fn end_of_attempt(kind: &EventKind) -> Option<(usize, &'static str, Option<&Fail
             (*step, "FAILED", Some(failure))
         }
         K::StepCompleted { step, .. } => (*step, "COMPLETED", None),
-        K::StepCancelled { step, .. } => (*step, "CANCELLED", None),
-        K::StepOutcomeUnknown { step, failure, .. } => (*step, "OUTCOME_UNKNOWN", Some(failure)),
+        K::StepCancelled { step, .. } => (*step, reasons::CANCELLED, None),
+        K::StepOutcomeUnknown { step, failure, .. } => (*step, reasons::OUTCOME_UNKNOWN, Some(failure)),
         K::StepSkipped { step, .. } => (*step, "SKIPPED", None),
         _ => return None,
     })

@@ -29,6 +29,7 @@ use belay_proto::{
     stores::Stores,
     v1::{self, ErrorClass, tool_call::State},
 };
+use belay_reasons as reasons;
 use belay_service_kit::{Clock, status};
 use belay_sqlite::SqliteError;
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
@@ -161,7 +162,9 @@ impl Calls {
         let newest = lock(&self.fences).get(&shard).copied().unwrap_or(0);
         if token < newest {
             let message = format!("Shard {shard} has another owner: fence {token} is older than {newest}.");
-            return Err(status::error(Code::FailedPrecondition, "FENCED", message).with("newest", newest).into());
+            return Err(status::error(Code::FailedPrecondition, reasons::FENCED, message)
+                .with("newest", newest)
+                .into());
         }
         if token > newest {
             self.ledger.write(Entry::Fence { shard, token }).await.map_err(not_durable)?;
@@ -179,7 +182,7 @@ impl Calls {
         if !call.digest.is_empty() && call.digest != digest {
             let message =
                 format!("{} was asked for before with another tool, workspace or other arguments.", order.name);
-            return Err(status::error(Code::AlreadyExists, "CALL_EXISTS", message).into());
+            return Err(status::error(Code::AlreadyExists, reasons::CALL_EXISTS, message).into());
         }
         let followed = call.followed();
         match is_new {
@@ -199,7 +202,7 @@ impl Calls {
         };
         if lock(&self.forgotten).holds(&order.name) || self.acknowledgements.holds(&order.name) {
             let message = format!("{} has ended, and its outcome was acknowledged: this request was late.", order.name);
-            return Err(status::error(Code::FailedPrecondition, "CALL_ACKNOWLEDGED", message).into());
+            return Err(status::error(Code::FailedPrecondition, reasons::CALL_ACKNOWLEDGED, message).into());
         }
         self.refuse_if_broken()?;
         let policy = self.policy_now()?;
@@ -222,7 +225,7 @@ impl Calls {
         self.policy.current().ok_or_else(|| {
             let message =
                 "This runner has no policy yet: the approval gate has to be reachable once before anything may run.";
-            status::error(Code::Unavailable, "POLICY_MISSING", message).into()
+            status::error(Code::Unavailable, reasons::POLICY_MISSING, message).into()
         })
     }
 
@@ -249,7 +252,7 @@ impl Calls {
         }
         known.ok_or_else(|| {
             let message = format!("No call {name} ever arrived here.");
-            status::error(Code::NotFound, "CALL_NOT_FOUND", message).with("ledger_id", self.ledger.id()).into()
+            status::error(Code::NotFound, reasons::CALL_NOT_FOUND, message).with("ledger_id", self.ledger.id()).into()
         })
     }
 
@@ -276,7 +279,8 @@ impl Calls {
 
     /// Leaves a tombstone for a call that never arrived; nothing when it arrived just now.
     async fn forbid(&self, name: &str) -> Result<Option<Arc<v1::ToolCall>>, Status> {
-        let failed = ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "The call was cancelled before it arrived.");
+        let failed =
+            ToolFailure::new(ErrorClass::Cancelled, reasons::CANCELLED, "The call was cancelled before it arrived.");
         let tombstone = v1::ToolCall {
             name: name.to_owned(),
             state: State::Cancelled.into(),
@@ -411,7 +415,9 @@ pub(crate) async fn settled(progress: &mut watch::Receiver<Progress>) -> Result<
     match progress.wait_for(|progress| !progress.is_under_way()).await.as_deref() {
         Ok(Progress::Unresolved) => Err(unresolved()),
         Ok(progress) => Ok(progress.clone()),
-        Err(_) => Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into()),
+        Err(_) => {
+            Err(status::error(Code::Unavailable, reasons::RUNNER_STOPPING, "The tool runner is stopping.").into())
+        }
     }
 }
 
@@ -427,10 +433,14 @@ async fn stop_asked(cancelled: &mut watch::Receiver<bool>) {
 pub(crate) fn unresolved() -> Status {
     let message = "The ledger of calls cannot be written, and whether it says what became of this call is found out when the runner has \
                    been restarted: ask again.";
-    status::error(Code::Unavailable, "LEDGER_UNAVAILABLE", message).into()
+    status::error(Code::Unavailable, reasons::LEDGER_UNAVAILABLE, message).into()
 }
 
 fn not_durable(error: impl std::fmt::Display) -> Status {
-    status::error(Code::Unavailable, "LEDGER_UNAVAILABLE", format!("The ledger of calls cannot be written: {error}."))
-        .into()
+    status::error(
+        Code::Unavailable,
+        reasons::LEDGER_UNAVAILABLE,
+        format!("The ledger of calls cannot be written: {error}."),
+    )
+    .into()
 }

@@ -3,6 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use belay_proto::v1::{self, ErrorClass, enforcement_report};
+use belay_reasons as reasons;
 use belay_sandbox::{Launcher, Layer, LayerState, NamespaceLauncher, Report, Settings, Tier, probe, self_test};
 
 use crate::ToolFailure;
@@ -89,7 +90,7 @@ impl Enforcement {
     pub fn launcher(&self) -> Result<Arc<dyn Launcher>, ToolFailure> {
         self.launcher.clone().map_err(|why| {
             let message = format!("No command can run, because none runs without its sandbox: {why}.");
-            ToolFailure::new(ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE", message)
+            ToolFailure::new(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE, message)
         })
     }
 

@@ -145,9 +145,16 @@ pub struct ToolFailure {
 }
 
 impl ToolFailure {
-    /// A failure from its parts.
+    /// A failure from its parts. The reason is a constant of `belay_reasons`, whose row lists the class.
     pub fn new(class: v1::ErrorClass, reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { class, reason: reason.into(), message: message.into() }
+        let reason = reason.into();
+        debug_assert!(
+            belay_reasons::find(&reason).is_none_or(|row| {
+                row.classes.iter().any(|listed| class.as_str_name().trim_start_matches("ERROR_CLASS_") == listed.name())
+            }),
+            "the row of {reason} in services/shared/reasons does not list {class:?}"
+        );
+        Self { class, reason, message: message.into() }
     }
 }
 

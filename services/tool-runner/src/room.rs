@@ -2,9 +2,6 @@
 
 use std::{error::Error, io};
 
-/// The reason of a call that met a full disk. It has changed nothing, and the executor sends it again after a while.
-pub(crate) const WORKSPACE_FULL: &str = "WORKSPACE_FULL";
-
 /// Whether a failure comes from a disk, or a quota on it, that has no room.
 pub(crate) fn is_full(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);

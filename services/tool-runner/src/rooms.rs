@@ -15,6 +15,7 @@ use std::{
 };
 
 use belay_proto::v1::ErrorClass;
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use belay_sqlite::Threads;
 use belay_workspace::{CommitError, IoFailure, OpenError};
@@ -27,7 +28,7 @@ use crate::{
     Place, Places, Staged, ToolFailure,
     acknowledgements::{Acknowledgements, MOST},
     commit_log::{Beside, CommitLog, Overlap, Touched},
-    room::{WORKSPACE_FULL, is_full},
+    room::is_full,
     workspaces::{Chosen, NotAllowed, Workspaces},
 };
 
@@ -463,18 +464,20 @@ impl From<Closed> for ToolFailure {
     fn from(closed: Closed) -> Self {
         match closed {
             Closed::NotAllowed(_) => {
-                Self::new(ErrorClass::SandboxViolation, "WORKSPACE_NOT_ALLOWED", format!("{closed}."))
+                Self::new(ErrorClass::SandboxViolation, reasons::WORKSPACE_NOT_ALLOWED, format!("{closed}."))
             }
             Closed::Open(OpenError::Io(ref failure)) | Closed::Sweep(ref failure) if is_full(failure) => {
-                Self::new(ErrorClass::Transient, WORKSPACE_FULL, format!("{closed}."))
+                Self::new(ErrorClass::Transient, reasons::WORKSPACE_FULL, format!("{closed}."))
             }
             Closed::Open(OpenError::InUse { .. } | OpenError::Io(_)) | Closed::Sweep(_) | Closed::Stuck(_) => {
-                Self::new(ErrorClass::Transient, "WORKSPACE_FAILED", format!("{closed}."))
+                Self::new(ErrorClass::Transient, reasons::WORKSPACE_FAILED, format!("{closed}."))
             }
             Closed::Open(OpenError::Unreachable { ref source, .. }) if may_pass(source) => {
-                Self::new(ErrorClass::Transient, "WORKSPACE_FAILED", format!("{closed}."))
+                Self::new(ErrorClass::Transient, reasons::WORKSPACE_FAILED, format!("{closed}."))
             }
-            Closed::Open(_) => Self::new(ErrorClass::SandboxViolation, "WORKSPACE_INVALID", format!("{closed}.")),
+            Closed::Open(_) => {
+                Self::new(ErrorClass::SandboxViolation, reasons::WORKSPACE_INVALID, format!("{closed}."))
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use belay_policy::Tier;
 use belay_proto::v1::{EnforcementReport, ErrorClass, enforcement_report};
+use belay_reasons as reasons;
 
 use crate::{ToolFailure, calls::too_weak};
 
@@ -19,7 +20,7 @@ fn tier(tier: enforcement_report::Tier) -> Option<Tier> {
 /// # Errors
 /// SANDBOX_UNAVAILABLE, naming what is missing.
 pub(crate) fn check(report: &EnforcementReport, policy: Tier) -> Result<(), ToolFailure> {
-    let refused = |message| Err(ToolFailure::new(ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE", message));
+    let refused = |message| Err(ToolFailure::new(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE, message));
     if !report.breaches.is_empty() {
         let attacks = report.breaches.join(", ");
         return refused(format!(

@@ -24,6 +24,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-grant", Values),
     ("belay-plan", Values),
     ("belay-policy", Values),
+    ("belay-reasons", Values),
     ("belay-redaction", Values),
     ("belay-yaml", Values),
     ("belay-execution", Machines),
@@ -57,7 +58,7 @@ const SIDEWAYS: &[(&str, &str, &str)] = &[
 ];
 
 /// All that a client may know of us.
-const OPEN_TO_CLIENTS: &[&str] = &["belay-all-in-one", "belay-proto"];
+const OPEN_TO_CLIENTS: &[&str] = &["belay-all-in-one", "belay-proto", "belay-reasons"];
 
 /// Whether the crate is pure: no I/O, no async, no clock. See [`crate::pure`].
 pub(crate) fn is_pure(name: &str) -> bool {
@@ -211,6 +212,8 @@ fn the_command_line_knows_no_service() {
     ]);
     assert_eq!(
         found,
-        ["`belay-cli` imports `belay-tool-runner`: a client knows only belay-all-in-one and belay-proto"]
+        [
+            "`belay-cli` imports `belay-tool-runner`: a client knows only belay-all-in-one and belay-proto and belay-reasons"
+        ]
     );
 }

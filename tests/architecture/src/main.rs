@@ -1,8 +1,9 @@
-//! What ARCHITECTURE.md and docs/requirements.md say is true of the code as it is: who may import whom, which crates are pure, where
+//! What ARCHITECTURE.md, docs/requirements.md and docs/errors.md say is true of the code as it is: who may import whom, which crates are pure, where
 //! `unsafe` and the clock may be, and which test shows which requirement.
 //!
 //! Every rule is a function over what it judges, so that it is also tried on made-up cases that it has to refuse.
 
+mod errors;
 mod house;
 mod layers;
 mod manners;

@@ -3,6 +3,7 @@
 use belay_proto::v1::{
     Approval, FileDiff, GetApprovalChangeRequest, ListApprovalChangesRequest, PathChange, approval_need,
 };
+use belay_reasons as reasons;
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
@@ -75,5 +76,5 @@ pub(crate) async fn complete(gate: &mut Gate, approval: &mut Approval) -> Result
 
 /// Whether the gate says that the contents are no longer there.
 fn is_gone(status: &Status) -> bool {
-    status.get_details_error_info().is_some_and(|info| info.reason == "CONTENTS_GONE")
+    status.get_details_error_info().is_some_and(|info| info.reason == reasons::CONTENTS_GONE)
 }

@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod executions;
+pub(crate) mod explain;
 mod listing;
 pub(crate) mod plan;
 pub(crate) mod policy;
@@ -90,6 +91,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Doctor(verb) => doctor::doctor(context, verb).await,
         Command::Tools(Tools::List(verb)) => tools::list::list(context, verb).await,
         Command::Tools(Tools::Describe(verb)) => tools::describe::describe(context, verb).await,
+        Command::Explain(verb) => explain::explain(context, &verb),
         Command::Completions(verb) => completions::completions(verb),
         Command::Run(_) | Command::Serve(_) | Command::Executions(Executions::Watch(_) | Executions::Resume(_)) => {
             Err(Failure::internal("a long command was taken for a short one"))

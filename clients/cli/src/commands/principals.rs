@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use belay_all_in_one::{PrincipalEntry, PrincipalsFile, Role, WithToken};
+use belay_reasons as reasons;
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use serde_json::{Value, json};
 
@@ -116,9 +117,8 @@ pub(crate) fn principals(context: &Context, asked: &Principals) -> Result<Exit, 
         let message = format!(
             "principals are kept in the state directory of a server, and --server (or BELAY_SERVER) names {address}"
         );
-        return Err(Report::new(Exit::REFUSED, "INVALID_USAGE", message)
+        return Err(Report::new(reasons::INVALID_USAGE, message)
             .detail("run this command on the server's machine, as the user who owns its state directory")
-            .next("belay principals --state-dir DIR list")
             .into());
     }
     let file = match &asked.file {

@@ -8,6 +8,7 @@ use std::{
 use belay_proto::v1::{
     ApprovalMode, Execution, ExecutionView, GetExecutionRequest, StartExecutionRequest, start_execution_request,
 };
+use belay_reasons as reasons;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -22,7 +23,7 @@ use crate::{
     copy_of,
     exit::Exit,
     failure::{Failure, Report},
-    names,
+    names, next,
     plan_file::PlanFile,
     render::{
         self,
@@ -114,8 +115,9 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     };
     let started = tokio::select! {
         started = started => started,
-        stop = signals.next() => Err(Report::new(stop.exit(), "INTERRUPTED", "stopped before the answer came: it may have started")
-            .next("belay executions list")
+        stop = signals.next() => Err(Report::new(reasons::INTERRUPTED, "stopped before the answer came: it may have started")
+            .exit(stop.exit())
+            .next(next::command(&["executions", "list"]))
             .into()),
     };
     let started = match started {
@@ -156,7 +158,7 @@ fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecut
 fn workspace(folder: &Path, is_local: bool) -> Result<String, Failure> {
     let refused = |why: &str| -> Failure {
         let message = format!("the workspace {}: {why}", folder.display());
-        Failure::refused("WORKSPACE_INVALID", message).into()
+        Report::new(reasons::WORKSPACE_INVALID, message).next(next::help()).into()
     };
     let path = match is_local {
         true => {
@@ -184,7 +186,7 @@ async fn start_in_copy(
 ) -> Result<Execution, Failure> {
     if !context.place.is_local() {
         return Err(
-            Failure::refused("WORKSPACE_INVALID", "--copy-of: the server over TCP may be another machine").into()
+            Report::new(reasons::WORKSPACE_INVALID, "--copy-of: the server over TCP may be another machine").into()
         );
     }
     // A plan that is refused needs no copy.
@@ -237,7 +239,7 @@ async fn already_exists(client: &mut Client, asked: String, status: &Status) -> 
             existing.plan_id,
             accepted.unwrap_or_default(),
         )];
-        report.next = Some(format!("belay executions get {}", names::id(&existing.name)));
+        report.next = Some(next::about(&["executions", "get"], &existing.name, &[]));
     }
     report
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use belay_all_in_one::{Embedded, Endpoint, Opened, Options};
+use belay_reasons as reasons;
 use serde_json::json;
 
 use super::{Context, unless_stopped};
@@ -10,6 +11,7 @@ use crate::{
     args::{Format, PolicyFile},
     exit::Exit,
     failure::{Failure, Report},
+    next,
     render::text::{Line, Style, table},
     signals::Signals,
 };
@@ -41,11 +43,11 @@ pub(crate) struct Serve {
 /// Serves until told to stop; stops in good order.
 pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals) -> Result<Exit, Failure> {
     if let Some(address) = &context.place.server {
-        return Err(Failure::refused(
-            "INVALID_USAGE",
+        return Err(Report::new(
+            reasons::INVALID_USAGE,
             format!("`serve` is a server, and --server (or BELAY_SERVER) names another: {address}"),
         )
-        .next("belay serve --help")
+        .next(next::command(&["serve", "--help"]))
         .into());
     }
     let state_dir = context.place.state_dir()?;
@@ -63,9 +65,10 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
         Opened::Holder(embedded) => embedded,
         Opened::Held(endpoint) => {
             let message = format!("another belay holds {}", state_dir.display());
-            return Err(Report::new(Exit::INTERNAL, "STORE_LOCKED", message)
+            return Err(Report::new(reasons::STORE_LOCKED, message)
                 .detail(format!("it answers at {}", address(&endpoint)))
-                .next("stop it, or give another --state-dir")
+                .advice()
+                .next(next::command(&["executions", "list"]))
                 .into());
         }
     };

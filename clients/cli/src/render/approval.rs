@@ -12,7 +12,7 @@ use super::{
     text::{Line, Style, shorten, table, visible},
     time, words,
 };
-use crate::{failure::Failure, names};
+use crate::{failure::Failure, names, next::about};
 
 /// The most warnings: the gravest come first, and each change has its own flags beside its difference.
 const MAX_WARNINGS: usize = 8;
@@ -53,8 +53,7 @@ pub(crate) fn full(approval: &Approval, extent: Extent) -> Vec<Line> {
     lines.extend(diff::files(&preview.files, preview.more_files, extent));
     let left_out = preview.more_files > 0 || preview.files.iter().any(|file| file.count > 0);
     if left_out && is_open(approval) {
-        let id = names::id(&approval.name);
-        lines.push(next(&format!("belay approvals show {id} --all")));
+        lines.push(next(&about(&["approvals", "show"], &approval.name, &["--all"])));
     }
     lines
 }
@@ -126,15 +125,17 @@ fn what_it_is(approval: &Approval) -> Line {
 }
 
 /// What one types next.
-pub(crate) fn next_commands(approval: &Approval) -> Vec<Line> {
-    let id = names::id(&approval.name);
+pub(crate) fn next_commands(approval: &Approval, is_attended: bool) -> Vec<Line> {
+    let more = |command: String| Line::new("      ").and(Style::Strong, command);
+    // Without a terminal nobody can be asked, and what is shown here has been shown.
+    let yes: &[&str] = if is_attended { &[] } else { &["--yes"] };
     match approval.state() {
         State::Pending => vec![
-            next(&format!("belay approve {id}")),
-            Line::new("      ").and(Style::Strong, format!("belay deny {id} --reason '…'")),
-            Line::new("      ").and(Style::Strong, format!("belay approvals skip {id}")),
+            next(&about(&["approve"], &approval.name, yes)),
+            more(about(&["deny"], &approval.name, &["--reason", "…"])),
+            more(about(&["approvals", "skip"], &approval.name, &[])),
         ],
-        _ => vec![next(&format!("belay executions get {}", names::id(&approval.execution)))],
+        _ => vec![next(&about(&["executions", "get"], &approval.execution, &[]))],
     }
 }
 
@@ -218,7 +219,7 @@ mod tests {
     #[test]
     fn an_approval_shows_what_why_and_what_would_change() {
         let mut lines = full(&approval(), Extent::Full);
-        lines.extend(next_commands(&approval()));
+        lines.extend(next_commands(&approval(), true));
         assert_eq!(
             screen(&lines),
             "x7k2  pending\n\
@@ -250,7 +251,7 @@ mod tests {
         };
         let shown = screen(&full(&decided, Extent::Full));
         assert!(shown.contains("decided    2026-11-21 03:05:00Z by unix:1000: wrong\\u{1b}[2J file\n"), "{shown}");
-        assert_eq!(screen(&next_commands(&decided)), "next: belay executions get e1\n");
+        assert_eq!(screen(&next_commands(&decided, true)), "next: belay executions get e1\n");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_proto::v1::{EffectSummary, Execution, StepStatus, execution, step_status::State};
+use belay_reasons as reasons;
 
 use super::{
     output,
@@ -10,7 +11,13 @@ use super::{
     text::{Line, Style, table},
     time, words,
 };
-use crate::{exit::Exit, failure::Report, follow::is_over, names};
+use crate::{
+    exit::Exit,
+    failure::Report,
+    follow::is_over,
+    names,
+    next::{about, of_server},
+};
 
 /// The most failed steps that an error names; `executions get` shows all.
 const FAILED_SHOWN: usize = 5;
@@ -129,14 +136,14 @@ fn took(execution: &Execution, now: Duration) -> Option<Duration> {
 
 /// What a person types next about an execution; one that nobody drives has to be resumed, whatever its state.
 fn next_command(execution: &Execution, is_driven: bool) -> String {
-    let id = names::id(&execution.name);
+    let name = execution.name.as_str();
     let said = execution.waiting.iter().map(|reason| reason.next_command.as_str()).find(|command| !command.is_empty());
     match execution.state() {
         state if !is_over(state) && (state == execution::State::Paused || !is_driven) => {
-            format!("belay executions resume {id}")
+            about(&["executions", "resume"], name, &[])
         }
-        state if is_over(state) => format!("belay executions get {id} -o json   (with every step's output)"),
-        _ => said.map_or_else(|| format!("belay executions watch {id}"), str::to_owned),
+        state if is_over(state) => about(&["executions", "get"], name, &["-o", "json"]),
+        _ => said.and_then(of_server).unwrap_or_else(|| about(&["executions", "watch"], name, &[])),
     }
 }
 
@@ -184,7 +191,11 @@ pub(crate) fn summary(execution: &Execution, now: Duration) -> Vec<Line> {
         lines.push(Line::default().and(Style::Dim, "workspace: ").and(Style::Plain, &execution.workspace));
     }
     lines.extend(unattended(execution));
-    lines.push(next(&next_command(execution, true)));
+    let command = match is_over(state) {
+        true => about(&["executions", "get"], &execution.name, &[]),
+        false => next_command(execution, true),
+    };
+    lines.push(next(&command));
     lines
 }
 
@@ -225,12 +236,14 @@ pub(crate) fn report(execution: &Execution) -> Report {
     let totals = execution.totals.as_ref().map(words::totals).unwrap_or_default();
     let failure = execution.failure.as_ref();
     let (code, what) = match execution.state() {
-        execution::State::Cancelled => ("EXECUTION_CANCELLED".to_owned(), "was cancelled"),
-        execution::State::TimedOut => ("EXECUTION_TIMED_OUT".to_owned(), "ran out of the time its plan allows"),
-        execution::State::Partial => (failure.map_or("EXECUTION_FAILED".to_owned(), words::reason), "failed in part"),
-        _ => (failure.map_or("EXECUTION_FAILED".to_owned(), words::reason), "failed"),
+        execution::State::Cancelled => (reasons::EXECUTION_CANCELLED.to_owned(), "was cancelled"),
+        execution::State::TimedOut => (reasons::EXECUTION_TIMED_OUT.to_owned(), "ran out of the time its plan allows"),
+        execution::State::Partial => {
+            (failure.map_or(reasons::EXECUTION_FAILED.to_owned(), words::reason), "failed in part")
+        }
+        _ => (failure.map_or(reasons::EXECUTION_FAILED.to_owned(), words::reason), "failed"),
     };
-    let mut report = Report::new(Exit::of_execution(execution), &code, format!("execution {id} {what}: {totals}"));
+    let mut report = Report::new(&code, format!("execution {id} {what}: {totals}")).exit(Exit::of_execution(execution));
     let failed: Vec<&StepStatus> = execution.steps.iter().filter(|step| step.state() == State::Failed).collect();
     for step in failed.iter().take(FAILED_SHOWN) {
         let why = step.failure.as_ref().map(words::failure).unwrap_or_default();
@@ -249,7 +262,19 @@ pub(crate) fn report(execution: &Execution) -> Report {
         report.details.push(format!("trace {trace}"));
     }
     report.retryable = failure.is_some_and(|failure| failure.retryable);
-    report.next(format!("belay executions get {id}"))
+    if code == reasons::NON_INTERACTIVE {
+        let held = failed.iter().find(|step| step.failure.as_ref().is_some_and(|failure| failure.reason == code));
+        if let Some(step) = held {
+            report.details.push(format!(
+                "a rule that lets it through: {{id: allow-{}, on: effect, tools: [{}], decide: auto}}",
+                step.step_id, step.tool
+            ));
+        }
+        if let Some(again) = crate::next::run_again(&["--approve", "prompt"]) {
+            return report.next(again);
+        }
+    }
+    report.next(about(&["executions", "get"], &execution.name, &[]))
 }
 
 #[cfg(test)]
@@ -336,7 +361,7 @@ mod tests {
              \x20 completed  a  read_file  4s\n\
              \x20 failed     b  read_file  8s  attempt 2/2  no such file: a (FILE_NOT_FOUND)\n\
              \x20 skipped    c  read_file                   because b failed\n\
-             next: belay executions get e1 -o json   (with every step's output)\n"
+             next: belay executions get e1 -o json\n"
         );
     }
 
@@ -376,7 +401,7 @@ mod tests {
              \x20 step b (read_file, 2 attempts): no such file: a (FILE_NOT_FOUND)\n\
              \x20 trace 4bf92f3577b34da6a3ce929d0e0e4736\n\
              next: belay executions get e1\n\
-             code: FILE_NOT_FOUND (docs/errors/FILE_NOT_FOUND.md)\n"
+             code: FILE_NOT_FOUND (belay explain FILE_NOT_FOUND)\n"
         );
         assert_eq!(report.exit, Exit::SANDBOX_VIOLATION);
     }
@@ -406,13 +431,11 @@ mod tests {
             next_command(&execution, is_driven)
         };
         assert_eq!(next(execution::State::Running, "", true), "belay executions watch e");
-        assert_eq!(next(execution::State::Running, "do this", true), "do this");
-        assert_eq!(next(execution::State::Running, "do this", false), "belay executions resume e");
+        assert_eq!(next(execution::State::Running, "belay approve x", true), "belay approve x");
+        assert_eq!(next(execution::State::Running, "do this", true), "belay executions watch e");
+        assert_eq!(next(execution::State::Running, "belay approve x", false), "belay executions resume e");
         assert_eq!(next(execution::State::Paused, "", true), "belay executions resume e");
-        assert_eq!(
-            next(execution::State::Completed, "", false),
-            "belay executions get e -o json   (with every step's output)"
-        );
+        assert_eq!(next(execution::State::Completed, "", false), "belay executions get e -o json");
     }
 
     #[test]
@@ -425,7 +448,7 @@ mod tests {
         };
         assert_eq!(
             screen(&summary(&completed, NOW)),
-            "e1 completed in 12s: 3 completed\nworkspace: /w\nnext: belay executions get e1 -o json   (with every step's output)\n"
+            "e1 completed in 12s: 3 completed\nworkspace: /w\nnext: belay executions get e1\n"
         );
     }
 }

@@ -1,16 +1,26 @@
 //! JSON for programs: the canonical proto3 form of the contract's messages, with the values of steps in plain sight.
 //!
-//! Two things differ from what the generated code gives. A `Payload` that stands inline (`{"json": "<text>"}`) is replaced by the value
-//! itself, and times end in `Z` as the canonical form demands.
+//! What differs from what the generated code gives: a `Payload` that stands inline (`{"json": "<text>"}`) and JSON that stands as text
+//! (`arguments` of a plan's steps, the schemas of tools) are replaced by the value itself; times end in `Z` as the canonical form demands;
+//! every failure says whether it is `retryable`, as errors do; commands to type next lead to where this command worked; and what only the
+//! services need is left out.
+
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::text::is_dangerous;
-use crate::failure::Failure;
+use crate::{failure::Failure, next};
 
 /// The fields of the contract whose type is `Payload`.
 const PAYLOADS: [&str; 3] = ["arguments", "output", "result"];
+/// The fields of the contract that are JSON as text.
+const TEXTS: [&str; 3] = ["arguments", "parametersSchema", "resultSchema"];
+/// The fields of the contract that only the services need.
+const INTERNAL: [&str; 2] = ["shard", "etag"];
+/// The fields of the contract whose type is `Failure`.
+const FAILURES: [&str; 1] = ["failure"];
 /// The fields of the contract whose keys are chosen by people: nothing in them is ours to change.
 const FREE: [&str; 1] = ["labels"];
 
@@ -20,6 +30,16 @@ pub(crate) fn of<T: Serialize>(message: &T) -> Result<Value, Failure> {
         .map_err(|error| Failure::internal(format!("the server's answer cannot be written as JSON: {error}")))?;
     plain(&mut value);
     Ok(value)
+}
+
+/// A duration as proto3 JSON writes it: `"1.500s"`.
+pub(crate) fn duration(duration: Duration) -> Value {
+    match duration.subsec_nanos() {
+        0 => format!("{}s", duration.as_secs()),
+        nanos if nanos % 1_000_000 == 0 => format!("{}.{:03}s", duration.as_secs(), nanos / 1_000_000),
+        nanos => format!("{}.{nanos:09}s", duration.as_secs()),
+    }
+    .into()
 }
 
 /// The value as text: on one line, or indented for reading. Characters that would steer a terminal are escaped, which JSON allows.
@@ -36,11 +56,20 @@ pub(crate) fn text(value: &Value, indented: bool) -> String {
 fn plain(value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            fields.retain(|name, _| !INTERNAL.contains(&name.as_str()));
             for (name, field) in fields.iter_mut() {
                 if FREE.contains(&name.as_str()) {
                     continue;
                 }
-                if PAYLOADS.contains(&name.as_str()) && field.is_object() {
+                if let (true, Value::String(text)) = (TEXTS.contains(&name.as_str()), &*field) {
+                    if let Ok(value) = serde_json::from_str(text) {
+                        *field = value;
+                    }
+                } else if let ("nextCommand", Value::String(text)) = (name.as_str(), &*field) {
+                    if let Some(command) = next::of_server(text) {
+                        *field = command.into();
+                    }
+                } else if PAYLOADS.contains(&name.as_str()) && field.is_object() {
                     unwrap_payload(field);
                 } else if let Value::String(text) = field {
                     if is_time(name) && text.ends_with("+00:00") {
@@ -49,6 +78,9 @@ fn plain(value: &mut Value) {
                     }
                 } else {
                     plain(field);
+                    if let (true, Value::Object(failure)) = (FAILURES.contains(&name.as_str()), field) {
+                        failure.entry("retryable").or_insert(false.into());
+                    }
                 }
             }
         }
@@ -72,7 +104,7 @@ fn unwrap_payload(payload: &mut Value) {
 #[cfg(test)]
 mod tests {
     use belay_proto::v1::{
-        BlobRef, Execution, ExecutionEvent, Payload, StepStatus, ToolCallRequested, execution_event::Kind,
+        BlobRef, Execution, ExecutionEvent, Payload, StepStatus, ToolCallRequested, ToolStep, execution_event::Kind,
         payload::Content, step_status,
     };
     use pbjson_types::Timestamp;
@@ -139,6 +171,26 @@ mod tests {
                     {"output": {"json": "no json"}},
                 ],
             })
+        );
+    }
+
+    #[test]
+    fn json_as_text_is_json_and_what_only_services_need_is_left_out() {
+        let step = ToolStep { arguments: r#"{"path":"a"}"#.to_owned(), ..Default::default() };
+        assert_eq!(of(&step).unwrap(), json!({"arguments": {"path": "a"}}));
+        let execution = Execution {
+            etag: "7".to_owned(),
+            shard: 9,
+            failure: Some(belay_proto::v1::Failure {
+                reason: "TOOL_FAILED".to_owned(),
+                message: "boom".to_owned(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        assert_eq!(
+            of(&execution).unwrap(),
+            json!({"failure": {"code": "TOOL_FAILED", "message": "boom", "retryable": false}})
         );
     }
 

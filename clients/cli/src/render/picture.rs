@@ -11,7 +11,7 @@ use super::{
     text::{Line, Style, shorten},
     time, words,
 };
-use crate::{follow::is_over, names};
+use crate::{follow::is_over, names, next};
 
 /// The most steps that are shown at once: the rest is counted, so that the picture fits a small window.
 const STEPS_SHOWN: usize = 8;
@@ -64,7 +64,7 @@ impl Picture {
             Kind::ExecutionAwaitingApproval(_) => self.execution.set_state(execution::State::AwaitingApproval),
             Kind::ExecutionPaused(_) => {
                 self.execution.set_state(execution::State::Paused);
-                let next_command = format!("belay executions resume {}", names::id(&self.execution.name));
+                let next_command = next::about(&["executions", "resume"], &self.execution.name, &[]);
                 let kind = waiting_reason::Kind::Resume.into();
                 self.execution.waiting =
                     vec![WaitingReason { kind, since: event.time, next_command, ..Default::default() }];

@@ -11,7 +11,6 @@ use super::{
     text::{Style, clean, shorten},
     time,
 };
-use crate::names;
 
 /// The longest value that is shown inside a line, in characters.
 const LONGEST_VALUE: usize = 100;
@@ -133,7 +132,7 @@ pub(crate) fn totals(totals: &StepTotals) -> String {
 
 /// The command that shows an approval, by its name.
 pub(crate) fn show_approval(name: &str) -> String {
-    format!("belay approvals show {}", names::id(name))
+    crate::next::about(&["approvals", "show"], name, &[])
 }
 
 /// An approval's state, such as `pending`.

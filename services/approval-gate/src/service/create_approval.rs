@@ -1,6 +1,7 @@
 use belay_grant::{Kind, Subject};
 use belay_policy::{Gravity, NonInteractive, Policy};
 use belay_proto::v1::{self, Approval, approval::State};
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use belay_telemetry::TraceContext;
 use tonic::{Code, Status};
@@ -56,7 +57,7 @@ fn the_same(approval: Approval, request: &v1::CreateApprovalRequest) -> Result<A
         return Ok(approval);
     }
     let message = format!("`{}` is about another call; this one cannot be asked about.", approval.name);
-    Err(status::error(Code::AlreadyExists, "ALREADY_EXISTS", message).into())
+    Err(status::error(Code::AlreadyExists, reasons::ALREADY_EXISTS, message).into())
 }
 
 /// A question as it begins: pending, or decided by the policy where the execution wants no person and the policy has an answer.

@@ -2,6 +2,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use belay_grant::Subject;
 use belay_proto::v1;
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
@@ -32,7 +33,9 @@ pub(super) async fn get_approval_change(
     };
     let Some(whole) = gate.store.work(find).await else {
         let message = format!("`{}` does not change `{}`.", request.name, request.path);
-        return Err(status::error(Code::NotFound, "CHANGE_NOT_FOUND", message).with("path", request.path).into());
+        return Err(status::error(Code::NotFound, reasons::CHANGE_NOT_FOUND, message)
+            .with("path", request.path)
+            .into());
     };
     let (page, next_page_token) = page(&whole.unified, start, lines)
         .ok_or_else(|| Status::from(status::invalid("page_token", "is beyond the end of the difference")))?;
@@ -93,7 +96,7 @@ fn no_contents(name: &str) -> Status {
     let message = format!(
         "The call of `{name}` waits for no decision any more, and its contents are gone. What was shown before is in the approval."
     );
-    status::error(Code::FailedPrecondition, "CONTENTS_GONE", message).into()
+    status::error(Code::FailedPrecondition, reasons::CONTENTS_GONE, message).into()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use belay_grant::{Expected, Grant, Scope, Signed, Subject};
 use belay_proto::v1::{self, Approval, approval::State};
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
@@ -25,12 +26,12 @@ pub(super) async fn get_grant(gate: &Gate, request: v1::GetGrantRequest) -> Resu
     let state = approval.state();
     if !matches!(state, State::Approved | State::Consumed) {
         let message = format!("There is no grant: the approval is {}.", decide::word(state));
-        let error = status::error(Code::FailedPrecondition, "NOT_APPROVED", message);
+        let error = status::error(Code::FailedPrecondition, reasons::NOT_APPROVED, message);
         return Err(error.with("state", state.as_str_name()).into());
     }
     let corrupt = |why: String| {
         let message = format!("The grant of `{name}` cannot be given: {why}.");
-        Status::from(status::error(Code::DataLoss, "STORE_CORRUPT", message))
+        Status::from(status::error(Code::DataLoss, reasons::STORE_CORRUPT, message))
     };
     let subject = Subject::parse(&approval.subject).map_err(|error| corrupt(error.to_string()))?;
     let decided = approval.decide_time.as_ref().map(belay_proto::micros);

@@ -1,5 +1,6 @@
 use belay_grant::Subject;
 use belay_proto::v1;
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use prost::Message as _;
 use tonic::{Code, Status};
@@ -45,8 +46,12 @@ pub(super) async fn subject_of(gate: &Gate, name: &str) -> Result<Subject, Statu
     let approval = gate.store.get_full(name).await.map_err(|error| unreadable(&error))?;
     let approval = approval.ok_or_else(|| no_approval(name))?;
     Subject::parse(&approval.subject).map_err(|error| {
-        status::error(Code::DataLoss, "STORE_CORRUPT", format!("The subject of `{name}` cannot be read: {error}."))
-            .into()
+        status::error(
+            Code::DataLoss,
+            reasons::STORE_CORRUPT,
+            format!("The subject of `{name}` cannot be read: {error}."),
+        )
+        .into()
     })
 }
 

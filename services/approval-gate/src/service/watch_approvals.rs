@@ -1,6 +1,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use belay_proto::v1::{self, Approval, watch_approvals_response::Content};
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use tokio::sync::watch;
 use tonic::{Code, Status};
@@ -89,7 +90,7 @@ impl Watch {
                     Wait::Changed => {}
                     Wait::Quiet => yield heartbeat(self.cursor),
                     Wait::Stopping => {
-                        Err(Status::from(status::error(Code::Unavailable, "STOPPING", "The gate is stopping; watch again.")))?;
+                        Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The gate is stopping; watch again.")))?;
                     }
                 }
             }

@@ -1,6 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_proto::v1;
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::Code;
 
@@ -18,7 +19,7 @@ pub(super) fn watch_policy(gate: &Arc<Gate>) -> Messages<v1::WatchPolicyResponse
             let policy = tokio::select! {
                 biased;
                 () = shutdown.requested() => {
-                    yield Err(status::error(Code::Unavailable, "STOPPING", "The gate is stopping; watch again.").into());
+                    yield Err(status::error(Code::Unavailable, reasons::STOPPING, "The gate is stopping; watch again.").into());
                     return;
                 }
                 changed = policies.changed() => match changed {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use belay_reasons as reasons;
 use thiserror::Error;
 
 use crate::{
-    CONFLICT, CallId, CallInFlight, Decided, ErrorClass, Event, EventKind, Execution, ExecutionMove, ExecutionState,
-    FAILED_BESIDE_COMMITS, SkipReason, StepMove, StepState, Timestamp,
+    CallId, CallInFlight, Decided, ErrorClass, Event, EventKind, Execution, ExecutionMove, ExecutionState, SkipReason,
+    StepMove, StepState, Timestamp,
     execution::{Authorization, CallEnd, PausedBy, StepRecord, Stop},
     moves::{execution_move, step_move},
 };
@@ -198,8 +199,8 @@ impl Execution {
                 self.end_call(*call, CallEnd::Cancelled, time)?;
                 let record = &mut self.steps[call.step];
                 match failure.as_ref().map(|failure| failure.reason.as_str()) {
-                    Some(CONFLICT) => record.conflicts += 1,
-                    Some(FAILED_BESIDE_COMMITS) => record.failed_beside = true,
+                    Some(reasons::CONFLICT) => record.conflicts += 1,
+                    Some(reasons::FAILED_BESIDE_COMMITS) => record.failed_beside = true,
                     _ => {}
                 }
                 if self.stop.is_none() {

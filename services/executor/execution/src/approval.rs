@@ -1,5 +1,7 @@
 //! What a person is asked about a call, and what came of it.
 
+use belay_reasons as reasons;
+
 use crate::{ApprovalMode, ErrorClass, Failure, Timestamp};
 
 /// What a decision is about.
@@ -136,9 +138,9 @@ impl Hold {
         let asked = mode == ApprovalMode::Wait;
         let reason = match decided.decision {
             Decision::Approved => return None,
-            _ if !asked => "NON_INTERACTIVE",
-            Decision::Skipped => "APPROVAL_SKIPPED",
-            Decision::Denied | Decision::Expired => "APPROVAL_DENIED",
+            _ if !asked => reasons::NON_INTERACTIVE,
+            Decision::Skipped => reasons::APPROVAL_SKIPPED,
+            Decision::Denied | Decision::Expired => reasons::APPROVAL_DENIED,
         };
         let PolicyDecision { rule, reason: why, .. } = &self.need.decision;
         let said = if decided.reason.is_empty() { "no reason given" } else { decided.reason.as_str() };

@@ -2,13 +2,6 @@
 
 use std::{fmt, sync::Arc};
 
-/// The reason of a call that was cancelled because another one's commit came first: it is made again on what is there then.
-pub const CONFLICT: &str = "CONFLICT";
-
-/// The reason of a call that failed while others committed in its workspace, and is made again once because it may have met half of their
-/// work.
-pub const FAILED_BESIDE_COMMITS: &str = "FAILED_BESIDE_COMMITS";
-
 /// The classes into which every failure falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {

@@ -4,6 +4,8 @@
 //! who is away stops nothing that does not depend on it. A call that is let run waits for a place, before any step that has not started;
 //! commits and discards run no tool, and wait for none.
 
+use belay_reasons as reasons;
+
 use crate::{
     Action, ApprovalMode, CallId, Decided, Decision, EventKind, Execution, ExecutionMove, ExecutionState, Hold, Need,
     NeedKind, SkipReason, StepMove, StepState, Timestamp,
@@ -138,7 +140,7 @@ impl Execution {
     pub(crate) fn decide_held(&self) -> Option<EventKind> {
         let decision = self.decides_itself()?;
         let &call = self.unasked.first()?;
-        let (approval, principal, reason) = (String::new(), String::new(), "NON_INTERACTIVE".to_owned());
+        let (approval, principal, reason) = (String::new(), String::new(), reasons::NON_INTERACTIVE.to_owned());
         Some(EventKind::ApprovalDecided { call, approval, decision, principal, reason })
     }
 

@@ -27,7 +27,7 @@ pub use event::{
     SkipReason, ToolFacts,
 };
 pub use execution::{Authorization, CallInFlight, Execution, FailedAttempt, StepView, Totals, Waiting};
-pub use failure::{CONFLICT, ErrorClass, FAILED_BESIDE_COMMITS, Failure, LastOutput};
+pub use failure::{ErrorClass, Failure, LastOutput};
 pub use moves::{EXECUTION_MOVES, ExecutionMove, ExecutionState, STEP_MOVES, StepMove, StepState};
 pub use next::{Action, Surroundings};
 pub use time::Timestamp;

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use belay_plan::StepKind;
+use belay_reasons as reasons;
 
 use crate::{
     CallId, CallRequest, ErrorClass, Event, EventKind, Execution, ExecutionState, Failure, Finished, Json, Progress,
@@ -233,7 +234,7 @@ impl Execution {
                     attempt,
                     failure: Failure::new(
                         ErrorClass::OutcomeUnknown,
-                        "OUTCOME_UNKNOWN",
+                        reasons::OUTCOME_UNKNOWN,
                         "The execution was stopped before anybody found out whether the step's call took effect.",
                     ),
                     progress,
@@ -260,7 +261,7 @@ impl Execution {
         let step = uncalled.or_else(retry).or_else(ready)?;
         if self.step_deadline(step).is_some_and(|deadline| deadline <= around.now) {
             let message = "The step's time limit ran out between two calls.";
-            return Some(self.fail(step, Failure::new(ErrorClass::Timeout, "STEP_TIMEOUT", message)));
+            return Some(self.fail(step, Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)));
         }
         Some(match uncalled {
             Some(_) => self.request_call(step, around),
@@ -278,13 +279,13 @@ impl Execution {
         };
         let Some(facts) = self.tool(&tool.tool) else {
             let message = format!("Tool '{}' not found in the execution's record.", tool.tool);
-            return self.fail(step, Failure::new(ErrorClass::Internal, "TOOL_FACTS_MISSING", message));
+            return self.fail(step, Failure::new(ErrorClass::Internal, reasons::TOOL_FACTS_MISSING, message));
         };
         let arguments = match tool.arguments.resolve(&output) {
             Ok(arguments) => Json::canonical(&arguments),
             Err(unresolved) => {
                 let failure =
-                    Failure::new(ErrorClass::InvalidArguments, "UNRESOLVED_REFERENCE", unresolved.to_string());
+                    Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, unresolved.to_string());
                 return self.fail(step, failure);
             }
         };

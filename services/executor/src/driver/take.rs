@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use belay_execution::{
-    CONFLICT, CallId, Decision, ErrorClass, Event, EventKind, FAILED_BESIDE_COMMITS, Failure, Hold, Need, Receipt,
-    RecoveryClass,
-};
+use belay_execution::{CallId, Decision, ErrorClass, Event, EventKind, Failure, Hold, Need, Receipt, RecoveryClass};
 use belay_journal::StoreError;
 use belay_proto::v1;
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
@@ -24,8 +22,6 @@ const MOST_UNASKED: u32 = 10;
 /// The same where there is no room on the workspace's disk: with a minute between two calls at most, for about an hour.
 const MOST_WITHOUT_ROOM: u32 = 66;
 
-/// The reason of a call that the runner gave back because the disk of its workspace is full.
-const WORKSPACE_FULL: &str = "WORKSPACE_FULL";
 /// How often a call that is in conflict with another one's commit is made again in one attempt, on what is there then.
 const MAX_RERUNS: u32 = 3;
 
@@ -84,7 +80,9 @@ impl Driver {
         let needs_acknowledgement = !read_only || flying.hold.is_some() || stopping;
         let unapproved = flying.hold.as_ref().is_some_and(|hold| approved(hold).is_none());
         let no_room = match &ended {
-            EventKind::CallCancelled { failure: Some(failure), .. } if !stopping => failure.reason == WORKSPACE_FULL,
+            EventKind::CallCancelled { failure: Some(failure), .. } if !stopping => {
+                failure.reason == reasons::WORKSPACE_FULL
+            }
             _ => false,
         };
         let most = if no_room { MOST_WITHOUT_ROOM } else { MOST_UNASKED };
@@ -99,7 +97,9 @@ impl Driver {
                 given_up(call, failure, grant_nonce, call.number)
             }
             EventKind::CallCancelled { failure: Some(failure), grant_nonce, .. }
-                if !stopping && failure.reason == CONFLICT && self.execution.conflicts(call.step) >= MAX_RERUNS =>
+                if !stopping
+                    && failure.reason == reasons::CONFLICT
+                    && self.execution.conflicts(call.step) >= MAX_RERUNS =>
             {
                 given_up(call, Some(failure), grant_nonce, MAX_RERUNS + 1)
             }
@@ -209,7 +209,7 @@ impl Driver {
         if !etag.is_empty() && etag != current {
             let message =
                 format!("The execution has changed: its etag is {current}, not {etag}. Read it again and decide anew.");
-            return Err(status::error(Code::Aborted, "ETAG_MISMATCH", message).into());
+            return Err(status::error(Code::Aborted, reasons::ETAG_MISMATCH, message).into());
         }
         let asked = match &kind {
             EventKind::Paused { .. } => "paused",
@@ -218,7 +218,8 @@ impl Driver {
         };
         let event = self.execution.record(self.now(), kind).map_err(|_| {
             let state = wire::state_name(&self.execution);
-            let reason = if self.execution.state().is_terminal() { "EXECUTION_ENDED" } else { "WRONG_STATE" };
+            let reason =
+                if self.execution.state().is_terminal() { reasons::EXECUTION_ENDED } else { reasons::WRONG_STATE };
             let message = format!("Execution `{}` is {state} and cannot be {asked}.", self.name.id);
             Status::from(status::error(Code::FailedPrecondition, reason, message).with("state", state))
         })?;
@@ -247,7 +248,7 @@ fn made_again(call: CallId, failed: &Failure, receipt: &Receipt) -> EventKind {
         committers(receipt),
         failed.message
     );
-    let failure = Some(Failure::new(ErrorClass::Transient, FAILED_BESIDE_COMMITS, message));
+    let failure = Some(Failure::new(ErrorClass::Transient, reasons::FAILED_BESIDE_COMMITS, message));
     EventKind::CallCancelled { call, failure, grant_nonce: String::new() }
 }
 
@@ -270,7 +271,7 @@ fn given_up(call: CallId, failure: Option<Failure>, grant_nonce: String, calls: 
         None => {
             let message =
                 format!("The runner cancelled {calls} calls of this attempt that nobody had asked it to cancel.");
-            Failure::new(ErrorClass::Transient, "CALL_CANCELLED_BY_RUNNER", message)
+            Failure::new(ErrorClass::Transient, reasons::CALL_CANCELLED_BY_RUNNER, message)
         }
     };
     EventKind::CallFailed { call, failure, receipt: Receipt { grant_nonce, ..Receipt::default() } }
@@ -279,6 +280,6 @@ fn given_up(call: CallId, failure: Option<Failure>, grant_nonce: String, calls: 
 /// A runner that goes on with a held call by itself is not to be believed, and what it did is to be looked at.
 fn unapproved_result(call: CallId) -> EventKind {
     let message = "The runner says that the call completed, although it was held and nobody had approved it.";
-    let failure = Failure::new(ErrorClass::OutcomeUnknown, "UNAPPROVED_RESULT", message);
+    let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::UNAPPROVED_RESULT, message);
     EventKind::CallOutcomeUnknown { call, failure, grant_nonce: String::new() }
 }

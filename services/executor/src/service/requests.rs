@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use belay_execution::EventKind;
 use belay_proto::v1;
+use belay_reasons as reasons;
 use belay_service_kit::{Principal, Role, status};
 use tokio::sync::oneshot;
 use tonic::{Code, Request, Status};
@@ -59,7 +60,9 @@ async fn ask(
     executions.send(row, Command::Request { kind: Box::new(kind), etag, request_id, answer }).await;
     match answered.await {
         Ok(described) => described.map(|execution| *execution),
-        Err(_) => Err(status::error(Code::Unavailable, "STOPPING", "The executor is stopping; ask again.").into()),
+        Err(_) => {
+            Err(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; ask again.").into())
+        }
     }
 }
 
@@ -72,7 +75,7 @@ fn check_may_steer(caller: &Principal, started_by: &str) -> Result<(), Status> {
         "`{started_by}` started this execution, and `{caller}` may cancel, pause and resume its own only. The role operator may do so for \
          every execution."
     );
-    Err(status::error(Code::PermissionDenied, "ROLE_MISSING", message).with("role", Role::Operator).into())
+    Err(status::error(Code::PermissionDenied, reasons::ROLE_MISSING, message).with("role", Role::Operator).into())
 }
 
 /// Words that are kept in events: bounded, and without control characters.

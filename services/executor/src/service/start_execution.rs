@@ -6,6 +6,7 @@ use belay_plan::{Format, InvalidPlan, Plan, StepKind, StepProblem, Violation, li
 use belay_proto::v1::{
     self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource,
 };
+use belay_reasons as reasons;
 use belay_service_kit::{Principal, status};
 use prost::Message as _;
 use tonic::{Code, Request, Status};
@@ -179,7 +180,7 @@ pub(super) async fn start_execution(
     let create = Driver::create(Arc::clone(executions), row, first, then, catalogue.ledger_id.as_str().into());
     let created = tokio::spawn(create).await;
     match created.map_err(|_| {
-        Status::from(status::error(Code::Unavailable, "STOPPING", "The executor is stopping; ask again."))
+        Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; ask again."))
     })?? {
         Ok(described) => Ok(*described),
         Err(refused) => started_before(executions, refused).await,
@@ -196,11 +197,13 @@ fn preview(executions: &Executions, name: &ExecutionName, first: Event) -> Resul
 /// The same request again is answered with the execution it started; anything else under its name or id is told what is there.
 async fn started_before(executions: &Arc<Executions>, refused: Refused) -> Result<v1::Execution, Status> {
     let (existing, reason) = match &refused {
-        Refused::IdTaken { existing, .. } => (*existing, Some("EXECUTION_EXISTS")),
+        Refused::IdTaken { existing, .. } => (*existing, Some(reasons::EXECUTION_EXISTS)),
         Refused::RequestIdUsed { existing, same_request: true } => (*existing, None),
-        Refused::RequestIdUsed { existing, same_request: false } => (*existing, Some("REQUEST_ID_REUSED")),
+        Refused::RequestIdUsed { existing, same_request: false } => (*existing, Some(reasons::REQUEST_ID_REUSED)),
         Refused::Fenced { .. } | Refused::Gap { .. } | Refused::HasSealKey(_) | Refused::Missing(_) => {
-            return Err(status::error(Code::Aborted, "FENCED", format!("Nothing was started: {refused}.")).into());
+            return Err(
+                status::error(Code::Aborted, reasons::FENCED, format!("Nothing was started: {refused}.")).into()
+            );
         }
     };
     let row =
@@ -211,7 +214,7 @@ async fn started_before(executions: &Arc<Executions>, refused: Refused) -> Resul
         None => describe(executions, &name, &row).await,
         Some(reason) => {
             let message = match reason {
-                "EXECUTION_EXISTS" => {
+                reasons::EXECUTION_EXISTS => {
                     format!("Execution `{}` exists already; nothing was started. Choose another id.", name.id)
                 }
                 _ => format!(
@@ -304,7 +307,7 @@ fn refusal(invalid: InvalidPlan) -> Status {
     let first = &invalid.violations[0];
     let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
     let message = format!("The plan is refused: {}: {}{more}", first.field, first.message);
-    let mut error = status::error(Code::InvalidArgument, "PLAN_REFUSED", message);
+    let mut error = status::error(Code::InvalidArgument, reasons::PLAN_REFUSED, message);
     for Violation { field, message, line, column } in invalid.violations {
         let place = if line > 0 { format!(" (line {line}, column {column})") } else { String::new() };
         error = error.field(field, format!("{message}{place}"));

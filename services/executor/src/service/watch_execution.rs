@@ -2,6 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use belay_journal::{ExecutionKey, ExecutionRow};
 use belay_proto::v1::{self, execution_event::Kind, watch_execution_response::Content};
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
@@ -51,7 +52,7 @@ pub(super) async fn watch_execution(
         Some(after) => {
             let message =
                 format!("after_sequence: {after} is out of range: the oldest event kept is 1 and the last is {last}");
-            let error = status::error(Code::OutOfRange, "SEQUENCE_OUT_OF_RANGE", message);
+            let error = status::error(Code::OutOfRange, reasons::SEQUENCE_OUT_OF_RANGE, message);
             return Err(error.with("oldest_sequence", 1).with("last_sequence", last).into());
         }
     };
@@ -119,7 +120,7 @@ impl Watch {
                         () = tokio::time::sleep(self.heartbeat) => Wait::Quiet,
                     };
                     if wait == Wait::Stopping {
-                        Err(Status::from(status::error(Code::Unavailable, "STOPPING", "The executor is stopping; watch again.")))?;
+                        Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; watch again.")))?;
                     }
                     if wait == Wait::Quiet {
                         let time = Some(belay_proto::timestamp(self.executions.clock.now_micros()));
@@ -180,7 +181,7 @@ impl Watch {
             let decoded = wire::decode_all(transition).map_err(|error| {
                 Status::from(status::error(
                     Code::DataLoss,
-                    "STORE_CORRUPT",
+                    reasons::STORE_CORRUPT,
                     format!("The events cannot be read: {error}."),
                 ))
             })?;

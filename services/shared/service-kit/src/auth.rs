@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+use belay_reasons as reasons;
 use thiserror::Error;
 use tonic::{Code, Status};
 
@@ -46,8 +47,8 @@ impl From<Unknown> for Status {
         let message = unknown.to_string();
         match unknown {
             // Not the caller's fault, and over when the file is right again.
-            Unknown::Unreadable(_) => status::error(Code::Unavailable, "PRINCIPALS_UNUSABLE", message).into(),
-            _ => status::error(Code::Unauthenticated, "UNAUTHENTICATED", message).into(),
+            Unknown::Unreadable(_) => status::error(Code::Unavailable, reasons::PRINCIPALS_UNUSABLE, message).into(),
+            _ => status::error(Code::Unauthenticated, reasons::UNAUTHENTICATED, message).into(),
         }
     }
 }

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use belay_reasons as reasons;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -103,12 +104,12 @@ fn overloaded() -> Status {
         "The service has {BUDGET} bytes of requests to work on, which is all that it takes on at once: ask again in {} s.",
         RETRY_AFTER.as_secs()
     );
-    status::error(Code::ResourceExhausted, "OVERLOADED", message).retry_after(RETRY_AFTER).into()
+    status::error(Code::ResourceExhausted, reasons::OVERLOADED, message).retry_after(RETRY_AFTER).into()
 }
 
 fn too_large(length: usize) -> Status {
     let message = format!("The message has {length} bytes, and {LARGEST_MESSAGE} is the limit: send less at once.");
-    let error = status::error(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", message);
+    let error = status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, message);
     error.with("limit_bytes", LARGEST_MESSAGE).into()
 }
 
@@ -128,11 +129,12 @@ fn in_our_words<Answer: Default>(answer: Response<Answer>) -> Response<Answer> {
     match status.code() {
         Code::Internal if UNREADABLE.iter().any(|begins| told.starts_with(begins)) => {
             let message = format!("The message cannot be read as this method's request: {told}.");
-            Status::from(status::error(Code::InvalidArgument, "MESSAGE_MALFORMED", message)).into_http()
+            Status::from(status::error(Code::InvalidArgument, reasons::MESSAGE_MALFORMED, message)).into_http()
         }
         // A service whose own limit is lower, or what was compressed: it names both numbers.
         Code::OutOfRange if told.contains("decoded message length too large") => {
-            Status::from(status::error(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", format!("{told}."))).into_http()
+            Status::from(status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, format!("{told}.")))
+                .into_http()
         }
         _ => answer,
     }

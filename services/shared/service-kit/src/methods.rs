@@ -2,6 +2,7 @@
 //!
 //! A method that stands in the contract and not here fails a test, and is refused when it is called.
 
+use belay_reasons as reasons;
 use thiserror::Error;
 use tonic::{Code, Status};
 
@@ -119,15 +120,15 @@ impl From<Denied> for Status {
         let message = denied.to_string();
         let error = |reason| status::error(Code::PermissionDenied, reason, message.clone());
         match denied {
-            Denied::NotAService { .. } | Denied::OtherService { .. } => error("NOT_A_SERVICE").into(),
-            Denied::NotAPerson { .. } => error("NOT_A_PERSON").into(),
-            Denied::Unlisted { .. } => error("PERMISSION_DENIED").into(),
+            Denied::NotAService { .. } | Denied::OtherService { .. } => error(reasons::NOT_A_SERVICE).into(),
+            Denied::NotAPerson { .. } => error(reasons::NOT_A_PERSON).into(),
+            Denied::Unlisted { .. } => error(reasons::PERMISSION_DENIED).into(),
             Denied::RoleMissing { name, needed, held, .. } => {
                 let role = needed.first().copied().unwrap_or(Role::Operator);
                 // The command names every role that the principal then has.
                 let roles = held.split(", ").filter(|word| !word.is_empty()).chain([role.as_str()]);
                 let flags: String = roles.map(|role| format!(" --role {role}")).collect();
-                error("ROLE_MISSING")
+                error(reasons::ROLE_MISSING)
                     .with("role", role)
                     .with("next_command", format!("belay principals update {name}{flags}"))
                     .into()

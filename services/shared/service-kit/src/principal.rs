@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use belay_reasons as reasons;
 use thiserror::Error;
 use tonic::{Request, Status};
 
@@ -165,8 +166,12 @@ impl Principal {
     /// UNAUTHENTICATED when the request did not pass [`crate::Access`].
     pub fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         request.extensions().get::<Self>().cloned().ok_or_else(|| {
-            status::error(tonic::Code::Unauthenticated, "UNAUTHENTICATED", "The request does not say who makes it.")
-                .into()
+            status::error(
+                tonic::Code::Unauthenticated,
+                reasons::UNAUTHENTICATED,
+                "The request does not say who makes it.",
+            )
+            .into()
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use belay_reasons as reasons;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -19,8 +20,12 @@ pub struct Error {
     retry_after: Option<Duration>,
 }
 
-/// An error with its reason, an upper-case word that has a page in docs/errors.
+/// An error with its reason, a constant of `belay_reasons`, whose row lists the code.
 pub fn error(code: Code, reason: &str, message: impl Into<String>) -> Error {
+    debug_assert!(
+        reasons::find(reason).is_none_or(|row| row.codes.iter().any(|listed| *listed as i32 == code as i32)),
+        "the row of {reason} in services/shared/reasons does not list {code:?}"
+    );
     Error {
         code,
         reason: reason.to_owned(),
@@ -34,7 +39,7 @@ pub fn error(code: Code, reason: &str, message: impl Into<String>) -> Error {
 /// INVALID_ARGUMENT for one field, named as the caller wrote it.
 pub fn invalid(field: &str, message: impl Into<String>) -> Error {
     let message = message.into();
-    error(Code::InvalidArgument, "INVALID_ARGUMENT", format!("{field}: {message}")).field(field, message)
+    error(Code::InvalidArgument, reasons::INVALID_ARGUMENT, format!("{field}: {message}")).field(field, message)
 }
 
 impl Error {

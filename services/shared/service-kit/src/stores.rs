@@ -7,6 +7,7 @@ use std::{
 };
 
 use belay_proto::stores::{Behind, HEADER, Stores};
+use belay_reasons as reasons;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::{Code, Status, body::Body, transport::Channel};
 use tower::{Layer, Service};
@@ -15,7 +16,7 @@ use crate::status;
 
 /// The refusal of whoever has a store that is behind, or talks to one.
 fn refusal(behind: &Behind) -> Status {
-    status::error(Code::Unavailable, "STORE_BEHIND", format!("Nothing is done: {behind}.")).into()
+    status::error(Code::Unavailable, reasons::STORE_BEHIND, format!("Nothing is done: {behind}.")).into()
 }
 
 fn told(headers: &HeaderMap) -> &str {

@@ -1,5 +1,6 @@
 //! What can go wrong with a database file, sorted by what a person can do about it.
 
+use belay_reasons as reasons;
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
@@ -50,14 +51,14 @@ impl SqliteError {
     /// The reason that stands for it, for programs.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Locked => "STORE_LOCKED",
-            Self::Corrupt(_) => "STORE_CORRUPT",
-            Self::Full => "STORE_FULL",
-            Self::Gone => "STORE_GONE",
-            Self::Behind(_) => "STORE_BEHIND",
-            Self::Newer { .. } => "STORE_NEWER",
-            Self::Older { .. } => "STORE_OLDER",
-            Self::Other(_) => "STORE_FAILED",
+            Self::Locked => reasons::STORE_LOCKED,
+            Self::Corrupt(_) => reasons::STORE_CORRUPT,
+            Self::Full => reasons::STORE_FULL,
+            Self::Gone => reasons::STORE_GONE,
+            Self::Behind(_) => reasons::STORE_BEHIND,
+            Self::Newer { .. } => reasons::STORE_NEWER,
+            Self::Older { .. } => reasons::STORE_OLDER,
+            Self::Other(_) => reasons::STORE_FAILED,
         }
     }
 }

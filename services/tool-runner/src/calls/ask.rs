@@ -5,6 +5,7 @@ use std::sync::Arc;
 use belay_grant::digest_of;
 use belay_policy::Decision;
 use belay_proto::v1::{self, ErrorClass, approval_need, tool_call::State};
+use belay_reasons as reasons;
 use serde_json::Value;
 
 use super::{
@@ -53,7 +54,7 @@ impl Calls {
                  the most): change less in one call, or let a rule of the policy decide.",
                 held.subject.len()
             );
-            let failed = ToolFailure::new(ErrorClass::SandboxViolation, "EFFECT_TOO_LARGE", message);
+            let failed = ToolFailure::new(ErrorClass::SandboxViolation, reasons::EFFECT_TOO_LARGE, message);
             return self.end(job, receipt, Err((State::Failed, failed)), true).await;
         }
         let held = Held { result: Some(result.to_string()), contents, ..held };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use belay_grant::Change;
 use belay_policy::{ChangeFact, Decision, Effect, Revised, ToolKind};
 use belay_proto::v1::{ErrorClass, tool_call::State};
+use belay_reasons as reasons;
 use belay_workspace::{CommitError, EffectError, RelPath};
 
 use super::{
@@ -136,7 +137,7 @@ fn no_effect(error: &EffectError, presence: &Presence) -> Unfinished {
         EffectError::Io(_) | EffectError::Tree(belay_workspace::TreeError::Io(_)) => record::workspace_failed(error),
         EffectError::Reserved { .. } | EffectError::Tree(_) => {
             let message = format!("What the call left behind cannot be committed: {error}.");
-            (State::Failed, ToolFailure::new(ErrorClass::SandboxViolation, "EFFECT_REFUSED", message))
+            (State::Failed, ToolFailure::new(ErrorClass::SandboxViolation, reasons::EFFECT_REFUSED, message))
         }
     }
 }

@@ -8,6 +8,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 use belay_grant::{Expected, Grant, Invalid, Signed, Subject};
 use belay_policy::Revised;
 use belay_proto::v1::{self, ErrorClass, approval_need::Kind, tool_call::State};
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use futures::FutureExt as _;
 use tonic::{Code, Status};
@@ -110,7 +111,7 @@ impl Calls {
         let Some(InPlace { workspace, staged }) = place else {
             return Err(status::error(
                 Code::DataLoss,
-                "STORE_CORRUPT",
+                reasons::STORE_CORRUPT,
                 "The call waits with an effect that is not there.",
             )
             .into());
@@ -231,7 +232,7 @@ impl Calls {
     }
 
     async fn waiting(&self, call: &v1::ToolCall) -> Result<Waiting, Status> {
-        let corrupt = |why: String| Status::from(status::error(Code::DataLoss, "STORE_CORRUPT", why));
+        let corrupt = |why: String| Status::from(status::error(Code::DataLoss, reasons::STORE_CORRUPT, why));
         let held = self.ledger.held(&call.name).await.map_err(not_durable)?;
         let (held, place) =
             held.ok_or_else(|| corrupt(format!("What {} waits with is not in the ledger.", call.name)))?;
@@ -244,7 +245,7 @@ impl Calls {
     async fn verify(&self, call: &v1::ToolCall, subject: &Subject, grant: Option<&v1::Grant>) -> Result<Grant, Status> {
         let refused = |why: String| -> Status {
             let message = format!("The grant is not good for {}: {why}. The call still waits.", call.name);
-            status::error(Code::PermissionDenied, "GRANT_REFUSED", message).into()
+            status::error(Code::PermissionDenied, reasons::GRANT_REFUSED, message).into()
         };
         let v1::Grant { body, signature, key_id } = grant.cloned().ok_or_else(|| refused("there is none".into()))?;
         let need = call.approval_need.as_ref();
@@ -259,7 +260,7 @@ impl Calls {
             // A new grant mends it: the executor asks the gate for one.
             Invalid::Time { .. } => {
                 let message = format!("The grant is not good for {} now: {error}. The call still waits.", call.name);
-                status::error(Code::PermissionDenied, "GRANT_REFUSED", message).with("cause", "time").into()
+                status::error(Code::PermissionDenied, reasons::GRANT_REFUSED, message).with("cause", "time").into()
             }
             error => refused(error.to_string()),
         })?;
@@ -306,14 +307,14 @@ async fn settle(
         result
     });
     settling.await.unwrap_or_else(|_| {
-        Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into())
+        Err(status::error(Code::Unavailable, reasons::RUNNER_STOPPING, "The tool runner is stopping.").into())
     })
 }
 
 /// After a fault in the runner itself. What was written by then is not known here; the next start will find it out.
 fn broke_off(held: &v1::ToolCall) -> v1::ToolCall {
     let message = "The tool runner broke off what was decided about the call: a fault in Belay.";
-    let failed = ToolFailure::new(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN", message);
+    let failed = ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message);
     v1::ToolCall {
         state: State::OutcomeUnknown.into(),
         failure: Some(failure(failed)),
@@ -331,10 +332,10 @@ fn kind_of(held: &v1::ToolCall) -> Kind {
 }
 
 fn not_held(message: String) -> Status {
-    status::error(Code::FailedPrecondition, "CALL_NOT_HELD", message).into()
+    status::error(Code::FailedPrecondition, reasons::CALL_NOT_HELD, message).into()
 }
 
 fn spent(call: &str) -> Status {
     let message = format!("The grant for {call} has been used: each one is good once.");
-    status::error(Code::PermissionDenied, "GRANT_SPENT", message).into()
+    status::error(Code::PermissionDenied, reasons::GRANT_SPENT, message).into()
 }

@@ -4,13 +4,11 @@ use std::error::Error;
 
 use belay_policy::{Decision, Verdict};
 use belay_proto::v1::{self, ErrorClass, payload::Content, policy_decision, tool_call::State};
+use belay_reasons as reasons;
 use belay_telemetry::TraceContext;
 
 use super::work::Unfinished;
-use crate::{
-    ToolFailure,
-    room::{WORKSPACE_FULL, is_full},
-};
+use crate::{ToolFailure, room::is_full};
 
 /// JSON text as a payload.
 pub(crate) fn payload(json: String) -> v1::Payload {
@@ -61,7 +59,7 @@ pub(super) fn decision(decision: &Decision, revision: i64) -> v1::PolicyDecision
 /// Why a policy refuses.
 pub(super) fn denied(decision: &Decision) -> ToolFailure {
     let message = format!("The policy's rule `{}` forbids it: {}", decision.rule, decision.reason);
-    ToolFailure::new(ErrorClass::PolicyDenied, "POLICY_DENIED", message)
+    ToolFailure::new(ErrorClass::PolicyDenied, reasons::POLICY_DENIED, message)
 }
 
 /// Why a call has to run again on what is there now. `others` are the calls that committed there meanwhile.
@@ -71,7 +69,7 @@ pub(super) fn conflict(error: &dyn std::fmt::Display, others: &[String]) -> Tool
         others => format!(" Committed meanwhile by {}.", list(others)),
     };
     let message = format!("The workspace changed under the call: {error}.{by}");
-    ToolFailure::new(ErrorClass::Cancelled, "CONFLICT", message)
+    ToolFailure::new(ErrorClass::Cancelled, reasons::CONFLICT, message)
 }
 
 /// Names for a sentence.
@@ -87,16 +85,16 @@ fn list(names: &[String]) -> String {
 /// Why a workspace could not be worked in.
 pub(super) fn workspace_failed(error: &(dyn Error + 'static)) -> Unfinished {
     let message = format!("The workspace could not be used: {error}.");
-    let reason = if is_full(error) { WORKSPACE_FULL } else { "WORKSPACE_FAILED" };
+    let reason = if is_full(error) { reasons::WORKSPACE_FULL } else { reasons::WORKSPACE_FAILED };
     unfinished(ToolFailure::new(ErrorClass::Transient, reason, message))
 }
 
 /// How a call ends that failed. One that met a full disk has changed nothing and is not at fault: it is given back, to run again later.
 pub(super) fn unfinished(failure: ToolFailure) -> Unfinished {
-    let state = if failure.reason == WORKSPACE_FULL { State::Cancelled } else { State::Failed };
+    let state = if failure.reason == reasons::WORKSPACE_FULL { State::Cancelled } else { State::Failed };
     (state, failure)
 }
 
 pub(super) fn cancelled() -> ToolFailure {
-    ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "The call was cancelled.")
+    ToolFailure::new(ErrorClass::Cancelled, reasons::CANCELLED, "The call was cancelled.")
 }

@@ -9,6 +9,7 @@ use std::{
 
 use belay_grant::digest_of;
 use belay_proto::v1::{self, ErrorClass, tool_call::State};
+use belay_reasons as reasons;
 use belay_workspace::{CommitError, OpenError};
 use tokio::sync::oneshot;
 use tonic::Status;
@@ -199,7 +200,7 @@ fn settle(mut row: Row) -> Settled {
     }
     let message = "The tool runner was lost while the call ran; what it did cannot be known.";
     row.call.set_state(State::OutcomeUnknown);
-    row.call.failure = Some(failure(ToolFailure::new(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN", message)));
+    row.call.failure = Some(failure(ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message)));
     row.ended = true;
     Settled::Unknown(row)
 }

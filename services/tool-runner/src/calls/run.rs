@@ -4,6 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use belay_policy::{Decision, Intent, Revised, ToolKind};
 use belay_proto::v1::{self, ErrorClass, tool_call::State};
+use belay_reasons as reasons;
 use belay_telemetry::TraceContext;
 use belay_workspace::RelPath;
 use futures::FutureExt as _;
@@ -364,9 +365,9 @@ impl Calls {
     fn broke_off(&self, job: &Job) -> Progress {
         let message = "The tool runner broke off the call: a fault in Belay.";
         let unfinished = if job.order.tool.spec.recovery == Recovery::ReadOnly {
-            (State::Failed, ToolFailure::new(ErrorClass::Internal, "INTERNAL", message))
+            (State::Failed, ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, message))
         } else {
-            (State::OutcomeUnknown, ToolFailure::new(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN", message))
+            (State::OutcomeUnknown, ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message))
         };
         let receipt = v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() };
         Progress::Ended(Arc::new(self.ended(job, receipt, Err(unfinished))))

@@ -3,6 +3,7 @@
 use std::{future::poll_fn, panic::AssertUnwindSafe, pin::pin, task::Poll};
 
 use belay_proto::v1::{ErrorClass, tool_call::State};
+use belay_reasons as reasons;
 use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -16,7 +17,7 @@ pub(super) type Unfinished = (State, ToolFailure);
 
 /// The arguments, if they fit the tool's schema.
 pub(super) fn arguments(order: &Order) -> Result<Value, ToolFailure> {
-    let invalid = |message| ToolFailure::new(ErrorClass::InvalidArguments, "INVALID_ARGUMENTS", message);
+    let invalid = |message| ToolFailure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message);
     let arguments =
         serde_json::from_str(&order.arguments).map_err(|error| invalid(format!("arguments: not JSON: {error}")))?;
     match order.tool.parameters.violations(&arguments).first() {
@@ -67,7 +68,7 @@ pub(super) async fn work(
                     "The result of `{}` does not fit its schema: {}: {}",
                     spec.name, violation.pointer, violation.message
                 );
-                Err((State::Failed, ToolFailure::new(ErrorClass::InvalidResult, "INVALID_RESULT", message)))
+                Err((State::Failed, ToolFailure::new(ErrorClass::InvalidResult, reasons::INVALID_RESULT, message)))
             }
         },
         // What reached out may have done something before it met the full disk.
@@ -75,12 +76,15 @@ pub(super) async fn work(
         End::Worked(Err(failure)) => Err(record::unfinished(failure)),
         End::Stopped | End::OutOfTime if spec.recovery == Recovery::Manual => {
             let message = "The call was stopped while it reached out; what it did cannot be known.";
-            Err((State::OutcomeUnknown, ToolFailure::new(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN", message)))
+            Err((
+                State::OutcomeUnknown,
+                ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message),
+            ))
         }
         End::Stopped => Err((State::Cancelled, record::cancelled())),
         End::OutOfTime => {
             let message = format!("The call took longer than its limit of {limit:?}.");
-            Err((State::TimedOut, ToolFailure::new(ErrorClass::Timeout, "TIMEOUT", message)))
+            Err((State::TimedOut, ToolFailure::new(ErrorClass::Timeout, reasons::TIMEOUT, message)))
         }
     }
 }
@@ -92,5 +96,5 @@ enum End {
 }
 
 fn broken(tool: &str) -> ToolFailure {
-    ToolFailure::new(ErrorClass::Internal, "INTERNAL", format!("The tool `{tool}` broke off: a fault in Belay."))
+    ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, format!("The tool `{tool}` broke off: a fault in Belay."))
 }

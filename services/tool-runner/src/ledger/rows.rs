@@ -4,6 +4,7 @@ use std::{os::unix::ffi::OsStrExt as _, path::PathBuf, sync::PoisonError};
 
 use belay_grant::Change;
 use belay_proto::{stores::Stores, v1};
+use belay_reasons as reasons;
 use belay_sqlite::{SqliteError, Store};
 use prost::Message as _;
 use rusqlite::{
@@ -133,7 +134,7 @@ fn unknown(name: &str, ledger_id: &str) -> Row {
     let message = "The tool runner's ledger was damaged where it says what became of the call; what the call did cannot be known.";
     let failure = v1::Failure {
         error_class: v1::ErrorClass::OutcomeUnknown.into(),
-        reason: "OUTCOME_UNKNOWN".into(),
+        reason: reasons::OUTCOME_UNKNOWN.into(),
         message: message.into(),
         ..v1::Failure::default()
     };

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use belay_proto::v1::{self, call_tool_response::Event, payload::Content};
+use belay_reasons as reasons;
 use belay_service_kit::status;
 use belay_telemetry::TraceContext;
 use tonic::{Code, Status};
@@ -23,14 +24,17 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) 
             calls.ledger_id(),
             request.ledger_id
         );
-        return Err(status::error(Code::FailedPrecondition, "LEDGER_CHANGED", message)
+        return Err(status::error(Code::FailedPrecondition, reasons::LEDGER_CHANGED, message)
             .with("ledger_id", calls.ledger_id())
             .into());
     }
     let Some(tool) = calls.registry.find(&request.tool) else {
-        return Err(
-            status::error(Code::NotFound, "TOOL_NOT_FOUND", format!("Tool '{}' not found.", request.tool)).into()
-        );
+        return Err(status::error(
+            Code::NotFound,
+            reasons::TOOL_NOT_FOUND,
+            format!("Tool '{}' not found.", request.tool),
+        )
+        .into());
     };
     let arguments = match request.arguments.and_then(|payload| payload.content) {
         None => "{}".to_owned(),

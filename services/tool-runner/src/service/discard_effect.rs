@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use belay_proto::v1::{self, ErrorClass};
+use belay_reasons as reasons;
 use tonic::Status;
 
 use super::attempt_of;
@@ -15,7 +16,7 @@ pub(super) async fn discard_effect(
     let why = request.failure.unwrap_or_else(|| v1::Failure {
         error_class: ErrorClass::ApprovalDenied.into(),
         message: "The call was not approved.".into(),
-        reason: "APPROVAL_DENIED".into(),
+        reason: reasons::APPROVAL_DENIED.into(),
         retryable: false,
         last_output: None,
     });

@@ -19,6 +19,7 @@ use belay_proto::v1::{
     self,
     tool_runner_service_server::{ToolRunnerService, ToolRunnerServiceServer},
 };
+use belay_reasons as reasons;
 use belay_service_kit::{Hosted, Shutdown, host::LARGEST_MESSAGE, status};
 use futures::Stream;
 use sha2::{Digest as _, Sha256};
@@ -225,7 +226,7 @@ fn follow<T: Send + 'static>(
 }
 
 fn stopping() -> Status {
-    status::error(Code::Unavailable, "RUNNER_STOPPING", "The tool runner is stopping.").into()
+    status::error(Code::Unavailable, reasons::RUNNER_STOPPING, "The tool runner is stopping.").into()
 }
 
 /// The refusal of a folder that may be no workspace here.

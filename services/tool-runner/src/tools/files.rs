@@ -12,14 +12,12 @@ use std::{
 
 use belay_policy::ToolKind;
 use belay_proto::v1::ErrorClass;
+use belay_reasons as reasons;
 use belay_redaction::REDACTED;
 use belay_workspace::{FileKind, PathError, RelPath, ViewError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{
-    Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View,
-    room::{WORKSPACE_FULL, is_full},
-};
+use crate::{Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View, room::is_full};
 
 /// A tool's work, under way.
 pub(super) type Work = Pin<Box<dyn Future<Output = ToolResult> + Send>>;
@@ -90,7 +88,7 @@ pub(super) fn read_arguments<A: DeserializeOwned>(arguments: serde_json::Value) 
 }
 
 pub(super) fn invalid(message: impl Into<String>) -> ToolFailure {
-    ToolFailure::new(ErrorClass::InvalidArguments, "INVALID_ARGUMENTS", message)
+    ToolFailure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)
 }
 
 /// Whether it holds what the redactor puts in a secret's place.
@@ -115,15 +113,19 @@ pub(super) fn check_marks(
          Take the text from the step that read it (`${{step.result.content}}`), edit only the lines around it with modify_file, or set \
          allow_redacted_mark if these very characters are meant."
     );
-    Err(ToolFailure::new(ErrorClass::InvalidArguments, "REDACTED_MARK", message))
+    Err(ToolFailure::new(ErrorClass::InvalidArguments, reasons::REDACTED_MARK, message))
 }
 
 pub(super) fn stopped() -> ToolFailure {
-    ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "The call was stopped.")
+    ToolFailure::new(ErrorClass::Cancelled, reasons::CANCELLED, "The call was stopped.")
 }
 
 pub(super) fn no_view() -> ToolFailure {
-    ToolFailure::new(ErrorClass::Internal, "INTERNAL", "The call was given no view of its workspace: a fault of Belay.")
+    ToolFailure::new(
+        ErrorClass::Internal,
+        reasons::INTERNAL,
+        "The call was given no view of its workspace: a fault of Belay.",
+    )
 }
 
 /// A path as an argument, `field`, names it.
@@ -135,23 +137,23 @@ pub(super) fn path(field: &str, text: &str) -> Result<RelPath, ToolFailure> {
 }
 
 fn outside(why: impl ToString) -> ToolFailure {
-    ToolFailure::new(ErrorClass::SandboxViolation, "OUTSIDE_WORKSPACE", why.to_string())
+    ToolFailure::new(ErrorClass::SandboxViolation, reasons::OUTSIDE_WORKSPACE, why.to_string())
 }
 
 pub(super) fn not_found(message: impl Into<String>) -> ToolFailure {
-    ToolFailure::new(ErrorClass::InvalidArguments, "FILE_NOT_FOUND", message)
+    ToolFailure::new(ErrorClass::InvalidArguments, reasons::FILE_NOT_FOUND, message)
 }
 
 pub(super) fn wrong_type(message: impl Into<String>) -> ToolFailure {
-    ToolFailure::new(ErrorClass::InvalidArguments, "WRONG_FILE_TYPE", message)
+    ToolFailure::new(ErrorClass::InvalidArguments, reasons::WRONG_FILE_TYPE, message)
 }
 
 pub(super) fn too_large(message: impl Into<String>) -> ToolFailure {
-    ToolFailure::new(ErrorClass::InvalidArguments, "FILE_TOO_LARGE", message)
+    ToolFailure::new(ErrorClass::InvalidArguments, reasons::FILE_TOO_LARGE, message)
 }
 
 pub(super) fn not_text(message: impl Into<String>) -> ToolFailure {
-    ToolFailure::new(ErrorClass::InvalidArguments, "NOT_TEXT", message)
+    ToolFailure::new(ErrorClass::InvalidArguments, reasons::NOT_TEXT, message)
 }
 
 /// What a view refused. Trying again helps against the disk's refusals only.
@@ -165,9 +167,11 @@ impl From<ViewError> for ToolFailure {
             ViewError::Link { .. } | ViewError::NotADirectory { .. } | ViewError::NotAFile { .. } | ViewError::Root => {
                 wrong_type(error.to_string())
             }
-            ViewError::Io(_) if is_full(&error) => Self::new(ErrorClass::Transient, WORKSPACE_FULL, error.to_string()),
-            ViewError::Io(_) => Self::new(ErrorClass::Transient, "FILE_IO_FAILED", error.to_string()),
-            ViewError::Id { .. } => Self::new(ErrorClass::Internal, "INTERNAL", error.to_string()),
+            ViewError::Io(_) if is_full(&error) => {
+                Self::new(ErrorClass::Transient, reasons::WORKSPACE_FULL, error.to_string())
+            }
+            ViewError::Io(_) => Self::new(ErrorClass::Transient, reasons::FILE_IO_FAILED, error.to_string()),
+            ViewError::Id { .. } => Self::new(ErrorClass::Internal, reasons::INTERNAL, error.to_string()),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod edits;
 
 use belay_proto::v1::ErrorClass;
+use belay_reasons as reasons;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -109,7 +110,7 @@ fn modify(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
         )),
         error => {
             let message = format!("arguments/edits/{n}/search: in `{path}` {error}");
-            ToolFailure::new(ErrorClass::InvalidArguments, "EDIT_MISMATCH", message)
+            ToolFailure::new(ErrorClass::InvalidArguments, reasons::EDIT_MISMATCH, message)
         }
     })?;
     check_marks(&path, old.as_bytes(), edited.text.as_bytes(), arguments.allow_redacted_mark)?;

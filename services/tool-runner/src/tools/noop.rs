@@ -3,6 +3,7 @@
 use std::{pin::Pin, time::Duration};
 
 use belay_proto::v1::ErrorClass;
+use belay_reasons as reasons;
 use serde_json::Value;
 
 use belay_policy::ToolKind;
@@ -48,7 +49,7 @@ impl Tool for Noop {
             }
             let fails = arguments["fail_attempts"].as_u64().is_none_or(|attempts| u64::from(attempt) <= attempts);
             match arguments["fail"].as_str().filter(|_| fails) {
-                Some(message) => Err(ToolFailure::new(ErrorClass::Transient, "TOOL_FAILED", message)),
+                Some(message) => Err(ToolFailure::new(ErrorClass::Transient, reasons::TOOL_FAILED, message)),
                 None => Ok(arguments.get_mut("output").map_or(Value::Null, Value::take)),
             }
         })

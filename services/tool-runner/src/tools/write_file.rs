@@ -2,6 +2,7 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use belay_proto::v1::ErrorClass;
+use belay_reasons as reasons;
 use belay_workspace::ViewError;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -99,7 +100,7 @@ fn write(view: &mut dyn View, _stop: &Stop, arguments: Arguments) -> ToolResult 
         Ok(_) if arguments.create_only => {
             let message =
                 format!("`{path}` exists already: choose another name, or leave create_only out to replace it");
-            return Err(ToolFailure::new(ErrorClass::InvalidArguments, "FILE_EXISTS", message));
+            return Err(ToolFailure::new(ErrorClass::InvalidArguments, reasons::FILE_EXISTS, message));
         }
         Ok(_) => false,
     };

@@ -93,7 +93,7 @@ fn a_deletion_waits_for_a_person() {
     let ended = run.end();
     assert_eq!(ended.code, 33, "{}", ended.talk);
     assert!(ended.talk.contains("it is still needed"), "the reason goes back: {}", ended.talk);
-    assert!(ended.talk.ends_with("code: APPROVAL_DENIED (docs/errors/APPROVAL_DENIED.md)\n"), "{}", ended.talk);
+    assert!(ended.talk.ends_with("code: APPROVAL_DENIED (belay explain APPROVAL_DENIED)\n"), "{}", ended.talk);
     scene.assert_untouched();
     assert!(left_in(&home.path("w")).is_empty());
 
@@ -122,7 +122,7 @@ fn a_decision_is_refused_that_cannot_stand() {
     let (run, approval) = scene.waiting("e1");
     let blind = scene.home.run(["approve", approval.as_str()]);
     assert_eq!(blind.code, 2);
-    assert!(blind.talk.ends_with("code: NO_TERMINAL (docs/errors/NO_TERMINAL.md)\n"), "{}", blind.talk);
+    assert!(blind.talk.ends_with("code: NO_TERMINAL (belay explain NO_TERMINAL)\n"), "{}", blind.talk);
     assert_eq!(states(&scene.home), ["STATE_PENDING"]);
     let unknown = scene.home.run(["approve", "0000", "--yes"]);
     assert_eq!(unknown.code, 2, "{}", unknown.talk);

@@ -72,7 +72,7 @@ fn a_faulty_plan_is_refused_by_field_and_line() {
         let screen = refusal(&home, "plan.yaml", plan);
         assert!(screen.contains(words), "{plan}:\n{screen}");
         assert!(
-            screen.ends_with("next: belay plan validate plan.yaml\ncode: PLAN_REFUSED (docs/errors/PLAN_REFUSED.md)\n"),
+            screen.ends_with("next: belay plan validate plan.yaml\ncode: PLAN_REFUSED (belay explain PLAN_REFUSED)\n"),
             "{screen}"
         );
     }
@@ -144,7 +144,7 @@ fn a_workspace_is_a_folder_that_is_there_and_apart() {
         let ended = home.run(["run", &plan, "--workspace", folder]);
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{folder}: {}", ended.talk);
         assert!(ended.talk.starts_with("error: ") && ended.talk.contains(why), "{folder}: {}", ended.talk);
-        assert!(ended.talk.ends_with("code: WORKSPACE_INVALID (docs/errors/WORKSPACE_INVALID.md)\n"), "{}", ended.talk);
+        assert!(ended.talk.ends_with("code: WORKSPACE_INVALID (belay explain WORKSPACE_INVALID)\n"), "{}", ended.talk);
     }
     // Another Belay's state directory is known by what is in it.
     let other = Home::new();
@@ -213,7 +213,7 @@ fn steps_that_reach_for_what_they_must_not_have_fail() {
         let plan = home.file("plan.yaml", format!("{{id: p, steps: [{{id: a, {step}}}]}}"));
         let ended = home.run(["run", &plan, "--workspace", "w"]);
         assert_eq!(ended.code, code, "{step}: {}", ended.talk);
-        assert!(ended.talk.ends_with(&format!("code: {reason} (docs/errors/{reason}.md)\n")), "{step}: {}", ended.talk);
+        assert!(ended.talk.ends_with(&format!("code: {reason} (belay explain {reason})\n")), "{step}: {}", ended.talk);
         if code == 32 {
             assert!(ended.talk.contains("outside workspace"), "{step}: {}", ended.talk);
         }
@@ -243,7 +243,7 @@ fn names_and_flags_are_checked() {
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{arguments:?}: {}", ended.talk);
         assert!(ended.talk.contains(words), "{arguments:?}: {}", ended.talk);
         assert!(
-            ended.talk.ends_with(&format!("code: {code} (docs/errors/{code}.md)\n")),
+            ended.talk.ends_with(&format!("code: {code} (belay explain {code})\n")),
             "{arguments:?}: {}",
             ended.talk
         );

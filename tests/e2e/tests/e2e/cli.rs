@@ -51,7 +51,7 @@ fn a_run_tells_its_life_line_by_line() {
         "b completed in ",
         "e1 completed in ",
         "e1 completed in ",
-        "next: belay executions get e1 -o json (with every step's output)",
+        "next: belay executions get e1",
     ];
     let said = said(&out);
     assert_eq!(said.len(), expected.len(), "{out}");
@@ -83,11 +83,11 @@ fn programs_get_json() {
 
     let (code, refusal) = home.json(&["run", "nowhere.yaml"]);
     let keys: Vec<&String> = refusal.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["code", "details", "field", "message", "next_command", "retry_after_ms", "retryable"]);
+    assert_eq!(keys, ["code", "details", "message", "nextCommand", "retryable"]);
     assert_eq!((code, &refusal["code"]), (2, &json!("PLAN_UNREADABLE")));
     let (code, refusal) = home.json(&["executions", "watch", "e1", "--after", "999"]);
     assert_eq!((code, &refusal["code"]), (2, &json!("SEQUENCE_OUT_OF_RANGE")));
-    assert_eq!(refusal["next_command"], "belay executions get e1");
+    assert_eq!(refusal["nextCommand"], "belay executions get e1");
 }
 
 /// S2-X-26, S4-26: the exit code tells how the execution ended.
@@ -111,7 +111,7 @@ fn the_exit_code_tells_the_end() {
         assert_eq!(ended.code, expected, "{plan}: {}", ended.talk);
         if !reason.is_empty() {
             let last = ended.talk.lines().last().unwrap();
-            assert_eq!(last, format!("code: {reason} (docs/errors/{reason}.md)"), "the reason is said last");
+            assert_eq!(last, format!("code: {reason} (belay explain {reason})"), "the reason is said last");
         }
     }
     let long = home.file("long.yaml", "{id: p, steps: [{id: a, tool: noop, arguments: {sleep_ms: 600000}}]}");
@@ -181,7 +181,7 @@ fn a_run_beside_a_server_is_its_client() {
     assert_eq!(home.run(["executions", "cancel", "e3", "--reason", "enough"]).code, 0);
     let ended = run.end();
     assert_eq!(ended.code, 1);
-    assert!(ended.talk.ends_with("code: EXECUTION_CANCELLED (docs/errors/EXECUTION_CANCELLED.md)\n"), "{}", ended.talk);
+    assert!(ended.talk.ends_with("code: EXECUTION_CANCELLED (belay explain EXECUTION_CANCELLED)\n"), "{}", ended.talk);
     assert_eq!(home.run(["executions", "cancel", "e3"]).code, 2, "what has ended cannot be cancelled");
 
     let second = home.run(["serve"]);
@@ -342,7 +342,9 @@ fn a_server_over_tcp_wants_its_token() {
         let refused = ask(wrong);
         assert_eq!(refused.code, 2);
         assert!(
-            refused.talk.contains("next: set BELAY_TOKEN, or give --token\ncode: UNAUTHENTICATED "),
+            refused.talk.contains(
+                "set BELAY_TOKEN, or give --token\nnext: belay explain UNAUTHENTICATED\ncode: UNAUTHENTICATED"
+            ),
             "{}",
             refused.talk
         );

@@ -1,6 +1,7 @@
 //! `belay approvals approve`, `deny` and `skip`, and their short forms.
 
 use belay_proto::v1::{Approval, approval::State, decide_approval_request::Decision};
+use belay_reasons as reasons;
 
 use super::{super::Context, Which, resolve};
 use crate::{
@@ -8,9 +9,9 @@ use crate::{
     ask::{self, Answer, Terminal},
     connect::{Gate, Session},
     exit::Exit,
-    failure::Failure,
-    names,
-    render::{approval, diff::Extent, execution::next, text::Line, words},
+    failure::{Failure, Report},
+    names, next,
+    render::{approval, diff::Extent, execution, text::Line, words},
 };
 
 /// Approve what is asked, after having been shown it
@@ -75,7 +76,12 @@ pub(crate) async fn approve(context: &Context, verb: Approve) -> Result<Exit, Fa
 pub(crate) async fn deny(context: &Context, verb: Deny) -> Result<Exit, Failure> {
     if verb.reason.trim().is_empty() {
         let message = "a denial needs a reason: it goes back to the plan's author";
-        let mut report = Failure::refused("INVALID_USAGE", message).next("belay deny ID --reason '…'");
+        let mut report = Report::new(reasons::INVALID_USAGE, message).next(next::command(&[
+            "deny",
+            verb.which.id.as_str(),
+            "--reason",
+            "…",
+        ]));
         report.field = Some("--reason".to_owned());
         return Err(report.into());
     }
@@ -116,8 +122,8 @@ async fn with_gate(
     match context.screen.format {
         Format::Text => {
             let verb = if is_driven { "watch" } else { "resume" };
-            let id = names::id(&decided.execution);
-            context.screen.print(&[ask::said(&decided), next(&format!("belay executions {verb} {id}"))])?;
+            let command = next::about(&["executions", verb], &decided.execution, &[]);
+            context.screen.print(&[ask::said(&decided), execution::next(&command)])?;
         }
         Format::Json | Format::Jsonl => context.screen.print_json(&approval::json(&decided)?)?,
     }
@@ -132,12 +138,12 @@ fn refuse_decided(asked: &Approval) -> Result<(), Failure> {
     let by = if asked.decided_by.is_empty() { String::new() } else { format!(" by {}", asked.decided_by) };
     let state = words::approval_state(asked.state());
     let message = format!("approval {} is {state}{by} already; nothing was changed", names::id(&asked.name));
-    Err(Failure::refused("ALREADY_DECIDED", message).next(words::show_approval(&asked.name)).into())
+    Err(Report::new(reasons::ALREADY_DECIDED, message).next(words::show_approval(&asked.name)).into())
 }
 
 fn needs_yes(which: &Which) -> crate::failure::Report {
     let message = "there is no terminal to show the approval and to ask at; --yes approves without asking";
-    Failure::refused("NO_TERMINAL", message).next(format!("belay approvals show {}", which.id))
+    Report::new(reasons::NO_TERMINAL, message).next(next::command(&["approvals", "show", which.id.as_str()]))
 }
 
 #[cfg(test)]

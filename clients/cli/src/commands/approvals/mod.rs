@@ -12,6 +12,7 @@ use crate::{
     connect::Gate,
     failure::Failure,
     names::{self, Noun, Typed},
+    next,
 };
 
 /// The approval a command is about.
@@ -45,7 +46,7 @@ async fn full(gate: &mut Gate, name: String) -> Result<Approval, Failure> {
             let is_missing = status.code() == Code::NotFound;
             let mut report = crate::failure::Report::of_status(&status);
             if is_missing {
-                report.next = Some("belay approvals list".to_owned());
+                report.next = Some(next::command(&["approvals", "list"]));
             }
             Err(report.into())
         }

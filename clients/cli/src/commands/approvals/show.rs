@@ -3,7 +3,7 @@
 use super::{super::Context, Which, resolve};
 use crate::{
     args::{Format, help},
-    ask::changes,
+    ask::{self, changes},
     exit::Exit,
     failure::Failure,
     render::{
@@ -56,7 +56,7 @@ pub(crate) async fn show(context: &Context, verb: Show) -> Result<Exit, Failure>
                 return Ok(Exit::OK);
             }
             let mut lines = approval::full(&shown, Extent::Full);
-            lines.extend(approval::next_commands(&shown));
+            lines.extend(approval::next_commands(&shown, ask::is_attended()));
             context.screen.print(&lines)?;
         }
         Format::Json | Format::Jsonl => context.screen.print_json(&approval::json(&shown)?)?,

@@ -11,12 +11,12 @@ use tonic::Status;
 
 use crate::{
     failure::{Failure, Report},
-    names,
+    next,
 };
 
 /// Why an execution cannot be steered so, with the command that shows how it is.
 pub(crate) fn refused(status: &Status, name: &str) -> Failure {
     let mut report = Report::of_status(status);
-    report.next.get_or_insert_with(|| format!("belay executions get {}", names::id(name)));
+    report.next.get_or_insert_with(|| next::about(&["executions", "get"], name, &[]));
     report.into()
 }

@@ -1,9 +1,16 @@
 //! `belay tools describe`.
 
 use belay_proto::v1::Tool;
+use belay_reasons as reasons;
 
 use super::{super::Context, list::capabilities};
-use crate::{args::help, exit::Exit, failure::Failure, render::tool};
+use crate::{
+    args::help,
+    exit::Exit,
+    failure::{Failure, Report},
+    next,
+    render::tool,
+};
 
 /// How much a name must resemble another to be suggested; 1 is the same.
 const ALIKE: f64 = 0.7;
@@ -30,12 +37,12 @@ fn find<'a>(tools: &'a [Tool], name: &str) -> Result<&'a Tool, Failure> {
     tools.iter().find(is_called).ok_or_else(|| {
         let names = tools.iter().flat_map(|tool| std::iter::once(&tool.name).chain(&tool.aliases));
         let likely = names.map(|known| (strsim::jaro_winkler(known, name), known)).max_by(|a, b| a.0.total_cmp(&b.0));
-        let report = Failure::refused("TOOL_NOT_FOUND", format!("there is no tool `{name}`"));
+        let report = Report::new(reasons::TOOL_NOT_FOUND, format!("there is no tool `{name}`"));
         let report = match likely.filter(|(likeness, _)| *likeness >= ALIKE) {
             Some((_, known)) => {
-                report.detail(format!("did you mean `{known}`?")).next(format!("belay tools describe {known}"))
+                report.detail(format!("did you mean `{known}`?")).next(next::command(&["tools", "describe", known]))
             }
-            None => report.next("belay tools list"),
+            None => report.next(next::command(&["tools", "list"])),
         };
         report.into()
     })

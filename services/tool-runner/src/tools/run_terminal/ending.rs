@@ -3,13 +3,14 @@
 use std::{io, time::Duration};
 
 use belay_proto::v1::ErrorClass;
+use belay_reasons as reasons;
 use belay_sandbox::{LaunchError, Outcome, Output, Status};
 use serde_json::json;
 
 use super::streams::text;
 use crate::{
     CommandSettings, ToolFailure, ToolResult,
-    room::{WORKSPACE_FULL, is_full},
+    room::is_full,
     tools::files::{invalid, not_found, stopped, wrong_type},
 };
 
@@ -19,7 +20,7 @@ const FILE_TOO_LARGE: i32 = 25;
 
 /// The result of a command that ended, or why it counts as a failure. What the command wrote goes with every failure of a call.
 pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: bool, limit: Duration) -> ToolResult {
-    let killed = |why: &str| failed(ErrorClass::Crash, "COMMAND_KILLED", format!("`{program}` {why}."));
+    let killed = |why: &str| failed(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` {why}."));
     match outcome.status {
         Status::Exited(code) if code == 0 || !check => Ok(json!({
             "exit_code": code,
@@ -33,13 +34,13 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: boo
         Status::Exited(code @ (126 | 127)) => {
             let why = if code == 126 { "cannot be executed" } else { "was not found" };
             let message = format!("`{program}` ended with code {code}: a program it was to run {why}.");
-            failed(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND", message)
+            failed(ErrorClass::AgentUnavailable, reasons::PROGRAM_NOT_FOUND, message)
         }
         // 128 + SIGKILL, which is how a shell reports it of what it ran.
         Status::Exited(137) => killed("ended with code 137: something it ran was killed, perhaps for want of memory"),
         Status::Exited(code) => {
             let hint = if wanted_network(output) { NO_NETWORK } else { "" };
-            failed(ErrorClass::Transient, "COMMAND_FAILED", format!("`{program}` ended with code {code}{hint}."))
+            failed(ErrorClass::Transient, reasons::COMMAND_FAILED, format!("`{program}` ended with code {code}{hint}."))
         }
         Status::Signalled(OUT_OF_CPU) => killed("used more processor time than it may"),
         Status::Signalled(FILE_TOO_LARGE) => killed("wrote a larger file than the operator's settings allow"),
@@ -91,17 +92,21 @@ fn failed(class: ErrorClass, reason: &str, message: String) -> ToolResult {
 }
 
 fn timed_out(limit: Duration) -> ToolFailure {
-    ToolFailure::new(ErrorClass::Timeout, "TIMEOUT", format!("The call took longer than its limit of {limit:?}."))
+    ToolFailure::new(
+        ErrorClass::Timeout,
+        reasons::TIMEOUT,
+        format!("The call took longer than its limit of {limit:?}."),
+    )
 }
 
 /// A command whose end nobody could see.
 pub(super) fn lost(program: &str, why: &str) -> ToolFailure {
-    ToolFailure::new(ErrorClass::Crash, "COMMAND_KILLED", format!("`{program}` was lost while it ran: {why}."))
+    ToolFailure::new(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` was lost while it ran: {why}."))
 }
 
 /// No command can run here.
 pub(super) fn unavailable(why: &str) -> ToolFailure {
-    ToolFailure::new(ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE", format!("No command can run: {why}."))
+    ToolFailure::new(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE, format!("No command can run: {why}."))
 }
 
 /// Why a plan must not set a variable, and what an operator can do.
@@ -120,16 +125,22 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
         LaunchError::Spec { field, .. } if field == "wall" => timed_out(limit),
         // The mount is the runner's to say.
         LaunchError::Spec { field, .. } if field.starts_with("workspace") => {
-            ToolFailure::new(ErrorClass::Internal, "INTERNAL", format!("{error}: a fault of Belay."))
+            ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, format!("{error}: a fault of Belay."))
         }
         LaunchError::Spec { field, problem } => invalid(format!("arguments/{}: {problem}", argument(field))),
         LaunchError::ProgramNotFound { program, .. } => {
             let why = settings.missing(program).unwrap_or_else(|| error.to_string());
-            ToolFailure::new(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND", format!("arguments/command/0: {why}"))
+            ToolFailure::new(
+                ErrorClass::AgentUnavailable,
+                reasons::PROGRAM_NOT_FOUND,
+                format!("arguments/command/0: {why}"),
+            )
         }
-        LaunchError::ProgramNotExecutable { .. } => {
-            ToolFailure::new(ErrorClass::AgentUnavailable, "PROGRAM_NOT_FOUND", format!("arguments/command/0: {error}"))
-        }
+        LaunchError::ProgramNotExecutable { .. } => ToolFailure::new(
+            ErrorClass::AgentUnavailable,
+            reasons::PROGRAM_NOT_FOUND,
+            format!("arguments/command/0: {error}"),
+        ),
         LaunchError::WorkingDirectory { source, .. } => {
             let message = format!("arguments/cwd: {error}");
             if source.kind() == io::ErrorKind::NotFound { not_found(message) } else { wrong_type(message) }
@@ -143,7 +154,7 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
             let failure = unavailable(&error.to_string());
             if is_full(source) {
                 // The layer is there; what it is to be mounted on has no room.
-                return ToolFailure { class: ErrorClass::Transient, reason: WORKSPACE_FULL.into(), ..failure };
+                return ToolFailure { class: ErrorClass::Transient, reason: reasons::WORKSPACE_FULL.into(), ..failure };
             }
             if short { ToolFailure { class: ErrorClass::Transient, ..failure } } else { failure }
         }

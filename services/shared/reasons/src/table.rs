@@ -1,0 +1,528 @@
+//! The table itself. A row: name, topic, exit code, whether it is retryable, classes of step failures, gRPC codes; what happened; what to do.
+
+use crate::{Class, Code, Reason, Topic};
+
+macro_rules! table {
+    ($($name:ident $topic:ident $exit:literal $retryable:literal [$($class:ident)*] [$($code:ident)*] $what:literal $advice:literal)*) => {
+        $(
+            #[doc = $what]
+            pub const $name: &str = stringify!($name);
+        )*
+
+        /// Every reason, by topic.
+        pub const ALL: &[Reason] = &[$(
+            Reason {
+                name: $name,
+                topic: Topic::$topic,
+                exit: $exit,
+                retryable: $retryable,
+                classes: &[$(Class::$class),*],
+                codes: &[$(Code::$code),*],
+                what: $what,
+                advice: $advice,
+            },
+        )*];
+    };
+}
+
+table! {
+    INVALID_USAGE Input 2 false [] []
+    "The command line is not valid: a mistyped command or flag, a value in the wrong form, or two settings that contradict each other. Nothing happened."
+    "Use the suggestion, or read `belay COMMAND --help`."
+
+    INVALID_ARGUMENT Input 2 false [InvalidArguments] [InvalidArgument]
+    "A field of a request has a value that is not allowed. Nothing happened."
+    "Change the field that the message names; it says which values are allowed."
+
+    PLAN_UNREADABLE Input 2 false [] []
+    "The plan's file cannot be read: it does not exist, is a folder, may not be read, or is not UTF-8. Nothing happened."
+    "Check the path, and save the file as UTF-8."
+
+    PLAN_TOO_LARGE Input 2 false [] []
+    "The plan is longer than 4 MiB. Nothing was sent."
+    "Put large content into files and pass their paths, or split the plan."
+
+    PLAN_REFUSED Input 2 false [] [InvalidArgument]
+    "The plan is not valid. No execution was created. Each problem is listed with its field, line and column; `-o json` has all of them."
+    "Correct the fields, then check with `belay plan validate PLAN`. docs/user-guide/plans.md has every field and limit."
+
+    POLICY_INVALID Input 2 false [] []
+    "The policy file cannot be used: it cannot be read, has an unknown key or a wrong value, or a rule that its own examples contradict. Nothing was started, and no other policy is used instead."
+    "Correct the lines that are named, then check with `belay policy check FILE`. docs/user-guide/policies.md has every key."
+
+    CONFIG_INVALID Input 2 false [] []
+    "The settings file cannot be used: it cannot be read, has an unknown key or a value out of bounds, or others may write it. Nothing was started, and no other settings are used instead."
+    "Correct the lines that are named, then check with `belay config show`. docs/user-guide/settings.md has every key."
+
+    WORKSPACE_INVALID Input 2 false [SandboxViolation] [InvalidArgument]
+    "The folder cannot be a workspace: it does not exist, is a file or `/`, cannot be written, overlaps a state directory, or its file system cannot hold isolated changes. Nothing was started."
+    "Name an existing folder of your own with `--workspace`; an absolute path for a server over TCP."
+
+    WORKSPACE_NOT_ALLOWED Input 2 false [SandboxViolation] [InvalidArgument]
+    "The folder is not below any root that the tool runner may work in. Symbolic links are resolved first."
+    "Name a folder below one of the runner's `--workspace-root` folders, or none: then the execution gets a folder of its own."
+
+    TELEMETRY_UNUSABLE Input 2 false [] []
+    "An `OTEL_…` variable has a value that cannot be used. Nothing was started. A collector that is away is no error."
+    "Set the variable as the message says, or `OTEL_SDK_DISABLED=true` to send no spans."
+
+    NO_TERMINAL Input 2 false [] []
+    "An approval has to be shown to a person, and standard input or standard error is not a terminal. Nothing was decided."
+    "Look at it with `belay approvals show ID`, then give `--yes`. Scripts that cannot look leave it to the policy: `belay run --approve auto`."
+
+    INTERRUPTED Input 130 true [] []
+    "The command was stopped after the plan had been sent and before the server answered. The execution may have started."
+    "`belay executions list` shows whether it did. With `--request-id`, the same command never starts it twice."
+
+    EXECUTION_EXISTS Executions 2 false [] [AlreadyExists]
+    "An execution with this id exists, maybe one that has ended. Nothing was started."
+    "Use another `--id`, or none. For a script that may run twice use `--request-id`: the same request returns the same execution."
+
+    REQUEST_ID_REUSED Executions 2 false [] [AlreadyExists]
+    "This request id was used for another plan or other flags. Nothing was started."
+    "Use a new `--request-id` for a new request."
+
+    EXECUTION_NOT_FOUND Executions 2 false [] [NotFound]
+    "No execution has this name, or an id that begins with what was typed."
+    "`belay executions list` shows what there is. Check `--namespace`, `--state-dir` and `BELAY_SERVER`."
+
+    EXECUTION_AMBIGUOUS Executions 2 false [] []
+    "More than one execution has an id that begins with what was typed."
+    "Type more of the id, or `@last` for the newest."
+
+    EXECUTION_ENDED Executions 2 false [] [FailedPrecondition]
+    "The execution has ended, and the request needs one that has not. Nothing happened."
+    "`belay executions get ID` shows how it ended. Start the plan again for another execution."
+
+    WRONG_STATE Executions 2 false [] [FailedPrecondition]
+    "The execution's state does not allow the request; it may be paused already. Nothing happened."
+    "`belay executions get ID` shows its state and what it waits for."
+
+    ETAG_MISMATCH Executions 2 false [] [Aborted]
+    "The execution changed after it was read. Nothing happened."
+    "Read the execution again, then repeat the request with its new etag."
+
+    EXECUTION_NOT_DRIVEN Executions 2 false [] []
+    "The execution has not ended, and no process drives it: its `belay run` is gone, and no `belay serve` uses this state directory."
+    "`belay executions resume ID` drives it to its end; `belay serve` drives all that have not ended."
+
+    EXECUTION_CANCELLED Executions 1 false [] []
+    "The execution was cancelled."
+    "`belay executions get ID` shows by whom, why, and how far it came."
+
+    EXECUTION_TIMED_OUT Executions 34 false [] []
+    "The plan's `timeout` ran out. It counts from acceptance and continues while the execution is paused. Running calls were stopped."
+    "Raise the plan's `timeout`, or find the slow step with `belay executions get ID`."
+
+    EXECUTION_FAILED Executions 30 false [] []
+    "The execution failed, and its record has no more precise reason."
+    "`belay executions get ID` shows each step's error."
+
+    WAIT_TIMEOUT Executions 34 true [] []
+    "The execution had not ended when `--wait-timeout` was over. It is kept: a server goes on with it, a `belay run` of its own paused it."
+    "The `next` line comes back to it."
+
+    SEQUENCE_OUT_OF_RANGE Executions 2 false [] [OutOfRange]
+    "The watch was to begin after an event that the execution does not have."
+    "Use a sequence from the range that is shown, or leave `--after` out."
+
+    TOOL_FAILED Calls 30 true [Transient] []
+    "A tool reported a failure; its message is shown."
+    "Read the message. If the failure is temporary, give the step a `retry`."
+
+    TOOL_NOT_FOUND Calls 2 false [InvalidArguments] [NotFound]
+    "No tool has this name."
+    "`belay tools list` shows the tools. In a running execution the runner lost a tool that it had."
+
+    INVALID_ARGUMENTS Calls 30 false [InvalidArguments] []
+    "The arguments of a call do not match the tool's schema, or contradict each other. Nothing was done. A template brought in a value of another type, or a pattern, a range or a variable is not valid."
+    "`belay tools describe TOOL` shows the types; look at the output of the step that the template names."
+
+    INVALID_RESULT Calls 30 true [InvalidResult] []
+    "A tool returned a result that does not match its own schema. The result is dropped."
+    "Give the step a `retry` if it happens now and then; otherwise fix the tool or its schema."
+
+    UNRESOLVED_REFERENCE Calls 30 false [InvalidArguments] []
+    "A template names a value that the other step's output does not have. The tool was not called."
+    "The message shows what the output has; `belay executions get ID -o json` shows all of it."
+
+    TIMEOUT Calls 34 true [Timeout] []
+    "A call took longer than its limit and was stopped: the step's `attempt_timeout`, otherwise the tool's default, and never more than what is left of the step's `timeout`."
+    "`belay executions get ID` shows what it printed last. Raise `attempt_timeout` (and `timeout`), or give the step a `retry`."
+
+    STEP_TIMEOUT Calls 34 false [Timeout] []
+    "The step's `timeout` ran out between two attempts, so no further one was made."
+    "Raise the step's `timeout`, or shorten its `backoff`."
+
+    CONFLICT Calls 30 true [Transient Cancelled] []
+    "Another call or a person changed a path that this call touched too. Nothing of the call was committed. It runs again on the new state, up to three times, without using up an attempt."
+    "Nothing. If the step fails with it, order the steps with `depends_on`, or set `exclusive: true`."
+
+    FAILED_BESIDE_COMMITS Calls 30 true [Transient] []
+    "A call failed while other calls committed in its workspace, and may have seen half of their work. It runs again once, without using up an attempt."
+    "Nothing. If it happens often, order the steps with `depends_on`, or set `exclusive: true`."
+
+    WORKSPACE_FAILED Calls 30 true [Transient] [Unavailable]
+    "The workspace could not be used, for a reason that may pass: another Belay has it open, or its disk fails. Nothing in it was changed."
+    "Do what the message says; a `retry` helps where another process was only busy with it."
+
+    WORKSPACE_FULL Calls 30 true [Transient] [Unavailable]
+    "The disk of the workspace, or a quota on it, has no room for what a call changes. The call changed nothing and runs again after a growing delay, for about an hour, without using up an attempt."
+    "Make room. A waiting execution goes on by itself; a failed one has to be started again."
+
+    EFFECT_REFUSED Calls 32 false [SandboxViolation] []
+    "A call ran, and what it left behind cannot be committed, so all of it was dropped: devices, changes to Belay's own files, or more files and bytes than one call may change."
+    "Let the command remove such files at its end, or change less in one step."
+
+    EFFECT_TOO_LARGE Calls 32 false [SandboxViolation] []
+    "A call changed so many files that the list alone is longer than 8 MiB, and the policy requires approval. All of it was dropped."
+    "Change less in one step, or let a rule of the policy decide about these paths."
+
+    TOO_LARGE Calls 30 false [InvalidArguments] []
+    "A call's arguments or its result are larger than one message may be (16 MiB)."
+    "Use a smaller part of the output in the template, or pass a file."
+
+    CANCELLED Calls 1 false [Cancelled] [Cancelled]
+    "A call was cancelled because its execution was cancelled or paused or another step failed; as a bare gRPC code, a request was."
+    "Nothing, if that was intended. `belay executions get ID` shows who asked for it."
+
+    CALL_CANCELLED_BY_RUNNER Calls 30 true [Transient] []
+    "The tool runner cancelled ten calls of one attempt without being asked to."
+    "Look at the runner's log. A runner reports a failing tool as FAILED with a class."
+
+    OUTCOME_UNKNOWN Calls 1 false [OutcomeUnknown] []
+    "A call that cannot be repeated safely was started, and its end was lost: with the process, the connection, or its row in the ledger."
+    "Find out whether it took effect before the plan is started again. The runner's log names the call."
+
+    REASON_MISSING Calls 1 false [PolicyDenied OutcomeUnknown Timeout Internal] []
+    "A call failed, and the runner gave no reason."
+    "Look at the runner's log. It is another runner than Belay's, or a newer one."
+
+    TOOL_FACTS_MISSING Calls 1 false [Internal] []
+    "The execution's record lacks what it must say about a tool: a fault of Belay. Nothing was called."
+    "Report it with the output of `belay executions get ID -o json`."
+
+    OUTSIDE_WORKSPACE Tools 32 false [SandboxViolation] []
+    "A call named a path outside the workspace, or one that Belay keeps for itself: an absolute path, `..`, a symbolic link that leads out, a `.belay` folder or a state directory. Nothing was read or changed."
+    "Use a path relative to the workspace; bring what lies elsewhere into the workspace first."
+
+    FILE_NOT_FOUND Tools 30 false [InvalidArguments] []
+    "Nothing exists at the path: it is misspelt, the step that creates it has not run, or it is a symbolic link to nothing. For `run_terminal` it is `cwd`."
+    "Look with `list_directory`. If another step creates the file, name that step in `depends_on`."
+
+    WRONG_FILE_TYPE Tools 30 false [InvalidArguments] []
+    "What is at the path is not what the tool works on: a folder for a file or the reverse, a symbolic link, a pipe, a socket or a device."
+    "Look with `list_directory`. Name the file that a link leads to; to delete a folder, set `recursive: true`."
+
+    FILE_EXISTS Tools 30 false [InvalidArguments] []
+    "`write_file` with `create_only` found something at the path, and left it as it is."
+    "Choose another name, or leave `create_only` out to replace the file."
+
+    FILE_TOO_LARGE Tools 30 false [InvalidArguments] []
+    "The file is larger than the tool handles at once: 1 MiB for one `read_file`, 16 MiB for `modify_file`."
+    "Read a part by `offset` and `length` or `start_line` and `end_line`; write a large file whole, or change it with a command."
+
+    NOT_TEXT Tools 30 false [InvalidArguments] []
+    "The file is not UTF-8 text, or `offset` lies in the middle of a character."
+    "Use `encoding: base64`; take `offset` from `next_offset` of the part before."
+
+    FILE_IO_FAILED Tools 30 true [Transient] []
+    "The operating system refused to read or write a file of the workspace; the message ends with its words."
+    "Fix the disk, or the file's owner or mode. A `retry` helps where the cause passes."
+
+    EDIT_MISMATCH Tools 30 false [InvalidArguments] []
+    "An edit of `modify_file` quotes text that the file does not contain, or contains more than once. No edit of the call was applied."
+    "Read the file again and quote it exactly, with more context; for every occurrence set `all: true`."
+
+    REDACTED_MARK Tools 30 false [InvalidArguments] []
+    "A file would have received `[REDACTED]` where it does not contain it, which would destroy a secret. Nothing was written."
+    "Take the text from the step that read it (`${step.result.content}`), edit only the lines around it, or set `allow_redacted_mark: true`."
+
+    COMMAND_FAILED Tools 30 true [Transient] []
+    "A command ended with an exit code other than 0. What it changed was dropped."
+    "`belay executions get ID` shows what it printed last. Where the code is no failure (`diff`, `grep`), set `check: false`."
+
+    COMMAND_KILLED Tools 30 true [Crash] []
+    "A command was ended by a signal, by a limit of its sandbox, or together with it. What it changed was dropped."
+    "Signals 6 and 11 are faults of the program; 9 and code 137 mostly mean too little memory. Limits are in docs/user-guide/settings.md."
+
+    PROGRAM_NOT_FOUND Tools 30 false [AgentUnavailable] []
+    "The program of a command does not exist in the sandbox or cannot be executed (codes 126 and 127 too). What it changed was dropped."
+    "`belay doctor` lists which of your programs commands see, and the settings that show the others. Name a program of the workspace by its path (`./build.sh`)."
+
+    SANDBOX_UNAVAILABLE Tools 32 false [SandboxViolation Transient] []
+    "The machine cannot provide the sandbox that commands need, so no command runs. Other tools work."
+    "Do what the message says, then check with `belay doctor`."
+
+    POLICY_DENIED Approvals 33 false [PolicyDenied] []
+    "A rule of the policy forbids the call or what it changed. Nothing of it is left."
+    "Change the plan, or ask whoever keeps the policy to change the rule that the message names."
+
+    APPROVAL_DENIED Approvals 33 false [ApprovalDenied] []
+    "A person denied the call, or nobody decided before the policy's time limit. Nothing of it is left."
+    "Read the reason, change the plan and start it again. A step that may be left out is better skipped."
+
+    APPROVAL_SKIPPED Approvals 35 false [] []
+    "A person skipped the step. Nothing of the call is left; steps that depend on it are skipped too."
+    "Nothing, unless the step was meant to run."
+
+    NON_INTERACTIVE Approvals 33 false [ApprovalDenied] []
+    "A rule of the policy requires approval, and this execution asks nobody (`--approve fail`, or `auto` where a person is required). Nothing of the call is left."
+    "Use `--approve prompt` and decide on the terminal or with `belay approve`; or write a rule that lets it through, such as the one that the message names with `decide: auto`."
+
+    APPROVAL_NOT_FOUND Approvals 2 false [] [NotFound]
+    "No approval has this name, or an id that begins with what was typed."
+    "`belay approvals list` shows what there is. Check `--namespace`, `--state-dir` and `BELAY_SERVER`."
+
+    APPROVAL_AMBIGUOUS Approvals 2 false [] []
+    "More than one approval has an id that begins with what was typed. Nothing was decided."
+    "Type more of the id."
+
+    ALREADY_DECIDED Approvals 2 false [] [FailedPrecondition]
+    "The approval was already decided, has expired, or its execution no longer needs it. Nothing changed."
+    "`belay approvals show ID` shows who decided, when and why. Run the step again for another approval."
+
+    DIGEST_MISMATCH Approvals 2 false [] [FailedPrecondition]
+    "The decision does not name the digest of what the approval is about. Nothing was decided."
+    "Show the approval again and decide on what it shows; clients send back its `subject_digest`."
+
+    OWN_REQUEST Approvals 2 false [] [PermissionDenied]
+    "You started what is to be decided, and the policy has `approvals: {separate_duties: true}`. Nothing was decided."
+    "Let somebody else decide, or change the policy."
+
+    CONTENTS_GONE Approvals 2 false [] [FailedPrecondition]
+    "The contents of the approval's files are gone, because its call no longer waits for a decision."
+    "`belay approvals show ID` has what was shown before; what was committed is in the workspace."
+
+    CHANGE_NOT_FOUND Approvals 2 false [] [NotFound]
+    "The approval changes no such path."
+    "`belay approvals show ID --all` shows every path as it has to be typed."
+
+    SUBJECT_TOO_LARGE Approvals 2 false [] [FailedPrecondition]
+    "The list of what a call changed is longer than 8 MiB, so nobody can look at it."
+    "Change less in one step, or let a rule of the policy decide about these paths."
+
+    GRANT_REFUSED Approvals 1 false [Internal] [PermissionDenied]
+    "A call was approved, and the tool runner does not accept the grant: another gate signed it, it is about something else, was used before, or belongs to an older policy. Nothing was committed."
+    "Start the plan again and approve again. If it repeats, compare the gate's key with the one that the runner trusts."
+
+    POLICY_MISSING Approvals 1 true [] [Unavailable]
+    "The tool runner has no policy yet, and runs nothing without one. It gets it from the approval gate."
+    "Start the gate, and give the runner its address (`--gate`) and key (`--gate-key`). Executions wait and then go on by themselves."
+
+    UNAPPROVED_RESULT Approvals 1 false [OutcomeUnknown] []
+    "The tool runner completed a call that waited for approval and that nobody had approved. The result is not used."
+    "Look at what the call changed, and at the runner: it is broken or not Belay's own."
+
+    STATE_DIR_UNUSABLE Stores 1 false [] []
+    "The state directory cannot be created or used: not writable, owned by another user, open to others and in use for other things, or unknown because HOME is not set."
+    "Name a folder of your own with `--state-dir` or `BELAY_STATE_DIR`; or `chmod 700` the one that is named if nobody else needs it."
+
+    STORE_LOCKED Stores 2 true [] [Unavailable]
+    "Another process uses the store. Nothing happened."
+    "Stop the other process, use it as its client, or name another `--state-dir`. The lock ends with its process."
+
+    STORE_FULL Stores 1 true [] [Unavailable]
+    "The disk of the state directory is full, so nothing more can be recorded, and executions stop. What was acknowledged is kept."
+    "Make room, then resume the execution or start the server again."
+
+    STORE_CORRUPT Stores 1 false [] [DataLoss Unavailable]
+    "The store is damaged, or an execution's events do not fit together. Nothing was changed."
+    "Keep a copy of the folder. Put a backup in its place, or move the file away to begin with an empty store; see docs/operations.md."
+
+    STORE_FAILED Stores 1 true [] [Unavailable]
+    "The store cannot be opened, read or written; the message has the system's words: a disk error, a quota, missing rights."
+    "Fix what the message names, then start again. What was acknowledged is kept."
+
+    STORE_GONE Stores 1 false [] [Unavailable]
+    "The store's files were removed, moved or replaced while it was in use. The process ends and acknowledges nothing more."
+    "Put the state directory back, from where it was moved or from a backup, and start again."
+
+    STORE_BEHIND Stores 1 false [] [Unavailable]
+    "A store ends before what another service has seen of it, or is another file: it was removed, cut off (its `-wal` was lost), or restored from an older backup. Nothing is acknowledged."
+    "Put the newest copy back, with its `-wal`. Without one, `belay serve --accept-older-store` goes on once with what there is; docs/operations.md says what is forgotten then."
+
+    STORE_NEWER Stores 1 false [] [FailedPrecondition Unavailable]
+    "A newer version of Belay wrote the store. Nothing was changed."
+    "Use the version that wrote it, or a later one."
+
+    STORE_OLDER Stores 1 false [] [Unavailable]
+    "An earlier, unreleased version of Belay wrote the store, and this one does not read its format. Nothing was changed."
+    "Finish its work with the version that wrote it, then name a new folder with `--state-dir` or move the files away."
+
+    LEDGER_UNAVAILABLE Stores 1 true [] [Unavailable]
+    "The tool runner cannot write its ledger of calls, so it starts none, and ends."
+    "Make room on the runner's disk and start it again. The executor waits without using up an attempt, and the outcome of each call is found in the ledger."
+
+    LEDGER_CHANGED Stores 1 false [OutcomeUnknown Transient] [FailedPrecondition]
+    "The tool runner has another ledger than the one that had the call: its state directory was emptied or replaced."
+    "Calls that are safe to repeat run again by themselves. For the others, find out whether they took effect."
+
+    FENCED Stores 1 false [] [FailedPrecondition Aborted Unavailable]
+    "A newer process has taken over these executions, or the store was restored to an older state. Nothing was done."
+    "Stop the old process; the new one goes on. After a restore, put the newest journal.db and gate.db back."
+
+    GATE_KEY_UNUSABLE Stores 1 false [] []
+    "The key that signs policies and grants cannot be used: `gate.key` or `gate.pub` is missing, damaged, not the other's partner, or open to other users. Nothing was started."
+    "Put both files back from a backup. Without one, move gate.key, gate.pub, gate.db and ledger.db away: a new key is made, and pending approvals are asked again."
+
+    SEAL_KEY_UNUSABLE Stores 1 false [] []
+    "The key that seals secrets, `seal.key`, is damaged, cannot be read, or is open to other users. Nothing was started."
+    "Set mode 0600 if nobody else has read it, or put it back from a backup. Without one, executions whose secrets it sealed cannot go on."
+
+    SEAL_KEY_LOST Stores 1 false [] [DataLoss]
+    "Secrets of an execution, or calls in ledger.db, are sealed with another key than the one in `seal.key`. Nothing was changed."
+    "Put back the `seal.key` that belongs to the stores. Without it such an execution is lost, and ledger.db has to be moved away; see docs/operations.md."
+
+    SERVER_UNREACHABLE Servers 1 true [] []
+    "No server answers at the address, or it ended before it answered."
+    "Start it with the command that is shown, or correct `--server` or `BELAY_SERVER`. If it has just ended, give the command again."
+
+    UNAUTHENTICATED Servers 2 false [] [Unauthenticated]
+    "The server does not know the caller: no token over TCP, a wrong or revoked one, or a user that is bound to no principal. Nothing happened."
+    "Set `BELAY_TOKEN`. The owner of the state directory adds principals with `belay principals`; the owner's token is in its file `token`."
+
+    ROLE_MISSING Servers 2 false [] [PermissionDenied]
+    "Your roles do not allow this. Nothing happened."
+    "The owner of the state directory adds the role with the command that is shown; it counts from the next request on."
+
+    PERMISSION_DENIED Servers 2 false [] [PermissionDenied]
+    "The caller may not do that, or a proxy refused. Nothing happened."
+    "Use a token that may."
+
+    NOT_A_PERSON Servers 2 false [] [PermissionDenied]
+    "A service made a request that only a person may make, such as a decision. Nothing happened."
+    "Call as a person: at the address for people (`--listen`), with a person's token or user."
+
+    NOT_A_SERVICE Servers 2 false [] [PermissionDenied]
+    "A person, or the wrong service, made a request that is for one of Belay's services only. Nothing happened."
+    "Tell the called service who calls: `--executor-user`, `--runner-user`, `--gate-user`, or their tokens; see docs/operations.md."
+
+    PRINCIPAL_REFUSED Servers 2 false [] []
+    "The change to the principals is not possible: the name exists, was revoked or is not valid, the user is bound to another one, or nothing would authenticate it."
+    "`belay principals list` shows who there is."
+
+    PRINCIPALS_UNUSABLE Servers 1 true [] [Unavailable]
+    "The file of principals is damaged, has another format, or others may change it. Every request is refused, since nobody can tell who was revoked."
+    "Put a backup of `principals.json` in its place, or set its mode to 0600. Without the file, only the owner may call."
+
+    PORT_IN_USE Servers 1 true [] []
+    "Another process listens at the address."
+    "`ss -ltnp` names the process. Stop it, or choose another port with `--listen`; port 0 takes a free one."
+
+    CANNOT_LISTEN Servers 1 false [] []
+    "The server cannot listen at the address: it is not one of this machine, the port needs more rights, or a socket's path is too long."
+    "Give an address of this machine with `--listen`, or a shorter `--state-dir`."
+
+    INSECURE_LISTEN Servers 2 false [] []
+    "The address can be reached from other machines, and the connection is not encrypted. The server did not start."
+    "Listen on loopback behind a proxy that ends TLS; on a trusted network give `--insecure-listen-beyond-loopback`."
+
+    RUNNER_UNAVAILABLE Servers 1 true [] [Unavailable]
+    "The executor or the approval gate cannot reach the tool runner. Running executions wait without using up an attempt."
+    "Start the runner, or correct `--runner` of the executor and of the gate. Then give the command again."
+
+    RUNNER_STOPPING Servers 1 true [] [Unavailable]
+    "The tool runner is stopping and takes no calls. The executor waits for it."
+    "Nothing, if it comes back; otherwise start it."
+
+    STOPPING Servers 1 true [] [Unavailable]
+    "The server is stopping and takes no requests."
+    "Give the command again when it is back. A watching command does so by itself."
+
+    OVERLOADED Servers 1 true [] [ResourceExhausted]
+    "The service has as much to do as it takes on. Nothing of the request was kept; steps wait without using up an attempt."
+    "Send it again after the delay that the error carries."
+
+    MESSAGE_TOO_LARGE Servers 1 false [] [ResourceExhausted]
+    "The request's message is larger than a service reads (16 MiB). Nothing of it was kept."
+    "Name files instead of their content, or split the plan."
+
+    MESSAGE_MALFORMED Servers 2 false [] [InvalidArgument]
+    "The request's message is not the protobuf message of the method. Nothing happened."
+    "Generate the client from `proto/belay/v1`; reflection shows what the service takes."
+
+    CALL_EXISTS Internal 2 false [Internal] [AlreadyExists]
+    "The runner has another call of this name. It was not run: two executors with different stores use one runner, or a store was restored."
+    "Give each executor a runner of its own, or start the runner with an empty state directory after restoring an old backup."
+
+    CALL_NOT_FOUND Internal 2 false [] [NotFound]
+    "The runner never received this call. The executor sends it."
+    "Nothing."
+
+    CALL_NOT_HELD Internal 2 false [] [FailedPrecondition]
+    "The call does not wait for approval at the tool runner: it has ended, or executor and gate use different runners."
+    "Nothing. If it repeats, give `--runner` the same address at the executor and at the gate."
+
+    CALL_ACKNOWLEDGED Internal 2 false [] [FailedPrecondition]
+    "A delayed request to run a call arrived after its outcome had been acknowledged. The call is not run again."
+    "Nothing. A client of your own used the name of a call twice."
+
+    NOT_APPROVED Internal 2 false [] [FailedPrecondition]
+    "A grant was requested, and no valid approval exists: it is pending, denied, skipped, expired, or its subject has changed."
+    "Nothing: the executor asks again after a decision."
+
+    GRANT_SPENT Internal 2 false [] [PermissionDenied]
+    "A grant was presented a second time. Nothing was done."
+    "Ask for a new approval. If no store was restored, check who can reach the runner."
+
+    SUBJECT_CHANGED Internal 2 true [] [FailedPrecondition]
+    "What the tool runner holds for a call is not what the executor asked about. Nobody was asked."
+    "Nothing: the executor asks about what the runner holds now. If it repeats, look at the executor."
+
+    SUBJECT_INVALID Internal 2 false [] [FailedPrecondition]
+    "What the tool runner holds for a call cannot be read, or is about another call. Nobody was asked."
+    "Use the same version of Belay everywhere, and report it if you do."
+
+    CONTENT_MISMATCH Internal 2 false [] [FailedPrecondition]
+    "The tool runner sent file content whose digest is not the one in the approval. Nobody was asked."
+    "Look at the tool runner and what lies between it and the gate: something is damaged or hostile."
+
+    INTERNAL Grpc 1 false [Internal] [Internal]
+    "A fault of Belay or of the machine, or, as a bare gRPC code, of something in between. What was recorded is kept."
+    "Report it with what `BELAY_LOG=debug` prints."
+
+    ABORTED Grpc 1 true [] [Aborted]
+    "The request collided with another one."
+    "Give the command again."
+
+    ALREADY_EXISTS Grpc 2 false [] [AlreadyExists]
+    "What was to be created exists already."
+    "Choose another name, or use what exists."
+
+    DATA_LOSS Grpc 1 false [] [DataLoss]
+    "Something that was stored cannot be read."
+    "See `belay explain STORE_CORRUPT`."
+
+    DEADLINE_EXCEEDED Grpc 1 true [] [DeadlineExceeded]
+    "The server did not answer in time. It may have done what was asked."
+    "Look with `belay executions list` before you repeat it. With `--request-id`, repeating `run` is safe."
+
+    FAILED_PRECONDITION Grpc 2 false [] [FailedPrecondition]
+    "The request does not fit the present state. Nothing happened."
+    "The message says what is missing."
+
+    NOT_FOUND Grpc 2 false [] [NotFound]
+    "What was asked for does not exist."
+    "`belay executions list` shows the executions; check `--namespace`."
+
+    OUT_OF_RANGE Grpc 2 false [] [OutOfRange]
+    "A number lies outside the valid range."
+    "Use one from the range that the message names."
+
+    RESOURCE_EXHAUSTED Grpc 1 true [] [ResourceExhausted]
+    "A limit of the server, or of something in between, was reached."
+    "Wait and give the command again."
+
+    UNAVAILABLE Grpc 1 true [] [Unavailable]
+    "The server cannot be reached now, or cannot answer."
+    "Give the command again; `belay serve` starts a server."
+
+    UNIMPLEMENTED Grpc 1 false [] [Unimplemented]
+    "The server does not know the request: it is older, or another service, such as a tool runner instead of an executor."
+    "Check the address, and use the same version on both sides."
+
+    UNKNOWN Grpc 1 false [] [Unknown]
+    "Something between the command and the server answered with an unexplained error."
+    "Look into the logs of what stands in between; it may be no Belay at all."
+}
