@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use belay_sandbox::{Limits, Mount, MountKind, Scratch, ScratchPlace, ScratchSize, Settings, WORKSPACE};
+use belay_proto::v1::{self, write_bound::Mechanism};
+use belay_sandbox::{Limits, Mount, MountKind, Reserve, Scratch, ScratchPlace, Settings, WORKSPACE, WriteBudget};
 use belay_settings::{
     Lookup, Place, Resolved, Shown, UsedCache, View,
     toolchains::{Files as _, Host},
@@ -42,8 +43,8 @@ impl CommandSettings {
     pub fn sandbox(&self) -> Settings {
         let commands = &self.here.commands;
         let own = commands.read_only.iter().map(|shown| read_only(&shown.value));
-        let (scratch, limits) = (&commands.scratch, &commands.limits);
-        let size = |bytes| ScratchSize { bytes, inodes: scratch.files.value };
+        let (view, scratch, reserve, limits) = (&commands.view, &commands.scratch, &commands.reserve, &commands.limits);
+        let size = |bytes| WriteBudget { bytes, inodes: scratch.files.value };
         let defaults = Scratch::default();
         Settings {
             mounts: own.collect(),
@@ -55,8 +56,10 @@ impl CommandSettings {
                 },
                 tmp: size(scratch.tmp.value),
                 home: size(scratch.home.value),
-                shm: ScratchSize { bytes: scratch.shm.value, ..defaults.shm },
+                shm: WriteBudget { bytes: scratch.shm.value, ..defaults.shm },
             },
+            view: WriteBudget { bytes: view.size.value, inodes: view.files.value },
+            reserve: Reserve { bytes: reserve.size.value, inodes: reserve.files.value },
             limits: Limits {
                 processes: limits.processes.value,
                 open_files: limits.open_files.value,
@@ -70,6 +73,28 @@ impl CommandSettings {
             calls_may_set: commands.plans_may_set.iter().map(|name| name.value.clone()).collect(),
             ..Settings::default()
         }
+    }
+
+    /// The bounds on what a command can write, for its receipt.
+    pub(crate) fn write_bounds(&self) -> Vec<v1::WriteBound> {
+        let Settings { view, reserve, scratch, .. } = self.sandbox();
+        let on_disk = if scratch.place == ScratchPlace::Memory { Mechanism::Tmpfs } else { Mechanism::Watcher };
+        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let bound = |place: &str, mechanism: Mechanism, budget: WriteBudget| v1::WriteBound {
+            place: place.to_owned(),
+            mechanism: mechanism.into(),
+            bytes: count(budget.bytes),
+            files: count(budget.inodes),
+        };
+        let reserve =
+            WriteBudget { bytes: reserve.bytes.unwrap_or_default(), inodes: reserve.inodes.unwrap_or_default() };
+        vec![
+            bound("view", Mechanism::Watcher, view),
+            bound("/tmp", on_disk, scratch.tmp),
+            bound("home", on_disk, scratch.home),
+            bound("/dev/shm", Mechanism::Tmpfs, scratch.shm),
+            bound("reserve", Mechanism::Watcher, reserve),
+        ]
     }
 
     /// What one command sees beside that: the caller's toolchains as far as they are there now, and the caches of its workspace and
@@ -185,7 +210,9 @@ commands:
   path: [/opt/share]
   env: {A: b}
   plans_may_set: [PYTHONPATH]
+  view: {size: 2GiB, files: 3000}
   scratch: {place: memory, tmp: 1MiB, files: 2000}
+  reserve: {size: 5GiB, files: 7000}
   limits: {processes: 99, cpu_time: 5s, file_size: unlimited}
 ";
         let sandbox = settings(text, None).sandbox();
@@ -200,8 +227,31 @@ commands:
             (sandbox.scratch.place, sandbox.scratch.tmp.bytes, sandbox.scratch.tmp.inodes),
             (ScratchPlace::Memory, 1 << 20, 2000)
         );
+        assert_eq!(sandbox.view, WriteBudget { bytes: 2 << 30, inodes: 3000 });
+        assert_eq!(sandbox.reserve, Reserve { bytes: Some(5 << 30), inodes: Some(7000) });
         let limits = sandbox.limits;
         assert_eq!((limits.processes, limits.cpu, limits.file_size), (99, Some(Duration::from_secs(5)), None));
+    }
+
+    #[test]
+    fn a_receipt_says_what_enforces_each_bound() {
+        let bounds = |text: &str| -> Vec<(String, Mechanism, i64)> {
+            let bounds = settings(text, None).write_bounds();
+            bounds.into_iter().map(|bound| (bound.place.clone(), bound.mechanism(), bound.bytes)).collect()
+        };
+        let bound = |place: &str, mechanism, bytes| (place.to_owned(), mechanism, bytes);
+        let expected = |on_disk| {
+            [
+                bound("view", Mechanism::Watcher, 2 << 30),
+                bound("/tmp", on_disk, 8 << 30),
+                bound("home", on_disk, 8 << 30),
+                bound("/dev/shm", Mechanism::Tmpfs, 512 << 20),
+                bound("reserve", Mechanism::Watcher, 0),
+            ]
+        };
+        assert_eq!(bounds("commands: {view: {size: 2GiB}}"), expected(Mechanism::Watcher));
+        let memory = "commands: {view: {size: 2GiB}, scratch: {place: memory}}";
+        assert_eq!(bounds(memory), expected(Mechanism::Tmpfs));
     }
 
     // The settings' defaults are those of the sandbox: two sets of defaults would drift.
@@ -209,6 +259,7 @@ commands:
     fn without_a_file_the_sandboxs_own_defaults_hold() {
         let (ours, theirs) = (CommandSettings::default().sandbox(), Settings::default());
         assert_eq!((ours.scratch, ours.limits), (theirs.scratch, theirs.limits));
+        assert_eq!((ours.view, ours.reserve), (theirs.view, theirs.reserve));
         assert_eq!((ours.path, ours.env.len(), ours.mounts.len()), (theirs.path, 0, 0));
     }
 

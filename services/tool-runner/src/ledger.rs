@@ -267,6 +267,7 @@ impl Ledger {
             if let Some(error) = breaks.borrow().clone() {
                 return Err(error);
             }
+            store.make_room();
             let mut going = std::mem::take(&mut *lock(&gone));
             let written = rows::write(&store, &seals, &positions, &going, &batch, &mut last).map_err(SqliteError::from);
             let written = written.and_then(|(written, number)| {

@@ -182,6 +182,11 @@ pub trait Tool: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The bounds on what it can write, and what enforces them; none for a tool that runs inside the runner.
+    fn write_bounds(&self) -> Vec<v1::WriteBound> {
+        Vec::new()
+    }
+
     /// Does the work. Dropping the future stops it: what works in the view then has to let go of it soon.
     fn call(&self, invocation: Invocation) -> Pin<Box<dyn Future<Output = ToolResult> + Send>>;
 }

@@ -282,6 +282,7 @@ fn perform(
     news: &Hub,
     batch: Vec<Op>,
 ) -> Result<Vec<Answer>, SqliteError> {
+    store.make_room();
     let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
     let write::Committed { answers, changes, told, number } = write::commit(&mut connection, stores, batch)?;
     store.check_in_place()?;

@@ -173,6 +173,32 @@ pub struct Receipt {
     pub commits_beside: Vec<String>,
     /// How many commits those were.
     pub commit_count_beside: i64,
+    /// The bounds on what it could write.
+    pub write_bounds: Vec<WriteBound>,
+}
+
+/// A bound on what a call could write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteBound {
+    /// What is bounded.
+    pub place: String,
+    /// What enforced it.
+    pub mechanism: WriteMechanism,
+    /// Bytes; 0 means relative to the disk.
+    pub bytes: i64,
+    /// Files, folders and links; 0 means relative to the disk.
+    pub files: i64,
+}
+
+/// What enforces a bound on what a call writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMechanism {
+    /// Not said, or by a runner of a later version.
+    Unknown,
+    /// The size of a file system in memory.
+    Tmpfs,
+    /// A launcher that measures and ends.
+    Watcher,
 }
 
 /// How an execution ended.

@@ -24,7 +24,7 @@ pub use approval::{
 pub use canonical::{Json, digest};
 pub use event::{
     ApprovalMode, CallId, CallRequest, Created, Event, EventKind, Finished, Progress, Receipt, RecoveryClass,
-    SkipReason, ToolFacts,
+    SkipReason, ToolFacts, WriteBound, WriteMechanism,
 };
 pub use execution::{Authorization, CallInFlight, Execution, FailedAttempt, StepView, Totals, Waiting};
 pub use failure::{ErrorClass, Failure, LastOutput};

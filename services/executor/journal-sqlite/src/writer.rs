@@ -52,6 +52,7 @@ impl JournalWriter for SqliteWriter {
         if self.broken {
             return Err(StoreError::Broken);
         }
+        self.store.make_room();
         let connection = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let (heads, fences, stores) = (&self.heads, &self.fences, &*self.stores);
         let mut transaction = Transaction {

@@ -1,10 +1,12 @@
 //! Approvals, and what runners say about policies and effects.
 
 use belay_execution::{
-    ChangeKind, Decision, EffectSummary, Need, NeedKind, PathChange, PolicyDecision, Receipt, Verdict,
+    ChangeKind, Decision, EffectSummary, Need, NeedKind, PathChange, PolicyDecision, Receipt, Verdict, WriteBound,
+    WriteMechanism,
 };
 use belay_proto::v1::{
     self, approval::State, approval_need::Kind, path_change::Kind as Change, policy_decision::Verdict as Said,
+    write_bound,
 };
 
 fn count(n: u32) -> i32 {
@@ -80,7 +82,28 @@ pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
         live_base: receipt.live_base,
         commits_beside: receipt.commits_beside.clone(),
         commit_count_beside: receipt.commit_count_beside,
+        write_bounds: receipt.write_bounds.iter().map(write_bound_to).collect(),
     }
+}
+
+fn write_bound_to(bound: &WriteBound) -> v1::WriteBound {
+    let mechanism = match bound.mechanism {
+        WriteMechanism::Unknown => write_bound::Mechanism::Unspecified,
+        WriteMechanism::Tmpfs => write_bound::Mechanism::Tmpfs,
+        WriteMechanism::Watcher => write_bound::Mechanism::Watcher,
+    };
+    let WriteBound { place, bytes, files, .. } = bound.clone();
+    v1::WriteBound { place, mechanism: mechanism.into(), bytes, files }
+}
+
+fn write_bound_from(bound: v1::WriteBound) -> WriteBound {
+    let mechanism = match bound.mechanism() {
+        write_bound::Mechanism::Unspecified => WriteMechanism::Unknown,
+        write_bound::Mechanism::Tmpfs => WriteMechanism::Tmpfs,
+        write_bound::Mechanism::Watcher => WriteMechanism::Watcher,
+    };
+    let v1::WriteBound { place, bytes, files, .. } = bound;
+    WriteBound { place, mechanism, bytes, files }
 }
 
 pub(crate) fn receipt_from(receipt: v1::Receipt) -> Receipt {
@@ -95,6 +118,7 @@ pub(crate) fn receipt_from(receipt: v1::Receipt) -> Receipt {
         live_base: receipt.live_base,
         commits_beside: receipt.commits_beside,
         commit_count_beside: receipt.commit_count_beside,
+        write_bounds: receipt.write_bounds.into_iter().map(write_bound_from).collect(),
     }
 }
 

@@ -266,7 +266,7 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
 mod tests {
     use belay_execution::{
         ChangeKind, Decision, EffectSummary, ErrorClass, Failure, LastOutput, Need, PathChange, PolicyDecision,
-        Receipt, Verdict,
+        Receipt, Verdict, WriteBound, WriteMechanism,
     };
     use belay_plan::Format;
 
@@ -302,6 +302,9 @@ mod tests {
             live_base: true,
             commits_beside: vec!["namespaces/n/executions/e/steps/b/calls/1.1".into()],
             commit_count_beside: 7,
+            write_bounds: [(WriteMechanism::Tmpfs, 5), (WriteMechanism::Watcher, 0)]
+                .map(|(mechanism, bytes)| WriteBound { place: "/tmp".into(), mechanism, bytes, files: 6 })
+                .into(),
         };
         let failure = || {
             let (stdout, stderr) = ("1 failed\n".to_owned(), "oh\n".to_owned());

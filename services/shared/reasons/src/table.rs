@@ -167,7 +167,7 @@ table! {
     "Do what the message says; a `retry` helps where another process was only busy with it."
 
     WORKSPACE_FULL Calls 30 true [Transient] [Unavailable]
-    "The disk of the workspace, or a quota on it, has no room for what a call changes. The call changed nothing and runs again after a growing delay, for about an hour, without using up an attempt."
+    "The disk of the workspace, or a quota on it, has no room for what a call changes, or less than commands leave free (`commands.reserve`). The call changed nothing and runs again after a growing delay, for about an hour, without using up an attempt."
     "Make room. A waiting execution goes on by itself; a failed one has to be started again."
 
     EFFECT_REFUSED Calls 32 false [SandboxViolation] []
@@ -245,6 +245,10 @@ table! {
     COMMAND_KILLED Tools 30 true [Crash] []
     "A command was ended by a signal, by a limit of its sandbox, or together with it. What it changed was dropped."
     "Signals 6 and 11 are faults of the program; 9 and code 137 mostly mean too little memory. Limits are in docs/user-guide/settings.md."
+
+    DISK_LIMIT Tools 30 true [Transient] []
+    "A command wrote more than it may, or the disk that it wrote to was about to fill up, so it was ended. What it changed was dropped."
+    "The message names the bound and the setting that raises it (docs/user-guide/settings.md, Room on the disk). Have the command write less, raise the setting, or make room on the disk."
 
     PROGRAM_NOT_FOUND Tools 30 false [AgentUnavailable] []
     "The program of a command does not exist in the sandbox or cannot be executed (codes 126 and 127 too). What it changed was dropped."

@@ -39,6 +39,24 @@ pub struct Scratch {
     pub files: Sourced<u64>,
 }
 
+/// How much a command may change in its view of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewBudget {
+    /// Bytes.
+    pub size: Sourced<u64>,
+    /// Files, folders and links.
+    pub files: Sourced<u64>,
+}
+
+/// How much a command leaves free on each disk that it writes to. `None`: relative to the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserve {
+    /// Bytes.
+    pub size: Sourced<Option<u64>>,
+    /// Inodes.
+    pub files: Sourced<Option<u64>>,
+}
+
 /// What one command may use. `None`: no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -67,8 +85,12 @@ pub struct Commands {
     pub env: Vec<(String, Sourced<String>)>,
     /// Variables that programs and loaders obey, and that a plan may set all the same.
     pub plans_may_set: Vec<Sourced<String>>,
+    /// How much a command may change in its view of the workspace.
+    pub view: ViewBudget,
     /// Where a command may write beside its workspace.
     pub scratch: Scratch,
+    /// How much a command leaves free on each disk.
+    pub reserve: Reserve,
     /// What one command may use.
     pub limits: Limits,
     /// Caches of package managers, the known ones first.
@@ -90,6 +112,8 @@ impl Default for Commands {
             path: Vec::new(),
             env: Vec::new(),
             plans_may_set: Vec::new(),
+            view: ViewBudget { size: Sourced::default_of(disk), files: Sourced::default_of(1_000_000) },
+            reserve: Reserve { size: none(), files: none() },
             scratch: Scratch {
                 place: Sourced::default_of(Place::Workspace),
                 tmp: Sourced::default_of(disk),

@@ -19,7 +19,7 @@ mod view;
 
 pub use belay_yaml::Violation;
 pub use caches::{Cache, CacheUse, KNOWN_CACHES, KnownCache};
-pub use commands::{Commands, Limits, Place, Scratch, Shown};
+pub use commands::{Commands, Limits, Place, Reserve, Scratch, Shown, ViewBudget};
 pub use file::{File, Log, LogFormat, LogLevel, Settings};
 pub use load::{ConfigError, Loaded, load};
 pub use origin::{Origin, Sourced};

@@ -17,7 +17,8 @@ const MAX_VALUE: usize = 32 * 1024;
 
 const SECTIONS: &str = "log commands";
 const LOG: &str = "level format";
-const COMMANDS: &str = "find_toolchains read_only path env plans_may_set scratch limits caches";
+const COMMANDS: &str = "find_toolchains read_only path env plans_may_set view scratch reserve limits caches";
+const VIEW: &str = "size files";
 const SCRATCH: &str = "place tmp home shm files";
 const LIMITS: &str = "processes open_files file_size address_space cpu_time";
 const USES: &[(&str, CacheUse)] = &[("off", CacheUse::Off), ("read", CacheUse::Read), ("keep", CacheUse::Keep)];
@@ -62,7 +63,9 @@ fn commands(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, 
             "path" => to.path = few(reader, node, field, |reader, node, field| path(reader, node, field, home)),
             "env" => to.env = env(reader, node, field),
             "plans_may_set" => to.plans_may_set = few(reader, node, field, variable_name),
+            "view" => view(reader, node, field, to),
             "scratch" => scratch(reader, node, field, home, to),
+            "reserve" => reserve(reader, node, field, to),
             "limits" => limits(reader, node, field, to),
             "caches" => caches(reader, node, field, home, to),
             _ => return Err(COMMANDS),
@@ -250,6 +253,33 @@ fn number(reader: &mut Reader, node: &Node, field: &str, least: u64, most: u64) 
             None
         }
     }
+}
+
+fn view(reader: &mut Reader, node: &Node, field: &str, to: &mut Commands) {
+    let to = &mut to.view;
+    reader.map(node, field, |reader, key, field, node| {
+        match key {
+            "size" => set(&mut to.size, bytes(reader, node, field, 1 << 20), node),
+            "files" => set(&mut to.files, number(reader, node, field, 1_000, 1_000_000_000), node),
+            _ => return Err(VIEW),
+        }
+        Ok(())
+    });
+}
+
+fn reserve(reader: &mut Reader, node: &Node, field: &str, to: &mut Commands) {
+    let to = &mut to.reserve;
+    let by_default = |node: &Node| matches!(&node.value, Value::Text(text) if text == "default");
+    reader.map(node, field, |reader, key, field, node| {
+        match key {
+            "size" if by_default(node) => set(&mut to.size, Some(None), node),
+            "size" => set(&mut to.size, bytes(reader, node, field, 1 << 20).map(Some), node),
+            "files" if by_default(node) => set(&mut to.files, Some(None), node),
+            "files" => set(&mut to.files, number(reader, node, field, 100, 1_000_000_000).map(Some), node),
+            _ => return Err(VIEW),
+        }
+        Ok(())
+    });
 }
 
 fn scratch(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, to: &mut Commands) {

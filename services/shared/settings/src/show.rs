@@ -66,6 +66,10 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
     let may_set = may_set.map(|(n, name)| row(format!("commands.plans_may_set[{n}]"), name, name.value.clone()));
     rows.extend(or(may_set.collect(), none("commands.plans_may_set")));
 
+    let view = &commands.view;
+    rows.push(row("commands.view.size", &view.size, size::shown(view.size.value)));
+    rows.push(row("commands.view.files", &view.files, view.files.value.to_string()));
+
     let scratch = &commands.scratch;
     let place = match &scratch.place.value {
         Place::Workspace => "workspace".to_owned(),
@@ -77,6 +81,13 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
         rows.push(row(format!("commands.scratch.{name}"), bytes, size::shown(bytes.value)));
     }
     rows.push(row("commands.scratch.files", &scratch.files, scratch.files.value.to_string()));
+
+    let (reserve, of_disk) = (&commands.reserve, |part: &str| format!("default ({part})"));
+    let bytes = reserve.size.value.map_or_else(|| of_disk("1/10 of the disk, at most 1GiB"), size::shown);
+    rows.push(row("commands.reserve.size", &reserve.size, bytes));
+    let files =
+        reserve.files.value.map_or_else(|| of_disk("1/50 of the disk's, at most 10000"), |files| files.to_string());
+    rows.push(row("commands.reserve.files", &reserve.files, files));
 
     let limits = &commands.limits;
     rows.push(row("commands.limits.processes", &limits.processes, limits.processes.value.to_string()));

@@ -3,6 +3,7 @@
 //! The journal and the ledger of calls are both built on this. What is stored is their business; how it reaches the disk is decided
 //! here, once.
 
+mod ballast;
 mod error;
 mod group_commit;
 mod open;

@@ -4,12 +4,12 @@ use std::{
     fs::{File, TryLockError},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::{SqliteError, positions};
+use crate::{SqliteError, ballast::Ballast, positions};
 
 /// Where a database is.
 #[derive(Clone, Debug)]
@@ -63,6 +63,8 @@ pub struct Store {
     pub reader: Arc<Mutex<Connection>>,
     /// The files of a store on the real disk as they were when it was opened.
     files: Vec<(PathBuf, FileId)>,
+    /// `None` for a simulated disk.
+    ballast: Option<Mutex<Ballast>>,
     /// Held as long as the store is open, and by the operating system not a moment longer.
     _lock: Option<File>,
 }
@@ -75,6 +77,14 @@ fn file_id(path: &Path) -> std::io::Result<FileId> {
 }
 
 impl Store {
+    /// Gives up what the store holds back on its disk (at most 16 MiB, in a file beside the database), when the disk is nearly full, and holds
+    /// it back again when there is room. To be called before a commit; costs one `statvfs`.
+    pub fn make_room(&self) {
+        if let Some(ballast) = &self.ballast {
+            ballast.lock().unwrap_or_else(PoisonError::into_inner).look();
+        }
+    }
+
     /// Whether what was written can be found again: to be asked after a commit and before anybody hears of it. SQLite goes on writing into
     /// files that were removed. Two look-ups of a path, and no flush.
     ///
@@ -117,7 +127,8 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
         Some(_) => Vec::new(),
         None => files(location)?,
     };
-    Ok(Store { writer, reader, files, _lock: lock })
+    let ballast = location.vfs.is_none().then(|| Mutex::new(Ballast::beside(&location.path)));
+    Ok(Store { writer, reader, files, ballast, _lock: lock })
 }
 
 fn files(location: &Location) -> Result<Vec<(PathBuf, FileId)>, SqliteError> {

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::layer::Layer;
+use crate::{budget::DiskLimit, layer::Layer};
 
 /// Why a command was not started. Nothing of it ran, and nothing is left of it.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum LaunchError {
         /// What `chdir` said.
         source: io::Error,
     },
-    /// A wall could not be put up, and without it nothing runs.
+    /// A layer could not be put in force, and without it nothing runs.
     #[error("the sandbox's layer `{layer}` is missing: {doing}: {source}; to fix it: {}", layer.fix())]
     Layer {
         /// The layer.
@@ -48,6 +48,14 @@ pub enum LaunchError {
         doing: String,
         /// What the kernel said.
         source: io::Error,
+    },
+    /// A disk that the command would write to has less free than its reserve.
+    #[error("{} has {} {} free, and commands leave {} free", place.display(), limit.found, limit.unit.name(), limit.limit)]
+    NoRoom {
+        /// A folder on that disk.
+        place: PathBuf,
+        /// The reserve, and what is free.
+        limit: DiskLimit,
     },
     /// The launcher ended without a word: somebody killed it, or it crashed.
     #[error("the sandbox's launcher ended before it could start `{program}`")]

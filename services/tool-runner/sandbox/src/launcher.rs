@@ -1,19 +1,25 @@
 //! The runner's half: hands the order to a launcher and waits until the command runs.
 
 use std::{
-    io::{self, IoSliceMut, Write as _},
+    io::{self, IoSlice, IoSliceMut, Write as _},
     mem::MaybeUninit,
     os::{
-        fd::OwnedFd,
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt as _},
     },
     path::PathBuf,
     process::Stdio,
+    sync::Arc,
 };
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
 
 use crate::{
+    budget::Reserve,
+    command_table::{CommandTable, TakenRow},
     environment::environment,
     error::LaunchError,
     mounts::{self, Mount},
@@ -24,13 +30,13 @@ use crate::{
     settings::Settings,
     spec::Spec,
     take_over,
-    wire::frame,
+    wire::{Wire, frame},
 };
 
-/// Something that starts commands behind walls.
+/// Something that starts commands in a sandbox.
 ///
 /// Promises: when `launch` fails, nothing of the command has run and nothing is left of it. When it succeeds, the program is
-/// executing with every wall in force. A command never outlives the process that launched it.
+/// executing with every layer in force. A command never outlives the process that launched it.
 pub trait Launcher: Send + Sync {
     /// Starts a command. Blocks for the few milliseconds it takes.
     ///
@@ -39,12 +45,14 @@ pub trait Launcher: Send + Sync {
     fn launch(&self, spec: Spec) -> Result<Running, LaunchError>;
 }
 
-/// Builds all walls from nothing for each command.
+/// Builds all layers from nothing for each command.
 #[derive(Debug)]
 pub struct NamespaceLauncher {
     settings: Settings,
     /// The folder of this launcher's scratch folders, where the settings name one.
     scratch: Option<OwnScratch>,
+    /// What its commands hold on disk.
+    table: Arc<CommandTable>,
 }
 
 impl NamespaceLauncher {
@@ -63,7 +71,9 @@ impl NamespaceLauncher {
             })?),
             ScratchPlace::Staging | ScratchPlace::Memory => None,
         };
-        Ok(Self { settings, scratch })
+        let table =
+            CommandTable::new().map_err(|source| LaunchError::launcher("making the table of commands", source))?;
+        Ok(Self { settings, scratch, table: Arc::new(table) })
     }
 
     /// The names of the operator's variables.
@@ -81,13 +91,15 @@ impl NamespaceLauncher {
 
     fn start(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<Running, LaunchError> {
         let program = spec.program.clone();
-        let command = self.command(spec, attacks)?;
+        let row = self.table.take_row();
+        let command = self.command(spec, attacks, row.as_ref().map(TakenRow::number))?;
         let (stdout, command_stdout) = io::pipe().map_err(|source| LaunchError::launcher("making a pipe", source))?;
         let (stderr, command_stderr) = io::pipe().map_err(|source| LaunchError::launcher("making a pipe", source))?;
         let cwd = command.cwd.clone();
-        let scratch = command.scratch_folder.clone();
+        let leaves = Leaves { scratch: command.scratch_folder.clone(), row };
         let (stdout_end, stderr_end) = (Stdio::from(command_stdout), Stdio::from(command_stderr));
-        let (mut control, mut launched) = spawn(&self.settings, &Order::Run(command), scratch, stdout_end, stderr_end)?;
+        let (mut control, mut launched) =
+            spawn(&self.settings, &Order::Run(command), Some(self.table.as_fd()), leaves, stdout_end, stderr_end)?;
 
         // Launcher and init speak at the same time: what init says may come before who it is, and its last word as well.
         let (mut init, mut enforced, mut ended) = (None, None, None);
@@ -120,7 +132,7 @@ impl NamespaceLauncher {
         })
     }
 
-    fn command(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<Command, LaunchError> {
+    fn command(&self, spec: Spec, attacks: Option<PathBuf>, row: Option<u32>) -> Result<Command, LaunchError> {
         spec.check(&self.settings.calls_may_set)?;
         let settings = &self.settings;
         let Spec { program, args, env, cwd, workspace, mounts, wall, limits } = spec;
@@ -135,6 +147,10 @@ impl NamespaceLauncher {
             }
             None => None,
         };
+        let mut limits = limits.unwrap_or_else(|| settings.limits.clone());
+        let largest = [settings.view, settings.scratch.tmp, settings.scratch.home].map(|budget| budget.bytes);
+        let largest = largest.into_iter().max();
+        limits.file_size = limits.file_size.into_iter().chain(largest).min();
         Ok(Command {
             program: program.into(),
             args,
@@ -146,8 +162,12 @@ impl NamespaceLauncher {
             mounts,
             scratch: settings.scratch.clone(),
             scratch_folder,
+            view: settings.view,
+            // What the attacks write is nothing, and a disk that is full at the start says nothing about the sandbox.
+            reserve: if attacks.is_some() { Reserve { bytes: Some(0), inodes: Some(0) } } else { settings.reserve },
+            row,
             wall,
-            limits: limits.unwrap_or_else(|| settings.limits.clone()),
+            limits,
             path: settings.path.clone(),
             service_uid: settings.service_uid,
             service_gid: settings.service_gid,
@@ -170,6 +190,7 @@ impl NamespaceLauncher {
             Failure::ProgramNotExecutable(error) => LaunchError::ProgramNotExecutable { program, source: os(error) },
             Failure::WorkingDirectory(error) => LaunchError::WorkingDirectory { cwd, source: os(error) },
             Failure::Spec(field, problem) => LaunchError::Spec { field, problem },
+            Failure::NoRoom(place, limit) => LaunchError::NoRoom { place, limit },
         }
     }
 }
@@ -180,11 +201,19 @@ impl Launcher for NamespaceLauncher {
     }
 }
 
-/// Executes this binary as a launcher with an order.
+/// What is given back when a launcher has ended.
+#[derive(Default)]
+pub(crate) struct Leaves {
+    pub(crate) scratch: Option<PathBuf>,
+    pub(crate) row: Option<TakenRow>,
+}
+
+/// Executes this binary as a launcher with an order, and the table of commands.
 pub(crate) fn spawn(
     settings: &Settings,
     order: &Order,
-    scratch: Option<PathBuf>,
+    table: Option<BorrowedFd<'_>>,
+    leaves: Leaves,
     stdout: Stdio,
     stderr: Stdio,
 ) -> Result<(UnixStream, Launched), LaunchError> {
@@ -202,13 +231,27 @@ pub(crate) fn spawn(
         .stderr(stderr)
         .spawn()
         .map_err(failed("executing this binary as the launcher"))?;
-    let launched = Launched::new(child, scratch);
-    control.write_all(&frame(order)).map_err(failed("telling the launcher what to do"))?;
+    let launched = Launched::new(child, leaves.scratch, leaves.row);
+    send(&mut control, &frame(order), table).map_err(failed("telling the launcher what to do"))?;
     Ok((control, launched))
 }
 
+/// Sends a frame, with a descriptor along with its header.
+fn send(control: &mut UnixStream, frame: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let (header, body) = frame.split_at(4);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = fd.as_slice();
+    if !fds.is_empty() {
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)), "the space is made for one descriptor");
+    }
+    // Four bytes are sent whole or not at all.
+    sendmsg(&*control, &[IoSlice::new(header)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    control.write_all(body)
+}
+
 /// The next message, with the descriptor that came along. `None`: there will be none.
-pub(crate) fn receive(control: &mut UnixStream) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
+pub(crate) fn receive<T: Wire>(control: &mut UnixStream) -> io::Result<Option<(T, Option<OwnedFd>)>> {
     let mut header = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

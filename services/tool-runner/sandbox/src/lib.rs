@@ -1,12 +1,12 @@
-//! Runs one command behind the walls of the kernel: namespaces, a root of its own, Landlock, seccomp, limits, no network.
+//! Runs one command in a sandbox that the kernel enforces: namespaces, a root of its own, Landlock, seccomp, limits, no network.
 //!
 //! The command gets an argument vector, never a shell. It sees `/usr`, an `/etc` of ours, five devices, an empty `/tmp` and the
 //! workspace at [`WORKSPACE`]; what it changes there lands in an upper folder the caller named, or nowhere. What the kernel does
 //! not give is refused with the layer's name and what to do about it, never left out in silence.
 //!
 //! ```text
-//! runner ──spec──▶ launcher (this binary executed again, one thread) ──clone──▶ init (pid 1, builds the walls) ──fork──▶ the command
-//!    ▲                 └ watches the runner, the clock and init                  └ reaps, kills what is left, reports
+//! runner ──spec──▶ launcher (this binary executed again, one thread) ──clone──▶ init (pid 1, builds the sandbox) ──fork──▶ the command
+//!    ▲                 └ watches the runner, clock, disks, init                  └ reaps, kills what is left, reports
 //!    └──────────────────────── started · ended (status, usage) ─────────────────────────────────────┘
 //! ```
 //!
@@ -18,6 +18,9 @@
 compile_error!("the sandbox is made of Linux system calls and knows their numbers for x86_64 and aarch64 only");
 
 mod attacks;
+mod budget;
+mod command_table;
+mod disk_watch;
 mod environment;
 mod error;
 mod etc;
@@ -41,10 +44,12 @@ mod spec;
 mod sys;
 mod take_over;
 mod tool;
+mod usage;
 mod view;
 mod walls;
 mod wire;
 
+pub use budget::{DiskLimit, Reserve, Unit, WriteBound, WriteBudget};
 pub use error::LaunchError;
 pub use launcher::{Launcher, NamespaceLauncher};
 pub use layer::Layer;
@@ -53,7 +58,7 @@ pub use mounts::{Mount, MountKind};
 pub use output::{Kept, Output, OutputCaps};
 pub use probe::{LayerReport, LayerState, Report, Tier, probe};
 pub use running::{Enforced, KillHandle, Outcome, Running, Status, Usage};
-pub use scratch::{Scratch, ScratchPlace, ScratchSize};
+pub use scratch::{Scratch, ScratchPlace};
 pub use self_test::{AttackResult, SelfTestError, self_test};
 pub use settings::Settings;
 pub use spec::{Spec, WorkspaceMount, is_reserved, not_the_calls};

@@ -9,7 +9,8 @@ use crate::{error::LaunchError, wire::wire_struct};
 pub struct Limits {
     /// Processor time of each process, in whole seconds rounded up; then SIGXCPU, a second later SIGKILL. `None`: no limit.
     pub cpu: Option<Duration>,
-    /// Bytes of the largest file a process may write; beyond it SIGXFSZ. `None`: no limit.
+    /// Bytes of the largest file a process may write; beyond it SIGXFSZ. Never above the largest budget of a place it may write to, which
+    /// is the limit for `None`.
     pub file_size: Option<u64>,
     /// Open files of each process (the hard RLIMIT_NOFILE: a program may raise its own limit up to this).
     pub open_files: u64,

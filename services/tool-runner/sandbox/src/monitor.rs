@@ -14,7 +14,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{CWD, Gid, Mode, OFlags, Uid, openat},
+    fs::{Gid, Mode, Uid},
     io::{Errno, fcntl_dupfd_cloexec},
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
     process::{Signal, pidfd_send_signal, umask},
@@ -23,12 +23,15 @@ use rustix::{
 };
 
 use crate::{
+    command_table::OwnRow,
+    disk_watch::DiskWatch,
     init::{self, Outside},
+    launcher::receive,
     layer::Layer,
     order::{At as _, Command, Failure, Message, Order},
     probe,
-    running::{End, Ended, read},
-    scratch_folder::{self, Look, ScratchFolder},
+    running::{End, Ended},
+    scratch_folder,
     sources::{self, Sources, Taker},
     sys::{self, OneThread, Side},
     wire::frame,
@@ -50,25 +53,28 @@ fn serve_order() -> io::Result<()> {
     // Above the standard descriptors, which are the command's.
     let mut runner = UnixStream::from(fcntl_dupfd_cloexec(io::stdin(), 3)?);
     umask(Mode::from(0o022));
-    match read(&mut runner)? {
-        Some(Order::Run(command)) => launch(one, &command, &runner),
-        Some(Order::Probe(uid, gid)) => runner.write_all(&frame(&Message::Probed(probe::layers(one, uid, gid)))),
+    match receive(&mut runner)? {
+        Some((Order::Run(command), table)) => launch(one, &command, table, &runner),
+        Some((Order::Probe(uid, gid), _)) => runner.write_all(&frame(&Message::Probed(probe::layers(one, uid, gid)))),
         None => Ok(()),
     }
 }
 
-fn launch(one: OneThread, command: &Command, mut runner: &UnixStream) -> io::Result<()> {
-    match start_init(one, command, runner) {
+fn launch(one: OneThread, command: &Command, table: Option<OwnedFd>, mut runner: &UnixStream) -> io::Result<()> {
+    let row = table.zip(command.row).map(|(table, row)| OwnRow::new(table, row));
+    match start_init(one, command, row, runner) {
         Ok(mut init) => {
             send_init(runner, init.pidfd.as_fd())?;
-            if let Some(ended) = watch(&mut init, command.wall, runner)? {
-                // Whoever waited for it may be gone.
+            let ended = watch(&mut init, command.wall, runner)?;
+            // What it wrote is dropped, and others need the room.
+            let over = matches!(ended, Some(Ended { end: End::DiskLimit(_), .. }));
+            if let Some(ended) = ended {
+                // The runner may have died.
                 let _ = runner.write_all(&frame(&Message::Ended(ended)));
             }
-            match &init.scratch {
-                Some(scratch) => Ok(scratch.empty()?),
-                None => Ok(()),
-            }
+            let Some(disks) = &init.disks else { return Ok(()) };
+            disks.empty(over)?;
+            if over { disks.wait_for_room() } else { Ok(()) }
         }
         Err(failure) => runner.write_all(&frame(&Message::Failed(failure))),
     }
@@ -77,22 +83,22 @@ fn launch(one: OneThread, command: &Command, mut runner: &UnixStream) -> io::Res
 struct Init {
     pid: i32,
     pidfd: OwnedFd,
-    /// What it may write to beside its workspace, where that is on disk.
-    scratch: Option<ScratchFolder>,
+    /// What it writes to disk. `None`: nothing.
+    disks: Option<DiskWatch>,
     /// Closes when this process dies, by which init knows.
     _alive: io::PipeWriter,
 }
 
-fn start_init(one: OneThread, command: &Command, runner: &UnixStream) -> Result<Init, Failure> {
+fn start_init(one: OneThread, command: &Command, row: Option<OwnRow>, runner: &UnixStream) -> Result<Init, Failure> {
     // Under memory pressure the command goes first, and the runner stays. Without /proc there is no such preference.
     let _ = fs::write("/proc/self/oom_score_adj", "500");
     make_scratch(command)?;
     let (outside, sources) = become_service_user(one, command)?;
-    let scratch = open_scratch(command, sources.as_ref())?;
+    let disks = DiskWatch::open(command, sources.as_ref(), row)?;
     let (dead, alive) = io::pipe().at(Layer::Launcher, || "making a pipe".to_owned())?;
     match sys::clone(one, init::NAMESPACES) {
         Ok(Side::Child) => {
-            drop((alive, scratch));
+            drop((alive, disks));
             init::live(one, command, outside, sources, runner, dead)
         }
         Ok(Side::Parent { pid, pidfd }) => {
@@ -103,7 +109,7 @@ fn start_init(one: OneThread, command: &Command, runner: &UnixStream) -> Result<
                 .and_then(|()| rustix::stdio::dup2_stdout(&null))
                 .and_then(|()| rustix::stdio::dup2_stderr(&null))
                 .at(Layer::Launcher, || "letting go of the output".to_owned())?;
-            Ok(Init { pid, pidfd, scratch, _alive: alive })
+            Ok(Init { pid, pidfd, disks, _alive: alive })
         }
         // EPERM and ENOSPC are about the user namespace: the others are made with its rights.
         Err(error) => Err(error).at(Layer::UserNamespace, || "making the namespaces".to_owned()),
@@ -129,19 +135,6 @@ fn make_scratch(command: &Command) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(sources::used_twice(folder)),
         made => made.at(Layer::View, || format!("making {}", folder.display())),
     }
-}
-
-/// The scratch places on disk, to look after them.
-fn open_scratch(command: &Command, sources: Option<&Sources>) -> Result<Option<ScratchFolder>, Failure> {
-    let Some(path) = &command.scratch_folder else { return Ok(None) };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // Through the mount where there is one: to the service user, its own files are on it alone.
-    let folder = match sources.and_then(|sources| sources.scratch.as_ref()) {
-        Some(mount) => openat(mount, ".", flags, Mode::empty()),
-        None => openat(CWD, path, flags, Mode::empty()),
-    };
-    let folder = folder.at(Layer::View, || format!("opening {}", path.display()))?;
-    Ok(Some(ScratchFolder::new(folder, &command.scratch)))
 }
 
 /// Stops being root, once what only root can take has been taken. An ordinary user stays who it is, and takes everything later.
@@ -180,16 +173,15 @@ fn send_init(runner: &UnixStream, pidfd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for init's end, and brings it about when the time is up, the scratch places are too full or the runner is gone. `None`: init
-/// has reported itself.
+/// Waits for init's end, and kills it when the time is up, when the command has written too much or when the runner is gone. `None`: init
+/// has reported the end itself.
 fn watch(init: &mut Init, wall: Option<Duration>, runner: &UnixStream) -> io::Result<Option<Ended>> {
     let clock = alarm(wall)?;
-    let mut pause = FIRST_LOOK;
     let why = loop {
         let mut fds = vec![PollFd::new(&init.pidfd, PollFlags::IN), PollFd::new(runner, PollFlags::empty())];
         fds.extend(clock.as_ref().map(|clock| PollFd::new(clock, PollFlags::IN)));
-        let until_look =
-            if init.scratch.is_some() { Some(Timespec::try_from(pause).map_err(io::Error::other)?) } else { None };
+        let pause = init.disks.as_ref().map(DiskWatch::pause);
+        let until_look = pause.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
         // No handler is installed here, so nothing interrupts the wait.
         let looked = poll(&mut fds, until_look.as_ref())? == 0;
         if fds[0].revents().contains(PollFlags::IN) {
@@ -201,12 +193,10 @@ fn watch(init: &mut Init, wall: Option<Duration>, runner: &UnixStream) -> io::Re
         if !looked {
             break Some(End::Lost);
         }
-        match init.scratch.as_mut().map(ScratchFolder::look).transpose()? {
-            Some(Look::Over) => break Some(End::ScratchFull),
-            Some(Look::Within(entries)) => {
-                pause = FIRST_LOOK + PAUSE_PER_ENTRY * u32::try_from(entries).unwrap_or(u32::MAX)
-            }
-            None => {}
+        if let (Some(disks), Some(slept)) = (&mut init.disks, pause)
+            && let Some(limit) = disks.look(slept, init.pid)?
+        {
+            break Some(End::DiskLimit(limit));
         }
     };
     if why.is_some() {
@@ -221,13 +211,6 @@ fn watch(init: &mut Init, wall: Option<Duration>, runner: &UnixStream) -> io::Re
     };
     Ok(Some(Ended { end, usage: reaped.usage }))
 }
-
-/// How long a command runs before its scratch places are measured: most have ended by then.
-const FIRST_LOOK: Duration = Duration::from_millis(100);
-
-/// Added to the time between two looks for each entry that the last one saw, which takes some 2 microseconds: the looks take a
-/// twentieth of one processor at most.
-const PAUSE_PER_ENTRY: Duration = Duration::from_micros(40);
 
 /// Becomes readable when the time is up.
 fn alarm(wall: Option<Duration>) -> io::Result<Option<OwnedFd>> {

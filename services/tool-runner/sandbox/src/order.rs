@@ -3,6 +3,7 @@
 use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 use crate::{
+    budget::{DiskLimit, Reserve, WriteBudget},
     layer::Layer,
     limits::Limits,
     mounts::Mount,
@@ -34,6 +35,11 @@ pub(crate) struct Command {
     pub(crate) scratch: Scratch,
     /// Where the scratch places lie on disk: a folder that does not exist yet. `None`: they are memory.
     pub(crate) scratch_folder: Option<PathBuf>,
+    /// How much it may change in its view of the workspace.
+    pub(crate) view: WriteBudget,
+    pub(crate) reserve: Reserve,
+    /// Its row in the table of commands that comes with the order.
+    pub(crate) row: Option<u32>,
     pub(crate) wall: Option<Duration>,
     pub(crate) limits: Limits,
     pub(crate) path: Vec<PathBuf>,
@@ -55,6 +61,9 @@ wire_struct!(Command {
     mounts,
     scratch,
     scratch_folder,
+    view,
+    reserve,
+    row,
     wall,
     limits,
     path,
@@ -100,6 +109,8 @@ pub(crate) enum Failure {
     WorkingDirectory(i32),
     /// A field, and what is wrong with it.
     Spec(String, String),
+    /// A folder whose file system has less free than its reserve.
+    NoRoom(PathBuf, DiskLimit),
 }
 
 wire_enum!(Failure {
@@ -108,6 +119,7 @@ wire_enum!(Failure {
     2 = ProgramNotExecutable(error),
     3 = WorkingDirectory(error),
     4 = Spec(field, problem),
+    5 = NoRoom(place, limit),
 });
 
 /// Gives an error the layer and the words it lacks.

@@ -14,7 +14,7 @@ use rustix::{
 use crate::{
     error::LaunchError,
     init::{self, Outside},
-    launcher::{receive, spawn},
+    launcher::{Leaves, receive, spawn},
     layer::Layer,
     monitor,
     order::{Message, Order, Probed},
@@ -80,7 +80,7 @@ pub fn probe(settings: &Settings) -> Result<Report, LaunchError> {
     }
     settings.check()?;
     let order = Order::Probe(settings.service_uid, settings.service_gid);
-    let (mut control, mut launched) = spawn(settings, &order, None, Stdio::null(), Stdio::null())?;
+    let (mut control, mut launched) = spawn(settings, &order, None, Leaves::default(), Stdio::null(), Stdio::null())?;
     let answer = receive(&mut control).map_err(|source| LaunchError::launcher("listening to the launcher", source))?;
     // It has nothing more to say; what it exits with does not matter.
     let _ = launched.wait();

@@ -21,6 +21,8 @@ use rustix::{
 };
 
 use crate::{
+    budget::DiskLimit,
+    command_table::TakenRow,
     order::Message,
     wire::{Wire, frame_length, unframe, wire_enum, wire_struct},
 };
@@ -47,8 +49,8 @@ pub enum Status {
     Signalled(i32),
     /// Its time on the wall was up.
     TimedOut,
-    /// It put more into `/tmp` or HOME than [`crate::Scratch`] allows, and was ended for it.
-    ScratchFull,
+    /// It wrote more than it may, or a disk that it writes to has less free than its reserve. What it changed in its view is gone.
+    DiskLimit(DiskLimit),
     /// A [`KillHandle`] was used.
     Killed,
     /// Something outside killed the sandbox's own processes, such as the kernel for want of memory.
@@ -99,11 +101,11 @@ pub(crate) enum End {
     Exited(i32),
     Signalled(i32),
     TimedOut,
-    ScratchFull,
+    DiskLimit(DiskLimit),
     Lost,
 }
 
-wire_enum!(End { 0 = Exited(code), 1 = Signalled(signal), 2 = TimedOut, 3 = Lost, 4 = ScratchFull });
+wire_enum!(End { 0 = Exited(code), 1 = Signalled(signal), 2 = TimedOut, 3 = Lost, 4 = DiskLimit(limit) });
 
 impl End {
     /// The end in a raw wait status.
@@ -212,7 +214,7 @@ impl Running {
             End::Exited(code) => Status::Exited(code),
             End::Signalled(signal) => Status::Signalled(signal),
             End::TimedOut => Status::TimedOut,
-            End::ScratchFull => Status::ScratchFull,
+            End::DiskLimit(limit) => Status::DiskLimit(limit),
             End::Lost if self.kill.was_used() => Status::Killed,
             End::Lost => Status::Lost,
         };
@@ -270,6 +272,7 @@ fn sweep(more: Option<Launched>) {
         let alive = launched.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
         if !alive {
             launched.child = None;
+            launched.row = None;
             launched.remove_scratch();
         }
         alive
@@ -281,17 +284,19 @@ fn sweep(more: Option<Launched>) {
 pub(crate) struct Launched {
     child: Option<Child>,
     scratch: Option<PathBuf>,
+    row: Option<TakenRow>,
 }
 
 impl Launched {
-    pub(crate) fn new(child: Child, scratch: Option<PathBuf>) -> Self {
+    pub(crate) fn new(child: Child, scratch: Option<PathBuf>, row: Option<TakenRow>) -> Self {
         sweep(None);
-        Self { child: Some(child), scratch }
+        Self { child: Some(child), scratch, row }
     }
 
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         if let Some(mut child) = self.child.take() {
             child.wait()?;
+            self.row = None;
             self.remove_scratch();
         }
         Ok(())
@@ -310,7 +315,7 @@ impl Launched {
 impl Drop for Launched {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            sweep(Some(Self { child: Some(child), scratch: self.scratch.take() }));
+            sweep(Some(Self { child: Some(child), scratch: self.scratch.take(), row: self.row.take() }));
         }
     }
 }

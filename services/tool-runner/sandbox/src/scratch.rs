@@ -3,6 +3,7 @@
 use std::path::{Component, PathBuf};
 
 use crate::{
+    budget::WriteBudget,
     error::LaunchError,
     wire::{wire_enum, wire_struct},
 };
@@ -14,27 +15,17 @@ pub struct Scratch {
     /// Where `/tmp` and HOME lie.
     pub place: ScratchPlace,
     /// The size of `/tmp`.
-    pub tmp: ScratchSize,
+    pub tmp: WriteBudget,
     /// The size of HOME. What a command changes in [`crate::MountKind::Scratch`] mounts counts here too.
-    pub home: ScratchSize,
+    pub home: WriteBudget,
     /// The size of `/dev/shm`, which is always memory.
-    pub shm: ScratchSize,
-}
-
-/// A bound on what is written to one place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScratchSize {
-    /// Bytes.
-    pub bytes: u64,
-    /// Files, folders and links together.
-    pub inodes: u64,
+    pub shm: WriteBudget,
 }
 
 /// Where `/tmp` and HOME lie.
 ///
-/// In memory the kernel holds the bounds itself: a write beyond them fails with ENOSPC. On disk the launcher looks after them: it
-/// measures the places several times a second while the file system fills, and ends a command that is over with
-/// [`crate::Status::ScratchFull`].
+/// In memory the kernel keeps the budgets: a write beyond them fails with ENOSPC. On disk the launcher measures the places while the file
+/// system fills, and ends a command that is over a budget with [`crate::Status::DiskLimit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScratchPlace {
     /// On disk, in the staging folder of the call ([`crate::WorkspaceMount::staging`]); in memory for a call that has none.
@@ -46,7 +37,6 @@ pub enum ScratchPlace {
     Memory,
 }
 
-wire_struct!(ScratchSize { bytes, inodes });
 wire_struct!(Scratch { place, tmp, home, shm });
 wire_enum!(ScratchPlace { 0 = Staging, 1 = Folder(path), 2 = Memory });
 
@@ -54,12 +44,12 @@ impl Default for Scratch {
     /// On disk in the staging folder; 8 GiB and 1,000,000 inodes each for `/tmp` and HOME, which hold a build's caches; 512 MiB and
     /// 16,384 inodes for `/dev/shm`.
     fn default() -> Self {
-        let disk = ScratchSize { bytes: 8 << 30, inodes: 1_000_000 };
+        let disk = WriteBudget { bytes: 8 << 30, inodes: 1_000_000 };
         Self {
             place: ScratchPlace::Staging,
             tmp: disk,
             home: disk,
-            shm: ScratchSize { bytes: 512 << 20, inodes: 16_384 },
+            shm: WriteBudget { bytes: 512 << 20, inodes: 16_384 },
         }
     }
 }
@@ -67,13 +57,7 @@ impl Default for Scratch {
 impl Scratch {
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
         for (name, size) in [("tmp", self.tmp), ("home", self.home), ("shm", self.shm)] {
-            // A tmpfs takes 0 for "no bound", and rounds up to a page.
-            if size.bytes < 4096 {
-                return Err(LaunchError::spec(format!("settings.scratch.{name}.bytes"), "must be at least 4096"));
-            }
-            if size.inodes < 16 {
-                return Err(LaunchError::spec(format!("settings.scratch.{name}.inodes"), "must be at least 16"));
-            }
+            size.check(&format!("settings.scratch.{name}"))?;
         }
         match &self.place {
             ScratchPlace::Folder(folder)

@@ -1,13 +1,11 @@
-//! The scratch places of one command on disk: made, measured while it runs, and emptied afterwards.
-//!
-//! An ordinary folder has no bounds of its own. Until it has (a project quota would be one), the launcher measures it. What that does not
-//! see at once: a file that grows by gigabytes between two looks, and a file that has no name any more.
+//! The scratch places of one command on disk: made before it starts, and emptied afterwards. While it runs the launcher measures them, see
+//! `disk_watch`.
 
 use std::{
     ffi::{CStr, CString},
     fs, io,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd as _, OwnedFd},
         unix::fs::{PermissionsExt as _, chown},
     },
     path::{Path, PathBuf},
@@ -15,14 +13,14 @@ use std::{
 };
 
 use rustix::{
-    fs::{
-        AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, chmodat, flock, fstatvfs, openat, renameat, statat,
-        unlinkat,
-    },
+    fs::{AtFlags, CWD, Dir, FlockOperation, Mode, chmodat, flock, renameat, statat, unlinkat},
     io::Errno,
 };
 
-use crate::scratch::{HOME, Scratch, ScratchSize, TMP};
+use crate::{
+    scratch::{HOME, TMP},
+    usage::open_folder,
+};
 
 /// The scratch folder in a staging folder.
 pub(crate) const NAME: &str = "scratch";
@@ -89,96 +87,8 @@ pub(crate) fn make(folder: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
     Ok(())
 }
 
-/// The folder while the command runs.
-pub(crate) struct ScratchFolder {
-    folder: OwnedFd,
-    bounds: [(&'static CStr, ScratchSize); 2],
-    /// What the file system held when it was last measured, and what the places held then.
-    last: Option<(Used, Measured)>,
-    /// What the file system held at first.
-    first: Used,
-    /// Looks since the last measurement.
-    skipped: u32,
-}
-
-/// What a whole file system holds.
-#[derive(Clone, Copy, Default)]
-struct Used {
-    bytes: u64,
-    inodes: u64,
-}
-
-/// What a place holds.
-#[derive(Clone, Copy, Default)]
-struct Measured {
-    bytes: u64,
-    inodes: u64,
-    /// Some of it could not be looked into.
-    partly: bool,
-}
-
-/// What a look at the folder found.
-pub(crate) enum Look {
-    /// All is within bounds. The number of entries seen, by which the next look can be put off.
-    Within(u64),
-    /// One of the places holds more than it may.
-    Over,
-}
-
-/// Deeper folders than this count as not looked into: each level takes a descriptor.
-const MAX_DEPTH: usize = 128;
-
-/// Looks that may be skipped in a row because the file system does not fill: others may free what the command takes.
-const MAX_SKIPPED: u32 = 20;
-
-impl ScratchFolder {
-    pub(crate) fn new(folder: OwnedFd, scratch: &Scratch) -> Self {
-        let first = used(&folder).unwrap_or_default();
-        Self { folder, bounds: [(c"tmp", scratch.tmp), (c"home", scratch.home)], last: None, first, skipped: 0 }
-    }
-
-    /// Measures the places, unless the file system has filled too little since the last time for any to be over.
-    pub(crate) fn look(&mut self) -> io::Result<Look> {
-        let now = used(&self.folder)?;
-        if let Some((then, held)) = self.last
-            && self.skipped < MAX_SKIPPED
-            && self.bounds.iter().all(|(_, bound)| {
-                let (bytes, inodes) = (grown(then.bytes, now.bytes), grown(then.inodes, now.inodes));
-                bytes < bound.bytes.saturating_sub(held.bytes) / 4
-                    && inodes < bound.inodes.saturating_sub(held.inodes) / 4
-            })
-        {
-            self.skipped += 1;
-            return Ok(Look::Within(0));
-        }
-        self.skipped = 0;
-        let mut all = Measured::default();
-        for (name, bound) in self.bounds {
-            let mut held = Measured::default();
-            measure(open_folder(&self.folder, name)?, &mut held);
-            if held.partly {
-                // What cannot be seen is at most what the whole file system has gained.
-                held.bytes = held.bytes.max(grown(self.first.bytes, now.bytes));
-                held.inodes = held.inodes.max(grown(self.first.inodes, now.inodes));
-            }
-            if held.bytes > bound.bytes || held.inodes > bound.inodes {
-                return Ok(Look::Over);
-            }
-            all.bytes += held.bytes;
-            all.inodes += held.inodes;
-        }
-        self.last = Some((now, all));
-        Ok(Look::Within(all.inodes))
-    }
-
-    /// Removes all that is in it. Nothing else may work in it any more.
-    pub(crate) fn empty(&self) -> Result<(), Errno> {
-        empty(&self.folder)
-    }
-}
-
 /// Removes all that is in a folder, whatever its modes and however deep.
-fn empty(folder: &OwnedFd) -> Result<(), Errno> {
+pub(crate) fn empty(folder: &OwnedFd) -> Result<(), Errno> {
     // Each folder is brought to the top before it is emptied, so that no depth needs a stack.
     let mut moved = 0_u64;
     loop {
@@ -193,66 +103,10 @@ fn empty(folder: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-fn grown(then: u64, now: u64) -> u64 {
-    now.saturating_sub(then)
-}
-
-fn used(folder: &OwnedFd) -> Result<Used, Errno> {
-    let all = fstatvfs(folder)?;
-    Ok(Used { bytes: (all.f_blocks - all.f_bfree) * all.f_frsize, inodes: all.f_files.saturating_sub(all.f_ffree) })
-}
-
-fn open_folder(at: impl AsFd, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
-    openat(at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-}
-
 /// Opens a folder whose owner may have been shut out of it.
 fn open_own_folder(at: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     chmodat(at, name, Mode::RWXU, AtFlags::empty())?;
     open_folder(at, name)
-}
-
-/// Adds up what a folder holds.
-fn measure(folder: OwnedFd, held: &mut Measured) {
-    let Ok(entries) = Dir::new(folder) else {
-        held.partly = true;
-        return;
-    };
-    let mut above = vec![entries];
-    loop {
-        let depth = above.len();
-        let Some(entries) = above.last_mut() else { return };
-        let Some(entry) = entries.read() else {
-            above.pop();
-            continue;
-        };
-        let Ok(entry) = entry else {
-            held.partly = true;
-            continue;
-        };
-        let name = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
-        }
-        let Ok(at) = entries.fd() else {
-            held.partly = true;
-            continue;
-        };
-        // One that is gone meanwhile holds nothing.
-        let Ok(stat) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        held.inodes += 1;
-        // The names of one file share what it takes. Its blocks and not its length: a file may have holes.
-        held.bytes += stat.st_blocks as u64 * 512 / u64::from(stat.st_nlink.max(1) as u32);
-        if FileType::from_raw_mode(stat.st_mode).is_dir() {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let below = if depth < MAX_DEPTH { openat(at, name, flags, Mode::empty()) } else { Err(Errno::MFILE) };
-            match below.and_then(Dir::new) {
-                Ok(below) => above.push(below),
-                Err(Errno::NOENT) => {}
-                Err(_) => held.partly = true,
-            }
-        }
-    }
 }
 
 /// Removes the files of a folder and brings its folders to `top` under new names. Gives the folders' names, where they are in `top`.

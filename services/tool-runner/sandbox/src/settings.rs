@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use crate::{
+    budget::{Reserve, WriteBudget},
     error::LaunchError,
     limits::Limits,
     mounts::{self, Mount},
@@ -24,6 +25,11 @@ pub struct Settings {
     pub mounts: Vec<Mount>,
     /// Where a command may write beside its workspace, and how much.
     pub scratch: Scratch,
+    /// How much a command may change in its view of the workspace. The launcher measures it like scratch places on disk.
+    pub view: WriteBudget,
+    /// How much a command leaves free on each disk that it writes to: one that would begin below is refused, and when the reserve is
+    /// touched, the commands of this runner are ended, the one that holds most first.
+    pub reserve: Reserve,
     /// What one command may use, unless its [`crate::Spec::limits`] say otherwise.
     pub limits: Limits,
     /// The folders in which a program without a slash is looked for, and the command's `PATH`.
@@ -47,6 +53,8 @@ impl Default for Settings {
             service_gid: 65533,
             mounts: Vec::new(),
             scratch: Scratch::default(),
+            view: WriteBudget { bytes: 8 << 30, inodes: 1_000_000 },
+            reserve: Reserve::default(),
             limits: Limits::default(),
             path: ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from).to_vec(),
             env: Vec::new(),
@@ -69,6 +77,7 @@ impl Settings {
         }
         mounts::check(&self.mounts, "settings.mounts")?;
         self.scratch.check()?;
+        self.view.check("settings.view")?;
         self.limits.check("settings.limits")
     }
 

@@ -20,10 +20,11 @@ use rustix::{
 
 use crate::{
     HOME, INNER_ID, UPPER, WORK,
+    budget::WriteBudget,
     layer::Layer,
     mounts::MountKind,
     order::{At as _, Command, Failure},
-    scratch::{self, ScratchSize},
+    scratch,
     sources::{Piece, Shown, Sources},
     sys::{self, Reach},
 };
@@ -226,7 +227,7 @@ fn folders_above(root: BorrowedFd<'_>, place: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Memory that holds no more than this.
-fn in_memory(size: ScratchSize, mode: &str) -> Result<OwnedFd, Errno> {
+fn in_memory(size: WriteBudget, mode: &str) -> Result<OwnedFd, Errno> {
     let (bytes, inodes) = (size.bytes.to_string(), size.inodes.to_string());
     fresh("tmpfs", &[("size", &bytes), ("nr_inodes", &inodes), ("mode", mode)], WALLED)
 }

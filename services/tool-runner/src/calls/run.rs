@@ -180,6 +180,7 @@ impl Calls {
         job.call.output.finish();
         receipt.duration = Some(belay_proto::duration(began.elapsed()));
         receipt.enforced = job.order.tool.tool.enforced();
+        receipt.write_bounds = job.order.tool.tool.write_bounds();
         (outcome, receipt)
     }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use belay_policy::ToolKind;
-use belay_proto::v1::TraceContext;
+use belay_proto::v1::{TraceContext, WriteBound};
 use belay_sandbox::{KillHandle, Launcher, Outcome, Output as Kept, Spec, WorkspaceMount};
 use serde::Deserialize;
 use serde_json::Value;
@@ -164,6 +164,10 @@ impl Tool for RunTerminal {
     fn enforced(&self) -> Vec<String> {
         let kept = self.settings.kept_caches().filter(|_| !self.walls.is_empty());
         self.walls.iter().cloned().chain(kept).collect()
+    }
+
+    fn write_bounds(&self) -> Vec<WriteBound> {
+        if self.launcher.is_ok() { self.settings.write_bounds() } else { Vec::new() }
     }
 
     fn call(&self, invocation: Invocation) -> Work {

@@ -29,7 +29,9 @@ commands:
   env:
     JAVA_HOME: /usr/lib/jvm/default
   plans_may_set: [PYTHONPATH]
+  view: {size: 2GiB, files: 3000}
   scratch: {place: memory, tmp: 512MiB}
+  reserve: {size: 5GiB, files: default}
   limits:
     processes: 200
     file_size: unlimited
@@ -50,7 +52,9 @@ commands:
     assert_eq!(commands.plans_may_set[0].value, "PYTHONPATH");
     assert_eq!((&commands.scratch.place.value, commands.scratch.tmp.value), (&Place::Memory, 512 << 20));
     assert_eq!(commands.scratch.home.origin, Origin::Default);
-    assert_eq!((commands.limits.processes.value, commands.limits.processes.origin.clone()), (200, Origin::Line(13)));
+    assert_eq!((commands.view.size.value, commands.view.files.value), (2 << 30, 3000));
+    assert_eq!((commands.reserve.size.value, commands.reserve.files.value), (Some(5 << 30), None));
+    assert_eq!((commands.limits.processes.value, commands.limits.processes.origin.clone()), (200, Origin::Line(15)));
     assert_eq!((commands.limits.file_size.value, commands.limits.cpu_time.value), (None, Some(600)));
     let used = |name: &str| commands.caches.iter().find(|cache| cache.value.name == name).unwrap().value.clone();
     assert_eq!(
@@ -121,6 +125,16 @@ fn wrong_values_say_what_to_write() {
             "1 commands.scratch.tmp: has to be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB",
         ),
         ("commands: {scratch: {tmp: 4KiB}}", "1 commands.scratch.tmp: has to be at least 1MiB"),
+        ("commands: {view: {size: 4KiB}}", "1 commands.view.size: has to be at least 1MiB"),
+        ("commands: {view: {files: 9}}", "1 commands.view.files: has to be a whole number between 1000 and 1000000000"),
+        (
+            "commands: {reserve: {size: none}}",
+            "1 commands.reserve.size: has to be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB",
+        ),
+        (
+            "commands: {reserve: {files: 9}}",
+            "1 commands.reserve.files: has to be a whole number between 100 and 1000000000",
+        ),
         (
             "commands: {scratch: {place: ram}}",
             "1 commands.scratch.place: has to be `workspace`, `memory`, or the absolute path of a folder for this alone",
@@ -232,11 +246,15 @@ commands.path = /usr/sbin (default)
 commands.path = /sbin (default)
 commands.env = none (default)
 commands.plans_may_set = none (default)
+commands.view.size = 8GiB (default)
+commands.view.files = 1000000 (default)
 commands.scratch.place = workspace (default)
 commands.scratch.tmp = 8GiB (default)
 commands.scratch.home = 8GiB (default)
 commands.scratch.shm = 512MiB (default)
 commands.scratch.files = 1000000 (default)
+commands.reserve.size = default (1/10 of the disk, at most 1GiB) (default)
+commands.reserve.files = default (1/50 of the disk's, at most 10000) (default)
 commands.limits.processes = 200 (/etc/belay/config.yaml:3)
 commands.limits.open_files = 1048576 (default)
 commands.limits.file_size = 8GiB (default)

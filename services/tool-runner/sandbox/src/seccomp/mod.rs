@@ -241,6 +241,34 @@ mod tests {
     }
 
     #[test]
+    fn room_is_not_taken_in_advance_but_may_be_given_back() {
+        let program = for_command(true);
+        let call =
+            |number: libc::c_long, argument: u64| run(&program, ARCHITECTURE, number as u32, [3, argument, 0, 0, 0, 0]);
+        let unsupported = Action::Fail(libc::EOPNOTSUPP).encoded();
+        let fallocate = |mode: i32| call(libc::SYS_fallocate, mode as u64);
+        for mode in [
+            0,
+            libc::FALLOC_FL_KEEP_SIZE,
+            libc::FALLOC_FL_ZERO_RANGE,
+            libc::FALLOC_FL_INSERT_RANGE,
+            libc::FALLOC_FL_UNSHARE_RANGE,
+        ] {
+            assert_eq!(fallocate(mode), unsupported, "{mode}");
+        }
+        for mode in [libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, libc::FALLOC_FL_COLLAPSE_RANGE] {
+            assert_eq!(fallocate(mode), Action::Allow.encoded(), "{mode}");
+        }
+        // _IOW('X', 40, 42 and 57, struct space_resv), which is 48 bytes long.
+        for number in [40, 42, 57] {
+            let request = 1 << 30 | 48 << 16 | u64::from(b'X') << 8 | number;
+            assert_eq!(call(libc::SYS_ioctl, request), unsupported, "{number}");
+        }
+        const FICLONE: u64 = 0x4004_9409;
+        assert_eq!(call(libc::SYS_ioctl, FICLONE), Action::Allow.encoded(), "what is shared takes no room");
+    }
+
+    #[test]
     fn a_rule_with_several_conditions_needs_all_of_them() {
         let on = |argument, value| Condition { argument, mask: u32::MAX, value, equal: true };
         let rules = [

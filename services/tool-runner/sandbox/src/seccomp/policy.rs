@@ -151,6 +151,12 @@ pub(crate) fn for_command(loopback: bool) -> Vec<sock_filter> {
     for request in [libc::TIOCSTI, TIOCLINUX, libc::TIOCSETD, libc::TIOCCONS] {
         rules.push(refuse(libc::SYS_ioctl, is(1, u32::MAX, request as u32)));
     }
+    // Gigabytes in no time, faster than any watcher looks. Programs and the C library write instead, as on file systems without it.
+    rules.push(rule(libc::SYS_fallocate, &[has_any(1, GIVES_BACK)], Action::Allow));
+    rules.push(rule(libc::SYS_fallocate, &[], Action::Fail(libc::EOPNOTSUPP)));
+    for request in PREALLOCATES {
+        rules.push(rule(libc::SYS_ioctl, &[is(1, u32::MAX, request)], Action::Fail(libc::EOPNOTSUPP)));
+    }
     // Asking for the personality is harmless, any but the plain one changes how memory is laid out.
     rules.push(rule(libc::SYS_personality, &[is(0, u32::MAX, u32::MAX)], Action::Allow));
     rules.push(refuse(libc::SYS_personality, is_not(0, 0)));
@@ -177,6 +183,13 @@ pub(crate) fn for_init() -> Vec<sock_filter> {
 
 /// Not in the libc crate: talks to the console, and can type into it.
 const TIOCLINUX: u64 = 0x541C;
+
+/// The modes of `fallocate` that free blocks: punching a hole, and collapsing a range.
+const GIVES_BACK: u32 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_COLLAPSE_RANGE) as u32;
+
+/// Requests that allocate like `fallocate`: FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE, which the kernel takes for every file
+/// system, and XFS_IOC_ALLOCSP and XFS_IOC_ALLOCSP64, which it had until 5.17.
+const PREALLOCATES: [u32; 5] = [0x4030_5828, 0x4030_582A, 0x4030_5839, 0x4030_580A, 0x4030_5824];
 
 /// Calls that make nodes, with the argument that holds the mode.
 const MAKES_NODES: &[(c_long, u8)] = &[

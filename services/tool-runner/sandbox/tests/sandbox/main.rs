@@ -2,6 +2,7 @@
 //!
 //! Run as root, everything is tried twice: as root, and as an ordinary user.
 
+mod bounds;
 mod builds;
 mod commands;
 mod endings;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     }
     let tests = [
         commands::TESTS,
+        bounds::TESTS,
         builds::TESTS,
         offline::TESTS,
         walls::TESTS,

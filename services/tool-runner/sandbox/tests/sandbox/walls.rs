@@ -3,8 +3,8 @@
 use std::{fs, io::Read as _, path::Path};
 
 use belay_sandbox::{
-    LaunchError, Launcher as _, Layer, Limits, Mount, NamespaceLauncher, Scratch, ScratchPlace, ScratchSize, Settings,
-    Spec, Status, WorkspaceMount, self_test,
+    LaunchError, Launcher as _, Layer, Limits, Mount, NamespaceLauncher, Scratch, ScratchPlace, Settings, Spec, Status,
+    WorkspaceMount, WriteBudget, self_test,
 };
 
 use crate::{
@@ -109,8 +109,8 @@ fn with_scratch(change: impl FnOnce(&mut Scratch)) -> NamespaceLauncher {
     NamespaceLauncher::new(settings).unwrap()
 }
 
-fn small(bytes: u64, inodes: u64) -> ScratchSize {
-    ScratchSize { bytes, inodes }
+fn small(bytes: u64, inodes: u64) -> WriteBudget {
+    WriteBudget { bytes, inodes }
 }
 
 fn temporary_space_runs_out() {

@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use belay_proto::v1::ErrorClass;
 use belay_reasons as reasons;
-use belay_sandbox::{LaunchError, Outcome, Output, Status};
+use belay_sandbox::{DiskLimit, LaunchError, Outcome, Output, Status, Unit, WriteBound};
 use serde_json::json;
 
 use super::streams::text;
@@ -43,14 +43,64 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: boo
             failed(ErrorClass::Transient, reasons::COMMAND_FAILED, format!("`{program}` ended with code {code}{hint}."))
         }
         Status::Signalled(OUT_OF_CPU) => killed("used more processor time than it may"),
-        Status::Signalled(FILE_TOO_LARGE) => killed("wrote a larger file than the operator's settings allow"),
+        Status::Signalled(FILE_TOO_LARGE) => killed(
+            "wrote a larger file than the operator's settings allow (`commands.limits.file_size`, and the budget of the place)",
+        ),
         Status::Signalled(signal) => killed(&format!("was ended by signal {signal}")),
         Status::TimedOut => Err(timed_out(limit)),
-        Status::ScratchFull => killed("put more into /tmp or its home than the operator's settings allow"),
+        Status::DiskLimit(limit) => Err(over_disk_limit(program, limit)),
         Status::Killed => Err(stopped()),
         Status::Lost => {
             killed("was killed together with its sandbox from outside, perhaps by the kernel for want of memory")
         }
+    }
+}
+
+/// Which bound a command met on the disk, and which setting raises it.
+fn over_disk_limit(program: &str, DiskLimit { bound, unit, limit, found }: DiskLimit) -> ToolFailure {
+    let (place, section) = match bound {
+        WriteBound::View => ("changed its view of the workspace", "view"),
+        WriteBound::Tmp => ("filled /tmp", "scratch"),
+        WriteBound::Home => ("filled its home", "scratch"),
+        WriteBound::Reserve => {
+            let (amount, key) = match unit {
+                Unit::Bytes => (format!("{} free, and commands leave {}", size(found), size(limit)), "size"),
+                Unit::Inodes => (format!("{found} inodes free, and commands leave {limit}"), "files"),
+            };
+            let message = format!(
+                "`{program}` was ended to keep the disk from filling up: it had {amount} (`commands.reserve.{key}`). Of the commands that \
+                 wrote to it, this one held most."
+            );
+            // Where another program has filled it, a retry waits until there is room.
+            return ToolFailure::new(ErrorClass::Transient, reasons::DISK_LIMIT, message);
+        }
+    };
+    let (amount, key) = match (unit, bound) {
+        (Unit::Bytes, WriteBound::Tmp) => (format!("{}, and may hold {}", size(found), size(limit)), "tmp"),
+        (Unit::Bytes, WriteBound::Home) => (format!("{}, and may hold {}", size(found), size(limit)), "home"),
+        (Unit::Bytes, _) => (format!("{}, and may hold {}", size(found), size(limit)), "size"),
+        (Unit::Inodes, _) => (format!("{found} files and folders, and may hold {limit}"), "files"),
+    };
+    let message = format!(
+        "`{program}` was ended because it {place} beyond what it may: it held {amount}. An operator raises that with \
+         `commands.{section}.{key}`."
+    );
+    ToolFailure::new(ErrorClass::Transient, reasons::DISK_LIMIT, message)
+}
+
+/// Bytes for a person, in the largest unit of which there is one.
+fn size(bytes: u64) -> String {
+    let unit = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)].into_iter().find(|(_, unit)| bytes >= *unit);
+    match unit {
+        // Rounded up: what is over is more than what is allowed, and should read so.
+        Some((name, unit)) => {
+            let tenths = (u128::from(bytes) * 10).div_ceil(u128::from(unit));
+            match tenths % 10 {
+                0 => format!("{} {name}", tenths / 10),
+                tenth => format!("{}.{tenth} {name}", tenths / 10),
+            }
+        }
+        None => format!("{bytes} bytes"),
     }
 }
 
@@ -145,6 +195,17 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
             let message = format!("arguments/cwd: {error}");
             if source.kind() == io::ErrorKind::NotFound { not_found(message) } else { wrong_type(message) }
         }
+        LaunchError::NoRoom { place, limit } => {
+            let (found, wanted, key) = match limit.unit {
+                Unit::Bytes => (size(limit.found), size(limit.limit), "size"),
+                Unit::Inodes => (format!("{} inodes", limit.found), limit.limit.to_string(), "files"),
+            };
+            let message = format!(
+                "No command begins while the disk of {} has {found} free: commands leave {wanted} (`commands.reserve.{key}`).",
+                place.display()
+            );
+            ToolFailure::new(ErrorClass::Transient, reasons::WORKSPACE_FULL, message)
+        }
         LaunchError::Layer { source, .. } => {
             // A machine that is short of something now may have it again soon.
             let short = matches!(
@@ -227,10 +288,36 @@ mod tests {
     }
 
     #[test]
-    fn too_much_in_scratch_is_said() {
-        let failure = judged(Status::ScratchFull, "", true).unwrap_err();
-        assert_eq!(failure.reason, "COMMAND_KILLED");
-        assert!(failure.message.contains("/tmp"), "{failure:?}");
+    fn a_bound_on_the_disk_is_named_with_its_setting() {
+        let failed = |bound, unit, limit, found| {
+            judged(Status::DiskLimit(DiskLimit { bound, unit, limit, found }), "", true).unwrap_err()
+        };
+        for (bound, unit, setting) in [
+            (WriteBound::View, Unit::Bytes, "commands.view.size"),
+            (WriteBound::View, Unit::Inodes, "commands.view.files"),
+            (WriteBound::Tmp, Unit::Bytes, "commands.scratch.tmp"),
+            (WriteBound::Home, Unit::Bytes, "commands.scratch.home"),
+            (WriteBound::Home, Unit::Inodes, "commands.scratch.files"),
+        ] {
+            let failure = failed(bound, unit, 8 << 20, (8 << 20) + 1);
+            assert_eq!((failure.class, failure.reason.as_str()), (ErrorClass::Transient, reasons::DISK_LIMIT));
+            assert!(failure.message.contains(setting), "{failure:?}");
+            let amount = if unit == Unit::Bytes { "8.1 MiB, and may hold 8 MiB" } else { "8388609 files" };
+            assert!(failure.message.contains(amount), "{failure:?}");
+        }
+        let failure = failed(WriteBound::Reserve, Unit::Bytes, 1 << 30, 1000 << 20);
+        assert_eq!((failure.class, failure.reason.as_str()), (ErrorClass::Transient, reasons::DISK_LIMIT));
+        assert!(failure.message.contains("1000 MiB free, and commands leave 1 GiB"), "{failure:?}");
+        assert!(failure.message.contains("commands.reserve.size"), "{failure:?}");
+    }
+
+    #[test]
+    fn a_command_that_finds_no_room_waits_for_it() {
+        let limit = DiskLimit { bound: WriteBound::Reserve, unit: Unit::Inodes, limit: 10_000, found: 7 };
+        let refused = LaunchError::NoRoom { place: "/w/.belay/views/1".into(), limit };
+        let refused = not_started(refused, Duration::from_secs(9), &CommandSettings::default());
+        assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::Transient, reasons::WORKSPACE_FULL));
+        assert!(refused.message.contains("7 inodes free") && refused.message.contains("commands.reserve.files"));
     }
 
     #[test]

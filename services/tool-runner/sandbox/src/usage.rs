@@ -1,0 +1,188 @@
+//! What a place on disk holds: what has a name there, and what processes still hold open that has none any more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    fs,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstatvfs, openat, readlinkat, statat},
+    io::Errno,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
+
+use crate::budget::WriteBudget;
+
+/// A file system: its size, and what an ordinary user still finds free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) size: WriteBudget,
+    pub(crate) free: WriteBudget,
+}
+
+impl Room {
+    pub(crate) fn of(folder: &OwnedFd) -> Result<Self, Errno> {
+        let all = fstatvfs(folder)?;
+        Ok(Self {
+            size: WriteBudget { bytes: all.f_blocks * all.f_frsize, inodes: all.f_files },
+            free: WriteBudget {
+                bytes: all.f_bavail * all.f_frsize,
+                // Without a count of inodes there is no end of them.
+                inodes: if all.f_files == 0 { u64::MAX } else { all.f_favail },
+            },
+        })
+    }
+}
+
+/// Folders deeper than this are reached by no path (PATH_MAX is 4,096 bytes), and are not looked into.
+const MAX_DEPTH: usize = 2_100;
+
+/// After how many entries a walk asks whether to go on: some milliseconds.
+const ENTRIES_A_QUESTION: u64 = 1024;
+
+/// Walks through what a command holds.
+pub(crate) struct Walk<'a> {
+    /// Whether to stop, because there is something more urgent.
+    stop: &'a mut dyn FnMut() -> bool,
+    /// Entries looked at.
+    pub(crate) entries: u64,
+    pub(crate) stopped: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(stop: &'a mut dyn FnMut() -> bool) -> Self {
+        // Each level of a walk takes a descriptor. What the command may open was decided before.
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+        Self { stop, entries: 0, stopped: false }
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.entries += 1;
+        if self.entries.is_multiple_of(ENTRIES_A_QUESTION) {
+            self.stopped = self.stopped || (self.stop)();
+        }
+        !self.stopped
+    }
+
+    /// Adds up what a folder holds. What cannot be looked into counts nothing.
+    pub(crate) fn measure(&mut self, folder: OwnedFd) -> WriteBudget {
+        let mut held = WriteBudget { bytes: 0, inodes: 0 };
+        let Ok(entries) = Dir::new(folder) else { return held };
+        let mut above = vec![entries];
+        while let Some(entries) = above.last_mut() {
+            let entry = match entries.read() {
+                Some(Ok(entry)) => entry,
+                // A folder that cannot be read to its end is left.
+                None | Some(Err(_)) => {
+                    above.pop();
+                    continue;
+                }
+            };
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            if !self.goes_on() {
+                break;
+            }
+            let Ok(at) = entries.fd() else { continue };
+            // One that is gone meanwhile holds nothing.
+            let Ok(stat) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            held.inodes += 1;
+            // The names of one file share what it takes. Its blocks and not its length: a file may have holes.
+            held.bytes += stat.st_blocks as u64 * 512 / u64::from(stat.st_nlink.max(1) as u32);
+            if FileType::from_raw_mode(stat.st_mode).is_dir()
+                && let Ok(below) = open_folder(at, name).and_then(Dir::new)
+                && above.len() < MAX_DEPTH
+            {
+                above.push(below);
+            }
+        }
+        held
+    }
+
+    /// Adds up the files without a name that these processes hold open, by the path that they had. A file that is only mapped into memory, or
+    /// on its way through a socket, is not seen.
+    pub(crate) fn measure_nameless(&mut self, processes: &[i32], mut add: impl FnMut(&Path, WriteBudget)) {
+        let mut seen = BTreeSet::new();
+        for pid in processes {
+            // One that has ended holds nothing.
+            let Ok(at) = open_folder(CWD, format!("/proc/{pid}/fd")) else { continue };
+            let Ok(open) = Dir::read_from(&at) else { continue };
+            for entry in open.flatten() {
+                if !self.goes_on() {
+                    return;
+                }
+                let name = entry.file_name();
+                let Ok(stat) = statat(&at, name, AtFlags::empty()) else { continue };
+                if stat.st_nlink > 0 || !FileType::from_raw_mode(stat.st_mode).is_file() {
+                    continue;
+                }
+                if let Ok(path) = readlinkat(&at, name, Vec::new())
+                    && seen.insert((stat.st_dev, stat.st_ino))
+                {
+                    let bytes = stat.st_blocks as u64 * 512;
+                    add(Path::new(OsStr::from_bytes(path.as_bytes())), WriteBudget { bytes, inodes: 1 });
+                }
+            }
+        }
+    }
+}
+
+/// The processes below one: of a namespace's first process, all the others that are in it.
+pub(crate) fn descendants(of: i32) -> Vec<i32> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let mut children = BTreeMap::<i32, Vec<i32>>::new();
+    for process in processes.flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|pid| pid.parse().ok()) else { continue };
+        let Some(parent) = fs::read(process.path().join("stat")).ok().and_then(|stat| parent(&stat)) else { continue };
+        children.entry(parent).or_default().push(pid);
+    }
+    let mut all = Vec::new();
+    let mut next = vec![of];
+    while let Some(pid) = next.pop() {
+        let below = children.remove(&pid).unwrap_or_default();
+        all.extend(&below);
+        next.extend(below);
+    }
+    all
+}
+
+/// The parent in a line of `/proc/PID/stat`: `pid (name) state parent …`. The name is the process's to choose, and may hold anything.
+fn parent(stat: &[u8]) -> Option<i32> {
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+pub(crate) fn open_folder(at: impl AsFd, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    openat(at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_names_itself_as_it_likes_and_keeps_its_parent() {
+        assert_eq!(parent(b"12 (sh) S 7 12 12 0 -1"), Some(7));
+        assert_eq!(parent(b"12 (a) S 1 (b) R 9 12"), Some(9));
+        assert_eq!(parent(b"12 (\xff)) S 8 1"), Some(8));
+        assert_eq!((parent(b""), parent(b"12 (sh"), parent(b"12 (sh) S")), (None, None, None));
+    }
+
+    #[test]
+    fn children_are_found() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let found = descendants(i32::try_from(std::process::id()).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&i32::try_from(child.id()).unwrap()), "{found:?}");
+    }
+}
