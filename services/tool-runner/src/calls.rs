@@ -42,8 +42,8 @@ use crate::{
     ledger::{Entry, Row, Written},
     output::Kept,
     registry::Registered,
-    rooms::Rooms,
     secrets::CallSecrets,
+    workspace_locks::Rooms,
     workspaces::Chosen,
 };
 use forgotten::Forgotten;

@@ -13,12 +13,10 @@ mod contents;
 mod enforcement;
 mod ledger;
 mod output;
-mod place;
 mod policy;
 mod registry;
 mod repository;
 mod room;
-mod rooms;
 mod secrets;
 mod service;
 mod settings;
@@ -26,13 +24,14 @@ mod subject;
 mod tier;
 pub mod tools;
 mod view;
+mod workspace_directory;
+mod workspace_locks;
 mod workspaces;
 
 pub use calls::Calls;
 pub use commands::CommandSettings;
 pub use enforcement::Enforcement;
 pub use ledger::{Ledger, LedgerError, LedgerFailure};
-pub use place::{Place, Places, RealPlaces, Staged};
 pub use policy::{Accepted, BadToken, GateChannel, PolicyHolder, Refused};
 pub use registry::{
     Annotations, Foreseen, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure,
@@ -42,6 +41,7 @@ pub use secrets::Secrets;
 pub use service::hosted;
 pub use settings::{NoKey, Settings, gate_key};
 pub use view::{Gone, Mount, View, ViewHandle};
+pub use workspace_directory::{Place, Places, RealPlaces, Staged};
 pub use workspaces::{Allowed, NotAllowed, Workspaces};
 
 // Whoever hosts the runner has to give it a launcher, and may widen what commands see.

@@ -16,8 +16,8 @@ use super::{
 use crate::{
     ToolFailure, Touches,
     ledger::{Held, InPlace, Row, Written},
-    rooms::Visit,
     subject::{About, Did, LARGEST_SUBJECT, summary},
+    workspace_locks::Visit,
 };
 
 impl Calls {

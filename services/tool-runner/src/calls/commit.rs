@@ -16,8 +16,8 @@ use crate::{
     LedgerFailure, Place, Staged,
     commit_log::Touched,
     ledger::{InPlace, Row, Written},
-    rooms::{Presence, Turn, Visit},
     subject::Did,
+    workspace_locks::{Presence, Turn, Visit},
 };
 
 /// What is to be put in place.

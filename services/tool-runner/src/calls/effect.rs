@@ -19,8 +19,8 @@ use crate::{
     contents::{self, Content},
     ledger::Basis,
     repository,
-    rooms::Presence,
     subject::{self, Did},
+    workspace_locks::Presence,
 };
 
 /// Who judges the effect of a call: a policy, with what it has to know of the call.

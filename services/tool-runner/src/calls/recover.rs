@@ -24,7 +24,7 @@ use crate::{
     Ledger, Parts, PolicyHolder, Staged, ToolFailure,
     acknowledgements::Acknowledgements,
     ledger::{Entry, InPlace, Row},
-    rooms::{Closed, Rooms},
+    workspace_locks::{Closed, Rooms},
 };
 
 /// How long a spent grant is remembered after it has expired: longer than a clock is ever set back by.

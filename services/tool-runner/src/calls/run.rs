@@ -26,9 +26,9 @@ use crate::{
     Operation, Recovery, ToolFailure, Touches, ViewHandle,
     commit_log::{self, Beside},
     ledger::{Basis, Row, Spent, Written},
-    rooms::{Presence, Turn, Visit},
     subject::{parts, summary},
     tier,
+    workspace_locks::{Presence, Turn, Visit},
 };
 
 /// A yes to a call that was held back before its work.

@@ -5,7 +5,7 @@ use belay_service_kit::status;
 use tonic::Status;
 
 use super::not_allowed;
-use crate::{Calls, rooms::Closed};
+use crate::{Calls, workspace_locks::Closed};
 
 pub(super) async fn check_workspace(
     calls: &Calls,

@@ -29,7 +29,7 @@ use crate::{
     Calls, NotAllowed,
     calls::{Followed, Order, Progress, unresolved},
     output::Position,
-    rooms::Closed,
+    workspace_locks::Closed,
 };
 
 /// The service, ready to be served.
