@@ -38,6 +38,7 @@ use belay_service_kit::{
     net::{self, Reach},
     register,
 };
+use belay_settings::{GateLimits, RunnerLimits};
 use belay_sqlite::Threads;
 use belay_tool_runner::{
     Allowed, Calls, CommandSettings, Enforcement, Ledger, RealPlaces, Registry, Workspaces, tools,
@@ -123,6 +124,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
 
     let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
     let master_key = belay_executor::open_seal_key(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
+    let limits = config.loaded.settings.services;
     let commands = Arc::new(CommandSettings::new(config.commands, Some(state_dir.path().join("caches"))));
     let sandbox = commands.sandbox();
     let enforcement = tokio::task::spawn_blocking(|| Enforcement::tried_out(sandbox)).await.map_err(internal)?;
@@ -133,8 +135,17 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let opened = OpenStores::open(&state_dir, &ids, &registry, &master_key, options.accept_older_store)?;
     let OpenStores { journal, ledger, approvals } = opened;
     let journal_stores = Arc::clone(&journal.stores);
-    let calls =
-        runner(&state_dir, clock.clone(), &key, ledger, registry, enforcement.to_proto(), spans.runner.clone()).await?;
+    let calls = runner(
+        &state_dir,
+        clock.clone(),
+        &key,
+        ledger,
+        registry,
+        enforcement.to_proto(),
+        spans.runner.clone(),
+        limits.runner,
+    )
+    .await?;
 
     let tokens = ServiceTokens::new(&ids);
     let runner_socket = net::Address::Unix(state_dir.runner_socket());
@@ -165,6 +176,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         clock.clone(),
         spans.gate.clone(),
         stop.clone(),
+        limits.gate,
     )
     .await?;
     let of_executor = |address| ServiceChannel::new(net::connect_lazy(address), Arc::clone(&journal_stores));
@@ -180,6 +192,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         master_key,
         telemetry: spans.executor.clone(),
         shutdown: stop.clone(),
+        limits: limits.executor,
     });
     let asking = belay_approval_gate::hosted_for_services(Arc::clone(&gate));
     let deciding = || belay_approval_gate::hosted(Arc::clone(&gate));
@@ -246,6 +259,7 @@ impl ServiceTokens {
 }
 
 /// The runner's part: it trusts policies and grants of the gate's key alone, and lets no call near the state directory.
+#[expect(clippy::too_many_arguments, reason = "what the runner is made of")]
 async fn runner(
     state_dir: &StateDir,
     clock: Arc<dyn Clock>,
@@ -254,6 +268,7 @@ async fn runner(
     registry: Registry,
     enforcement: EnforcementReport,
     telemetry: Telemetry,
+    limits: RunnerLimits,
 ) -> Result<Arc<Calls>, StartError> {
     let parts = belay_tool_runner::Parts {
         registry,
@@ -269,6 +284,7 @@ async fn runner(
         enforcement,
         telemetry,
         threads: Threads::Real,
+        limits,
     };
     Calls::recover(parts).await.map_err(|status| StartError::Internal(status.message().to_owned()))
 }
@@ -286,6 +302,7 @@ async fn gate(
     clock: Arc<dyn Clock>,
     telemetry: Telemetry,
     shutdown: Shutdown,
+    limits: GateLimits,
 ) -> Result<Arc<Gate>, StartError> {
     let path = state_dir.approvals();
     let ids = Ids::from_system();
@@ -295,7 +312,8 @@ async fn gate(
     let runner = ServiceChannel::new(runner, Arc::clone(store.stores()));
     let runner = RunnerClient::new(runner, Some(runner_token)).map_err(internal)?;
     let redactor = Redactor::new();
-    let parts = belay_approval_gate::Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown };
+    let parts =
+        belay_approval_gate::Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown, limits };
     let gate = Gate::open(parts).await.map_err(|error| StartError::gate(&path, &error))?;
     let published = gate.policy().signed.clone();
     calls.policy().offer(published).await.map_err(|error| StartError::refused_policy(&path, &error))?;

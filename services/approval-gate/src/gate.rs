@@ -10,7 +10,7 @@ use belay_policy::Policy;
 use belay_proto::v1::Approval;
 use belay_reasons as reasons;
 use belay_redaction::Redactor;
-use belay_service_kit::{Clock, Ids, Shutdown, status};
+use belay_service_kit::{Clock, Ids, Limit, Shutdown, status};
 use belay_sqlite::{CommitError, SqliteError};
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext, semconv};
 use thiserror::Error;
@@ -46,6 +46,12 @@ pub struct Gate {
     pub(crate) shutdown: Shutdown,
     /// The approval whose files were looked at last.
     pub(crate) opened: Mutex<Option<Arc<Opened>>>,
+    /// How many approvals may be open.
+    pub(crate) approvals: Limit,
+    /// How many previews may be made at once.
+    pub(crate) previews: Limit,
+    /// How many requests may watch approvals.
+    pub(crate) watchers: Limit,
     policy: watch::Sender<Arc<ActivePolicy>>,
     /// Held while a policy follows another.
     publishing: Mutex<()>,
@@ -71,7 +77,7 @@ impl Gate {
     /// # Errors
     /// [`GateError`] when the store cannot be used.
     pub async fn open(parts: Parts) -> Result<Arc<Self>, GateError> {
-        let Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown } = parts;
+        let Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown, limits } = parts;
         let active = publish(&store, &policy, &key).await?;
         let keys = Keys::new([key.verifying_key()]);
         let gate = Arc::new(Self {
@@ -85,6 +91,9 @@ impl Gate {
             telemetry,
             shutdown,
             opened: Mutex::default(),
+            approvals: Limit::new("services.gate.approvals", "open approvals", limits.approvals.value),
+            previews: Limit::new("services.gate.previews", "previews in the making", limits.previews.value),
+            watchers: Limit::new("services.gate.watchers", "requests that watch", limits.watchers.value),
             policy: watch::Sender::new(Arc::new(active)),
             publishing: Mutex::new(()),
         });
@@ -238,6 +247,7 @@ impl From<Refusal> for Status {
 pub(crate) mod tests {
     use belay_proto::v1::{Approval, approval::State};
     use belay_service_kit::net;
+    use belay_settings::GateLimits;
     use belay_sqlite::{Location, Threads};
     use tokio::time::Instant;
 
@@ -267,6 +277,7 @@ pub(crate) mod tests {
             redactor: Redactor::new(),
             telemetry: Telemetry::off(|bytes| bytes.fill(1)),
             shutdown,
+            limits: GateLimits::default(),
         };
         Gate::open(parts).await.unwrap()
     }

@@ -30,6 +30,7 @@ use belay_grant::SigningKey;
 use belay_policy::Policy;
 use belay_redaction::Redactor;
 use belay_service_kit::{Clock, Ids, Shutdown};
+use belay_settings::GateLimits;
 use belay_telemetry::Telemetry;
 
 /// What the service is made of. Everything that a simulation replaces is handed in here.
@@ -52,4 +53,6 @@ pub struct Parts {
     pub telemetry: Telemetry,
     /// When to stop.
     pub shutdown: Shutdown,
+    /// What it takes on. Beyond that a request gets RESOURCE_EXHAUSTED with a delay.
+    pub limits: GateLimits,
 }

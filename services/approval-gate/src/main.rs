@@ -49,8 +49,9 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (trigger, stop) = Shutdown::new();
     let (clock, shutdown) = (Arc::new(SystemClock), stop.clone());
     let telemetry = spans.clone();
-    let redactor = Redactor::new();
-    let gate = Gate::open(Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown }).await?;
+    let (redactor, limits) = (Redactor::new(), operator.services.gate);
+    let gate =
+        Gate::open(Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown, limits }).await?;
 
     let insecure_beyond_loopback = settings.insecure_listen_beyond_loopback;
     let reach = |group| Reach { group, insecure_beyond_loopback };

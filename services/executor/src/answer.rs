@@ -17,6 +17,8 @@ pub(crate) enum Answer {
     Held(Need),
     /// No answer now: try again. The runner is away, or stopping, or does not let us in.
     Away(Status),
+    /// The runner has as much to do as it takes on, and nothing of the call: try again.
+    Busy(Status),
     /// The runner keeps another ledger than the intent names: it does not know what became of the call.
     LedgerChanged,
     /// The runner does not know the call that was to be committed or given up.
@@ -51,6 +53,7 @@ pub(crate) fn refused(request: &CallRequest, status: Status) -> Answer {
         (Code::ResourceExhausted, Some(reasons::MESSAGE_TOO_LARGE)) => {
             failed(ErrorClass::InvalidArguments, reasons::TOO_LARGE)
         }
+        (Code::ResourceExhausted, Some(reasons::OVERLOADED | reasons::LIMIT_REACHED)) => Answer::Busy(status),
         // tonic's word for a message beyond the limit, on our side: sending it again would never end.
         (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, reasons::TOO_LARGE),
         _ => Answer::Away(status),
@@ -149,7 +152,9 @@ mod tests {
         assert!(matches!(ours(Code::NotFound, "CALL_NOT_FOUND"), Answer::NotFound));
         assert!(matches!(ours(Code::FailedPrecondition, "LEDGER_CHANGED"), Answer::LedgerChanged));
         assert!(matches!(ours(Code::Unavailable, "RUNNER_STOPPING"), Answer::Away(_)));
-        assert!(matches!(ours(Code::ResourceExhausted, "OVERLOADED"), Answer::Away(_)));
+        for reason in [reasons::OVERLOADED, reasons::LIMIT_REACHED] {
+            assert!(matches!(ours(Code::ResourceExhausted, reason), Answer::Busy(_)), "{reason}");
+        }
         let too_large = ours(Code::ResourceExhausted, "MESSAGE_TOO_LARGE");
         assert!(matches!(too_large, Answer::Ended(EventKind::CallFailed { .. })));
         assert!(matches!(foreign(Code::OutOfRange), Answer::Ended(EventKind::CallFailed { .. })));

@@ -12,8 +12,9 @@ use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalReader, Open
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
-use belay_service_kit::{Clock, Ids, Shutdown, SteadyClock, status};
-use belay_sqlite::{CommitError, GroupCommit, Threads};
+use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
+use belay_settings::ExecutorLimits;
+use belay_sqlite::{CommitError, GroupCommit, Lane, Threads};
 use belay_telemetry::Telemetry;
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::{Code, Status};
@@ -52,7 +53,12 @@ pub struct Parts {
     pub telemetry: Telemetry,
     /// When to stop.
     pub shutdown: Shutdown,
+    /// What it takes on. Beyond that a request gets RESOURCE_EXHAUSTED with a delay.
+    pub limits: ExecutorLimits,
 }
+
+/// How many threads read from the store at a time, or wait for its one connection.
+const READS: usize = 64;
 
 /// A commit that failed for the whole batch.
 pub(crate) type Failed = CommitError<Arc<StoreError>>;
@@ -65,11 +71,16 @@ pub struct Executions {
     pub(crate) ids: Ids,
     pub(crate) vault: Arc<Vault>,
     pub(crate) telemetry: Telemetry,
-    pub(crate) threads: Threads,
+    /// Where the store is read.
+    reads: Lane,
     pub(crate) shutdown: Shutdown,
     pub(crate) reader: Arc<dyn JournalReader>,
     writer: GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>,
     fence: i64,
+    /// How many executions are taken into memory by a start.
+    in_memory: Limit,
+    /// How many requests may wait for something to happen.
+    pub(crate) watchers: Limit,
     live: Mutex<HashMap<ExecutionKey, mpsc::UnboundedSender<Command>>>,
     /// Names whose creation is on its way to the store: they are not in `live` yet, and must not be loaded beside it.
     creating: Mutex<HashSet<ExecutionName>>,
@@ -92,7 +103,8 @@ pub struct Executions {
 impl Executions {
     /// Takes the store. Nothing runs until [`Self::drive_all`], a start or a resumption.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { journal, threads, runner, gate, clock, ids, redactor, master_key, telemetry, shutdown } = parts;
+        let Parts { journal, threads, runner, gate, clock, ids, redactor, master_key, telemetry, shutdown, limits } =
+            parts;
         let Opened { mut writer, reader, stores, fence, .. } = journal;
         let writer = GroupCommit::start(threads, "belay-journal", move |batch| writer.commit(batch).map_err(Arc::new));
         let (acknowledge, acknowledged) = mpsc::unbounded_channel();
@@ -104,11 +116,13 @@ impl Executions {
             ids,
             vault: Arc::new(Vault { redactor, master_key }),
             telemetry,
-            threads,
+            reads: Lane::new(threads, READS),
             shutdown,
             reader,
             writer,
             fence,
+            in_memory: Limit::new("services.executor.executions", "executions in memory", limits.executions.value),
+            watchers: Limit::new("services.executor.watchers", "requests that wait", limits.watchers.value),
             live: Mutex::default(),
             creating: Mutex::default(),
             created: Notify::new(),
@@ -200,6 +214,14 @@ impl Executions {
         self.live().len()
     }
 
+    /// Whether one more may be started.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED with a delay when as many are in memory as the settings allow.
+    pub(crate) fn takes_on_another(&self) -> Result<(), Status> {
+        self.in_memory.check(self.in_memory())
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.clock.now_micros())
     }
@@ -218,7 +240,7 @@ impl Executions {
         work: impl FnOnce(&dyn JournalReader) -> T + Send + 'static,
     ) -> T {
         let reader = Arc::clone(&self.reader);
-        self.threads.run(move || work(reader.as_ref())).await
+        self.reads.run(move || work(reader.as_ref())).await
     }
 
     /// Makes an operation durable.

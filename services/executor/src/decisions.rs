@@ -91,7 +91,7 @@ async fn withdraw_unneeded(executions: Weak<Executions>, gate: Gate) {
     loop {
         let page = match gate.open("namespaces/-", "", page_token).await {
             Ok(page) => page,
-            Err(NoAnswer::Away(status) | NoAnswer::Refused(status)) => {
+            Err(NoAnswer::Away(status) | NoAnswer::Busy(status) | NoAnswer::Refused(status)) => {
                 return tracing::debug!(%status, "The approval gate does not say which questions are open");
             }
         };
@@ -145,7 +145,7 @@ async fn check_questions(executions: Weak<Executions>, gate: Gate) {
         let asking = match gate.asking(&namespace).await {
             Ok(asking) => asking,
             // The next watch looks again.
-            Err(NoAnswer::Away(status) | NoAnswer::Refused(status)) => {
+            Err(NoAnswer::Away(status) | NoAnswer::Busy(status) | NoAnswer::Refused(status)) => {
                 return tracing::debug!(%status, "The approval gate cannot be asked what it knows");
             }
         };
@@ -176,7 +176,9 @@ pub(crate) async fn check_question(
                 tracing::warn!(call = asked.call, %status, "The approval gate does not ask again about a call that waits");
                 return;
             }
-            Err(NoAnswer::Away(status)) => tracing::debug!(%status, "The approval gate does not answer, asking again"),
+            Err(NoAnswer::Away(status) | NoAnswer::Busy(status)) => {
+                tracing::debug!(%status, "The approval gate does not answer, asking again")
+            }
         }
         drop(executions);
         tokio::time::sleep(patience).await;
@@ -333,7 +335,7 @@ async fn until_heard<F: Future<Output = Result<(), NoAnswer>>>(say: impl Fn() ->
                 tracing::warn!(%status, "The approval gate does not take what it is told");
                 return;
             }
-            Err(NoAnswer::Away(status)) => {
+            Err(NoAnswer::Away(status) | NoAnswer::Busy(status)) => {
                 tracing::debug!(%status, "The approval gate does not answer, telling it again");
                 tokio::time::sleep(patience).await;
                 patience = (patience * 2).min(longest);

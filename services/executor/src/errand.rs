@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use belay_execution::{Action, ApprovalMode, CallId, CallRequest, ErrorClass, EventKind, Failure, Hold, Need, Receipt};
 use belay_proto::v1;
 use belay_reasons as reasons;
+use belay_service_kit::status;
 use belay_telemetry::TraceContext;
 use tokio::{sync::mpsc, task::AbortHandle};
 use tracing::Span;
@@ -32,6 +33,8 @@ pub(crate) enum News {
     Waits(CallId, String),
     /// The gate holds the question.
     Asked(CallId, Box<v1::Approval>),
+    /// A service has as much to do as it takes on: the call waits to be asked about again.
+    Busy(CallId, Busy),
     /// The runner does not answer.
     RunnerAway,
     /// The gate does not answer.
@@ -40,6 +43,13 @@ pub(crate) enum News {
     ClocksDiffer,
     /// Another executor owns the shard.
     Fenced,
+}
+
+/// Which service has as much to do as it takes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Busy {
+    Runner,
+    Gate,
 }
 
 /// What the gate says when it is asked for a grant.
@@ -110,6 +120,8 @@ pub(crate) struct Errand {
     /// What the tool says goes here.
     pub(crate) voice: Voice,
     pub(crate) patience: Duration,
+    /// Whether the driver knows that the call waits for a service that has as much to do as it takes on.
+    pub(crate) is_busy: bool,
     /// How long a call waits before it is sent.
     pub(crate) delay: Duration,
     /// What log lines carry. Entered for those only, which are few.
@@ -184,6 +196,7 @@ impl Errand {
                     None => continue,
                 },
                 Answer::Away(status) => Box::pin(self.runner_away(&status)).await?,
+                Answer::Busy(status) => Box::pin(self.busy(Busy::Runner, &status)).await?,
                 Answer::NotFound => {
                     let status = tonic::Status::internal("the runner does not take the call");
                     Box::pin(self.runner_away(&status)).await?;
@@ -203,7 +216,7 @@ impl Errand {
                     Some(unknown) => return Ok(News::Ended(unknown)),
                     None => continue,
                 },
-                Answer::Away(status) => self.runner_away(&status).await?,
+                Answer::Away(status) | Answer::Busy(status) => self.runner_away(&status).await?,
                 Answer::Held(_) | Answer::NotFound | Answer::GrantRefused(_) | Answer::GrantOutOfTime(_) => {
                     self.runner_away(&tonic::Status::internal("the runner does not stop the call")).await?;
                 }
@@ -223,13 +236,14 @@ impl Errand {
             match self.executions.gate.create(asked, &self.trace).await {
                 Ok(approval) => return Ok(News::Asked(self.request.call, Box::new(approval))),
                 Err(NoAnswer::Away(status)) => self.gate_away(&status).await?,
+                Err(NoAnswer::Busy(status)) => self.busy(Busy::Gate, &status).await?,
                 // The gate says that the runner holds something else: the runner knows.
                 Err(NoAnswer::Refused(status)) => match self.call(&self.request.ledger_id, None).await {
                     Answer::Ended(end) => return Ok(News::Ended(end)),
                     Answer::Held(need) if !self.is_held_for(&need) => return Ok(News::Held(self.request.call, need)),
                     Answer::Fenced => return Ok(News::Fenced),
                     Answer::LedgerChanged | Answer::NotFound => return Ok(News::Ended(self.lost_hold())),
-                    Answer::Away(status) => self.runner_away(&status).await?,
+                    Answer::Away(status) | Answer::Busy(status) => self.runner_away(&status).await?,
                     Answer::Held(_) | Answer::GrantRefused(_) | Answer::GrantOutOfTime(_) => {
                         self.gate_away(&status).await?
                     }
@@ -268,7 +282,7 @@ impl Errand {
                     return Ok(News::Ended(EventKind::CallOutcomeUnknown { call, failure, grant_nonce }));
                 }
                 Answer::LedgerChanged | Answer::NotFound => return Ok(News::Ended(self.lost_hold())),
-                Answer::Away(status) => self.runner_away(&status).await?,
+                Answer::Away(status) | Answer::Busy(status) => self.runner_away(&status).await?,
             }
         }
     }
@@ -305,7 +319,7 @@ impl Errand {
                 }
                 Answer::Ended(end) => return Ok(Some(end)),
                 Answer::Fenced => return Ok(None),
-                Answer::Away(status) => self.runner_away(&status).await?,
+                Answer::Away(status) | Answer::Busy(status) => self.runner_away(&status).await?,
                 Answer::Held(_) | Answer::GrantRefused(_) | Answer::GrantOutOfTime(_) => {
                     self.runner_away(&tonic::Status::internal("the runner does not give the call up")).await?;
                 }
@@ -331,7 +345,12 @@ impl Errand {
         let call = self.request.call;
         // An error means that the driver is gone.
         let waits = |other| drop(self.heard.send(News::Waits(call, other)));
-        self.executions.runner.call(message, &self.request, say, waits).await
+        let accepted = || {
+            if self.is_busy {
+                drop(self.heard.send(News::Waits(call, String::new())));
+            }
+        };
+        self.executions.runner.call(message, &self.request, accepted, say, waits).await
     }
 
     /// The grant of the approval, or why there is none.
@@ -343,7 +362,7 @@ impl Errand {
                 Err(NoAnswer::Refused(status)) => {
                     return Ok(Granted::No(status.message().trim_end_matches('.').to_owned()));
                 }
-                Err(NoAnswer::Away(status)) => self.gate_away(&status).await?,
+                Err(NoAnswer::Away(status) | NoAnswer::Busy(status)) => self.gate_away(&status).await?,
             }
         }
     }
@@ -403,6 +422,14 @@ impl Errand {
     async fn gate_away(&mut self, status: &tonic::Status) -> Result<(), Gone> {
         self.log(status, "The approval gate does not answer, asking again");
         self.wait(News::GateAway).await
+    }
+
+    /// The service has taken nothing of the call on: it is asked again after the delay that the service names.
+    async fn busy(&mut self, service: Busy, status: &tonic::Status) -> Result<(), Gone> {
+        self.log(status, "The service has as much to do as it takes on, asking again");
+        self.is_busy = true;
+        self.patience = self.patience.max(status::retry_after(status).unwrap_or_default());
+        self.wait(News::Busy(self.request.call, service)).await
     }
 
     fn log(&self, status: &tonic::Status, what: &'static str) {

@@ -25,6 +25,8 @@ pub struct Gate {
 pub(crate) enum NoAnswer {
     /// No answer now: try again. It is away, or stopping, or does not let us in, or its own runner is away.
     Away(Status),
+    /// It has as much to do as it takes on: try again.
+    Busy(Status),
     /// It says no for good.
     Refused(Status),
 }
@@ -167,5 +169,9 @@ fn no_answer(status: Status) -> NoAnswer {
         status.code(),
         Code::FailedPrecondition | Code::NotFound | Code::InvalidArgument | Code::PermissionDenied
     );
-    if final_code && status::reason(&status).is_some() { NoAnswer::Refused(status) } else { NoAnswer::Away(status) }
+    match status::reason(&status).as_deref() {
+        Some(reasons::OVERLOADED | reasons::LIMIT_REACHED) => NoAnswer::Busy(status),
+        Some(_) if final_code => NoAnswer::Refused(status),
+        _ => NoAnswer::Away(status),
+    }
 }

@@ -55,6 +55,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         master_key,
         telemetry: spans.clone(),
         shutdown: stop.clone(),
+        limits: operator.services.executor,
     };
     let executions = Executions::new(parts);
     let taken_up = executions.drive_all().await?;

@@ -119,12 +119,14 @@ impl Runner {
         }
     }
 
-    /// Has a call run, or attaches to it, and waits for its end or for its being held. `said` gets what the tool says meanwhile, `waits`
+    /// Has a call run, or attaches to it, and waits for its end or for its being held. `accepted` is called once the runner has taken the call
+    /// on. `said` gets what the tool says meanwhile, `waits`
     /// the call for whose end this one waits, and an empty name when it does not any more.
     pub(crate) async fn call(
         &self,
         message: v1::CallToolRequest,
         request: &CallRequest,
+        accepted: impl FnOnce(),
         mut said: impl FnMut(v1::ToolCallOutput),
         mut waits: impl FnMut(String),
     ) -> Answer {
@@ -132,6 +134,7 @@ impl Runner {
             Ok(response) => response.into_inner(),
             Err(status) => return refused(request, status),
         };
+        accepted();
         loop {
             match stream.message().await {
                 Ok(Some(v1::CallToolResponse { event: Some(Event::Result(call) | Event::Held(call)) })) => {

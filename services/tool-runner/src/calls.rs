@@ -16,7 +16,7 @@ mod span;
 mod work;
 
 pub(crate) use decide::too_weak;
-pub(crate) use record::json_of;
+pub(crate) use record::{json_of, timed_out};
 
 use std::{
     collections::{HashMap, hash_map::Entry as Slot},
@@ -30,7 +30,7 @@ use belay_proto::{
     v1::{self, ErrorClass, tool_call::State},
 };
 use belay_reasons as reasons;
-use belay_service_kit::{Clock, status};
+use belay_service_kit::{Clock, Limit, Taken, status};
 use belay_sqlite::SqliteError;
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
 use tokio::sync::watch;
@@ -39,6 +39,7 @@ use tonic::{Code, Status, metadata::MetadataMap};
 use crate::{
     Ledger, LedgerFailure, PolicyHolder, Registry, ToolFailure,
     acknowledgements::Acknowledgements,
+    lanes::Lanes,
     ledger::{Entry, Row, Written},
     output::Kept,
     registry::Registered,
@@ -59,7 +60,9 @@ pub struct Calls {
     acknowledgements: Arc<Acknowledgements>,
     clock: Arc<dyn Clock>,
     telemetry: Telemetry,
-    threads: belay_sqlite::Threads,
+    lanes: Lanes,
+    /// How many calls may be under way at once.
+    limit: Limit,
     fences: Mutex<HashMap<i32, i64>>,
     known: Mutex<HashMap<String, Call>>,
     forgotten: Mutex<Forgotten>,
@@ -111,6 +114,9 @@ struct Call {
     /// What hides its secrets in what is shown of it.
     secrets: Arc<CallSecrets>,
 }
+
+/// The policy under which a new call begins, and its place among those that may be under way.
+type Beginning = (Arc<Revised>, Taken);
 
 /// A call to make, checked as far as it can be without the tool.
 pub(crate) struct Order {
@@ -186,15 +192,15 @@ impl Calls {
         }
         let followed = call.followed();
         match is_new {
-            Some(policy) => self.spawn_run(call, order, policy, None),
+            Some((policy, taken)) => self.spawn_run(call, order, policy, None, Some(taken)),
             None if order.grant.is_some() => self.resume(call, order).await?,
             None => {}
         }
         Ok(followed)
     }
 
-    /// The call of this name; a new one with the policy under which it begins.
-    fn find_or_begin(&self, order: &Order, digest: &Arc<str>) -> Result<(Call, Option<Arc<Revised>>), Status> {
+    /// The call of this name; a new one with what it begins with.
+    fn find_or_begin(&self, order: &Order, digest: &Arc<str>) -> Result<(Call, Option<Beginning>), Status> {
         let mut known = self.known();
         let slot = match known.entry(order.name.clone()) {
             Slot::Occupied(call) => return Ok((call.get().clone(), None)),
@@ -206,6 +212,7 @@ impl Calls {
         }
         self.refuse_if_broken()?;
         let policy = self.policy_now()?;
+        let taken = self.limit.take()?;
         let started = v1::ToolCall {
             name: order.name.clone(),
             tool: order.tool.spec.name.into(),
@@ -218,7 +225,7 @@ impl Calls {
         };
         let secrets = self.ledger.secrets_of(&started.tool, &order.arguments);
         let call = slot.insert(Call::new(Arc::clone(digest), Progress::Running, started, secrets)).clone();
-        Ok((call, Some(policy)))
+        Ok((call, Some((policy, taken))))
     }
 
     fn policy_now(&self) -> Result<Arc<Revised>, Status> {

@@ -11,6 +11,7 @@ mod commands;
 mod commit_log;
 mod contents;
 mod enforcement;
+mod lanes;
 mod ledger;
 mod output;
 mod policy;
@@ -40,7 +41,7 @@ pub use registry::{
 pub use secrets::Secrets;
 pub use service::hosted;
 pub use settings::{NoKey, Settings, gate_key};
-pub use view::{Gone, Mount, View, ViewHandle};
+pub use view::{Gone, HeldView, Mount, View, ViewHandle};
 pub use workspace_directory::{Place, Places, RealPlaces, Staged};
 pub use workspaces::{Allowed, NotAllowed, Workspaces};
 
@@ -52,6 +53,7 @@ use std::sync::Arc;
 use belay_grant::Keys;
 use belay_proto::v1;
 use belay_service_kit::Clock;
+use belay_settings::RunnerLimits;
 use belay_sqlite::Threads;
 use belay_telemetry::Telemetry;
 
@@ -75,4 +77,6 @@ pub struct Parts {
     pub telemetry: Telemetry,
     /// Where work runs that blocks.
     pub threads: Threads,
+    /// What it takes on. A call beyond that gets RESOURCE_EXHAUSTED with a delay.
+    pub limits: RunnerLimits,
 }

@@ -72,6 +72,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         enforcement: enforcement.to_proto(),
         telemetry: spans.clone(),
         threads: Threads::Real,
+        limits: operator.services.runner,
     })
     .await?;
     let policy = Arc::clone(calls.policy());

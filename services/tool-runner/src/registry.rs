@@ -1,6 +1,12 @@
 //! The tools a runner offers. A tool is one file in `tools/` and one line in [`crate::tools::built_in`].
 
-use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use belay_json_schema::{InvalidSchema, Schema, Violation};
 use belay_policy::ToolKind;
@@ -129,6 +135,9 @@ pub struct Invocation {
     pub output: Arc<dyn Output>,
     /// The trace it belongs to, for the environment of a command.
     pub trace: v1::TraceContext,
+    /// What holds around the work, by the names of layers. A tool that runs something in the sandbox sets it as soon as that runs; it stays
+    /// empty where nothing ran there.
+    pub enforced: Arc<OnceLock<Vec<String>>>,
     /// How long it may take. The runner keeps to it too; a command is told, so that its launcher outlives nobody.
     pub limit: Duration,
 }
@@ -177,7 +186,8 @@ pub trait Tool: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The walls that stand around its work, by name; none for a tool that runs inside the runner.
+    /// The layers that will hold around its work, by name, as far as the start of the runner found; none for a tool that runs inside the
+    /// runner.
     fn enforced(&self) -> Vec<String> {
         Vec::new()
     }
@@ -353,6 +363,7 @@ impl Invocation {
             view,
             output: Arc::new(Nobody),
             trace: v1::TraceContext::default(),
+            enforced: Arc::default(),
             limit: Duration::from_secs(60),
         }
     }

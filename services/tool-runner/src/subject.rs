@@ -263,6 +263,7 @@ mod tests {
                 replaced,
                 touched("m", Act::Meta { inode: 1, old: 0o700, new: 0o755 }, Vec::new(), Vec::new()),
             ],
+            ..Manifest::default()
         };
         let changes = changes(&facts(&manifest));
         let told: Vec<_> = changes
@@ -292,7 +293,7 @@ mod tests {
         let put = Act::Put { base: None, staged: fingerprint() };
         let changes: Vec<_> =
             nodes.into_iter().map(|node| touched(&node.path.to_string(), put, Vec::new(), vec![node])).collect();
-        let summary = summary(&super::changes(&facts(&Manifest { changes })));
+        let summary = summary(&super::changes(&facts(&Manifest { changes, ..Manifest::default() })));
         assert_eq!((summary.created, summary.changes.len(), summary.changes[99].path.as_str()), (150, NAMED, "f099"));
     }
 

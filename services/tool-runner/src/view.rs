@@ -1,14 +1,10 @@
 //! What a tool sees of its workspace: a copy-on-write view that it holds while it works.
 
-use std::{
-    any::Any,
-    fmt,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{any::Any, fmt, path::PathBuf, sync::Arc};
 
-use belay_sqlite::Threads;
+use belay_sqlite::Lane;
 use belay_workspace::{FileKind, Metadata, RelPath, ViewError};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 mod real;
 
@@ -54,7 +50,7 @@ pub trait View: Any + Send {
     /// [`ViewError`].
     fn remove(&mut self, path: &RelPath) -> Result<(), ViewError>;
 
-    /// How a command is shown this view; nothing where no command can be.
+    /// How a command is shown this view; nothing where no command can be. Blocks for some milliseconds at most.
     fn mount(&self) -> Option<Mount>;
 }
 
@@ -73,7 +69,7 @@ pub struct Mount {
 #[derive(Clone)]
 pub struct ViewHandle {
     view: Arc<Mutex<Option<Box<dyn View>>>>,
-    threads: Threads,
+    lane: Lane,
 }
 
 impl fmt::Debug for ViewHandle {
@@ -82,10 +78,36 @@ impl fmt::Debug for ViewHandle {
     }
 }
 
+/// A view that nobody else works in until this is dropped.
+pub struct HeldView(OwnedMutexGuard<Option<Box<dyn View>>>);
+
+impl fmt::Debug for HeldView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HeldView")
+    }
+}
+
+impl HeldView {
+    /// The view.
+    pub fn view(&mut self) -> &mut dyn View {
+        self.0.as_deref_mut().expect("a view is held only while it is there, and whoever takes it away waits for this")
+    }
+}
+
 impl ViewHandle {
-    /// A view that tools may work in.
-    pub fn new(view: Box<dyn View>, threads: Threads) -> Self {
-        Self { view: Arc::new(Mutex::new(Some(view))), threads }
+    /// A view that tools may work in, on the threads of `lane`.
+    pub fn new(view: Box<dyn View>, lane: Lane) -> Self {
+        Self { view: Arc::new(Mutex::new(Some(view))), lane }
+    }
+
+    /// Holds the view for work that goes on without a thread. The work has to end soon once the call's future is dropped: the call ends
+    /// when this is dropped.
+    ///
+    /// # Errors
+    /// [`Gone`] when the call was stopped, and the view taken from it.
+    pub async fn hold(&self) -> Result<HeldView, Gone> {
+        let held = Arc::clone(&self.view).lock_owned().await;
+        if held.is_some() { Ok(HeldView(held)) } else { Err(Gone) }
     }
 
     /// Works in the view, off the threads that serve. The work goes on to its end even when nobody waits for it any more: it has to end
@@ -97,27 +119,13 @@ impl ViewHandle {
         &self,
         work: impl FnOnce(&mut dyn View) -> T + Send + 'static,
     ) -> Result<T, Gone> {
-        let view = Arc::clone(&self.view);
-        self.threads
-            .run(move || {
-                let mut held = view.lock().unwrap_or_else(PoisonError::into_inner);
-                match held.as_deref_mut() {
-                    Some(view) => Ok(work(view)),
-                    None => Err(Gone),
-                }
-            })
-            .await
+        let mut held = self.hold().await?;
+        Ok(self.lane.run(move || work(held.view())).await)
     }
 
     /// Takes the view away, once nobody works in it any more.
     pub(crate) async fn take(&self) -> Option<Box<dyn View>> {
-        let view = Arc::clone(&self.view);
-        self.threads
-            .run(move || {
-                let mut held = view.lock().unwrap_or_else(PoisonError::into_inner);
-                held.take()
-            })
-            .await
+        self.view.lock().await.take()
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use belay_workspace::{CommitError, EffectError, IoFailure, Manifest, OpenError, ViewError};
+use belay_workspace::{CommitError, EffectError, IoFailure, Manifest, OpenError, Stop, ViewError};
 use serde::{Deserialize, Serialize};
 
 use crate::View;
@@ -57,18 +57,20 @@ pub trait Place: Send + Sync {
     /// What the file system refuses.
     fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError>;
 
-    /// What was changed in a view of this place. No process may be left that works in it.
+    /// What was changed in a view of this place. No process may be left that works in it. `stop` is asked again and again: once it returns
+    /// true, this fails soon.
     ///
     /// # Errors
-    /// [`EffectError::Conflict`] when somebody else changed a touched path meanwhile, and others when it cannot be committed.
-    fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError>;
+    /// [`EffectError::Conflict`] when somebody else changed a touched path meanwhile, and others when it cannot be committed, or was
+    /// stopped.
+    fn effect(&self, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError>;
 
     /// Brings what was changed in a view of this place onto the disk, beside the workspace, and with it for good
-    /// all that was put in place before. The view is used up; when this fails, nothing is left.
+    /// all that was put in place before. The view is used up; when this fails, nothing is left. `stop` as for [`Place::effect`].
     ///
     /// # Errors
     /// [`CommitError::Conflict`] when a touched path is no longer what it was.
-    fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError>;
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError>;
 
     /// Whether a staged effect can be put in place as things are.
     ///

@@ -17,7 +17,6 @@ use std::{
 use belay_proto::v1::ErrorClass;
 use belay_reasons as reasons;
 use belay_service_kit::status;
-use belay_sqlite::Threads;
 use belay_workspace::{CommitError, IoFailure, OpenError};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -28,6 +27,7 @@ use crate::{
     Place, Places, Staged, ToolFailure,
     acknowledgements::{Acknowledgements, MOST},
     commit_log::{Beside, CommitLog, Overlap, Touched},
+    lanes::Lanes,
     room::is_full,
     workspaces::{Chosen, NotAllowed, Workspaces},
 };
@@ -56,7 +56,7 @@ pub(crate) enum Closed {
 pub(crate) struct Rooms {
     settings: Workspaces,
     places: Arc<dyn Places>,
-    threads: Threads,
+    lanes: Lanes,
     /// The staged effects of this ledger begin with this, so that two ledgers do not sweep each other's.
     tag: String,
     acknowledgements: Arc<Acknowledgements>,
@@ -179,11 +179,11 @@ impl Rooms {
     pub(crate) fn new(
         settings: Workspaces,
         places: Arc<dyn Places>,
-        threads: Threads,
+        lanes: Lanes,
         tag: String,
         acknowledgements: Arc<Acknowledgements>,
     ) -> Arc<Self> {
-        Arc::new(Self { settings, places, threads, tag, acknowledgements, state: Mutex::default() })
+        Arc::new(Self { settings, places, lanes, tag, acknowledgements, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -203,7 +203,8 @@ impl Rooms {
     /// The folder's one name, if it may be a workspace. The runner's own is made.
     pub(crate) async fn resolve(&self, chosen: Chosen) -> Result<PathBuf, Closed> {
         let (places, settings) = (Arc::clone(&self.places), self.settings.clone());
-        self.threads
+        self.lanes
+            .quick
             .run(move || {
                 if chosen.own {
                     places.make(&chosen.path)?;
@@ -240,7 +241,7 @@ impl Rooms {
 
     async fn open(self: &Arc<Self>, path: PathBuf, own: bool) -> Result<Arc<dyn Place>, Closed> {
         let rooms = Arc::clone(self);
-        self.threads.run(move || rooms.open_now(path, own)).await
+        self.lanes.opens.run(move || rooms.open_now(path, own)).await
     }
 
     /// Opens a workspace and puts right what a lost runner left there, before anybody is let in.
@@ -302,7 +303,7 @@ impl Rooms {
     async fn sync_applied(&self, room: &Arc<Room>) {
         let applied = std::mem::take(&mut room.applied().list);
         let Some(place) = room.place.get().filter(|_| !applied.is_empty()).cloned() else { return };
-        match self.threads.run(move || place.sync()).await {
+        match self.lanes.opens.run(move || place.sync()).await {
             Ok(()) => self.settled(applied),
             // Their rows stay, and the next start does again what the disk may not have.
             Err(error) => tracing::error!(%error, "What was put in place may not be on the disk"),

@@ -14,6 +14,7 @@ use belay_proto::v1::{
     watch_execution_response::Content,
 };
 use belay_service_kit::{Access, Clock, Hosted, Ids, Shutdown, Trigger};
+use belay_settings::{ExecutorLimits, RunnerLimits};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{Allowed, Calls, Ledger, RealPlaces, Registry, Secrets, Tool, Workspaces, tools::Noop};
@@ -82,11 +83,15 @@ fn serve(hosted: Hosted, callers: Access, latency: Duration, stop: &Shutdown) ->
     }))
 }
 
-async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown) -> Channel {
+async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown, max_calls: Option<u32>) -> Channel {
     let key = SigningKey::from_bytes(&[7; 32]);
     let registry = Registry::new([Box::new(Noop) as Box<dyn Tool>]).unwrap();
     let secrets = Secrets::new(Redactor::new(), MasterKey::new([8; 32]), registry.clone(), || [1; 32]);
     let location = Location::file(folder.join("ledger.db"));
+    let mut limits = RunnerLimits::default();
+    if let Some(max_calls) = max_calls {
+        limits.calls.value = max_calls;
+    }
     let calls = Calls::recover(belay_tool_runner::Parts {
         registry,
         ledger: Ledger::open(&location, Threads::Inline, secrets, || "ledger".into()).unwrap(),
@@ -97,6 +102,7 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown) -> Cha
         enforcement: v1::EnforcementReport::default(),
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         threads: Threads::Inline,
+        limits,
     })
     .await
     .unwrap();
@@ -107,18 +113,27 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown) -> Cha
     serve(belay_tool_runner::hosted(calls, stop.clone()), Access::everybody_is_the_executor(), LATENCY, stop)
 }
 
-/// All events of an execution of this plan (YAML).
-async fn events(plan: &str) -> Vec<v1::ExecutionEvent> {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().canonicalize().unwrap();
+/// An executor with its runner.
+struct Inside {
+    client: ExecutorServiceClient<Channel>,
+    _stops: Trigger,
+    _folder: tempfile::TempDir,
+}
+
+/// Both, on one folder. The runner takes `max_calls` on at once.
+async fn inside(max_calls: Option<u32>) -> Inside {
+    let own = tempfile::tempdir().unwrap();
+    let folder = own.path().canonicalize().unwrap();
     let clock = Arc::new(VirtualClock(Instant::now()));
-    let (_trigger, stop): (Trigger, Shutdown) = Shutdown::new();
-    let runner = runner(&folder, clock.clone(), &stop).await;
+    let (trigger, stop): (Trigger, Shutdown) = Shutdown::new();
+    let runner = runner(&folder, clock.clone(), &stop, max_calls).await;
     let nowhere =
         Endpoint::from_static("http://nowhere").connect_with_connector_lazy(tower::service_fn(|_: Uri| async {
             Err::<TokioIo<DuplexStream>, _>(io::Error::from(io::ErrorKind::ConnectionRefused))
         }));
     let location = Location::file(folder.join("journal.db"));
+    let mut limits = ExecutorLimits::default();
+    (limits.executions.value, limits.watchers.value) = (2, 2);
     let executions = Executions::new(belay_executor::Parts {
         journal: belay_journal_sqlite::open(&location, || "store".into()).unwrap(),
         threads: Threads::Inline,
@@ -130,19 +145,36 @@ async fn events(plan: &str) -> Vec<v1::ExecutionEvent> {
         master_key: MasterKey::new([7; 32]),
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         shutdown: stop.clone(),
+        limits,
     });
     executions.drive_all().await.unwrap();
-    let mut client = ExecutorServiceClient::new(serve(
+    let client = ExecutorServiceClient::new(serve(
         belay_executor::hosted(Arc::clone(&executions)),
         Access::everybody_is("test"),
         Duration::ZERO,
         &stop,
     ));
+    Inside { client, _stops: trigger, _folder: own }
+}
+
+/// Starts a plan (YAML); the name of its execution.
+async fn start(inside: &Inside, plan: &str) -> String {
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
     let request = v1::StartExecutionRequest { source: Some(Source::Document(document)), ..Default::default() };
-    let name = client.start_execution(request).await.unwrap().into_inner().name;
+    inside.client.clone().start_execution(request).await.unwrap().into_inner().name
+}
+
+/// All events of an execution of this plan (YAML).
+async fn events(plan: &str) -> Vec<v1::ExecutionEvent> {
+    let inside = inside(None).await;
+    let name = start(&inside, plan).await;
+    all_events(&inside, name).await
+}
+
+/// All events of an execution, until its end.
+async fn all_events(inside: &Inside, name: String) -> Vec<v1::ExecutionEvent> {
     let request = v1::WatchExecutionRequest { name, after_sequence: Some(0), ..Default::default() };
-    let mut stream = client.watch_execution(request).await.unwrap().into_inner();
+    let mut stream = inside.client.clone().watch_execution(request).await.unwrap().into_inner();
     let mut events = Vec::new();
     while let Some(message) = stream.message().await.unwrap() {
         if let Some(Content::Event(event)) = message.content {
@@ -204,4 +236,75 @@ steps:
     assert_eq!(calls(|kind| matches!(kind, Kind::ToolCallRequested(_))), expected);
     assert_eq!(calls(|kind| matches!(kind, Kind::ToolCallFailed(_))), expected[..11]);
     assert_eq!(calls(|kind| matches!(kind, Kind::ToolCallCompleted(_))), expected[11..]);
+}
+
+/// Beyond what the runner takes on, calls wait, say so, and burn no attempt.
+#[tokio::test(start_paused = true)]
+async fn calls_beyond_the_runners_limit_wait_and_burn_no_attempt() {
+    const ALLOWED: usize = 4;
+    const ALL: usize = 12;
+    let inside = inside(Some(4)).await;
+    let steps: String =
+        (0..ALL).map(|n| format!("  - {{id: s{n}, tool: noop, arguments: {{sleep_ms: 10000}}}}\n")).collect();
+    let name = start(&inside, &format!("id: many\nparallelism: {ALL}\nsteps:\n{steps}")).await;
+    let is_limit = |reason: &v1::WaitingReason| {
+        reason.kind() == v1::waiting_reason::Kind::Limit && reason.who.contains("services.runner.calls")
+    };
+    let mut most_waiting = 0;
+    let ended = loop {
+        let request = v1::GetExecutionRequest { name: name.clone(), ..Default::default() };
+        let execution = inside.client.clone().get_execution(request).await.unwrap().into_inner();
+        let waiting = execution.steps.iter().filter(|step| step.waiting.as_ref().is_some_and(is_limit)).count();
+        assert_eq!(execution.waiting.iter().filter(|reason| is_limit(reason)).count(), waiting.min(1));
+        most_waiting = most_waiting.max(waiting);
+        if execution.end_time.is_some() {
+            break execution;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(most_waiting, ALL - ALLOWED);
+    assert_eq!((ended.state(), ended.waiting.len()), (v1::execution::State::Completed, 0), "{ended:?}");
+    assert!(ended.steps.iter().all(|step| step.attempt == 1), "{ended:?}");
+    let events = all_events(&inside, name).await;
+    let of = |wanted: fn(&Kind) -> bool| events.iter().filter(|event| event.kind.as_ref().is_some_and(wanted)).count();
+    assert_eq!(of(|kind| matches!(kind, Kind::ToolCallRequested(_))), ALL, "each call is made once");
+    assert_eq!(of(|kind| matches!(kind, Kind::ToolCallCompleted(_))), ALL);
+}
+
+/// What an executor does not take on is refused with a delay, and is taken on once there is room.
+#[tokio::test(start_paused = true)]
+async fn an_executor_takes_on_as_many_executions_and_watchers_as_it_may() {
+    let inside = inside(None).await;
+    let plan = "{id: p, steps: [{id: a, tool: noop, arguments: {sleep_ms: 60000}}]}";
+    let names = [start(&inside, plan).await, start(&inside, plan).await];
+    let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
+    let request = v1::StartExecutionRequest { source: Some(Source::Document(document)), ..Default::default() };
+    let refused = inside.client.clone().start_execution(request).await.unwrap_err();
+    assert_eq!(belay_service_kit::status::reason(&refused).as_deref(), Some("LIMIT_REACHED"), "{refused:?}");
+    assert!(belay_service_kit::status::retry_after(&refused).is_some_and(|delay| !delay.is_zero()));
+    assert_eq!(belay_service_kit::status::fact(&refused, "limit").as_deref(), Some("services.executor.executions"));
+
+    let watch = |name: &str| {
+        let request =
+            v1::WatchExecutionRequest { name: name.to_owned(), after_sequence: Some(0), ..Default::default() };
+        let mut client = inside.client.clone();
+        async move { client.watch_execution(request).await.map(tonic::Response::into_inner) }
+    };
+    let watchers = [watch(&names[0]).await.unwrap(), watch(&names[0]).await.unwrap()];
+    let refused = watch(&names[1]).await.unwrap_err();
+    assert_eq!(belay_service_kit::status::fact(&refused, "limit").as_deref(), Some("services.executor.watchers"));
+    drop(watchers);
+    // Its place is free once the stream's reset has arrived.
+    while watch(&names[1]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for name in names {
+        all_events(&inside, name).await;
+    }
+    // An execution leaves memory a moment after its end was told.
+    let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
+    let request = v1::StartExecutionRequest { source: Some(Source::Document(document)), ..Default::default() };
+    while inside.client.clone().start_execution(request.clone()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }

@@ -108,6 +108,7 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
         Kind::Runner => "waits for a tool runner".to_owned(),
         Kind::Call => "waits for a running call".to_owned(),
         Kind::Workspace => "waits for room on a disk".to_owned(),
+        Kind::Limit => "waits for its turn".to_owned(),
         Kind::Unspecified => "waits".to_owned(),
     };
     let who = if reason.who.is_empty() { String::new() } else { format!(": {}", reason.who) };

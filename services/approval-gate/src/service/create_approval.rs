@@ -34,6 +34,10 @@ pub(super) async fn create_approval(
         return the_same(there, &request);
     }
 
+    if request.approval_mode() != v1::ApprovalMode::Auto {
+        gate.approvals.check(gate.store.count_open().await.map_err(|error| unreadable(&error))?)?;
+    }
+    let _taken = gate.previews.take()?;
     let held = gate.runner.held(&request.call).await?;
     let (subject, bytes, contents) = held.verified(&call, &request.subject_digest)?;
     let rendered = subject.clone();

@@ -2,7 +2,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use belay_proto::v1::{self, Approval, watch_approvals_response::Content};
 use belay_reasons as reasons;
-use belay_service_kit::status;
+use belay_service_kit::{Taken, status};
 use tokio::sync::watch;
 use tonic::{Code, Status};
 
@@ -28,8 +28,10 @@ pub(super) async fn watch_approvals(
         "namespaces/-" => None,
         parent => Some(names::namespace("parent", parent)?),
     };
+    let taken = gate.watchers.take()?;
     gate.settle().await?;
     let watch = Watch {
+        _taken: taken,
         told: gate.store.follow(),
         gate: Arc::clone(gate),
         filter: Filter { namespace, execution: request.execution, ..Filter::default() },
@@ -50,6 +52,8 @@ enum Wait {
 
 /// One watcher. What was there when it began and what changes later come by one path: all that lies behind its cursor.
 struct Watch {
+    /// Its place among those that may watch.
+    _taken: Taken,
     gate: Arc<Gate>,
     told: watch::Receiver<Told>,
     filter: Filter,

@@ -239,6 +239,11 @@ impl Store {
         self.threads.run(work).await
     }
 
+    /// How many approvals nobody has decided.
+    pub(crate) async fn count_open(&self) -> Result<usize, SqliteError> {
+        self.read(read::count_open).await
+    }
+
     pub(crate) async fn get(&self, name: &str) -> Result<Option<Approval>, SqliteError> {
         let name = name.to_owned();
         self.read(move |connection| read::find(connection, &name).map(|row| row.map(|(_, approval)| approval))).await

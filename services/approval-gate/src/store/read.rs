@@ -71,6 +71,13 @@ pub(super) fn told(connection: &Connection) -> Result<Told, SqliteError> {
     Ok(Told { revision, next_expiry })
 }
 
+/// How many approvals are pending.
+pub(super) fn count_open(connection: &Connection) -> Result<usize, SqliteError> {
+    let mut statement = connection.prepare_cached("SELECT count(*) FROM approval WHERE state = 1")?;
+    let count: i64 = statement.query_row([], |row| row.get(0))?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
 /// An approval with its key.
 pub(super) fn find(connection: &Connection, name: &str) -> Result<Option<(i64, Approval)>, SqliteError> {
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM approval WHERE name = ?1"))?;

@@ -4,6 +4,7 @@ use std::{path::Path, sync::atomic::Ordering};
 
 use belay_grant::{Change, ChangeKind, Subject, digest_of};
 use belay_proto::v1::{self, approval::State};
+use belay_settings::GateLimits;
 use tonic::Code;
 
 use crate::support::*;
@@ -365,5 +366,41 @@ fn a_field_that_is_wrong_is_named() {
             let status = person.list_approvals(request).await.unwrap_err();
             assert!(status.message().starts_with("page_token: "), "{bad}: {status}");
         }
+    });
+}
+
+fn reason(status: &tonic::Status) -> String {
+    belay_service_kit::status::reason(status).unwrap_or_default()
+}
+
+/// What the gate does not take on is refused with a delay, and nothing of it is kept; a decision makes room.
+#[test]
+fn the_gate_takes_on_as_many_open_approvals_and_watchers_as_it_may() {
+    let mut limits = GateLimits::default();
+    (limits.approvals.value, limits.watchers.value) = (2, 1);
+    world_with(limits, async |world| {
+        let mut executor = world.executor.clone();
+        let subjects: Vec<Subject> = ["a", "b", "c"].map(effect).into();
+        for subject in &subjects {
+            world.runner.hold(&call_of(subject), &subject.canonical_bytes(), &[(&digest_of(b"made\n"), b"made\n")]);
+        }
+        let ask = |subject: &Subject| request(subject, v1::ApprovalMode::Wait);
+        let first = executor.create_approval(ask(&subjects[0])).await.unwrap().into_inner();
+        executor.create_approval(ask(&subjects[1])).await.unwrap();
+        let refused = executor.create_approval(ask(&subjects[2])).await.unwrap_err();
+        let fact = |key| belay_service_kit::status::fact(&refused, key).unwrap();
+        assert_eq!((refused.code(), reason(&refused)), (Code::ResourceExhausted, "LIMIT_REACHED".to_owned()));
+        assert_eq!((fact("limit"), fact("allowed")), ("services.gate.approvals".into(), "2".into()));
+        assert!(belay_service_kit::status::retry_after(&refused).is_some());
+        let again = executor.create_approval(ask(&subjects[0])).await.unwrap().into_inner();
+        assert_eq!(again.name, first.name, "what is there is not asked about anew");
+        let at_once = request(&subjects[2], v1::ApprovalMode::Auto);
+        assert_ne!(executor.create_approval(at_once).await.unwrap().into_inner().state(), State::Pending);
+
+        let watch = v1::WatchApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() };
+        let watching = world.person.clone().watch_approvals(watch.clone()).await.unwrap();
+        let refused = world.person.clone().watch_approvals(watch).await.unwrap_err();
+        assert_eq!(reason(&refused), "LIMIT_REACHED");
+        drop(watching);
     });
 }

@@ -25,6 +25,7 @@ use belay_service_kit::{
     net::{self, Address, UnixSocket},
     status,
 };
+use belay_settings::GateLimits;
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::{SpanRecord, Telemetry};
 use futures::Stream;
@@ -52,13 +53,20 @@ impl Clock for ManualClock {
 pub(crate) fn life<T>(folder: &Path, policy: &str, work: impl AsyncFnOnce(World) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // Dropping the runtime drops every task where it stands.
-    runtime.block_on(async { work(World::open(folder, policy).await).await })
+    runtime.block_on(async { work(World::open(folder, policy, GateLimits::default()).await).await })
 }
 
 /// The same with a folder of its own.
 pub(crate) fn world<T>(policy: &str, work: impl AsyncFnOnce(World) -> T) -> T {
     let folder = tempfile::tempdir().unwrap();
     life(folder.path(), policy, work)
+}
+
+/// The same with limits of its own.
+pub(crate) fn world_with<T>(limits: GateLimits, work: impl AsyncFnOnce(World) -> T) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { work(World::open(folder.path(), "", limits).await).await })
 }
 
 pub(crate) struct World {
@@ -77,7 +85,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    async fn open(folder: &Path, policy: &str) -> Self {
+    async fn open(folder: &Path, policy: &str, limits: GateLimits) -> Self {
         let (trigger, stop) = Shutdown::new();
         let runner = Arc::new(Runner::default());
         let clock = Arc::new(ManualClock(AtomicI64::new(1_700_000_000_000_000)));
@@ -95,6 +103,7 @@ impl World {
             redactor: belay_redaction::Redactor::new(),
             telemetry: Telemetry::to(move |span| sent.lock().unwrap().push(span), |bytes| bytes.fill(1)),
             shutdown: stop.clone(),
+            limits,
         })
         .await
         .unwrap();

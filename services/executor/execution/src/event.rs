@@ -173,6 +173,10 @@ pub struct Receipt {
     pub commits_beside: Vec<String>,
     /// How many commits those were.
     pub commit_count_beside: i64,
+    /// The special files that the call left and that were not committed, the first of them only.
+    pub left_out: Vec<String>,
+    /// How many those were.
+    pub left_out_count: i64,
     /// The bounds on what it could write.
     pub write_bounds: Vec<WriteBound>,
 }

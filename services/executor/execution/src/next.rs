@@ -289,7 +289,8 @@ impl Execution {
                 return self.fail(step, failure);
             }
         };
-        let limit = plan.attempt_timeout().unwrap_or(facts.default_timeout);
+        // The tool's own limit is for steps that say nothing: one that may take ten minutes may take them in one attempt.
+        let limit = plan.attempt_timeout().or(plan.timeout()).unwrap_or(facts.default_timeout);
         let left = self.step_deadline(step).map_or(limit, |deadline| deadline.since(around.now));
         EventKind::CallRequested(Arc::new(CallRequest {
             call: CallId { step, attempt: record.attempt, number: record.calls + 1 },

@@ -145,7 +145,7 @@ impl Step {
         self.timeout
     }
 
-    /// The longest time for one attempt; `None` means the tool's default.
+    /// The longest time for one attempt; `None` means [`Self::timeout`], and the tool's default where there is none either.
     pub fn attempt_timeout(&self) -> Option<Duration> {
         self.attempt_timeout
     }

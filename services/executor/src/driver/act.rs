@@ -9,7 +9,7 @@ use tracing::Span;
 use super::Driver;
 use crate::{
     decisions::{self, Note},
-    errand::{Errand, Purpose},
+    errand::{Busy, Errand, Purpose},
     output::{Speaker, Voice},
     wire,
 };
@@ -23,6 +23,7 @@ impl Driver {
         self.errands.retain(|call, errand| {
             errand.purpose == Purpose::Stop || wanted.get(call).is_some_and(|&purpose| purpose == errand.purpose)
         });
+        self.busy.retain(|call, _| self.errands.get(call).is_some_and(|errand| errand.purpose != Purpose::Stop));
         for (call, purpose) in wanted {
             if !self.errands.contains_key(&call) {
                 self.set_out(call, purpose);
@@ -66,6 +67,7 @@ impl Driver {
                 self.secrets.redactor(),
             ),
             patience: Errand::PATIENCE,
+            is_busy: false,
             delay: match self.no_room.contains_key(&call.step) {
                 true => before_another_try(call.number),
                 false => Duration::ZERO,
@@ -131,6 +133,16 @@ impl Driver {
                 next_command: String::new(),
             });
         }
+        for service in [Busy::Runner, Busy::Gate] {
+            let waiting = || self.busy.iter().filter(|(_, (_, busy))| *busy == service);
+            let longest = waiting().map(|(_, (since, _))| *since).min();
+            described.waiting.extend(longest.map(|since| limit_reached(service, since)));
+            for (call, (since, _)) in waiting() {
+                if let Some(step) = described.steps.get_mut(call.step) {
+                    step.waiting = Some(limit_reached(service, *since));
+                }
+            }
+        }
         for (call, (since, other)) in &self.waits_for {
             let waiting = v1::WaitingReason {
                 kind: v1::waiting_reason::Kind::Call.into(),
@@ -145,6 +157,22 @@ impl Driver {
             }
         }
         Box::new(described)
+    }
+}
+
+fn limit_reached(service: Busy, since: Timestamp) -> v1::WaitingReason {
+    let who = match service {
+        Busy::Runner => "the tool runner, which has as many calls under way as it takes on (`services.runner.calls`)",
+        Busy::Gate => {
+            "the approval gate, which has as many open approvals or previews as it takes on (`services.gate`): decide what is open"
+        }
+    };
+    v1::WaitingReason {
+        kind: v1::waiting_reason::Kind::Limit.into(),
+        since: Some(wire::time(since)),
+        until: None,
+        who: who.into(),
+        next_command: String::new(),
     }
 }
 

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 use crate::{
     core::{Executions, unwritable},
     decisions::{self, Note},
-    errand::{News, Underway},
+    errand::{Busy, News, Underway},
     hub::Hub,
     names::ExecutionName,
     secrets::{Sealed, Secrets},
@@ -77,6 +77,8 @@ pub(crate) struct Driver {
     errands: HashMap<CallId, Underway>,
     /// The call that has the workspace to itself, and since when, for each call that waits for its end.
     waits_for: BTreeMap<CallId, (Timestamp, String)>,
+    /// Calls that wait for a service which has as much to do as it takes on, since when.
+    busy: BTreeMap<CallId, (Timestamp, Busy)>,
     /// Calls that may have been sent, or committed, before this driver.
     in_doubt: HashSet<CallId>,
     /// Calls whose outcome the runner may forget once it is durable here.
@@ -229,6 +231,7 @@ impl Driver {
             heard,
             errands: HashMap::new(),
             waits_for: BTreeMap::new(),
+            busy: BTreeMap::new(),
             in_doubt: HashSet::new(),
             unacknowledged: Vec::new(),
             secrets,

@@ -32,6 +32,10 @@ impl Driver {
             News::RunnerAway => drop(self.runner_away_since.get_or_insert(now)),
             News::ClocksDiffer => drop(self.clocks_differ_since.get_or_insert(now)),
             News::GateAway => drop(self.gate_away_since.get_or_insert(now)),
+            News::Busy(call, service) => {
+                self.nobody_is_away();
+                self.busy.entry(call).or_insert((self.executions.now(), service));
+            }
             News::Fenced => {
                 self.executions.give_up(Arc::new(StoreError::Superseded));
                 return Err(GaveUp::Lost(Status::aborted("another executor owns the execution")));
@@ -45,6 +49,7 @@ impl Driver {
             }
             News::Waits(call, other) => {
                 self.nobody_is_away();
+                self.busy.remove(&call);
                 match other.is_empty() {
                     true => drop(self.waits_for.remove(&call)),
                     false => drop(self.waits_for.insert(call, (self.executions.now(), other))),
@@ -53,10 +58,12 @@ impl Driver {
             News::Held(call, need) => {
                 self.nobody_is_away();
                 self.waits_for.remove(&call);
+                self.busy.remove(&call);
                 self.take_hold(call, need, events);
             }
             News::Asked(call, approval) => {
                 self.nobody_is_away();
+                self.busy.remove(&call);
                 if self.errands.get(&call).is_some_and(|errand| errand.purpose == Purpose::Ask) {
                     self.errands.remove(&call);
                 }
@@ -118,6 +125,7 @@ impl Driver {
         events.push(event.map_err(|error| GaveUp::Lost(Status::internal(error.to_string())))?);
         self.errands.remove(&call);
         self.waits_for.remove(&call);
+        self.busy.remove(&call);
         self.in_doubt.remove(&call);
         if needs_acknowledgement {
             self.unacknowledged.push(call);

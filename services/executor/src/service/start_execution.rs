@@ -109,6 +109,9 @@ pub(super) async fn start_execution(
         ..
     } = request;
 
+    if !validate_only {
+        executions.takes_on_another()?;
+    }
     let namespace = namespace("parent", &parent)?;
     if !execution_id.is_empty() && !is_id(&execution_id) {
         let message = format!(

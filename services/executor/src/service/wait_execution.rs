@@ -21,6 +21,7 @@ pub(super) async fn wait_execution(
             .ok_or_else(|| Status::from(status::invalid("longest_wait", "must not be negative")))?
             .min(LONGEST),
     };
+    let _taken = executions.watchers.take()?;
     let row = executions.find(&name).await?;
     // Heard before the row is read again, so that an end in between is not missed.
     let hub = executions.hub(row.key);

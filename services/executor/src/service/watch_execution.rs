@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use belay_journal::{ExecutionKey, ExecutionRow};
 use belay_proto::v1::{self, execution_event::Kind, watch_execution_response::Content};
 use belay_reasons as reasons;
-use belay_service_kit::status;
+use belay_service_kit::{Taken, status};
 use tonic::{Code, Status};
 
 use super::{Messages, describe};
@@ -32,6 +32,7 @@ pub(super) async fn watch_execution(
                 Status::from(status::invalid("heartbeat_interval", "must be between 100 ms and 10 minutes"))
             })?,
     };
+    let taken = executions.watchers.take()?;
     let row = executions.find(&name).await?;
     // Followed before the snapshot is taken, so that nothing in between is missed.
     let hub = executions.hub(row.key);
@@ -65,6 +66,7 @@ pub(super) async fn watch_execution(
         cursor: u64::try_from(cursor).unwrap_or(0),
         said,
         heartbeat,
+        _taken: taken,
     };
     Ok(Box::pin(watch.stream(snapshot, reset)))
 }
@@ -87,6 +89,8 @@ struct Watch {
     /// The last piece of output that was sent.
     said: u64,
     heartbeat: Duration,
+    /// Its place among those that may wait.
+    _taken: Taken,
 }
 
 impl Watch {

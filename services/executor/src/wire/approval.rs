@@ -82,6 +82,8 @@ pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
         live_base: receipt.live_base,
         commits_beside: receipt.commits_beside.clone(),
         commit_count_beside: receipt.commit_count_beside,
+        left_out: receipt.left_out.clone(),
+        left_out_count: receipt.left_out_count,
         write_bounds: receipt.write_bounds.iter().map(write_bound_to).collect(),
     }
 }
@@ -118,6 +120,8 @@ pub(crate) fn receipt_from(receipt: v1::Receipt) -> Receipt {
         live_base: receipt.live_base,
         commits_beside: receipt.commits_beside,
         commit_count_beside: receipt.commit_count_beside,
+        left_out: receipt.left_out,
+        left_out_count: receipt.left_out_count,
         write_bounds: receipt.write_bounds.into_iter().map(write_bound_from).collect(),
     }
 }

@@ -302,6 +302,8 @@ mod tests {
             live_base: true,
             commits_beside: vec!["namespaces/n/executions/e/steps/b/calls/1.1".into()],
             commit_count_beside: 7,
+            left_out: vec!["run/app.sock (a socket)".into()],
+            left_out_count: 2,
             write_bounds: [(WriteMechanism::Tmpfs, 5), (WriteMechanism::Watcher, 0)]
                 .map(|(mechanism, bytes)| WriteBound { place: "/tmp".into(), mechanism, bytes, files: 6 })
                 .into(),

@@ -54,6 +54,7 @@ async fn inside_with(world: &World, clock: Arc<dyn Clock>) -> Inside {
         master_key: MasterKey::new([7; 32]),
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         shutdown,
+        limits: Default::default(),
     });
     let socket = folder.join("inside");
     let server =

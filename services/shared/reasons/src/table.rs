@@ -147,8 +147,8 @@ table! {
     "The message shows what the output has; `belay executions get ID -o json` shows all of it."
 
     TIMEOUT Calls 34 true [Timeout] []
-    "A call took longer than its limit and was stopped: the step's `attempt_timeout`, otherwise the tool's default, and never more than what is left of the step's `timeout`."
-    "`belay executions get ID` shows what it printed last. Raise `attempt_timeout` (and `timeout`), or give the step a `retry`."
+    "A call took longer than its limit and was stopped: the step's `attempt_timeout`, otherwise its `timeout`, otherwise the tool's default. The limit counts until what the call changed has been examined."
+    "`belay executions get ID` shows what it printed last. Raise `timeout` or `attempt_timeout`, or give the step a `retry`."
 
     STEP_TIMEOUT Calls 34 false [Timeout] []
     "The step's `timeout` ran out between two attempts, so no further one was made."
@@ -171,8 +171,8 @@ table! {
     "Make room. A waiting execution goes on by itself; a failed one has to be started again."
 
     EFFECT_REFUSED Calls 32 false [SandboxViolation] []
-    "A call ran, and what it left behind cannot be committed, so all of it was dropped: devices, changes to Belay's own files, or more files and bytes than one call may change."
-    "Let the command remove such files at its end, or change less in one step."
+    "A call ran, and what it left behind cannot be committed, so all of it was dropped: changes to Belay's own files, or more files and bytes than one call may change."
+    "Leave Belay's own files where they are, or change less in one step. What the command printed is kept with the failed attempt."
 
     EFFECT_TOO_LARGE Calls 32 false [SandboxViolation] []
     "A call changed so many files that the list alone is longer than 8 MiB, and the policy requires approval. All of it was dropped."
@@ -437,6 +437,10 @@ table! {
     OVERLOADED Servers 1 true [] [ResourceExhausted]
     "The service has as much to do as it takes on. Nothing of the request was kept; steps wait without using up an attempt."
     "Send it again after the delay that the error carries."
+
+    LIMIT_REACHED Servers 1 true [] [ResourceExhausted]
+    "The service has as many executions, calls, approvals or watchers as the operator's settings let it take on at once. Nothing of the request was kept; steps wait without using up an attempt."
+    "Send it again after the delay that the error carries. If it stays so, raise the setting that the message names, decide what waits for approval, or start less at once."
 
     MESSAGE_TOO_LARGE Servers 1 false [] [ResourceExhausted]
     "The request's message is larger than a service reads (16 MiB). Nothing of it was kept."

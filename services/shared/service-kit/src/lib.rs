@@ -29,6 +29,7 @@ pub use clock::{Clock, SteadyClock, SystemClock};
 pub use guard::RECHECK;
 pub use host::{Connection, Hosted, ServeError};
 pub use ids::Ids;
+pub use limits::{Limit, Taken};
 pub use principal::{Principal, Role, Service};
 pub use shutdown::{Shutdown, Trigger};
 pub use stores::ServiceChannel;

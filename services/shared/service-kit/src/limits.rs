@@ -107,6 +107,59 @@ fn overloaded() -> Status {
     status::error(Code::ResourceExhausted, reasons::OVERLOADED, message).retry_after(RETRY_AFTER).into()
 }
 
+/// At most so many of something at once, as the operator's settings say.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    setting: &'static str,
+    what: &'static str,
+    allowed: usize,
+    free: Arc<Semaphore>,
+}
+
+/// One of what a [`Limit`] allows, until it is dropped.
+#[derive(Debug)]
+pub struct Taken {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Limit {
+    /// `setting` names the limit in the operator's settings, `what` in a sentence: "calls", "open approvals".
+    #[must_use]
+    pub fn new(setting: &'static str, what: &'static str, allowed: u32) -> Self {
+        let allowed = usize::try_from(allowed).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
+        Self { setting, what, allowed, free: Arc::new(Semaphore::new(allowed)) }
+    }
+
+    /// Takes one more on.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED with the limit and a delay.
+    pub fn take(&self) -> Result<Taken, Status> {
+        match Arc::clone(&self.free).try_acquire_owned() {
+            Ok(permit) => Ok(Taken { _permit: permit }),
+            Err(_) => Err(self.reached()),
+        }
+    }
+
+    /// The same where somebody else counts: `now` are there.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED with the limit and a delay.
+    pub fn check(&self, now: usize) -> Result<(), Status> {
+        if now < self.allowed { Ok(()) } else { Err(self.reached()) }
+    }
+
+    fn reached(&self) -> Status {
+        let Self { setting, what, allowed, .. } = self;
+        let message = format!(
+            "The service has {allowed} {what}, which is all that it takes on at once (`{setting}`): ask again in {} s.",
+            RETRY_AFTER.as_secs()
+        );
+        let error = status::error(Code::ResourceExhausted, reasons::LIMIT_REACHED, message).retry_after(RETRY_AFTER);
+        error.with("limit", setting).with("allowed", allowed).into()
+    }
+}
+
 fn too_large(length: usize) -> Status {
     let message = format!("The message has {length} bytes, and {LARGEST_MESSAGE} is the limit: send less at once.");
     let error = status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, message);

@@ -83,6 +83,11 @@ pub fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().filter(|info| info.domain == DOMAIN).map(|info| info.reason)
 }
 
+/// How long whoever asked is to wait before asking again, where a status says so.
+pub fn retry_after(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info()?.retry_delay
+}
+
 /// A fact that a status carries.
 pub fn fact(status: &Status, key: &str) -> Option<String> {
     status.get_details_error_info()?.metadata.remove(key)

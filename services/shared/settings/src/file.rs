@@ -4,7 +4,7 @@ use std::path::Path;
 
 use belay_yaml::{Bounds, Reader, Value, Violation};
 
-use crate::{Commands, Origin, Sourced, read};
+use crate::{Commands, Origin, Services, Sourced, read};
 
 /// The format is six levels deep; some more, so that what is too deep is refused by its field's name.
 const BOUNDS: Bounds = Bounds { what: "settings file", max_depth: 10, max_nodes: 20_000, max_text: 256 * 1024 };
@@ -101,6 +101,8 @@ pub struct Settings {
     pub log: Log,
     /// Commands.
     pub commands: Commands,
+    /// What each service takes on.
+    pub services: Services,
 }
 
 /// The text of a settings file.

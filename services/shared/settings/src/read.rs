@@ -5,7 +5,8 @@ use std::path::Path;
 use belay_yaml::{Node, Reader, Value, nearest, seconds, shown};
 
 use crate::{
-    Cache, CacheUse, Commands, KNOWN_CACHES, KnownCache, LogFormat, LogLevel, Place, Settings, Shown, Sourced,
+    Cache, CacheUse, Commands, KNOWN_CACHES, KnownCache, LogFormat, LogLevel, Place, Services, Settings, Shown,
+    Sourced,
     paths::{self, absolute, is_system},
     size,
 };
@@ -15,12 +16,16 @@ const MAX_ENTRIES: usize = 500;
 /// Longest value of a variable, in bytes.
 const MAX_VALUE: usize = 32 * 1024;
 
-const SECTIONS: &str = "log commands";
+const SECTIONS: &str = "log commands services";
 const LOG: &str = "level format";
 const COMMANDS: &str = "find_toolchains read_only path env plans_may_set view scratch reserve limits caches";
 const VIEW: &str = "size files";
 const SCRATCH: &str = "place tmp home shm files";
 const LIMITS: &str = "processes open_files file_size address_space cpu_time";
+const SERVICES: &str = "executor runner gate";
+const EXECUTOR: &str = "executions watchers";
+const RUNNER: &str = "calls";
+const GATE: &str = "approvals previews watchers";
 const USES: &[(&str, CacheUse)] = &[("off", CacheUse::Off), ("read", CacheUse::Read), ("keep", CacheUse::Keep)];
 
 /// Reads all of it. Where something is wrong, the default stands, and the violation is noted.
@@ -37,8 +42,39 @@ pub(crate) fn settings(reader: &mut Reader, root: &Node, home: Option<&Path>, se
                 Ok(())
             }),
             "commands" => commands(reader, node, field, home, &mut settings.commands),
+            "services" => services(reader, node, field, &mut settings.services),
             _ => return Err(SECTIONS),
         }
+        Ok(())
+    });
+}
+
+fn services(reader: &mut Reader, node: &Node, field: &str, to: &mut Services) {
+    reader.map(node, field, |reader, key, field, node| {
+        let (known, limits): (_, Vec<(&str, &mut Sourced<u32>)>) = match key {
+            "executor" => {
+                let to = &mut to.executor;
+                (EXECUTOR, vec![("executions", &mut to.executions), ("watchers", &mut to.watchers)])
+            }
+            "runner" => (RUNNER, vec![("calls", &mut to.runner.calls)]),
+            "gate" => {
+                let to = &mut to.gate;
+                let limits = vec![
+                    ("approvals", &mut to.approvals),
+                    ("previews", &mut to.previews),
+                    ("watchers", &mut to.watchers),
+                ];
+                (GATE, limits)
+            }
+            _ => return Err(SERVICES),
+        };
+        let mut limits = limits;
+        reader.map(node, field, |reader, key, field, node| {
+            let Some((_, limit)) = limits.iter_mut().find(|(name, _)| *name == key) else { return Err(known) };
+            let value = number(reader, node, field, 1, 1_000_000).and_then(|number| u32::try_from(number).ok());
+            set(limit, value, node);
+            Ok(())
+        });
         Ok(())
     });
 }

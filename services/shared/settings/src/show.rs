@@ -40,6 +40,9 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
             row.origin = Origin::Variable(variable);
         }
     }
+    let of_services = settings.services.rows();
+    let of_services: Vec<Row> =
+        of_services.map(|(key, limit)| row(format!("services.{key}"), limit, limit.value.to_string())).into();
     rows.push(row("commands.find_toolchains", &commands.find_toolchains, commands.find_toolchains.value.to_string()));
     let none = |key: &str| Row { key: key.to_owned(), value: "none".to_owned(), origin: Origin::Default };
     let shown = commands.read_only.iter().enumerate();
@@ -116,6 +119,7 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
         };
         rows.push(row(format!("commands.caches.{}", cache.value.name), cache, value));
     }
+    rows.extend(of_services);
     rows
 }
 

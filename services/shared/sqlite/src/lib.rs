@@ -6,11 +6,13 @@
 mod ballast;
 mod error;
 mod group_commit;
+mod lane;
 mod open;
 mod positions;
 
 pub use error::SqliteError;
 pub use group_commit::{CommitError, GroupCommit};
+pub use lane::{Lane, Slot};
 pub use open::{Location, Schema, Store, Synchronous, open};
 pub use positions::{count_commit, positions, store_updates};
 

@@ -22,6 +22,7 @@ use crate::{
     command_table::{CommandTable, TakenRow},
     environment::environment,
     error::LaunchError,
+    limits::raise_open_files,
     mounts::{self, Mount},
     order::{Command, Failure, Message, Order},
     running::{End, Ended, KillHandle, Launched, Running, read_body},
@@ -53,10 +54,12 @@ pub struct NamespaceLauncher {
     scratch: Option<OwnScratch>,
     /// What its commands hold on disk.
     table: Arc<CommandTable>,
+    /// Open files with which programs start, unless the limits say otherwise.
+    open_files_at_start: u64,
 }
 
 impl NamespaceLauncher {
-    /// A launcher with these settings.
+    /// A launcher with these settings. It raises this process's soft limit on open files to the hard one, for many commands at once.
     ///
     /// # Errors
     /// When a setting is refused, or this program's `main` did not call [`crate::take_over_if_asked`].
@@ -73,7 +76,7 @@ impl NamespaceLauncher {
         };
         let table =
             CommandTable::new().map_err(|source| LaunchError::launcher("making the table of commands", source))?;
-        Ok(Self { settings, scratch, table: Arc::new(table) })
+        Ok(Self { settings, scratch, table: Arc::new(table), open_files_at_start: raise_open_files() })
     }
 
     /// The names of the operator's variables.
@@ -151,6 +154,7 @@ impl NamespaceLauncher {
         let largest = [settings.view, settings.scratch.tmp, settings.scratch.home].map(|budget| budget.bytes);
         let largest = largest.into_iter().max();
         limits.file_size = limits.file_size.into_iter().chain(largest).min();
+        limits.open_files_at_start.get_or_insert(self.open_files_at_start);
         Ok(Command {
             program: program.into(),
             args,

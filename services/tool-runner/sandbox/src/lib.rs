@@ -57,7 +57,7 @@ pub use limits::Limits;
 pub use mounts::{Mount, MountKind};
 pub use output::{Kept, Output, OutputCaps};
 pub use probe::{LayerReport, LayerState, Report, Tier, probe};
-pub use running::{Enforced, KillHandle, Outcome, Running, Status, Usage};
+pub use running::{Enforced, KillHandle, Outcome, ProcessEnd, Running, Status, Usage};
 pub use scratch::{Scratch, ScratchPlace};
 pub use self_test::{AttackResult, SelfTestError, self_test};
 pub use settings::Settings;

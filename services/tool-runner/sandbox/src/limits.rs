@@ -1,6 +1,8 @@
 //! What one command may use.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{error::LaunchError, wire::wire_struct};
 
@@ -14,8 +16,8 @@ pub struct Limits {
     pub file_size: Option<u64>,
     /// Open files of each process (the hard RLIMIT_NOFILE: a program may raise its own limit up to this).
     pub open_files: u64,
-    /// Open files with which a program starts (the soft RLIMIT_NOFILE). `None`: as many as the runner has, which is what the
-    /// program would start with outside.
+    /// Open files with which a program starts (the soft RLIMIT_NOFILE). `None`: as many as the runner was started with, which is what
+    /// the program would start with outside.
     pub open_files_at_start: Option<u64>,
     /// Processes and threads of the whole command. The kernel counts up to 301 for each smaller number where only the
     /// namespace's own limit applies.
@@ -61,4 +63,16 @@ impl Limits {
         }
         Ok(())
     }
+}
+
+/// Raises this process's soft limit on open files to its hard one, once, and returns what it was before: each running command holds seven
+/// descriptors here, and 1,024 files, the customary soft limit, would not do for 150 commands. Programs still start with the old limit.
+pub(crate) fn raise_open_files() -> u64 {
+    static BEFORE: OnceLock<u64> = OnceLock::new();
+    *BEFORE.get_or_init(|| {
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        // A kernel that refuses leaves the limit as it was; commands beyond it fail with the kernel's own words.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+        current.unwrap_or(u64::MAX)
+    })
 }

@@ -4,7 +4,10 @@ use std::{
     fs,
     io::{self, PipeReader, Read as _},
     ops::AddAssign,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
     path::PathBuf,
     process::Child,
     sync::{
@@ -17,12 +20,13 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
-    process::{Signal, pidfd_send_signal},
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 
 use crate::{
     budget::DiskLimit,
     command_table::TakenRow,
+    layer::Layer,
     order::Message,
     wire::{Wire, frame_length, unframe, wire_enum, wire_struct},
 };
@@ -39,6 +43,28 @@ pub struct Enforced {
 }
 
 wire_struct!(Enforced { landlock_abi, process_limit, loopback });
+
+impl Enforced {
+    /// The layers around a command, in the order in which they are put up. Where one that is not optional is missing, nothing is launched.
+    /// `as_root`: the runner is root, and gives up what it may before it launches anything.
+    pub(crate) fn layers(self, as_root: bool) -> Vec<Layer> {
+        let all = [
+            (Layer::ServiceUser, as_root),
+            (Layer::IdMappedWorkspace, as_root),
+            (Layer::UserNamespace, true),
+            (Layer::Namespaces, true),
+            (Layer::View, true),
+            (Layer::Proc, true),
+            (Layer::Workspace, true),
+            (Layer::ProcessLimit, self.process_limit),
+            (Layer::Privileges, true),
+            (Layer::Limits, true),
+            (Layer::Landlock, true),
+            (Layer::Seccomp, true),
+        ];
+        all.into_iter().filter(|(_, stands)| *stands).map(|(layer, _)| layer).collect()
+    }
+}
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,13 +150,35 @@ pub struct KillHandle(Arc<Init>);
 
 #[derive(Debug)]
 struct Init {
-    pidfd: OwnedFd,
+    process: ProcessEnd,
     killed: AtomicBool,
+}
+
+/// The end of one process, as a descriptor that becomes readable with it. Whoever waits needs no thread for that.
+#[derive(Clone, Debug)]
+pub struct ProcessEnd(Arc<OwnedFd>);
+
+impl ProcessEnd {
+    pub(crate) fn new(pidfd: OwnedFd) -> Self {
+        Self(Arc::new(pidfd))
+    }
+}
+
+impl AsFd for ProcessEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for ProcessEnd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
 }
 
 impl KillHandle {
     pub(crate) fn new(pidfd: OwnedFd) -> Self {
-        Self(Arc::new(Init { pidfd, killed: AtomicBool::new(false) }))
+        Self(Arc::new(Init { process: ProcessEnd::new(pidfd), killed: AtomicBool::new(false) }))
     }
 
     /// Kills every process of the command at once. [`Running::wait`] returns when none is left; only then the kill is done.
@@ -139,7 +187,7 @@ impl KillHandle {
     /// When the kernel refuses the signal. A command that is over is no error.
     pub fn kill(&self) -> io::Result<()> {
         self.0.killed.store(true, Ordering::Release);
-        match pidfd_send_signal(&self.0.pidfd, Signal::KILL) {
+        match pidfd_send_signal(&self.0.process, Signal::KILL) {
             Err(Errno::SRCH) => Ok(()),
             sent => Ok(sent?),
         }
@@ -152,7 +200,7 @@ impl KillHandle {
     /// Waits until init is dead, and with it everything in its namespace.
     fn wait_for_death(&self) -> io::Result<()> {
         loop {
-            match poll(&mut [PollFd::new(&self.0.pidfd, PollFlags::IN)], None) {
+            match poll(&mut [PollFd::new(&self.0.process, PollFlags::IN)], None) {
                 Err(Errno::INTR) => {}
                 polled => return polled.map(drop).map_err(Into::into),
             }
@@ -183,10 +231,25 @@ impl Running {
         self.enforced
     }
 
+    /// The layers around it, in the order in which they were put up.
+    #[must_use]
+    pub fn layers(&self) -> Vec<Layer> {
+        self.enforced.layers(rustix::process::geteuid().is_root())
+    }
+
     /// A handle to kill it from elsewhere.
     #[must_use]
     pub fn kill_handle(&self) -> KillHandle {
         self.kill.clone()
+    }
+
+    /// The two processes that end last, in this order: the command's init, and with it everything in its namespace, then the launcher, and
+    /// with it the command's mounts. Once both have ended, [`Running::tear_down`] returns without waiting for anything.
+    ///
+    /// # Errors
+    /// When the kernel gives no descriptor for the launcher.
+    pub fn ends(&self) -> io::Result<[ProcessEnd; 2]> {
+        Ok([self.kill.0.process.clone(), self.launcher.end()?])
     }
 
     /// Waits until the command is over and no process of it is left: what it changed is final then. Its mounts may stand for a
@@ -291,6 +354,13 @@ impl Launched {
     pub(crate) fn new(child: Child, scratch: Option<PathBuf>, row: Option<TakenRow>) -> Self {
         sweep(None);
         Self { child: Some(child), scratch, row }
+    }
+
+    /// The launcher's end. It keeps its pid until [`Launched::wait`] asks after it, so the descriptor is of no other process.
+    fn end(&self) -> io::Result<ProcessEnd> {
+        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
+        let pid = pid.ok_or_else(|| io::Error::other("the launcher was waited for"))?;
+        Ok(ProcessEnd::new(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
     pub(crate) fn wait(&mut self) -> io::Result<()> {

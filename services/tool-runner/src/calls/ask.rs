@@ -30,7 +30,8 @@ impl Calls {
                 Err(closed) => return self.end(job, receipt, Err((State::Failed, closed.into())), false).await,
             },
         };
-        let (need, held) = self.question(job, asked, &asked.decision, &workspace, None);
+        let enforced = job.order.tool.tool.enforced();
+        let (need, held) = self.question(job, asked, &asked.decision, (&workspace, &enforced), None);
         self.hold(job, receipt, need, held, None).await
     }
 
@@ -46,7 +47,7 @@ impl Calls {
     ) -> Progress {
         receipt.decision = Some(job.decision(&decision));
         let workspace = visit.path().display().to_string();
-        let (need, held) = self.question(job, asked, &decision, &workspace, Some(did));
+        let (need, held) = self.question(job, asked, &decision, (&workspace, &receipt.enforced), Some(did));
         if held.subject.len() > LARGEST_SUBJECT {
             self.discard(visit, &staged).await;
             let message = format!(
@@ -63,13 +64,13 @@ impl Calls {
         self.hold(job, receipt, need, held, Some((visit, place))).await
     }
 
-    /// What a person is asked.
+    /// What a person is asked, with where it happens and what holds around it.
     fn question(
         &self,
         job: &Job,
         asked: &Asked,
         decision: &Decision,
-        workspace: &str,
+        (workspace, enforced): (&str, &[String]),
         did: Option<Did>,
     ) -> (v1::ApprovalNeed, Held) {
         let (kind, effect) = match &did {
@@ -81,7 +82,7 @@ impl Calls {
             secrets: &job.call.secrets,
             operation: &asked.operation,
             workspace,
-            enforced: &job.order.tool.tool.enforced(),
+            enforced,
             decision,
             policy_revision: job.policy.revision,
         };

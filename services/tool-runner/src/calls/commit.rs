@@ -134,9 +134,9 @@ impl Calls {
         if !place.has_to_clear() {
             return;
         }
-        let (threads, visit) = (self.threads, Arc::clone(visit));
+        let (lane, visit) = (self.lanes.effects.clone(), Arc::clone(visit));
         tokio::spawn(async move {
-            if let Err(error) = threads.run(move || place.clear()).await {
+            if let Err(error) = lane.run(move || place.clear()).await {
                 tracing::warn!(%error, "What commits displaced stays until the workspace is opened again");
             }
             drop(visit);
@@ -158,7 +158,7 @@ impl Calls {
         work: impl FnOnce(&dyn Place, &Staged) -> Result<(), CommitError> + Send + 'static,
     ) -> Result<(), CommitError> {
         let (visit, staged) = (Arc::clone(visit), staged.clone());
-        self.threads.run(move || work(&*visit.place(), &staged)).await
+        self.lanes.commits.run(move || work(&*visit.place(), &staged)).await
     }
 
     /// Tells the ledger that what it was told to be committed is not, and gives up the staged files. `row` says how the call ends

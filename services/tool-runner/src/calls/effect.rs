@@ -6,7 +6,7 @@ use belay_grant::Change;
 use belay_policy::{ChangeFact, Decision, Effect, Revised, ToolKind};
 use belay_proto::v1::{ErrorClass, tool_call::State};
 use belay_reasons as reasons;
-use belay_workspace::{CommitError, EffectError, RelPath};
+use belay_workspace::{CommitError, EffectError, LeftOut, Manifest, RelPath, Stop, TreeError};
 
 use super::{
     decide::{self, After},
@@ -64,6 +64,9 @@ pub(super) enum Examined {
     Failed(Unfinished),
 }
 
+/// The call was to be stopped before all of its effect was looked at; the effect is gone.
+pub(super) struct Stopped;
+
 /// An effect that lies beside the workspace.
 pub(super) struct Proposal {
     pub(super) staged: Staged,
@@ -79,37 +82,52 @@ impl Proposal {
     }
 }
 
-/// Looks at a view in which nobody works any more, and uses it up.
-pub(super) fn examine(
-    place: &dyn Place,
-    view: Box<dyn View>,
-    view_id: &str,
-    judge: &Judge,
-    presence: &Presence,
-) -> Examined {
-    let manifest = match place.effect(&*view) {
-        Ok(manifest) if manifest.is_empty() => return Examined::Nothing,
-        Ok(manifest) => manifest,
-        Err(error) => return Examined::Failed(no_effect(&error, presence)),
-    };
-    let mut facts = subject::facts(&manifest);
-    repository::flag(&mut facts, &*view);
-    let did = Did { digest: subject::prefixed(&manifest.digest()), changes: subject::changes(&facts) };
-    if let Some(conflict) = overlapping(presence, &did) {
-        return Examined::Failed(conflict);
+/// What examines a view needs to know.
+pub(super) struct Examination<'a> {
+    pub(super) place: &'a dyn Place,
+    pub(super) view_id: &'a str,
+    pub(super) judge: &'a Judge,
+    pub(super) presence: &'a Presence,
+    /// Returns true once the call was cancelled or its time is up.
+    pub(super) stop: Stop<'a>,
+}
+
+impl Examination<'_> {
+    /// Looks at a view in which nobody works any more, and uses it up. With what became of it come the special files that were left out.
+    pub(super) fn run(&self, view: Box<dyn View>) -> Result<(Examined, Vec<LeftOut>), Stopped> {
+        match self.place.effect(&*view, self.stop) {
+            Ok(mut manifest) => {
+                let left_out = std::mem::take(&mut manifest.left_out);
+                let examined = if manifest.is_empty() { Examined::Nothing } else { self.judge(view, &manifest)? };
+                Ok((examined, left_out))
+            }
+            Err(EffectError::Tree(TreeError::Stopped)) => Err(Stopped),
+            Err(error) => Ok((Examined::Failed(no_effect(&error, self.presence)), Vec::new())),
+        }
     }
-    let decision = judge.judge(&did.changes);
-    let contents = match decide::after(decision.verdict, false) {
-        After::Refuse => return Examined::Refused(decision),
-        After::Commit => Vec::new(),
-        After::Ask => match place.view(&format!("{view_id}-base")) {
-            Ok(base) => contents::collect(&facts, &*base, &*view),
-            Err(error) => return Examined::Failed(record::workspace_failed(&error)),
-        },
-    };
-    match place.stage(view, &manifest) {
-        Ok(staged) => Examined::Staged(Box::new(Proposal { staged, did, decision, contents })),
-        Err(error) => Examined::Failed(not_committed(&error, Some(presence))),
+
+    fn judge(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Examined, Stopped> {
+        let Self { place, view_id, judge, presence, stop } = *self;
+        let mut facts = subject::facts(manifest);
+        repository::flag(&mut facts, &*view);
+        let did = Did { digest: subject::prefixed(&manifest.digest()), changes: subject::changes(&facts) };
+        if let Some(conflict) = overlapping(presence, &did) {
+            return Ok(Examined::Failed(conflict));
+        }
+        let decision = judge.judge(&did.changes);
+        let contents = match decide::after(decision.verdict, false) {
+            After::Refuse => return Ok(Examined::Refused(decision)),
+            After::Commit => Vec::new(),
+            After::Ask => match place.view(&format!("{view_id}-base")) {
+                Ok(base) => contents::collect(&facts, &*base, &*view),
+                Err(error) => return Ok(Examined::Failed(record::workspace_failed(&error))),
+            },
+        };
+        match place.stage(view, manifest, stop) {
+            Ok(staged) => Ok(Examined::Staged(Box::new(Proposal { staged, did, decision, contents }))),
+            Err(CommitError::Stopped | CommitError::Tree(TreeError::Stopped)) => Err(Stopped),
+            Err(error) => Ok(Examined::Failed(not_committed(&error, Some(presence)))),
+        }
     }
 }
 

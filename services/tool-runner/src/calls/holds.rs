@@ -53,7 +53,7 @@ impl Calls {
             Ok((waiting, spends)) => {
                 if let Some(held) = call.take_in_hand(Progress::Running) {
                     let by_person = waiting.by_person;
-                    self.spawn_run(call, order, policy, Some(Approved { spends, by_person, held }));
+                    self.spawn_run(call, order, policy, Some(Approved { spends, by_person, held }), None);
                 }
             }
         }

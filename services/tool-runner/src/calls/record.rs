@@ -1,11 +1,13 @@
 //! What is said of a call, as messages. Arguments, results and failures leave the runner through here and nowhere else.
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use belay_policy::{Decision, Verdict};
 use belay_proto::v1::{self, ErrorClass, payload::Content, policy_decision, tool_call::State};
 use belay_reasons as reasons;
 use belay_telemetry::TraceContext;
+
+use belay_workspace::LeftOut;
 
 use super::work::Unfinished;
 use crate::{ToolFailure, room::is_full};
@@ -38,6 +40,11 @@ pub(super) fn failure(ToolFailure { class, reason, message }: ToolFailure) -> v1
             | ErrorClass::InvalidResult
     );
     v1::Failure { error_class: class.into(), message, reason, retryable, last_output: None }
+}
+
+/// A special file that was left out, for a receipt.
+pub(super) fn left_out(LeftOut { path, kind }: &LeftOut) -> String {
+    format!("{path} ({})", kind.name())
 }
 
 /// What a policy of `revision` said.
@@ -93,6 +100,15 @@ pub(super) fn workspace_failed(error: &(dyn Error + 'static)) -> Unfinished {
 pub(super) fn unfinished(failure: ToolFailure) -> Unfinished {
     let state = if failure.reason == reasons::WORKSPACE_FULL { State::Cancelled } else { State::Failed };
     (state, failure)
+}
+
+/// The end of a call that took too long. It names the field of the plan that sets the limit.
+pub(crate) fn timed_out(limit: Duration) -> ToolFailure {
+    let message = format!(
+        "The call took longer than its limit of {limit:?}. To allow more, set `attempt_timeout` on the step, or `timeout` for all of its \
+         attempts together."
+    );
+    ToolFailure::new(ErrorClass::Timeout, reasons::TIMEOUT, message)
 }
 
 pub(super) fn cancelled() -> ToolFailure {

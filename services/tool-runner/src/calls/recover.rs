@@ -10,6 +10,7 @@ use std::{
 use belay_grant::digest_of;
 use belay_proto::v1::{self, ErrorClass, tool_call::State};
 use belay_reasons as reasons;
+use belay_service_kit::Limit;
 use belay_workspace::{CommitError, OpenError};
 use tokio::sync::oneshot;
 use tonic::Status;
@@ -23,6 +24,7 @@ use super::{
 use crate::{
     Ledger, Parts, PolicyHolder, Staged, ToolFailure,
     acknowledgements::Acknowledgements,
+    lanes::Lanes,
     ledger::{Entry, InPlace, Row},
     workspace_locks::{Closed, Rooms},
 };
@@ -45,12 +47,14 @@ impl Calls {
     /// # Errors
     /// [`Status`] when that cannot be made durable.
     pub async fn recover(parts: Parts) -> Result<Arc<Self>, Status> {
-        let Parts { registry, mut ledger, clock, keys, workspaces, places, enforcement, telemetry, threads } = parts;
+        let Parts { registry, mut ledger, clock, keys, workspaces, places, enforcement, telemetry, threads, limits } =
+            parts;
         let contents = ledger.take_contents();
         let ledger = Arc::new(ledger);
         let tag = digest_of(ledger.file_id().as_bytes())["sha256:".len()..][..8].to_owned();
         let acknowledgements = Acknowledgements::new(Arc::clone(&ledger));
-        let rooms = Rooms::new(workspaces, places, threads, tag, Arc::clone(&acknowledgements));
+        let lanes = Lanes::new(threads);
+        let rooms = Rooms::new(workspaces, places, lanes.clone(), tag, Arc::clone(&acknowledgements));
         let now = clock.now_micros().div_euclid(1_000_000);
         ledger.write(Entry::Expired { before: now.saturating_sub(REMEMBERED) }).await.map_err(not_durable)?;
 
@@ -94,7 +98,8 @@ impl Calls {
             acknowledgements,
             clock,
             telemetry,
-            threads,
+            lanes,
+            limit: Limit::new("services.runner.calls", "calls under way", limits.calls.value),
             fences: Mutex::new(contents.fences),
             known: Mutex::new(known),
             forgotten: Mutex::default(),

@@ -1,35 +1,53 @@
 //! How a call runs, from its intent to its end or to the question that it waits with.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    panic::AssertUnwindSafe,
+    pin::pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use belay_policy::{Decision, Intent, Revised, ToolKind};
 use belay_proto::v1::{self, ErrorClass, tool_call::State};
 use belay_reasons as reasons;
+use belay_service_kit::Taken;
 use belay_telemetry::TraceContext;
-use belay_workspace::RelPath;
+use belay_workspace::{LeftOut, RelPath};
 use futures::FutureExt as _;
 use serde_json::Value;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 use tracing::Instrument as _;
 
 use super::{
     Call, Calls, Order, Progress,
     commit::{Commit, Committed, Running},
     decide::{self, Before},
-    effect::{Examined, Judge, Proposal, examine},
+    effect::{Examination, Examined, Judge, Proposal, Stopped},
     record,
     span::Stretch,
     stop_asked,
-    work::{self, Unfinished},
+    work::{self, Unfinished, Why},
 };
 use crate::{
-    Operation, Recovery, ToolFailure, Touches, ViewHandle,
+    Operation, Recovery, ToolFailure, Touches, View, ViewHandle,
     commit_log::{self, Beside},
     ledger::{Basis, Row, Spent, Written},
     subject::{parts, summary},
     tier,
     workspace_locks::{Presence, Turn, Visit},
 };
+
+/// The time that examining an effect has in any case, also of a call that ended its work in the last instant of its own.
+const LEAST_EXAMINATION: Duration = Duration::from_secs(1);
+
+/// How many of the special files that were left out a receipt names.
+const MAX_LEFT_OUT: usize = 16;
 
 /// A yes to a call that was held back before its work.
 pub(super) struct Approved {
@@ -98,6 +116,7 @@ impl Calls {
         mut order: Order,
         policy: Arc<Revised>,
         approved: Option<Approved>,
+        taken: Option<Taken>,
     ) {
         let calls = Arc::clone(self);
         let now = self.clock.now_micros();
@@ -120,6 +139,8 @@ impl Calls {
             if let Some(stretch) = stretch {
                 stretch.end(&progress, calls.clock.now_micros());
             }
+            // Before anybody hears of its end, who may send the next.
+            drop(taken);
             job.call.progress.send_replace(progress);
         };
         // Boxed, because it is large and would be moved several times on its way to a task.
@@ -176,11 +197,15 @@ impl Calls {
         cancelled: &mut watch::Receiver<bool>,
     ) -> (Result<Value, Unfinished>, v1::Receipt) {
         let began = Instant::now();
-        let outcome = work::work(&job.order, arguments, view, Arc::clone(&job.call.output), cancelled).await;
+        let (output, enforced) = (Arc::clone(&job.call.output), Arc::<OnceLock<Vec<String>>>::default());
+        let outcome = work::work(&job.order, arguments, view, output, Arc::clone(&enforced), cancelled).await;
         job.call.output.finish();
         receipt.duration = Some(belay_proto::duration(began.elapsed()));
-        receipt.enforced = job.order.tool.tool.enforced();
-        receipt.write_bounds = job.order.tool.tool.write_bounds();
+        receipt.enforced = enforced.get().cloned().unwrap_or_default();
+        // Nothing was bounded where nothing ran.
+        if enforced.get().is_some() {
+            receipt.write_bounds = job.order.tool.tool.write_bounds();
+        }
         (outcome, receipt)
     }
 
@@ -214,32 +239,32 @@ impl Calls {
         let view_id = visit.view_id(self.clock.now_micros());
         let view = {
             let (visit, id) = (Arc::clone(&visit), view_id.clone());
-            self.threads.run(move || visit.place().view(&id)).await
+            self.lanes.quick.run(move || visit.place().view(&id)).await
         };
         let view = match view {
-            Ok(view) => ViewHandle::new(view, self.threads),
+            Ok(view) => ViewHandle::new(view, self.lanes.tools.clone()),
             Err(error) => {
                 return self.end(job, receipt, Err(record::workspace_failed(&error)), begun).await;
             }
         };
+        let deadline = Instant::now() + work::limit_of(&job.order);
         let (outcome, mut receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;
         // Nobody works in it any more once it is here.
         let view = view.take().await;
         let examined = match (&outcome, view) {
             (Ok(_), Some(view)) if job.order.tool.spec.touches == Touches::Changes => {
-                let (visit, judge, presence) = (Arc::clone(&visit), job.judge(asked), Arc::clone(&presence));
-                let applied = visit.applied_by_now();
-                let (examined, visit) = self
-                    .threads
-                    .run(move || (examine(&*visit.place(), view, &view_id, &judge, &presence), visit))
-                    .await;
-                if let Examined::Staged(_) = examined {
-                    visit.was_staged(applied);
+                let at = (&visit, &presence);
+                match self.examine(at, view, view_id, job.judge(asked), cancelled, deadline).await {
+                    Ok((examined, left_out)) => {
+                        receipt.left_out_count = i64::try_from(left_out.len()).unwrap_or(i64::MAX);
+                        receipt.left_out = left_out.iter().take(MAX_LEFT_OUT).map(record::left_out).collect();
+                        examined
+                    }
+                    Err(why) => Examined::Failed(work::broken_off(&job.order, why)),
                 }
-                examined
             }
             (_, view) => {
-                self.threads.run(move || drop(view)).await;
+                self.lanes.effects.run(move || drop(view)).await;
                 Examined::Nothing
             }
         };
@@ -265,6 +290,47 @@ impl Calls {
                 self.commit_now(job, receipt, beside, result, *proposal, cancelled).await
             }
         }
+    }
+
+    /// Examines what a call changed, until it is cancelled or its time is up.
+    async fn examine(
+        &self,
+        (visit, presence): (&Arc<Visit>, &Arc<Presence>),
+        view: Box<dyn View>,
+        view_id: String,
+        judge: Judge,
+        cancelled: &mut watch::Receiver<bool>,
+        deadline: Instant,
+    ) -> Result<(Examined, Vec<LeftOut>), Why> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let applied = visit.applied_by_now();
+        let examining = {
+            let (visit, presence, stop) = (Arc::clone(visit), Arc::clone(presence), Arc::clone(&stop));
+            self.lanes.effects.run(move || {
+                let (place, stop) = (visit.place(), || stop.load(Ordering::Relaxed));
+                let (place, view_id, judge, presence) = (&*place, &*view_id, &judge, &*presence);
+                Examination { place, view_id, judge, presence, stop: &stop }.run(view)
+            })
+        };
+        let mut examining = pin!(examining);
+        let why = tokio::select! {
+            biased;
+            done = &mut examining => Err(done),
+            () = stop_asked(cancelled) => Ok(Why::Cancelled),
+            () = sleep_until(deadline.max(Instant::now() + LEAST_EXAMINATION)) => Ok(Why::OutOfTime),
+        };
+        let (done, why) = match why {
+            Err(done) => (done, Why::Cancelled),
+            Ok(why) => {
+                stop.store(true, Ordering::Relaxed);
+                (examining.await, why)
+            }
+        };
+        let (examined, left_out) = done.map_err(|Stopped| why)?;
+        if let Examined::Staged(_) = examined {
+            visit.was_staged(applied);
+        }
+        Ok((examined, left_out))
     }
 
     /// Commits what the policy lets pass.

@@ -1,6 +1,6 @@
 //! The work of a tool: within its time, until it is cancelled, with its result held to the schema.
 
-use std::{future::poll_fn, panic::AssertUnwindSafe, pin::pin, task::Poll};
+use std::{future::poll_fn, panic::AssertUnwindSafe, pin::pin, task::Poll, time::Duration};
 
 use belay_proto::v1::{ErrorClass, tool_call::State};
 use belay_reasons as reasons;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::{Order, record, stop_asked};
 use crate::{Invocation, Recovery, ToolFailure, ToolResult, ViewHandle, output::Kept, registry::Registered};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How work ended that did not succeed.
 pub(super) type Unfinished = (State, ToolFailure);
@@ -32,10 +32,11 @@ pub(super) async fn work(
     arguments: Value,
     view: Option<ViewHandle>,
     output: Arc<Kept>,
+    enforced: Arc<OnceLock<Vec<String>>>,
     cancelled: &mut watch::Receiver<bool>,
 ) -> Result<Value, Unfinished> {
     let Registered { spec, result: result_schema, tool, .. } = &*order.tool;
-    let limit = order.timeout.unwrap_or(spec.default_timeout);
+    let limit = limit_of(order);
     let invocation = Invocation {
         name: order.name.clone(),
         attempt: order.attempt,
@@ -43,6 +44,7 @@ pub(super) async fn work(
         view,
         output,
         trace: order.trace.as_ref().map(record::trace).unwrap_or_default(),
+        enforced,
         limit,
     };
     let mut work = AssertUnwindSafe(async move { tool.call(invocation).await }).catch_unwind().boxed();
@@ -74,19 +76,36 @@ pub(super) async fn work(
         // What reached out may have done something before it met the full disk.
         End::Worked(Err(failure)) if spec.recovery == Recovery::Manual => Err((State::Failed, failure)),
         End::Worked(Err(failure)) => Err(record::unfinished(failure)),
-        End::Stopped | End::OutOfTime if spec.recovery == Recovery::Manual => {
-            let message = "The call was stopped while it reached out; what it did cannot be known.";
-            Err((
-                State::OutcomeUnknown,
-                ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message),
-            ))
-        }
-        End::Stopped => Err((State::Cancelled, record::cancelled())),
-        End::OutOfTime => {
-            let message = format!("The call took longer than its limit of {limit:?}.");
-            Err((State::TimedOut, ToolFailure::new(ErrorClass::Timeout, reasons::TIMEOUT, message)))
-        }
+        End::Stopped => Err(broken_off(order, Why::Cancelled)),
+        End::OutOfTime => Err(broken_off(order, Why::OutOfTime)),
     }
+}
+
+/// Why a call was broken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    Cancelled,
+    OutOfTime,
+}
+
+/// How a call ends that was broken off while it worked.
+pub(super) fn broken_off(order: &Order, why: Why) -> Unfinished {
+    if order.tool.spec.recovery == Recovery::Manual {
+        let message = "The call was stopped while it reached out; what it did cannot be known.";
+        return (
+            State::OutcomeUnknown,
+            ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message),
+        );
+    }
+    match why {
+        Why::Cancelled => (State::Cancelled, record::cancelled()),
+        Why::OutOfTime => (State::TimedOut, record::timed_out(limit_of(order))),
+    }
+}
+
+/// How long a call may take, from the beginning of its work until its effect is staged.
+pub(super) fn limit_of(order: &Order) -> Duration {
+    order.timeout.unwrap_or(order.tool.spec.default_timeout)
 }
 
 enum End {

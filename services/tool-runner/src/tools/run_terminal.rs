@@ -3,27 +3,27 @@
 //! An argument vector, never a shell: what a shell would take for its own is bytes like any other. Without the sandbox nothing runs.
 
 mod ending;
+mod process;
 mod program;
 mod streams;
 
 use std::{
     collections::BTreeMap,
-    io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use belay_policy::ToolKind;
 use belay_proto::v1::{TraceContext, WriteBound};
-use belay_sandbox::{KillHandle, Launcher, Outcome, Output as Kept, Spec, WorkspaceMount};
+use belay_sandbox::{Launcher, Spec, WorkspaceMount};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::files::{Work, no_view, path, read_arguments, stopped};
 use crate::{
-    Annotations, CommandSettings, Enforcement, Foreseen, Invocation, Mount, Operation, Output, Recovery, Tool,
-    ToolFailure, ToolSpec, Touches, View,
+    Annotations, CommandSettings, Enforcement, Foreseen, Invocation, Mount, Operation, Recovery, Tool, ToolFailure,
+    ToolSpec, Touches,
 };
 
 /// The tool.
@@ -35,6 +35,7 @@ pub struct RunTerminal {
     /// The folders in which programs are looked for.
     path: Vec<PathBuf>,
     settings: Arc<CommandSettings>,
+    lanes: process::Lanes,
 }
 
 #[derive(Deserialize)]
@@ -52,7 +53,13 @@ impl RunTerminal {
     pub fn new(enforcement: &Enforcement) -> Self {
         let launcher = enforcement.launcher();
         let walls = if launcher.is_ok() { enforcement.walls() } else { Vec::new() };
-        Self { launcher, walls, path: enforcement.path().to_vec(), settings: Arc::default() }
+        Self {
+            launcher,
+            walls,
+            path: enforcement.path().to_vec(),
+            settings: Arc::default(),
+            lanes: process::Lanes::new(),
+        }
     }
 
     /// The same, with what the operator decides about commands.
@@ -171,66 +178,45 @@ impl Tool for RunTerminal {
     }
 
     fn call(&self, invocation: Invocation) -> Work {
-        let (launcher, settings) = (self.launcher.clone(), Arc::clone(&self.settings));
+        let (launcher, settings, lanes) = (self.launcher.clone(), Arc::clone(&self.settings), self.lanes.clone());
         Box::pin(async move {
-            let Invocation { name, arguments, view, output, trace, limit, .. } = invocation;
+            let Invocation { name, arguments, view, output, trace, enforced, limit, .. } = invocation;
             let launcher = launcher?;
             let view = view.ok_or_else(no_view)?;
             let arguments: Arguments = read_arguments(arguments)?;
             let limit = arguments.timeout_ms.map_or(limit, |ms| limit.min(Duration::from_millis(ms)));
             let program = arguments.command.first().cloned().unwrap_or_default();
             let check = arguments.check.unwrap_or(true);
-            let guard = KillOnDrop(Life::default());
-            let life = guard.0.clone();
-            let ended = view
-                .work(move |view| {
-                    let asked = Asked { name: &name, arguments, trace: &trace, limit };
-                    run(view, &*launcher, &settings, asked, &life, &*output)
-                })
-                .await;
+            let view = view.hold().await.map_err(|_gone| stopped())?;
+            let asked = Asked { name, arguments, trace, limit };
+            let (life, over) = process::Life::new();
+            let guard = process::KillOnDrop(life.clone());
+            let host = process::Host { launcher, settings, lanes, enforced };
+            // A task of its own, which outlives this future: the view is nobody else's before the last process of the command has ended.
+            let ended = tokio::spawn(process::run(view, host, asked, life, over, output)).await;
             drop(guard);
-            let (outcome, kept) = ended.unwrap_or_else(|_gone| Err(stopped()))?;
-            ending::judge(&program, outcome, &kept, check, limit)
+            let process::Ended { outcome, output, loopback } = match ended {
+                Ok(ended) => ended?,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime is going down, and the call with it.
+                    Err(_) => return Err(stopped()),
+                },
+            };
+            ending::judge(&program, outcome, &output, ending::Asked { check, limit, loopback })
         })
     }
 }
 
-/// Runs a command from its start until nothing of it is left.
-fn run(
-    view: &mut dyn View,
-    launcher: &dyn Launcher,
-    settings: &CommandSettings,
-    asked: Asked<'_>,
-    life: &Life,
-    output: &dyn Output,
-) -> Result<(Outcome, Kept), ToolFailure> {
-    let mount = view.mount().ok_or_else(|| ending::unavailable("this workspace cannot be mounted for a command"))?;
-    let limit = asked.limit;
-    let spec = spec(asked, mount, settings)?;
-    let program = spec.program.clone();
-    life.check()?;
-    let mut running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit, settings))?;
-    let kill = running.kill_handle();
-    life.begin(kill.clone());
-    let said = streams::relay(running.stdout.take(), running.stderr.take(), output);
-    if said.is_err() {
-        end(&kill);
-    }
-    // Its processes and its mounts have to be gone before anybody else gets the view.
-    let outcome = running.tear_down();
-    let lost = |error: io::Error| ending::lost(&program, &error.to_string());
-    Ok((outcome.map_err(lost)?, said.map_err(lost)?))
-}
-
 /// What a call asks for.
-struct Asked<'a> {
-    name: &'a str,
+struct Asked {
+    name: String,
     arguments: Arguments,
-    trace: &'a TraceContext,
+    trace: TraceContext,
     limit: Duration,
 }
 
-fn spec(asked: Asked<'_>, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
+fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
     let Asked { name, arguments, trace, limit } = asked;
     let Arguments { command, cwd, env, .. } = arguments;
     let mut words = command.into_iter();
@@ -251,57 +237,6 @@ fn spec(asked: Asked<'_>, mount: Mount, settings: &CommandSettings) -> Result<Sp
     spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));
     spec.wall = Some(limit);
     Ok(spec)
-}
-
-/// A command's life, as far as whoever may end it has to know.
-#[derive(Clone, Default)]
-struct Life(Arc<Mutex<Stage>>);
-
-#[derive(Default)]
-enum Stage {
-    /// It has not begun.
-    #[default]
-    Before,
-    /// It has.
-    Running(KillHandle),
-    /// It is to end, or must not begin.
-    Over,
-}
-
-impl Life {
-    /// Fails when it must not begin any more.
-    fn check(&self) -> Result<(), ToolFailure> {
-        let stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*stage, Stage::Over) { Err(stopped()) } else { Ok(()) }
-    }
-
-    /// Says that it has begun: if it was not to, it ends here.
-    fn begin(&self, kill: KillHandle) {
-        let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match *stage {
-            Stage::Over => end(&kill),
-            Stage::Before | Stage::Running(_) => *stage = Stage::Running(kill),
-        }
-    }
-}
-
-/// Kills a command when its call's future is dropped, whether it has begun or not.
-struct KillOnDrop(Life);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let mut stage = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Stage::Running(kill) = std::mem::replace(&mut *stage, Stage::Over) {
-            end(&kill);
-        }
-    }
-}
-
-fn end(kill: &KillHandle) {
-    // A kernel that refuses leaves the command to its time limit.
-    if let Err(error) = kill.kill() {
-        tracing::error!(%error, "A command could not be killed; it ends with its time limit");
-    }
 }
 
 #[cfg(test)]

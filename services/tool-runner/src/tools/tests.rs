@@ -9,7 +9,7 @@ use std::{
 
 use belay_json_schema::Schema;
 use belay_proto::v1::ErrorClass;
-use belay_sqlite::Threads;
+use belay_sqlite::{Lane, Threads};
 use belay_workspace::{FileKind, Limits, Metadata, RelPath, ViewError, Workspace};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -63,7 +63,7 @@ impl Ground {
     /// The view, which begins when it is first asked for: what was put into the workspace before is in it.
     pub(crate) fn view(&self) -> ViewHandle {
         self.view.0.lock().unwrap().get_or_insert_with(|| self.workspace.view("call").unwrap());
-        ViewHandle::new(Box::new(self.view.clone()), Threads::Real)
+        ViewHandle::new(Box::new(self.view.clone()), lane())
     }
 
     /// Calls a tool with arguments that fit its schema; its result has to fit as well.
@@ -367,6 +367,10 @@ impl View for Endless {
     }
 }
 
+fn lane() -> Lane {
+    Lane::new(Threads::Real, 4)
+}
+
 /// Work that nobody waits for any more gives its view back: otherwise this test has no end either.
 #[tokio::test]
 async fn a_dropped_call_lets_go_of_its_view() {
@@ -378,7 +382,7 @@ async fn a_dropped_call_lets_go_of_its_view() {
     ];
     for (tool, arguments) in calls {
         let (reads, has_read) = std::sync::mpsc::channel();
-        let view = ViewHandle::new(Box::new(Endless(reads)), Threads::Real);
+        let view = ViewHandle::new(Box::new(Endless(reads)), lane());
         let mut call = tool.call(Invocation::for_test(arguments, Some(view.clone())));
         assert!(futures::poll!(&mut call).is_pending());
         tokio::task::spawn_blocking(move || has_read.recv().unwrap()).await.unwrap();

@@ -1,8 +1,6 @@
 //! Views of real workspaces.
 
-use std::path::PathBuf;
-
-use belay_workspace::{FileKind, IoFailure, Metadata, OWN, RelPath, ViewError};
+use belay_workspace::{FileKind, IoFailure, Metadata, RelPath, ViewError};
 
 use super::{Mount, View};
 
@@ -33,6 +31,6 @@ impl View for belay_workspace::View {
     }
 
     fn mount(&self) -> Option<Mount> {
-        Some(Mount { lower: self.lower(), staging: self.folder(), hidden: vec![PathBuf::from(OWN)] })
+        Some(Mount { lower: self.lower(), staging: self.folder(), hidden: self.hidden() })
     }
 }

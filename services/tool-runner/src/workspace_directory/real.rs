@@ -10,7 +10,7 @@ use std::{
 };
 
 use belay_workspace::{
-    Commit, CommitError, Digest, EffectError, IoFailure, Limits, Manifest, OpenError, ViewError, Workspace,
+    Commit, CommitError, Digest, EffectError, IoFailure, Limits, Manifest, OpenError, Stop, ViewError, Workspace,
 };
 
 use super::{Place, Places, Staged};
@@ -61,16 +61,17 @@ impl Place for Workspace {
         Ok(Box::new(Self::view(self, id)?))
     }
 
-    fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError> {
+    fn effect(&self, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError> {
         let view: &dyn Any = view;
-        view.downcast_ref::<belay_workspace::View>().expect("the view is of this place").effect(Limits::default())
+        let view = view.downcast_ref::<belay_workspace::View>().expect("the view is of this place");
+        view.effect_until(Limits::default(), stop)
     }
 
-    fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError> {
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError> {
         let view: Box<dyn Any> = view;
         let view = view.downcast::<belay_workspace::View>().expect("the view is of this place");
         let id = view.id().to_owned();
-        match Self::stage(self, *view, manifest) {
+        match self.stage_until(*view, manifest, stop) {
             Ok(commit) => {
                 let plan = serde_json::to_string(&commit).expect("numbers, texts and lists are always JSON");
                 Ok(Staged { id, plan })

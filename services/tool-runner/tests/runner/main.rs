@@ -6,6 +6,7 @@ mod flushes;
 mod full_disk;
 mod hostile;
 mod kills;
+mod limits;
 mod meddling;
 mod parallel;
 mod places;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use belay_tool_runner::{Place, Places, RealPlaces, Staged, View};
-use belay_workspace::{CommitError, EffectError, IoFailure, Manifest, OpenError, Seam, ViewError, Workspace};
+use belay_workspace::{CommitError, EffectError, IoFailure, Manifest, OpenError, Seam, Stop, ViewError, Workspace};
 
 /// What a test does where a place does something; all else happens as it does.
 pub(crate) trait Hand: Clone + Send + Sync + 'static {
@@ -69,12 +69,12 @@ impl<H: Hand> Place for HandIn<H> {
         self.1.view(id)
     }
 
-    fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError> {
-        self.1.effect(view)
+    fn effect(&self, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError> {
+        self.1.effect(view, stop)
     }
 
-    fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError> {
-        self.1.stage(view, manifest)
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError> {
+        self.1.stage(view, manifest, stop)
     }
 
     fn check(&self, staged: &Staged) -> Result<(), CommitError> {

@@ -21,6 +21,7 @@ use belay_proto::v1::{
 };
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Access, Clock, Ids, Shutdown, net};
+use belay_settings::{RunnerLimits, Sourced};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{
@@ -113,8 +114,12 @@ impl Tool for Scripted {
 
     fn call(&self, invocation: Invocation) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> {
         let stage = self.stage.clone();
+        let walls = Some(self.enforced()).filter(|walls| !walls.is_empty());
         Box::pin(async move {
             stage.runs.send_modify(|runs| *runs += 1);
+            if let Some(walls) = walls {
+                invocation.enforced.set(walls).expect("nobody else sets it");
+            }
             for step in invocation.arguments["do"].as_array().cloned().unwrap_or_default() {
                 let text = |at: usize| step[at].as_str().unwrap_or_default().to_owned();
                 let (what, path, content) = (text(0), text(1), text(2));
@@ -206,6 +211,7 @@ pub(crate) struct Bench {
     pub(crate) enforcement: v1::EnforcementReport,
     pub(crate) allowed: Allowed,
     pub(crate) places: Arc<dyn Places>,
+    pub(crate) max_calls: u32,
 }
 
 impl Bench {
@@ -232,6 +238,7 @@ impl Bench {
             enforcement,
             allowed: Allowed::Any,
             places: Arc::new(RealPlaces),
+            max_calls: 1000,
         }
     }
 
@@ -319,7 +326,7 @@ impl Bench {
         let keys = Keys::new([self.key.verifying_key()]);
         let workspaces =
             Workspaces { own: state.join("own"), allowed: self.allowed.clone(), forbidden: vec![state.clone()] };
-        let (places, enforcement) = (self.places.clone(), self.enforcement.clone());
+        let (places, enforcement, max_calls) = (self.places.clone(), self.enforcement.clone(), self.max_calls);
         let started = tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             let threads = Threads::Real;
@@ -336,7 +343,9 @@ impl Bench {
                 }
             };
             let telemetry = Telemetry::off(|bytes| bytes.fill(1));
-            let parts = Parts { registry, ledger, clock, keys, workspaces, places, enforcement, telemetry, threads };
+            let limits = RunnerLimits { calls: Sourced::default_of(max_calls) };
+            let parts =
+                Parts { registry, ledger, clock, keys, workspaces, places, enforcement, telemetry, threads, limits };
             let calls = runtime.block_on(Calls::recover(parts)).unwrap();
             let (trigger, stop) = Shutdown::new();
             let listener = runtime.block_on(net::bind(&net::Address::Unix(socket.clone()))).unwrap();

@@ -8,6 +8,7 @@ mod endings;
 mod harness;
 mod programs;
 mod support;
+mod thousand;
 mod user;
 mod walls;
 
@@ -16,6 +17,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     belay_sandbox::take_over_if_asked();
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let tests = [commands::TESTS, endings::TESTS, programs::TESTS, walls::TESTS, user::TESTS].concat();
+    let tests = [commands::TESTS, endings::TESTS, programs::TESTS, thousand::TESTS, walls::TESTS, user::TESTS].concat();
     harness::run(&tests, &args)
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use belay_proto::v1::{TraceContext, tool_call_output::Stream};
-use belay_sqlite::Threads;
+use belay_sqlite::{Lane, Threads};
 use belay_tool_runner::{
     Enforcement, Invocation, Output, SandboxSettings, Tool, ToolFailure, ToolResult, ViewHandle, tools::RunTerminal,
 };
@@ -51,7 +51,7 @@ impl Room {
     pub(crate) fn view(&self) -> ViewHandle {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!("call-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        ViewHandle::new(Box::new(self.opened.view(&id).unwrap()), Threads::Real)
+        ViewHandle::new(Box::new(self.opened.view(&id).unwrap()), Lane::new(Threads::Real, 4))
     }
 
     /// Calls the tool in a view of its own.
@@ -94,6 +94,7 @@ pub(crate) fn invocation(arguments: Value, view: &ViewHandle, output: Arc<dyn Ou
         view: Some(view.clone()),
         output,
         trace: TraceContext { traceparent: "00-aa-bb-01".into(), tracestate: "vendor=1".into() },
+        enforced: Arc::default(),
         // So long that no test ends because of it: whoever relies on something else waits for ever where that is broken.
         limit: Duration::from_secs(86_400),
     }

@@ -6,13 +6,15 @@ use std::{
 
 use crate::harness::{Test, Verdict, tests};
 
+/// The ordinary user that root becomes.
+pub(crate) const USER: u32 = 12345;
+
 pub(crate) const TESTS: &[Test] = tests![everything_works_as_an_ordinary_user];
 
 fn everything_works_as_an_ordinary_user() -> Verdict {
     if !rustix::process::geteuid().is_root() {
         return Verdict::Skipped("this is an ordinary user".to_owned());
     }
-    const USER: u32 = 12345;
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     // Where the build put it may be closed to others.

@@ -1,6 +1,6 @@
 //! What a command cannot reach, and what is said about its walls.
 
-use std::{fs, io::ErrorKind, net::TcpListener, os::unix::fs::symlink};
+use std::{fs, io::ErrorKind, net::TcpListener, os::unix::fs::symlink, sync::Arc};
 
 use belay_proto::v1::enforcement_report::Tier;
 use belay_tool_runner::{Tool as _, tools::RunTerminal};
@@ -8,11 +8,13 @@ use serde_json::json;
 
 use crate::{
     harness::{Test, Verdict, tests},
-    support::{Room, enforcement, sh},
+    support::{Heard, Room, block_on, enforcement, invocation, sh},
 };
 
 pub(crate) const TESTS: &[Test] = tests![
     the_walls_were_tried_and_hold,
+    a_command_says_what_held_for_it,
+    folders_of_other_instances_are_empty,
     a_link_leads_nowhere_outside,
     belays_own_folder_is_empty_and_closed,
     there_is_no_network
@@ -27,6 +29,39 @@ fn the_walls_were_tried_and_hold() {
     for wall in ["user namespace", "root view", "landlock", "seccomp"] {
         assert!(enforced.iter().any(|name| name == wall), "{wall}: {enforced:?}");
     }
+}
+
+/// A receipt says what held for its command: all that was tried at the start and holds, and the namespace without a network.
+fn a_command_says_what_held_for_it() {
+    let room = Room::new();
+    let held = |command: serde_json::Value| {
+        let call = invocation(command, &room.view(), Arc::new(Heard::default()));
+        let held = Arc::clone(&call.enforced);
+        let _ = block_on(RunTerminal::new(enforcement()).call(call));
+        held.get().cloned()
+    };
+    let around = held(json!({"command": ["true"]})).unwrap();
+    let expected = RunTerminal::new(enforcement()).enforced();
+    assert!(expected.iter().all(|layer| around.contains(layer)), "{around:?} and {expected:?}");
+    assert!(around.contains(&"namespaces".to_owned()), "{around:?}");
+    assert_eq!(held(json!({"command": ["no-such-program"]})), None, "nothing ran");
+}
+
+/// Belay's own folders of other workspaces and services are empty to a command, wherever in the workspace they lie.
+fn folders_of_other_instances_are_empty() {
+    let room = Room::new();
+    for folder in ["inner/.belay/commits/c", "deep/er/state", "plain"] {
+        fs::create_dir_all(room.workspace.join(folder)).unwrap();
+    }
+    for file in ["inner/.belay/commits/c/0", "deep/er/state/seal.key", "deep/er/state/journal.db", "plain/seal.key"] {
+        fs::write(room.workspace.join(file), "canary").unwrap();
+    }
+    assert_eq!(room.script("find inner deep plain -type f"), "plain/seal.key\n");
+    for file in ["inner/.belay/commits/c/0", "deep/er/state/seal.key"] {
+        let refused = room.fail(json!({"command": ["cat", file]}));
+        assert!(refused.reason == "COMMAND_FAILED", "{file}: {refused:?}");
+    }
+    assert_eq!(room.fail(sh("echo x > deep/er/state/x")).reason, "COMMAND_FAILED");
 }
 
 // S2-X-12, S2-ASM-002, S2-ASM-017, S2-FR-073.

@@ -113,6 +113,9 @@ pub enum CommitError {
         /// Where.
         path: RelPath,
     },
+    /// Whoever asked for the staging wants it no more.
+    #[error("staging was stopped; nothing was changed")]
+    Stopped,
     /// A name cannot be changed.
     #[error("`{path}` is in, or is, a directory that may not be written: give its owner the right to write")]
     ReadOnly {

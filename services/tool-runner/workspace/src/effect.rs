@@ -20,7 +20,7 @@ use crate::{
     path::{OWN, RelPath},
     stat::{FileTime, Stat},
     stores,
-    tree::{Content, Limits, Node, Side, Tree, TreeError, Walk},
+    tree::{Content, LeftOut, Limits, Node, Side, Stop, Tree, TreeError, Walk},
     view::View,
 };
 
@@ -68,22 +68,32 @@ impl View {
     ///
     /// # Errors
     ///
-    /// [`EffectError::Conflict`] where somebody else changed a touched path since the view began;
-    /// [`TreeError::Special`] for a pipe, socket or device; [`TreeError::Limit`] for more than `limits` allow.
+    /// [`EffectError::Conflict`] where somebody else changed a touched path since the view began; [`TreeError::Limit`] for more than
+    /// `limits` allow.
     pub fn effect(&self, limits: Limits) -> Result<Manifest, EffectError> {
+        self.effect_until(limits, &|| false)
+    }
+
+    /// The same, until `stop` returns true: it is asked between two entries, and two pieces of a file.
+    ///
+    /// # Errors
+    ///
+    /// As for [`View::effect`], and [`TreeError::Stopped`].
+    pub fn effect_until(&self, limits: Limits, stop: Stop<'_>) -> Result<Manifest, EffectError> {
         let Some(upper) = self.upper()? else {
-            return Ok(Manifest { changes: Vec::new() });
+            return Ok(Manifest::default());
         };
         let seen = self.now()?;
         let mut survey = Survey {
             view: self,
             seen,
-            walk: Walk::new(&self.workspace.disk, limits, Side::Upper),
+            walk: Walk::new(&self.workspace.disk, limits, Side::Upper).until(stop),
             changes: Vec::new(),
             doubts: Vec::new(),
+            left_out: Vec::new(),
         };
         survey.folder(upper.as_fd(), self.workspace.root.as_fd(), &RelPath::root()).map_err(vanished)?;
-        let Survey { mut changes, doubts, .. } = survey;
+        let Survey { mut changes, doubts, mut left_out, .. } = survey;
         // Later than this is no time at all: a clock that was set back has left it. It must not make the path untouchable.
         let meanwhile = self.began..=self.now()?;
         let mut paths: Vec<RelPath> =
@@ -94,7 +104,8 @@ impl View {
             return Err(EffectError::Conflict { paths });
         }
         changes.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(Manifest { changes })
+        left_out.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(Manifest { changes, left_out })
     }
 
     fn now(&self) -> Result<FileTime, IoFailure> {
@@ -119,6 +130,8 @@ struct Survey<'a> {
     changes: Vec<Change>,
     /// Touched paths with the time when they last changed in the workspace.
     doubts: Vec<(RelPath, FileTime)>,
+    /// Special files.
+    left_out: Vec<LeftOut>,
 }
 
 /// What a folder holds that is there in both layers.
@@ -151,6 +164,9 @@ impl Survey<'_> {
             if whiteout {
                 self.away(&pair, &name, &place)?;
                 gone.insert(name);
+            } else if found.is_special() {
+                // What it stands in place of stays as it is.
+                self.left_out.push(LeftOut { path: place, kind: found.kind });
             } else if found.is_directory() {
                 self.directory(&pair, &name, &place, &found)?;
                 put.insert(name);
@@ -207,6 +223,7 @@ impl Survey<'_> {
         let Some(mut after) = self.walk.tree(pair.upper, name, place)? else {
             return Ok(());
         };
+        self.left_out.append(&mut after.left_out);
         let before = self.base(pair, name, place)?;
         if before.is_none() {
             self.doubt_if_deleted(pair, name, place, &after)?;

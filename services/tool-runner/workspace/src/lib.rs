@@ -59,6 +59,6 @@ pub use order::Order;
 pub use path::{OWN, PathError, RelPath};
 pub use stat::{FileKind, FileTime};
 pub use stores::stores_around;
-pub use tree::{Content, Digest, Limits, Node, TreeError};
+pub use tree::{Content, Digest, LeftOut, Limits, Node, Stop, TreeError};
 pub use view::{Metadata, UPPER, View, ViewError, WORK};
 pub use workspace::{OpenError, Workspace};

@@ -5,14 +5,18 @@ use serde::{Deserialize, Serialize};
 use crate::{
     conflict::Fingerprint,
     path::RelPath,
-    tree::{self, Content, Digest, Node, write_bytes},
+    tree::{self, Content, Digest, LeftOut, Node, write_bytes},
 };
 
 /// Everything that one call changed in a workspace, sorted by path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// No change lies inside another one, except in a folder whose mode alone changed.
     pub changes: Vec<Change>,
+    /// The pipes, sockets and devices that the call left, by path. They are no change: what the workspace has at their paths stays, and in
+    /// a new folder they are missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
 }
 
 /// What happens to one path, and to all that is inside it.

@@ -28,7 +28,7 @@ use crate::{
     overlay_format::{is_whiteout, open_for_reading},
     path::RelPath,
     stat::{FileKind, Stat},
-    tree::{self, Content, Node, Side, Walk},
+    tree::{self, Content, Node, Side, Stop, Walk},
     view::View,
     workspace::{Inner, Workspace},
 };
@@ -45,6 +45,15 @@ impl Workspace {
     /// [`CommitError::Conflict`] if a touched path is no longer what the manifest says was there; [`CommitError::Altered`] if the view
     /// is no longer what it says it is. The view is discarded then as well.
     pub fn stage(&self, view: View, manifest: &Manifest) -> Result<Commit, CommitError> {
+        self.stage_until(view, manifest, &|| false)
+    }
+
+    /// The same, until `stop` returns true: it is asked between two changes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Workspace::stage`], and [`CommitError::Stopped`].
+    pub fn stage_until(&self, view: View, manifest: &Manifest, stop: Stop<'_>) -> Result<Commit, CommitError> {
         assert!(Arc::ptr_eq(&self.inner, &view.workspace), "the view is of this workspace");
         if let Some(change) = manifest.changes.iter().find(|change| !is_whole(change)) {
             return Err(CommitError::Altered { path: change.path.clone() });
@@ -52,7 +61,7 @@ impl Workspace {
         let one_by_one = files(manifest) <= SYNC_ONE_BY_ONE;
         let commit = Commit { id: view.id().to_owned(), manifest: manifest.digest(), ops: ops(manifest) };
         check(&self.inner, &commit.ops)?;
-        let mut stage = Stage { inner: &self.inner, unsynced: one_by_one.then(Vec::new), carries: false };
+        let mut stage = Stage { inner: &self.inner, unsynced: one_by_one.then(Vec::new), carries: false, stop };
         stage.run(&view, manifest, &commit)?;
         Ok(commit)
     }
@@ -94,6 +103,7 @@ struct Stage<'a> {
     unsynced: Option<Vec<OwnedFd>>,
     /// Whether what was moved into its slot last is a file, and the last of `unsynced`.
     carries: bool,
+    stop: Stop<'a>,
 }
 
 impl Stage<'_> {
@@ -103,6 +113,9 @@ impl Stage<'_> {
         let slots = open_entry(commits, commit.id.as_ref(), FOLDER).at("opening the slots of commit", &commit.id)?;
         if let Some(upper) = view.upper()? {
             for (op, change) in commit.ops.iter().zip(&manifest.changes) {
+                if (self.stop)() {
+                    return Err(CommitError::Stopped);
+                }
                 if let Op::Put { slot, .. } = op {
                     self.put(&upper, &slots, *slot, change)?;
                 }
@@ -143,7 +156,7 @@ impl Stage<'_> {
         // A folder that cannot be listed as it stands is read with more rights.
         let untouched = staged.is_untouched(disk, folder.as_fd(), name, path, Place::Still).unwrap_or(false);
         let agreed = untouched || {
-            let now = Walk::new(disk, BOUNDLESS, Side::Upper).tree(folder.as_fd(), name, path)?;
+            let now = Walk::new(disk, BOUNDLESS, Side::Upper).until(self.stop).tree(folder.as_fd(), name, path)?;
             now.is_some_and(|mut now| {
                 // The one right that the manifest may have added.
                 now.nodes[0].mode |= change.after[0].mode & 0o200;
@@ -184,6 +197,11 @@ impl Stage<'_> {
         if is_whiteout(disk, folder, name, &found).at("looking at", path)? {
             // Left over in a folder that hides what is below: it has nothing more to say.
             disk.unlink(folder, name).at("clearing", path)?;
+            return Ok(());
+        }
+        if found.is_special() {
+            // The manifest says that it is left out.
+            disk.unlink(folder, name).at("leaving out", path)?;
             return Ok(());
         }
         let node = form.node(path).ok_or_else(|| CommitError::Altered { path: path.clone() })?;

@@ -61,6 +61,11 @@ impl Stat {
         self.kind == FileKind::File
     }
 
+    /// Whether it is something that no commit can bring: a pipe, a socket or a device.
+    pub(crate) fn is_special(&self) -> bool {
+        matches!(self.kind, FileKind::Fifo | FileKind::Socket | FileKind::Device)
+    }
+
     pub(crate) fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }

@@ -158,6 +158,18 @@ impl Default for Limits {
     }
 }
 
+/// Asked between two pieces of a tree, or of a file, whether to stop there.
+pub type Stop<'a> = &'a dyn Fn() -> bool;
+
+/// A pipe, socket or device that a call left, which cannot be committed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Where.
+    pub path: RelPath,
+    /// What it is.
+    pub kind: FileKind,
+}
+
 /// Why a tree could not be taken down.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
@@ -171,14 +183,9 @@ pub enum TreeError {
         /// Where it was passed.
         path: String,
     },
-    /// A call left something that cannot be committed.
-    #[error("`{path}` is {}: only files, directories and symbolic links can be committed; remove it at the end of the call", kind.name())]
-    Special {
-        /// Where.
-        path: String,
-        /// What it is.
-        kind: FileKind,
-    },
+    /// Whoever asked for it wants it no more.
+    #[error("it was stopped before everything was looked at")]
+    Stopped,
     /// It is or holds a folder of Belay's own, or a state directory.
     #[error("`{path}` is Belay's own: leave it where it is")]
     Reserved {
@@ -201,7 +208,7 @@ pub enum TreeError {
 pub(crate) enum Side {
     /// The workspace as it is: only looked at.
     Workspace,
-    /// An upper folder: frozen and ours. Whiteouts are no part of what it holds, set-id bits are left out, special files refused.
+    /// An upper folder: frozen and ours. Whiteouts are no part of what it holds, and set-id bits and special files are left out.
     Upper,
 }
 
@@ -215,6 +222,8 @@ pub(crate) struct Tree {
     pub(crate) newest_inside: Option<FileTime>,
     /// Where set-id bits were left out.
     pub(crate) stripped: Vec<RelPath>,
+    /// The special files that were left out.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl Tree {
@@ -229,6 +238,7 @@ pub(crate) struct Walk<'a> {
     disk: &'a Disk,
     limits: Limits,
     side: Side,
+    stop: Option<Stop<'a>>,
     /// Without it contents are not read: only times are of interest.
     hash: bool,
     entries: u64,
@@ -237,12 +247,21 @@ pub(crate) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(crate) fn new(disk: &'a Disk, limits: Limits, side: Side) -> Self {
-        Self { disk, limits, side, hash: true, entries: 0, bytes: 0 }
+        Self { disk, limits, side, stop: None, hash: true, entries: 0, bytes: 0 }
     }
 
     /// Of the workspace's side, for its times: the digests of what it finds mean nothing.
     pub(crate) fn of_times(disk: &'a Disk, limits: Limits) -> Self {
         Self { hash: false, ..Self::new(disk, limits, Side::Workspace) }
+    }
+
+    /// Stops with [`TreeError::Stopped`] once `stop` says so.
+    pub(crate) fn until(self, stop: Stop<'a>) -> Self {
+        Self { stop: Some(stop), ..self }
+    }
+
+    fn check(&self) -> Result<(), TreeError> {
+        if self.stop.is_some_and(|stop| stop()) { Err(TreeError::Stopped) } else { Ok(()) }
     }
 
     /// Continues on the other side with what is left.
@@ -260,7 +279,7 @@ impl<'a> Walk<'a> {
         let Some(top) = stat_entry(folder, name).at("looking at", path)? else {
             return Ok(None);
         };
-        let mut tree = Tree { nodes: Vec::new(), top, newest_inside: None, stripped: Vec::new() };
+        let mut tree = Tree { nodes: Vec::new(), top, newest_inside: None, stripped: Vec::new(), left_out: Vec::new() };
         self.visit(folder, name, path, top, 0, &mut tree)?;
         // A folder's names were sorted one by one; as whole paths `a.b` comes before `a/b`.
         tree.nodes.sort_by(|one, other| one.path.cmp(&other.path));
@@ -277,6 +296,7 @@ impl<'a> Walk<'a> {
         tree: &mut Tree,
     ) -> Result<(), TreeError> {
         let over = |limit, allowed| TreeError::Limit { limit, allowed, path: path.to_string() };
+        self.check()?;
         self.entries += 1;
         if self.entries > self.limits.entries {
             return Err(over("entries", self.limits.entries));
@@ -297,7 +317,10 @@ impl<'a> Walk<'a> {
                 Content::Symlink { target: target.into_bytes() }
             }
             special if self.side == Side::Workspace => Content::Special { special },
-            kind => return Err(TreeError::Special { path: path.to_string(), kind }),
+            kind => {
+                tree.left_out.push(LeftOut { path: path.clone(), kind });
+                return Ok(());
+            }
         };
         if self.side == Side::Upper && mode & 0o6000 != 0 {
             tree.stripped.push(path.clone());
@@ -374,6 +397,7 @@ impl<'a> Walk<'a> {
         let mut size = 0;
         let mut buffer = vec![0; 64 << 10];
         loop {
+            self.check()?;
             let length = match rustix::io::read(&file, &mut buffer) {
                 Ok(0) => break,
                 Ok(length) => length,

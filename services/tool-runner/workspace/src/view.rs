@@ -8,9 +8,9 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, Read as _, Seek as _},
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, OwnedFd},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, PoisonError},
 };
 
 use rustix::{
@@ -158,10 +158,18 @@ impl View {
 
     /// The folders that lie below its changes, the topmost first, as an overlay takes them.
     ///
-    /// [`OWN`] in the last of them has to be hidden from the command.
+    /// [`View::hidden`] in the last of them has to be hidden from the command.
     #[must_use]
     pub fn lower(&self) -> Vec<PathBuf> {
         vec![self.workspace.path.clone()]
+    }
+
+    /// The folders that a command must not see, relative to the workspace: [`OWN`], that of every workspace inside this one, and every state
+    /// directory of a Belay, as far as they are found. Looking for them takes some milliseconds at most, on average.
+    #[must_use]
+    pub fn hidden(&self) -> Vec<PathBuf> {
+        let mut hidden = self.workspace.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        hidden.next(self.workspace.root.as_fd()).to_vec()
     }
 
     /// The view's own folder. Whoever mounts it makes [`UPPER`] and [`WORK`] in it, unless a file tool made the first already.

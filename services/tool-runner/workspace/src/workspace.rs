@@ -36,6 +36,7 @@ use crate::{
     remove::remove_tree,
     retention::Retention,
     stat::{FileTime, Stat},
+    stores,
     view::{View, ViewError},
 };
 
@@ -62,6 +63,8 @@ pub(crate) struct Inner {
     last_commit: Mutex<Option<FileTime>>,
     /// By the ids of commits, what they displaced.
     retention: Mutex<Retention<String>>,
+    /// What commands must not see.
+    pub(crate) hidden: Mutex<stores::Hidden>,
     _lock: Lock,
 }
 
@@ -200,6 +203,7 @@ impl Workspace {
             trashed,
             owner,
             moving,
+            hidden: Mutex::default(),
             last_commit,
             retention,
             _lock: lock,

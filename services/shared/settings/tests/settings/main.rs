@@ -212,6 +212,20 @@ fn a_cache_that_is_kept_is_never_a_folder_of_somebody_elses() {
 }
 
 #[test]
+fn a_service_takes_on_one_at_least() {
+    assert_eq!(
+        one("services: {runner: {calls: 0}}"),
+        "1 services.runner.calls: has to be a whole number between 1 and 1000000"
+    );
+    assert_eq!(
+        one("services: {gate: {approval: 5}}"),
+        "1 services.gate.approval: there is no key `approval` here; did you mean `approvals`?"
+    );
+    let services = File::parse("services: {executor: {executions: 3, watchers: 7}}", None).unwrap().services;
+    assert_eq!((services.executor.executions.value, services.executor.watchers.value), (3, 7));
+}
+
+#[test]
 fn everything_that_is_wrong_is_said_at_once_in_the_order_of_its_lines() {
     let said = said("commands:\n  path: [x]\n  limits: {processes: 0}\nlogs: {}\n");
     let lines: Vec<_> = said.iter().map(|said| said.split(' ').next().unwrap()).collect();
@@ -224,8 +238,7 @@ fn everything_that_is_wrong_is_said_at_once_in_the_order_of_its_lines() {
 
 #[test]
 fn every_value_says_where_it_comes_from() {
-    let text =
-        "commands:\n  path: [/usr/local/go/bin]\n  limits: {processes: 200}\n  caches: {pip: off, cargo: keep}\n";
+    let text = "commands:\n  path: [/usr/local/go/bin]\n  limits: {processes: 200}\n  caches: {pip: off, cargo: keep}\nservices: {runner: {calls: 4}}\n";
     let settings = File::parse(text, None).unwrap();
     let env = |name: &str| (name == "BELAY_LOG").then(|| "belay=debug".into());
     let file = Path::new("/etc/belay/config.yaml");
@@ -265,7 +278,13 @@ commands.caches.npm = off (default)
 commands.caches.pip = off (/etc/belay/config.yaml:4)
 commands.caches.go = off (default)
 commands.caches.maven = off (default)
-commands.caches.gradle = off (default)";
+commands.caches.gradle = off (default)
+services.executor.executions = 10000 (default)
+services.executor.watchers = 10000 (default)
+services.runner.calls = 4 (/etc/belay/config.yaml:5)
+services.gate.approvals = 10000 (default)
+services.gate.previews = 16 (default)
+services.gate.watchers = 10000 (default)";
     assert_eq!(shown.join("\n"), expected);
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::streams::text;
 use crate::{
     CommandSettings, ToolFailure, ToolResult,
+    calls::timed_out,
     room::is_full,
     tools::files::{invalid, not_found, stopped, wrong_type},
 };
@@ -18,8 +19,20 @@ use crate::{
 const OUT_OF_CPU: i32 = 24;
 const FILE_TOO_LARGE: i32 = 25;
 
+/// What was asked of a command, and what it had.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    /// Whether a code other than 0 is a failure.
+    pub(super) check: bool,
+    /// Its time limit.
+    pub(super) limit: Duration,
+    /// Whether it had a loopback interface of its own.
+    pub(super) loopback: bool,
+}
+
 /// The result of a command that ended, or why it counts as a failure. What the command wrote goes with every failure of a call.
-pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: bool, limit: Duration) -> ToolResult {
+pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, asked: Asked) -> ToolResult {
+    let Asked { check, limit, loopback } = asked;
     let killed = |why: &str| failed(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` {why}."));
     match outcome.status {
         Status::Exited(code) if code == 0 || !check => Ok(json!({
@@ -39,7 +52,7 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, check: boo
         // 128 + SIGKILL, which is how a shell reports it of what it ran.
         Status::Exited(137) => killed("ended with code 137: something it ran was killed, perhaps for want of memory"),
         Status::Exited(code) => {
-            let hint = if wanted_network(output) { NO_NETWORK } else { "" };
+            let hint = if wanted_network(output) { no_network(loopback) } else { String::new() };
             failed(ErrorClass::Transient, reasons::COMMAND_FAILED, format!("`{program}` ended with code {code}{hint}."))
         }
         Status::Signalled(OUT_OF_CPU) => killed("used more processor time than it may"),
@@ -104,9 +117,17 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Said of a command that seems to have failed for want of a network.
-const NO_NETWORK: &str = ". It seems to need the network, and commands have none beyond their own loopback interface: put what it \
-                          downloads into the workspace, or into a cache that the operator's settings show";
+/// Said of a command that seems to have failed for want of a network: what this one had of it.
+fn no_network(loopback: bool) -> String {
+    let had = match loopback {
+        true => "had no network beyond a loopback interface of its own",
+        false => "had no network, and no loopback interface either",
+    };
+    format!(
+        ". It seems to need the network, and it {had}: put what it downloads into the workspace, or into a cache that the operator's \
+         settings show"
+    )
+}
 
 /// What resolvers, package managers and git print when they cannot reach the network or are told that they are offline.
 const NETWORK_ERRORS: [&str; 17] = [
@@ -139,14 +160,6 @@ fn wanted_network(output: &Output) -> bool {
 
 fn failed(class: ErrorClass, reason: &str, message: String) -> ToolResult {
     Err(ToolFailure::new(class, reason, message))
-}
-
-fn timed_out(limit: Duration) -> ToolFailure {
-    ToolFailure::new(
-        ErrorClass::Timeout,
-        reasons::TIMEOUT,
-        format!("The call took longer than its limit of {limit:?}."),
-    )
 }
 
 /// A command whose end nobody could see.
@@ -247,7 +260,8 @@ mod tests {
         let mut output = Output::default();
         output.stderr.head = stderr.into();
         output.stderr.total = stderr.len() as u64;
-        judge("make", Outcome { status, usage: Usage::default() }, &output, check, Duration::from_secs(9))
+        let asked = Asked { check, limit: Duration::from_secs(9), loopback: true };
+        judge("make", Outcome { status, usage: Usage::default() }, &output, asked)
     }
 
     fn failure(status: Status) -> (ErrorClass, String) {
@@ -281,7 +295,7 @@ mod tests {
         ];
         for output in outputs {
             let message = judged(Status::Exited(1), output, true).unwrap_err().message;
-            assert!(message.contains("need the network"), "{message}");
+            assert!(message.contains("need the network, and it had no network beyond a loopback"), "{message}");
         }
         let other = judged(Status::Exited(1), "error: expected `;`", true).unwrap_err().message;
         assert!(!other.contains("network"), "{other}");

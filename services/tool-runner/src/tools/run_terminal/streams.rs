@@ -1,53 +1,55 @@
 //! What a command says: handed on while it says it, and kept as far as it fits.
 
-use std::io::{self, ErrorKind, PipeReader, Read as _};
+use std::io::{self, ErrorKind, PipeReader};
 
 use belay_proto::v1::tool_call_output::Stream;
 use belay_sandbox::{Kept, Output as Both, OutputCaps};
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    io::Errno,
-};
+use tokio::net::unix::pipe::Receiver;
 
 use crate::Output;
 
 /// How much is read at a time, in bytes.
-const PIECE: usize = 64 << 10;
+const PIECE: usize = 16 << 10;
 
 /// Reads both streams to their ends. Nothing a command says makes it wait, or takes more memory than the caps of [`OutputCaps`].
-pub(super) fn relay(stdout: Option<PipeReader>, stderr: Option<PipeReader>, output: &dyn Output) -> io::Result<Both> {
+pub(super) async fn relay(
+    stdout: Option<PipeReader>,
+    stderr: Option<PipeReader>,
+    output: &dyn Output,
+) -> io::Result<Both> {
     let mut both = Both::default();
-    let mut open: Vec<(PipeReader, Stream, &mut Kept)> = Vec::new();
-    open.extend(stdout.map(|pipe| (pipe, Stream::Stdout, &mut both.stdout)));
-    open.extend(stderr.map(|pipe| (pipe, Stream::Stderr, &mut both.stderr)));
-    let mut piece = vec![0; PIECE];
-    while !open.is_empty() {
-        for n in ready(&open)?.into_iter().rev() {
-            let (pipe, stream, kept) = &mut open[n];
-            match pipe.read(&mut piece) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-                Ok(0) => drop(open.remove(n)),
-                Ok(read) => {
-                    output.write(*stream, &piece[..read]);
-                    keep(kept, &piece[..read], OutputCaps::default());
-                }
-            }
-        }
-    }
+    tokio::try_join!(
+        follow(stdout, Stream::Stdout, &mut both.stdout, output),
+        follow(stderr, Stream::Stderr, &mut both.stderr, output),
+    )?;
     Ok(both)
 }
 
-/// Which of the streams have something to say, or have ended.
-fn ready(open: &[(PipeReader, Stream, &mut Kept)]) -> io::Result<Vec<usize>> {
-    let mut fds: Vec<_> = open.iter().map(|(pipe, ..)| PollFd::new(pipe, PollFlags::IN)).collect();
-    match poll(&mut fds, None) {
-        Err(Errno::INTR) => Ok(Vec::new()),
-        polled => {
-            polled?;
-            Ok((0..fds.len()).filter(|n| !fds[*n].revents().is_empty()).collect())
+/// Reads one stream to its end.
+async fn follow(pipe: Option<PipeReader>, stream: Stream, kept: &mut Kept, output: &dyn Output) -> io::Result<()> {
+    let Some(pipe) = pipe else { return Ok(()) };
+    let pipe = Receiver::from_owned_fd(pipe.into())?;
+    loop {
+        pipe.readable().await?;
+        match read(&pipe, stream, kept, output) {
+            Ok(0) => return Ok(()),
+            // One that never pauses leaves the thread to others between two pieces.
+            Ok(_) => tokio::task::yield_now().await,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
         }
     }
+}
+
+/// Reads one piece. The memory for it is on the stack: a command that says nothing costs none.
+fn read(pipe: &Receiver, stream: Stream, kept: &mut Kept, output: &dyn Output) -> io::Result<usize> {
+    let mut piece = [0; PIECE];
+    let read = pipe.try_read(&mut piece)?;
+    if read > 0 {
+        output.write(stream, &piece[..read]);
+        keep(kept, &piece[..read], OutputCaps::default());
+    }
+    Ok(read)
 }
 
 /// Keeps the beginning and the end of a stream.

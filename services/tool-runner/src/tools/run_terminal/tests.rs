@@ -1,6 +1,6 @@
 //! What can be tried without a sandbox; the rest is in `tests/tools`, whose `main` can become its launcher.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use belay_sandbox::{LaunchError, Layer, LayerReport, LayerState, Report, Running, Tier};
 use serde_json::json;

@@ -1,6 +1,7 @@
 //! What an effect shows, and what it refuses to.
 
 use std::{
+    cell::Cell,
     fs,
     os::unix::{
         ffi::OsStrExt as _,
@@ -9,7 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use belay_workspace::{Act, Content, EffectError, Flag, Limits, Manifest, TreeError, UPPER, View, Workspace};
+use belay_workspace::{
+    Act, CommitError, Content, EffectError, FileKind, Flag, Limits, Manifest, TreeError, UPPER, View, Workspace,
+};
 
 use crate::support::{Ground, commit, path};
 
@@ -127,7 +130,7 @@ fn the_digest_is_of_what_changes_and_nothing_else() {
     commit(&workspace, "related", |view| view.write(&path("a"), b"1b", None).unwrap());
     assert_ne!(proposed("five", b"2", None), digest, "the base is part of it");
     // It is the format that is stored and signed: a change of it has to be meant.
-    let empty = Manifest { changes: vec![] };
+    let empty = Manifest::default();
     assert_eq!(empty.canonical_bytes(), b"belay manifest 1\n");
 }
 
@@ -252,6 +255,60 @@ fn set(place: &Path, attribute: &str, value: &[u8]) {
 }
 
 #[test]
+fn pipes_and_sockets_are_left_out_and_named() {
+    let ground = Ground::with(&[("a", "1"), ("d/x", "2")]);
+    let workspace = ground.open();
+    let before = ground.picture();
+    let pipe = |place: PathBuf| rustix::fs::mkfifoat(rustix::fs::CWD, place, rustix::fs::Mode::RWXU).unwrap();
+    let socket = |place: PathBuf| drop(std::os::unix::net::UnixListener::bind(place).unwrap());
+    let view = after_command(&workspace, "both", |upper| {
+        fs::create_dir_all(upper.join("n/deep")).unwrap();
+        fs::write(upper.join("n/file"), "3").unwrap();
+        pipe(upper.join("n/deep/pipe"));
+        socket(upper.join("n/s"));
+        // In the place of a file.
+        pipe(upper.join("a"));
+        socket(upper.join("top"));
+    });
+    let manifest = view.effect(Limits::default()).unwrap();
+    let left_out: Vec<_> = manifest.left_out.iter().map(|left| (left.path.to_string(), left.kind)).collect();
+    let expected =
+        [("a", FileKind::Fifo), ("n/deep/pipe", FileKind::Fifo), ("n/s", FileKind::Socket), ("top", FileKind::Socket)];
+    assert_eq!(left_out, expected.map(|(path, kind)| (path.to_owned(), kind)));
+    assert_eq!(manifest.changes.len(), 1, "{manifest:?}");
+    let commit = workspace.stage(view, &manifest).unwrap();
+    workspace.apply(&commit).unwrap();
+    let after = ground.picture();
+    assert_eq!(after.get(Path::new("a")), before.get(Path::new("a")), "what was there stays");
+    let new: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();
+    assert_eq!(new, ["n", "n/deep", "n/file"].map(Path::new));
+
+    // Nothing but these is no change.
+    let view = after_command(&workspace, "alone", |upper| pipe(upper.join("alone")));
+    let manifest = view.effect(Limits::default()).unwrap();
+    assert!(manifest.is_empty() && manifest.left_out.len() == 1);
+}
+
+#[test]
+fn looking_at_an_effect_stops_when_it_is_told_to() {
+    let ground = Ground::with(&[]);
+    let workspace = ground.open();
+    let view = after_command(&workspace, "sparse", |upper| {
+        let file = fs::File::create(upper.join("sparse")).unwrap();
+        file.set_len(1 << 20).unwrap();
+    });
+    // One more piece each time: it is asked within a file, again and again.
+    let asked = Cell::new(0);
+    let stop = || asked.replace(asked.get() + 1) > 9;
+    let stopped = view.effect_until(Limits::default(), &stop).unwrap_err();
+    assert!(matches!(stopped, EffectError::Tree(TreeError::Stopped)), "{stopped}");
+    assert_eq!(asked.get(), 11);
+    let manifest = view.effect(Limits::default()).unwrap();
+    let stopped = workspace.stage_until(view, &manifest, &|| true).unwrap_err();
+    assert!(matches!(stopped, CommitError::Stopped), "{stopped}");
+}
+
+#[test]
 fn what_cannot_be_committed_is_refused_by_name() {
     let ground = Ground::with(&[("a", "1"), ("d/x", "2")]);
     let workspace = ground.open();
@@ -259,14 +316,6 @@ fn what_cannot_be_committed_is_refused_by_name() {
         let view = after_command(&workspace, id, command);
         view.effect(Limits::default()).unwrap_err()
     };
-    let pipe = refused("pipe", &|upper| {
-        fs::create_dir(upper.join("n")).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, upper.join("n/pipe"), rustix::fs::Mode::RWXU).unwrap();
-    });
-    assert!(matches!(pipe, EffectError::Tree(TreeError::Special { .. })));
-    assert!(pipe.to_string().contains("`n/pipe` is a named pipe") && pipe.to_string().contains("remove it"), "{pipe}");
-    let socket = refused("socket", &|upper| drop(std::os::unix::net::UnixListener::bind(upper.join("s")).unwrap()));
-    assert!(socket.to_string().contains("`s` is a socket"), "{socket}");
     let own = refused("own", &|upper| fs::create_dir(upper.join(".belay")).unwrap());
     assert!(matches!(own, EffectError::Reserved { .. }), "{own}");
     // Nor is that of a workspace inside, whether it is made, changed, covered or removed with the folder that it is in.

@@ -253,6 +253,7 @@ async fn run_runner(site: Site) -> Outcome {
         enforcement: EnforcementReport::default(),
         threads: Threads::Inline,
         telemetry: no_spans(site.seed),
+        limits: Default::default(),
     })
     .await?;
     let policy = Arc::clone(calls.policy());
@@ -298,6 +299,7 @@ async fn run_gate(site: Site) -> Outcome {
         redactor: REDACTOR.clone(),
         telemetry: no_spans(site.seed),
         shutdown: shutdown.clone(),
+        limits: Default::default(),
     })
     .await?;
     trace::count("gate starts");
@@ -342,6 +344,7 @@ async fn run_executor(site: Site) -> Outcome {
         master_key: belay_executor::MasterKey::new([7; 32]),
         telemetry: no_spans(site.seed),
         shutdown: shutdown.clone(),
+        limits: Default::default(),
     });
     executions.drive_all().await?;
     trace::count("executor starts");

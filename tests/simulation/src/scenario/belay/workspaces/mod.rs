@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_tool_runner::{Place, Places, Staged, View};
-use belay_workspace::{CommitError, Digest, EffectError, IoFailure, Manifest, OpenError, RelPath, ViewError};
+use belay_workspace::{CommitError, Digest, EffectError, IoFailure, Manifest, OpenError, RelPath, Stop, ViewError};
 
 pub(super) use self::files::{Change, contents};
 use self::files::{Files, Op};
@@ -183,7 +183,7 @@ impl Place for Workspace {
         Ok(Box::new(ModelView::new(id, self.path(), files.changes().len(), files.contents())))
     }
 
-    fn effect(&self, view: &dyn View) -> Result<Manifest, EffectError> {
+    fn effect(&self, view: &dyn View, _stop: Stop<'_>) -> Result<Manifest, EffectError> {
         let view: &dyn Any = view;
         let view = view.downcast_ref::<ModelView>().expect("the view is of this model");
         let files = lock(&self.files);
@@ -194,7 +194,7 @@ impl Place for Workspace {
         if paths.is_empty() { Ok(manifest) } else { Err(EffectError::Conflict { paths }) }
     }
 
-    fn stage(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Staged, CommitError> {
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, _stop: Stop<'_>) -> Result<Staged, CommitError> {
         let view: Box<dyn Any> = view;
         let view = view.downcast::<ModelView>().expect("the view is of this model");
         let mut files = lock(&self.files);
@@ -290,8 +290,8 @@ mod tests {
         for path in ["a", "b"] {
             view.write(&RelPath::parse(path).unwrap(), path.as_bytes(), None).unwrap();
         }
-        let manifest = place.effect(&*view).unwrap();
-        place.stage(view, &manifest).unwrap()
+        let manifest = place.effect(&*view, &|| false).unwrap();
+        place.stage(view, &manifest, &|| false).unwrap()
     }
 
     /// Applies what was staged, with a power loss after so many changes of the disk; what is found when it is applied twice more.

@@ -78,7 +78,7 @@ impl ModelView {
             let nodes = |content: Option<&str>| content.map(|content| node(&path, content)).into_iter().collect();
             Change { act, before: nodes(before), after: nodes(after), flags: Vec::new(), path: path.clone() }
         };
-        Manifest { changes: self.changed().map(change).collect() }
+        Manifest { changes: self.changed().map(change).collect(), ..Manifest::default() }
     }
 }
 

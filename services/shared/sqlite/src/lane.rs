@@ -1,0 +1,116 @@
+//! Blocking work of one kind, on a bounded number of threads.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::Threads;
+
+/// A bounded number of threads for blocking work of one kind. Whatever is beyond that waits in line, first come first served, without a
+/// thread; so work of one kind, however much of it there is, keeps no work of another kind waiting.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    threads: Threads,
+    slots: Arc<Semaphore>,
+}
+
+/// A slot in a [`Lane`], held until the work that runs in it has ended.
+#[derive(Debug)]
+pub struct Slot {
+    threads: Threads,
+    held: OwnedSemaphorePermit,
+}
+
+impl Lane {
+    /// A lane with room for `slots` pieces of work at a time, at least one.
+    #[must_use]
+    pub fn new(threads: Threads, slots: usize) -> Self {
+        Self { threads, slots: Arc::new(Semaphore::new(slots.max(1))) }
+    }
+
+    /// Waits for a slot. Dropping the future leaves the line.
+    ///
+    /// # Panics
+    /// Never: the lane is not closed.
+    pub async fn slot(&self) -> Slot {
+        let held = Arc::clone(&self.slots).acquire_owned().await.expect("a lane is never closed");
+        Slot { threads: self.threads, held }
+    }
+
+    /// Waits for a slot and runs `work` in it.
+    ///
+    /// # Panics
+    /// When `work` does.
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        self.slot().await.run(work).await
+    }
+}
+
+impl Slot {
+    /// Runs `work`, to its end even when the future is dropped.
+    ///
+    /// # Panics
+    /// When `work` does.
+    pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let Self { threads, held } = self;
+        let done = threads.run(move || {
+            let done = work();
+            drop(held);
+            done
+        });
+        done.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Barrier,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_threads_work_than_the_lane_has_slots() {
+        let lane = Lane::new(Threads::Real, 2);
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut running = tokio::task::JoinSet::new();
+        for _ in 0..100 {
+            let (lane, now, most) = (lane.clone(), Arc::clone(&now), Arc::clone(&most));
+            running.spawn(async move {
+                let work = move || {
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    now.fetch_sub(1, Ordering::SeqCst);
+                };
+                lane.run(work).await;
+            });
+        }
+        running.join_all().await;
+        assert!((1..=2).contains(&most.load(Ordering::SeqCst)));
+    }
+
+    #[tokio::test]
+    async fn a_lane_that_is_full_keeps_no_other_waiting() {
+        let (full, other) = (Lane::new(Threads::Real, 1), Lane::new(Threads::Real, 1));
+        let barrier = Arc::new(Barrier::new(2));
+        let (inside, go_on) = (full.clone(), Arc::clone(&barrier));
+        let long = tokio::spawn(async move { inside.run(move || go_on.wait()).await });
+        assert_eq!(other.run(|| 7).await, 7);
+        // Only what runs meanwhile lets the long work end.
+        other.run(move || barrier.wait()).await;
+        long.await.unwrap();
+        assert_eq!(full.run(|| 8).await, 8);
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_gives_its_slot_back() {
+        let lane = Lane::new(Threads::Real, 1);
+        let inside = lane.clone();
+        assert!(
+            tokio::spawn(async move { inside.run(|| panic!("as it was told")).await }).await.unwrap_err().is_panic()
+        );
+        assert_eq!(lane.run(|| 1).await, 1);
+    }
+}
