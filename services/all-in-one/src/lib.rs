@@ -25,7 +25,7 @@ pub use state_dir::{StateDir, find_running};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use belay_approval_gate::{Gate, RunnerClient, Store, keys};
-use belay_executor::{Executions, Redactor, Runner};
+use belay_executor::{ExecutionRegistry, Redactor, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policy;
 // The vocabulary of whoever starts a trace, and of the log.
@@ -94,7 +94,7 @@ pub enum Opened {
 pub struct Embedded {
     endpoint: Endpoint,
     listening: Option<(SocketAddr, String)>,
-    executions: Arc<Executions>,
+    executions: Arc<ExecutionRegistry>,
     calls: Arc<Calls>,
     ledger: PathBuf,
     drive_all: bool,
@@ -181,7 +181,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     .await?;
     let of_executor = |address| ServiceChannel::new(net::connect_lazy(address), Arc::clone(&journal_stores));
     let (to_runner, to_gate) = (&tokens.executor_to_runner, &tokens.executor_to_gate);
-    let executions = Executions::new(belay_executor::Parts {
+    let executions = ExecutionRegistry::new(belay_executor::Parts {
         journal,
         threads: Threads::Real,
         runner: Runner::new(of_executor(&runner_socket), Some(to_runner)).map_err(internal)?,

@@ -12,13 +12,13 @@ use belay_service_kit::{Shutdown, status};
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
 
-use crate::{core::Executions, names::ExecutionName, runner::Runner, wire};
+use crate::{names::ExecutionName, registry::ExecutionRegistry, runner::Runner, wire};
 
 /// The delay before an unavailable runner is asked again: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// A watch without a message for so long has lost its runner: three heartbeats.
-const SILENCE: Duration = Duration::from_secs(45);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// How many calls are acknowledged with one request.
 const BATCH: usize = 1000;
@@ -52,23 +52,23 @@ async fn until_taken(runner: &Runner, names: Vec<String>, fence: v1::Fence) {
 }
 
 /// Acknowledges again what was lost, each time a connection to the runner begins.
-pub(crate) async fn again(executions: Weak<Executions>, runner: Runner, shutdown: Shutdown) {
+pub(crate) async fn resend_lost(registry: Weak<ExecutionRegistry>, runner: Runner, shutdown: Shutdown) {
     tokio::select! {
         biased;
         () = shutdown.requested() => {}
-        () = meet(executions, runner) => {}
+        () = watch_runner(registry, runner) => {}
     }
 }
 
-async fn meet(executions: Weak<Executions>, runner: Runner) {
+async fn watch_runner(registry: Weak<ExecutionRegistry>, runner: Runner) {
     let (mut delay, longest) = BACKOFF;
     loop {
         match runner.unacknowledged().await {
             Ok(mut watch) => {
-                while let Ok(Ok(Some(message))) = tokio::time::timeout(SILENCE, watch.message()).await {
+                while let Ok(Ok(Some(message))) = tokio::time::timeout(WATCH_TIMEOUT, watch.message()).await {
                     delay = BACKOFF.0;
-                    let Some(executions) = executions.upgrade() else { return };
-                    if !acknowledge(&executions, message.names).await {
+                    let Some(registry) = registry.upgrade() else { return };
+                    if !acknowledge(&registry, message.names).await {
                         // The next watch brings them again.
                         break;
                     }
@@ -90,7 +90,7 @@ async fn meet(executions: Weak<Executions>, runner: Runner) {
 }
 
 /// Acknowledges those of the calls whose ends are stored. Returns `false` when the store cannot be read now.
-async fn acknowledge(executions: &Executions, names: Vec<String>) -> bool {
+async fn acknowledge(registry: &ExecutionRegistry, names: Vec<String>) -> bool {
     let mut by_execution: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in names {
         if let Some((execution, _)) = name.split_once("/steps/") {
@@ -98,8 +98,8 @@ async fn acknowledge(executions: &Executions, names: Vec<String>) -> bool {
         }
     }
     for (execution, calls) in by_execution {
-        match stored(executions, &execution, calls).await {
-            Ok((shard, stored)) => stored.into_iter().for_each(|call| executions.acknowledge(shard, call)),
+        match stored(registry, &execution, calls).await {
+            Ok((shard, stored)) => stored.into_iter().for_each(|call| registry.acknowledge(shard, call)),
             // Calls of another executor's, or of one whose journal is gone.
             Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {
                 tracing::debug!(execution, "The runner keeps calls of an execution that is not here");
@@ -116,14 +116,18 @@ async fn acknowledge(executions: &Executions, names: Vec<String>) -> bool {
 }
 
 /// The execution's shard, and those of its calls whose ends are stored.
-async fn stored(executions: &Executions, execution: &str, calls: Vec<String>) -> Result<(u32, Vec<String>), Status> {
-    let row = executions.find(&ExecutionName::parse("execution", execution)?).await?;
+async fn stored(
+    registry: &ExecutionRegistry,
+    execution: &str,
+    calls: Vec<String>,
+) -> Result<(u32, Vec<String>), Status> {
+    let row = registry.find(&ExecutionName::parse("execution", execution)?).await?;
     let shard = row.execution.shard;
-    if row.standing.ended {
+    if row.summary.ended {
         // No call is in flight any more.
         return Ok((shard, calls));
     }
-    let (events, _) = executions.events(row.key).await?;
+    let (events, _) = registry.events(row.key).await?;
     Ok((shard, ended(&events, calls)))
 }
 

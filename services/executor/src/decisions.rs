@@ -21,46 +21,46 @@ use tokio::{
 };
 use tonic::{Code, Status};
 
-pub(crate) use self::outcome::used;
+pub(crate) use self::outcome::notice_after;
 use crate::{
     acknowledge::ended,
-    core::Executions,
     driver::Command,
-    gate::{Gate, NoAnswer},
+    gate::{Gate, GateError},
     names::ExecutionName,
+    registry::ExecutionRegistry,
     wire,
 };
 
 /// How long to wait before a gate that is away is asked again: doubles from the first to the last.
-const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// A watch that says nothing for so long has lost its gate: three heartbeats.
-const SILENCE: Duration = Duration::from_secs(45);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Hears every decision, and hands it to its execution, for as long as there are executions.
-pub(crate) async fn hear(executions: Weak<Executions>, gate: Gate, shutdown: Shutdown) {
+pub(crate) async fn run_inbox(registry: Weak<ExecutionRegistry>, gate: Gate, shutdown: Shutdown) {
     tokio::select! {
         biased;
         () = shutdown.requested() => {}
-        () = listen(executions, gate) => {}
+        () = receive(registry, gate) => {}
     }
 }
 
-async fn listen(executions: Weak<Executions>, gate: Gate) {
-    let (mut patience, longest) = PATIENCE;
+async fn receive(registry: Weak<ExecutionRegistry>, gate: Gate) {
+    let (mut backoff, longest) = BACKOFF;
     loop {
         match gate.watch().await {
             Ok(mut stream) => {
-                let withdrawing = tokio::spawn(withdraw_unneeded(executions.clone(), gate.clone()));
+                let withdrawing = tokio::spawn(withdraw_obsolete(registry.clone(), gate.clone()));
                 let _withdrawing = AbortOnDrop(withdrawing.abort_handle());
                 // Whoever answers now may have another store than whoever answered before.
-                let checking = tokio::spawn(check_questions(executions.clone(), gate.clone()));
+                let checking = tokio::spawn(recheck_approvals(registry.clone(), gate.clone()));
                 let _checking = AbortOnDrop(checking.abort_handle());
-                while let Ok(Ok(Some(message))) = tokio::time::timeout(SILENCE, stream.message()).await {
-                    patience = PATIENCE.0;
-                    let Some(executions) = executions.upgrade() else { return };
+                while let Ok(Ok(Some(message))) = tokio::time::timeout(WATCH_TIMEOUT, stream.message()).await {
+                    backoff = BACKOFF.0;
+                    let Some(registry) = registry.upgrade() else { return };
                     if let Some(Content::Approval(approval)) = message.content
-                        && !deliver(&executions, approval).await
+                        && !deliver(&registry, approval).await
                     {
                         // The next watch brings it again.
                         break;
@@ -69,8 +69,8 @@ async fn listen(executions: Weak<Executions>, gate: Gate) {
             }
             Err(status) => tracing::debug!(%status, "The approval gate does not answer, asking again"),
         }
-        tokio::time::sleep(patience).await;
-        patience = (patience * 2).min(longest);
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(longest);
     }
 }
 
@@ -86,21 +86,21 @@ impl Drop for AbortOnDrop {
 /// Withdraws the questions that were left open about executions and calls that have ended: because the gate was away when they ended, and
 /// the executor was restarted before it was back. Which ones those are is in the journal. What does not succeed now is done when the next
 /// watch begins.
-async fn withdraw_unneeded(executions: Weak<Executions>, gate: Gate) {
+async fn withdraw_obsolete(registry: Weak<ExecutionRegistry>, gate: Gate) {
     let mut page_token = String::new();
     loop {
         let page = match gate.open("namespaces/-", "", page_token).await {
             Ok(page) => page,
-            Err(NoAnswer::Away(status) | NoAnswer::Busy(status) | NoAnswer::Refused(status)) => {
+            Err(GateError::Unavailable(status) | GateError::Busy(status) | GateError::Refused(status)) => {
                 return tracing::debug!(%status, "The approval gate does not say which questions are open");
             }
         };
         for approval in page.approvals {
-            let Some(executions) = executions.upgrade() else { return };
-            match is_unneeded(&executions, &approval).await {
+            let Some(registry) = registry.upgrade() else { return };
+            match is_obsolete(&registry, &approval).await {
                 Ok(true) => {
                     tracing::info!(approval = approval.name, "What a question is about has ended; it is withdrawn");
-                    executions.tell_gate(Note::Cancel(approval.name));
+                    registry.notify_gate(GateNotice::Cancel(approval.name));
                 }
                 Ok(false) => {}
                 Err(status) => {
@@ -116,24 +116,24 @@ async fn withdraw_unneeded(executions: Weak<Executions>, gate: Gate) {
 }
 
 /// Whether what a question is about has ended. A parked execution waits for its answers, and is not read for this.
-async fn is_unneeded(executions: &Executions, approval: &v1::Approval) -> Result<bool, Status> {
-    let row = match executions.find(&ExecutionName::parse("execution", &approval.execution)?).await {
+async fn is_obsolete(registry: &ExecutionRegistry, approval: &v1::Approval) -> Result<bool, Status> {
+    let row = match registry.find(&ExecutionName::parse("execution", &approval.execution)?).await {
         // Another executor's.
         Err(status) if status.code() == Code::NotFound => return Ok(false),
         row => row?,
     };
-    if row.standing.ended || row.standing.parked {
-        return Ok(row.standing.ended);
+    if row.summary.ended || row.summary.parked {
+        return Ok(row.summary.ended);
     }
-    let (events, _) = executions.events(row.key).await?;
+    let (events, _) = registry.events(row.key).await?;
     Ok(!ended(&events, vec![approval.call.clone()]).is_empty())
 }
 
 /// Finds the executions that wait for a decision about which the gate has no question, and has them ask again: a gate whose store was
 /// restored or lost does not know what it was asked.
-async fn check_questions(executions: Weak<Executions>, gate: Gate) {
-    let Some(executions) = executions.upgrade() else { return };
-    let rows = match executions.waiting().await {
+async fn recheck_approvals(registry: Weak<ExecutionRegistry>, gate: Gate) {
+    let Some(registry) = registry.upgrade() else { return };
+    let rows = match registry.waiting().await {
         Ok(rows) => rows,
         Err(error) => return tracing::error!(%error, "What waits for a decision cannot be read"),
     };
@@ -142,73 +142,73 @@ async fn check_questions(executions: Weak<Executions>, gate: Gate) {
         by_namespace.entry(row.execution.namespace.clone()).or_default().push(row);
     }
     for (namespace, rows) in by_namespace {
-        let asking = match gate.asking(&namespace).await {
-            Ok(asking) => asking,
+        let pending = match gate.executions_with_pending(&namespace).await {
+            Ok(pending) => pending,
             // The next watch looks again.
-            Err(NoAnswer::Away(status) | NoAnswer::Busy(status) | NoAnswer::Refused(status)) => {
+            Err(GateError::Unavailable(status) | GateError::Busy(status) | GateError::Refused(status)) => {
                 return tracing::debug!(%status, "The approval gate cannot be asked what it knows");
             }
         };
         for row in rows {
             let name = ExecutionName { namespace: namespace.clone(), id: row.execution.id.clone() };
-            if !asking.contains(&name.to_string()) {
-                executions.send(row, Command::CheckQuestions).await;
+            if !pending.contains(&name.to_string()) {
+                registry.send(row, Command::RecheckApprovals).await;
             }
         }
     }
 }
 
 /// Makes sure that the gate has a question. What it says to it that was decided meanwhile is handed on.
-pub(crate) async fn check_question(
-    executions: Weak<Executions>,
+pub(crate) async fn recheck_approval(
+    registry: Weak<ExecutionRegistry>,
     asked: v1::CreateApprovalRequest,
     trace: TraceContext,
 ) {
-    let (mut patience, longest) = PATIENCE;
+    let (mut backoff, longest) = BACKOFF;
     loop {
-        let Some(executions) = executions.upgrade() else { return };
-        match executions.gate.create(asked.clone(), &trace).await {
+        let Some(registry) = registry.upgrade() else { return };
+        match registry.gate.create(asked.clone(), &trace).await {
             Ok(approval) => {
-                deliver(&executions, approval).await;
+                deliver(&registry, approval).await;
                 return;
             }
-            Err(NoAnswer::Refused(status)) => {
+            Err(GateError::Refused(status)) => {
                 tracing::warn!(call = asked.call, %status, "The approval gate does not ask again about a call that waits");
                 return;
             }
-            Err(NoAnswer::Away(status) | NoAnswer::Busy(status)) => {
+            Err(GateError::Unavailable(status) | GateError::Busy(status)) => {
                 tracing::debug!(%status, "The approval gate does not answer, asking again")
             }
         }
-        drop(executions);
-        tokio::time::sleep(patience).await;
-        patience = (patience * 2).min(longest);
+        drop(registry);
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(longest);
     }
 }
 
 /// Hands a decision to its execution, taking that into memory if need be. About one that nobody waits for any more, the gate is told what
 /// became of it. Whether that was done: where the store cannot be read now, it stays undelivered.
-pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval) -> bool {
+pub(crate) async fn deliver(registry: &Arc<ExecutionRegistry>, approval: v1::Approval) -> bool {
     if wire::decision_from(approval.state()).is_none() {
         return true;
     }
     let name = approval.name.clone();
     let row = match ExecutionName::parse("execution", &approval.execution) {
-        Ok(execution) => executions.find(&execution).await,
+        Ok(execution) => registry.find(&execution).await,
         Err(status) => Err(status),
     };
     match row {
-        Ok(row) if row.standing.ended => {
-            return close(executions, row.key, &approval).await;
+        Ok(row) if row.summary.ended => {
+            return report_late_decision(registry, row.key, &approval).await;
         }
         Ok(row) => {
-            if let Some(approval) = executions.unless_foreign(row.key, approval) {
-                executions.send(row, Command::Decided { approval: Box::new(approval) }).await;
+            if let Some(approval) = registry.unless_unowned(row.key, approval) {
+                registry.send(row, Command::Decided { approval: Box::new(approval) }).await;
             }
         }
         Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {
             tracing::warn!(approval = name, "A decision came for an execution that is not here; it is dropped");
-            Note::dropped(&approval).into_iter().for_each(|note| executions.tell_gate(note));
+            GateNotice::dropped(&approval).into_iter().for_each(|notice| registry.notify_gate(notice));
         }
         Err(status) => {
             tracing::error!(approval = name, %status, "A decision cannot be delivered now");
@@ -220,12 +220,16 @@ pub(crate) async fn deliver(executions: &Arc<Executions>, approval: v1::Approval
 
 /// Tells the gate what became of a decision that nobody waits for now. Whether its events could be read: what is damaged is not read again
 /// before the next start.
-pub(crate) async fn close(executions: &Executions, key: ExecutionKey, approval: &v1::Approval) -> bool {
-    match executions.events(key).await {
+pub(crate) async fn report_late_decision(
+    registry: &ExecutionRegistry,
+    key: ExecutionKey,
+    approval: &v1::Approval,
+) -> bool {
+    match registry.events(key).await {
         Ok((events, _)) => {
-            let notes = outcome::in_hindsight(&events, approval);
-            tracing::debug!(approval = approval.name, ?notes, "Nobody waits for this decision now");
-            notes.into_iter().for_each(|note| executions.tell_gate(note));
+            let notices = outcome::notices_from(&events, approval);
+            tracing::debug!(approval = approval.name, ?notices, "Nobody waits for this decision now");
+            notices.into_iter().for_each(|notice| registry.notify_gate(notice));
             true
         }
         Err(status) => {
@@ -238,14 +242,14 @@ pub(crate) async fn close(executions: &Executions, key: ExecutionKey, approval: 
 /// Decisions about executions that another executor may have to carry out: they stay undelivered, and are kept for the case that their
 /// execution is taken up here later.
 #[derive(Default)]
-pub(crate) struct Foreign {
+pub(crate) struct UnownedDecisions {
     /// Everything in the store is driven here: nothing is foreign.
     none: bool,
     /// By the approval's name.
     kept: HashMap<ExecutionKey, BTreeMap<String, v1::Approval>>,
 }
 
-impl Foreign {
+impl UnownedDecisions {
     /// Gives the decision back when it is for an execution that is driven here, else keeps it.
     pub(crate) fn keep(&mut self, key: ExecutionKey, driven: bool, approval: v1::Approval) -> Option<v1::Approval> {
         if self.none || driven {
@@ -261,12 +265,12 @@ impl Foreign {
     }
 
     /// What was kept for an execution that is driven here from now on.
-    pub(crate) fn welcome(&mut self, key: ExecutionKey) -> Vec<v1::Approval> {
+    pub(crate) fn claim(&mut self, key: ExecutionKey) -> Vec<v1::Approval> {
         self.kept.remove(&key).unwrap_or_default().into_values().collect()
     }
 
     /// From now on everything is driven here: what was kept.
-    pub(crate) fn welcome_all(&mut self) -> Vec<v1::Approval> {
+    pub(crate) fn claim_all(&mut self) -> Vec<v1::Approval> {
         self.none = true;
         std::mem::take(&mut self.kept).into_values().flat_map(BTreeMap::into_values).collect()
     }
@@ -274,7 +278,7 @@ impl Foreign {
 
 /// Something that the gate is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Note {
+pub(crate) enum GateNotice {
     /// The decision, no yes, is stored; or nobody waits for it.
     Delivered(String),
     /// The grant was spent.
@@ -287,7 +291,7 @@ pub(crate) enum Note {
     Withdraw { execution: String, call: String },
 }
 
-impl Note {
+impl GateNotice {
     /// What the gate is told about a decision that nobody waits for: it was heard, and a yes will not be used.
     fn dropped(approval: &v1::Approval) -> Vec<Self> {
         let unused = approval.state() == State::Approved;
@@ -297,48 +301,52 @@ impl Note {
 }
 
 /// Tells the gate, in order, until it has heard.
-/// `untold` counts what it has not.
-pub(crate) async fn tell(gate: Gate, mut notes: mpsc::UnboundedReceiver<Note>, untold: watch::Sender<usize>) {
+/// `unsent_notices` counts what it has not.
+pub(crate) async fn run_outbox(
+    gate: Gate,
+    mut notices: mpsc::UnboundedReceiver<GateNotice>,
+    unsent_notices: watch::Sender<usize>,
+) {
     let mut batch = Vec::new();
-    while notes.recv_many(&mut batch, 1000).await > 0 {
-        let told = batch.len();
+    while notices.recv_many(&mut batch, 1000).await > 0 {
+        let sent = batch.len();
         let mut acknowledged = v1::AcknowledgeApprovalsRequest::default();
-        for note in batch.drain(..) {
-            match note {
-                Note::Delivered(name) => acknowledged.delivered.push(name),
-                Note::Consumed(name) => acknowledged.consumed.push(name),
-                Note::Stale(name) => acknowledged.stale.push(name),
-                Note::Cancel(name) => until_heard(|| gate.cancel(name.clone())).await,
-                Note::Withdraw { execution, call } => until_heard(|| withdraw(&gate, &execution, &call)).await,
+        for notice in batch.drain(..) {
+            match notice {
+                GateNotice::Delivered(name) => acknowledged.delivered.push(name),
+                GateNotice::Consumed(name) => acknowledged.consumed.push(name),
+                GateNotice::Stale(name) => acknowledged.stale.push(name),
+                GateNotice::Cancel(name) => until_accepted(|| gate.cancel(name.clone())).await,
+                GateNotice::Withdraw { execution, call } => until_accepted(|| withdraw(&gate, &execution, &call)).await,
             }
         }
         if acknowledged != v1::AcknowledgeApprovalsRequest::default() {
-            until_heard(|| gate.acknowledge(acknowledged.clone())).await;
+            until_accepted(|| gate.acknowledge(acknowledged.clone())).await;
         }
-        untold.send_modify(|untold| *untold -= told);
+        unsent_notices.send_modify(|unsent_notices| *unsent_notices -= sent);
     }
 }
 
-async fn withdraw(gate: &Gate, execution: &str, call: &str) -> Result<(), NoAnswer> {
-    for name in gate.open_about(execution, call).await? {
+async fn withdraw(gate: &Gate, execution: &str, call: &str) -> Result<(), GateError> {
+    for name in gate.pending_for_call(execution, call).await? {
         gate.cancel(name).await?;
     }
     Ok(())
 }
 
-async fn until_heard<F: Future<Output = Result<(), NoAnswer>>>(say: impl Fn() -> F) {
-    let (mut patience, longest) = PATIENCE;
+async fn until_accepted<F: Future<Output = Result<(), GateError>>>(send: impl Fn() -> F) {
+    let (mut backoff, longest) = BACKOFF;
     loop {
-        match say().await {
+        match send().await {
             Ok(()) => return,
-            Err(NoAnswer::Refused(status)) => {
+            Err(GateError::Refused(status)) => {
                 tracing::warn!(%status, "The approval gate does not take what it is told");
                 return;
             }
-            Err(NoAnswer::Away(status) | NoAnswer::Busy(status)) => {
+            Err(GateError::Unavailable(status) | GateError::Busy(status)) => {
                 tracing::debug!(%status, "The approval gate does not answer, telling it again");
-                tokio::time::sleep(patience).await;
-                patience = (patience * 2).min(longest);
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(longest);
             }
         }
     }

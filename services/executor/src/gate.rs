@@ -11,7 +11,7 @@ use tonic::{Code, Request, Status, metadata::MetadataValue};
 use crate::BadToken;
 
 /// How long one question to the gate may take. It asks the runner in turn, and renders.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RPC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A way to an approval gate, by the door for services.
 #[derive(Clone)]
@@ -22,9 +22,9 @@ pub struct Gate {
 
 /// Why a gate did not do what it was asked.
 #[derive(Debug)]
-pub(crate) enum NoAnswer {
+pub(crate) enum GateError {
     /// No answer now: try again. It is away, or stopping, or does not let us in, or its own runner is away.
-    Away(Status),
+    Unavailable(Status),
     /// It has as much to do as it takes on: try again.
     Busy(Status),
     /// It says no for good.
@@ -52,9 +52,9 @@ impl Gate {
         request
     }
 
-    fn brief<T>(&self, message: T) -> Request<T> {
+    fn with_timeout<T>(&self, message: T) -> Request<T> {
         let mut request = self.request(message);
-        request.set_timeout(PATIENCE);
+        request.set_timeout(RPC_TIMEOUT);
         request
     }
 
@@ -63,33 +63,33 @@ impl Gate {
         &self,
         asked: v1::CreateApprovalRequest,
         trace: &TraceContext,
-    ) -> Result<v1::Approval, NoAnswer> {
+    ) -> Result<v1::Approval, GateError> {
         let digest = asked.subject_digest.clone();
-        let mut request = self.brief(asked);
+        let mut request = self.with_timeout(asked);
         trace.put(request.metadata_mut());
-        let answer = self.client.clone().create_approval(request).await;
-        let approval = answer.map_err(no_answer)?.into_inner();
+        let reply = self.client.clone().create_approval(request).await;
+        let approval = reply.map_err(gate_error)?.into_inner();
         if approval.subject_digest != digest {
             let message = format!("the gate asks about {} and not about {digest}", approval.subject_digest);
-            return Err(NoAnswer::Away(Status::internal(message)));
+            return Err(GateError::Unavailable(Status::internal(message)));
         }
         Ok(approval)
     }
 
     /// The grant of an approved call.
-    pub(crate) async fn grant(&self, approval: String) -> Result<v1::Grant, NoAnswer> {
-        let request = self.brief(v1::GetGrantRequest { approval });
-        Ok(self.client.clone().get_grant(request).await.map_err(no_answer)?.into_inner())
+    pub(crate) async fn grant(&self, approval: String) -> Result<v1::Grant, GateError> {
+        let request = self.with_timeout(v1::GetGrantRequest { approval });
+        Ok(self.client.clone().get_grant(request).await.map_err(gate_error)?.into_inner())
     }
 
     /// Takes a question back.
-    pub(crate) async fn cancel(&self, name: String) -> Result<(), NoAnswer> {
-        let request = self.brief(v1::CancelApprovalRequest { name });
-        self.client.clone().cancel_approval(request).await.map(drop).map_err(no_answer)
+    pub(crate) async fn cancel(&self, name: String) -> Result<(), GateError> {
+        let request = self.with_timeout(v1::CancelApprovalRequest { name });
+        self.client.clone().cancel_approval(request).await.map(drop).map_err(gate_error)
     }
 
     /// The names of the questions that are open about a call.
-    pub(crate) async fn open_about(&self, execution: &str, call: &str) -> Result<Vec<String>, NoAnswer> {
+    pub(crate) async fn pending_for_call(&self, execution: &str, call: &str) -> Result<Vec<String>, GateError> {
         let parent = execution.split("/executions/").next().unwrap_or_default();
         let (mut names, mut page_token) = (Vec::new(), String::new());
         loop {
@@ -109,8 +109,8 @@ impl Gate {
         parent: &str,
         execution: &str,
         page_token: String,
-    ) -> Result<v1::ListApprovalsResponse, NoAnswer> {
-        let request = self.brief(v1::ListApprovalsRequest {
+    ) -> Result<v1::ListApprovalsResponse, GateError> {
+        let request = self.with_timeout(v1::ListApprovalsRequest {
             parent: parent.to_owned(),
             page_size: 1000,
             page_token,
@@ -118,11 +118,11 @@ impl Gate {
             execution: execution.to_owned(),
             id_prefix: String::new(),
         });
-        Ok(self.client.clone().list_approvals(request).await.map_err(no_answer)?.into_inner())
+        Ok(self.client.clone().list_approvals(request).await.map_err(gate_error)?.into_inner())
     }
 
     /// The executions of a namespace about which a question is open.
-    pub(crate) async fn asking(&self, namespace: &str) -> Result<HashSet<String>, NoAnswer> {
+    pub(crate) async fn executions_with_pending(&self, namespace: &str) -> Result<HashSet<String>, GateError> {
         let (mut executions, mut page_token) = (HashSet::new(), String::new());
         loop {
             let page = self.open(&format!("namespaces/{namespace}"), "", page_token).await?;
@@ -135,9 +135,9 @@ impl Gate {
     }
 
     /// Says which decisions are stored, and what became of grants.
-    pub(crate) async fn acknowledge(&self, acknowledged: v1::AcknowledgeApprovalsRequest) -> Result<(), NoAnswer> {
-        let request = self.brief(acknowledged);
-        self.client.clone().acknowledge_approvals(request).await.map(drop).map_err(no_answer)
+    pub(crate) async fn acknowledge(&self, acknowledged: v1::AcknowledgeApprovalsRequest) -> Result<(), GateError> {
+        let request = self.with_timeout(acknowledged);
+        self.client.clone().acknowledge_approvals(request).await.map(drop).map_err(gate_error)
     }
 
     /// Every decision that no executor has acknowledged, then every new one.
@@ -153,7 +153,7 @@ impl Gate {
 }
 
 /// Whether a gate that refuses a grant does so because it does not know of a decision that was made: its store was restored or lost.
-pub(crate) fn has_forgotten(status: &Status) -> bool {
+pub(crate) fn has_lost_decision(status: &Status) -> bool {
     match status::reason(status).as_deref() {
         Some(reasons::APPROVAL_NOT_FOUND) => true,
         Some(reasons::NOT_APPROVED) => {
@@ -164,14 +164,14 @@ pub(crate) fn has_forgotten(status: &Status) -> bool {
 }
 
 /// Only what the gate itself refuses for good is final: a status that a proxy or the transport made up says nothing.
-fn no_answer(status: Status) -> NoAnswer {
+fn gate_error(status: Status) -> GateError {
     let final_code = matches!(
         status.code(),
         Code::FailedPrecondition | Code::NotFound | Code::InvalidArgument | Code::PermissionDenied
     );
     match status::reason(&status).as_deref() {
-        Some(reasons::OVERLOADED | reasons::LIMIT_REACHED) => NoAnswer::Busy(status),
-        Some(_) if final_code => NoAnswer::Refused(status),
-        _ => NoAnswer::Away(status),
+        Some(reasons::OVERLOADED | reasons::LIMIT_REACHED) => GateError::Busy(status),
+        Some(_) if final_code => GateError::Refused(status),
+        _ => GateError::Unavailable(status),
     }
 }

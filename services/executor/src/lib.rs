@@ -4,15 +4,15 @@
 //! acknowledged or acted on before it is stored.
 
 mod acknowledge;
-mod answer;
-mod core;
+mod call_reply;
 mod decisions;
 mod driver;
-mod errand;
+mod event_feed;
 mod gate;
-mod hub;
 mod names;
+mod operation;
 mod output;
+mod registry;
 mod runner;
 mod secrets;
 mod service;
@@ -21,8 +21,8 @@ mod trace;
 mod wire;
 
 pub use belay_redaction::{MasterKey, Redactor};
-pub use core::{Executions, Parts, store_reason};
 pub use gate::Gate;
+pub use registry::{ExecutionRegistry, Parts, store_reason};
 pub use runner::{BadToken, Runner};
 pub use secrets::open_seal_key;
 pub use service::hosted;

@@ -2,7 +2,7 @@
 
 use std::{error::Error, process::ExitCode, sync::Arc};
 
-use belay_executor::{Executions, Gate, Parts, Redactor, Runner, Settings, hosted, open_seal_key, store_reason};
+use belay_executor::{ExecutionRegistry, Gate, Parts, Redactor, Runner, Settings, hosted, open_seal_key, store_reason};
 use belay_service_kit::{
     Access, Clock as _, Ids, People, ServiceChannel, Shutdown, SystemClock, net,
     net::Reach,
@@ -57,14 +57,14 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         shutdown: stop.clone(),
         limits: operator.services.executor,
     };
-    let executions = Executions::new(parts);
-    let taken_up = executions.drive_all().await?;
+    let registry = ExecutionRegistry::new(parts);
+    let taken_up = registry.drive_all().await?;
     tracing::info!(address = %listener.address(), executions = taken_up, "The executor listens");
 
-    let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&executions)), access, stop));
+    let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&registry)), access, stop));
     let outcome = tokio::select! {
         signal = shutdown::signal() => { tracing::info!(signal = signal?, "The executor stops"); Ok(()) }
-        reason = executions.broken() => Err(format!("{}: {reason}", store_reason(&reason))),
+        reason = registry.broken() => Err(format!("{}: {reason}", store_reason(&reason))),
     };
     trigger.pull();
     serving.await??;

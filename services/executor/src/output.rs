@@ -9,12 +9,12 @@ use belay_proto::v1::{self, tool_call_output::Stream};
 use belay_redaction::Redactor;
 
 use crate::{
-    hub::Hub,
+    event_feed::EventFeed,
     wire::{self, CallNames},
 };
 
 /// Whose output it is.
-pub(crate) struct Speaker {
+pub(crate) struct OutputSource {
     pub(crate) names: Arc<CallNames>,
     /// The step's id.
     pub(crate) step: String,
@@ -22,90 +22,90 @@ pub(crate) struct Speaker {
 }
 
 /// Brings one call's output to its execution's watchers.
-pub(crate) struct Voice {
-    hub: Arc<Hub>,
-    speaker: Speaker,
+pub(crate) struct OutputForwarder {
+    feed: Arc<EventFeed>,
+    source: OutputSource,
     /// Knows the secrets of the execution.
     redactor: Redactor,
     /// Nothing before the first word: most calls say none.
-    told: Mutex<Option<Told>>,
+    streams: Mutex<Option<CallStreams>>,
 }
 
-impl Voice {
-    pub(crate) fn new(hub: Arc<Hub>, speaker: Speaker, redactor: Redactor) -> Self {
-        Self { hub, speaker, redactor, told: Mutex::new(None) }
+impl OutputForwarder {
+    pub(crate) fn new(feed: Arc<EventFeed>, source: OutputSource, redactor: Redactor) -> Self {
+        Self { feed, source, redactor, streams: Mutex::new(None) }
     }
 
     /// Passes a piece on, unless it was passed on before: a runner that is asked again tells everything again.
-    pub(crate) fn say(&self, now: Timestamp, output: v1::ToolCallOutput) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = told.get_or_insert_with(|| {
-            let Speaker { names, step, call } = &self.speaker;
-            Told::new(wire::output_frame(names, step, *call), &self.redactor)
+    pub(crate) fn forward(&self, now: Timestamp, output: v1::ToolCallOutput) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let streams = streams.get_or_insert_with(|| {
+            let OutputSource { names, step, call } = &self.source;
+            CallStreams::new(wire::output_frame(names, step, *call), &self.redactor)
         });
-        let shown = told.stream(output.stream()).take(output);
-        self.pass_on(&told.event, now, shown);
+        let shown = streams.stream(output.stream()).push(output);
+        self.publish(&streams.event, now, shown);
     }
 
     /// The call says no more: passes on what was held back of a line that has not ended.
     pub(crate) fn end(&self, now: Timestamp) {
-        if let Some(told) = &mut *self.told.lock().unwrap_or_else(PoisonError::into_inner) {
-            for stream in [&mut told.stdout, &mut told.stderr] {
-                self.pass_on(&told.event, now, stream.end());
+        if let Some(streams) = &mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner) {
+            for stream in [&mut streams.stdout, &mut streams.stderr] {
+                self.publish(&streams.event, now, stream.end());
             }
         }
     }
 
-    fn pass_on(&self, event: &v1::ExecutionEvent, now: Timestamp, shown: Option<v1::ToolCallOutput>) {
+    fn publish(&self, event: &v1::ExecutionEvent, now: Timestamp, shown: Option<v1::ToolCallOutput>) {
         if let Some(output) = shown {
-            self.hub.say(wire::output_event(event, now, output));
+            self.feed.publish_output(wire::output_event(event, now, output));
         }
     }
 }
 
 /// Both streams of a call.
-struct Told {
+struct CallStreams {
     /// The event of a piece, all but its time and the piece.
     event: v1::ExecutionEvent,
-    stdout: Spoken,
-    stderr: Spoken,
+    stdout: StreamProgress,
+    stderr: StreamProgress,
 }
 
-impl Told {
+impl CallStreams {
     fn new(event: v1::ExecutionEvent, redactor: &Redactor) -> Self {
-        let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| Spoken::new(stream, redactor));
+        let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| StreamProgress::new(stream, redactor));
         Self { event, stdout, stderr }
     }
 
-    fn stream(&mut self, stream: Stream) -> &mut Spoken {
+    fn stream(&mut self, stream: Stream) -> &mut StreamProgress {
         if stream == Stream::Stderr { &mut self.stderr } else { &mut self.stdout }
     }
 }
 
 /// How far a stream has been told. Offsets are those of what the tool wrote: around what is hidden, they and the lengths do not agree.
-struct Spoken {
+struct StreamProgress {
     kind: Stream,
     /// Where the next piece begins, unless something is missing in between.
-    told: i64,
+    position: i64,
     /// Where that begins which is held back.
     held_from: i64,
     /// Nothing once the stream has ended.
     redacted: Option<belay_redaction::Stream>,
 }
 
-impl Spoken {
+impl StreamProgress {
     fn new(kind: Stream, redactor: &Redactor) -> Self {
         let redacted = Some(belay_redaction::Stream::new(redactor.clone()));
-        Self { kind, told: 0, held_from: 0, redacted }
+        Self { kind, position: 0, held_from: 0, redacted }
     }
 
     /// What can be shown now that this piece has come.
-    fn take(&mut self, output: v1::ToolCallOutput) -> Option<v1::ToolCallOutput> {
-        let news = self.news(output)?;
+    fn push(&mut self, output: v1::ToolCallOutput) -> Option<v1::ToolCallOutput> {
+        let new_part = self.new_part(output)?;
         let redacted = self.redacted.as_mut()?;
-        let from = if redacted.held() == 0 { news.offset } else { self.held_from };
-        let shown = redacted.push(news.text.as_bytes());
-        self.held_from = self.told - i64::try_from(redacted.held()).unwrap_or(0);
+        let from = if redacted.held() == 0 { new_part.offset } else { self.held_from };
+        let shown = redacted.push(new_part.text.as_bytes());
+        self.held_from = self.position - i64::try_from(redacted.held()).unwrap_or(0);
         self.piece(from, &shown)
     }
 
@@ -120,19 +120,19 @@ impl Spoken {
     }
 
     /// What of a piece is new.
-    fn news(&mut self, output: v1::ToolCallOutput) -> Option<v1::ToolCallOutput> {
+    fn new_part(&mut self, output: v1::ToolCallOutput) -> Option<v1::ToolCallOutput> {
         let end = output.offset.saturating_add(length(&output.text));
-        let news = match usize::try_from(self.told.saturating_sub(output.offset)) {
+        let new_part = match usize::try_from(self.position.saturating_sub(output.offset)) {
             Err(_) | Ok(0) => output,
             // Where bytes were replaced, places in the text are not places in the stream.
             Ok(known) if !output.text.contains(char::REPLACEMENT_CHARACTER) && output.text.is_char_boundary(known) => {
                 let text = output.text[known..].to_owned();
-                v1::ToolCallOutput { offset: self.told, text, ..output }
+                v1::ToolCallOutput { offset: self.position, text, ..output }
             }
             Ok(_) => return None,
         };
-        self.told = end.max(self.told);
-        (!news.text.is_empty()).then_some(news)
+        self.position = end.max(self.position);
+        (!new_part.text.is_empty()).then_some(new_part)
     }
 }
 
@@ -147,19 +147,19 @@ fn length(text: &str) -> i64 {
 mod tests {
     use super::*;
 
-    fn told() -> Told {
-        Told::new(v1::ExecutionEvent::default(), &Redactor::new())
+    fn streams() -> CallStreams {
+        CallStreams::new(v1::ExecutionEvent::default(), &Redactor::new())
     }
 
-    fn take(told: &mut Told, stream: Stream, offset: i64, text: &str) -> Option<(i64, String)> {
+    fn push(streams: &mut CallStreams, stream: Stream, offset: i64, text: &str) -> Option<(i64, String)> {
         let piece = v1::ToolCallOutput { stream: stream.into(), offset, text: text.into() };
-        told.stream(stream).take(piece).map(|piece| (piece.offset, piece.text))
+        streams.stream(stream).push(piece).map(|piece| (piece.offset, piece.text))
     }
 
     #[test]
     fn nothing_is_said_twice_and_gaps_stay_visible() {
-        let mut told = told();
-        let mut say = |stream, offset, text: &str| take(&mut told, stream, offset, text);
+        let mut streams = streams();
+        let mut say = |stream, offset, text: &str| push(&mut streams, stream, offset, text);
         let said = |offset: i64, text: &str| Some((offset, text.to_owned()));
         assert_eq!(say(Stream::Stdout, 0, "one\n"), said(0, "one\n"));
         assert_eq!(say(Stream::Stderr, 0, "oh\n"), said(0, "oh\n"), "each stream has its own offsets");
@@ -174,21 +174,21 @@ mod tests {
 
     #[test]
     fn a_line_is_said_when_it_has_ended_and_from_where_it_began() {
-        let mut told = told();
-        assert_eq!(take(&mut told, Stream::Stdout, 0, "a\nhal"), Some((0, "a\n".into())));
-        assert_eq!(take(&mut told, Stream::Stdout, 5, "f"), None);
-        assert_eq!(take(&mut told, Stream::Stdout, 6, " of it\nrest"), Some((2, "half of it\n".into())));
-        let rest = told.stdout.end().map(|piece| (piece.offset, piece.text));
+        let mut streams = streams();
+        assert_eq!(push(&mut streams, Stream::Stdout, 0, "a\nhal"), Some((0, "a\n".into())));
+        assert_eq!(push(&mut streams, Stream::Stdout, 5, "f"), None);
+        assert_eq!(push(&mut streams, Stream::Stdout, 6, " of it\nrest"), Some((2, "half of it\n".into())));
+        let rest = streams.stdout.end().map(|piece| (piece.offset, piece.text));
         assert_eq!(rest, Some((13, "rest".into())));
-        assert_eq!((told.stdout.end(), told.stderr.end()), (None, None));
+        assert_eq!((streams.stdout.end(), streams.stderr.end()), (None, None));
     }
 
     // S2-FR-077, REQUIREMENTS C4: a secret that comes in pieces is hidden as a whole.
     #[test]
     fn a_secret_across_pieces_is_hidden() {
-        let mut told = told();
-        assert_eq!(take(&mut told, Stream::Stderr, 0, "with ghp_FAKE0fake1Bel"), None);
-        let shown = take(&mut told, Stream::Stderr, 22, "ay2Not3Real4FAKE0fake1B done\nnext\n");
+        let mut streams = streams();
+        assert_eq!(push(&mut streams, Stream::Stderr, 0, "with ghp_FAKE0fake1Bel"), None);
+        let shown = push(&mut streams, Stream::Stderr, 22, "ay2Not3Real4FAKE0fake1B done\nnext\n");
         assert_eq!(shown, Some((0, "with [REDACTED] done\nnext\n".into())));
     }
 }

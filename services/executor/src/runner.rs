@@ -17,12 +17,12 @@ use belay_telemetry::TraceContext;
 use tonic::{Code, Request, Status, metadata::MetadataValue};
 
 use crate::{
-    answer::{Answer, answer_of, refused},
+    call_reply::{CallReply, refused, reply_of},
     wire,
 };
 
 /// How long a question that needs no work may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RPC_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A way to a tool runner.
 #[derive(Clone)]
@@ -107,7 +107,7 @@ impl Runner {
         let (mut tools, mut page_token) = (Vec::new(), String::new());
         loop {
             let mut request = self.request(v1::ListToolsRequest { page_size: 1000, page_token });
-            request.set_timeout(PATIENCE);
+            request.set_timeout(RPC_TIMEOUT);
             let page = self.client.clone().list_tools(request).await.map_err(unreachable_runner)?.into_inner();
             tools.extend(page.tools);
             page_token = page.next_page_token;
@@ -127,9 +127,9 @@ impl Runner {
         message: v1::CallToolRequest,
         request: &CallRequest,
         accepted: impl FnOnce(),
-        mut said: impl FnMut(v1::ToolCallOutput),
-        mut waits: impl FnMut(String),
-    ) -> Answer {
+        mut on_output: impl FnMut(v1::ToolCallOutput),
+        mut on_waiting: impl FnMut(String),
+    ) -> CallReply {
         let mut stream = match self.client.clone().call_tool(self.request(message)).await {
             Ok(response) => response.into_inner(),
             Err(status) => return refused(request, status),
@@ -141,21 +141,29 @@ impl Runner {
                     // Read to its end: a stream that is dropped before its trailers is reset, and HTTP/2 takes a thousand resets for an
                     // attack and closes the connection under everybody.
                     while let Ok(Some(_)) = stream.message().await {}
-                    return answer_of(request, call);
+                    return reply_of(request, call);
                 }
-                Ok(Some(v1::CallToolResponse { event: Some(Event::Output(output)) })) => said(output),
+                Ok(Some(v1::CallToolResponse { event: Some(Event::Output(output)) })) => on_output(output),
                 Ok(Some(v1::CallToolResponse { event: Some(Event::Waiting(waiting)) })) => {
-                    waits(waiting.exclusive_call)
+                    on_waiting(waiting.exclusive_call)
                 }
                 Ok(Some(_)) => {}
-                Ok(None) => return Answer::Away(Status::unavailable("the runner ended the stream before the call")),
+                Ok(None) => {
+                    return CallReply::Unavailable(Status::unavailable("the runner ended the stream before the call"));
+                }
                 Err(status) => return refused(request, status),
             }
         }
     }
 
     /// Has a call stopped, and waits for its true end.
-    pub(crate) async fn stop(&self, name: String, request: &CallRequest, fence: v1::Fence, ledger_id: &str) -> Answer {
+    pub(crate) async fn cancel(
+        &self,
+        name: String,
+        request: &CallRequest,
+        fence: v1::Fence,
+        ledger_id: &str,
+    ) -> CallReply {
         let message = v1::CancelToolCallRequest { name, fence: Some(fence) };
         let ended = match self.client.clone().cancel_tool_call(self.request(message)).await {
             Ok(response) => response.into_inner(),
@@ -165,9 +173,9 @@ impl Runner {
         let kept_in = ended.receipt.as_ref().map_or("", |receipt| receipt.ledger_id.as_str());
         let elsewhere = !ledger_id.is_empty() && !kept_in.is_empty() && kept_in != ledger_id;
         if elsewhere && ended.state() == State::Cancelled {
-            return Answer::LedgerChanged;
+            return CallReply::LedgerChanged;
         }
-        answer_of(request, ended)
+        reply_of(request, ended)
     }
 
     /// Has the effect of a held call put in place.
@@ -178,10 +186,10 @@ impl Runner {
         fence: v1::Fence,
         grant: v1::Grant,
         trace: &TraceContext,
-    ) -> Answer {
+    ) -> CallReply {
         let message = v1::CommitEffectRequest { name, grant: Some(grant), fence: Some(fence) };
         match self.client.clone().commit_effect(self.traced(message, trace)).await {
-            Ok(response) => answer_of(request, response.into_inner()),
+            Ok(response) => reply_of(request, response.into_inner()),
             Err(status) => refused(request, status),
         }
     }
@@ -194,11 +202,11 @@ impl Runner {
         fence: v1::Fence,
         failure: &Failure,
         trace: &TraceContext,
-    ) -> Answer {
+    ) -> CallReply {
         let failure = Some(wire::failure(failure));
         let message = v1::DiscardEffectRequest { name, fence: Some(fence), failure };
         match self.client.clone().discard_effect(self.traced(message, trace)).await {
-            Ok(response) => answer_of(request, response.into_inner()),
+            Ok(response) => reply_of(request, response.into_inner()),
             Err(status) => refused(request, status),
         }
     }
@@ -209,7 +217,7 @@ impl Runner {
     /// INVALID_ARGUMENT naming the field `workspace`, with the runner's reason; UNAVAILABLE.
     pub(crate) async fn check_workspace(&self, workspace: String) -> Result<String, Status> {
         let mut request = self.request(v1::CheckWorkspaceRequest { workspace });
-        request.set_timeout(PATIENCE);
+        request.set_timeout(RPC_TIMEOUT);
         match self.client.clone().check_workspace(request).await {
             Ok(response) => Ok(response.into_inner().workspace),
             Err(status) if status.code() == Code::InvalidArgument => {
@@ -233,7 +241,7 @@ impl Runner {
     /// What the runner can tell of planned calls; nothing where it cannot be asked, since whether a plan is accepted does not hang on it.
     pub(crate) async fn check_calls(&self, calls: Vec<v1::PlannedCall>) -> Vec<v1::CallProblem> {
         let mut request = self.request(v1::CheckCallsRequest { calls });
-        request.set_timeout(PATIENCE);
+        request.set_timeout(RPC_TIMEOUT);
         match self.client.clone().check_calls(request).await {
             Ok(response) => response.into_inner().problems,
             Err(status) => {

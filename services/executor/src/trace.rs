@@ -18,7 +18,7 @@ use tracing::Span;
 use crate::{names::ExecutionName, wire};
 
 /// The trace that a new execution is stored with: its caller's, else one of its own.
-pub(crate) fn beginning(telemetry: &Telemetry, metadata: &MetadataMap, uid: &str) -> (String, String) {
+pub(crate) fn initial_trace(telemetry: &Telemetry, metadata: &MetadataMap, uid: &str) -> (String, String) {
     let trace = TraceContext::of(metadata).unwrap_or_else(|| telemetry.root_named(uid));
     (trace.traceparent(), trace.tracestate().to_owned())
 }
@@ -69,7 +69,8 @@ impl Trace {
         let (caller, span) = span_of(telemetry, &uid, &created.trace.0, &created.trace.1);
         let steps = execution.steps().enumerate();
         let attempts = steps.filter_map(|(step, view)| Some((step, (view.attempt(), view.attempt_started_at()?))));
-        let call = |flying: &CallInFlight| (flying.request.call, (flying.request.tool.clone(), flying.since));
+        let call =
+            |in_flight: &CallInFlight| (in_flight.request.call, (in_flight.request.tool.clone(), in_flight.since));
         Self {
             telemetry: telemetry.clone(),
             execution: name.to_string(),
@@ -103,7 +104,7 @@ impl Trace {
     }
 
     /// Takes what happened, which is stored by now, and sends the spans that ended with it.
-    pub(crate) fn hear(&mut self, execution: &Execution, events: &[Event]) {
+    pub(crate) fn record(&mut self, execution: &Execution, events: &[Event]) {
         if !self.telemetry.records(&self.span) {
             return;
         }

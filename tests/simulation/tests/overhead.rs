@@ -6,7 +6,7 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use belay_executor::{Executions, Gate, MasterKey, Redactor};
+use belay_executor::{ExecutionRegistry, Gate, MasterKey, Redactor};
 use belay_grant::{Keys, Signed, SigningKey};
 use belay_policy::{Policy, Revised};
 use belay_proto::v1::{
@@ -134,7 +134,7 @@ async fn inside(max_calls: Option<u32>) -> Inside {
     let location = Location::file(folder.join("journal.db"));
     let mut limits = ExecutorLimits::default();
     (limits.executions.value, limits.watchers.value) = (2, 2);
-    let executions = Executions::new(belay_executor::Parts {
+    let executions = ExecutionRegistry::new(belay_executor::Parts {
         journal: belay_journal_sqlite::open(&location, || "store".into()).unwrap(),
         threads: Threads::Inline,
         runner: belay_executor::Runner::new(runner, None).unwrap(),

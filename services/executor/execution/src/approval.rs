@@ -1,138 +1,138 @@
-//! What a person is asked about a call, and what came of it.
+//! Approvals: what a decision about a call is about, and what was decided.
 
 use belay_reasons as reasons;
 
 use crate::{ApprovalMode, ErrorClass, Failure, Timestamp};
 
-/// What a decision is about.
+/// What an approval decides about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NeedKind {
-    /// The call itself: it has not run.
+pub enum SubjectKind {
+    /// The call itself, before it runs.
     Call,
-    /// What the call changed in its view: it has run, and nothing is committed.
+    /// The changes that the call made in its view. The call has run; nothing is committed.
     Effect,
 }
 
-/// Why a runner holds a call back. The decision is bound to `subject_digest`.
+/// Why a runner holds a call until it is approved. The decision is bound to `subject_digest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct ApprovalRequirement {
     /// What the decision is about.
-    pub kind: NeedKind,
-    /// `sha256:` over the bytes of what the decision is about.
+    pub kind: SubjectKind,
+    /// `sha256:` over the bytes of the subject.
     pub subject_digest: String,
-    /// The rule that asks.
+    /// The policy decision that requires the approval.
     pub decision: PolicyDecision,
-    /// What would change; nothing for a call.
+    /// What would change; empty for [`SubjectKind::Call`].
     pub effect: EffectSummary,
 }
 
-/// What a policy lets happen, from the mildest to the strictest.
+/// What a policy allows, from the mildest to the strictest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It runs and is committed.
+    /// The call runs and its changes are committed.
     Auto,
-    /// It runs in a view, and what it changed is judged.
+    /// The call runs in a view, and the policy then judges what it changed.
     Preview,
-    /// A person decides.
+    /// A person has to approve.
     Prompt,
-    /// No.
+    /// Denied.
     Deny,
 }
 
-/// What a policy said, and why.
+/// A decision of a policy, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyDecision {
-    /// What may happen.
+    /// What is allowed.
     pub verdict: Verdict,
-    /// The id of the rule that said so.
+    /// The id of the rule that matched.
     pub rule: String,
-    /// The reason it gives, for people.
+    /// The rule's reason, for people.
     pub reason: String,
     /// The revision of the policy.
     pub policy_revision: i64,
 }
 
-/// What a call changed, in short.
+/// A summary of what a call changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EffectSummary {
-    /// How many files, links and folders it makes.
+    /// Number of files, links and directories it creates.
     pub created: u32,
-    /// How many it overwrites or gives other rights.
+    /// Number of entries whose content or permissions it changes.
     pub modified: u32,
-    /// How many it removes.
+    /// Number of entries it deletes.
     pub deleted: u32,
-    /// The first of the paths, sorted; how many is the runner's choice.
+    /// The first of the changed paths, sorted; the runner chooses how many.
     pub changes: Vec<PathChange>,
 }
 
-/// What happens to one path.
+/// The change of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathChange {
     /// The path, relative to the workspace.
     pub path: String,
-    /// What happens to it.
+    /// How it changes.
     pub kind: ChangeKind,
-    /// What a person should look at twice, in the runner's words.
+    /// What a person should check carefully, in the runner's words.
     pub flags: Vec<String>,
 }
 
 /// How a path changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// Nothing was there.
+    /// The path is new.
     Created,
-    /// It becomes another.
+    /// The content or the permissions change.
     Modified,
-    /// It goes.
+    /// The path is removed.
     Deleted,
 }
 
 /// What was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Yes, once.
+    /// Approved, once.
     Approved,
-    /// No.
+    /// Denied.
     Denied,
-    /// No, and the step is left out instead of failing.
+    /// Denied; the step is skipped instead of failing.
     Skipped,
-    /// Nobody decided before the policy's time limit, which is as good as no.
+    /// No decision before the policy's time limit; treated as denied.
     Expired,
 }
 
-/// A call that its runner holds back until somebody has decided.
+/// The approval that a held call waits for, or waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// What is to be decided.
-    pub need: Need,
-    /// Since when.
+pub struct PendingApproval {
+    /// What has to be approved.
+    pub requirement: ApprovalRequirement,
+    /// When the runner held the call.
     pub since: Timestamp,
-    /// The approval at the gate, once it is known that the gate has it.
+    /// The name of the approval at the gate, once the gate has confirmed that it has one.
     pub approval: Option<String>,
     /// What was decided.
     pub decided: Option<Decided>,
 }
 
-/// A decision, and where in the list of events it stands.
+/// A decision, and the event that records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
     /// What was decided.
     pub decision: Decision,
-    /// Who, as authenticated; empty when the execution's approval mode decided.
+    /// The authenticated principal; empty when the execution's approval mode decided.
     pub principal: String,
-    /// Why, in that person's words.
+    /// The reason that the principal gave.
     pub reason: String,
-    /// The number of its event.
+    /// The sequence number of its event.
     pub sequence: u64,
 }
 
-impl Hold {
-    /// What was decided, if anybody has.
+impl PendingApproval {
+    /// The decision; `None` while it is pending.
     pub fn decision(&self) -> Option<Decision> {
         self.decided.as_ref().map(|decided| decided.decision)
     }
 
-    /// What the call's failure says when it is given up: nothing while it may still go on.
+    /// The failure of a call that was not approved; `None` while the decision is pending, and for an approved call.
     pub fn denial(&self, mode: ApprovalMode) -> Option<Failure> {
         let decided = self.decided.as_ref()?;
         let asked = mode == ApprovalMode::Wait;
@@ -142,7 +142,7 @@ impl Hold {
             Decision::Skipped => reasons::APPROVAL_SKIPPED,
             Decision::Denied | Decision::Expired => reasons::APPROVAL_DENIED,
         };
-        let PolicyDecision { rule, reason: why, .. } = &self.need.decision;
+        let PolicyDecision { rule, reason: why, .. } = &self.requirement.decision;
         let said = if decided.reason.is_empty() { "no reason given" } else { decided.reason.as_str() };
         let message = match (decided.decision, asked) {
             (Decision::Expired, true) => format!("Nobody decided in time, which counts as no (rule {rule}: {why})."),

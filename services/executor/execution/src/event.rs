@@ -1,15 +1,15 @@
-//! What can happen to an execution.
+//! The events of an execution.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use belay_plan::Plan;
 
-use crate::{Decision, EffectSummary, ExecutionState, Failure, Json, Need, PolicyDecision, Timestamp};
+use crate::{ApprovalRequirement, Decision, EffectSummary, ExecutionState, Failure, Json, PolicyDecision, Timestamp};
 
-/// Something that happened, in its place in the list.
+/// One event of an execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// 1, 2, 3, … without a gap.
+    /// 1, 2, 3, … without gaps.
     pub sequence: u64,
     /// When it was recorded.
     pub time: Timestamp,
@@ -17,17 +17,17 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// A call of a tool: the step by its place in the plan, the attempt, and which call of that attempt it is.
+/// Identifies a call of a tool by the step's index in the plan, the attempt, and the number of the call within the attempt.
 ///
-/// Derived, never random: the same call has the same identity before and after a crash. The number within an attempt rises when a call
-/// was discarded without its step being at fault.
+/// Derived, never random: the same call has the same identity before and after a crash. An attempt makes more than one call when a call was
+/// discarded through no fault of its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
-    /// The step's place in the plan, from 0.
+    /// The step's index in the plan, from 0.
     pub step: usize,
     /// The attempt, from 1.
     pub attempt: u32,
-    /// Which call of the attempt, from 1.
+    /// The number of the call within the attempt, from 1.
     pub number: u32,
 }
 
@@ -37,30 +37,30 @@ impl fmt::Display for CallId {
     }
 }
 
-/// What happens where policy asks a person.
+/// What happens when policy requires approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApprovalMode {
-    /// Wait for the person.
+    /// Wait for the decision.
     #[default]
     Wait,
     /// Fail the step.
     Fail,
     /// Skip the step.
     Skip,
-    /// Approve without a person, where policy allows that.
+    /// Approve automatically, where policy allows that.
     Auto,
 }
 
-/// What may be done about a call whose end nobody knows.
+/// How to recover a call whose outcome is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryClass {
-    /// Changes nothing: may always run again.
+    /// Changes nothing; always safe to run again.
     ReadOnly,
-    /// Running twice is the same as running once.
+    /// Idempotent: running it again is safe.
     Idempotent,
-    /// Works in a view; an unfinished call left nothing behind.
+    /// Works in a view; a call that was interrupted has changed nothing.
     Transactional,
-    /// Reaches out of the workspace: never runs again by itself.
+    /// Has effects outside the workspace; never run again automatically.
     Manual,
 }
 
@@ -77,21 +77,21 @@ pub enum SkipReason {
     Cancelled,
     /// The execution ran out of time first.
     TimedOut,
-    /// A person was asked, and said to leave it out.
+    /// The decision on its approval was to skip it.
     ApprovalSkipped,
-    /// A person would have been asked, and the execution was started to ask nobody.
+    /// Its call required approval, and the execution was started not to ask.
     NonInteractive,
 }
 
-/// The facts about a tool that an execution relies on. They stand in its first event, so that a runner that changes its mind later
-/// cannot change the past.
+/// The facts about a tool that an execution relies on. The first event records them, so that later changes at the runner do not affect
+/// executions that have started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolFacts {
     /// The name the plan uses.
     pub used_as: String,
     /// The canonical name.
     pub tool: String,
-    /// What may be done after a loss.
+    /// How to recover a call whose outcome is not known.
     pub recovery: RecoveryClass,
     /// The time limit of one call when the plan sets none.
     pub default_timeout: Duration,
@@ -104,17 +104,17 @@ pub struct Created {
     pub uid: String,
     /// The plan.
     pub plan: Plan,
-    /// What happens where policy asks a person.
+    /// What happens when policy requires approval.
     pub approval_mode: ApprovalMode,
     /// The workspace its tools are confined to.
     pub workspace: String,
-    /// Labels for finding it again.
+    /// Labels to find it by.
     pub labels: BTreeMap<String, String>,
-    /// Who started it, as authenticated.
+    /// The authenticated principal that started it.
     pub principal: String,
     /// The facts about every tool the plan names.
     pub tools: Vec<ToolFacts>,
-    /// When its time limit ends it.
+    /// The time at which its time limit ends it.
     pub deadline: Option<Timestamp>,
     /// The `traceparent` and `tracestate` it belongs to; empty when unknown.
     pub trace: (String, String),
@@ -122,10 +122,10 @@ pub struct Created {
     pub shard: u32,
 }
 
-/// How many steps ended, out of how many.
+/// How many steps have ended, out of how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Steps that ended.
+    /// Steps that have ended.
     pub done: usize,
     /// All steps.
     pub total: usize,
@@ -142,22 +142,22 @@ pub struct CallRequest {
     pub arguments: Json,
     /// The digest of the arguments.
     pub arguments_digest: String,
-    /// What may be done after a loss.
+    /// How to recover a call whose outcome is not known.
     pub recovery: RecoveryClass,
-    /// The ledger that is expected to keep the call.
+    /// The ledger that is expected to record the call.
     pub ledger_id: String,
-    /// How long it may take.
+    /// The time limit of the call.
     pub timeout: Duration,
 }
 
-/// What a runner vouches for.
+/// What the runner certifies about a finished call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// The ledger in which the call stands.
+    /// The ledger that records the call.
     pub ledger_id: String,
-    /// How long the tool worked.
+    /// How long the tool ran.
     pub duration: Duration,
-    /// The policy that let it happen.
+    /// The policy decision that allowed it.
     pub decision: Option<PolicyDecision>,
     /// The digest of what it changed and committed; empty when it changed nothing.
     pub effect_digest: String,
@@ -165,13 +165,13 @@ pub struct Receipt {
     pub effect: Option<EffectSummary>,
     /// The nonce of the grant that was spent on it; empty when none was needed.
     pub grant_nonce: String,
-    /// The walls that stood around it, by name.
+    /// The sandbox layers that were active, by name.
     pub enforced: Vec<String>,
-    /// Whether the workspace is a folder that a person works in too.
+    /// Whether the workspace is a directory in which people work as well.
     pub live_base: bool,
-    /// The calls that committed in the workspace meanwhile, the last of them only.
+    /// The last of the calls that committed in the workspace while this one ran.
     pub commits_beside: Vec<String>,
-    /// How many commits those were.
+    /// The number of those commits.
     pub commit_count_beside: i64,
     /// The special files that the call left and that were not committed, the first of them only.
     pub left_out: Vec<String>,
@@ -214,7 +214,7 @@ pub struct Finished {
     pub totals: crate::Totals,
     /// The failure of the first step that failed.
     pub failure: Option<Failure>,
-    /// From the acceptance to the end.
+    /// From acceptance to the end.
     pub duration: Duration,
 }
 
@@ -226,17 +226,17 @@ pub enum EventKind {
     Created(Box<Created>),
     /// It began.
     Started,
-    /// Nothing new starts. `discard_calls`: running calls are stopped and will run again after the resumption.
+    /// Nothing new starts. With `discard_calls`, running calls are cancelled and run again after the execution is resumed.
     Paused { principal: String, reason: String, discard_calls: bool, request_id: String },
-    /// It goes on.
+    /// It was resumed.
     Resumed { principal: String, request_id: String },
-    /// Somebody asked it to stop.
+    /// A principal cancelled it.
     CancelRequested { principal: String, reason: String, request_id: String },
-    /// An executor took it up again; these calls' ends were not recorded.
+    /// An executor took over the execution; the ends of these calls were not recorded.
     Recovered { in_doubt: Vec<CallId> },
     /// Its time limit ran out.
     DeadlineExceeded,
-    /// Nothing goes on before somebody has decided.
+    /// No step can make progress until an approval is decided.
     AwaitingApproval,
     /// It ended.
     Finished(Box<Finished>),
@@ -260,32 +260,32 @@ pub enum EventKind {
     StepSkipped { step: usize, reason: SkipReason, because: Option<usize>, progress: Progress },
     /// A step that had started was stopped.
     StepCancelled { step: usize, attempt: u32, progress: Progress },
-    /// Nobody knows what a step's call did.
+    /// Whether a step's call took effect is not known.
     StepOutcomeUnknown { step: usize, attempt: u32, failure: Failure },
 
-    /// A call goes out.
+    /// The intent to make a call.
     CallRequested(Arc<CallRequest>),
     /// A call ended with a result.
     CallCompleted { call: CallId, result: Json, receipt: Receipt },
     /// A call ended with a failure.
     CallFailed { call: CallId, failure: Failure, receipt: Receipt },
-    /// A call was stopped; it left nothing behind. `failure` says why, when nobody asked for it; `grant_nonce` which grant was spent on
-    /// it all the same.
+    /// A call was cancelled and left no changes. `failure` is set when the executor did not request that; `grant_nonce` names the grant
+    /// that was spent on the call nevertheless.
     CallCancelled { call: CallId, failure: Option<Failure>, grant_nonce: String },
-    /// A policy or a person said no to a call; nothing of it is left.
+    /// A policy or a person denied a call; nothing of it is left.
     CallDenied { call: CallId, failure: Failure, receipt: Receipt },
-    /// A call waits for a decision, before its work or before its commit.
-    CallHeld { call: CallId, need: Box<Need> },
-    /// The gate holds the approval: a person is asked.
+    /// The runner holds a call until it is approved, before it runs or before its changes are committed.
+    CallHeld { call: CallId, requirement: Box<ApprovalRequirement> },
+    /// The gate has created the approval.
     ApprovalRequested { call: CallId, approval: String, subject_digest: String },
-    /// Somebody has decided, or the execution's approval mode has (`approval` and `principal` are empty then).
+    /// The approval was decided, by a person or by the execution's approval mode (`approval` and `principal` are empty then).
     ApprovalDecided { call: CallId, approval: String, decision: Decision, principal: String, reason: String },
-    /// A call's end cannot be known; which grant was spent on it can.
+    /// The outcome of a call cannot be known. The grant that was spent on it can.
     CallOutcomeUnknown { call: CallId, failure: Failure, grant_nonce: String },
 }
 
 impl EventKind {
-    /// The step it is about, if it is about one.
+    /// The step that the event is about, if any.
     pub fn step(&self) -> Option<usize> {
         match self {
             Self::StepStarted { step, .. }
@@ -299,7 +299,7 @@ impl EventKind {
         }
     }
 
-    /// The call it is about, if it is about one.
+    /// The call that the event is about, if any.
     pub fn call(&self) -> Option<CallId> {
         match self {
             Self::CallRequested(request) => Some(request.call),
@@ -315,7 +315,7 @@ impl EventKind {
         }
     }
 
-    /// The nonce of the grant that was spent on the call that has ended with it; empty when none was, and for everything else.
+    /// The nonce of the grant that was spent on the call that this event ends; empty when no grant was spent, and for all other events.
     pub fn grant_nonce(&self) -> &str {
         match self {
             Self::CallCompleted { receipt, .. }
@@ -326,7 +326,7 @@ impl EventKind {
         }
     }
 
-    /// Whether the call it is about has ended with it.
+    /// Whether the event ends its call.
     pub fn ends_call(&self) -> bool {
         matches!(
             self,

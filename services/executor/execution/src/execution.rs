@@ -1,4 +1,4 @@
-//! The present: what is true of an execution after its events so far.
+//! The current state of an execution after its events so far.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,13 +9,13 @@ use std::{
 use belay_plan::{Plan, Step};
 
 use crate::{
-    CallId, CallRequest, Created, Event, EventKind, ExecutionState, Failure, Hold, Json, Receipt, SkipReason,
-    StepState, Timestamp, ToolFacts, apply::Impossible,
+    CallId, CallRequest, Created, Event, EventKind, ExecutionState, Failure, Json, PendingApproval, Receipt,
+    SkipReason, StepState, Timestamp, ToolFacts, apply::IllegalEvent,
 };
 
-/// One execution. Made from events and changed by events only.
+/// One execution. Created from events and changed only by events.
 ///
-/// The sets beside `steps` are indexes into it, kept by `apply`, so that deciding what to do next costs the same at step 10,000 as at
+/// The sets beside `steps` are indexes into it that `apply` maintains, so that deciding what to do next costs the same at step 10,000 as at
 /// step 10.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execution {
@@ -35,28 +35,28 @@ pub struct Execution {
     pub(crate) ledger_id: String,
     pub(crate) first_failure: Option<Failure>,
     pub(crate) totals: Totals,
-    /// Steps that have started and not ended, those with an unknown outcome and those that wait for a decision or for a place aside: each
-    /// holds one of the plan's `parallelism` slots. More than that only while effects are being committed or given up.
+    /// Steps that have started and not ended, except those with an unknown outcome and those that wait for approval or for a slot. Each
+    /// holds one of the plan's `parallelism` slots; there are more only while effects are being committed or discarded.
     pub(crate) active: usize,
     /// Steps in `Pending`.
-    pub(crate) pending: usize,
-    /// Steps in `Ready` that have not started.
+    pub(crate) pending_steps: usize,
+    /// Steps in `Ready` whose first attempt has not started.
     pub(crate) ready: BTreeSet<usize>,
-    /// Steps that have started and whose next call has not gone out: those in `Running` whose attempt has made no call yet, and those in
-    /// `Ready` whose call was discarded. They hold their slot.
-    pub(crate) uncalled: BTreeSet<usize>,
-    /// Steps that will be skipped because of a step they depend on.
-    pub(crate) doomed: BTreeMap<usize, (SkipReason, usize)>,
-    /// Running steps whose call has ended and whose fate is not decided.
-    pub(crate) unsettled: BTreeSet<usize>,
+    /// Steps that have started and whose next call is still to be sent: those in `Running` whose attempt has made no call, and those in
+    /// `Ready` whose call was discarded. They keep their slot.
+    pub(crate) to_dispatch: BTreeSet<usize>,
+    /// Steps to skip because of a step that they depend on.
+    pub(crate) to_skip: BTreeMap<usize, (SkipReason, usize)>,
+    /// Running steps whose call has ended and that have not been resolved.
+    pub(crate) to_resolve: BTreeSet<usize>,
     pub(crate) backing_off: BTreeSet<(Timestamp, usize)>,
     pub(crate) unknown: BTreeSet<usize>,
     pub(crate) in_flight: BTreeMap<CallId, CallInFlight>,
-    /// Calls that were let run and wait for a place among the plan's `parallelism`.
+    /// Approved calls that wait for one of the plan's `parallelism` slots.
     pub(crate) queued: BTreeSet<CallId>,
-    /// Calls that are held and that nobody is known to be asked about.
-    pub(crate) unasked: BTreeSet<CallId>,
-    /// Calls that the gate asks about, and that nobody has decided about.
+    /// Held calls whose approval is still to be requested from the gate.
+    pub(crate) to_request: BTreeSet<CallId>,
+    /// Calls whose approval is pending at the gate.
     pub(crate) awaiting: BTreeSet<CallId>,
 }
 
@@ -64,7 +64,7 @@ pub struct Execution {
 pub(crate) struct PausedBy {
     pub(crate) since: Timestamp,
     pub(crate) discard_calls: bool,
-    /// The number of the event.
+    /// The sequence number of the event.
     pub(crate) sequence: u64,
 }
 
@@ -85,48 +85,48 @@ pub(crate) struct StepRecord {
     pub(crate) attempt: u32,
     /// Calls made in this attempt.
     pub(crate) calls: u32,
-    /// Calls of this attempt that were in conflict with another one's commit.
+    /// Calls of this attempt that conflicted with another commit.
     pub(crate) conflicts: u32,
-    /// A call of this attempt failed while others committed, and was made again for that.
+    /// Whether a call of this attempt failed while others committed, and was made again for that reason.
     pub(crate) failed_beside: bool,
     /// Dependencies that have not completed.
-    pub(crate) unmet: usize,
+    pub(crate) open_dependencies: usize,
     pub(crate) started_at: Option<Timestamp>,
-    /// When the attempt that is under way began.
+    /// When the current attempt started.
     pub(crate) attempt_started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
     pub(crate) not_before: Option<Timestamp>,
     pub(crate) since: Timestamp,
-    /// How long it has waited for decisions so far: that is no time of its own.
+    /// How long it has waited for approvals; not counted as its own time.
     pub(crate) waited: Duration,
     pub(crate) output: Option<Json>,
     pub(crate) failure: Option<Failure>,
     pub(crate) failed_attempts: Vec<FailedAttempt>,
     pub(crate) skipped: Option<(SkipReason, Option<usize>)>,
     pub(crate) call_end: Option<CallEnd>,
-    /// What let the call happen that completed it.
+    /// What authorized the call that completed it.
     pub(crate) authorization: Option<Authorization>,
 }
 
-/// What let a call happen: a person, the policy in the place of one, or a rule alone.
+/// What authorized a call: a person, the policy on behalf of one, or a rule alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorization {
-    /// The rule of the policy that let it happen, or that asked.
+    /// The policy rule that allowed it or that required the approval.
     pub rule: String,
-    /// Who approved it: a person, or `policy` in an execution that asks nobody; `None` where nobody was to be asked.
+    /// Who approved it: a person, or `policy` in an execution that asks no person; `None` when no approval was required.
     pub approver: Option<String>,
     /// How many paths it created, modified and deleted.
     pub changes: [u32; 3],
 }
 
 impl Authorization {
-    /// What let a call happen that was committed with this receipt; `None` for one that changed nothing and was not asked about.
-    pub(crate) fn of(receipt: &Receipt, hold: Option<&Hold>) -> Option<Self> {
-        let approver = hold.and_then(|hold| hold.decided.as_ref()).map(|decided| decided.principal.clone());
+    /// The authorization of a call with this receipt; `None` for a call that changed nothing and needed no approval.
+    pub(crate) fn of(receipt: &Receipt, pending: Option<&PendingApproval>) -> Option<Self> {
+        let approver = pending.and_then(|pending| pending.decided.as_ref()).map(|decided| decided.principal.clone());
         if receipt.effect.is_none() && approver.is_none() {
             return None;
         }
-        let asked = hold.map(|hold| &hold.need.decision);
+        let asked = pending.map(|pending| &pending.requirement.decision);
         let rule = asked.or(receipt.decision.as_ref()).map(|decision| decision.rule.clone()).unwrap_or_default();
         let changes =
             receipt.effect.as_ref().map_or([0; 3], |effect| [effect.created, effect.modified, effect.deleted]);
@@ -134,8 +134,8 @@ impl Authorization {
     }
 }
 
-/// How many of a step's failed attempts keep their last output in memory: the latest. The events keep it of all.
-const OUTPUTS_KEPT: usize = 3;
+/// How many of a step's failed attempts keep their last output in memory, the latest first. The events keep the output of all.
+const MAX_OUTPUTS_KEPT: usize = 3;
 
 /// An attempt that failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,12 +149,12 @@ pub struct FailedAttempt {
 }
 
 impl StepRecord {
-    /// Keeps why an attempt failed.
+    /// Records the failure of an attempt.
     pub(crate) fn failed(&mut self, attempt: u32, failure: &Failure, ended_at: Timestamp) {
         self.failure = Some(failure.clone());
         self.failed_attempts.push(FailedAttempt { attempt, failure: failure.clone(), ended_at });
         let with_output = self.failed_attempts.iter_mut().rev().filter(|failed| failed.failure.last_output.is_some());
-        with_output.skip(OUTPUTS_KEPT).for_each(|failed| failed.failure.last_output = None);
+        with_output.skip(MAX_OUTPUTS_KEPT).for_each(|failed| failed.failure.last_output = None);
     }
 }
 
@@ -163,8 +163,8 @@ pub(crate) enum CallEnd {
     Completed,
     Failed(Failure),
     Denied(Failure),
-    /// Turned down, and the step with it.
-    LeftOut(SkipReason),
+    /// Denied by a decision that skips the step.
+    Skipped(SkipReason),
     Cancelled,
     Unknown(Failure),
 }
@@ -172,12 +172,12 @@ pub(crate) enum CallEnd {
 /// A call whose intent is recorded and whose end is not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallInFlight {
-    /// What was asked for.
+    /// The request.
     pub request: Arc<CallRequest>,
-    /// When.
+    /// When it was recorded.
     pub since: Timestamp,
-    /// What it waits for, or waited for, a decision about.
-    pub hold: Option<Hold>,
+    /// The approval that it waits for or waited for.
+    pub pending_approval: Option<PendingApproval>,
 }
 
 /// How many steps there are and how they ended.
@@ -192,7 +192,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Steps that have ended, however they did.
+    /// Steps that have ended, in whatever state.
     pub fn done(self) -> usize {
         self.completed + self.failed + self.skipped + self.cancelled
     }
@@ -201,19 +201,19 @@ impl Totals {
 /// What an execution or a step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// A moment.
+    /// A point in time.
     Timer {
         /// Since when.
         since: Timestamp,
         /// Until when.
         until: Timestamp,
     },
-    /// Somebody has to resume it.
+    /// A principal has to resume it.
     Resume {
         /// Since when.
         since: Timestamp,
     },
-    /// Somebody has to find out what a call did.
+    /// A person has to find out what a call did.
     Outcome {
         /// Since when.
         since: Timestamp,
@@ -223,16 +223,16 @@ pub enum Waiting {
         /// Since when.
         since: Timestamp,
     },
-    /// Somebody has to decide about a call.
+    /// A call has to be approved.
     Approval {
         /// Since when.
         since: Timestamp,
-        /// Which.
+        /// The call.
         call: CallId,
     },
 }
 
-/// One step, as it is now.
+/// The current state of one step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepView<'a> {
     /// The step in the plan.
@@ -242,7 +242,7 @@ pub struct StepView<'a> {
 }
 
 impl<'a> StepView<'a> {
-    /// Where it is in its life.
+    /// Its state.
     pub fn state(&self) -> StepState {
         self.record.state
     }
@@ -257,7 +257,7 @@ impl<'a> StepView<'a> {
         self.record.started_at
     }
 
-    /// When the attempt that is under way began; nothing between two attempts, and when there is none any more.
+    /// When the current attempt started; `None` between attempts and after the last.
     pub fn attempt_started_at(&self) -> Option<Timestamp> {
         self.record.attempt_started_at
     }
@@ -272,7 +272,7 @@ impl<'a> StepView<'a> {
         self.record.output.as_ref()
     }
 
-    /// What went wrong last.
+    /// The last failure.
     pub fn failure(&self) -> Option<&'a Failure> {
         self.record.failure.as_ref()
     }
@@ -282,7 +282,7 @@ impl<'a> StepView<'a> {
         &self.record.failed_attempts
     }
 
-    /// What let the call happen that completed it; `None` while none has, and where it changed nothing.
+    /// The authorization of the call that completed it; `None` before that, and when the call changed nothing.
     pub fn authorization(&self) -> Option<&Authorization> {
         self.record.authorization.as_ref()
     }
@@ -294,7 +294,7 @@ impl<'a> StepView<'a> {
 
     /// The approval that it waits for.
     pub fn approval(&self) -> Option<&'a str> {
-        self.call?.hold.as_ref().filter(|hold| hold.decided.is_none())?.approval.as_deref()
+        self.call?.pending_approval.as_ref().filter(|pending| pending.decided.is_none())?.approval.as_deref()
     }
 
     /// What it waits for.
@@ -305,7 +305,7 @@ impl<'a> StepView<'a> {
             StepState::OutcomeUnknown => Some(Waiting::Outcome { since }),
             StepState::Running => Some(Waiting::Call { since }),
             StepState::AwaitingApproval => {
-                self.call.map(|flying| Waiting::Approval { since, call: flying.request.call })
+                self.call.map(|in_flight| Waiting::Approval { since, call: in_flight.request.call })
             }
             _ => None,
         }
@@ -313,24 +313,24 @@ impl<'a> StepView<'a> {
 }
 
 impl Execution {
-    /// How many calls of a step's present attempt were in conflict with another one's commit.
+    /// How many calls of a step's current attempt conflicted with another commit.
     pub fn conflicts(&self, step: usize) -> u32 {
         self.steps.get(step).map_or(0, |record| record.conflicts)
     }
 
-    /// Whether a call of a step's present attempt was made again because it had failed beside commits.
+    /// Whether a call of a step's current attempt was made again because it failed while others committed.
     pub fn failed_beside_commits(&self, step: usize) -> bool {
         self.steps.get(step).is_some_and(|record| record.failed_beside)
     }
 
-    /// The state after these events, which begin with `Created`.
+    /// The state after these events, the first of which is `Created`.
     ///
     /// # Errors
-    /// [`Impossible`], naming the event, when the list has a gap or holds a move that does not exist: the store is corrupt, or a newer
+    /// [`IllegalEvent`], naming the event, when the list has a gap or contains an illegal transition: the store is corrupt, or a newer
     /// version wrote it.
-    pub fn replay(events: impl IntoIterator<Item = Event>) -> Result<Self, Impossible> {
+    pub fn replay(events: impl IntoIterator<Item = Event>) -> Result<Self, IllegalEvent> {
         let mut events = events.into_iter();
-        let first = events.next().ok_or(Impossible { sequence: 1, what: "the list of events is empty".into() })?;
+        let first = events.next().ok_or(IllegalEvent { sequence: 1, what: "the list of events is empty".into() })?;
         let mut execution = Self::create(first)?;
         for event in events {
             execution.apply(&event)?;
@@ -341,10 +341,10 @@ impl Execution {
     /// A new execution from its first event.
     ///
     /// # Errors
-    /// [`Impossible`] when the event is not `Created` with sequence 1.
-    pub fn create(first: Event) -> Result<Self, Impossible> {
+    /// [`IllegalEvent`] when the event is not `Created` with sequence 1.
+    pub fn create(first: Event) -> Result<Self, IllegalEvent> {
         let Event { sequence: 1, time, kind: EventKind::Created(created) } = first else {
-            return Err(Impossible { sequence: first.sequence, what: "the first event must be `created`".into() });
+            return Err(IllegalEvent { sequence: first.sequence, what: "the first event must be `created`".into() });
         };
         let steps: Vec<StepRecord> = created
             .plan
@@ -356,7 +356,7 @@ impl Execution {
                 calls: 0,
                 conflicts: 0,
                 failed_beside: false,
-                unmet: step.dependencies().len(),
+                open_dependencies: step.dependencies().len(),
                 started_at: None,
                 attempt_started_at: None,
                 ended_at: None,
@@ -392,22 +392,22 @@ impl Execution {
             first_failure: None,
             totals: Totals { total: steps.len(), ..Totals::default() },
             active: 0,
-            pending: steps.len() - ready.len(),
+            pending_steps: steps.len() - ready.len(),
             steps,
             ready,
-            uncalled: BTreeSet::new(),
-            doomed: BTreeMap::new(),
-            unsettled: BTreeSet::new(),
+            to_dispatch: BTreeSet::new(),
+            to_skip: BTreeMap::new(),
+            to_resolve: BTreeSet::new(),
             backing_off: BTreeSet::new(),
             unknown: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             queued: BTreeSet::new(),
-            unasked: BTreeSet::new(),
+            to_request: BTreeSet::new(),
             awaiting: BTreeSet::new(),
         })
     }
 
-    /// What was fixed when it was created.
+    /// The values that its creation fixed.
     pub fn created(&self) -> &Created {
         &self.created
     }
@@ -417,7 +417,7 @@ impl Execution {
         &self.created.plan
     }
 
-    /// Where it is in its life.
+    /// Its state.
     pub fn state(&self) -> ExecutionState {
         self.state
     }
@@ -447,7 +447,7 @@ impl Execution {
         self.ended_at
     }
 
-    /// How many steps ended how.
+    /// How many steps have ended in each state.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -475,22 +475,22 @@ impl Execution {
         self.in_flight.get(&call)
     }
 
-    /// The calls about which the gate was asked and nobody has decided; none while it is being stopped.
-    pub fn asked(&self) -> impl Iterator<Item = CallId> + '_ {
+    /// The calls whose approval is pending at the gate; none while the execution is being stopped.
+    pub fn requested_approvals(&self) -> impl Iterator<Item = CallId> + '_ {
         self.awaiting.iter().copied().filter(|_| self.stop.is_none())
     }
 
-    /// The ledger that its last intent names; empty before the first.
+    /// The ledger that its last intent names; empty before the first intent.
     pub fn ledger_id(&self) -> &str {
         &self.ledger_id
     }
 
-    /// Whether a request of this id has paused, resumed or cancelled it before.
+    /// Whether a request with this id has paused, resumed or cancelled it.
     pub fn has_seen(&self, request_id: &str) -> bool {
         self.requests.contains(request_id)
     }
 
-    /// What it waits for as a whole; empty when it has ended or is making progress by itself.
+    /// What the execution as a whole waits for; empty when it has ended or can make progress.
     pub fn waiting(&self) -> Vec<Waiting> {
         if self.state.is_terminal() {
             return Vec::new();
@@ -510,7 +510,7 @@ impl Execution {
         waiting
     }
 
-    /// The facts about the tool that the plan calls `used_as`.
+    /// The facts about the tool that the plan names `used_as`.
     pub(crate) fn tool(&self, used_as: &str) -> Option<&ToolFacts> {
         self.created.tools.iter().find(|facts| facts.used_as == used_as)
     }

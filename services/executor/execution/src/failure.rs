@@ -1,4 +1,4 @@
-//! What can go wrong with a call, and whether another attempt is worth it.
+//! Failures of calls, and whether to retry them.
 
 use std::{fmt, sync::Arc};
 
@@ -9,9 +9,9 @@ pub enum ErrorClass {
     Crash,
     /// A quota is used up.
     RateLimit,
-    /// Neither trying again nor going on can help.
+    /// Neither a retry nor continuing the plan can help.
     Fatal,
-    /// The program or agent that should do the work is not there.
+    /// The program or agent that does the work is not available.
     AgentUnavailable,
     /// Any other failure of a tool.
     Transient,
@@ -21,11 +21,11 @@ pub enum ErrorClass {
     InvalidArguments,
     /// The tool's answer does not fit its schema.
     InvalidResult,
-    /// The call reached for something outside its workspace.
+    /// The call tried to access something outside its workspace.
     SandboxViolation,
-    /// A person said no.
+    /// A person denied the call.
     ApprovalDenied,
-    /// A policy said no.
+    /// The policy denied the call.
     PolicyDenied,
     /// The call was cancelled.
     Cancelled,
@@ -36,7 +36,7 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    /// Whether a step that failed so may be tried again.
+    /// Whether a step that failed with this class may be retried.
     pub fn is_retryable(self) -> bool {
         match self {
             Self::Crash | Self::RateLimit | Self::Transient | Self::Timeout | Self::InvalidResult => true,
@@ -56,26 +56,26 @@ impl ErrorClass {
 /// What went wrong with a call or a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The class, which decides about another attempt.
+    /// The class, which decides whether to retry.
     pub class: ErrorClass,
-    /// A stable word for programs.
+    /// A stable identifier for programs.
     pub reason: String,
     /// One sentence for a person.
     pub message: String,
-    /// The last of what the call's program wrote.
+    /// The end of the output of the call's program.
     pub last_output: Option<Arc<LastOutput>>,
 }
 
-/// The ends of what a program wrote before its call failed.
+/// The end of what a program wrote before its call failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastOutput {
     /// The end of its standard output.
     pub stdout: String,
     /// The end of its standard error.
     pub stderr: String,
-    /// Whether it wrote more to its standard output before that.
+    /// Whether earlier standard output is left out.
     pub stdout_truncated: bool,
-    /// Whether it wrote more to its standard error before that.
+    /// Whether earlier standard error is left out.
     pub stderr_truncated: bool,
 }
 

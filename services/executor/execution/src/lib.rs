@@ -1,25 +1,26 @@
-//! One execution as a fold over its events, and what to do next.
+//! One execution as a fold over its events, and the decision about what to do next.
 //!
-//! Everything here is pure: no clock, no files, no sockets, no protobuf. [`Execution::replay`] turns a list of events into the present;
-//! [`Execution::advance`] decides what has to be recorded now; [`Execution::actions`] says what the world outside has to do. A driver
-//! performs that and comes back with the answer. Recovery after a crash is therefore an ordinary start: replay, then go on.
+//! Everything here is pure: no clock, no files, no sockets, no protobuf. [`Execution::replay`] turns a list of events into the current
+//! state; [`Execution::advance`] decides which events have to be recorded now; [`Execution::actions`] lists what the driver has to do. A
+//! driver performs the actions and records the results. Recovery after a crash is therefore an ordinary start: replay, then continue.
 //!
-//! `apply` reads nothing but the event: digests, delays, deadlines and reasons all stand in it.
+//! `apply` reads nothing but the event: digests, delays, deadlines and reasons are all part of it.
 
 mod apply;
 mod approval;
+mod approvals;
 mod canonical;
 mod event;
 mod execution;
 mod failure;
-mod holds;
-mod moves;
 mod next;
 mod time;
+mod transitions;
 
-pub use apply::Impossible;
+pub use apply::IllegalEvent;
 pub use approval::{
-    ChangeKind, Decided, Decision, EffectSummary, Hold, Need, NeedKind, PathChange, PolicyDecision, Verdict,
+    ApprovalRequirement, ChangeKind, Decided, Decision, EffectSummary, PathChange, PendingApproval, PolicyDecision,
+    SubjectKind, Verdict,
 };
 pub use canonical::{Json, digest};
 pub use event::{
@@ -28,6 +29,8 @@ pub use event::{
 };
 pub use execution::{Authorization, CallInFlight, Execution, FailedAttempt, StepView, Totals, Waiting};
 pub use failure::{ErrorClass, Failure, LastOutput};
-pub use moves::{EXECUTION_MOVES, ExecutionMove, ExecutionState, STEP_MOVES, StepMove, StepState};
-pub use next::{Action, Surroundings};
+pub use next::{Action, DecideContext};
 pub use time::Timestamp;
+pub use transitions::{
+    EXECUTION_TRANSITIONS, ExecutionState, ExecutionTrigger, STEP_TRANSITIONS, StepState, StepTrigger,
+};

@@ -1,4 +1,4 @@
-//! What has to be recorded now, and what the world outside then has to do.
+//! Which events to record now, and which actions the driver then has to perform.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -8,57 +8,57 @@ use belay_reasons as reasons;
 use crate::{
     CallId, CallRequest, ErrorClass, Event, EventKind, Execution, ExecutionState, Failure, Finished, Json, Progress,
     SkipReason, StepState, Timestamp,
-    apply::Impossible,
+    apply::IllegalEvent,
     digest,
     execution::{CallEnd, StepRecord, Stop, Totals},
 };
 
-/// What a decision may depend on besides the past. It ends up in the events, so that replaying them does not need it.
+/// The inputs of a decision besides the events so far. Their values are recorded in the resulting events, so a replay does not need them.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings<'a> {
+pub struct DecideContext<'a> {
     /// The wall clock.
     pub now: Timestamp,
-    /// The identity of the runner's ledger.
+    /// The id of the runner's ledger.
     pub ledger_id: &'a str,
 }
 
-/// What the driver has to do, derived from the present: asking twice gives the same answer, so a driver that was lost loses nothing.
+/// What the driver has to do. Derived from the current state, so a new driver continues where a lost one stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// This call has to be with the runner, under its own name: sending it again attaches to it. One that was held before its work goes
-    /// with the grant of its approval.
-    Send(CallId),
-    /// This call has to be stopped, and its true end recorded.
-    Stop(CallId),
-    /// Somebody has to be asked about this call, which its runner holds.
-    Ask(CallId),
-    /// The effect of this call was approved and has to be put in place.
+    /// Send this call to the runner under its own name; sending it again attaches to it. A call that was held before it ran is sent with
+    /// the grant of its approval.
+    Dispatch(CallId),
+    /// Cancel this call, and record how it really ended.
+    Cancel(CallId),
+    /// Request approval for this call, which its runner holds.
+    RequestApproval(CallId),
+    /// Commit the approved effect of this call.
     Commit(CallId),
-    /// This call was turned down and has to be given up.
+    /// Discard this call, which was not approved.
     Discard(CallId),
-    /// Nothing before this moment, unless something happens.
+    /// Nothing to do before this time, unless something happens.
     WakeAt(Timestamp),
 }
 
 impl Execution {
-    /// Records something that happened outside: an answer of a runner, a request of a person.
+    /// Records something that happened outside: a reply of a runner, a request of a principal.
     ///
     /// # Errors
-    /// [`Impossible`] when it cannot happen now; the execution is unchanged then.
-    pub fn record(&mut self, now: Timestamp, kind: EventKind) -> Result<Event, Impossible> {
+    /// [`IllegalEvent`] when it is not legal now; the execution is unchanged then.
+    pub fn record(&mut self, now: Timestamp, kind: EventKind) -> Result<Event, IllegalEvent> {
         let event = Event { sequence: self.last_sequence + 1, time: now.max(self.last_time), kind };
-        // Every kind that comes from outside is checked before its first change.
+        // `apply` checks events from outside before it changes anything.
         self.apply(&event)?;
         Ok(event)
     }
 
-    /// Decides everything that can be decided now, and applies it. The events have to be stored before anything is done about them.
-    pub fn advance(&mut self, around: Surroundings<'_>) -> Vec<Event> {
-        let now = around.now.max(self.last_time);
-        let around = Surroundings { now, ..around };
+    /// Decides everything that can be decided now, and applies it. The driver has to store the events before it acts on them.
+    pub fn advance(&mut self, context: DecideContext<'_>) -> Vec<Event> {
+        let now = context.now.max(self.last_time);
+        let context = DecideContext { now, ..context };
         let mut events = Vec::new();
         loop {
-            let decided = self.decide(around);
+            let decided = self.decide(context);
             if decided.is_empty() {
                 return events;
             }
@@ -70,17 +70,18 @@ impl Execution {
         }
     }
 
-    /// What the driver has to do about the present.
+    /// What the driver has to do now.
     pub fn actions(&self) -> Vec<Action> {
         if self.state.is_terminal() {
             return Vec::new();
         }
-        let mut actions: Vec<Action> = self.in_flight.values().filter_map(|flying| self.action_for(flying)).collect();
+        let mut actions: Vec<Action> =
+            self.in_flight.values().filter_map(|in_flight| self.action_for(in_flight)).collect();
         actions.extend(self.wake_at().map(Action::WakeAt));
         actions
     }
 
-    /// The moment at which something is due by itself.
+    /// When a retry or the deadline is due next; `None` when neither is pending.
     pub fn wake_at(&self) -> Option<Timestamp> {
         if self.state.is_terminal() {
             return None;
@@ -90,53 +91,53 @@ impl Execution {
             Some(Stop::Cancelled | Stop::Deadline) => None,
         };
         let backoff = match (&self.paused, self.stop) {
-            // Where there is no room, the end of what runs is waited for.
-            (None, None) if self.has_room() => self.backing_off.first().map(|&(not_before, _)| not_before),
+            // Without a free slot the execution waits for a running call.
+            (None, None) if self.has_free_slot() => self.backing_off.first().map(|&(not_before, _)| not_before),
             _ => None,
         };
         [deadline, backoff].into_iter().flatten().min()
     }
 
-    /// Whether nothing is under way: it waits for a moment, a person, or nothing at all, and needs no memory meanwhile.
+    /// Whether no operation is needed: the execution waits for a time, a decision, a person or nothing at all, and can leave memory.
     pub fn is_parked(&self) -> bool {
-        self.in_flight.values().all(|flying| self.action_for(flying).is_none())
+        self.in_flight.values().all(|in_flight| self.action_for(in_flight).is_none())
     }
 
-    /// The calls whose end an executor that was lost may have missed: those that do not rest.
+    /// The calls whose end a lost executor may have missed: those that need an action.
     pub fn in_doubt(&self) -> Vec<CallId> {
-        let acted_on = self.in_flight.values().filter(|flying| self.action_for(flying).is_some());
-        acted_on.map(|flying| flying.request.call).collect()
+        let acted_on = self.in_flight.values().filter(|in_flight| self.action_for(in_flight).is_some());
+        acted_on.map(|in_flight| in_flight.request.call).collect()
     }
 
-    /// The next few events that follow from the present and the moment. Empty when nothing can be decided.
+    /// The next events that follow from the current state and time; empty when nothing can be decided.
     ///
-    /// Each answer is one event, or a group that would come out the same if it were asked for one by one: an executor that dies after any
-    /// event goes on as it would have gone on without that.
-    fn decide(&self, around: Surroundings<'_>) -> Vec<EventKind> {
+    /// Returns one event, or a group that would come out the same one by one: an executor that crashes after any event continues as if it
+    /// had not crashed.
+    fn decide(&self, context: DecideContext<'_>) -> Vec<EventKind> {
         if self.state.is_terminal() {
             return Vec::new();
         }
-        let now = around.now;
+        let now = context.now;
         if self.created.deadline.is_some_and(|deadline| deadline <= now)
             && !matches!(self.stop, Some(Stop::Cancelled | Stop::Deadline))
         {
             return vec![EventKind::DeadlineExceeded];
         }
-        if let Some(&step) = self.unsettled.first() {
-            return vec![self.settle(step, now)];
+        if let Some(&step) = self.to_resolve.first() {
+            return vec![self.resolve_step(step, now)];
         }
         if self.stop.is_none()
-            && let Some(decision) = self.decide_held()
+            && let Some(decision) = self.decide_by_mode()
         {
             return vec![decision];
         }
         if let Some(stop) = self.stop {
-            let wind_up = self.wind_up(stop);
-            if !wind_up.is_empty() {
-                return wind_up;
+            let drain = self.drain(stop);
+            if !drain.is_empty() {
+                return drain;
             }
         } else {
-            if let Some((&step, &(reason, because))) = self.doomed.first_key_value() {
+            if let Some((&step, &(reason, because))) = self.to_skip.first_key_value() {
                 return vec![EventKind::StepSkipped {
                     step,
                     reason,
@@ -148,10 +149,10 @@ impl Execution {
                 if self.started_at.is_none() {
                     return vec![EventKind::Started];
                 }
-                if let Some(start) = self.start_something(around) {
+                if let Some(start) = self.start_next(context) {
                     return vec![start];
                 }
-                if self.state == ExecutionState::Running && self.only_awaits() {
+                if self.state == ExecutionState::Running && self.only_awaits_approvals() {
                     return vec![EventKind::AwaitingApproval];
                 }
             }
@@ -164,7 +165,7 @@ impl Execution {
     }
 
     /// What the end of its call means for a step.
-    fn settle(&self, step: usize, now: Timestamp) -> EventKind {
+    fn resolve_step(&self, step: usize, now: Timestamp) -> EventKind {
         let record = &self.steps[step];
         let attempt = record.attempt;
         match record.call_end.as_ref().expect("an unsettled step has an ended call") {
@@ -176,7 +177,7 @@ impl Execution {
             CallEnd::Unknown(failure) => EventKind::StepOutcomeUnknown { step, attempt, failure: failure.clone() },
             CallEnd::Failed(failure) => self.retry_or_fail(step, failure, now),
             CallEnd::Denied(failure) => self.fail(step, failure.clone()),
-            &CallEnd::LeftOut(reason) => {
+            &CallEnd::Skipped(reason) => {
                 EventKind::StepSkipped { step, reason, because: None, progress: self.progress(1) }
             }
         }
@@ -200,14 +201,16 @@ impl Execution {
 
     fn step_deadline(&self, step: usize) -> Option<Timestamp> {
         let limit = self.plan().steps()[step].timeout()?;
-        // Waiting for a person never runs into a limit of the step's.
+        // Time spent waiting for approval does not count towards the step's time limit.
         let StepRecord { started_at, waited, .. } = &self.steps[step];
         Some((*started_at)?.saturating_add(limit + *waited))
     }
 
-    /// Ends every step that has no call in flight, once nothing may start any more.
-    fn wind_up(&self, stop: Stop) -> Vec<EventKind> {
-        if self.pending + self.ready.len() + self.uncalled.len() + self.backing_off.len() + self.unknown.len() == 0 {
+    /// Ends every step without a call in flight, once nothing may start any more.
+    fn drain(&self, stop: Stop) -> Vec<EventKind> {
+        if self.pending_steps + self.ready.len() + self.to_dispatch.len() + self.backing_off.len() + self.unknown.len()
+            == 0
+        {
             return Vec::new();
         }
         let (reason, cause) = match stop {
@@ -221,12 +224,12 @@ impl Execution {
             let attempt = record.attempt;
             events.push(match record.state {
                 StepState::Ready | StepState::Pending if attempt == 0 => {
-                    let doomed = self.doomed.get(&step).map(|&(reason, because)| (reason, Some(because)));
-                    let (reason, because) = doomed.unwrap_or((reason, cause));
+                    let to_skip = self.to_skip.get(&step).map(|&(reason, because)| (reason, Some(because)));
+                    let (reason, because) = to_skip.unwrap_or((reason, cause));
                     EventKind::StepSkipped { step, reason, because, progress }
                 }
                 StepState::Ready | StepState::BackingOff => EventKind::StepCancelled { step, attempt, progress },
-                StepState::Running if self.uncalled.contains(&step) => {
+                StepState::Running if self.to_dispatch.contains(&step) => {
                     EventKind::StepCancelled { step, attempt, progress }
                 }
                 StepState::OutcomeUnknown => EventKind::StepFailed {
@@ -245,31 +248,30 @@ impl Execution {
         events
     }
 
-    /// Whether one more call may run of a step that holds its place: always, but where commits beside those that run take some.
-    fn has_room(&self) -> bool {
-        self.active - self.uncalled.len() - self.backing_off.len() < self.plan().parallelism()
+    /// Whether a started step may send its call: always, except while commits beside the running calls occupy slots.
+    fn has_free_slot(&self) -> bool {
+        self.active - self.to_dispatch.len() - self.backing_off.len() < self.plan().parallelism()
     }
 
-    /// The next thing that may start: a call of a step that has started, else the retry whose time has come first, else the first ready
-    /// step in the plan's order.
-    fn start_something(&self, around: Surroundings<'_>) -> Option<EventKind> {
-        let room = self.has_room();
-        let uncalled = self.uncalled.first().copied().filter(|_| room);
-        let due = self.backing_off.first().filter(|(not_before, _)| *not_before <= around.now);
+    /// Starts next: the call of a step that has started, else the retry that has been due longest, else the first ready step in plan order.
+    fn start_next(&self, context: DecideContext<'_>) -> Option<EventKind> {
+        let room = self.has_free_slot();
+        let to_dispatch = self.to_dispatch.first().copied().filter(|_| room);
+        let due = self.backing_off.first().filter(|(not_before, _)| *not_before <= context.now);
         let retry = || due.filter(|_| room).map(|&(_, step)| step);
         let ready = || self.ready.first().copied().filter(|_| self.active < self.plan().parallelism());
-        let step = uncalled.or_else(retry).or_else(ready)?;
-        if self.step_deadline(step).is_some_and(|deadline| deadline <= around.now) {
+        let step = to_dispatch.or_else(retry).or_else(ready)?;
+        if self.step_deadline(step).is_some_and(|deadline| deadline <= context.now) {
             let message = "The step's time limit ran out between two calls.";
             return Some(self.fail(step, Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)));
         }
-        Some(match uncalled {
-            Some(_) => self.request_call(step, around),
+        Some(match to_dispatch {
+            Some(_) => self.request_call(step, context),
             None => EventKind::StepStarted { step, attempt: self.steps[step].attempt + 1 },
         })
     }
 
-    fn request_call(&self, step: usize, around: Surroundings<'_>) -> EventKind {
+    fn request_call(&self, step: usize, context: DecideContext<'_>) -> EventKind {
         let record = &self.steps[step];
         let plan = &self.plan().steps()[step];
         let StepKind::Tool(tool) = plan.kind();
@@ -291,14 +293,14 @@ impl Execution {
         };
         // The tool's own limit is for steps that say nothing: one that may take ten minutes may take them in one attempt.
         let limit = plan.attempt_timeout().or(plan.timeout()).unwrap_or(facts.default_timeout);
-        let left = self.step_deadline(step).map_or(limit, |deadline| deadline.since(around.now));
+        let left = self.step_deadline(step).map_or(limit, |deadline| deadline.since(context.now));
         EventKind::CallRequested(Arc::new(CallRequest {
             call: CallId { step, attempt: record.attempt, number: record.calls + 1 },
             tool: facts.tool.clone(),
             arguments_digest: digest(arguments.as_str().as_bytes()),
             arguments,
             recovery: facts.recovery,
-            ledger_id: around.ledger_id.to_owned(),
+            ledger_id: context.ledger_id.to_owned(),
             timeout: left.min(limit),
         }))
     }
@@ -307,20 +309,20 @@ impl Execution {
         EventKind::StepFailed { step, attempt: self.steps[step].attempt, failure, progress: self.progress(1) }
     }
 
-    /// Whether skipping left a hole: a step was left out that others needed, or every step was.
-    fn lacks_what_was_skipped(&self) -> bool {
+    /// Whether a step was skipped that another step needed, or every step was.
+    fn skipped_a_needed_step(&self) -> bool {
         let needed = |record: &StepRecord| matches!(record.skipped, Some((SkipReason::DependencySkipped, _)));
         self.totals.completed == 0 || self.steps.iter().any(needed)
     }
 
     fn finish(&self, now: Timestamp) -> EventKind {
         let Totals { total, completed, failed, .. } = self.totals;
-        // What was stopped too late to stop anything has completed: the totals are the truth.
+        // An execution that was stopped too late to stop anything has completed: the totals decide.
         let state = match self.stop {
             _ if completed == total => ExecutionState::Completed,
             Some(Stop::Cancelled) => ExecutionState::Cancelled,
             Some(Stop::Deadline) => ExecutionState::TimedOut,
-            _ if failed == 0 && self.lacks_what_was_skipped() => ExecutionState::Partial,
+            _ if failed == 0 && self.skipped_a_needed_step() => ExecutionState::Partial,
             _ if failed == 0 => ExecutionState::Completed,
             _ if completed > 0 && !self.plan().stop_on_error() => ExecutionState::Partial,
             _ => ExecutionState::Failed,

@@ -1,8 +1,8 @@
-//! Wall time as the fold sees it.
+//! Wall-clock time as the fold uses it.
 
 use std::time::Duration;
 
-/// A moment: microseconds since the Unix epoch, UTC.
+/// A point in time: microseconds since the Unix epoch, UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -17,12 +17,12 @@ impl Timestamp {
         self.0
     }
 
-    /// This moment and `duration` more; the end of time when that is beyond it.
+    /// This time plus `duration`, saturating at the latest representable time.
     pub fn saturating_add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// How long ago `earlier` was; zero when it was later, since wall clocks may be set back.
+    /// The time since `earlier`; zero when `earlier` is later, since wall clocks may be set back.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_journal::{
-    ExecutionKey, ExecutionRow, Filter, JournalReader, NewExecution, Standing, StoreError, Transition,
+    ExecutionKey, ExecutionRow, ExecutionSummary, Filter, JournalReader, NewExecution, StoreError, Transition,
 };
 use belay_sqlite::SqliteError;
 use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter, types::Value};
@@ -59,7 +59,12 @@ fn execution_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
             request_id: row.get(8)?,
             request_hash: row.get(9)?,
         },
-        standing: Standing { state: row.get(10)?, ended: row.get(11)?, wake_at: row.get(12)?, parked: row.get(13)? },
+        summary: ExecutionSummary {
+            state: row.get(10)?,
+            ended: row.get(11)?,
+            wake_at: row.get(12)?,
+            parked: row.get(13)?,
+        },
     })
 }
 

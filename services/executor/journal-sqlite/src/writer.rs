@@ -6,7 +6,7 @@ use std::{
 };
 
 use belay_journal::{
-    Done, ExecutionKey, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, Standing, StoreError,
+    Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, StoreError,
     Transition,
 };
 use belay_proto::stores::Stores;
@@ -128,11 +128,11 @@ impl Transaction<'_> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(match operation {
-                Operation::Create { execution, transition, standing, seal_key, fence } => {
-                    self.create(&execution, &transition, &standing, seal_key.as_deref(), fence)?
+                Operation::Create { execution, transition, summary, seal_key, fence } => {
+                    self.create(&execution, &transition, &summary, seal_key.as_deref(), fence)?
                 }
-                Operation::Append { key, transition, standing, seal_key, fence } => {
-                    self.append(key, &transition, standing.as_ref(), seal_key.as_deref(), fence)?
+                Operation::Append { key, transition, summary, seal_key, fence } => {
+                    self.append(key, &transition, summary.as_ref(), seal_key.as_deref(), fence)?
                 }
             });
         }
@@ -156,7 +156,7 @@ impl Transaction<'_> {
         &mut self,
         execution: &NewExecution,
         transition: &Transition,
-        standing: &Standing,
+        summary: &ExecutionSummary,
         seal_key: Option<&[u8]>,
         fence: Fence,
     ) -> Result<Result<Done, Refused>, rusqlite::Error> {
@@ -202,10 +202,10 @@ impl Transaction<'_> {
                 execution.principal,
                 (!execution.request_id.is_empty()).then_some(&execution.request_id),
                 execution.request_hash,
-                standing.state,
-                standing.ended,
-                standing.wake_at,
-                standing.parked,
+                summary.state,
+                summary.ended,
+                summary.wake_at,
+                summary.parked,
             ])?;
         let key = ExecutionKey(self.connection.last_insert_rowid());
         let head = self.log(key, Head { row: 0, last_sequence: 0, rows: 0 }, transition, fence)?;
@@ -218,7 +218,7 @@ impl Transaction<'_> {
         &mut self,
         key: ExecutionKey,
         transition: &Transition,
-        standing: Option<&Standing>,
+        summary: Option<&ExecutionSummary>,
         seal_key: Option<&[u8]>,
         fence: Fence,
     ) -> Result<Result<Done, Refused>, rusqlite::Error> {
@@ -233,12 +233,12 @@ impl Transaction<'_> {
             return Ok(Err(Refused::HasSealKey(key)));
         }
         let head = self.log(key, head, transition, fence)?;
-        if let Some(standing) = standing {
+        if let Some(summary) = summary {
             self.connection
                 .prepare_cached(
                     "UPDATE execution SET state = ?2, ended = ?3, wake_at = ?4, parked = ?5 WHERE exec = ?1",
                 )?
-                .execute(params![key.0, standing.state, standing.ended, standing.wake_at, standing.parked])?;
+                .execute(params![key.0, summary.state, summary.ended, summary.wake_at, summary.parked])?;
             self.record_head(key, head)?;
         }
         self.keep_seal_key(key, seal_key)?;
@@ -362,7 +362,7 @@ pub(crate) mod tests {
                 let create = Operation::Create {
                     execution,
                     transition: transition(1, 1),
-                    standing: Standing::default(),
+                    summary: ExecutionSummary::default(),
                     seal_key: None,
                     fence,
                 };
@@ -378,17 +378,17 @@ pub(crate) mod tests {
             .map(|n| Operation::Append {
                 key: other,
                 transition: transition(others + n, 1),
-                standing: None,
+                summary: None,
                 seal_key: None,
                 fence,
             })
             .collect();
         for n in 1..=count {
-            let standing = (n % 11 == 5).then(Standing::default);
+            let summary = (n % 11 == 5).then(ExecutionSummary::default);
             batch.push(Operation::Append {
                 key: one,
                 transition: transition(*expected + n, 1),
-                standing,
+                summary,
                 seal_key: None,
                 fence,
             });

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Done, ExecutionKey, Fence, Filter, NewExecution, Opened, Operation, Refused, Standing, Transition};
+use crate::{
+    Done, ExecutionKey, ExecutionSummary, Fence, Filter, NewExecution, Opened, Operation, Refused, Transition,
+};
 
 /// Checks a store's promises. `open` opens the same store, again and again; what it returned before has been dropped by then.
 ///
@@ -29,8 +31,8 @@ pub fn check(open: &mut dyn FnMut() -> Opened) {
     continues_after_opening_again(&mut store, key);
 }
 
-fn standing(state: i32) -> Standing {
-    Standing { state, ..Standing::default() }
+fn summary(state: i32) -> ExecutionSummary {
+    ExecutionSummary { state, ..ExecutionSummary::default() }
 }
 
 fn transition(first_sequence: u64, count: u32) -> Transition {
@@ -60,11 +62,11 @@ fn new_execution(id: &str, request_id: &str, request_hash: &str, created_at: i64
 
 fn create(execution: NewExecution, fence: i64) -> Operation {
     let fence = Fence { shard: execution.shard, token: fence };
-    Operation::Create { execution, transition: transition(1, 2), standing: standing(2), seal_key: None, fence }
+    Operation::Create { execution, transition: transition(1, 2), summary: summary(2), seal_key: None, fence }
 }
 
 fn append(key: ExecutionKey, transition: Transition, fence: i64) -> Operation {
-    Operation::Append { key, transition, standing: None, seal_key: None, fence: Fence { shard: 7, token: fence } }
+    Operation::Append { key, transition, summary: None, seal_key: None, fence: Fence { shard: 7, token: fence } }
 }
 
 fn commit(store: &mut Opened, batch: Vec<Operation>) -> Vec<Result<Done, Refused>> {
@@ -86,7 +88,7 @@ fn creates_and_finds(store: &mut Opened) -> ExecutionKey {
     let answers = commit(store, vec![create(new_execution("one", "request", "hash", 10), fence)]);
     let key = created(&answers[0]);
     let row = store.reader.find("default", "one").unwrap().expect("what was created is found by its name");
-    assert_eq!((row.key, &row.standing), (key, &standing(2)));
+    assert_eq!((row.key, &row.summary), (key, &summary(2)));
     assert_eq!(row.execution, new_execution("one", "request", "hash", 10));
     assert_eq!(store.reader.get(key).unwrap(), Some(row));
     assert_eq!(store.reader.find("other", "one").unwrap(), None, "names are per namespace");
@@ -134,7 +136,7 @@ fn appends_without_a_gap(store: &mut Opened, key: ExecutionKey) {
 
 fn refuses_one_and_keeps_the_others(store: &mut Opened, key: ExecutionKey) {
     let fence = store.fence;
-    let parked = Standing { state: 4, ended: false, wake_at: Some(77), parked: true };
+    let parked = ExecutionSummary { state: 4, ended: false, wake_at: Some(77), parked: true };
     let answers = commit(
         store,
         vec![
@@ -143,14 +145,14 @@ fn refuses_one_and_keeps_the_others(store: &mut Opened, key: ExecutionKey) {
             Operation::Append {
                 key,
                 transition: transition(9, 1),
-                standing: Some(parked.clone()),
+                summary: Some(parked.clone()),
                 seal_key: None,
                 fence: Fence { shard: 7, token: fence },
             },
         ],
     );
     assert_eq!(answers, vec![Ok(Done::Appended), Err(Refused::Gap { first: 99, last: 8 }), Ok(Done::Appended)]);
-    assert_eq!(store.reader.get(key).unwrap().unwrap().standing, parked);
+    assert_eq!(store.reader.get(key).unwrap().unwrap().summary, parked);
     assert!(store.reader.unfinished().unwrap().iter().any(|row| row.key == key));
 }
 
@@ -197,11 +199,11 @@ fn lists_by_filter(store: &mut Opened) {
     for (index, state) in [6, 7, 6].into_iter().enumerate() {
         let execution = new_execution(&format!("list-{index}"), "", "", 100 + index as i64);
         let key = created(&commit(store, vec![create(execution, fence)])[0]);
-        let ended = Standing { state, ended: true, ..Standing::default() };
+        let ended = ExecutionSummary { state, ended: true, ..ExecutionSummary::default() };
         let operation = Operation::Append {
             key,
             transition: transition(3, 1),
-            standing: Some(ended),
+            summary: Some(ended),
             seal_key: None,
             fence: Fence { shard: 7, token: fence },
         };

@@ -60,7 +60,7 @@ impl Transition {
 
 /// What is known of an execution without reading its events. Written when it is created, parks, wakes and ends: never per step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ExecutionSummary {
     /// The execution's state, as the number of `belay.v1.Execution.State`.
     pub state: i32,
     /// Whether it has ended.
@@ -104,7 +104,7 @@ pub enum Operation {
         /// Its first events.
         transition: Transition,
         /// Its standing after them.
-        standing: Standing,
+        summary: ExecutionSummary,
         /// Its key, wrapped, when these events are the first that it seals.
         seal_key: Option<Vec<u8>>,
         /// Who writes.
@@ -117,7 +117,7 @@ pub enum Operation {
         /// The events.
         transition: Transition,
         /// Its standing, if that changes.
-        standing: Option<Standing>,
+        summary: Option<ExecutionSummary>,
         /// Its key, wrapped, when these events are the first that it seals.
         seal_key: Option<Vec<u8>>,
         /// Who writes.
@@ -238,7 +238,7 @@ pub struct ExecutionRow {
     /// What it was made with.
     pub execution: NewExecution,
     /// Its standing.
-    pub standing: Standing,
+    pub summary: ExecutionSummary,
 }
 
 /// Which executions a list should have. The newest come first.

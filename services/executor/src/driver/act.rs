@@ -8,9 +8,9 @@ use tracing::Span;
 
 use super::Driver;
 use crate::{
-    decisions::{self, Note},
-    errand::{Busy, Errand, Purpose},
-    output::{Speaker, Voice},
+    decisions::{self, GateNotice},
+    operation::{Busy, ToolCallOperation, Verb},
+    output::{OutputForwarder, OutputSource},
     wire,
 };
 
@@ -19,84 +19,87 @@ impl Driver {
     /// back with its end.
     pub(super) fn act(&mut self) -> Option<Timestamp> {
         let actions = self.execution.actions();
-        let wanted: BTreeMap<CallId, Purpose> = actions.iter().copied().filter_map(Purpose::of).collect();
-        self.errands.retain(|call, errand| {
-            errand.purpose == Purpose::Stop || wanted.get(call).is_some_and(|&purpose| purpose == errand.purpose)
+        let wanted: BTreeMap<CallId, Verb> = actions.iter().copied().filter_map(Verb::of).collect();
+        self.operations.retain(|call, operation| {
+            operation.verb == Verb::Cancel || wanted.get(call).is_some_and(|&verb| verb == operation.verb)
         });
-        self.busy.retain(|call, _| self.errands.get(call).is_some_and(|errand| errand.purpose != Purpose::Stop));
-        for (call, purpose) in wanted {
-            if !self.errands.contains_key(&call) {
-                self.set_out(call, purpose);
+        self.busy.retain(|call, _| self.operations.get(call).is_some_and(|operation| operation.verb != Verb::Cancel));
+        for (call, verb) in wanted {
+            if !self.operations.contains_key(&call) {
+                self.start_operation(call, verb);
             }
         }
         actions.into_iter().find_map(|action| if let Action::WakeAt(at) = action { Some(at) } else { None })
     }
 
-    fn set_out(&mut self, call: CallId, purpose: Purpose) {
-        let flying = self.execution.call(call).expect("actions name calls in flight only");
+    fn start_operation(&mut self, call: CallId, verb: Verb) {
+        let in_flight = self.execution.call(call).expect("actions name calls in flight only");
         let created = self.execution.created();
         let name = self.names.call(self.execution.plan(), call);
-        if purpose == Purpose::Stop
-            && let Some(hold) = flying.hold.as_ref().filter(|hold| hold.decided.is_none())
+        if verb == Verb::Cancel
+            && let Some(pending) = in_flight.pending_approval.as_ref().filter(|pending| pending.decided.is_none())
         {
-            self.executions.tell_gate(match hold.approval.clone() {
-                Some(approval) => Note::Cancel(approval),
-                None => Note::Withdraw { execution: self.names.execution.clone(), call: name.clone() },
+            self.registry.notify_gate(match pending.approval.clone() {
+                Some(approval) => GateNotice::Cancel(approval),
+                None => GateNotice::Withdraw { execution: self.names.execution.clone(), call: name.clone() },
             });
         }
-        let errand = Errand {
-            executions: Arc::clone(&self.executions),
+        let operation = ToolCallOperation {
+            registry: Arc::clone(&self.registry),
             name,
             workspace: created.workspace.clone(),
             trace: self.trace.call(self.execution.plan(), call),
-            request: Arc::clone(&flying.request),
+            request: Arc::clone(&in_flight.request),
             exclusive: self.execution.plan().steps()[call.step].exclusive(),
-            hold: flying.hold.clone(),
+            pending_approval: in_flight.pending_approval.clone(),
             mode: created.approval_mode,
             principal: created.principal.clone(),
-            fence: self.executions.runner_fence(created.shard),
-            maybe_sent: purpose == Purpose::Stop || self.in_doubt.contains(&call),
-            heard: self.heard.clone(),
-            voice: Voice::new(
-                Arc::clone(&self.hub),
-                Speaker {
+            fence: self.registry.runner_fence(created.shard),
+            maybe_sent: verb == Verb::Cancel || self.in_doubt.contains(&call),
+            updates: self.update_sender.clone(),
+            output: OutputForwarder::new(
+                Arc::clone(&self.feed),
+                OutputSource {
                     names: Arc::clone(&self.names),
                     step: self.execution.plan().steps()[call.step].id().to_owned(),
                     call,
                 },
                 self.secrets.redactor(),
             ),
-            patience: Errand::PATIENCE,
+            backoff: ToolCallOperation::MIN_BACKOFF,
             is_busy: false,
-            delay: match self.no_room.contains_key(&call.step) {
-                true => before_another_try(call.number),
+            delay: match self.disk_full.contains_key(&call.step) {
+                true => disk_full_delay(call.number),
                 false => Duration::ZERO,
             },
             log_span: Span::current(),
         };
-        self.errands.insert(call, errand.start(purpose));
+        self.operations.insert(call, operation.start(verb));
     }
 
     /// Asks the gate once more about every call that waits there for a decision. It answers with the approval that it has, under the same
     /// name; one that lost its store makes it again.
-    pub(super) fn check_questions(&self) {
+    pub(super) fn recheck_approvals(&self) {
         let created = self.execution.created();
-        for call in self.execution.asked() {
-            let Some(hold) = self.execution.call(call).and_then(|flying| flying.hold.clone()) else { continue };
+        for call in self.execution.requested_approvals() {
+            let Some(pending) = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.clone())
+            else {
+                continue;
+            };
             let asked = v1::CreateApprovalRequest {
                 call: self.names.call(self.execution.plan(), call),
-                subject_digest: hold.need.subject_digest,
+                subject_digest: pending.requirement.subject_digest,
                 requested_by: created.principal.clone(),
                 approval_mode: wire::approval_mode_to(created.approval_mode).into(),
             };
             let trace = self.trace.call(self.execution.plan(), call);
-            tokio::spawn(decisions::check_question(Arc::downgrade(&self.executions), asked, trace));
+            tokio::spawn(decisions::recheck_approval(Arc::downgrade(&self.registry), asked, trace));
         }
     }
 
     pub(super) fn describe(&self) -> Box<v1::Execution> {
         let mut described = self.secrets.describe(&self.name, &self.execution);
-        if let Some(since) = self.runner_away_since {
+        if let Some(since) = self.runner_unavailable_since {
             described.waiting.push(v1::WaitingReason {
                 kind: v1::waiting_reason::Kind::Runner.into(),
                 since: Some(wire::time(since)),
@@ -115,7 +118,7 @@ impl Driver {
                 next_command: String::new(),
             });
         }
-        if let Some(&since) = self.no_room.values().min() {
+        if let Some(&since) = self.disk_full.values().min() {
             described.waiting.push(v1::WaitingReason {
                 kind: v1::waiting_reason::Kind::Workspace.into(),
                 since: Some(wire::time(since)),
@@ -124,7 +127,7 @@ impl Driver {
                 next_command: String::new(),
             });
         }
-        if let Some(since) = self.gate_away_since {
+        if let Some(since) = self.gate_unavailable_since {
             described.waiting.push(v1::WaitingReason {
                 kind: v1::waiting_reason::Kind::Approval.into(),
                 since: Some(wire::time(since)),
@@ -177,6 +180,6 @@ fn limit_reached(service: Busy, since: Timestamp) -> v1::WaitingReason {
 }
 
 /// The delay before the call of this number, where the one before it met a full disk: doubles from a second to a minute.
-fn before_another_try(number: u32) -> Duration {
+fn disk_full_delay(number: u32) -> Duration {
     Duration::from_secs(1 << number.saturating_sub(2).min(6)).min(Duration::from_secs(60))
 }

@@ -16,7 +16,7 @@ impl Driver {
     /// A line about each step that failed, and one about the end. They are stored already.
     pub(super) fn log(&self, events: &[Event]) {
         // A tool's word for what went wrong may quote what it was given.
-        let reason = |failure: &Failure| self.executions.vault.shown(failure.reason.clone());
+        let reason = |failure: &Failure| self.registry.vault.shown(failure.reason.clone());
         for event in events {
             match &event.kind {
                 EventKind::StepFailed { step, attempt, failure, .. } => {

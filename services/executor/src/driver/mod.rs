@@ -1,8 +1,8 @@
 //! The thin loop around one execution: hear what happened, have it decided, make it durable, then act on it.
 
 mod act;
+mod handlers;
 mod log;
-mod take;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -11,29 +11,29 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{CallId, Event, EventKind, Execution, Surroundings, Timestamp};
-use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, Operation, Refused, Standing};
+use belay_execution::{CallId, DecideContext, Event, EventKind, Execution, Timestamp};
+use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, Operation, Refused};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
 use crate::{
-    core::{Executions, unwritable},
-    decisions::{self, Note},
-    errand::{Busy, News, Underway},
-    hub::Hub,
+    decisions::{self, GateNotice},
+    event_feed::EventFeed,
     names::ExecutionName,
+    operation::{Busy, OperationHandle, Update},
+    registry::{ExecutionRegistry, unwritable},
     secrets::{Sealed, Secrets},
     trace::Trace,
     wire::{self, CallNames},
 };
 
 /// An execution that waits longer than this leaves memory.
-const WORTH_PARKING: Duration = Duration::from_secs(5);
+const PARK_AFTER: Duration = Duration::from_secs(5);
 
 /// How long to wait before an execution that could not be read is read again: doubles from the first to the last.
-const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 
@@ -41,19 +41,19 @@ pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 #[derive(Debug)]
 pub(crate) enum Command {
     /// The execution as it is.
-    Describe { answer: Reply },
+    Describe { reply: Reply },
     /// A person's request. `kind` is what it comes to.
-    Request { kind: Box<EventKind>, etag: String, request_id: String, answer: Reply },
+    Request { kind: Box<EventKind>, etag: String, request_id: String, reply: Reply },
     /// The gate says what was decided about a call.
     Decided { approval: Box<v1::Approval> },
     /// The gate may have lost its store: make sure that it knows every question that waits there.
-    CheckQuestions,
+    RecheckApprovals,
     /// Pause with running calls discarded, and answer when none is left.
-    PauseAndSettle { principal: String, reason: String, answer: oneshot::Sender<()> },
+    PauseAndDrain { principal: String, reason: String, reply: oneshot::Sender<()> },
 }
 
 /// Why a driver gives up its execution without its having ended.
-enum GaveUp {
+enum DriverExit {
     /// The store failed, or another owner wrote.
     Lost(Status),
     /// The service stops.
@@ -63,18 +63,18 @@ enum GaveUp {
 pub(crate) struct Driver {
     /// How far the execution's time is ahead of the service's clock, in microseconds: see [`Self::now`].
     ahead: i64,
-    executions: Arc<Executions>,
+    registry: Arc<ExecutionRegistry>,
     key: ExecutionKey,
     name: ExecutionName,
     names: Arc<CallNames>,
     execution: Execution,
     trace: Trace,
-    hub: Arc<Hub>,
+    feed: Arc<EventFeed>,
     commands: mpsc::UnboundedReceiver<Command>,
-    news: mpsc::UnboundedReceiver<News>,
-    heard: mpsc::UnboundedSender<News>,
+    updates: mpsc::UnboundedReceiver<Update>,
+    update_sender: mpsc::UnboundedSender<Update>,
     /// Who is on the way for a call: one at a time.
-    errands: HashMap<CallId, Underway>,
+    operations: HashMap<CallId, OperationHandle>,
     /// The call that has the workspace to itself, and since when, for each call that waits for its end.
     waits_for: BTreeMap<CallId, (Timestamp, String)>,
     /// Calls that wait for a service which has as much to do as it takes on, since when.
@@ -86,72 +86,72 @@ pub(crate) struct Driver {
     /// What is not shown of it.
     secrets: Secrets,
     /// What the gate is told once it is durable here.
-    notes: Vec<Note>,
+    notices: Vec<GateNotice>,
     /// Decisions that nothing in flight waits for: the gate is told what became of them, as soon as all before is durable.
-    too_late: Vec<v1::Approval>,
-    standing: Standing,
-    runner_away_since: Option<Timestamp>,
-    gate_away_since: Option<Timestamp>,
+    late_decisions: Vec<v1::Approval>,
+    summary: ExecutionSummary,
+    runner_unavailable_since: Option<Timestamp>,
+    gate_unavailable_since: Option<Timestamp>,
     /// Since when a grant does not hold by the runner's clock.
     clocks_differ_since: Option<Timestamp>,
     /// Steps whose last call met a full disk under its workspace, since when.
-    no_room: BTreeMap<usize, Timestamp>,
-    settling: Vec<oneshot::Sender<()>>,
+    disk_full: BTreeMap<usize, Timestamp>,
+    drained: Vec<oneshot::Sender<()>>,
     ledger_id: Arc<str>,
 }
 
 /// What a driver begins with.
-struct TakenUp {
+struct Loaded {
     key: ExecutionKey,
     name: ExecutionName,
     execution: Execution,
     secrets: Secrets,
     trace: Trace,
-    standing: Standing,
+    summary: ExecutionSummary,
     ledger_id: Arc<str>,
 }
 
 impl Driver {
     /// Starts an execution: stores it with its first decisions, and drives it from there.
     pub(crate) async fn create(
-        executions: Arc<Executions>,
+        registry: Arc<ExecutionRegistry>,
         mut row: NewExecution,
         first: Event,
         then: Vec<EventKind>,
         ledger_id: Arc<str>,
     ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
-        let impossible = |error| Status::internal(format!("a new execution cannot begin: {error}"));
-        let mut execution = Execution::create(first.clone()).map_err(impossible)?;
+        let illegal = |error| Status::internal(format!("a new execution cannot begin: {error}"));
+        let mut execution = Execution::create(first.clone()).map_err(illegal)?;
         let mut events = vec![first];
-        let now = executions.now();
+        let now = registry.now();
         for kind in then {
-            events.push(execution.record(now, kind).map_err(impossible)?);
+            events.push(execution.record(now, kind).map_err(illegal)?);
         }
-        events.extend(execution.advance(Surroundings { now, ledger_id: &ledger_id }));
+        events.extend(execution.advance(DecideContext { now, ledger_id: &ledger_id }));
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
-        let trace = Trace::of(&executions.telemetry, &name, &execution);
+        let trace = Trace::of(&registry.telemetry, &name, &execution);
         let names = names_of(&name, &execution, &trace);
         let mut messages = messages_of(&names, &execution, &events);
-        let mut secrets = executions.vault.secrets();
+        let mut secrets = registry.vault.secrets();
         let Sealed { transition, new_key: seal_key } =
-            executions.vault.seal(&mut secrets, &names.uid, &mut messages, || executions.ids.next_key());
-        row.labels = executions.vault.labels(row.labels);
-        let standing = standing_of(&execution, now);
-        let fence = executions.fence(row.shard);
+            registry.vault.seal(&mut secrets, &names.uid, &mut messages, || registry.ids.next_key());
+        row.labels = registry.vault.labels(row.labels);
+        let summary = summary_of(&execution, now);
+        let fence = registry.fence(row.shard);
         let described = Box::new(secrets.describe(&name, &execution));
-        let announced = executions.announce(&name);
-        let create = Operation::Create { execution: row, transition, standing: standing.clone(), seal_key, fence };
-        let key = match executions.commit(create).await.map_err(|error| unwritable(&error))? {
+        let reserved = registry.reserve_name(&name);
+        let create = Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, fence };
+        let key = match registry.commit(create).await.map_err(|error| unwritable(&error))? {
             Ok(belay_journal::Done::Created(key)) => key,
             Ok(belay_journal::Done::Appended) => return Err(Status::internal("the store answered something else")),
             Err(refused) => return Ok(Err(refused)),
         };
-        let commands = executions.enter(key);
-        drop(announced);
-        let taken = TakenUp { key, name, execution, secrets, trace, standing, ledger_id };
-        let mut driver = Self::new(executions, taken, commands);
-        driver.trace.hear(&driver.execution, &events);
-        driver.hub.publish(messages);
+        let commands = registry.register(key);
+        drop(reserved);
+        let taken = Loaded { key, name, execution, secrets, trace, summary, ledger_id };
+        let mut driver = Self::new(registry, taken, commands);
+        driver.trace.record(&driver.execution, &events);
+        driver.feed.publish(messages);
         let log_span = driver.trace.log_span();
         log_span.in_scope(|| {
             driver.log_accepted();
@@ -163,86 +163,86 @@ impl Driver {
 
     /// Takes an execution up from the store.
     pub(crate) fn spawn_from_store(
-        executions: Arc<Executions>,
+        registry: Arc<ExecutionRegistry>,
         row: ExecutionRow,
         commands: mpsc::UnboundedReceiver<Command>,
     ) {
         tokio::spawn(async move {
             let key = row.key;
-            let mut pause = PATIENCE.0;
+            let mut pause = BACKOFF.0;
             let taken = loop {
-                match Self::from_store(&executions, row.clone()).await {
+                match Self::from_store(&registry, row.clone()).await {
                     Ok(taken) => break taken,
                     // A disk that fails for a moment must not leave an execution to nobody.
                     Err(status) if status.code() == Code::Unavailable => {
                         tracing::warn!(execution.key = key.0, %status, "An execution cannot be taken up now, trying again");
                         tokio::select! {
                             biased;
-                            () = executions.shutdown.requested() => return executions.expel(key),
-                            () = tokio::time::sleep(pause) => pause = (pause * 2).min(PATIENCE.1),
+                            () = registry.shutdown.requested() => return registry.evict(key),
+                            () = tokio::time::sleep(pause) => pause = (pause * 2).min(BACKOFF.1),
                         }
                     }
                     Err(status) => {
                         tracing::error!(execution.key = key.0, %status, "An execution cannot be taken up");
-                        executions.expel(key);
+                        registry.evict(key);
                         return refuse_all(commands, &status);
                     }
                 }
             };
-            let mut driver = Self::new(executions, taken, commands);
+            let mut driver = Self::new(registry, taken, commands);
             // A call that nobody has let go on yet is where it was.
             let sent = driver
                 .execution
                 .in_flight()
-                .filter(|call| call.hold.as_ref().is_none_or(|hold| hold.decided.is_some()));
+                .filter(|call| call.pending_approval.as_ref().is_none_or(|pending| pending.decided.is_some()));
             driver.in_doubt = sent.map(|call| call.request.call).collect();
             let log_span = driver.trace.log_span();
             driver.run().instrument(log_span).await;
         });
     }
 
-    async fn from_store(executions: &Arc<Executions>, row: ExecutionRow) -> Result<TakenUp, Status> {
-        let (execution, secrets) = executions.replay(row.key).await?;
+    async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
+        let (execution, secrets) = registry.replay(row.key).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
         // With a runner that is away, the ledger of the last intent is the one to expect: should it be another by then, that is told.
-        let ledger_id = match executions.runner.catalogue(false).await {
+        let ledger_id = match registry.runner.catalogue(false).await {
             Ok(catalogue) => catalogue.ledger_id.as_str().into(),
             Err(_) => execution.ledger_id().into(),
         };
-        let trace = Trace::of(&executions.telemetry, &name, &execution);
-        Ok(TakenUp { key: row.key, name, execution, secrets, trace, standing: row.standing, ledger_id })
+        let trace = Trace::of(&registry.telemetry, &name, &execution);
+        Ok(Loaded { key: row.key, name, execution, secrets, trace, summary: row.summary, ledger_id })
     }
 
-    fn new(executions: Arc<Executions>, taken: TakenUp, commands: mpsc::UnboundedReceiver<Command>) -> Self {
-        let TakenUp { key, name, execution, secrets, trace, standing, ledger_id } = taken;
-        let (heard, news) = mpsc::unbounded_channel();
-        let ahead = execution.last_time().as_micros().saturating_sub(executions.now().as_micros()).max(0);
+    fn new(registry: Arc<ExecutionRegistry>, taken: Loaded, commands: mpsc::UnboundedReceiver<Command>) -> Self {
+        let Loaded { key, name, execution, secrets, trace, summary, ledger_id } = taken;
+        let (update_sender, updates) = mpsc::unbounded_channel();
+        let ahead = execution.last_time().as_micros().saturating_sub(registry.now().as_micros()).max(0);
         Self {
             ahead,
-            hub: executions.hub(key),
+            feed: registry.feed(key),
             names: names_of(&name, &execution, &trace).into(),
-            executions,
+            registry,
             key,
             name,
             execution,
             trace,
             commands,
-            news,
-            heard,
-            errands: HashMap::new(),
+            updates,
+            update_sender,
+            operations: HashMap::new(),
             waits_for: BTreeMap::new(),
             busy: BTreeMap::new(),
             in_doubt: HashSet::new(),
             unacknowledged: Vec::new(),
             secrets,
-            notes: Vec::new(),
-            too_late: Vec::new(),
-            standing,
-            runner_away_since: None,
-            gate_away_since: None,
+            notices: Vec::new(),
+            late_decisions: Vec::new(),
+            summary,
+            runner_unavailable_since: None,
+            gate_unavailable_since: None,
             clocks_differ_since: None,
-            no_room: BTreeMap::new(),
-            settling: Vec::new(),
+            disk_full: BTreeMap::new(),
+            drained: Vec::new(),
             ledger_id,
         }
     }
@@ -250,25 +250,25 @@ impl Driver {
     /// The time by which this execution goes. Where the clock was set back between two lives of the service, it goes on from the last event:
     /// what waits then waits no longer than was meant.
     pub(super) fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.executions.now().as_micros().saturating_add(self.ahead))
+        Timestamp::from_micros(self.registry.now().as_micros().saturating_add(self.ahead))
     }
 
     async fn run(mut self) {
         match self.drive().await {
             Ok(()) => {}
-            Err(GaveUp::Stopping) => self.executions.expel(self.key),
-            Err(GaveUp::Lost(status)) => {
+            Err(DriverExit::Stopping) => self.registry.evict(self.key),
+            Err(DriverExit::Lost(status)) => {
                 tracing::error!(execution.name = %self.name, %status, "An execution is given up until the next start");
-                self.executions.expel(self.key);
+                self.registry.evict(self.key);
                 refuse_all(self.commands, &status);
             }
         }
     }
 
-    async fn drive(&mut self) -> Result<(), GaveUp> {
+    async fn drive(&mut self) -> Result<(), DriverExit> {
         let mut events = Vec::new();
         let mut replies: Vec<Reply> = Vec::new();
-        let shutdown = self.executions.shutdown.clone();
+        let shutdown = self.registry.shutdown.clone();
         let mut stop = pin!(shutdown.requested());
         let in_doubt = self.execution.in_doubt();
         if !self.in_doubt.is_empty() && !in_doubt.is_empty() {
@@ -276,16 +276,16 @@ impl Driver {
         }
         loop {
             let now = self.now();
-            events.extend(self.execution.advance(Surroundings { now, ledger_id: &self.ledger_id }));
+            events.extend(self.execution.advance(DecideContext { now, ledger_id: &self.ledger_id }));
             if !events.is_empty() {
                 self.make_durable(std::mem::take(&mut events), now).await?;
             }
-            for note in self.notes.drain(..) {
-                self.executions.tell_gate(note);
+            for notice in self.notices.drain(..) {
+                self.registry.notify_gate(notice);
             }
-            for approval in self.too_late.drain(..) {
+            for approval in self.late_decisions.drain(..) {
                 // What could not be read stays undelivered, and the next watch brings it again.
-                decisions::close(&self.executions, self.key, &approval).await;
+                decisions::report_late_decision(&self.registry, self.key, &approval).await;
             }
             if !replies.is_empty() {
                 let described = self.describe();
@@ -296,74 +296,74 @@ impl Driver {
             }
             let wake_at = self.act();
             if self.execution.is_parked() {
-                for settled in self.settling.drain(..) {
+                for drained in self.drained.drain(..) {
                     // Whoever left does not want to know.
-                    let _ = settled.send(());
+                    let _ = drained.send(());
                 }
             }
-            if self.standing.parked || self.standing.ended {
-                if let Some(wake_at) = wake_at.filter(|_| !self.standing.ended) {
-                    self.executions.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.key);
+            if self.summary.parked || self.summary.ended {
+                if let Some(wake_at) = wake_at.filter(|_| !self.summary.ended) {
+                    self.registry.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.key);
                 }
-                if self.executions.leave(self.key, self.standing.ended, &self.commands) {
+                if self.registry.unload(self.key, self.summary.ended, &self.commands) {
                     return Ok(());
                 }
             }
-            self.hear(wake_at, stop.as_mut(), &mut events, &mut replies).await?;
+            self.receive(wake_at, stop.as_mut(), &mut events, &mut replies).await?;
         }
     }
 
     /// Waits for something to happen, and takes everything that has.
-    async fn hear(
+    async fn receive(
         &mut self,
         wake_at: Option<Timestamp>,
         stop: Pin<&mut impl Future<Output = ()>>,
         events: &mut Vec<Event>,
         replies: &mut Vec<Reply>,
-    ) -> Result<(), GaveUp> {
+    ) -> Result<(), DriverExit> {
         let wait = wake_at.map(|at| at.since(self.now()));
         tokio::select! {
             biased;
-            () = stop => return Err(GaveUp::Stopping),
-            Some(news) = self.news.recv() => self.take_news(news, events)?,
-            Some(command) = self.commands.recv() => self.take_command(command, events, replies),
+            () = stop => return Err(DriverExit::Stopping),
+            Some(update) = self.updates.recv() => self.on_update(update, events)?,
+            Some(command) = self.commands.recv() => self.on_command(command, events, replies),
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
-        while let Ok(news) = self.news.try_recv() {
-            self.take_news(news, events)?;
+        while let Ok(update) = self.updates.try_recv() {
+            self.on_update(update, events)?;
         }
         while let Ok(command) = self.commands.try_recv() {
-            self.take_command(command, events, replies);
+            self.on_command(command, events, replies);
         }
         Ok(())
     }
 
     /// Stores events; only then are they shown, acknowledged or acted on.
-    async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), GaveUp> {
+    async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), DriverExit> {
         let mut messages = messages_of(&self.names, &self.execution, &events);
-        let random = || self.executions.ids.next_key();
+        let random = || self.registry.ids.next_key();
         let Sealed { transition, new_key: seal_key } =
-            self.executions.vault.seal(&mut self.secrets, &self.names.uid, &mut messages, random);
-        let standing = standing_of(&self.execution, now);
-        let changed = (standing != self.standing).then(|| standing.clone());
-        let fence = self.executions.fence(self.execution.created().shard);
-        let append = Operation::Append { key: self.key, transition, standing: changed, seal_key, fence };
-        match self.executions.commit(append).await {
+            self.registry.vault.seal(&mut self.secrets, &self.names.uid, &mut messages, random);
+        let summary = summary_of(&self.execution, now);
+        let changed = (summary != self.summary).then(|| summary.clone());
+        let fence = self.registry.fence(self.execution.created().shard);
+        let append = Operation::Append { key: self.key, transition, summary: changed, seal_key, fence };
+        match self.registry.commit(append).await {
             Ok(Ok(_)) => {}
-            Ok(Err(refused)) => return Err(GaveUp::Lost(Status::aborted(refused.to_string()))),
-            Err(error) => return Err(GaveUp::Lost(unwritable(&error))),
+            Ok(Err(refused)) => return Err(DriverExit::Lost(Status::aborted(refused.to_string()))),
+            Err(error) => return Err(DriverExit::Lost(unwritable(&error))),
         }
-        self.standing = standing;
+        self.summary = summary;
         self.log(&events);
         // First, since whoever sees the end may end the process.
-        self.trace.hear(&self.execution, &events);
-        self.hub.publish(messages);
-        if self.standing.ended {
-            self.hub.finish(|| *self.describe());
+        self.trace.record(&self.execution, &events);
+        self.feed.publish(messages);
+        if self.summary.ended {
+            self.feed.finish(|| *self.describe());
         }
         for call in self.unacknowledged.drain(..) {
             let name = self.names.call(self.execution.plan(), call);
-            self.executions.acknowledge(self.execution.created().shard, name);
+            self.registry.acknowledge(self.execution.created().shard, name);
         }
         Ok(())
     }
@@ -380,11 +380,11 @@ fn messages_of(names: &CallNames, execution: &Execution, events: &[Event]) -> Ve
 }
 
 /// What the store has to know without reading events. It changes when the state does, and when the execution parks or wakes.
-fn standing_of(execution: &Execution, now: Timestamp) -> Standing {
+fn summary_of(execution: &Execution, now: Timestamp) -> ExecutionSummary {
     let ended = execution.state().is_terminal();
     let wake_at = execution.wake_at();
-    let parked = !ended && execution.is_parked() && wake_at.is_none_or(|at| at.since(now) > WORTH_PARKING);
-    Standing {
+    let parked = !ended && execution.is_parked() && wake_at.is_none_or(|at| at.since(now) > PARK_AFTER);
+    ExecutionSummary {
         state: wire::state_number(execution),
         ended,
         parked,
@@ -397,11 +397,11 @@ fn refuse_all(mut commands: mpsc::UnboundedReceiver<Command>, status: &Status) {
     commands.close();
     while let Ok(command) = commands.try_recv() {
         match command {
-            Command::Describe { answer } | Command::Request { answer, .. } => drop(answer.send(Err(status.clone()))),
+            Command::Describe { reply } | Command::Request { reply, .. } => drop(reply.send(Err(status.clone()))),
             // It stays undelivered, and the next watch brings it again.
-            Command::Decided { .. } | Command::CheckQuestions => {}
+            Command::Decided { .. } | Command::RecheckApprovals => {}
             // Dropping the sender is the answer.
-            Command::PauseAndSettle { .. } => {}
+            Command::PauseAndDrain { .. } => {}
         }
     }
 }

@@ -3,9 +3,11 @@ use std::sync::Arc;
 use belay_proto::v1;
 use tonic::Status;
 
-use crate::Executions;
+use crate::ExecutionRegistry;
 
-pub(super) async fn list_capabilities(executions: &Arc<Executions>) -> Result<v1::ListCapabilitiesResponse, Status> {
-    let catalogue = executions.runner.catalogue(true).await?;
+pub(super) async fn list_capabilities(
+    registry: &Arc<ExecutionRegistry>,
+) -> Result<v1::ListCapabilitiesResponse, Status> {
+    let catalogue = registry.runner.catalogue(true).await?;
     Ok(v1::ListCapabilitiesResponse { tools: catalogue.tools.clone(), step_kinds: vec!["tool".into()] })
 }

@@ -5,10 +5,10 @@ use belay_proto::v1;
 use belay_service_kit::status;
 use tonic::Status;
 
-use crate::{Executions, core::unreadable, names::namespace, wire};
+use crate::{ExecutionRegistry, names::namespace, registry::unreadable, wire};
 
 pub(super) async fn list_executions(
-    executions: &Arc<Executions>,
+    registry: &Arc<ExecutionRegistry>,
     request: v1::ListExecutionsRequest,
 ) -> Result<v1::ListExecutionsResponse, Status> {
     let size = match request.page_size {
@@ -30,13 +30,13 @@ pub(super) async fn list_executions(
     let filter = Filter {
         namespace: namespace("parent", &request.parent)?,
         states: request.states,
-        labels: executions.vault.labels(request.labels),
+        labels: registry.vault.labels(request.labels),
         created_since: request.created_since.as_ref().map(belay_proto::micros),
         id_prefix: request.id_prefix,
         before,
         limit: size + 1,
     };
-    let mut rows = executions.read(move |reader| reader.list(&filter)).await.map_err(|error| unreadable(&error))?;
+    let mut rows = registry.read(move |reader| reader.list(&filter)).await.map_err(|error| unreadable(&error))?;
     let more = rows.len() > size;
     rows.truncate(size);
     let next_page_token = rows.last().filter(|_| more).map(|row| row.key.0.to_string()).unwrap_or_default();

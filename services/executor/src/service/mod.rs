@@ -19,18 +19,18 @@ use futures::Stream;
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status, service::Routes};
 
-use crate::{Executions, driver::Command, names::ExecutionName, wire};
+use crate::{ExecutionRegistry, driver::Command, names::ExecutionName, wire};
 
 /// The service, ready to be served.
-pub fn hosted(executions: Arc<Executions>) -> Hosted {
-    let service = ExecutorServiceServer::new(Service { executions })
+pub fn hosted(registry: Arc<ExecutionRegistry>) -> Hosted {
+    let service = ExecutorServiceServer::new(Service { registry })
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
     Hosted::new(Routes::new(service), "belay.v1.ExecutorService", v1::FILE_DESCRIPTOR_SET)
 }
 
 struct Service {
-    executions: Arc<Executions>,
+    registry: Arc<ExecutionRegistry>,
 }
 
 type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -43,14 +43,14 @@ impl ExecutorService for Service {
         &self,
         request: Request<v1::ValidatePlanRequest>,
     ) -> Result<Response<v1::ValidatePlanResponse>, Status> {
-        start_execution::validate_plan(&self.executions, request.into_inner()).await.map(Response::new)
+        start_execution::validate_plan(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn start_execution(
         &self,
         request: Request<v1::StartExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        start_execution::start_execution(&self.executions, request).await.map(Response::new)
+        start_execution::start_execution(&self.registry, request).await.map(Response::new)
     }
 
     async fn get_execution(
@@ -59,74 +59,74 @@ impl ExecutorService for Service {
     ) -> Result<Response<v1::Execution>, Status> {
         let request = request.into_inner();
         let name = ExecutionName::parse("name", &request.name)?;
-        let row = self.executions.find(&name).await?;
+        let row = self.registry.find(&name).await?;
         if request.view() == v1::ExecutionView::Basic {
             return Ok(Response::new(wire::basic(&row)));
         }
-        describe(&self.executions, &name, &row).await.map(Response::new)
+        describe(&self.registry, &name, &row).await.map(Response::new)
     }
 
     async fn list_executions(
         &self,
         request: Request<v1::ListExecutionsRequest>,
     ) -> Result<Response<v1::ListExecutionsResponse>, Status> {
-        list_executions::list_executions(&self.executions, request.into_inner()).await.map(Response::new)
+        list_executions::list_executions(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn watch_execution(
         &self,
         request: Request<v1::WatchExecutionRequest>,
     ) -> Result<Response<Self::WatchExecutionStream>, Status> {
-        watch_execution::watch_execution(&self.executions, request.into_inner()).await.map(Response::new)
+        watch_execution::watch_execution(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn wait_execution(
         &self,
         request: Request<v1::WaitExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        wait_execution::wait_execution(&self.executions, request.into_inner()).await.map(Response::new)
+        wait_execution::wait_execution(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn cancel_execution(
         &self,
         request: Request<v1::CancelExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        requests::cancel_execution(&self.executions, request).await.map(Response::new)
+        requests::cancel_execution(&self.registry, request).await.map(Response::new)
     }
 
     async fn pause_execution(
         &self,
         request: Request<v1::PauseExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        requests::pause_execution(&self.executions, request).await.map(Response::new)
+        requests::pause_execution(&self.registry, request).await.map(Response::new)
     }
 
     async fn resume_execution(
         &self,
         request: Request<v1::ResumeExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        requests::resume_execution(&self.executions, request).await.map(Response::new)
+        requests::resume_execution(&self.registry, request).await.map(Response::new)
     }
 
     async fn list_capabilities(
         &self,
         _: Request<v1::ListCapabilitiesRequest>,
     ) -> Result<Response<v1::ListCapabilitiesResponse>, Status> {
-        list_capabilities::list_capabilities(&self.executions).await.map(Response::new)
+        list_capabilities::list_capabilities(&self.registry).await.map(Response::new)
     }
 }
 
 /// An execution as it is: from memory when it is there, else from the store, which nobody is changing then.
 async fn describe(
-    executions: &Arc<Executions>,
+    registry: &Arc<ExecutionRegistry>,
     name: &ExecutionName,
     row: &ExecutionRow,
 ) -> Result<v1::Execution, Status> {
-    let (answer, answered) = oneshot::channel();
-    if executions.ask(row.key, Command::Describe { answer })
-        && let Ok(described) = answered.await
+    let (reply, received) = oneshot::channel();
+    if registry.try_send(row.key, Command::Describe { reply })
+        && let Ok(described) = received.await
     {
         return described.map(|execution| *execution);
     }
-    executions.replay(row.key).await.map(|(execution, secrets)| secrets.describe(name, &execution))
+    registry.replay(row.key).await.map(|(execution, secrets)| secrets.describe(name, &execution))
 }

@@ -9,21 +9,21 @@ use belay_service_kit::{Principal, Role, status};
 use tokio::sync::oneshot;
 use tonic::{Code, Request, Status};
 
-use crate::{Executions, driver::Command, names::ExecutionName};
+use crate::{ExecutionRegistry, driver::Command, names::ExecutionName};
 
 pub(super) async fn cancel_execution(
-    executions: &Arc<Executions>,
+    registry: &Arc<ExecutionRegistry>,
     request: Request<v1::CancelExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
     let caller = Principal::of(&request)?;
     let v1::CancelExecutionRequest { name, reason, etag, request_id } = request.into_inner();
     check("reason", &reason)?;
     let kind = EventKind::CancelRequested { principal: caller.to_string(), reason, request_id: request_id.clone() };
-    ask(executions, &caller, &name, kind, etag, request_id).await
+    ask(registry, &caller, &name, kind, etag, request_id).await
 }
 
 pub(super) async fn pause_execution(
-    executions: &Arc<Executions>,
+    registry: &Arc<ExecutionRegistry>,
     request: Request<v1::PauseExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
     let caller = Principal::of(&request)?;
@@ -31,21 +31,21 @@ pub(super) async fn pause_execution(
     check("reason", &reason)?;
     let principal = caller.to_string();
     let kind = EventKind::Paused { principal, reason, discard_calls, request_id: request_id.clone() };
-    ask(executions, &caller, &name, kind, etag, request_id).await
+    ask(registry, &caller, &name, kind, etag, request_id).await
 }
 
 pub(super) async fn resume_execution(
-    executions: &Arc<Executions>,
+    registry: &Arc<ExecutionRegistry>,
     request: Request<v1::ResumeExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
     let caller = Principal::of(&request)?;
     let v1::ResumeExecutionRequest { name, etag, request_id } = request.into_inner();
     let kind = EventKind::Resumed { principal: caller.to_string(), request_id: request_id.clone() };
-    ask(executions, &caller, &name, kind, etag, request_id).await
+    ask(registry, &caller, &name, kind, etag, request_id).await
 }
 
 async fn ask(
-    executions: &Arc<Executions>,
+    registry: &Arc<ExecutionRegistry>,
     caller: &Principal,
     name: &str,
     kind: EventKind,
@@ -54,11 +54,11 @@ async fn ask(
 ) -> Result<v1::Execution, Status> {
     let name = ExecutionName::parse("name", name)?;
     check("request_id", &request_id)?;
-    let row = executions.find(&name).await?;
+    let row = registry.find(&name).await?;
     check_may_steer(caller, &row.execution.principal)?;
-    let (answer, answered) = oneshot::channel();
-    executions.send(row, Command::Request { kind: Box::new(kind), etag, request_id, answer }).await;
-    match answered.await {
+    let (reply, received) = oneshot::channel();
+    registry.send(row, Command::Request { kind: Box::new(kind), etag, request_id, reply }).await;
+    match received.await {
         Ok(described) => described.map(|execution| *execution),
         Err(_) => {
             Err(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; ask again.").into())

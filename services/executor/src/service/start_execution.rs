@@ -13,7 +13,7 @@ use tonic::{Code, Request, Status};
 
 use super::{describe, requests::check};
 use crate::{
-    Executions,
+    ExecutionRegistry,
     driver::Driver,
     names::{ExecutionName, is_id, namespace},
     runner::Catalogue,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(super) async fn validate_plan(
-    executions: &Arc<Executions>,
+    registry: &Arc<ExecutionRegistry>,
     request: v1::ValidatePlanRequest,
 ) -> Result<v1::ValidatePlanResponse, Status> {
     namespace("parent", &request.parent)?;
@@ -30,15 +30,15 @@ pub(super) async fn validate_plan(
         Some(ValidateSource::Document(document)) => Source::Document(document),
         None => return Err(status::invalid("plan", "is needed, as `plan` or as `document`").into()),
     };
-    let catalogue = executions.runner.catalogue(true).await?;
+    let catalogue = registry.runner.catalogue(true).await?;
     Ok(match checked(&source, &catalogue) {
         Ok((plan, _)) => v1::ValidatePlanResponse {
             violations: Vec::new(),
-            warnings: warnings(executions, &source, &plan).await,
-            plan: Some(executions.vault.plan(wire::plan_message(&plan))),
+            warnings: warnings(registry, &source, &plan).await,
+            plan: Some(registry.vault.plan(wire::plan_message(&plan))),
         },
         Err(invalid) => v1::ValidatePlanResponse {
-            violations: shown(executions, invalid).violations.into_iter().map(violation).collect(),
+            violations: shown(registry, invalid).violations.into_iter().map(violation).collect(),
             warnings: Vec::new(),
             plan: None,
         },
@@ -46,7 +46,7 @@ pub(super) async fn validate_plan(
 }
 
 /// What the runner can tell of an accepted plan's calls, at the places of its author.
-async fn warnings(executions: &Executions, source: &Source, plan: &Plan) -> Vec<v1::PlanViolation> {
+async fn warnings(registry: &ExecutionRegistry, source: &Source, plan: &Plan) -> Vec<v1::PlanViolation> {
     let steps: Vec<_> = plan
         .steps()
         .iter()
@@ -57,7 +57,7 @@ async fn warnings(executions: &Executions, source: &Source, plan: &Plan) -> Vec<
     let planned = steps
         .iter()
         .map(|call| v1::PlannedCall { tool: call.tool.clone(), arguments: call.arguments.source().to_string() });
-    let problems = executions.runner.check_calls(planned.collect()).await.into_iter();
+    let problems = registry.runner.check_calls(planned.collect()).await.into_iter();
     let problems = problems.filter_map(|problem| {
         let step = usize::try_from(problem.call).ok()?;
         let call = steps.get(step)?;
@@ -68,7 +68,7 @@ async fn warnings(executions: &Executions, source: &Source, plan: &Plan) -> Vec<
     });
     let problems: Vec<_> = problems.take(limits::MAX_VIOLATIONS).collect();
     let found = located(source, problems);
-    shown(executions, InvalidPlan { violations: found }).violations.into_iter().map(violation).collect()
+    shown(registry, InvalidPlan { violations: found }).violations.into_iter().map(violation).collect()
 }
 
 /// Problems at the places of the plan's author.
@@ -88,12 +88,12 @@ fn format_of(document: &v1::PlanDocument) -> Format {
 }
 
 pub(super) async fn start_execution(
-    executions: &Arc<Executions>,
+    registry: &Arc<ExecutionRegistry>,
     request: Request<v1::StartExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
     let principal = Principal::of(&request)?.to_string();
-    let uid = executions.ids.next_id();
-    let trace = trace::beginning(&executions.telemetry, request.metadata(), &uid);
+    let uid = registry.ids.next_id();
+    let trace = trace::initial_trace(&registry.telemetry, request.metadata(), &uid);
     let request = request.into_inner();
     let request_hash = hash(&request);
     let mode = request.approval_mode();
@@ -110,7 +110,7 @@ pub(super) async fn start_execution(
     } = request;
 
     if !validate_only {
-        executions.takes_on_another()?;
+        registry.check_capacity()?;
     }
     let namespace = namespace("parent", &parent)?;
     if !execution_id.is_empty() && !is_id(&execution_id) {
@@ -120,27 +120,27 @@ pub(super) async fn start_execution(
         return Err(status::invalid("execution_id", message).into());
     }
     check("request_id", &request_id)?;
-    check_labels(executions, &labels)?;
+    check_labels(registry, &labels)?;
     let source = match source {
         Some(StartSource::Plan(plan)) => Source::Message(plan),
         Some(StartSource::Document(document)) => Source::Document(document),
         None => return Err(status::invalid("plan", "is needed, as `plan` or as `document`").into()),
     };
-    let catalogue = executions.runner.catalogue(false).await?;
+    let catalogue = registry.runner.catalogue(false).await?;
     let (plan, tools) = match checked(&source, &catalogue) {
         Ok(checked) => checked,
         // A tool may have come since the catalogue was read.
-        Err(_) => checked(&source, executions.runner.catalogue(true).await?.as_ref())
-            .map_err(|invalid| refusal(shown(executions, invalid)))?,
+        Err(_) => checked(&source, registry.runner.catalogue(true).await?.as_ref())
+            .map_err(|invalid| refusal(shown(registry, invalid)))?,
     };
 
     let workspace = match workspace.as_str() {
         "" => workspace,
-        _ => executions.runner.check_workspace(workspace).await?,
+        _ => registry.runner.check_workspace(workspace).await?,
     };
 
-    let now = executions.now();
-    let id = if execution_id.is_empty() { executions.ids.next_id() } else { execution_id };
+    let now = registry.now();
+    let id = if execution_id.is_empty() { registry.ids.next_id() } else { execution_id };
     let shard = shard_of(&namespace, &id);
     let row = NewExecution {
         namespace: namespace.clone(),
@@ -167,7 +167,7 @@ pub(super) async fn start_execution(
     };
     let first = Event { sequence: 1, time: now, kind: EventKind::Created(Box::new(created)) };
     if validate_only {
-        return preview(executions, &ExecutionName { namespace, id }, first);
+        return preview(registry, &ExecutionName { namespace, id }, first);
     }
     let then = if start_paused {
         vec![EventKind::Paused {
@@ -180,25 +180,25 @@ pub(super) async fn start_execution(
         Vec::new()
     };
     // A task of its own: a caller that leaves between the commit and the entry must not leave an execution that nobody drives.
-    let create = Driver::create(Arc::clone(executions), row, first, then, catalogue.ledger_id.as_str().into());
+    let create = Driver::create(Arc::clone(registry), row, first, then, catalogue.ledger_id.as_str().into());
     let created = tokio::spawn(create).await;
     match created.map_err(|_| {
         Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; ask again."))
     })?? {
         Ok(described) => Ok(*described),
-        Err(refused) => started_before(executions, refused).await,
+        Err(refused) => started_before(registry, refused).await,
     }
 }
 
 /// The execution as it would be, before anything has begun.
-fn preview(executions: &Executions, name: &ExecutionName, first: Event) -> Result<v1::Execution, Status> {
+fn preview(registry: &ExecutionRegistry, name: &ExecutionName, first: Event) -> Result<v1::Execution, Status> {
     let execution = belay_execution::Execution::create(first)
-        .map_err(|impossible| Status::internal(format!("a new execution cannot begin: {impossible}")))?;
-    Ok(executions.vault.secrets().describe(name, &execution))
+        .map_err(|illegal| Status::internal(format!("a new execution cannot begin: {illegal}")))?;
+    Ok(registry.vault.secrets().describe(name, &execution))
 }
 
 /// The same request again is answered with the execution it started; anything else under its name or id is told what is there.
-async fn started_before(executions: &Arc<Executions>, refused: Refused) -> Result<v1::Execution, Status> {
+async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> Result<v1::Execution, Status> {
     let (existing, reason) = match &refused {
         Refused::IdTaken { existing, .. } => (*existing, Some(reasons::EXECUTION_EXISTS)),
         Refused::RequestIdUsed { existing, same_request: true } => (*existing, None),
@@ -210,11 +210,11 @@ async fn started_before(executions: &Arc<Executions>, refused: Refused) -> Resul
         }
     };
     let row =
-        executions.read(move |reader| reader.get(existing)).await.map_err(|error| crate::core::unreadable(&error))?;
+        registry.read(move |reader| reader.get(existing)).await.map_err(|error| crate::registry::unreadable(&error))?;
     let row = row.ok_or_else(|| Status::internal("the store names an execution that it does not have"))?;
     let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
     match reason {
-        None => describe(executions, &name, &row).await,
+        None => describe(registry, &name, &row).await,
         Some(reason) => {
             let message = match reason {
                 reasons::EXECUTION_EXISTS => {
@@ -297,10 +297,10 @@ fn problems_of(step: usize, violation: belay_json_schema::Violation, tool: &v1::
 }
 
 /// A refusal quotes the plan.
-fn shown(executions: &Executions, mut invalid: InvalidPlan) -> InvalidPlan {
+fn shown(registry: &ExecutionRegistry, mut invalid: InvalidPlan) -> InvalidPlan {
     for violation in &mut invalid.violations {
-        violation.message = executions.vault.shown(std::mem::take(&mut violation.message));
-        violation.field = executions.vault.shown(std::mem::take(&mut violation.field));
+        violation.message = registry.vault.shown(std::mem::take(&mut violation.message));
+        violation.field = registry.vault.shown(std::mem::take(&mut violation.field));
     }
     invalid
 }
@@ -323,12 +323,15 @@ fn violation(Violation { field, message, line, column }: Violation) -> v1::PlanV
     v1::PlanViolation { field, message, line: number(line), column: number(column) }
 }
 
-fn check_labels(executions: &Executions, labels: &std::collections::BTreeMap<String, String>) -> Result<(), Status> {
+fn check_labels(
+    registry: &ExecutionRegistry,
+    labels: &std::collections::BTreeMap<String, String>,
+) -> Result<(), Status> {
     if labels.len() > 64 {
         return Err(status::invalid("labels", format!("has {} entries, and at most 64 are taken", labels.len())).into());
     }
     for (key, value) in labels {
-        let field = || executions.vault.shown(format!("labels[{key:?}]"));
+        let field = || registry.vault.shown(format!("labels[{key:?}]"));
         if key.is_empty() || key.len() > 63 || value.len() > 255 {
             return Err(status::invalid(&field(), "a key has 1 to 63 bytes and a value at most 255").into());
         }

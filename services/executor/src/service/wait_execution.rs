@@ -5,29 +5,29 @@ use belay_service_kit::status;
 use tonic::Status;
 
 use super::describe;
-use crate::{Executions, names::ExecutionName};
+use crate::{ExecutionRegistry, names::ExecutionName};
 
 /// The longest wait, and the one that is meant when none is given.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 pub(super) async fn wait_execution(
-    executions: &Arc<Executions>,
+    registry: &Arc<ExecutionRegistry>,
     request: v1::WaitExecutionRequest,
 ) -> Result<v1::Execution, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
     let longest = match &request.longest_wait {
-        None => LONGEST,
+        None => MAX_WAIT,
         Some(wait) => belay_proto::to_duration(wait)
             .ok_or_else(|| Status::from(status::invalid("longest_wait", "must not be negative")))?
-            .min(LONGEST),
+            .min(MAX_WAIT),
     };
-    let _taken = executions.watchers.take()?;
-    let row = executions.find(&name).await?;
+    let _taken = registry.watchers.take()?;
+    let row = registry.find(&name).await?;
     // Heard before the row is read again, so that an end in between is not missed.
-    let hub = executions.hub(row.key);
-    let mut end = hub.end();
-    if executions.find(&name).await?.standing.ended {
-        return describe(executions, &name, &row).await;
+    let feed = registry.feed(row.key);
+    let mut end = feed.subscribe_end();
+    if registry.find(&name).await?.summary.ended {
+        return describe(registry, &name, &row).await;
     }
     tokio::select! {
         biased;
@@ -35,8 +35,8 @@ pub(super) async fn wait_execution(
             let ended = ended.clone().expect("waited for");
             return Ok(Arc::unwrap_or_clone(ended));
         }
-        () = executions.shutdown.requested() => {}
+        () = registry.shutdown.requested() => {}
         () = tokio::time::sleep(longest) => {}
     }
-    describe(executions, &name, &row).await
+    describe(registry, &name, &row).await
 }

@@ -8,10 +8,10 @@ use tonic::{Code, Status};
 
 use super::{Messages, describe};
 use crate::{
-    Executions,
-    core::unreadable,
-    hub::{Hub, Told, sequence},
+    ExecutionRegistry,
+    event_feed::{EventFeed, Head, sequence},
     names::ExecutionName,
+    registry::unreadable,
     trace::span_of,
     wire::{self, CallNames},
 };
@@ -20,7 +20,7 @@ use crate::{
 const PAGE: usize = 256;
 
 pub(super) async fn watch_execution(
-    executions: &Arc<Executions>,
+    registry: &Arc<ExecutionRegistry>,
     request: v1::WatchExecutionRequest,
 ) -> Result<Messages<v1::WatchExecutionResponse>, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
@@ -32,13 +32,13 @@ pub(super) async fn watch_execution(
                 Status::from(status::invalid("heartbeat_interval", "must be between 100 ms and 10 minutes"))
             })?,
     };
-    let taken = executions.watchers.take()?;
-    let row = executions.find(&name).await?;
+    let taken = registry.watchers.take()?;
+    let row = registry.find(&name).await?;
     // Followed before the snapshot is taken, so that nothing in between is missed.
-    let hub = executions.hub(row.key);
-    let changes = hub.follow();
-    let said = changes.borrow().said;
-    let snapshot = describe(executions, &name, &row).await?;
+    let feed = registry.feed(row.key);
+    let changes = feed.subscribe();
+    let last_chunk = changes.borrow().chunks;
+    let snapshot = describe(registry, &name, &row).await?;
     let last = snapshot.last_sequence;
     let mut reset = None;
     let cursor = match request.after_sequence {
@@ -58,13 +58,13 @@ pub(super) async fn watch_execution(
         }
     };
     let watch = Watch {
-        executions: Arc::clone(executions),
+        registry: Arc::clone(registry),
         row,
-        hub,
+        feed,
         changes,
-        names: names_of(executions, &snapshot),
+        names: names_of(registry, &snapshot),
         cursor: u64::try_from(cursor).unwrap_or(0),
-        said,
+        last_chunk,
         heartbeat,
         _taken: taken,
     };
@@ -80,14 +80,14 @@ enum Wait {
 }
 
 struct Watch {
-    executions: Arc<Executions>,
+    registry: Arc<ExecutionRegistry>,
     row: ExecutionRow,
-    hub: Arc<Hub>,
-    changes: tokio::sync::watch::Receiver<Told>,
+    feed: Arc<EventFeed>,
+    changes: tokio::sync::watch::Receiver<Head>,
     names: CallNames,
     cursor: u64,
     /// The last piece of output that was sent.
-    said: u64,
+    last_chunk: u64,
     heartbeat: Duration,
     /// Its place among those that may wait.
     _taken: Taken,
@@ -109,8 +109,8 @@ impl Watch {
             yield response(Content::Snapshot(snapshot));
             loop {
                 self.changes.mark_unchanged();
-                for piece in self.spoken() {
-                    yield response(Content::Event(piece));
+                for chunk in self.output_before_next() {
+                    yield response(Content::Event(chunk));
                 }
                 let events = self.next().await?;
                 if events.is_empty() {
@@ -120,22 +120,22 @@ impl Watch {
                     let wait = tokio::select! {
                         biased;
                         changed = self.changes.changed() => { drop(changed); Wait::Changed }
-                        () = self.executions.shutdown.requested() => Wait::Stopping,
+                        () = self.registry.shutdown.requested() => Wait::Stopping,
                         () = tokio::time::sleep(self.heartbeat) => Wait::Quiet,
                     };
                     if wait == Wait::Stopping {
                         Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; watch again.")))?;
                     }
                     if wait == Wait::Quiet {
-                        let time = Some(belay_proto::timestamp(self.executions.clock.now_micros()));
+                        let time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
                         let last_sequence = i64::try_from(self.cursor).unwrap_or(i64::MAX);
                         yield response(Content::Heartbeat(v1::Heartbeat { last_sequence, time }));
                     }
                     continue;
                 }
                 for event in events {
-                    for piece in self.spoken() {
-                        yield response(Content::Event(piece));
+                    for chunk in self.output_before_next() {
+                        yield response(Content::Event(chunk));
                     }
                     self.cursor = sequence(&event);
                     let finished = matches!(event.kind, Some(Kind::ExecutionFinished(_)));
@@ -149,14 +149,14 @@ impl Watch {
     }
 
     /// What tools said since the last time, as far as it belongs before the next event.
-    fn spoken(&mut self) -> Vec<v1::ExecutionEvent> {
-        if self.changes.borrow().said <= self.said {
+    fn output_before_next(&mut self) -> Vec<v1::ExecutionEvent> {
+        if self.changes.borrow().chunks <= self.last_chunk {
             return Vec::new();
         }
-        let pieces = self.hub.said_after(self.said).into_iter().take_while(|piece| piece.after <= self.cursor);
+        let chunks = self.feed.output_after(self.last_chunk).into_iter().take_while(|chunk| chunk.after <= self.cursor);
         let (numbers, events): (Vec<u64>, Vec<_>) =
-            pieces.map(|piece| (piece.number, v1::ExecutionEvent::clone(&piece.event))).unzip();
-        self.said = numbers.last().copied().unwrap_or(self.said);
+            chunks.map(|chunk| (chunk.number, v1::ExecutionEvent::clone(&chunk.event))).unzip();
+        self.last_chunk = numbers.last().copied().unwrap_or(self.last_chunk);
         events
     }
 
@@ -167,7 +167,7 @@ impl Watch {
             let news = events.iter().filter(|event| sequence(event) > cursor).cloned();
             news.map(|event| self.names.complete(event)).collect()
         };
-        if let Some(events) = self.hub.after(cursor) {
+        if let Some(events) = self.feed.after(cursor) {
             return Ok(after(&events));
         }
         let known = self.changes.borrow().last;
@@ -176,7 +176,7 @@ impl Watch {
         }
         let key: ExecutionKey = self.row.key;
         let transitions = self
-            .executions
+            .registry
             .read(move |reader| reader.read(key, cursor, PAGE))
             .await
             .map_err(|error| unreadable(&error))?;
@@ -195,9 +195,9 @@ impl Watch {
     }
 }
 
-fn names_of(executions: &Executions, snapshot: &v1::Execution) -> CallNames {
+fn names_of(registry: &ExecutionRegistry, snapshot: &v1::Execution) -> CallNames {
     let trace = snapshot.trace.clone().unwrap_or_default();
-    let (_, span) = span_of(&executions.telemetry, &snapshot.uid, &trace.traceparent, &trace.tracestate);
+    let (_, span) = span_of(&registry.telemetry, &snapshot.uid, &trace.traceparent, &trace.tracestate);
     CallNames { execution: snapshot.name.clone(), uid: snapshot.uid.clone(), traceparent: span.traceparent() }
 }
 

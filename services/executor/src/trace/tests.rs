@@ -5,7 +5,7 @@ use std::{
 };
 
 use belay_execution::{
-    ApprovalMode, Created, ErrorClass, ExecutionState, Json, Receipt, RecoveryClass, Surroundings, ToolFacts,
+    ApprovalMode, Created, DecideContext, ErrorClass, ExecutionState, Json, Receipt, RecoveryClass, ToolFacts,
 };
 use belay_plan::Format;
 
@@ -91,7 +91,7 @@ fn story(trace: (String, String)) -> Vec<Vec<Event>> {
     let mut now = first.time;
     let mut batches = vec![vec![first]];
     let decide = |execution: &mut Execution, now, batch: &mut Vec<Event>| {
-        batch.extend(execution.advance(Surroundings { now, ledger_id: "ledger" }));
+        batch.extend(execution.advance(DecideContext { now, ledger_id: "ledger" }));
     };
     decide(&mut execution, now, &mut batches[0]);
     loop {
@@ -99,7 +99,8 @@ fn story(trace: (String, String)) -> Vec<Vec<Event>> {
         let mut batch = Vec::new();
         decide(&mut execution, now, &mut batch);
         let step = |call: CallId| execution.plan().steps()[call.step].id();
-        let ended = execution.in_flight().find_map(|flying| answer(step(flying.request.call), flying.request.call));
+        let ended =
+            execution.in_flight().find_map(|in_flight| answer(step(in_flight.request.call), in_flight.request.call));
         let next = match (ended, execution.in_flight().next()) {
             (Some(ended), _) => ended,
             // `flaky` may be tried again now.
@@ -107,8 +108,8 @@ fn story(trace: (String, String)) -> Vec<Vec<Event>> {
                 batches.push(batch);
                 continue;
             }
-            (None, Some(flying)) if execution.state() == ExecutionState::Cancelling => {
-                EventKind::CallCancelled { call: flying.request.call, failure: None, grant_nonce: String::new() }
+            (None, Some(in_flight)) if execution.state() == ExecutionState::Cancelling => {
+                EventKind::CallCancelled { call: in_flight.request.call, failure: None, grant_nonce: String::new() }
             }
             (None, Some(_)) => EventKind::CancelRequested {
                 principal: "unix:1".into(),
@@ -132,7 +133,7 @@ fn sent(batches: &[Vec<Event>], dies_after: usize) -> Vec<SpanRecord> {
         if number == dies_after {
             trace = Trace::of(&telemetry, &name(), &after(number));
         }
-        trace.hear(&after(number + 1), batch);
+        trace.record(&after(number + 1), batch);
     }
     let mut spans = std::mem::take(&mut *sent.lock().unwrap());
     spans.sort_by_key(|span| span.context.span_id());
@@ -203,7 +204,7 @@ fn a_restart_changes_no_span_and_sends_none_twice() {
 #[test]
 fn an_execution_without_a_caller_begins_its_own_trace() {
     let (telemetry, _) = telemetry();
-    let stored = beginning(&telemetry, &MetadataMap::new(), "8x4k2m9q1p7r3s5t6v8w");
+    let stored = initial_trace(&telemetry, &MetadataMap::new(), "8x4k2m9q1p7r3s5t6v8w");
     let spans = sent(&story(stored.clone()), 3);
     let roots: Vec<&SpanRecord> = spans.iter().filter(|span| span.parent.is_none()).collect();
     let [root] = roots[..] else { panic!("one span begins it: {roots:?}") };
@@ -215,13 +216,13 @@ fn without_telemetry_the_caller_s_span_is_passed_on() {
     let off = Telemetry::off(|bytes| bytes.fill(7));
     let mut metadata = MetadataMap::new();
     metadata.insert("traceparent", CALLER.parse().unwrap());
-    let stored = beginning(&off, &metadata, "8x4k2m9q1p7r3s5t6v8w");
+    let stored = initial_trace(&off, &metadata, "8x4k2m9q1p7r3s5t6v8w");
     assert_eq!(stored.0, CALLER);
     let execution = Execution::create(first(stored)).unwrap();
     let trace = Trace::of(&off, &name(), &execution);
     assert_eq!(trace.traceparent(), CALLER);
     assert_eq!(trace.call(execution.plan(), CallId { step: 0, attempt: 1, number: 1 }).traceparent(), CALLER);
     metadata.insert("traceparent", "00-not-a-trace".parse().unwrap());
-    let own = beginning(&off, &metadata, "8x4k2m9q1p7r3s5t6v8w").0;
+    let own = initial_trace(&off, &metadata, "8x4k2m9q1p7r3s5t6v8w").0;
     assert!(TraceContext::parse(&own, "").is_ok_and(|own| !own.is_sampled()), "{own}");
 }

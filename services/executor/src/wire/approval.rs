@@ -1,11 +1,11 @@
 //! Approvals, and what runners say about policies and effects.
 
 use belay_execution::{
-    ChangeKind, Decision, EffectSummary, Need, NeedKind, PathChange, PolicyDecision, Receipt, Verdict, WriteBound,
-    WriteMechanism,
+    ApprovalRequirement, ChangeKind, Decision, EffectSummary, PathChange, PolicyDecision, Receipt, SubjectKind,
+    Verdict, WriteBound, WriteMechanism,
 };
 use belay_proto::v1::{
-    self, approval::State, approval_need::Kind, path_change::Kind as Change, policy_decision::Verdict as Said,
+    self, approval::State, approval_need::Kind, path_change::Kind as Change, policy_decision::Verdict as WireVerdict,
     write_bound,
 };
 
@@ -17,22 +17,22 @@ fn uncount(n: i32) -> u32 {
     u32::try_from(n).unwrap_or(0)
 }
 
-pub(crate) fn need_to(need: &Need) -> v1::ApprovalNeed {
-    let kind = match need.kind {
-        NeedKind::Call => Kind::Call,
-        NeedKind::Effect => Kind::Effect,
+pub(crate) fn requirement_to(requirement: &ApprovalRequirement) -> v1::ApprovalNeed {
+    let kind = match requirement.kind {
+        SubjectKind::Call => Kind::Call,
+        SubjectKind::Effect => Kind::Effect,
     };
     v1::ApprovalNeed {
         kind: kind.into(),
-        subject_digest: need.subject_digest.clone(),
-        decision: Some(policy_to(&need.decision)),
-        effect: Some(effect_to(&need.effect)),
+        subject_digest: requirement.subject_digest.clone(),
+        decision: Some(policy_to(&requirement.decision)),
+        effect: Some(effect_to(&requirement.effect)),
     }
 }
 
 /// `kind` is what the place of the need says that it is about.
-pub(crate) fn need_from(need: v1::ApprovalNeed, kind: NeedKind) -> Need {
-    Need {
+pub(crate) fn requirement_from(need: v1::ApprovalNeed, kind: SubjectKind) -> ApprovalRequirement {
+    ApprovalRequirement {
         kind,
         subject_digest: need.subject_digest,
         decision: policy_from(need.decision.unwrap_or_default()),
@@ -41,10 +41,10 @@ pub(crate) fn need_from(need: v1::ApprovalNeed, kind: NeedKind) -> Need {
 }
 
 /// What a runner says that a decision is to be about; nothing for a kind that this version does not know.
-pub(crate) fn need_kind(need: &v1::ApprovalNeed) -> Option<NeedKind> {
+pub(crate) fn subject_kind(need: &v1::ApprovalNeed) -> Option<SubjectKind> {
     match need.kind() {
-        Kind::Call => Some(NeedKind::Call),
-        Kind::Effect => Some(NeedKind::Effect),
+        Kind::Call => Some(SubjectKind::Call),
+        Kind::Effect => Some(SubjectKind::Effect),
         Kind::Unspecified => None,
     }
 }
@@ -128,10 +128,10 @@ pub(crate) fn receipt_from(receipt: v1::Receipt) -> Receipt {
 
 fn policy_to(decision: &PolicyDecision) -> v1::PolicyDecision {
     let verdict = match decision.verdict {
-        Verdict::Auto => Said::Auto,
-        Verdict::Preview => Said::Preview,
-        Verdict::Prompt => Said::Prompt,
-        Verdict::Deny => Said::Deny,
+        Verdict::Auto => WireVerdict::Auto,
+        Verdict::Preview => WireVerdict::Preview,
+        Verdict::Prompt => WireVerdict::Prompt,
+        Verdict::Deny => WireVerdict::Deny,
     };
     v1::PolicyDecision {
         verdict: verdict.into(),
@@ -143,11 +143,11 @@ fn policy_to(decision: &PolicyDecision) -> v1::PolicyDecision {
 
 fn policy_from(decision: v1::PolicyDecision) -> PolicyDecision {
     let verdict = match decision.verdict() {
-        Said::Auto => Verdict::Auto,
-        Said::Preview => Verdict::Preview,
-        Said::Prompt => Verdict::Prompt,
+        WireVerdict::Auto => Verdict::Auto,
+        WireVerdict::Preview => Verdict::Preview,
+        WireVerdict::Prompt => Verdict::Prompt,
         // What is not said is taken for the strictest.
-        Said::Deny | Said::Unspecified => Verdict::Deny,
+        WireVerdict::Deny | WireVerdict::Unspecified => Verdict::Deny,
     };
     let v1::PolicyDecision { rule, reason, policy_revision, .. } = decision;
     PolicyDecision { verdict, rule, reason, policy_revision }

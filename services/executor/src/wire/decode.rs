@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    CallId, CallRequest, Created, Event, EventKind, Finished, Json, NeedKind, Progress, SkipReason, Timestamp,
+    CallId, CallRequest, Created, Event, EventKind, Finished, Json, Progress, SkipReason, SubjectKind, Timestamp,
     ToolFacts, Totals,
 };
 use belay_journal::Transition;
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::{
     VERSION,
-    approval::{decision_from, need_from, receipt_from},
+    approval::{decision_from, receipt_from, requirement_from},
     approval_mode,
     execution::state_from,
     failure_from, json, plan_from, recovery_from,
@@ -118,8 +118,9 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
     let failure = |failure: Option<v1::Failure>| failure.map(failure_from).ok_or_else(|| lacks("its failure"));
     let receipt = |receipt: Option<v1::Receipt>| receipt_from(receipt.unwrap_or_default());
     let held = |need: Option<v1::ApprovalNeed>, kind| {
-        let need = need.map(|need| need_from(need, kind)).ok_or_else(|| lacks("what is to be decided"))?;
-        Ok(K::CallHeld { call: call()?, need: Box::new(need) })
+        let requirement =
+            need.map(|need| requirement_from(need, kind)).ok_or_else(|| lacks("what is to be decided"))?;
+        Ok(K::CallHeld { call: call()?, requirement: Box::new(requirement) })
     };
     Ok(match message.kind.ok_or(DecodeError::UnknownKind(message.sequence))? {
         Kind::ExecutionCreated(_) => return Err(lacks("the first place in the list")),
@@ -220,8 +221,8 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
         Kind::ToolCallDenied(denied) => {
             K::CallDenied { call: call()?, failure: failure(denied.failure)?, receipt: receipt(denied.receipt) }
         }
-        Kind::ToolCallEffectProposed(proposed) => return held(proposed.need, NeedKind::Effect),
-        Kind::ToolCallApprovalRequired(required) => return held(required.need, NeedKind::Call),
+        Kind::ToolCallEffectProposed(proposed) => return held(proposed.need, SubjectKind::Effect),
+        Kind::ToolCallApprovalRequired(required) => return held(required.need, SubjectKind::Call),
         // Transient: it is never stored.
         Kind::ToolCallOutput(_) => return Err(DecodeError::UnknownKind(message.sequence)),
         Kind::ApprovalRequested(asked) => {
@@ -265,8 +266,8 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
 #[cfg(test)]
 mod tests {
     use belay_execution::{
-        ChangeKind, Decision, EffectSummary, ErrorClass, Failure, LastOutput, Need, PathChange, PolicyDecision,
-        Receipt, Verdict, WriteBound, WriteMechanism,
+        ApprovalRequirement, ChangeKind, Decision, EffectSummary, ErrorClass, Failure, LastOutput, PathChange,
+        PolicyDecision, Receipt, Verdict, WriteBound, WriteMechanism,
     };
     use belay_plan::Format;
 
@@ -288,7 +289,12 @@ mod tests {
             let (decision, effect) = (decision(Verdict::Prompt), effect.clone());
             EventKind::CallHeld {
                 call,
-                need: Box::new(Need { kind, subject_digest: "sha256:x".into(), decision, effect }),
+                requirement: Box::new(ApprovalRequirement {
+                    kind,
+                    subject_digest: "sha256:x".into(),
+                    decision,
+                    effect,
+                }),
             }
         };
         let receipt = |verdict| Receipt {
@@ -321,8 +327,8 @@ mod tests {
         let result = Json::from_text("1");
         let kinds = [
             EventKind::AwaitingApproval,
-            need(NeedKind::Call),
-            need(NeedKind::Effect),
+            need(SubjectKind::Call),
+            need(SubjectKind::Effect),
             EventKind::ApprovalRequested { call, approval: "ap".into(), subject_digest: "sha256:x".into() },
             decided(Decision::Approved),
             decided(Decision::Denied),

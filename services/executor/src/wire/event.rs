@@ -5,12 +5,12 @@
 
 use std::fmt::Display;
 
-use belay_execution::{CallId, Event, EventKind, NeedKind, Progress, Timestamp, ToolFacts};
+use belay_execution::{CallId, Event, EventKind, Progress, SubjectKind, Timestamp, ToolFacts};
 use belay_plan::Plan;
 use belay_proto::v1::{self, execution_event::Kind};
 
 use super::{
-    approval::{decision_to, need_to, receipt_to},
+    approval::{decision_to, receipt_to, requirement_to},
     execution::{approval_mode_to, skip_reason, state, totals},
     failure, payload, plan_message, recovery_to, time,
 };
@@ -212,11 +212,11 @@ fn encode_kind(names: &CallNames, plan: &Plan, kind: &EventKind) -> Kind {
         K::CallDenied { failure: cause, receipt: given, .. } => {
             Kind::ToolCallDenied(v1::ToolCallDenied { failure: Some(failure(cause)), receipt: Some(receipt_to(given)) })
         }
-        K::CallHeld { need, .. } => {
-            let message = Some(need_to(need));
-            match need.kind {
-                NeedKind::Call => Kind::ToolCallApprovalRequired(v1::ToolCallApprovalRequired { need: message }),
-                NeedKind::Effect => Kind::ToolCallEffectProposed(v1::ToolCallEffectProposed { need: message }),
+        K::CallHeld { requirement, .. } => {
+            let message = Some(requirement_to(requirement));
+            match requirement.kind {
+                SubjectKind::Call => Kind::ToolCallApprovalRequired(v1::ToolCallApprovalRequired { need: message }),
+                SubjectKind::Effect => Kind::ToolCallEffectProposed(v1::ToolCallEffectProposed { need: message }),
             }
         }
         K::ApprovalRequested { approval, subject_digest, .. } => Kind::ApprovalRequested(v1::ApprovalRequested {

@@ -104,10 +104,10 @@ pub(crate) fn totals(totals: belay_execution::Totals) -> v1::StepTotals {
 
 /// What a row alone tells.
 pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
-    let ExecutionRow { execution, standing, .. } = row;
+    let ExecutionRow { execution, summary, .. } = row;
     v1::Execution {
         name: ExecutionName { namespace: execution.namespace.clone(), id: execution.id.clone() }.to_string(),
-        state: standing.state,
+        state: summary.state,
         plan_id: execution.plan_id.clone(),
         principal: execution.principal.clone(),
         labels: execution.labels.clone(),
@@ -216,12 +216,17 @@ fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting)
         ),
         Waiting::Call { since } => (Kind::Call, since, None, "the tool".to_owned(), String::new()),
         Waiting::Approval { since, call } => {
-            let hold = execution.call(call).and_then(|flying| flying.hold.as_ref());
-            let who = hold.map_or_else(
+            let pending = execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
+            let who = pending.map_or_else(
                 || "a person".to_owned(),
-                |hold| format!("a person, as rule {} asks: {}", hold.need.decision.rule, hold.need.decision.reason),
+                |pending| {
+                    format!(
+                        "a person, as rule {} asks: {}",
+                        pending.requirement.decision.rule, pending.requirement.decision.reason
+                    )
+                },
             );
-            let id = hold.and_then(|hold| hold.approval.as_deref()?.rsplit('/').next());
+            let id = pending.and_then(|pending| pending.approval.as_deref()?.rsplit('/').next());
             (Kind::Approval, since, None, who, id.map(|id| format!("belay approvals show {id}")).unwrap_or_default())
         }
     };

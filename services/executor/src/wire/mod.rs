@@ -7,7 +7,7 @@ mod execution;
 mod plan;
 pub(crate) mod texts;
 
-pub(crate) use approval::{decision_from, need_from, need_kind, receipt_from};
+pub(crate) use approval::{decision_from, receipt_from, requirement_from, subject_kind};
 pub(crate) use decode::{DecodeError, decode_all, decode_bytes, parse_call, to_events};
 pub(crate) use event::{CallNames, VERSION, encode, output_event, output_frame};
 pub(crate) use execution::{approval_mode, approval_mode_to, basic, etag, full, state_name, state_number};

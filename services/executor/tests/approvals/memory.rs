@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_executor::{Executions, Gate, MasterKey, Parts, Redactor, Runner};
+use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner};
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
 use belay_service_kit::{Access, Clock, Ids, Shutdown, SystemClock, net, shutdown::Trigger};
@@ -20,7 +20,7 @@ use crate::support::{Executor, PATIENCE, Server, World};
 
 /// An executor in this process, so that its memory can be looked into.
 struct Inside {
-    executions: Arc<Executions>,
+    executions: Arc<ExecutionRegistry>,
     executor: Executor,
     server: Server,
     trigger: Trigger,
@@ -43,7 +43,7 @@ async fn inside_with(world: &World, clock: Arc<dyn Clock>) -> Inside {
     };
     let channel = |name: &str| net::connect_lazy(&net::Address::Unix(folder.join(name)));
     let (trigger, shutdown) = Shutdown::new();
-    let executions = Executions::new(Parts {
+    let executions = ExecutionRegistry::new(Parts {
         journal,
         threads: Threads::Real,
         runner: Runner::new(channel("runner"), None).unwrap(),

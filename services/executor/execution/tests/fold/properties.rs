@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    ApprovalMode, Created, Decision, Event, EventKind, Execution, ExecutionState, Json, NeedKind, Surroundings,
+    ApprovalMode, Created, DecideContext, Decision, Event, EventKind, Execution, ExecutionState, Json, SubjectKind,
 };
 use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft};
 use proptest::{collection::vec, option, prelude::*, sample::Index};
@@ -146,8 +146,8 @@ fn questions() -> impl Strategy<Value = Vec<Question>> {
         (option::weighted(0.9, (decisions(), moments(8))), prop::bool::weighted(0.2))
             .prop_map(move |(answer, conflicts)| Question { kind, answer, conflicts })
     };
-    let before_work = option::weighted(0.15, question(NeedKind::Call));
-    let before_commit = option::weighted(0.3, question(NeedKind::Effect));
+    let before_work = option::weighted(0.15, question(SubjectKind::Call));
+    let before_commit = option::weighted(0.3, question(SubjectKind::Effect));
     (before_work, before_commit).prop_map(|(work, commit)| work.into_iter().chain(commit).collect())
 }
 
@@ -342,7 +342,7 @@ fn go_on(execution: Option<Execution>) {
     stop(execution.clone());
     for hours in [0, 1] {
         let now = START.saturating_add(Duration::from_secs(hours * 3_600));
-        execution.advance(Surroundings { now, ledger_id: "ledger" });
+        execution.advance(DecideContext { now, ledger_id: "ledger" });
         let waiting = execution.steps().filter_map(|step| step.waiting()).chain(execution.waiting()).count();
         let owned = waiting > 0 || execution.in_flight().len() > 0 || execution.state().is_terminal();
         assert!(owned, "nobody goes on with {execution:?}");
@@ -352,7 +352,7 @@ fn go_on(execution: Option<Execution>) {
 
 fn stop(mut execution: Execution) {
     if execution.record(START, act_of("cancel")).is_ok() {
-        execution.advance(Surroundings { now: START, ledger_id: "ledger" });
+        execution.advance(DecideContext { now: START, ledger_id: "ledger" });
         assert!(execution.state().is_terminal() || execution.in_flight().len() > 0, "nothing ends {execution:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_execution::{Decision, ExecutionState, Json, NeedKind, Totals};
+use belay_execution::{Decision, ExecutionState, Json, SubjectKind, Totals};
 use belay_plan::{Plan, PlanDraft, StepDraft, StepKindDraft, limits::MAX_STEPS};
 use serde_json::json;
 
@@ -101,7 +101,7 @@ fn one_failure_skips_all_others() {
 #[test]
 fn a_plan_whose_every_step_waits_for_a_person_runs_to_its_end() {
     let answer = Some((Decision::Approved, Duration::from_secs(60)));
-    let question = Question { kind: NeedKind::Call, answer, conflicts: false };
+    let question = Question { kind: SubjectKind::Call, answer, conflicts: false };
     let mut play = asked(256, |_| None, completed(), vec![question]);
     play.run();
     assert_eq!(play.state(), ExecutionState::Completed);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belay_approval_gate::RunnerClient;
-use belay_executor::{Executions, Runner};
+use belay_executor::{ExecutionRegistry, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_journal::{JournalWriter, Opened, Operation, Refused, StoreError};
 use belay_policy::Policy;
@@ -333,7 +333,7 @@ async fn run_executor(site: Site) -> Outcome {
     let channel = |uri| site.bugs.telling(channel(uri), &journal.stores);
     let (runner, gate) = (channel(RUNNER_URI), channel(SERVICES_URI));
     let (_trigger, shutdown) = Shutdown::new();
-    let executions = Executions::new(belay_executor::Parts {
+    let executions = ExecutionRegistry::new(belay_executor::Parts {
         journal,
         threads: Threads::Inline,
         runner: Runner::new(runner, None)?,

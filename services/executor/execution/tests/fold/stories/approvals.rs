@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use belay_execution::{
-    Action, ApprovalMode, CallId, ErrorClass, Event, EventKind, Execution, ExecutionState, StepState, Surroundings,
+    Action, ApprovalMode, CallId, DecideContext, ErrorClass, Event, EventKind, Execution, ExecutionState, StepState,
     Waiting,
 };
 
-use crate::support::{START, Story, act_of, need, story, without_recoveries};
+use crate::support::{START, Story, act_of, requirement, story, without_recoveries};
 
 const CALL: CallId = CallId { step: 0, attempt: 1, number: 1 };
 
@@ -50,7 +50,7 @@ fn a_call_is_let_run_and_then_asked_about_its_effect() {
         ]
     );
     let let_run = play.just_after(|kind| matches!(kind, EventKind::ApprovalDecided { .. }));
-    assert_eq!(let_run.actions(), [Action::Send(CALL)]);
+    assert_eq!(let_run.actions(), [Action::Dispatch(CALL)]);
 }
 
 // S2-X-07: a no ends the step, with the person's words for whoever wrote the plan. It is not tried again.
@@ -328,7 +328,7 @@ fn stopping_stops_what_waits() {
         ["5s cancel requested, b skipped CANCELLED, a call 1.1 stopped, a cancelled, CANCELLED"]
     );
     let asked = cancelled.just_after(|kind| matches!(kind, EventKind::CancelRequested { .. }));
-    assert_eq!(asked.actions(), [Action::Stop(CALL)]);
+    assert_eq!(asked.actions(), [Action::Cancel(CALL)]);
     assert_eq!(
         held().limit("5s").picture()[2..],
         ["5s out of time, b skipped TIMED_OUT, a call 1.1 stopped, a cancelled, TIMED_OUT"]
@@ -393,7 +393,7 @@ fn what_cannot_be_is_refused() {
         approval: "namespaces/default/approvals/x".to_owned(),
         subject_digest: digest.to_owned(),
     };
-    let again = EventKind::CallHeld { call: CALL, need: Box::new(need("another")) };
+    let again = EventKind::CallHeld { call: CALL, requirement: Box::new(requirement("another")) };
     let by_mode = EventKind::ApprovalDecided {
         call: CALL,
         approval: String::new(),
@@ -425,7 +425,7 @@ fn what_cannot_be_is_refused() {
     let the_same = play.events.iter().find(|event| matches!(event.kind, EventKind::CallHeld { .. })).unwrap();
     let mut forgotten = approved.clone();
     forgotten.record(play.now, the_same.kind.clone()).unwrap();
-    assert!(forgotten.actions().contains(&Action::Ask(CALL)));
+    assert!(forgotten.actions().contains(&Action::RequestApproval(CALL)));
     assert_eq!(refusal(&forgotten, the_same.kind.clone()), "step 0 call 1.1 is held for this already");
 
     let denied = story("a; b").replies("a: ok effect:denied:4s").play().just_after(decided);
@@ -433,6 +433,6 @@ fn what_cannot_be_is_refused() {
     let mut stopped = asked;
     stopped.record(play.now, act_of("cancel")).unwrap();
     assert_eq!(refusal(&stopped, again), "step 0 call 1.1 is being stopped");
-    let around = Surroundings { now: play.now, ledger_id: "ledger" };
-    assert!(stopped.advance(around).iter().all(|event| !matches!(event.kind, EventKind::Finished(_))));
+    let context = DecideContext { now: play.now, ledger_id: "ledger" };
+    assert!(stopped.advance(context).iter().all(|event| !matches!(event.kind, EventKind::Finished(_))));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_execution::{Event, EventKind, ExecutionState, Surroundings};
+use belay_execution::{DecideContext, Event, EventKind, ExecutionState};
 
 use crate::support::{START, Story, act_of, story, without_recoveries};
 
@@ -67,7 +67,7 @@ fn what_became_due_meanwhile_is_done_at_once() {
     let play = story("a").tries("a", 2, "2s").replies("a: transient, ok").play();
     let mut late = play.just_after(|kind| matches!(kind, EventKind::RetryScheduled { .. }));
     let now = play.now.saturating_add(Duration::from_secs(3_600));
-    let events = late.advance(Surroundings { now, ledger_id: "ledger" });
+    let events = late.advance(DecideContext { now, ledger_id: "ledger" });
     assert!(matches!(events[0].kind, EventKind::StepStarted { step: 0, attempt: 2 }), "{events:?}");
     assert!(events.iter().all(|event| event.time == now));
 }
@@ -77,14 +77,14 @@ fn what_became_due_meanwhile_is_done_at_once() {
 fn a_step_without_its_call_is_not_forgotten() {
     let play = story("a").play();
     let cut = play.just_after(|kind| matches!(kind, EventKind::StepStarted { .. }));
-    let around = Surroundings { now: play.now, ledger_id: "ledger" };
+    let context = DecideContext { now: play.now, ledger_id: "ledger" };
 
     let mut goes_on = cut.clone();
-    assert!(matches!(goes_on.advance(around)[..], [Event { kind: EventKind::CallRequested(_), .. }]));
+    assert!(matches!(goes_on.advance(context)[..], [Event { kind: EventKind::CallRequested(_), .. }]));
 
     let mut stops = cut;
     stops.record(play.now, act_of("cancel")).unwrap();
-    stops.advance(around);
+    stops.advance(context);
     assert_eq!(stops.state(), ExecutionState::Cancelled);
     assert_eq!(stops.totals().cancelled, 1);
 }
@@ -94,7 +94,7 @@ fn a_step_without_its_call_is_not_forgotten() {
 fn time_never_runs_backwards() {
     let play = story("a; b after a").play();
     let mut set_back = play.just_after(|kind| matches!(kind, EventKind::CallCompleted { .. }));
-    let decided = set_back.advance(Surroundings { now: START, ledger_id: "ledger" });
+    let decided = set_back.advance(DecideContext { now: START, ledger_id: "ledger" });
     let a_second_later = START.saturating_add(Duration::from_secs(1));
     assert_eq!(decided.iter().map(|event| event.time).collect::<Vec<_>>(), [a_second_later; 3]);
     let paused = set_back.record(START, act_of("pause")).unwrap();

@@ -138,7 +138,7 @@ fn cancelling_waits_for_the_call_and_not_for_a_person() {
     assert!(matches!(paused.waiting()[..], [Waiting::Resume { .. }]));
     assert_eq!(cancelling.waiting(), []);
     let call = CallId { step: 0, attempt: 1, number: 1 };
-    assert_eq!((paused.actions(), cancelling.actions()), (vec![Action::Send(call)], vec![Action::Stop(call)]));
+    assert_eq!((paused.actions(), cancelling.actions()), (vec![Action::Dispatch(call)], vec![Action::Cancel(call)]));
 }
 
 // What a call that cannot be stopped came to is recorded, and cancellation does not make it undone.

@@ -182,9 +182,9 @@ impl Audit {
                 }
                 self.call_ended(*call);
             }
-            EventKind::CallHeld { call, need } => {
+            EventKind::CallHeld { call, requirement } => {
                 assert!(self.open.contains(call) && self.stop.is_none());
-                let digest = need.subject_digest.clone();
+                let digest = requirement.subject_digest.clone();
                 let before = self.held.insert(*call, Held { digest: digest.clone(), ..Held::default() });
                 let again = before.is_none_or(|held| held.digest != digest && !held.waits());
                 assert!(again, "{call} was held twice for the same, or before a decision");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_execution::{CallId, EventKind, ExecutionState, NeedKind, SkipReason};
+use belay_execution::{CallId, EventKind, ExecutionState, SkipReason, SubjectKind};
 
 use super::{Play, START};
 
@@ -76,9 +76,9 @@ impl Play {
             }
             EventKind::CallDenied { call, failure, .. } => format!("{} denied {}", call_name(*call), failure.reason),
             EventKind::AwaitingApproval => "awaiting approval".to_owned(),
-            EventKind::CallHeld { call, need } => match need.kind {
-                NeedKind::Call => format!("{} held", name(call.step)),
-                NeedKind::Effect => format!("{} held with its effect", name(call.step)),
+            EventKind::CallHeld { call, requirement } => match requirement.kind {
+                SubjectKind::Call => format!("{} held", name(call.step)),
+                SubjectKind::Effect => format!("{} held with its effect", name(call.step)),
             },
             EventKind::ApprovalRequested { call, .. } => format!("asked about {}", call_name(*call)),
             EventKind::ApprovalDecided { call, decision, approval, .. } => {

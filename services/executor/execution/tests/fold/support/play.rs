@@ -6,15 +6,15 @@ use std::{
 };
 
 use belay_execution::{
-    Action, ApprovalMode, Created, Decision, Event, EventKind, Execution, ExecutionState, RecoveryClass, Surroundings,
+    Action, ApprovalMode, Created, DecideContext, Decision, Event, EventKind, Execution, ExecutionState, RecoveryClass,
     Timestamp, ToolFacts,
 };
 use belay_plan::{Plan, Step, StepKind};
 
 use super::{
     Audit,
-    moves::{Moves, Standing},
     runner::{Runner, Script},
+    transitions::{States, Transitions},
 };
 
 /// When every play begins.
@@ -76,7 +76,7 @@ pub(crate) struct Play {
     pub(crate) batches: bool,
     /// Whether each event is checked against a replay of all before it, and every step looked at; both are quadratic.
     pub(crate) thorough: bool,
-    pub(crate) moves: Moves,
+    pub(crate) transitions: Transitions,
     /// How many events each turn came to.
     pub(crate) turns: Vec<usize>,
     /// The present as the store has it, built up event by event.
@@ -100,7 +100,7 @@ impl Play {
             crashes: VecDeque::new(),
             batches: false,
             thorough: true,
-            moves: Moves::default(),
+            transitions: Transitions::default(),
             turns: Vec::new(),
         }
     }
@@ -145,10 +145,10 @@ impl Play {
     /// What is heard next about each call in flight.
     fn happenings(&self) -> impl Iterator<Item = (Timestamp, EventKind)> {
         let actions: BTreeSet<Action> = self.execution.actions().into_iter().collect();
-        let stopped = move |call| actions.contains(&Action::Stop(call));
-        self.execution.in_flight().filter_map(move |flying| {
-            let call = flying.request.call;
-            self.runner.next(call, flying.hold.as_ref(), stopped(call))
+        let stopped = move |call| actions.contains(&Action::Cancel(call));
+        self.execution.in_flight().filter_map(move |in_flight| {
+            let call = in_flight.request.call;
+            self.runner.next(call, in_flight.pending_approval.as_ref(), stopped(call))
         })
     }
 
@@ -179,16 +179,16 @@ impl Play {
                         fresh.push(event);
                         recorded.push(place);
                     }
-                    Err(impossible) => {
+                    Err(illegal) => {
                         assert!(
                             before.is_none_or(|before| before == self.execution),
                             "a refused request changed something"
                         );
-                        refused.push((place, impossible.what));
+                        refused.push((place, illegal.what));
                     }
                 }
             }
-            fresh.extend(self.execution.advance(Surroundings { now: self.now, ledger_id: "ledger" }));
+            fresh.extend(self.execution.advance(DecideContext { now: self.now, ledger_id: "ledger" }));
             self.turns.push(fresh.len());
             let Some(kept) = self.crashes.pop_front().flatten() else {
                 self.refused.extend(refused.into_iter().map(|(_, why)| why));
@@ -214,12 +214,12 @@ impl Play {
 
     fn store(&mut self, events: Vec<Event>) {
         for event in events {
-            let before = self.thorough.then(|| Standing::of(&self.stored));
+            let before = self.thorough.then(|| States::of(&self.stored));
             self.stored.apply(&event).unwrap();
             self.audit.see(&event);
             self.events.push(event.clone());
             if let Some(before) = before {
-                self.moves.note(&before, &event.kind, &self.stored);
+                self.transitions.note(&before, &event.kind, &self.stored);
                 let replayed = Execution::replay(self.events.iter().cloned()).unwrap();
                 assert_eq!(replayed, self.stored, "replaying is not the same as going on");
                 assert_eq!(replayed.actions(), self.stored.actions());
@@ -231,22 +231,25 @@ impl Play {
 
     fn perform(&mut self) {
         let actions = self.execution.actions();
-        let running = actions.iter().filter(|action| matches!(action, Action::Send(_))).count();
+        let running = actions.iter().filter(|action| matches!(action, Action::Dispatch(_))).count();
         assert!(running <= self.execution.plan().parallelism(), "more calls run at once than the plan allows");
         assert_eq!(actions, self.execution.actions(), "asking twice gave two answers");
         for action in actions {
             match action {
-                Action::Send(call) => {
-                    let flying = self.execution.call(call).expect("only calls in flight are sent");
-                    let granted = flying.hold.as_ref().is_some_and(|hold| hold.decision() == Some(Decision::Approved));
-                    self.runner.send(&flying.request, granted, self.now);
+                Action::Dispatch(call) => {
+                    let in_flight = self.execution.call(call).expect("only calls in flight are sent");
+                    let granted = in_flight
+                        .pending_approval
+                        .as_ref()
+                        .is_some_and(|pending| pending.decision() == Some(Decision::Approved));
+                    self.runner.send(&in_flight.request, granted, self.now);
                 }
-                Action::Stop(call) => self.runner.stop(call, self.now),
-                Action::Ask(call) => self.runner.ask(call, self.now),
+                Action::Cancel(call) => self.runner.stop(call, self.now),
+                Action::RequestApproval(call) => self.runner.ask(call, self.now),
                 Action::Commit(call) => self.runner.commit(call, self.now),
                 Action::Discard(call) => {
-                    let hold = self.execution.call(call).and_then(|flying| flying.hold.as_ref());
-                    let failure = hold.and_then(|hold| hold.denial(self.execution.created().approval_mode));
+                    let pending = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
+                    let failure = pending.and_then(|pending| pending.denial(self.execution.created().approval_mode));
                     self.runner.discard(call, failure.expect("only what was turned down is given up"), self.now);
                 }
                 Action::WakeAt(moment) => assert!(moment > self.now, "what was due at {moment:?} was not done"),

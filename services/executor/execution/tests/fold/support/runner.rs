@@ -7,10 +7,11 @@ use std::{
 };
 
 use belay_execution::{
-    CallId, CallRequest, Decision, ErrorClass, EventKind, Failure, Hold, Json, Need, NeedKind, Receipt, Timestamp,
+    ApprovalRequirement, CallId, CallRequest, Decision, ErrorClass, EventKind, Failure, Json, PendingApproval, Receipt,
+    SubjectKind, Timestamp,
 };
 
-use super::story::need;
+use super::story::requirement;
 
 /// How a call ends.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ pub(crate) enum Outcome {
 /// What a call is held for.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
-    pub(crate) kind: NeedKind,
+    pub(crate) kind: SubjectKind,
     /// What is decided, and how long after the asking; `None` when nobody answers.
     pub(crate) answer: Option<(Decision, Duration)>,
     /// The workspace has changed by the time of the commit.
@@ -83,14 +84,14 @@ impl Call {
     /// Begins its work, or is held before it.
     fn go_on(&mut self, now: Timestamp) {
         self.phase = match self.questions.front().map(|question| question.kind) {
-            Some(NeedKind::Call) => Phase::Held(now),
-            Some(NeedKind::Effect) => Phase::Held(now.saturating_add(self.latency)),
+            Some(SubjectKind::Call) => Phase::Held(now),
+            Some(SubjectKind::Effect) => Phase::Held(now.saturating_add(self.latency)),
             None => Phase::Ends(now.saturating_add(self.latency)),
         };
     }
 
-    fn need(&self, id: CallId, question: &Question) -> Need {
-        Need { kind: question.kind, ..need(&format!("sha256:{id} #{}", self.answered)) }
+    fn requirement(&self, id: CallId, question: &Question) -> ApprovalRequirement {
+        ApprovalRequirement { kind: question.kind, ..requirement(&format!("sha256:{id} #{}", self.answered)) }
     }
 }
 
@@ -111,7 +112,8 @@ impl Runner {
                     "{id} was sent again with other arguments"
                 );
                 let held = matches!(call.phase, Phase::Held(since) if since <= now);
-                if granted && held && call.questions.front().is_some_and(|question| question.kind == NeedKind::Call) {
+                if granted && held && call.questions.front().is_some_and(|question| question.kind == SubjectKind::Call)
+                {
                     call.questions.pop_front();
                     (call.answered, call.asked) = (call.answered + 1, None);
                     call.go_on(now);
@@ -126,7 +128,7 @@ impl Runner {
                 }
                 // What has not completed has no effect to ask about.
                 let completes = matches!(outcome, Outcome::Completed(_));
-                questions.retain(|question| completes || question.kind == NeedKind::Call);
+                questions.retain(|question| completes || question.kind == SubjectKind::Call);
                 let (request, questions) = (Some(request.clone()), questions.into());
                 let (answered, asked, phase) = (0, None, Phase::Ends(now));
                 let mut call = Call { request, outcome, latency, stops_in, questions, answered, asked, phase };
@@ -145,7 +147,7 @@ impl Runner {
     pub(crate) fn commit(&mut self, id: CallId, now: Timestamp) {
         let call = self.calls.get_mut(&id).expect("only what was sent is held");
         if let (Phase::Held(_), Some(question)) = (call.phase, call.questions.pop_front()) {
-            assert_eq!(question.kind, NeedKind::Effect, "{id} has no effect yet");
+            assert_eq!(question.kind, SubjectKind::Effect, "{id} has no effect yet");
             assert!(matches!(question.answer, Some((Decision::Approved, _))), "{id} was committed without a yes");
             if question.conflicts {
                 call.outcome = Outcome::Cancelled(Some(conflict()));
@@ -190,7 +192,12 @@ impl Runner {
     }
 
     /// What the executor hears next about a call, and when, by what it knows of its hold; only its end once it is `stopping`.
-    pub(crate) fn next(&self, id: CallId, known: Option<&Hold>, stopping: bool) -> Option<(Timestamp, EventKind)> {
+    pub(crate) fn next(
+        &self,
+        id: CallId,
+        known: Option<&PendingApproval>,
+        stopping: bool,
+    ) -> Option<(Timestamp, EventKind)> {
         let call = self.calls.get(&id)?;
         let since = match call.phase {
             Phase::Ends(at) => return Some((at, self.end(id))),
@@ -198,17 +205,17 @@ impl Runner {
             Phase::Held(since) => since,
         };
         let question = call.questions.front().expect("held for something");
-        let need = call.need(id, question);
-        let Some(hold) = known.filter(|hold| hold.need == need) else {
-            return Some((since, EventKind::CallHeld { call: id, need: Box::new(need) }));
+        let requirement = call.requirement(id, question);
+        let Some(pending) = known.filter(|pending| pending.requirement == requirement) else {
+            return Some((since, EventKind::CallHeld { call: id, requirement: Box::new(requirement) }));
         };
         let asked = call.asked?;
         let approval = format!("namespaces/default/approvals/{id} #{}", call.answered);
-        if hold.approval.is_none() {
-            let subject_digest = need.subject_digest;
+        if pending.approval.is_none() {
+            let subject_digest = requirement.subject_digest;
             return Some((asked, EventKind::ApprovalRequested { call: id, approval, subject_digest }));
         }
-        let (decision, after) = question.answer.filter(|_| hold.decided.is_none())?;
+        let (decision, after) = question.answer.filter(|_| pending.decided.is_none())?;
         let (principal, reason) = ("ann".to_owned(), "as I see it".to_owned());
         let decided = EventKind::ApprovalDecided { call: id, approval, decision, principal, reason };
         Some((asked.saturating_add(after), decided))

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use belay_execution::{
-    ApprovalMode, CallId, CallRequest, Created, Decision, EffectSummary, ErrorClass, EventKind, Failure, Json, Need,
-    NeedKind, PolicyDecision, RecoveryClass, Verdict,
+    ApprovalMode, ApprovalRequirement, CallId, CallRequest, Created, Decision, EffectSummary, ErrorClass, EventKind,
+    Failure, Json, PolicyDecision, RecoveryClass, SubjectKind, Verdict,
 };
 use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft};
 use serde_json::{Value, json};
@@ -203,7 +203,7 @@ fn reply(words: &str) -> Reply {
 
 fn question(words: &str) -> Question {
     let mut words = words.split(':');
-    let kind = if words.next() == Some("call") { NeedKind::Call } else { NeedKind::Effect };
+    let kind = if words.next() == Some("call") { SubjectKind::Call } else { SubjectKind::Effect };
     let decision = words.next().map(|word| match word {
         "approved" => Decision::Approved,
         "denied" => Decision::Denied,
@@ -234,13 +234,13 @@ pub(crate) fn request(call: CallId) -> CallRequest {
 }
 
 /// What a call is held for, with nothing in it that matters but its digest.
-pub(crate) fn need(subject_digest: &str) -> Need {
+pub(crate) fn requirement(subject_digest: &str) -> ApprovalRequirement {
     let decision = PolicyDecision {
         verdict: Verdict::Prompt,
         rule: "rule".to_owned(),
         reason: "because".to_owned(),
         policy_revision: 1,
     };
-    let (kind, effect) = (NeedKind::Effect, EffectSummary::default());
-    Need { kind, subject_digest: subject_digest.to_owned(), decision, effect }
+    let (kind, effect) = (SubjectKind::Effect, EffectSummary::default());
+    ApprovalRequirement { kind, subject_digest: subject_digest.to_owned(), decision, effect }
 }

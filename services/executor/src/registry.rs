@@ -21,10 +21,10 @@ use tonic::{Code, Status};
 
 use crate::{
     acknowledge,
-    decisions::{self, Foreign, Note},
+    decisions::{self, GateNotice, UnownedDecisions},
     driver::{Command, Driver},
+    event_feed::{EventFeed, EventFeeds},
     gate::Gate,
-    hub::{Hub, Hubs},
     names::ExecutionName,
     runner::Runner,
     secrets::{Secrets, SecretsError, Vault},
@@ -64,7 +64,7 @@ const READS: usize = 64;
 pub(crate) type Failed = CommitError<Arc<StoreError>>;
 
 /// What all executions share.
-pub struct Executions {
+pub struct ExecutionRegistry {
     pub(crate) runner: Runner,
     pub(crate) gate: Gate,
     pub(crate) clock: Arc<dyn Clock>,
@@ -88,19 +88,19 @@ pub struct Executions {
     /// What was taken into memory since the start and has not ended, whether or not it is in memory now.
     driven: Mutex<HashSet<ExecutionKey>>,
     /// Decisions about executions that are not driven here.
-    foreign: Mutex<Foreign>,
-    hubs: Mutex<Hubs>,
+    unowned: Mutex<UnownedDecisions>,
+    feeds: Mutex<EventFeeds>,
     timers: Mutex<BinaryHeap<Reverse<(i64, ExecutionKey)>>>,
     timer_set: Notify,
     acknowledge: mpsc::UnboundedSender<(i32, String)>,
-    notes: mpsc::UnboundedSender<Note>,
+    notices: mpsc::UnboundedSender<GateNotice>,
     /// How many notes the gate has not heard.
-    untold: watch::Sender<usize>,
+    unsent_notices: watch::Sender<usize>,
     /// Why the store takes no more, once it does not.
     broken: watch::Sender<Option<Arc<StoreError>>>,
 }
 
-impl Executions {
+impl ExecutionRegistry {
     /// Takes the store. Nothing runs until [`Self::drive_all`], a start or a resumption.
     pub fn new(parts: Parts) -> Arc<Self> {
         let Parts { journal, threads, runner, gate, clock, ids, redactor, master_key, telemetry, shutdown, limits } =
@@ -108,8 +108,8 @@ impl Executions {
         let Opened { mut writer, reader, stores, fence, .. } = journal;
         let writer = GroupCommit::start(threads, "belay-journal", move |batch| writer.commit(batch).map_err(Arc::new));
         let (acknowledge, acknowledged) = mpsc::unbounded_channel();
-        let (notes, noted) = mpsc::unbounded_channel();
-        let executions = Arc::new(Self {
+        let (notices, notice_receiver) = mpsc::unbounded_channel();
+        let registry = Arc::new(Self {
             runner,
             gate,
             clock: Arc::new(SteadyClock::new(clock)),
@@ -127,30 +127,30 @@ impl Executions {
             creating: Mutex::default(),
             created: Notify::new(),
             driven: Mutex::default(),
-            foreign: Mutex::default(),
-            hubs: Mutex::default(),
+            unowned: Mutex::default(),
+            feeds: Mutex::default(),
             timers: Mutex::default(),
             timer_set: Notify::new(),
             acknowledge,
-            notes,
-            untold: watch::Sender::new(0),
+            notices,
+            unsent_notices: watch::Sender::new(0),
             broken: watch::Sender::new(None),
         });
-        tokio::spawn(acknowledge::send(executions.runner.clone(), fence, acknowledged));
-        let (runner, shutdown) = (executions.runner.clone(), executions.shutdown.clone());
-        tokio::spawn(acknowledge::again(Arc::downgrade(&executions), runner, shutdown));
-        tokio::spawn(wake_in_time(Arc::downgrade(&executions)));
-        let this = Arc::downgrade(&executions);
+        tokio::spawn(acknowledge::send(registry.runner.clone(), fence, acknowledged));
+        let (runner, shutdown) = (registry.runner.clone(), registry.shutdown.clone());
+        tokio::spawn(acknowledge::resend_lost(Arc::downgrade(&registry), runner, shutdown));
+        tokio::spawn(wake_in_time(Arc::downgrade(&registry)));
+        let this = Arc::downgrade(&registry);
         tokio::spawn(async move {
             let behind = stores.behind().await;
             if let Some(this) = this.upgrade() {
-                this.give_up(Arc::new(StoreError::Behind(behind.to_string())));
+                this.fail(Arc::new(StoreError::Behind(behind.to_string())));
             }
         });
-        tokio::spawn(decisions::tell(executions.gate.clone(), noted, executions.untold.clone()));
-        let shutdown = executions.shutdown.clone();
-        tokio::spawn(decisions::hear(Arc::downgrade(&executions), executions.gate.clone(), shutdown));
-        executions
+        tokio::spawn(decisions::run_outbox(registry.gate.clone(), notice_receiver, registry.unsent_notices.clone()));
+        let shutdown = registry.shutdown.clone();
+        tokio::spawn(decisions::run_inbox(Arc::downgrade(&registry), registry.gate.clone(), shutdown));
+        registry
     }
 
     /// Takes up every execution that has not ended. Those that wait stay out of memory until their time.
@@ -158,17 +158,17 @@ impl Executions {
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
     pub async fn drive_all(self: &Arc<Self>) -> Result<usize, StoreError> {
-        let early = lock(&self.foreign).welcome_all();
+        let early = lock(&self.unowned).claim_all();
         let unfinished = self.read(|reader| reader.unfinished()).await?;
         let count = unfinished.len();
         let (now, mut parked) = (self.clock.now_micros(), 0);
         for row in unfinished {
-            match row.standing.wake_at {
-                _ if !row.standing.parked => self.load(row),
+            match row.summary.wake_at {
+                _ if !row.summary.parked => self.load(row),
                 Some(wake_at) => {
                     // The clock may have been set back since this was stored: then the driver, which knows the last event's time, parks the
                     // execution anew. A few a second, so that a start is not all of them at once.
-                    let look_at = now + LOOK_AGAIN_AFTER + parked * LOOK_APART;
+                    let look_at = now + RECHECK_AFTER_MICROS + parked * RECHECK_SPACING_MICROS;
                     parked += 1;
                     self.set_timer(wake_at.min(look_at), row.key);
                 }
@@ -196,12 +196,12 @@ impl Executions {
         let keys: Vec<ExecutionKey> = lock(&self.driven).iter().copied().collect();
         for key in keys {
             match self.read(move |reader| reader.get(key)).await {
-                Ok(Some(row)) if !row.standing.ended => {
-                    let (answer, answered) = tokio::sync::oneshot::channel();
+                Ok(Some(row)) if !row.summary.ended => {
+                    let (reply, received) = tokio::sync::oneshot::channel();
                     let (principal, reason) = (principal.to_owned(), reason.to_owned());
-                    self.send(row, Command::PauseAndSettle { principal, reason, answer }).await;
+                    self.send(row, Command::PauseAndDrain { principal, reason, reply }).await;
                     // An error means that the execution ended first.
-                    drop(answered.await);
+                    drop(received.await);
                 }
                 Ok(_) => {}
                 Err(error) => tracing::error!(%error, "An execution cannot be paused"),
@@ -218,7 +218,7 @@ impl Executions {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED with a delay when as many are in memory as the settings allow.
-    pub(crate) fn takes_on_another(&self) -> Result<(), Status> {
+    pub(crate) fn check_capacity(&self) -> Result<(), Status> {
         self.in_memory.check(self.in_memory())
     }
 
@@ -247,13 +247,13 @@ impl Executions {
     pub(crate) async fn commit(&self, operation: Operation) -> Result<Result<Done, Refused>, Failed> {
         let done = self.writer.commit(operation).await;
         if let Err(CommitError::Failed(error)) = &done {
-            self.give_up(Arc::clone(error));
+            self.fail(Arc::clone(error));
         }
         done
     }
 
     /// Nothing can be made durable or carried out any more: whoever started this should stop it.
-    pub(crate) fn give_up(&self, error: Arc<StoreError>) {
+    pub(crate) fn fail(&self, error: Arc<StoreError>) {
         let first = self.broken.send_if_modified(|broken| {
             broken.is_none() && {
                 *broken = Some(Arc::clone(&error));
@@ -280,9 +280,8 @@ impl Executions {
     pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<(Execution, Secrets), Status> {
         let (events, secrets) = self.events(key).await?;
         // Its words may be the plan's.
-        let damaged = |impossible| {
-            corrupt(&self.vault.shown(format!("The execution's events do not fit together: {impossible}.")))
-        };
+        let damaged =
+            |illegal| corrupt(&self.vault.shown(format!("The execution's events do not fit together: {illegal}.")));
         Ok((Execution::replay(events).map_err(damaged)?, secrets))
     }
 
@@ -304,17 +303,17 @@ impl Executions {
     }
 
     /// The meeting place of an execution's watchers.
-    pub(crate) fn hub(&self, key: ExecutionKey) -> Arc<Hub> {
-        lock(&self.hubs).of(key)
+    pub(crate) fn feed(&self, key: ExecutionKey) -> Arc<EventFeed> {
+        lock(&self.feeds).of(key)
     }
 
     /// The executions driven here that may wait for a decision: those that wait out of memory, and those that are in it.
     pub(crate) async fn waiting(&self) -> Result<Vec<ExecutionRow>, StoreError> {
         let mut unfinished = self.read(|reader| reader.unfinished()).await?;
-        let drives_all = lock(&self.foreign).drives_all();
+        let drives_all = lock(&self.unowned).drives_all();
         let (live, driven) = (self.live(), lock(&self.driven));
         unfinished.retain(|row| {
-            live.contains_key(&row.key) || row.standing.parked && (drives_all || driven.contains(&row.key))
+            live.contains_key(&row.key) || row.summary.parked && (drives_all || driven.contains(&row.key))
         });
         Ok(unfinished)
     }
@@ -345,37 +344,37 @@ impl Executions {
     fn spawn(self: &Arc<Self>, row: ExecutionRow, commands: mpsc::UnboundedReceiver<Command>) {
         lock(&self.driven).insert(row.key);
         // Driven from here on: what was decided about it before is for it.
-        let decided = lock(&self.foreign).welcome(row.key);
+        let decided = lock(&self.unowned).claim(row.key);
         for approval in decided {
-            self.ask(row.key, Command::Decided { approval: Box::new(approval) });
+            self.try_send(row.key, Command::Decided { approval: Box::new(approval) });
         }
         Driver::spawn_from_store(Arc::clone(self), row, commands);
     }
 
     /// A decision that is to be handed on; nothing when its execution is another's to drive. It is kept for the case that it is taken up
     /// here later, and stays undelivered.
-    pub(crate) fn unless_foreign(&self, key: ExecutionKey, approval: v1::Approval) -> Option<v1::Approval> {
-        let mut foreign = lock(&self.foreign);
+    pub(crate) fn unless_unowned(&self, key: ExecutionKey, approval: v1::Approval) -> Option<v1::Approval> {
+        let mut unowned = lock(&self.unowned);
         let driven = lock(&self.driven).contains(&key);
-        foreign.keep(key, driven, approval)
+        unowned.keep(key, driven, approval)
     }
 
     /// Tells the gate something, some time soon.
-    pub(crate) fn tell_gate(&self, note: Note) {
-        self.untold.send_modify(|untold| *untold += 1);
+    pub(crate) fn notify_gate(&self, notice: GateNotice) {
+        self.unsent_notices.send_modify(|unsent_notices| *unsent_notices += 1);
         // An error means that the service is stopping.
-        drop(self.notes.send(note));
+        drop(self.notices.send(notice));
     }
 
     /// Answers when the gate has heard everything it is to be told: for whoever is about to end the process. It may be away for long, so
     /// the caller sets the limit.
-    pub async fn gate_told(&self) {
+    pub async fn gate_notified(&self) {
         // An error cannot be: the sender is held here.
-        drop(self.untold.subscribe().wait_for(|untold| *untold == 0).await);
+        drop(self.unsent_notices.subscribe().wait_for(|unsent_notices| *unsent_notices == 0).await);
     }
 
     /// Asks an execution that is in memory; nothing when it is not.
-    pub(crate) fn ask(&self, key: ExecutionKey, command: Command) -> bool {
+    pub(crate) fn try_send(&self, key: ExecutionKey, command: Command) -> bool {
         self.live().get(&key).is_some_and(|sender| sender.send(command).is_ok())
     }
 
@@ -391,13 +390,13 @@ impl Executions {
     }
 
     /// Announces that an execution is about to be stored; what is returned ends the announcement when it is dropped.
-    pub(crate) fn announce(&self, name: &ExecutionName) -> Announced<'_> {
+    pub(crate) fn reserve_name(&self, name: &ExecutionName) -> ReservedName<'_> {
         lock(&self.creating).insert(name.clone());
-        Announced { executions: self, name: name.clone() }
+        ReservedName { registry: self, name: name.clone() }
     }
 
     /// Enters a new execution; its driver reads from what is returned.
-    pub(crate) fn enter(&self, key: ExecutionKey) -> mpsc::UnboundedReceiver<Command> {
+    pub(crate) fn register(&self, key: ExecutionKey) -> mpsc::UnboundedReceiver<Command> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.live().insert(key, sender);
         lock(&self.driven).insert(key);
@@ -405,7 +404,7 @@ impl Executions {
     }
 
     /// Lets an execution leave memory, unless a command is waiting for it.
-    pub(crate) fn leave(&self, key: ExecutionKey, ended: bool, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
+    pub(crate) fn unload(&self, key: ExecutionKey, ended: bool, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
         let mut live = self.live();
         if !commands.is_empty() {
             return false;
@@ -418,7 +417,7 @@ impl Executions {
     }
 
     /// Drops an execution from memory, waiting commands and all: their callers hear that it failed.
-    pub(crate) fn expel(&self, key: ExecutionKey) {
+    pub(crate) fn evict(&self, key: ExecutionKey) {
         self.live().remove(&key);
     }
 
@@ -439,15 +438,15 @@ impl Executions {
 }
 
 /// An execution is about to be stored.
-pub(crate) struct Announced<'a> {
-    executions: &'a Executions,
+pub(crate) struct ReservedName<'a> {
+    registry: &'a ExecutionRegistry,
     name: ExecutionName,
 }
 
-impl Drop for Announced<'_> {
+impl Drop for ReservedName<'_> {
     fn drop(&mut self) {
-        lock(&self.executions.creating).remove(&self.name);
-        self.executions.created.notify_waiters();
+        lock(&self.registry.creating).remove(&self.name);
+        self.registry.created.notify_waiters();
     }
 }
 
@@ -457,16 +456,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// After how long, at the most, a start looks at an execution that waits for a moment, whatever its row says, in microseconds; and how far
 /// apart at several.
-const LOOK_AGAIN_AFTER: i64 = 30_000_000;
-const LOOK_APART: i64 = 20_000;
+const RECHECK_AFTER_MICROS: i64 = 30_000_000;
+const RECHECK_SPACING_MICROS: i64 = 20_000;
 
 /// After how long an execution that is due and could not be read is read again, in microseconds.
-const READ_AGAIN_AFTER: i64 = 1_000_000;
+const REREAD_AFTER_MICROS: i64 = 1_000_000;
 
 /// Wakes executions that left memory, each at its time.
-async fn wake_in_time(executions: Weak<Executions>) {
+async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
     loop {
-        let Some(this) = executions.upgrade() else { return };
+        let Some(this) = registry.upgrade() else { return };
         let now = this.clock.now_micros();
         let (due, next) = {
             let mut timers = lock(&this.timers);
@@ -479,11 +478,11 @@ async fn wake_in_time(executions: Weak<Executions>) {
         };
         for key in due {
             match this.read(move |reader| reader.get(key)).await {
-                Ok(Some(row)) if !row.standing.ended => this.load(row),
+                Ok(Some(row)) if !row.summary.ended => this.load(row),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, "An execution that is due cannot be read, trying again");
-                    this.set_timer(now + READ_AGAIN_AFTER, key);
+                    this.set_timer(now + REREAD_AFTER_MICROS, key);
                 }
             }
         }

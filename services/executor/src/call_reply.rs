@@ -1,6 +1,6 @@
 //! What a runner's words mean for a call.
 
-use belay_execution::{CallRequest, ErrorClass, EventKind, Failure, Json, Need, Receipt, RecoveryClass};
+use belay_execution::{ApprovalRequirement, CallRequest, ErrorClass, EventKind, Failure, Json, Receipt, RecoveryClass};
 use belay_proto::v1::{self, tool_call::State};
 use belay_reasons as reasons;
 use belay_service_kit::status;
@@ -10,13 +10,13 @@ use crate::wire;
 
 /// What came of talking to a runner about a call.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum CallReply {
     /// How the call ended: its event.
     Ended(EventKind),
     /// It waits for a decision.
-    Held(Need),
+    Held(ApprovalRequirement),
     /// No answer now: try again. The runner is away, or stopping, or does not let us in.
-    Away(Status),
+    Unavailable(Status),
     /// The runner has as much to do as it takes on, and nothing of the call: try again.
     Busy(Status),
     /// The runner keeps another ledger than the intent names: it does not know what became of the call.
@@ -26,37 +26,37 @@ pub(crate) enum Answer {
     /// The runner does not take the grant.
     GrantRefused(String),
     /// By the runner's clock the grant does not hold now. Another one may; the call still waits.
-    GrantOutOfTime(Status),
+    GrantNotValidNow(Status),
     /// Another executor owns the shard.
     Fenced,
 }
 
 /// What a refusal means for the call. Only what the runner itself refuses for good ends it: a status that a proxy or the transport made
 /// up says nothing about the call, which may be running.
-pub(crate) fn refused(request: &CallRequest, status: Status) -> Answer {
+pub(crate) fn refused(request: &CallRequest, status: Status) -> CallReply {
     let failed = |class, reason: &str| {
         let failure = Failure::new(class, reason, status.message());
-        Answer::Ended(EventKind::CallFailed { call: request.call, failure, receipt: Receipt::default() })
+        CallReply::Ended(EventKind::CallFailed { call: request.call, failure, receipt: Receipt::default() })
     };
     let reason = status::reason(&status);
     match (status.code(), reason.as_deref()) {
-        (Code::FailedPrecondition, Some(reasons::LEDGER_CHANGED)) => Answer::LedgerChanged,
-        (Code::FailedPrecondition, Some(reasons::FENCED)) => Answer::Fenced,
+        (Code::FailedPrecondition, Some(reasons::LEDGER_CHANGED)) => CallReply::LedgerChanged,
+        (Code::FailedPrecondition, Some(reasons::FENCED)) => CallReply::Fenced,
         (Code::PermissionDenied, Some(reasons::GRANT_REFUSED)) if is_about_time(&status) => {
-            Answer::GrantOutOfTime(status)
+            CallReply::GrantNotValidNow(status)
         }
-        (Code::PermissionDenied, Some(_)) => Answer::GrantRefused(status.message().to_owned()),
-        (Code::NotFound, Some(reasons::CALL_NOT_FOUND)) => Answer::NotFound,
+        (Code::PermissionDenied, Some(_)) => CallReply::GrantRefused(status.message().to_owned()),
+        (Code::NotFound, Some(reasons::CALL_NOT_FOUND)) => CallReply::NotFound,
         (Code::NotFound, Some(reason @ reasons::TOOL_NOT_FOUND)) => failed(ErrorClass::InvalidArguments, reason),
         (Code::InvalidArgument, Some(reason)) => failed(ErrorClass::InvalidArguments, reason),
         (Code::AlreadyExists, Some(reason)) => failed(ErrorClass::Internal, reason),
         (Code::ResourceExhausted, Some(reasons::MESSAGE_TOO_LARGE)) => {
             failed(ErrorClass::InvalidArguments, reasons::TOO_LARGE)
         }
-        (Code::ResourceExhausted, Some(reasons::OVERLOADED | reasons::LIMIT_REACHED)) => Answer::Busy(status),
+        (Code::ResourceExhausted, Some(reasons::OVERLOADED | reasons::LIMIT_REACHED)) => CallReply::Busy(status),
         // tonic's word for a message beyond the limit, on our side: sending it again would never end.
         (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, reasons::TOO_LARGE),
-        _ => Answer::Away(status),
+        _ => CallReply::Unavailable(status),
     }
 }
 
@@ -65,28 +65,30 @@ fn is_about_time(status: &Status) -> bool {
 }
 
 /// What a call's own state means.
-pub(crate) fn answer_of(request: &CallRequest, told: v1::ToolCall) -> Answer {
+pub(crate) fn reply_of(request: &CallRequest, reported: v1::ToolCall) -> CallReply {
     let call = request.call;
-    let receipt = wire::receipt_from(told.receipt.clone().unwrap_or_default());
+    let receipt = wire::receipt_from(reported.receipt.clone().unwrap_or_default());
     let failure = |default| {
-        told.failure.clone().map_or_else(
+        reported.failure.clone().map_or_else(
             || Failure::new(default, reasons::REASON_MISSING, "The runner gave no reason."),
             wire::failure_from,
         )
     };
-    let kind = match told.state() {
+    let kind = match reported.state() {
         State::AwaitingApproval => {
-            let need =
-                told.approval_need.and_then(|need| wire::need_kind(&need).map(|kind| wire::need_from(need, kind)));
-            let unsaid = || Answer::Away(Status::internal("the runner holds the call and does not say why"));
-            return need.map_or_else(unsaid, Answer::Held);
+            let requirement = reported.approval_need.and_then(|requirement| {
+                wire::subject_kind(&requirement).map(|kind| wire::requirement_from(requirement, kind))
+            });
+            let without_requirement =
+                || CallReply::Unavailable(Status::internal("the runner holds the call and does not say why"));
+            return requirement.map_or_else(without_requirement, CallReply::Held);
         }
         State::Completed => {
-            let result = wire::json(told.result).unwrap_or_else(|| Json::from_text("null"));
+            let result = wire::json(reported.result).unwrap_or_else(|| Json::from_text("null"));
             EventKind::CallCompleted { call, result, receipt }
         }
         State::Cancelled => {
-            let (failure, grant_nonce) = (told.failure.map(wire::failure_from), receipt.grant_nonce);
+            let (failure, grant_nonce) = (reported.failure.map(wire::failure_from), receipt.grant_nonce);
             EventKind::CallCancelled { call, failure, grant_nonce }
         }
         State::Denied => EventKind::CallDenied { call, failure: failure(ErrorClass::PolicyDenied), receipt },
@@ -99,11 +101,11 @@ pub(crate) fn answer_of(request: &CallRequest, told: v1::ToolCall) -> Answer {
             EventKind::CallFailed { call, failure: failure(ErrorClass::Internal), receipt }
         }
     };
-    Answer::Ended(kind)
+    CallReply::Ended(kind)
 }
 
 /// What to believe of a call whose ledger is gone, when it may have been sent before.
-pub(crate) fn without_ledger(request: &CallRequest) -> Option<EventKind> {
+pub(crate) fn reply_without_ledger(request: &CallRequest) -> Option<EventKind> {
     match request.recovery {
         RecoveryClass::ReadOnly | RecoveryClass::Idempotent | RecoveryClass::Transactional => None,
         RecoveryClass::Manual => Some(EventKind::CallOutcomeUnknown {
@@ -143,21 +145,24 @@ mod tests {
     fn only_the_runner_s_own_refusals_end_a_call() {
         let request = request(RecoveryClass::Manual);
         let ours = |code, reason| refused(&request, status::error(code, reason, "no").into());
-        let foreign = |code| refused(&request, Status::new(code, "h2 protocol error"));
-        assert!(matches!(ours(Code::NotFound, "TOOL_NOT_FOUND"), Answer::Ended(EventKind::CallFailed { .. })));
-        assert!(matches!(ours(Code::InvalidArgument, "INVALID_ARGUMENT"), Answer::Ended(EventKind::CallFailed { .. })));
-        assert!(matches!(ours(Code::FailedPrecondition, "FENCED"), Answer::Fenced));
-        assert!(matches!(ours(Code::PermissionDenied, "GRANT_REFUSED"), Answer::GrantRefused(_)));
-        assert!(matches!(foreign(Code::PermissionDenied), Answer::Away(_)));
-        assert!(matches!(ours(Code::NotFound, "CALL_NOT_FOUND"), Answer::NotFound));
-        assert!(matches!(ours(Code::FailedPrecondition, "LEDGER_CHANGED"), Answer::LedgerChanged));
-        assert!(matches!(ours(Code::Unavailable, "RUNNER_STOPPING"), Answer::Away(_)));
+        let from_proxy = |code| refused(&request, Status::new(code, "h2 protocol error"));
+        assert!(matches!(ours(Code::NotFound, "TOOL_NOT_FOUND"), CallReply::Ended(EventKind::CallFailed { .. })));
+        assert!(matches!(
+            ours(Code::InvalidArgument, "INVALID_ARGUMENT"),
+            CallReply::Ended(EventKind::CallFailed { .. })
+        ));
+        assert!(matches!(ours(Code::FailedPrecondition, "FENCED"), CallReply::Fenced));
+        assert!(matches!(ours(Code::PermissionDenied, "GRANT_REFUSED"), CallReply::GrantRefused(_)));
+        assert!(matches!(from_proxy(Code::PermissionDenied), CallReply::Unavailable(_)));
+        assert!(matches!(ours(Code::NotFound, "CALL_NOT_FOUND"), CallReply::NotFound));
+        assert!(matches!(ours(Code::FailedPrecondition, "LEDGER_CHANGED"), CallReply::LedgerChanged));
+        assert!(matches!(ours(Code::Unavailable, "RUNNER_STOPPING"), CallReply::Unavailable(_)));
         for reason in [reasons::OVERLOADED, reasons::LIMIT_REACHED] {
-            assert!(matches!(ours(Code::ResourceExhausted, reason), Answer::Busy(_)), "{reason}");
+            assert!(matches!(ours(Code::ResourceExhausted, reason), CallReply::Busy(_)), "{reason}");
         }
         let too_large = ours(Code::ResourceExhausted, "MESSAGE_TOO_LARGE");
-        assert!(matches!(too_large, Answer::Ended(EventKind::CallFailed { .. })));
-        assert!(matches!(foreign(Code::OutOfRange), Answer::Ended(EventKind::CallFailed { .. })));
+        assert!(matches!(too_large, CallReply::Ended(EventKind::CallFailed { .. })));
+        assert!(matches!(from_proxy(Code::OutOfRange), CallReply::Ended(EventKind::CallFailed { .. })));
         for code in [
             Code::ResourceExhausted,
             Code::Internal,
@@ -166,15 +171,18 @@ mod tests {
             Code::NotFound,
             Code::Unauthenticated,
         ] {
-            assert!(matches!(foreign(code), Answer::Away(_)), "{code:?}");
+            assert!(matches!(from_proxy(code), CallReply::Unavailable(_)), "{code:?}");
         }
     }
 
     #[test]
     fn a_lost_ledger_leaves_an_unknown_outcome_only_where_running_again_could_harm() {
         for recovery in [RecoveryClass::ReadOnly, RecoveryClass::Idempotent, RecoveryClass::Transactional] {
-            assert_eq!(without_ledger(&request(recovery)), None);
+            assert_eq!(reply_without_ledger(&request(recovery)), None);
         }
-        assert!(matches!(without_ledger(&request(RecoveryClass::Manual)), Some(EventKind::CallOutcomeUnknown { .. })));
+        assert!(matches!(
+            reply_without_ledger(&request(RecoveryClass::Manual)),
+            Some(EventKind::CallOutcomeUnknown { .. })
+        ));
     }
 }

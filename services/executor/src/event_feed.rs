@@ -14,25 +14,25 @@ use prost::Message as _;
 use tokio::sync::watch;
 
 /// How many transitions are kept for watchers that are close behind.
-const KEPT: usize = 256;
+const MAX_RECENT_TRANSITIONS: usize = 256;
 
 /// How many bytes of output are kept for watchers that are close behind. Whoever is further behind misses some, and sees that by the
 /// offsets.
-const SAID: usize = 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
 /// The events of one execution that were committed last.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub(crate) struct EventFeed {
     recent: Mutex<VecDeque<Arc<[v1::ExecutionEvent]>>>,
-    said: Mutex<Output>,
-    told: watch::Sender<Told>,
+    output: Mutex<RecentOutput>,
+    head: watch::Sender<Head>,
     /// The execution as it ended.
     ended: watch::Sender<Option<Arc<v1::Execution>>>,
 }
 
 /// A piece of what a tool said.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct OutputChunk {
     /// 1, 2, 3, … among the pieces of this hub.
     pub(crate) number: u64,
     /// The last committed sequence when it was said: it belongs behind that event.
@@ -43,26 +43,26 @@ pub(crate) struct Said {
 
 /// The pieces that are kept.
 #[derive(Debug, Default)]
-struct Output {
-    pieces: VecDeque<Said>,
+struct RecentOutput {
+    chunks: VecDeque<OutputChunk>,
     bytes: usize,
 }
 
 /// What a hub was told so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Head {
     /// The last committed sequence; 0 before anything was told.
     pub(crate) last: u64,
     /// How many pieces of output there were.
-    pub(crate) said: u64,
+    pub(crate) chunks: u64,
 }
 
-impl Hub {
+impl EventFeed {
     pub(crate) fn new() -> Self {
         Self {
             recent: Mutex::default(),
-            said: Mutex::default(),
-            told: watch::Sender::default(),
+            output: Mutex::default(),
+            head: watch::Sender::default(),
             ended: watch::Sender::default(),
         }
     }
@@ -72,17 +72,17 @@ impl Hub {
         let Some(event) = events.last() else { return };
         let last = sequence(event);
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.told.receiver_count() == 0 {
+        if self.head.receiver_count() == 0 {
             // Whoever comes later reads the journal.
             recent.clear();
-            *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Output::default();
+            *self.output.lock().unwrap_or_else(PoisonError::into_inner) = RecentOutput::default();
         } else {
-            if recent.len() == KEPT {
+            if recent.len() == MAX_RECENT_TRANSITIONS {
                 recent.pop_front();
             }
             recent.push_back(events.into());
         }
-        self.told.send_modify(|told| told.last = last);
+        self.head.send_modify(|head| head.last = last);
     }
 
     /// Tells whoever waits for the end how the execution ended, so that nobody has to read it from the store.
@@ -93,40 +93,40 @@ impl Hub {
     }
 
     /// Hears of the end, and of nothing before it: no event is kept for that.
-    pub(crate) fn end(&self) -> watch::Receiver<Option<Arc<v1::Execution>>> {
+    pub(crate) fn subscribe_end(&self) -> watch::Receiver<Option<Arc<v1::Execution>>> {
         self.ended.subscribe()
     }
 
     /// Tells watchers what a tool said, if there are any.
-    pub(crate) fn say(&self, event: v1::ExecutionEvent) {
-        if self.told.receiver_count() == 0 {
+    pub(crate) fn publish_output(&self, event: v1::ExecutionEvent) {
+        if self.head.receiver_count() == 0 {
             return;
         }
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = event.encoded_len();
-        said.bytes += bytes;
-        self.told.send_modify(|told| {
-            told.said += 1;
-            let (number, after) = (told.said, told.last);
-            said.pieces.push_back(Said { number, after, bytes, event: Arc::new(event) });
+        output.bytes += bytes;
+        self.head.send_modify(|head| {
+            head.chunks += 1;
+            let (number, after) = (head.chunks, head.last);
+            output.chunks.push_back(OutputChunk { number, after, bytes, event: Arc::new(event) });
         });
-        while said.bytes > SAID
-            && let Some(oldest) = said.pieces.pop_front()
+        while output.bytes > MAX_OUTPUT_BYTES
+            && let Some(oldest) = output.chunks.pop_front()
         {
-            said.bytes -= oldest.bytes;
+            output.bytes -= oldest.bytes;
         }
     }
 
     /// What was said after piece `number` and is still in memory.
-    pub(crate) fn said_after(&self, number: u64) -> Vec<Said> {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = said.pieces.partition_point(|piece| piece.number <= number);
-        said.pieces.range(known..).cloned().collect()
+    pub(crate) fn output_after(&self, number: u64) -> Vec<OutputChunk> {
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = output.chunks.partition_point(|chunk| chunk.number <= number);
+        output.chunks.range(known..).cloned().collect()
     }
 
     /// Hears of new transitions.
-    pub(crate) fn follow(&self) -> watch::Receiver<Told> {
-        self.told.subscribe()
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Head> {
+        self.head.subscribe()
     }
 
     /// The transition that holds the event after `cursor`, if it is in memory.
@@ -142,29 +142,29 @@ impl Hub {
 }
 
 /// How many entries there are at least before those are looked for that are not needed any more.
-const SWEPT_AT: usize = 1024;
+const MIN_SWEEP_ENTRIES: usize = 1024;
 
 /// The hubs that somebody holds.
 #[derive(Debug, Default)]
-pub(crate) struct Hubs {
-    known: HashMap<ExecutionKey, Weak<Hub>>,
+pub(crate) struct EventFeeds {
+    known: HashMap<ExecutionKey, Weak<EventFeed>>,
     /// When there are so many entries, those go whose hubs are gone: seldom enough to cost nothing.
     sweep_at: usize,
 }
 
-impl Hubs {
+impl EventFeeds {
     /// The hub of an execution; a new one when nobody holds one.
-    pub(crate) fn of(&mut self, key: ExecutionKey) -> Arc<Hub> {
-        if let Some(hub) = self.known.get(&key).and_then(Weak::upgrade) {
-            return hub;
+    pub(crate) fn of(&mut self, key: ExecutionKey) -> Arc<EventFeed> {
+        if let Some(feed) = self.known.get(&key).and_then(Weak::upgrade) {
+            return feed;
         }
-        if self.known.len() >= self.sweep_at.max(SWEPT_AT) {
-            self.known.retain(|_, hub| hub.strong_count() > 0);
+        if self.known.len() >= self.sweep_at.max(MIN_SWEEP_ENTRIES) {
+            self.known.retain(|_, feed| feed.strong_count() > 0);
             self.sweep_at = 2 * self.known.len();
         }
-        let hub = Arc::new(Hub::new());
-        self.known.insert(key, Arc::downgrade(&hub));
-        hub
+        let feed = Arc::new(EventFeed::new());
+        self.known.insert(key, Arc::downgrade(&feed));
+        feed
     }
 }
 
@@ -182,57 +182,58 @@ mod tests {
 
     #[test]
     fn what_is_in_memory_is_found_by_its_place() {
-        let hub = Hub::new();
-        hub.publish(events(1..=2));
-        let follower = hub.follow();
-        assert_eq!(hub.after(0), None, "nobody was watching");
-        hub.publish(events(3..=5));
-        hub.publish(events(6..=6));
-        let first = |cursor| hub.after(cursor).map(|events| sequence(&events[0]));
+        let feed = EventFeed::new();
+        feed.publish(events(1..=2));
+        let subscriber = feed.subscribe();
+        assert_eq!(feed.after(0), None, "nobody was watching");
+        feed.publish(events(3..=5));
+        feed.publish(events(6..=6));
+        let first = |cursor| feed.after(cursor).map(|events| sequence(&events[0]));
         assert_eq!((first(1), first(2), first(3), first(5), first(6)), (None, Some(3), Some(3), Some(6), None));
-        assert_eq!(*follower.borrow(), Told { last: 6, said: 0 });
+        assert_eq!(*subscriber.borrow(), Head { last: 6, chunks: 0 });
         for n in 7..1000 {
-            hub.publish(events(n..=n));
+            feed.publish(events(n..=n));
         }
         assert_eq!((first(5), first(998)), (None, Some(999)), "only the last ones are kept");
     }
 
     #[test]
     fn a_hub_lives_as_long_as_somebody_holds_it() {
-        let mut hubs = Hubs::default();
-        let held = hubs.of(ExecutionKey(0));
-        for key in 1..10 * SWEPT_AT {
-            drop(hubs.of(ExecutionKey(key.try_into().unwrap())));
+        let mut feeds = EventFeeds::default();
+        let held = feeds.of(ExecutionKey(0));
+        for key in 1..10 * MIN_SWEEP_ENTRIES {
+            drop(feeds.of(ExecutionKey(key.try_into().unwrap())));
         }
-        assert!(hubs.known.len() <= SWEPT_AT, "the others are not kept");
-        assert!(Arc::ptr_eq(&held, &hubs.of(ExecutionKey(0))));
+        assert!(feeds.known.len() <= MIN_SWEEP_ENTRIES, "the others are not kept");
+        assert!(Arc::ptr_eq(&held, &feeds.of(ExecutionKey(0))));
     }
 
     #[test]
     fn whoever_waits_for_the_end_gets_it_and_has_no_event_kept() {
-        let hub = Hub::new();
-        hub.finish(|| unreachable!("nobody waits"));
-        let end = hub.end();
-        hub.publish(events(1..=2));
-        assert_eq!(hub.after(0), None);
-        hub.finish(|| v1::Execution { name: "e".into(), ..v1::Execution::default() });
+        let feed = EventFeed::new();
+        feed.finish(|| unreachable!("nobody waits"));
+        let end = feed.subscribe_end();
+        feed.publish(events(1..=2));
+        assert_eq!(feed.after(0), None);
+        feed.finish(|| v1::Execution { name: "e".into(), ..v1::Execution::default() });
         assert_eq!(end.borrow().as_ref().map(|execution| execution.name.as_str()), Some("e"));
     }
 
     #[test]
     fn output_is_kept_for_whoever_is_there_and_bounded() {
-        let hub = Hub::new();
-        let piece = |bytes| v1::ExecutionEvent { call: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
-        hub.say(piece(1));
-        assert!(hub.said_after(0).is_empty(), "nobody was watching");
-        let _follower = hub.follow();
-        hub.publish(events(1..=2));
-        hub.say(piece(1));
-        hub.publish(events(3..=3));
-        hub.say(piece(2));
-        let kept = |number| hub.said_after(number).iter().map(|said| (said.number, said.after)).collect::<Vec<_>>();
+        let feed = EventFeed::new();
+        let chunk = |bytes| v1::ExecutionEvent { call: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
+        feed.publish_output(chunk(1));
+        assert!(feed.output_after(0).is_empty(), "nobody was watching");
+        let _subscriber = feed.subscribe();
+        feed.publish(events(1..=2));
+        feed.publish_output(chunk(1));
+        feed.publish(events(3..=3));
+        feed.publish_output(chunk(2));
+        let kept =
+            |number| feed.output_after(number).iter().map(|output| (output.number, output.after)).collect::<Vec<_>>();
         assert_eq!((kept(0), kept(1)), (vec![(1, 2), (2, 3)], vec![(2, 3)]));
-        hub.say(piece(SAID - 4));
+        feed.publish_output(chunk(MAX_OUTPUT_BYTES - 4));
         assert_eq!(kept(0), [(3, 3)], "the oldest go");
     }
 }

@@ -3,11 +3,11 @@
 use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc, time::Duration};
 
 use belay_execution::{
-    CallId, Decision, EXECUTION_MOVES, Event, EventKind, Execution, ExecutionState, Finished, Progress, Receipt,
-    STEP_MOVES, SkipReason,
+    CallId, Decision, EXECUTION_TRANSITIONS, Event, EventKind, Execution, ExecutionState, Finished, Progress, Receipt,
+    STEP_TRANSITIONS, SkipReason,
 };
 
-use crate::support::{Moves, Play, Standing, act_of, failure, need, request, story};
+use crate::support::{Play, States, Transitions, act_of, failure, request, requirement, story};
 
 /// Stories that between them make every move.
 fn plays() -> Vec<Play> {
@@ -60,19 +60,19 @@ fn plays() -> Vec<Play> {
 
 #[test]
 fn every_move_is_made() {
-    let mut made = Moves::default();
+    let mut made = Transitions::default();
     for play in plays() {
-        made.extend(play.moves);
+        made.extend(play.transitions);
     }
-    assert_same("execution", &made.execution, EXECUTION_MOVES);
-    assert_same("step", &made.steps, STEP_MOVES);
+    assert_same("execution", &made.execution, EXECUTION_TRANSITIONS);
+    assert_same("step", &made.steps, STEP_TRANSITIONS);
 }
 
 // Each kind of event is offered, with everything about it as it should be, in each situation that the stories come to. What is accepted
 // anywhere are the tables, row for row: every other pair of a state and a move is refused everywhere.
 #[test]
 fn no_other_move_can_be_made() {
-    let mut accepted = Moves::default();
+    let mut accepted = Transitions::default();
     for play in plays() {
         for length in 1..=play.events.len() {
             let now = Execution::replay(play.events[..length].iter().cloned()).unwrap();
@@ -80,13 +80,13 @@ fn no_other_move_can_be_made() {
                 let event = Event { sequence: now.last_sequence() + 1, time: play.now, kind };
                 let mut next = now.clone();
                 if next.apply(&event).is_ok() {
-                    accepted.note(&Standing::of(&now), &event.kind, &next);
+                    accepted.note(&States::of(&now), &event.kind, &next);
                 }
             }
         }
     }
-    assert_same("execution", &accepted.execution, EXECUTION_MOVES);
-    assert_same("step", &accepted.steps, STEP_MOVES);
+    assert_same("execution", &accepted.execution, EXECUTION_TRANSITIONS);
+    assert_same("step", &accepted.steps, STEP_TRANSITIONS);
 }
 
 #[track_caller]
@@ -144,12 +144,13 @@ fn everything(now: &Execution) -> Vec<EventKind> {
                 EventKind::CallDenied { call, failure: failure("denied"), receipt: Receipt::default() },
                 EventKind::CallRequested(Arc::new(request(call))),
             ]);
-            let hold = now.call(call).and_then(|flying| flying.hold.clone());
-            let (held, asked) = hold.map_or_else(Default::default, |hold| (hold.need.subject_digest, hold.approval));
+            let pending = now.call(call).and_then(|in_flight| in_flight.pending_approval.clone());
+            let (held, asked) =
+                pending.map_or_else(Default::default, |pending| (pending.requirement.subject_digest, pending.approval));
             let approval = asked.unwrap_or_else(|| "approval".to_owned());
             let (principal, reason) = ("ann".to_owned(), String::new());
             kinds.extend([
-                EventKind::CallHeld { call, need: Box::new(need("another")) },
+                EventKind::CallHeld { call, requirement: Box::new(requirement("another")) },
                 EventKind::ApprovalRequested { call, approval: approval.clone(), subject_digest: held },
                 EventKind::ApprovalDecided { call, approval, decision: Decision::Approved, principal, reason },
             ]);

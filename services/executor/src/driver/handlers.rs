@@ -2,105 +2,108 @@
 
 use std::sync::Arc;
 
-use belay_execution::{CallId, Decision, ErrorClass, Event, EventKind, Failure, Hold, Need, Receipt, RecoveryClass};
+use belay_execution::{
+    ApprovalRequirement, CallId, Decision, ErrorClass, Event, EventKind, Failure, PendingApproval, Receipt,
+    RecoveryClass,
+};
 use belay_journal::StoreError;
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::{Command, Driver, GaveUp, Reply};
+use super::{Command, Driver, DriverExit, Reply};
 use crate::{
-    decisions::{self, Note},
-    errand::{News, Purpose},
+    decisions::{self, GateNotice},
+    operation::{Update, Verb},
     wire,
 };
 
 /// A runner that cancels calls nobody asked it to is not asked for ever: after so many calls of one attempt, the attempt has failed.
-const MOST_UNASKED: u32 = 10;
+const MAX_UNREQUESTED_CANCELLATIONS: u32 = 10;
 
 /// The same where there is no room on the workspace's disk: with a minute between two calls at most, for about an hour.
-const MOST_WITHOUT_ROOM: u32 = 66;
+const MAX_DISK_FULL_CALLS: u32 = 66;
 
 /// How often a call that is in conflict with another one's commit is made again in one attempt, on what is there then.
 const MAX_RERUNS: u32 = 3;
 
 impl Driver {
-    pub(super) fn take_news(&mut self, news: News, events: &mut Vec<Event>) -> Result<(), GaveUp> {
+    pub(super) fn on_update(&mut self, update: Update, events: &mut Vec<Event>) -> Result<(), DriverExit> {
         let now = self.now();
-        match news {
-            News::RunnerAway => drop(self.runner_away_since.get_or_insert(now)),
-            News::ClocksDiffer => drop(self.clocks_differ_since.get_or_insert(now)),
-            News::GateAway => drop(self.gate_away_since.get_or_insert(now)),
-            News::Busy(call, service) => {
-                self.nobody_is_away();
-                self.busy.entry(call).or_insert((self.executions.now(), service));
+        match update {
+            Update::RunnerUnavailable => drop(self.runner_unavailable_since.get_or_insert(now)),
+            Update::ClocksDiffer => drop(self.clocks_differ_since.get_or_insert(now)),
+            Update::GateUnavailable => drop(self.gate_unavailable_since.get_or_insert(now)),
+            Update::Busy(call, service) => {
+                self.clear_unavailable();
+                self.busy.entry(call).or_insert((self.registry.now(), service));
             }
-            News::Fenced => {
-                self.executions.give_up(Arc::new(StoreError::Superseded));
-                return Err(GaveUp::Lost(Status::aborted("another executor owns the execution")));
+            Update::Fenced => {
+                self.registry.fail(Arc::new(StoreError::Superseded));
+                return Err(DriverExit::Lost(Status::aborted("another executor owns the execution")));
             }
-            News::Ended(ended) => {
-                self.nobody_is_away();
+            Update::Ended(ended) => {
+                self.clear_unavailable();
                 // Whoever sent a call may have had its answer just before somebody else went to stop it.
                 if let Some(call) = ended.call().filter(|&call| self.execution.call(call).is_some()) {
-                    self.take_end(call, ended, events)?;
+                    self.on_call_end(call, ended, events)?;
                 }
             }
-            News::Waits(call, other) => {
-                self.nobody_is_away();
+            Update::WaitingForCall(call, other) => {
+                self.clear_unavailable();
                 self.busy.remove(&call);
                 match other.is_empty() {
                     true => drop(self.waits_for.remove(&call)),
-                    false => drop(self.waits_for.insert(call, (self.executions.now(), other))),
+                    false => drop(self.waits_for.insert(call, (self.registry.now(), other))),
                 }
             }
-            News::Held(call, need) => {
-                self.nobody_is_away();
+            Update::Held(call, requirement) => {
+                self.clear_unavailable();
                 self.waits_for.remove(&call);
                 self.busy.remove(&call);
-                self.take_hold(call, need, events);
+                self.on_held(call, requirement, events);
             }
-            News::Asked(call, approval) => {
-                self.nobody_is_away();
+            Update::ApprovalRequested(call, approval) => {
+                self.clear_unavailable();
                 self.busy.remove(&call);
-                if self.errands.get(&call).is_some_and(|errand| errand.purpose == Purpose::Ask) {
-                    self.errands.remove(&call);
+                if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::RequestApproval) {
+                    self.operations.remove(&call);
                 }
-                if !self.take_approval(call, &approval, events) && wire::decision_from(approval.state()).is_none() {
-                    self.notes.push(Note::Cancel(approval.name));
+                if !self.on_approval(call, &approval, events) && wire::decision_from(approval.state()).is_none() {
+                    self.notices.push(GateNotice::Cancel(approval.name));
                 }
             }
         }
         Ok(())
     }
 
-    fn nobody_is_away(&mut self) {
-        (self.runner_away_since, self.gate_away_since, self.clocks_differ_since) = (None, None, None);
+    fn clear_unavailable(&mut self) {
+        (self.runner_unavailable_since, self.gate_unavailable_since, self.clocks_differ_since) = (None, None, None);
     }
 
-    fn take_end(&mut self, call: CallId, ended: EventKind, events: &mut Vec<Event>) -> Result<(), GaveUp> {
-        let flying = self.execution.call(call).expect("the caller has looked");
-        let stopping = self.errands.get(&call).is_some_and(|errand| errand.purpose == Purpose::Stop);
+    fn on_call_end(&mut self, call: CallId, ended: EventKind, events: &mut Vec<Event>) -> Result<(), DriverExit> {
+        let in_flight = self.execution.call(call).expect("the caller has looked");
+        let stopping = self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::Cancel);
         // The runner keeps a call that only reads when it was held, or forbidden before it arrived.
-        let read_only = flying.request.recovery == RecoveryClass::ReadOnly;
-        let needs_acknowledgement = !read_only || flying.hold.is_some() || stopping;
-        let unapproved = flying.hold.as_ref().is_some_and(|hold| approved(hold).is_none());
-        let no_room = match &ended {
+        let read_only = in_flight.request.recovery == RecoveryClass::ReadOnly;
+        let needs_acknowledgement = !read_only || in_flight.pending_approval.is_some() || stopping;
+        let unapproved = in_flight.pending_approval.as_ref().is_some_and(|pending| approved(pending).is_none());
+        let disk_full = match &ended {
             EventKind::CallCancelled { failure: Some(failure), .. } if !stopping => {
                 failure.reason == reasons::WORKSPACE_FULL
             }
             _ => false,
         };
-        let most = if no_room { MOST_WITHOUT_ROOM } else { MOST_UNASKED };
-        if no_room {
-            self.no_room.entry(call.step).or_insert(self.executions.now());
+        let most = if disk_full { MAX_DISK_FULL_CALLS } else { MAX_UNREQUESTED_CANCELLATIONS };
+        if disk_full {
+            self.disk_full.entry(call.step).or_insert(self.registry.now());
         } else {
-            self.no_room.remove(&call.step);
+            self.disk_full.remove(&call.step);
         }
         let kind = match ended {
             EventKind::CallCancelled { failure, grant_nonce, .. } if !stopping && call.number >= most => {
-                self.no_room.remove(&call.step);
+                self.disk_full.remove(&call.step);
                 given_up(call, failure, grant_nonce, call.number)
             }
             EventKind::CallCancelled { failure: Some(failure), grant_nonce, .. }
@@ -112,7 +115,7 @@ impl Driver {
             }
             EventKind::CallFailed { failure, receipt, .. }
                 if !stopping
-                    && may_have_met_half(flying.request.recovery, &failure, &receipt)
+                    && may_have_met_half(in_flight.request.recovery, &failure, &receipt)
                     && !self.execution.failed_beside_commits(call.step) =>
             {
                 made_again(call, &failure, &receipt)
@@ -120,82 +123,90 @@ impl Driver {
             EventKind::CallCompleted { .. } if unapproved => unapproved_result(call),
             kind => kind,
         };
-        let note = flying.hold.as_ref().and_then(|hold| decisions::used(approved(hold)?, hold.need.kind, &kind));
+        let notice = in_flight
+            .pending_approval
+            .as_ref()
+            .and_then(|pending| decisions::notice_after(approved(pending)?, pending.requirement.kind, &kind));
         let event = self.execution.record(self.now(), kind);
-        events.push(event.map_err(|error| GaveUp::Lost(Status::internal(error.to_string())))?);
-        self.errands.remove(&call);
+        events.push(event.map_err(|error| DriverExit::Lost(Status::internal(error.to_string())))?);
+        self.operations.remove(&call);
         self.waits_for.remove(&call);
         self.busy.remove(&call);
         self.in_doubt.remove(&call);
         if needs_acknowledgement {
             self.unacknowledged.push(call);
         }
-        self.notes.extend(note);
+        self.notices.extend(notice);
         Ok(())
     }
 
     /// The runner holds a call. Told of the same hold again, or of one while everything is being stopped, there is nothing new.
-    fn take_hold(&mut self, call: CallId, need: Need, events: &mut Vec<Event>) {
-        if self.errands.get(&call).is_some_and(|errand| errand.purpose == Purpose::Stop) {
+    fn on_held(&mut self, call: CallId, requirement: ApprovalRequirement, events: &mut Vec<Event>) {
+        if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::Cancel) {
             return;
         }
-        self.errands.remove(&call);
-        let before = self.execution.call(call).and_then(|flying| flying.hold.as_ref());
+        self.operations.remove(&call);
+        let before = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
         // Held for the same as before, because the gate lost the decision: the approval has the same name again, and is open.
-        let before =
-            before.filter(|hold| (hold.need.kind, &hold.need.subject_digest) != (need.kind, &need.subject_digest));
-        let held = EventKind::CallHeld { call, need: Box::new(need) };
-        let used = before.and_then(|hold| decisions::used(approved(hold)?, hold.need.kind, &held));
+        let before = before.filter(|pending| {
+            (pending.requirement.kind, &pending.requirement.subject_digest)
+                != (requirement.kind, &requirement.subject_digest)
+        });
+        let held = EventKind::CallHeld { call, requirement: Box::new(requirement) };
+        let used =
+            before.and_then(|pending| decisions::notice_after(approved(pending)?, pending.requirement.kind, &held));
         if let Ok(event) = self.execution.record(self.now(), held) {
             events.push(event);
             self.in_doubt.remove(&call);
-            self.notes.extend(used);
+            self.notices.extend(used);
         }
     }
 
-    pub(super) fn take_command(&mut self, command: Command, events: &mut Vec<Event>, replies: &mut Vec<Reply>) {
+    pub(super) fn on_command(&mut self, command: Command, events: &mut Vec<Event>, replies: &mut Vec<Reply>) {
         match command {
-            Command::Describe { answer } => replies.push(answer),
-            Command::Request { kind, etag, request_id, answer } => match self.take_request(*kind, &etag, &request_id) {
+            Command::Describe { reply } => replies.push(reply),
+            Command::Request { kind, etag, request_id, reply } => match self.on_request(*kind, &etag, &request_id) {
                 Ok(event) => {
                     events.extend(event);
-                    replies.push(answer);
+                    replies.push(reply);
                 }
-                Err(status) => drop(answer.send(Err(status))),
+                Err(status) => drop(reply.send(Err(status))),
             },
-            Command::CheckQuestions => self.check_questions(),
+            Command::RecheckApprovals => self.recheck_approvals(),
             Command::Decided { approval } => {
                 let call = wire::parse_call(self.execution.plan(), &approval.call);
-                if !call.is_some_and(|call| self.take_approval(call, &approval, events)) {
-                    self.too_late.push(*approval);
+                if !call.is_some_and(|call| self.on_approval(call, &approval, events)) {
+                    self.late_decisions.push(*approval);
                 }
             }
-            Command::PauseAndSettle { principal, reason, answer } => {
+            Command::PauseAndDrain { principal, reason, reply } => {
                 let pause = EventKind::Paused { principal, reason, discard_calls: true, request_id: String::new() };
                 // An execution that is paused or being stopped already only has to settle.
                 events.extend(self.execution.record(self.now(), pause).ok());
-                self.settling.push(answer);
+                self.drained.push(reply);
             }
         }
     }
 
     /// The gate has a question about a call, and perhaps its answer: records what of that is new. False when the call is not held for it.
-    fn take_approval(&mut self, call: CallId, approval: &v1::Approval, events: &mut Vec<Event>) -> bool {
-        let Some(hold) = self.execution.call(call).and_then(|flying| flying.hold.as_ref()) else { return false };
-        if hold.need.subject_digest != approval.subject_digest {
+    fn on_approval(&mut self, call: CallId, approval: &v1::Approval, events: &mut Vec<Event>) -> bool {
+        let Some(pending) = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref()) else {
+            return false;
+        };
+        if pending.requirement.subject_digest != approval.subject_digest {
             return false;
         }
         let now = self.now();
         let (name, subject_digest) = (approval.name.clone(), approval.subject_digest.clone());
-        if hold.approval.is_none() {
+        if pending.approval.is_none() {
             let asked = EventKind::ApprovalRequested { call, approval: name.clone(), subject_digest };
             let Ok(event) = self.execution.record(now, asked) else { return false };
             events.push(event);
-        } else if hold.approval.as_deref() != Some(&name) {
+        } else if pending.approval.as_deref() != Some(&name) {
             return false;
         }
         let Some(decision) = wire::decision_from(approval.state()) else { return true };
-        let known = self.execution.call(call).and_then(|flying| flying.hold.as_ref()?.decision());
+        let known = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref()?.decision());
         if known.is_none() {
             let (principal, reason) = (approval.decided_by.clone(), approval.decide_reason.clone());
             let decided = EventKind::ApprovalDecided { call, approval: name.clone(), decision, principal, reason };
@@ -203,13 +214,13 @@ impl Driver {
             events.push(event);
         }
         if decision != Decision::Approved {
-            self.notes.push(Note::Delivered(name));
+            self.notices.push(GateNotice::Delivered(name));
         }
         true
     }
 
     /// What a person's request comes to: an event, or nothing when it was made before.
-    fn take_request(&mut self, kind: EventKind, etag: &str, request_id: &str) -> Result<Option<Event>, Status> {
+    fn on_request(&mut self, kind: EventKind, etag: &str, request_id: &str) -> Result<Option<Event>, Status> {
         if !request_id.is_empty() && self.execution.has_seen(request_id) {
             return Ok(None);
         }
@@ -236,8 +247,8 @@ impl Driver {
 }
 
 /// The approval that let a call go on.
-fn approved(hold: &Hold) -> Option<&str> {
-    hold.approval.as_deref().filter(|_| hold.decision() == Some(Decision::Approved))
+fn approved(pending: &PendingApproval) -> Option<&str> {
+    pending.approval.as_deref().filter(|_| pending.decision() == Some(Decision::Approved))
 }
 
 /// Whether a call that failed may have failed because it saw a half of what others committed meanwhile, and left nothing behind. One that ran

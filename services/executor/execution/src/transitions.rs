@@ -1,0 +1,185 @@
+//! All state transitions, in two tables. `apply` rejects every transition that they do not list.
+
+/// The state of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExecutionState {
+    /// Accepted; nothing has started.
+    Pending,
+    /// Steps are running or can start.
+    Running,
+    /// No step can make progress until an approval is decided.
+    AwaitingApproval,
+    /// Nothing new starts until a principal resumes it.
+    Paused,
+    /// Cancelled or timed out, with calls that have not ended yet.
+    Cancelling,
+    /// Ended: no step failed.
+    Completed,
+    /// Ended: some steps failed, some completed.
+    Partial,
+    /// Ended: some failed, and none completed or the plan stops on an error.
+    Failed,
+    /// Ended on request.
+    Cancelled,
+    /// Ended by its time limit.
+    TimedOut,
+}
+
+impl ExecutionState {
+    /// Whether the state is final.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Partial | Self::Failed | Self::Cancelled | Self::TimedOut)
+    }
+}
+
+/// The state of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StepState {
+    /// Waits for steps it depends on.
+    Pending,
+    /// Can start; waits for a slot.
+    Ready,
+    /// An attempt is running.
+    Running,
+    /// Its call has to be approved.
+    AwaitingApproval,
+    /// Waits before its next attempt.
+    BackingOff,
+    /// Whether its call took effect is not known.
+    OutcomeUnknown,
+    /// Completed.
+    Completed,
+    /// Failed.
+    Failed,
+    /// Skipped.
+    Skipped,
+    /// Started, and cancelled before it completed.
+    Cancelled,
+}
+
+impl StepState {
+    /// Whether the step has ended.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Skipped | Self::Cancelled)
+    }
+}
+
+/// What triggers a transition of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // named after the events
+pub enum ExecutionTrigger {
+    Started,
+    Paused,
+    Resumed,
+    CancelRequested,
+    DeadlineExceeded,
+    AwaitingApproval,
+    ApprovalDecided,
+    Finished,
+}
+
+/// What triggers a transition of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // named after the events
+pub enum StepTrigger {
+    /// Not an event: follows from the completion of the step's last dependency.
+    DependenciesCompleted,
+    Started,
+    /// A call is sent again after one was discarded.
+    CallRequested,
+    /// Its call was cancelled through no fault of the step; the attempt does not count as failed.
+    CallDiscarded,
+    /// Its call waits for approval.
+    CallHeld,
+    ApprovalDecided,
+    /// Its call ended before its approval was decided.
+    CallEnded,
+    RetryScheduled,
+    Completed,
+    Failed,
+    Skipped,
+    Cancelled,
+    OutcomeUnknown,
+}
+
+/// All transitions of an execution. `Finished` has several targets, all terminal, and names the one it reaches.
+pub const EXECUTION_TRANSITIONS: &[(ExecutionState, ExecutionTrigger, ExecutionState)] = {
+    use ExecutionState as S;
+    use ExecutionTrigger as T;
+    &[
+        (S::Pending, T::Started, S::Running),
+        (S::Pending, T::Paused, S::Paused),
+        (S::Pending, T::CancelRequested, S::Cancelling),
+        (S::Pending, T::DeadlineExceeded, S::Cancelling),
+        (S::Running, T::Started, S::Running),
+        (S::Running, T::Paused, S::Paused),
+        (S::Running, T::CancelRequested, S::Cancelling),
+        (S::Running, T::DeadlineExceeded, S::Cancelling),
+        (S::Running, T::AwaitingApproval, S::AwaitingApproval),
+        (S::AwaitingApproval, T::ApprovalDecided, S::Running),
+        (S::AwaitingApproval, T::Paused, S::Paused),
+        (S::AwaitingApproval, T::CancelRequested, S::Cancelling),
+        (S::AwaitingApproval, T::DeadlineExceeded, S::Cancelling),
+        (S::Running, T::Finished, S::Completed),
+        (S::Running, T::Finished, S::Partial),
+        (S::Running, T::Finished, S::Failed),
+        (S::Paused, T::Resumed, S::Running),
+        (S::Paused, T::CancelRequested, S::Cancelling),
+        (S::Paused, T::DeadlineExceeded, S::Cancelling),
+        (S::Paused, T::Finished, S::Completed),
+        (S::Paused, T::Finished, S::Partial),
+        (S::Paused, T::Finished, S::Failed),
+        (S::Cancelling, T::Finished, S::Completed),
+        (S::Cancelling, T::Finished, S::Cancelled),
+        (S::Cancelling, T::Finished, S::TimedOut),
+    ]
+};
+
+/// All transitions of a step.
+pub const STEP_TRANSITIONS: &[(StepState, StepTrigger, StepState)] = {
+    use StepState as S;
+    use StepTrigger as T;
+    &[
+        (S::Pending, T::DependenciesCompleted, S::Ready),
+        (S::Pending, T::Skipped, S::Skipped),
+        (S::Ready, T::Started, S::Running),
+        (S::Ready, T::Skipped, S::Skipped),
+        // The next three occur only after a discarded call: the step had started before.
+        (S::Ready, T::CallRequested, S::Running),
+        (S::Ready, T::Failed, S::Failed),
+        (S::Ready, T::Cancelled, S::Cancelled),
+        (S::Running, T::CallDiscarded, S::Ready),
+        (S::Running, T::CallHeld, S::AwaitingApproval),
+        (S::AwaitingApproval, T::ApprovalDecided, S::Running),
+        (S::AwaitingApproval, T::CallDiscarded, S::Ready),
+        (S::AwaitingApproval, T::CallEnded, S::Running),
+        // Only when the decision about its call was to skip the step.
+        (S::Running, T::Skipped, S::Skipped),
+        (S::Running, T::RetryScheduled, S::BackingOff),
+        (S::Running, T::Completed, S::Completed),
+        (S::Running, T::Failed, S::Failed),
+        (S::Running, T::Cancelled, S::Cancelled),
+        (S::Running, T::OutcomeUnknown, S::OutcomeUnknown),
+        (S::BackingOff, T::Started, S::Running),
+        (S::BackingOff, T::Failed, S::Failed),
+        (S::BackingOff, T::Cancelled, S::Cancelled),
+        // When the execution is stopped before the outcome is resolved.
+        (S::OutcomeUnknown, T::Failed, S::Failed),
+    ]
+};
+
+pub(crate) fn step_transition(from: StepState, by: StepTrigger) -> Option<StepState> {
+    STEP_TRANSITIONS.iter().find(|(state, moved_by, _)| *state == from && *moved_by == by).map(|(_, _, to)| *to)
+}
+
+/// `to` is used only for `Finished`, which has several targets.
+pub(crate) fn execution_transition(
+    from: ExecutionState,
+    by: ExecutionTrigger,
+    to: Option<ExecutionState>,
+) -> Option<ExecutionState> {
+    EXECUTION_TRANSITIONS
+        .iter()
+        .find(|(state, moved_by, target)| *state == from && *moved_by == by && to.is_none_or(|to| to == *target))
+        .map(|(_, _, target)| *target)
+}

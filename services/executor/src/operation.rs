@@ -1,0 +1,478 @@
+//! One call's way to the runner and the gate and back, however often they have to be asked.
+
+use std::{sync::Arc, time::Duration};
+
+use belay_execution::{
+    Action, ApprovalMode, ApprovalRequirement, CallId, CallRequest, ErrorClass, EventKind, Failure, PendingApproval,
+    Receipt,
+};
+use belay_proto::v1;
+use belay_reasons as reasons;
+use belay_service_kit::status;
+use belay_telemetry::TraceContext;
+use tokio::{sync::mpsc, task::AbortHandle};
+use tracing::Span;
+
+use crate::{
+    call_reply::{CallReply, reply_without_ledger},
+    gate::{self, GateError},
+    output::OutputForwarder,
+    registry::ExecutionRegistry,
+    wire,
+};
+
+/// How long to wait before one who is away is asked again: doubles from the first to the last.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// How often a runner may go on holding a call whose grant it was given: for about a minute.
+const MAX_REHOLDS: u32 = 32;
+
+/// What a driver hears from its calls.
+pub(crate) enum Update {
+    Ended(EventKind),
+    /// The runner holds the call.
+    Held(CallId, ApprovalRequirement),
+    /// The call that has the workspace to itself, for whose end this one waits; empty when it waits no more.
+    WaitingForCall(CallId, String),
+    /// The gate holds the question.
+    ApprovalRequested(CallId, Box<v1::Approval>),
+    /// A service has as much to do as it takes on: the call waits to be asked about again.
+    Busy(CallId, Busy),
+    /// The runner does not answer.
+    RunnerUnavailable,
+    /// The gate does not answer.
+    GateUnavailable,
+    /// By the runner's clock no grant of the gate's holds now.
+    ClocksDiffer,
+    /// Another executor owns the shard.
+    Fenced,
+}
+
+/// Which service has as much to do as it takes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Busy {
+    Runner,
+    Gate,
+}
+
+/// What the gate says when it is asked for a grant.
+enum GrantReply {
+    Granted(v1::Grant),
+    /// It does not know of the decision, because its store was restored or lost: a person has to be asked again.
+    DecisionLost,
+    /// It refuses for good; the reason.
+    Refused(String),
+}
+
+/// What an errand is to bring about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Dispatch,
+    Cancel,
+    RequestApproval,
+    Commit,
+    Discard,
+}
+
+impl Verb {
+    /// The errand that an action comes to; a time to wake up at is none.
+    pub(crate) fn of(action: Action) -> Option<(CallId, Self)> {
+        Some(match action {
+            Action::Dispatch(call) => (call, Self::Dispatch),
+            Action::Cancel(call) => (call, Self::Cancel),
+            Action::RequestApproval(call) => (call, Self::RequestApproval),
+            Action::Commit(call) => (call, Self::Commit),
+            Action::Discard(call) => (call, Self::Discard),
+            Action::WakeAt(_) => return None,
+        })
+    }
+}
+
+/// A task on its way. When this is dropped it sends nothing more: the runner forgets a call once its end is stored here, so whoever
+/// still asked for it after that would have it run again.
+pub(crate) struct OperationHandle {
+    pub(crate) verb: Verb,
+    task: AbortHandle,
+}
+
+impl Drop for OperationHandle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One call's way, until there is an answer.
+pub(crate) struct ToolCallOperation {
+    pub(crate) registry: Arc<ExecutionRegistry>,
+    /// The call's name.
+    pub(crate) name: String,
+    pub(crate) workspace: String,
+    /// The call's span.
+    pub(crate) trace: TraceContext,
+    pub(crate) request: Arc<CallRequest>,
+    /// Nobody else is to commit in the workspace while it runs.
+    pub(crate) exclusive: bool,
+    pub(crate) pending_approval: Option<PendingApproval>,
+    pub(crate) mode: ApprovalMode,
+    /// Who started the execution.
+    pub(crate) principal: String,
+    pub(crate) fence: v1::Fence,
+    /// Whether somebody may have been on the same errand before.
+    pub(crate) maybe_sent: bool,
+    pub(crate) updates: mpsc::UnboundedSender<Update>,
+    /// What the tool says goes here.
+    pub(crate) output: OutputForwarder,
+    pub(crate) backoff: Duration,
+    /// Whether the driver knows that the call waits for a service that has as much to do as it takes on.
+    pub(crate) is_busy: bool,
+    /// How long a call waits before it is sent.
+    pub(crate) delay: Duration,
+    /// What log lines carry. Entered for those only, which are few.
+    pub(crate) log_span: Span,
+}
+
+/// The driver is gone: the service stops, and the next one asks again.
+struct DriverGone;
+
+impl ToolCallOperation {
+    /// The shortest wait.
+    pub(crate) const MIN_BACKOFF: Duration = BACKOFF.0;
+
+    pub(crate) fn start(self, verb: Verb) -> OperationHandle {
+        let task = tokio::spawn(Box::pin(Box::new(self).run(verb)));
+        OperationHandle { verb, task: task.abort_handle() }
+    }
+
+    async fn run(mut self: Box<Self>, verb: Verb) {
+        if verb == Verb::Dispatch && !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
+        let update = match verb {
+            Verb::Dispatch => self.dispatch().await,
+            // What is rare stays out of the future, which is moved when its task is started: for each call.
+            Verb::Cancel => Box::pin(self.cancel()).await,
+            Verb::RequestApproval => Box::pin(self.request_approval()).await,
+            Verb::Commit => Box::pin(self.commit()).await,
+            Verb::Discard => Box::pin(self.discard()).await,
+        };
+        self.output.end(self.registry.now());
+        if let Ok(update) = update {
+            // An error means that the driver is gone.
+            drop(self.updates.send(update));
+        }
+    }
+
+    async fn dispatch(&mut self) -> Result<Update, DriverGone> {
+        let mut ledger_id = self.request.ledger_id.clone();
+        let mut grant = match self.approval() {
+            Some(approval) => match Box::pin(self.grant(approval)).await? {
+                GrantReply::Granted(grant) => Some(grant),
+                GrantReply::DecisionLost => return Ok(self.request_again()),
+                GrantReply::Refused(why) => return Box::pin(self.fail_unusable_approval(why)).await,
+            },
+            None => None,
+        };
+        let mut reholds = 0;
+        loop {
+            match self.call(&ledger_id, grant.clone()).await {
+                CallReply::Ended(end) => return Ok(Update::Ended(end)),
+                CallReply::Held(requirement) if grant.is_some() && self.is_held_for(&requirement) => {
+                    // A runner that could not write down that it goes on has done nothing, and still has the call.
+                    reholds += 1;
+                    if reholds == MAX_REHOLDS {
+                        let why = "the runner asks again about what was approved".to_owned();
+                        return Box::pin(self.fail_unusable_approval(why)).await;
+                    }
+                    let status = tonic::Status::unavailable("the runner could not go on with the call");
+                    Box::pin(self.runner_unavailable(&status)).await?;
+                }
+                CallReply::Held(requirement) => return Ok(Update::Held(self.request.call, requirement)),
+                CallReply::Fenced => return Ok(Update::Fenced),
+                CallReply::GrantRefused(why) => return Box::pin(self.fail_unusable_approval(why)).await,
+                CallReply::GrantNotValidNow(status) => match Box::pin(self.renew_grant(&status)).await? {
+                    GrantReply::Granted(another) => grant = Some(another),
+                    GrantReply::DecisionLost => return Ok(self.request_again()),
+                    GrantReply::Refused(why) => return Box::pin(self.fail_unusable_approval(why)).await,
+                },
+                CallReply::LedgerChanged => match Box::pin(self.on_other_ledger(&mut ledger_id)).await {
+                    Some(unknown) => return Ok(Update::Ended(unknown)),
+                    None => continue,
+                },
+                CallReply::Unavailable(status) => Box::pin(self.runner_unavailable(&status)).await?,
+                CallReply::Busy(status) => Box::pin(self.busy(Busy::Runner, &status)).await?,
+                CallReply::NotFound => {
+                    let status = tonic::Status::internal("the runner does not take the call");
+                    Box::pin(self.runner_unavailable(&status)).await?;
+                }
+            }
+        }
+    }
+
+    async fn cancel(&mut self) -> Result<Update, DriverGone> {
+        let mut ledger_id = self.request.ledger_id.clone();
+        loop {
+            let runner = &self.registry.runner;
+            match runner.cancel(self.name.clone(), &self.request, self.fence, &ledger_id).await {
+                CallReply::Ended(end) => return Ok(Update::Ended(end)),
+                CallReply::Fenced => return Ok(Update::Fenced),
+                CallReply::LedgerChanged => match self.on_other_ledger(&mut ledger_id).await {
+                    Some(unknown) => return Ok(Update::Ended(unknown)),
+                    None => continue,
+                },
+                CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
+                CallReply::Held(_)
+                | CallReply::NotFound
+                | CallReply::GrantRefused(_)
+                | CallReply::GrantNotValidNow(_) => {
+                    self.runner_unavailable(&tonic::Status::internal("the runner does not stop the call")).await?;
+                }
+            }
+        }
+    }
+
+    async fn request_approval(&mut self) -> Result<Update, DriverGone> {
+        let subject_digest = self
+            .pending_approval
+            .as_ref()
+            .map(|pending| pending.requirement.subject_digest.clone())
+            .unwrap_or_default();
+        loop {
+            let request = v1::CreateApprovalRequest {
+                call: self.name.clone(),
+                subject_digest: subject_digest.clone(),
+                requested_by: self.principal.clone(),
+                approval_mode: wire::approval_mode_to(self.mode).into(),
+            };
+            match self.registry.gate.create(request, &self.trace).await {
+                Ok(approval) => return Ok(Update::ApprovalRequested(self.request.call, Box::new(approval))),
+                Err(GateError::Unavailable(status)) => self.gate_unavailable(&status).await?,
+                Err(GateError::Busy(status)) => self.busy(Busy::Gate, &status).await?,
+                // The gate says that the runner holds something else: the runner knows.
+                Err(GateError::Refused(status)) => match self.call(&self.request.ledger_id, None).await {
+                    CallReply::Ended(end) => return Ok(Update::Ended(end)),
+                    CallReply::Held(requirement) if !self.is_held_for(&requirement) => {
+                        return Ok(Update::Held(self.request.call, requirement));
+                    }
+                    CallReply::Fenced => return Ok(Update::Fenced),
+                    CallReply::LedgerChanged | CallReply::NotFound => {
+                        return Ok(Update::Ended(self.lost_pending_call()));
+                    }
+                    CallReply::Unavailable(status) | CallReply::Busy(status) => {
+                        self.runner_unavailable(&status).await?
+                    }
+                    CallReply::Held(_) | CallReply::GrantRefused(_) | CallReply::GrantNotValidNow(_) => {
+                        self.gate_unavailable(&status).await?
+                    }
+                },
+            }
+        }
+    }
+
+    async fn commit(&mut self) -> Result<Update, DriverGone> {
+        let approval = self.approval().unwrap_or_default();
+        let mut grant = match self.grant(approval).await? {
+            GrantReply::Granted(grant) => grant,
+            GrantReply::DecisionLost => return Ok(self.request_again()),
+            GrantReply::Refused(why) => return self.fail_unusable_approval(why).await,
+        };
+        loop {
+            let runner = &self.registry.runner;
+            match runner.commit(self.name.clone(), &self.request, self.fence, grant.clone(), &self.trace).await {
+                CallReply::Ended(end) => return Ok(Update::Ended(end)),
+                CallReply::Held(requirement) if self.is_held_for(&requirement) => {
+                    return self
+                        .fail_unusable_approval("the runner asks again about what was approved".to_owned())
+                        .await;
+                }
+                CallReply::Held(requirement) => return Ok(Update::Held(self.request.call, requirement)),
+                CallReply::Fenced => return Ok(Update::Fenced),
+                CallReply::GrantRefused(why) => return self.fail_unusable_approval(why).await,
+                CallReply::GrantNotValidNow(status) => match self.renew_grant(&status).await? {
+                    GrantReply::Granted(another) => grant = another,
+                    GrantReply::DecisionLost => return Ok(self.request_again()),
+                    GrantReply::Refused(why) => return self.fail_unusable_approval(why).await,
+                },
+                CallReply::LedgerChanged | CallReply::NotFound if self.maybe_sent => {
+                    let message = "The runner that held the call keeps another ledger now; whether its effect was put in \
+                                   place before cannot be known.";
+                    let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::LEDGER_CHANGED, message);
+                    let (call, grant_nonce) = (self.request.call, String::new());
+                    return Ok(Update::Ended(EventKind::CallOutcomeUnknown { call, failure, grant_nonce }));
+                }
+                CallReply::LedgerChanged | CallReply::NotFound => return Ok(Update::Ended(self.lost_pending_call())),
+                CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
+            }
+        }
+    }
+
+    async fn discard(&mut self) -> Result<Update, DriverGone> {
+        let Some(failure) = self.pending_approval.as_ref().and_then(|pending| pending.denial(self.mode)) else {
+            unreachable!("only what was turned down is given up")
+        };
+        let end = self.discard_call(&failure).await?;
+        Ok(end.map_or(Update::Fenced, Update::Ended))
+    }
+
+    /// The runner does not take the grant, or there is none: the call is given up, and that is a fault of Belay's.
+    async fn fail_unusable_approval(&mut self, why: String) -> Result<Update, DriverGone> {
+        let message = format!("The approval of this call could not be used: {why}.");
+        let failure = Failure::new(ErrorClass::Internal, reasons::GRANT_REFUSED, message);
+        let Some(end) = self.discard_call(&failure).await? else { return Ok(Update::Fenced) };
+        Ok(Update::Ended(match end {
+            EventKind::CallDenied { call, receipt, .. } => EventKind::CallFailed { call, failure, receipt },
+            _ => end,
+        }))
+    }
+
+    /// Has a held call given up; nothing when another executor owns the shard. One that the runner does not know any more, or has
+    /// stopped, is as good as given up.
+    async fn discard_call(&mut self, failure: &Failure) -> Result<Option<EventKind>, DriverGone> {
+        let call = self.request.call;
+        let denied = || EventKind::CallDenied { call, failure: failure.clone(), receipt: Receipt::default() };
+        loop {
+            let runner = &self.registry.runner;
+            match runner.discard(self.name.clone(), &self.request, self.fence, failure, &self.trace).await {
+                CallReply::Ended(EventKind::CallCancelled { .. }) | CallReply::LedgerChanged | CallReply::NotFound => {
+                    return Ok(Some(denied()));
+                }
+                CallReply::Ended(end) => return Ok(Some(end)),
+                CallReply::Fenced => return Ok(None),
+                CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
+                CallReply::Held(_) | CallReply::GrantRefused(_) | CallReply::GrantNotValidNow(_) => {
+                    self.runner_unavailable(&tonic::Status::internal("the runner does not give the call up")).await?;
+                }
+            }
+        }
+    }
+
+    async fn call(&self, ledger_id: &str, grant: Option<v1::Grant>) -> CallReply {
+        let trace = &self.trace;
+        let message = v1::CallToolRequest {
+            name: self.name.clone(),
+            tool: self.request.tool.clone(),
+            arguments: Some(wire::payload(&self.request.arguments)),
+            timeout: Some(belay_proto::duration(self.request.timeout)),
+            fence: Some(self.fence),
+            ledger_id: ledger_id.to_owned(),
+            workspace: self.workspace.clone(),
+            exclusive: self.exclusive,
+            grant,
+            trace: Some(v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().into() }),
+        };
+        let on_output = |output| self.output.forward(self.registry.now(), output);
+        let call = self.request.call;
+        // An error means that the driver is gone.
+        let on_waiting = |other| drop(self.updates.send(Update::WaitingForCall(call, other)));
+        let accepted = || {
+            if self.is_busy {
+                drop(self.updates.send(Update::WaitingForCall(call, String::new())));
+            }
+        };
+        self.registry.runner.call(message, &self.request, accepted, on_output, on_waiting).await
+    }
+
+    /// The grant of the approval, or why there is none.
+    async fn grant(&mut self, approval: String) -> Result<GrantReply, DriverGone> {
+        loop {
+            match self.registry.gate.grant(approval.clone()).await {
+                Ok(grant) => return Ok(GrantReply::Granted(grant)),
+                Err(GateError::Refused(status)) if gate::has_lost_decision(&status) => {
+                    return Ok(GrantReply::DecisionLost);
+                }
+                Err(GateError::Refused(status)) => {
+                    return Ok(GrantReply::Refused(status.message().trim_end_matches('.').to_owned()));
+                }
+                Err(GateError::Unavailable(status) | GateError::Busy(status)) => self.gate_unavailable(&status).await?,
+            }
+        }
+    }
+
+    /// A grant for one that does not hold by the runner's clock: the gate signs it anew where its time is over. Where the clocks differ too
+    /// much for that, the call waits: what was approved is not thrown away because of a clock.
+    async fn renew_grant(&mut self, status: &tonic::Status) -> Result<GrantReply, DriverGone> {
+        self.log(status, "The runner's clock does not agree with the grant, asking for another");
+        self.wait(Update::ClocksDiffer).await?;
+        let approval = self.approval().unwrap_or_default();
+        self.grant(approval).await
+    }
+
+    /// The call is held as before, and nobody has decided: the gate does not know that somebody has.
+    fn request_again(&self) -> Update {
+        let requirement = self
+            .pending_approval
+            .as_ref()
+            .map(|pending| pending.requirement.clone())
+            .expect("only what is held has an approval");
+        Update::Held(self.request.call, requirement)
+    }
+
+    fn approval(&self) -> Option<String> {
+        self.pending_approval.as_ref()?.approval.clone()
+    }
+
+    fn is_held_for(&self, requirement: &ApprovalRequirement) -> bool {
+        let known = self
+            .pending_approval
+            .as_ref()
+            .map(|pending| (pending.requirement.kind, pending.requirement.subject_digest.as_str()));
+        known == Some((requirement.kind, requirement.subject_digest.as_str()))
+    }
+
+    /// The runner has lost a call that it held: nothing of it is left, and it can run again.
+    fn lost_pending_call(&self) -> EventKind {
+        let message = "The runner that held the call keeps another ledger now; nothing of the call is left.";
+        let failure = Some(Failure::new(ErrorClass::Transient, reasons::LEDGER_CHANGED, message));
+        EventKind::CallCancelled { call: self.request.call, failure, grant_nonce: String::new() }
+    }
+
+    /// The runner keeps another ledger: either what became of the call cannot be known, or it goes to the new ledger.
+    async fn on_other_ledger(&mut self, ledger_id: &mut String) -> Option<EventKind> {
+        // Heard anew for the intents to come.
+        let catalogue = self.registry.runner.catalogue(true).await;
+        if let Some(unknown) = reply_without_ledger(&self.request).filter(|_| self.maybe_sent) {
+            return Some(unknown);
+        }
+        // Not any ledger: were it lost too, the next would have the call run again.
+        match catalogue {
+            Ok(catalogue) => ledger_id.clone_from(&catalogue.ledger_id),
+            Err(_) => tokio::time::sleep(self.backoff).await,
+        }
+        None
+    }
+
+    async fn runner_unavailable(&mut self, status: &tonic::Status) -> Result<(), DriverGone> {
+        self.maybe_sent = true;
+        self.log(status, "The runner does not answer, asking again");
+        self.wait(Update::RunnerUnavailable).await
+    }
+
+    async fn gate_unavailable(&mut self, status: &tonic::Status) -> Result<(), DriverGone> {
+        self.log(status, "The approval gate does not answer, asking again");
+        self.wait(Update::GateUnavailable).await
+    }
+
+    /// The service has taken nothing of the call on: it is asked again after the delay that the service names.
+    async fn busy(&mut self, service: Busy, status: &tonic::Status) -> Result<(), DriverGone> {
+        self.log(status, "The service has as much to do as it takes on, asking again");
+        self.is_busy = true;
+        self.backoff = self.backoff.max(status::retry_after(status).unwrap_or_default());
+        self.wait(Update::Busy(self.request.call, service)).await
+    }
+
+    fn log(&self, status: &tonic::Status, what: &'static str) {
+        let call = &self.name;
+        self.log_span.in_scope(|| tracing::debug!(call, status = self.shown(status), "{what}"));
+    }
+
+    /// What a log says of a refusal, which may quote the call.
+    fn shown(&self, status: &tonic::Status) -> String {
+        self.registry.vault.shown(format!("{:?}: {}", status.code(), status.message()))
+    }
+
+    async fn wait(&mut self, update: Update) -> Result<(), DriverGone> {
+        self.updates.send(update).map_err(|_| DriverGone)?;
+        tokio::time::sleep(self.backoff).await;
+        self.backoff = (self.backoff * 2).min(BACKOFF.1);
+        Ok(())
+    }
+}
