@@ -328,7 +328,7 @@ table! {
 
     STORE_FULL Stores 1 true [] [Unavailable]
     "The disk of the state directory is full, so nothing more can be recorded, and executions stop. What was acknowledged is kept."
-    "Make room, then resume the execution or start the server again."
+    "Make room on the disk, then resume the execution or start the server again."
 
     STORE_CORRUPT Stores 1 false [] [DataLoss Unavailable]
     "The store is damaged, or an execution's events do not fit together. Nothing was changed."

@@ -50,14 +50,21 @@ const MAX_INODES_PER_MS: u64 = 1_000;
 /// Measuring takes some 2 microseconds an entry. With this pause for each, a command that keeps filling the disk costs a fifth of one processor.
 const PAUSE_PER_ENTRY: Duration = Duration::from_micros(10);
 
+/// What a look at a process of the machine costs, in entries.
+const ENTRIES_PER_PROCESS: u64 = 8;
+
 /// Measured in any case after this time: another program may free what the command takes.
 const UNMEASURED: Duration = Duration::from_secs(1);
 
 /// Added to [`UNMEASURED`] for each entry: a hundredth of one processor.
 const UNMEASURED_PER_ENTRY: Duration = Duration::from_micros(200);
 
-/// How long a command that holds most waits for the others' measurements when the reserve is touched: longer than their longest pause.
-const SETTLE: Duration = Duration::from_millis(150);
+/// How long a command that seems to hold most waits for the others' measurements when the reserve is touched: longer than their longest
+/// pause, on a machine whose processors are taken.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// The same when half of the reserve is gone.
+const SETTLE_URGENT: Duration = Duration::from_millis(150);
 
 /// A command that holds less than this part of a reserve gives back nothing worth ending it for.
 const TRIVIAL_PART: u64 = 1024;
@@ -236,12 +243,14 @@ impl DiskWatch {
         }
         let low_for = self.low_for.map_or(Duration::ZERO, |before| before + slept);
         self.low_for = Some(low_for);
-        let disk = &self.disks[low];
         let held = self.held_on(low);
         let (own, entries) = match &self.row {
             Some(row) => (row.number(), row.read()?),
-            None => (0, vec![(0, Entry { state: State::Measured, disk: disk.id, held })]),
+            None => (0, vec![(0, Entry { state: State::Measured, disk: self.disks[low].id, held })]),
         };
+        // After the table was read: a command that has ended leaves it when what it gave back has arrived. Measuring took its time, too.
+        let disk = &mut self.disks[low];
+        disk.now = Room::of(&disk.folder)?.free;
         let there: Vec<_> = entries.into_iter().filter(|(_, entry)| entry.disk == disk.id).collect();
         let Some(limit) = DiskLimit::of_reserve(disk.reserve, disk.now) else { return Ok(None) };
         if has_to_end(own, &there, limit, low_for) {
@@ -272,7 +281,7 @@ impl DiskWatch {
     /// Waits for what was removed to be free again, for as long as that takes at most: the kernel takes down the mounts of a command that has
     /// ended when it comes to it. Until then the others see this one as ending, and no other is ended in its place.
     pub(crate) fn wait_for_room(&self) -> io::Result<()> {
-        const LONGEST: Duration = Duration::from_millis(500);
+        const LONGEST: Duration = Duration::from_secs(5);
         let mut waited = Duration::ZERO;
         let is_low =
             |disk: &Disk| Room::of(&disk.folder).map(|room| DiskLimit::of_reserve(disk.reserve, room.free).is_some());
@@ -306,9 +315,15 @@ impl DiskWatch {
 
     /// Measures all places. A file system that loses half of its reserve meanwhile comes first.
     fn measure(&mut self, init: i32, low: bool) {
+        // Asked for only where they are needed: it takes a look at each process of the machine.
+        let mut processes = None;
         if !self.entered {
             // A kernel that refuses leaves what the command has shut unseen, as it is to any process of this user.
-            self.entered = descendants(init).into_iter().any(|pid| enter_user_namespace(pid).is_ok());
+            self.entered = processes
+                .get_or_insert_with(|| descendants(init))
+                .0
+                .iter()
+                .any(|pid| enter_user_namespace(*pid).is_ok());
         }
         let disks = &self.disks;
         let mut urgent = || {
@@ -333,7 +348,8 @@ impl DiskWatch {
         };
         if low || self.places.iter().zip(&held).any(|(place, held)| unexplained(place, *held)) {
             let places = &self.places;
-            walk.measure_nameless(&descendants(init), |path, file| {
+            let (processes, _) = processes.get_or_insert_with(|| descendants(init));
+            walk.measure_nameless(processes, |path, file| {
                 let of = |place: &Place| path.starts_with(&place.inside).then(|| place.inside.components().count());
                 // The deepest: a mount may lie below HOME.
                 let place = (0..places.len()).filter(|n| of(&places[*n]).is_some()).max_by_key(|n| of(&places[*n]));
@@ -343,7 +359,7 @@ impl DiskWatch {
                 }
             });
         }
-        self.entries = walk.entries;
+        self.entries = walk.entries + ENTRIES_PER_PROCESS * processes.map_or(0, |(_, looked_at)| looked_at);
         self.since_measured = Duration::ZERO;
         let stopped = walk.stopped;
         for (place, held) in self.places.iter_mut().zip(held) {
@@ -394,7 +410,7 @@ fn has_to_end(
     let urgent = found < floor / 2;
     let running = || there.iter().filter(|(_, entry)| entry.state != State::Ending);
     let all_measured = running().all(|(row, entry)| *row == own || entry.state == State::Measured);
-    if !all_measured && low_for < SETTLE {
+    if !all_measured && low_for < if urgent { SETTLE_URGENT } else { SETTLE } {
         return false;
     }
     // Of equals the latest row.
@@ -461,6 +477,7 @@ mod tests {
         let commands = [entry(Measured, 10 * MIB), entry(Running, 0)];
         assert_eq!(ending(&commands, 90 * MIB, Duration::from_millis(20)), [1_usize; 0]);
         assert_eq!(ending(&commands, 90 * MIB, SETTLE), [0]);
+        assert_eq!(ending(&commands, 45 * MIB, SETTLE_URGENT), [0], "half of the reserve is gone");
         assert_eq!(ending(&commands, 24 * MIB, Duration::ZERO), [0, 1], "there is no time left for that");
     }
 

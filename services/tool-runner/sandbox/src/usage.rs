@@ -136,14 +136,16 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The processes below one: of a namespace's first process, all the others that are in it.
-pub(crate) fn descendants(of: i32) -> Vec<i32> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+/// The processes below one, and how many were looked at. Of a namespace's first process these are all the others that are in it.
+pub(crate) fn descendants(of: i32) -> (Vec<i32>, u64) {
+    let Ok(processes) = fs::read_dir("/proc") else { return (Vec::new(), 0) };
+    let mut looked_at = 0;
     let mut children = BTreeMap::<i32, Vec<i32>>::new();
     for process in processes.flatten() {
         let Some(pid) = process.file_name().to_str().and_then(|pid| pid.parse().ok()) else { continue };
         let Some(parent) = fs::read(process.path().join("stat")).ok().and_then(|stat| parent(&stat)) else { continue };
         children.entry(parent).or_default().push(pid);
+        looked_at += 1;
     }
     let mut all = Vec::new();
     let mut next = vec![of];
@@ -152,7 +154,7 @@ pub(crate) fn descendants(of: i32) -> Vec<i32> {
         all.extend(&below);
         next.extend(below);
     }
-    all
+    (all, looked_at)
 }
 
 /// The parent in a line of `/proc/PID/stat`: `pid (name) state parent …`. The name is the process's to choose, and may hold anything.
@@ -180,7 +182,7 @@ mod tests {
     #[test]
     fn children_are_found() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let found = descendants(i32::try_from(std::process::id()).unwrap());
+        let (found, _) = descendants(i32::try_from(std::process::id()).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(found.contains(&i32::try_from(child.id()).unwrap()), "{found:?}");

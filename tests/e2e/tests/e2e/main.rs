@@ -6,6 +6,7 @@ mod cli;
 mod collector;
 mod crash;
 mod deploy;
+mod disk;
 mod embedded;
 mod errors;
 mod exactly_once;
