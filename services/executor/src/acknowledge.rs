@@ -1,8 +1,9 @@
-//! How the runner learns which outcomes are stored, so that it may forget the calls.
+//! Acknowledges stored outcomes to the runner, so that it may forget the calls.
 //!
-//! An acknowledgement is sent when an outcome is stored, and nobody keeps it: the journal says which outcomes are stored, so what was lost
-//! can be derived again. Whenever the executor meets a runner it asks which calls have ended there without an acknowledgement, and answers
-//! for those whose ends the journal has. That costs what is left over, and not what ever happened.
+//! The executor sends an acknowledgement when an outcome is stored. Acknowledgements themselves are not stored: the journal records which
+//! outcomes are stored, so lost ones can be derived again. When it connects to a runner, the executor asks for the calls that have ended
+//! there unacknowledged, and acknowledges those whose ends the journal has. The cost depends on the calls that are left over, not on all
+//! calls ever made.
 
 use std::{collections::BTreeMap, sync::Weak, time::Duration};
 
@@ -17,13 +18,13 @@ use crate::{names::ExecutionName, registry::ExecutionRegistry, runner::Runner, w
 /// The delay before an unavailable runner is asked again: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// A watch without a message for so long has lost its runner: three heartbeats.
+/// A watch without a message for this long has lost its runner: three heartbeats.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// How many calls are acknowledged with one request.
+/// How many calls one request acknowledges.
 const BATCH: usize = 1000;
 
-/// Sends acknowledgements as they come in, many at a time, until the runner has taken them.
+/// Sends acknowledgements in batches until the runner has accepted them.
 pub(crate) async fn send(runner: Runner, token: i64, mut calls: mpsc::UnboundedReceiver<(i32, String)>) {
     let mut batch = Vec::new();
     while calls.recv_many(&mut batch, BATCH).await > 0 {
@@ -41,7 +42,7 @@ async fn until_taken(runner: &Runner, names: Vec<String>, fence: v1::Fence) {
     let (mut delay, longest) = BACKOFF;
     while let Err(status) = runner.acknowledge(names.clone(), fence).await {
         if status.code() != Code::Unavailable && status::reason(&status).is_some() {
-            // The runner itself refuses it for good, such as for an owner that was replaced.
+            // The runner refuses it permanently, for example because the owner was replaced.
             tracing::warn!(%status, "The runner does not take an acknowledgement");
             return;
         }
@@ -51,7 +52,7 @@ async fn until_taken(runner: &Runner, names: Vec<String>, fence: v1::Fence) {
     }
 }
 
-/// Acknowledges again what was lost, each time a connection to the runner begins.
+/// Sends lost acknowledgements again, each time a connection to the runner is established.
 pub(crate) async fn resend_lost(registry: Weak<ExecutionRegistry>, runner: Runner, shutdown: Shutdown) {
     tokio::select! {
         biased;
@@ -69,7 +70,7 @@ async fn watch_runner(registry: Weak<ExecutionRegistry>, runner: Runner) {
                     delay = BACKOFF.0;
                     let Some(registry) = registry.upgrade() else { return };
                     if !acknowledge(&registry, message.names).await {
-                        // The next watch brings them again.
+                        // The next watch returns them again.
                         break;
                     }
                 }
@@ -100,7 +101,7 @@ async fn acknowledge(registry: &ExecutionRegistry, names: Vec<String>) -> bool {
     for (execution, calls) in by_execution {
         match stored(registry, &execution, calls).await {
             Ok((shard, stored)) => stored.into_iter().for_each(|call| registry.acknowledge(shard, call)),
-            // Calls of another executor's, or of one whose journal is gone.
+            // Calls of another executor, or of one whose journal is lost.
             Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {
                 tracing::debug!(execution, "The runner keeps calls of an execution that is not here");
             }
@@ -124,14 +125,14 @@ async fn stored(
     let row = registry.find(&ExecutionName::parse("execution", execution)?).await?;
     let shard = row.execution.shard;
     if row.summary.ended {
-        // No call is in flight any more.
+        // No call is in flight.
         return Ok((shard, calls));
     }
     let (events, _) = registry.events(row.key).await?;
     Ok((shard, ended(&events, calls)))
 }
 
-/// Those of the calls that have ended by these events.
+/// Those of the calls that these events end.
 pub(crate) fn ended(events: &[Event], calls: Vec<String>) -> Vec<String> {
     let Some(EventKind::Created(created)) = events.first().map(|event| &event.kind) else { return Vec::new() };
     let has_ended = |name: &String| {

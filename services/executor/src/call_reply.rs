@@ -1,4 +1,4 @@
-//! What a runner's words mean for a call.
+//! What a runner's replies mean for a call.
 
 use belay_execution::{ApprovalRequirement, CallRequest, ErrorClass, EventKind, Failure, Json, Receipt, RecoveryClass};
 use belay_proto::v1::{self, tool_call::State};
@@ -8,31 +8,31 @@ use tonic::{Code, Status};
 
 use crate::wire;
 
-/// What came of talking to a runner about a call.
+/// The runner's reply about a call.
 #[derive(Debug)]
 pub(crate) enum CallReply {
-    /// How the call ended: its event.
+    /// The call has ended, with this event.
     Ended(EventKind),
-    /// It waits for a decision.
+    /// The runner holds it until it is approved.
     Held(ApprovalRequirement),
-    /// No answer now: try again. The runner is away, or stopping, or does not let us in.
+    /// No reply now: retry. The runner is unavailable, is stopping, or does not authenticate the executor.
     Unavailable(Status),
-    /// The runner has as much to do as it takes on, and nothing of the call: try again.
+    /// The runner is at its limit and has not accepted the call: retry.
     Busy(Status),
-    /// The runner keeps another ledger than the intent names: it does not know what became of the call.
+    /// The runner keeps another ledger than the intent names: it does not know the call's outcome.
     LedgerChanged,
-    /// The runner does not know the call that was to be committed or given up.
+    /// The runner does not know the call to commit or discard.
     NotFound,
-    /// The runner does not take the grant.
+    /// The runner rejects the grant.
     GrantRefused(String),
-    /// By the runner's clock the grant does not hold now. Another one may; the call still waits.
+    /// By the runner's clock the grant is not valid now. Another grant may be; the call is still held.
     GrantNotValidNow(Status),
     /// Another executor owns the shard.
     Fenced,
 }
 
-/// What a refusal means for the call. Only what the runner itself refuses for good ends it: a status that a proxy or the transport made
-/// up says nothing about the call, which may be running.
+/// What an error status means for the call. Only a permanent refusal of the runner itself ends the call: a status from a proxy or the
+/// transport says nothing about the call, which may be running.
 pub(crate) fn refused(request: &CallRequest, status: Status) -> CallReply {
     let failed = |class, reason: &str| {
         let failure = Failure::new(class, reason, status.message());
@@ -54,7 +54,7 @@ pub(crate) fn refused(request: &CallRequest, status: Status) -> CallReply {
             failed(ErrorClass::InvalidArguments, reasons::TOO_LARGE)
         }
         (Code::ResourceExhausted, Some(reasons::OVERLOADED | reasons::LIMIT_REACHED)) => CallReply::Busy(status),
-        // tonic's word for a message beyond the limit, on our side: sending it again would never end.
+        // tonic's code for a message above this side's limit; sending it again would fail again.
         (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, reasons::TOO_LARGE),
         _ => CallReply::Unavailable(status),
     }
@@ -64,7 +64,7 @@ fn is_about_time(status: &Status) -> bool {
     status::fact(status, "cause").as_deref() == Some("time")
 }
 
-/// What a call's own state means.
+/// What a call's state means.
 pub(crate) fn reply_of(request: &CallRequest, reported: v1::ToolCall) -> CallReply {
     let call = request.call;
     let receipt = wire::receipt_from(reported.receipt.clone().unwrap_or_default());
@@ -104,7 +104,7 @@ pub(crate) fn reply_of(request: &CallRequest, reported: v1::ToolCall) -> CallRep
     CallReply::Ended(kind)
 }
 
-/// What to believe of a call whose ledger is gone, when it may have been sent before.
+/// The end to assume for a call that may have been sent, when its ledger is lost; `None` when it is safe to run again.
 pub(crate) fn reply_without_ledger(request: &CallRequest) -> Option<EventKind> {
     match request.recovery {
         RecoveryClass::ReadOnly | RecoveryClass::Idempotent | RecoveryClass::Transactional => None,
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// B-09: what is refused for good is never sent again; anything that does not come from the runner itself is asked again.
+    /// B-09: a permanent refusal is never retried; anything that does not come from the runner itself is.
     #[test]
     fn only_the_runner_s_own_refusals_end_a_call() {
         let request = request(RecoveryClass::Manual);

@@ -1,7 +1,7 @@
-//! Decisions on their way from the gate to the executions that wait for them, and what the gate is told in return.
+//! Decisions of the gate: the inbox delivers them to their executions, the outbox tells the gate what became of them.
 //!
-//! A no has been heard once it is stored. A yes has been heard only with what became of it: until then the gate brings it again with each
-//! watch, so none is left without its last state, whenever an executor dies. What that is, the execution's events say.
+//! A denial is acknowledged once it is stored. An approval is acknowledged only with its use: until then the gate sends it again with each
+//! watch, so it reaches its final state even when an executor crashes. The execution's events record how it was used.
 
 mod outcome;
 
@@ -31,13 +31,13 @@ use crate::{
     wire,
 };
 
-/// How long to wait before a gate that is away is asked again: doubles from the first to the last.
+/// The delay before an unavailable gate is asked again: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// A watch that says nothing for so long has lost its gate: three heartbeats.
+/// A watch without a message for this long has lost its gate: three heartbeats.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Hears every decision, and hands it to its execution, for as long as there are executions.
+/// The inbox: receives every decision and delivers it to its execution, until the service stops.
 pub(crate) async fn run_inbox(registry: Weak<ExecutionRegistry>, gate: Gate, shutdown: Shutdown) {
     tokio::select! {
         biased;
@@ -53,7 +53,7 @@ async fn receive(registry: Weak<ExecutionRegistry>, gate: Gate) {
             Ok(mut stream) => {
                 let withdrawing = tokio::spawn(withdraw_obsolete(registry.clone(), gate.clone()));
                 let _withdrawing = AbortOnDrop(withdrawing.abort_handle());
-                // Whoever answers now may have another store than whoever answered before.
+                // The gate that replies now may have another store than before.
                 let checking = tokio::spawn(recheck_approvals(registry.clone(), gate.clone()));
                 let _checking = AbortOnDrop(checking.abort_handle());
                 while let Ok(Ok(Some(message))) = tokio::time::timeout(WATCH_TIMEOUT, stream.message()).await {
@@ -62,7 +62,7 @@ async fn receive(registry: Weak<ExecutionRegistry>, gate: Gate) {
                     if let Some(Content::Approval(approval)) = message.content
                         && !deliver(&registry, approval).await
                     {
-                        // The next watch brings it again.
+                        // The next watch returns it again.
                         break;
                     }
                 }
@@ -74,7 +74,7 @@ async fn receive(registry: Weak<ExecutionRegistry>, gate: Gate) {
     }
 }
 
-/// Ends a task when it is dropped.
+/// Aborts a task when it is dropped.
 struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -83,9 +83,8 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Withdraws the questions that were left open about executions and calls that have ended: because the gate was away when they ended, and
-/// the executor was restarted before it was back. Which ones those are is in the journal. What does not succeed now is done when the next
-/// watch begins.
+/// Withdraws approvals that are still pending for executions and calls that have ended: the gate was unavailable when they ended, and the
+/// executor was restarted before it was back. The journal tells which. A failure is retried when the next watch begins.
 async fn withdraw_obsolete(registry: Weak<ExecutionRegistry>, gate: Gate) {
     let mut page_token = String::new();
     loop {
@@ -115,10 +114,10 @@ async fn withdraw_obsolete(registry: Weak<ExecutionRegistry>, gate: Gate) {
     }
 }
 
-/// Whether what a question is about has ended. A parked execution waits for its answers, and is not read for this.
+/// Whether the subject of an approval has ended. A parked execution still waits for its approvals, so its events are not read.
 async fn is_obsolete(registry: &ExecutionRegistry, approval: &v1::Approval) -> Result<bool, Status> {
     let row = match registry.find(&ExecutionName::parse("execution", &approval.execution)?).await {
-        // Another executor's.
+        // It belongs to another executor.
         Err(status) if status.code() == Code::NotFound => return Ok(false),
         row => row?,
     };
@@ -129,8 +128,8 @@ async fn is_obsolete(registry: &ExecutionRegistry, approval: &v1::Approval) -> R
     Ok(!ended(&events, vec![approval.call.clone()]).is_empty())
 }
 
-/// Finds the executions that wait for a decision about which the gate has no question, and has them ask again: a gate whose store was
-/// restored or lost does not know what it was asked.
+/// Finds the executions that wait for an approval that the gate does not have, and makes them request it again: a gate whose store was
+/// restored or lost does not know it.
 async fn recheck_approvals(registry: Weak<ExecutionRegistry>, gate: Gate) {
     let Some(registry) = registry.upgrade() else { return };
     let rows = match registry.waiting().await {
@@ -144,7 +143,7 @@ async fn recheck_approvals(registry: Weak<ExecutionRegistry>, gate: Gate) {
     for (namespace, rows) in by_namespace {
         let pending = match gate.executions_with_pending(&namespace).await {
             Ok(pending) => pending,
-            // The next watch looks again.
+            // The next watch checks again.
             Err(GateError::Unavailable(status) | GateError::Busy(status) | GateError::Refused(status)) => {
                 return tracing::debug!(%status, "The approval gate cannot be asked what it knows");
             }
@@ -158,7 +157,7 @@ async fn recheck_approvals(registry: Weak<ExecutionRegistry>, gate: Gate) {
     }
 }
 
-/// Makes sure that the gate has a question. What it says to it that was decided meanwhile is handed on.
+/// Makes sure that the gate has an approval, and delivers its decision if there is one.
 pub(crate) async fn recheck_approval(
     registry: Weak<ExecutionRegistry>,
     asked: v1::CreateApprovalRequest,
@@ -186,8 +185,8 @@ pub(crate) async fn recheck_approval(
     }
 }
 
-/// Hands a decision to its execution, taking that into memory if need be. About one that nobody waits for any more, the gate is told what
-/// became of it. Whether that was done: where the store cannot be read now, it stays undelivered.
+/// Delivers a decision to its execution, loading the execution if needed. When the execution has ended, tells the gate what became of the
+/// decision. Returns `false` when the store cannot be read now; the decision then stays undelivered.
 pub(crate) async fn deliver(registry: &Arc<ExecutionRegistry>, approval: v1::Approval) -> bool {
     if wire::decision_from(approval.state()).is_none() {
         return true;
@@ -218,8 +217,8 @@ pub(crate) async fn deliver(registry: &Arc<ExecutionRegistry>, approval: v1::App
     true
 }
 
-/// Tells the gate what became of a decision that nobody waits for now. Whether its events could be read: what is damaged is not read again
-/// before the next start.
+/// Tells the gate what became of a decision that no call waits for. Returns `false` when the store cannot be read now; damaged events are
+/// not read again before the next start.
 pub(crate) async fn report_late_decision(
     registry: &ExecutionRegistry,
     key: ExecutionKey,
@@ -239,18 +238,18 @@ pub(crate) async fn report_late_decision(
     }
 }
 
-/// Decisions about executions that another executor may have to carry out: they stay undelivered, and are kept for the case that their
-/// execution is taken up here later.
+/// Decisions about executions that another executor may own: they stay undelivered, and are kept in case this executor takes over the
+/// execution.
 #[derive(Default)]
 pub(crate) struct UnownedDecisions {
-    /// Everything in the store is driven here: nothing is foreign.
+    /// This executor drives every execution in the store.
     none: bool,
-    /// By the approval's name.
+    /// By execution, then by the approval's name.
     kept: HashMap<ExecutionKey, BTreeMap<String, v1::Approval>>,
 }
 
 impl UnownedDecisions {
-    /// Gives the decision back when it is for an execution that is driven here, else keeps it.
+    /// Returns the decision when this executor drives its execution, else keeps it.
     pub(crate) fn keep(&mut self, key: ExecutionKey, driven: bool, approval: v1::Approval) -> Option<v1::Approval> {
         if self.none || driven {
             return Some(approval);
@@ -259,40 +258,40 @@ impl UnownedDecisions {
         None
     }
 
-    /// Whether everything in the store is driven here.
+    /// Whether this executor drives every execution in the store.
     pub(crate) fn drives_all(&self) -> bool {
         self.none
     }
 
-    /// What was kept for an execution that is driven here from now on.
+    /// Removes and returns the decisions kept for an execution that this executor drives from now on.
     pub(crate) fn claim(&mut self, key: ExecutionKey) -> Vec<v1::Approval> {
         self.kept.remove(&key).unwrap_or_default().into_values().collect()
     }
 
-    /// From now on everything is driven here: what was kept.
+    /// This executor drives every execution from now on: removes and returns all decisions kept.
     pub(crate) fn claim_all(&mut self) -> Vec<v1::Approval> {
         self.none = true;
         std::mem::take(&mut self.kept).into_values().flat_map(BTreeMap::into_values).collect()
     }
 }
 
-/// Something that the gate is told.
+/// A message to the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GateNotice {
-    /// The decision, no yes, is stored; or nobody waits for it.
+    /// The decision, which does not approve, is stored; or no call waits for it.
     Delivered(String),
     /// The grant was spent.
     Consumed(String),
     /// The grant can no longer be spent.
     Stale(String),
-    /// Nobody waits for this decision any more.
+    /// No call waits for this decision any more.
     Cancel(String),
-    /// Nobody waits for a decision about this call any more, and whether the gate was asked about it is not known.
+    /// No approval is needed for this call any more, and it is not known whether the gate has one.
     Withdraw { execution: String, call: String },
 }
 
 impl GateNotice {
-    /// What the gate is told about a decision that nobody waits for: it was heard, and a yes will not be used.
+    /// The notices about a decision that no call waits for: it was delivered, and an approval will not be used.
     fn dropped(approval: &v1::Approval) -> Vec<Self> {
         let unused = approval.state() == State::Approved;
         let stale = unused.then(|| Self::Stale(approval.name.clone()));
@@ -300,8 +299,7 @@ impl GateNotice {
     }
 }
 
-/// Tells the gate, in order, until it has heard.
-/// `unsent_notices` counts what it has not.
+/// The outbox: sends notices in order until the gate has accepted them. `unsent_notices` counts those that it has not.
 pub(crate) async fn run_outbox(
     gate: Gate,
     mut notices: mpsc::UnboundedReceiver<GateNotice>,

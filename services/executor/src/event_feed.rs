@@ -1,7 +1,7 @@
-//! Where watchers of one execution meet its driver.
+//! The event feed of an execution: what its driver publishes to watchers.
 //!
-//! Live and replay are one path: a watcher asks for what comes after its cursor, and gets it from the last few transitions in memory
-//! or from the journal, whichever has it. The driver only says that there is more.
+//! Live and replay are one path: a watcher asks for the events after its cursor, and gets them from the last transitions in memory or from
+//! the journal. The driver only signals that there are more.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,47 +13,46 @@ use belay_proto::v1;
 use prost::Message as _;
 use tokio::sync::watch;
 
-/// How many transitions are kept for watchers that are close behind.
+/// How many transitions are kept in memory for watchers.
 const MAX_RECENT_TRANSITIONS: usize = 256;
 
-/// How many bytes of output are kept for watchers that are close behind. Whoever is further behind misses some, and sees that by the
-/// offsets.
+/// How many bytes of output are kept in memory for watchers. A watcher that is further behind misses some, and sees that from the offsets.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
-/// The events of one execution that were committed last.
+/// The latest events of one execution.
 #[derive(Debug)]
 pub(crate) struct EventFeed {
     recent: Mutex<VecDeque<Arc<[v1::ExecutionEvent]>>>,
     output: Mutex<RecentOutput>,
     head: watch::Sender<Head>,
-    /// The execution as it ended.
+    /// The execution after its end.
     ended: watch::Sender<Option<Arc<v1::Execution>>>,
 }
 
-/// A piece of what a tool said.
+/// A chunk of a tool's output.
 #[derive(Clone, Debug)]
 pub(crate) struct OutputChunk {
-    /// 1, 2, 3, … among the pieces of this hub.
+    /// 1, 2, 3, … within this feed.
     pub(crate) number: u64,
-    /// The last committed sequence when it was said: it belongs behind that event.
+    /// The last committed sequence when it was written: watchers get it after that event.
     pub(crate) after: u64,
     pub(crate) event: Arc<v1::ExecutionEvent>,
     bytes: usize,
 }
 
-/// The pieces that are kept.
+/// The chunks that are kept in memory.
 #[derive(Debug, Default)]
 struct RecentOutput {
     chunks: VecDeque<OutputChunk>,
     bytes: usize,
 }
 
-/// What a hub was told so far.
+/// How far the feed has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The last committed sequence; 0 before anything was told.
+    /// The last committed sequence; 0 before the first.
     pub(crate) last: u64,
-    /// How many pieces of output there were.
+    /// The number of output chunks so far.
     pub(crate) chunks: u64,
 }
 
@@ -67,13 +66,13 @@ impl EventFeed {
         }
     }
 
-    /// Tells watchers of a committed transition.
+    /// Publishes a committed transition.
     pub(crate) fn publish(&self, events: Vec<v1::ExecutionEvent>) {
         let Some(event) = events.last() else { return };
         let last = sequence(event);
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if self.head.receiver_count() == 0 {
-            // Whoever comes later reads the journal.
+            // A later watcher reads the journal.
             recent.clear();
             *self.output.lock().unwrap_or_else(PoisonError::into_inner) = RecentOutput::default();
         } else {
@@ -85,19 +84,19 @@ impl EventFeed {
         self.head.send_modify(|head| head.last = last);
     }
 
-    /// Tells whoever waits for the end how the execution ended, so that nobody has to read it from the store.
+    /// Publishes the execution after its end, so that waiting requests need not read it from the store.
     pub(crate) fn finish(&self, describe: impl FnOnce() -> v1::Execution) {
         if self.ended.receiver_count() > 0 {
             self.ended.send_replace(Some(Arc::new(describe())));
         }
     }
 
-    /// Hears of the end, and of nothing before it: no event is kept for that.
+    /// Subscribes to the end only; no events are kept for that.
     pub(crate) fn subscribe_end(&self) -> watch::Receiver<Option<Arc<v1::Execution>>> {
         self.ended.subscribe()
     }
 
-    /// Tells watchers what a tool said, if there are any.
+    /// Publishes output, if anyone is watching.
     pub(crate) fn publish_output(&self, event: v1::ExecutionEvent) {
         if self.head.receiver_count() == 0 {
             return;
@@ -117,43 +116,43 @@ impl EventFeed {
         }
     }
 
-    /// What was said after piece `number` and is still in memory.
+    /// The chunks after chunk `number` that are still in memory.
     pub(crate) fn output_after(&self, number: u64) -> Vec<OutputChunk> {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let known = output.chunks.partition_point(|chunk| chunk.number <= number);
         output.chunks.range(known..).cloned().collect()
     }
 
-    /// Hears of new transitions.
+    /// Subscribes to new transitions and output.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Head> {
         self.head.subscribe()
     }
 
-    /// The transition that holds the event after `cursor`, if it is in memory.
+    /// The transition that contains the event after `cursor`, if it is in memory.
     pub(crate) fn after(&self, cursor: u64) -> Option<Arc<[v1::ExecutionEvent]>> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = |events: &Arc<[v1::ExecutionEvent]>| {
             events.first().is_some_and(|first| sequence(first) <= cursor + 1)
                 && events.last().is_some_and(|last| sequence(last) > cursor)
         };
-        // A watcher is as a rule close behind.
+        // Most watchers are close behind.
         recent.iter().rev().find(|events| holds(events)).cloned()
     }
 }
 
-/// How many entries there are at least before those are looked for that are not needed any more.
+/// The number of entries from which on unused ones are swept.
 const MIN_SWEEP_ENTRIES: usize = 1024;
 
-/// The hubs that somebody holds.
+/// The feeds in use.
 #[derive(Debug, Default)]
 pub(crate) struct EventFeeds {
     known: HashMap<ExecutionKey, Weak<EventFeed>>,
-    /// When there are so many entries, those go whose hubs are gone: seldom enough to cost nothing.
+    /// The number of entries at which unused ones are swept; it doubles, so that sweeps are rare.
     sweep_at: usize,
 }
 
 impl EventFeeds {
-    /// The hub of an execution; a new one when nobody holds one.
+    /// The feed of an execution; a new one when none is in use.
     pub(crate) fn of(&mut self, key: ExecutionKey) -> Arc<EventFeed> {
         if let Some(feed) = self.known.get(&key).and_then(Weak::upgrade) {
             return feed;

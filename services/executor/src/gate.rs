@@ -1,4 +1,4 @@
-//! The approval gate as the executor sees it: it is asked to ask people, and says what they decided.
+//! The client of the approval gate.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -10,32 +10,32 @@ use tonic::{Code, Request, Status, metadata::MetadataValue};
 
 use crate::BadToken;
 
-/// How long one question to the gate may take. It asks the runner in turn, and renders.
+/// The time limit of one request. The gate calls the runner and renders previews.
 const RPC_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A way to an approval gate, by the door for services.
+/// A client of an approval gate, connected to its endpoint for services.
 #[derive(Clone)]
 pub struct Gate {
     client: ApprovalGateServiceClient<ServiceChannel>,
     authorization: Option<MetadataValue<tonic::metadata::Ascii>>,
 }
 
-/// Why a gate did not do what it was asked.
+/// Why a request to the gate failed.
 #[derive(Debug)]
 pub(crate) enum GateError {
-    /// No answer now: try again. It is away, or stopping, or does not let us in, or its own runner is away.
+    /// No reply now: retry. The gate is unavailable, is stopping, does not authenticate the executor, or cannot reach its runner.
     Unavailable(Status),
-    /// It has as much to do as it takes on: try again.
+    /// The gate is at its limit: retry.
     Busy(Status),
-    /// It says no for good.
+    /// The gate refuses it permanently.
     Refused(Status),
 }
 
 impl Gate {
-    /// A gate behind a channel; `token` is shown with every request.
+    /// A client on this channel; it sends `token` with every request.
     ///
     /// # Errors
-    /// [`BadToken`] when the token cannot stand in a header.
+    /// [`BadToken`] when the token contains characters that a header cannot.
     pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
         let client = ApprovalGateServiceClient::new(channel.into())
             .max_decoding_message_size(LARGEST_MESSAGE)
@@ -58,7 +58,7 @@ impl Gate {
         request
     }
 
-    /// Asks about a held call; asking again answers with the approval that is there.
+    /// Creates the approval of a held call, or returns the existing one.
     pub(crate) async fn create(
         &self,
         asked: v1::CreateApprovalRequest,
@@ -76,19 +76,19 @@ impl Gate {
         Ok(approval)
     }
 
-    /// The grant of an approved call.
+    /// Returns the grant of an approved call.
     pub(crate) async fn grant(&self, approval: String) -> Result<v1::Grant, GateError> {
         let request = self.with_timeout(v1::GetGrantRequest { approval });
         Ok(self.client.clone().get_grant(request).await.map_err(gate_error)?.into_inner())
     }
 
-    /// Takes a question back.
+    /// Cancels a pending approval.
     pub(crate) async fn cancel(&self, name: String) -> Result<(), GateError> {
         let request = self.with_timeout(v1::CancelApprovalRequest { name });
         self.client.clone().cancel_approval(request).await.map(drop).map_err(gate_error)
     }
 
-    /// The names of the questions that are open about a call.
+    /// The names of the pending approvals of a call.
     pub(crate) async fn pending_for_call(&self, execution: &str, call: &str) -> Result<Vec<String>, GateError> {
         let parent = execution.split("/executions/").next().unwrap_or_default();
         let (mut names, mut page_token) = (Vec::new(), String::new());
@@ -103,7 +103,7 @@ impl Gate {
         }
     }
 
-    /// A page of the questions that are open, about one execution or, with an empty name, about all.
+    /// A page of the pending approvals of one execution or, with an empty name, of all.
     pub(crate) async fn open(
         &self,
         parent: &str,
@@ -121,7 +121,7 @@ impl Gate {
         Ok(self.client.clone().list_approvals(request).await.map_err(gate_error)?.into_inner())
     }
 
-    /// The executions of a namespace about which a question is open.
+    /// The executions of a namespace that have a pending approval.
     pub(crate) async fn executions_with_pending(&self, namespace: &str) -> Result<HashSet<String>, GateError> {
         let (mut executions, mut page_token) = (HashSet::new(), String::new());
         loop {
@@ -134,13 +134,13 @@ impl Gate {
         }
     }
 
-    /// Says which decisions are stored, and what became of grants.
+    /// Acknowledges stored decisions and reports the use of grants.
     pub(crate) async fn acknowledge(&self, acknowledged: v1::AcknowledgeApprovalsRequest) -> Result<(), GateError> {
         let request = self.with_timeout(acknowledged);
         self.client.clone().acknowledge_approvals(request).await.map(drop).map_err(gate_error)
     }
 
-    /// Every decision that no executor has acknowledged, then every new one.
+    /// Streams every decision that no executor has acknowledged, then every new one.
     pub(crate) async fn watch(&self) -> Result<tonic::Streaming<v1::WatchApprovalsResponse>, Status> {
         let request = self.request(v1::WatchApprovalsRequest {
             parent: "namespaces/-".to_owned(),
@@ -152,7 +152,7 @@ impl Gate {
     }
 }
 
-/// Whether a gate that refuses a grant does so because it does not know of a decision that was made: its store was restored or lost.
+/// Whether the gate refuses a grant because it does not know the decision: its store was restored or lost.
 pub(crate) fn has_lost_decision(status: &Status) -> bool {
     match status::reason(status).as_deref() {
         Some(reasons::APPROVAL_NOT_FOUND) => true,
@@ -163,7 +163,7 @@ pub(crate) fn has_lost_decision(status: &Status) -> bool {
     }
 }
 
-/// Only what the gate itself refuses for good is final: a status that a proxy or the transport made up says nothing.
+/// Only a refusal of the gate itself is permanent: a status from a proxy or the transport says nothing.
 fn gate_error(status: Status) -> GateError {
     let final_code = matches!(
         status.code(),

@@ -1,7 +1,7 @@
-//! The executor: carries out plans, one execution at a time each, many at once.
+//! The executor: carries out plans, each execution in one task, many at once.
 //!
-//! What happens is decided by `belay-execution`, which is pure; this crate hears, stores, shows and sends. Nothing is shown,
-//! acknowledged or acted on before it is stored.
+//! `belay-execution`, which is pure, decides what happens; this crate receives requests and replies, stores events, publishes them and
+//! makes calls. Nothing is shown, acknowledged or acted on before it is stored.
 
 mod acknowledge;
 mod call_reply;

@@ -3,7 +3,7 @@
 use belay_service_kit::status;
 use tonic::Status;
 
-/// An execution's name, in parts.
+/// The parts of an execution's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExecutionName {
     pub(crate) namespace: String,
@@ -31,7 +31,7 @@ impl std::fmt::Display for ExecutionName {
     }
 }
 
-/// The namespace in `namespaces/*`; `default` when there is none.
+/// The namespace in `namespaces/*`; `default` when `parent` is empty.
 pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
     match parent.strip_prefix("namespaces/") {
         _ if parent.is_empty() => Ok("default".into()),
@@ -40,7 +40,7 @@ pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
     }
 }
 
-/// 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit.
+/// Whether it is 1 to 64 lower-case letters, digits and `-`, starting with a letter or a digit.
 pub(crate) fn is_id(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')

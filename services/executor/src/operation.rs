@@ -1,4 +1,4 @@
-//! One call's way to the runner and the gate and back, however often they have to be asked.
+//! Operations on tool calls: the RPCs to the runner and the gate, with retries.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,50 +21,50 @@ use crate::{
     wire,
 };
 
-/// How long to wait before one who is away is asked again: doubles from the first to the last.
+/// The delay before an unavailable service is asked again: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How often a runner may go on holding a call whose grant it was given: for about a minute.
+/// How often a runner may report a call as held although it was given the grant: for about a minute.
 const MAX_REHOLDS: u32 = 32;
 
-/// What a driver hears from its calls.
+/// What operations report to their driver.
 pub(crate) enum Update {
     Ended(EventKind),
-    /// The runner holds the call.
+    /// The runner holds the call until it is approved.
     Held(CallId, ApprovalRequirement),
-    /// The call that has the workspace to itself, for whose end this one waits; empty when it waits no more.
+    /// The exclusive call whose end this call waits for; empty when it no longer waits.
     WaitingForCall(CallId, String),
-    /// The gate holds the question.
+    /// The gate has created the approval.
     ApprovalRequested(CallId, Box<v1::Approval>),
-    /// A service has as much to do as it takes on: the call waits to be asked about again.
+    /// A service is at its limit; the call waits until it is retried.
     Busy(CallId, Busy),
-    /// The runner does not answer.
+    /// The runner is unavailable.
     RunnerUnavailable,
-    /// The gate does not answer.
+    /// The gate is unavailable.
     GateUnavailable,
-    /// By the runner's clock no grant of the gate's holds now.
+    /// By the runner's clock, no grant of the gate is valid now.
     ClocksDiffer,
     /// Another executor owns the shard.
     Fenced,
 }
 
-/// Which service has as much to do as it takes on.
+/// Which service is at its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Busy {
     Runner,
     Gate,
 }
 
-/// What the gate says when it is asked for a grant.
+/// The gate's reply to a request for a grant.
 enum GrantReply {
     Granted(v1::Grant),
-    /// It does not know of the decision, because its store was restored or lost: a person has to be asked again.
+    /// The gate does not know the decision, because its store was restored or lost: a person has to approve again.
     DecisionLost,
-    /// It refuses for good; the reason.
+    /// The gate refuses the grant permanently, for this reason.
     Refused(String),
 }
 
-/// What an errand is to bring about.
+/// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Dispatch,
@@ -75,7 +75,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// The errand that an action comes to; a time to wake up at is none.
+    /// The operation that an action asks for; `None` for a wake-up time.
     pub(crate) fn of(action: Action) -> Option<(CallId, Self)> {
         Some(match action {
             Action::Dispatch(call) => (call, Self::Dispatch),
@@ -88,8 +88,8 @@ impl Verb {
     }
 }
 
-/// A task on its way. When this is dropped it sends nothing more: the runner forgets a call once its end is stored here, so whoever
-/// still asked for it after that would have it run again.
+/// A running operation; dropping the handle aborts it. The runner forgets a call once its end is stored here, so an operation that sent the
+/// call after that would run it again.
 pub(crate) struct OperationHandle {
     pub(crate) verb: Verb,
     task: AbortHandle,
@@ -101,7 +101,7 @@ impl Drop for OperationHandle {
     }
 }
 
-/// One call's way, until there is an answer.
+/// An operation on one call, until it has a reply.
 pub(crate) struct ToolCallOperation {
     pub(crate) registry: Arc<ExecutionRegistry>,
     /// The call's name.
@@ -110,32 +110,32 @@ pub(crate) struct ToolCallOperation {
     /// The call's span.
     pub(crate) trace: TraceContext,
     pub(crate) request: Arc<CallRequest>,
-    /// Nobody else is to commit in the workspace while it runs.
+    /// No other call may commit in the workspace while it runs.
     pub(crate) exclusive: bool,
     pub(crate) pending_approval: Option<PendingApproval>,
     pub(crate) mode: ApprovalMode,
     /// Who started the execution.
     pub(crate) principal: String,
     pub(crate) fence: v1::Fence,
-    /// Whether somebody may have been on the same errand before.
+    /// Whether an earlier operation may have sent the same request.
     pub(crate) maybe_sent: bool,
     pub(crate) updates: mpsc::UnboundedSender<Update>,
-    /// What the tool says goes here.
+    /// Receives the tool's output.
     pub(crate) output: OutputForwarder,
     pub(crate) backoff: Duration,
-    /// Whether the driver knows that the call waits for a service that has as much to do as it takes on.
+    /// Whether the driver has been told that the call waits for a service at its limit.
     pub(crate) is_busy: bool,
-    /// How long a call waits before it is sent.
+    /// The delay before the call is sent.
     pub(crate) delay: Duration,
-    /// What log lines carry. Entered for those only, which are few.
+    /// The span of log lines. Entered only for those, which are few.
     pub(crate) log_span: Span,
 }
 
-/// The driver is gone: the service stops, and the next one asks again.
+/// The driver has ended because the service is stopping; the next driver starts the operation again.
 struct DriverGone;
 
 impl ToolCallOperation {
-    /// The shortest wait.
+    /// The shortest delay between retries.
     pub(crate) const MIN_BACKOFF: Duration = BACKOFF.0;
 
     pub(crate) fn start(self, verb: Verb) -> OperationHandle {
@@ -149,7 +149,7 @@ impl ToolCallOperation {
         }
         let update = match verb {
             Verb::Dispatch => self.dispatch().await,
-            // What is rare stays out of the future, which is moved when its task is started: for each call.
+            // Boxed: rare operations must not enlarge the future, which is moved for each call when its task starts.
             Verb::Cancel => Box::pin(self.cancel()).await,
             Verb::RequestApproval => Box::pin(self.request_approval()).await,
             Verb::Commit => Box::pin(self.commit()).await,
@@ -157,7 +157,7 @@ impl ToolCallOperation {
         };
         self.output.end(self.registry.now());
         if let Ok(update) = update {
-            // An error means that the driver is gone.
+            // An error means that the driver has ended.
             drop(self.updates.send(update));
         }
     }
@@ -177,7 +177,7 @@ impl ToolCallOperation {
             match self.call(&ledger_id, grant.clone()).await {
                 CallReply::Ended(end) => return Ok(Update::Ended(end)),
                 CallReply::Held(requirement) if grant.is_some() && self.is_held_for(&requirement) => {
-                    // A runner that could not write down that it goes on has done nothing, and still has the call.
+                    // A runner that could not record the grant has not continued, and still holds the call.
                     reholds += 1;
                     if reholds == MAX_REHOLDS {
                         let why = "the runner asks again about what was approved".to_owned();
@@ -247,7 +247,7 @@ impl ToolCallOperation {
                 Ok(approval) => return Ok(Update::ApprovalRequested(self.request.call, Box::new(approval))),
                 Err(GateError::Unavailable(status)) => self.gate_unavailable(&status).await?,
                 Err(GateError::Busy(status)) => self.busy(Busy::Gate, &status).await?,
-                // The gate says that the runner holds something else: the runner knows.
+                // The gate reports that the runner holds a different subject; the runner is authoritative.
                 Err(GateError::Refused(status)) => match self.call(&self.request.ledger_id, None).await {
                     CallReply::Ended(end) => return Ok(Update::Ended(end)),
                     CallReply::Held(requirement) if !self.is_held_for(&requirement) => {
@@ -313,7 +313,7 @@ impl ToolCallOperation {
         Ok(end.map_or(Update::Fenced, Update::Ended))
     }
 
-    /// The runner does not take the grant, or there is none: the call is given up, and that is a fault of Belay's.
+    /// The runner rejects the grant, or there is none: the call is discarded, and fails as an internal error.
     async fn fail_unusable_approval(&mut self, why: String) -> Result<Update, DriverGone> {
         let message = format!("The approval of this call could not be used: {why}.");
         let failure = Failure::new(ErrorClass::Internal, reasons::GRANT_REFUSED, message);
@@ -324,8 +324,8 @@ impl ToolCallOperation {
         }))
     }
 
-    /// Has a held call given up; nothing when another executor owns the shard. One that the runner does not know any more, or has
-    /// stopped, is as good as given up.
+    /// Discards a held call and returns its end; `None` when another executor owns the shard. A call that the runner no longer knows or has
+    /// cancelled counts as discarded.
     async fn discard_call(&mut self, failure: &Failure) -> Result<Option<EventKind>, DriverGone> {
         let call = self.request.call;
         let denied = || EventKind::CallDenied { call, failure: failure.clone(), receipt: Receipt::default() };
@@ -361,7 +361,7 @@ impl ToolCallOperation {
         };
         let on_output = |output| self.output.forward(self.registry.now(), output);
         let call = self.request.call;
-        // An error means that the driver is gone.
+        // An error means that the driver has ended.
         let on_waiting = |other| drop(self.updates.send(Update::WaitingForCall(call, other)));
         let accepted = || {
             if self.is_busy {
@@ -371,7 +371,7 @@ impl ToolCallOperation {
         self.registry.runner.call(message, &self.request, accepted, on_output, on_waiting).await
     }
 
-    /// The grant of the approval, or why there is none.
+    /// Fetches the grant of the approval.
     async fn grant(&mut self, approval: String) -> Result<GrantReply, DriverGone> {
         loop {
             match self.registry.gate.grant(approval.clone()).await {
@@ -387,8 +387,8 @@ impl ToolCallOperation {
         }
     }
 
-    /// A grant for one that does not hold by the runner's clock: the gate signs it anew where its time is over. Where the clocks differ too
-    /// much for that, the call waits: what was approved is not thrown away because of a clock.
+    /// Fetches another grant when the runner's clock rejects the last: the gate signs a new one when the old has expired. When the clocks
+    /// differ too much for that, the call waits, so that the approval is not lost because of a clock.
     async fn renew_grant(&mut self, status: &tonic::Status) -> Result<GrantReply, DriverGone> {
         self.log(status, "The runner's clock does not agree with the grant, asking for another");
         self.wait(Update::ClocksDiffer).await?;
@@ -396,7 +396,7 @@ impl ToolCallOperation {
         self.grant(approval).await
     }
 
-    /// The call is held as before, and nobody has decided: the gate does not know that somebody has.
+    /// Reports the call as held again: the gate does not know its decision.
     fn request_again(&self) -> Update {
         let requirement = self
             .pending_approval
@@ -418,21 +418,21 @@ impl ToolCallOperation {
         known == Some((requirement.kind, requirement.subject_digest.as_str()))
     }
 
-    /// The runner has lost a call that it held: nothing of it is left, and it can run again.
+    /// The end of a call that was held and that the runner has lost: nothing of it is left, and it can run again.
     fn lost_pending_call(&self) -> EventKind {
         let message = "The runner that held the call keeps another ledger now; nothing of the call is left.";
         let failure = Some(Failure::new(ErrorClass::Transient, reasons::LEDGER_CHANGED, message));
         EventKind::CallCancelled { call: self.request.call, failure, grant_nonce: String::new() }
     }
 
-    /// The runner keeps another ledger: either what became of the call cannot be known, or it goes to the new ledger.
+    /// Handles a runner with another ledger: returns an unknown outcome, or `None` when the call goes to the new ledger.
     async fn on_other_ledger(&mut self, ledger_id: &mut String) -> Option<EventKind> {
-        // Heard anew for the intents to come.
+        // Read again, for the next intents.
         let catalogue = self.registry.runner.catalogue(true).await;
         if let Some(unknown) = reply_without_ledger(&self.request).filter(|_| self.maybe_sent) {
             return Some(unknown);
         }
-        // Not any ledger: were it lost too, the next would have the call run again.
+        // An empty ledger id would accept any ledger: if this one were lost too, the next would run the call again.
         match catalogue {
             Ok(catalogue) => ledger_id.clone_from(&catalogue.ledger_id),
             Err(_) => tokio::time::sleep(self.backoff).await,
@@ -451,7 +451,7 @@ impl ToolCallOperation {
         self.wait(Update::GateUnavailable).await
     }
 
-    /// The service has taken nothing of the call on: it is asked again after the delay that the service names.
+    /// Waits for the delay that the service names; it has not accepted the call.
     async fn busy(&mut self, service: Busy, status: &tonic::Status) -> Result<(), DriverGone> {
         self.log(status, "The service has as much to do as it takes on, asking again");
         self.is_busy = true;
@@ -464,7 +464,7 @@ impl ToolCallOperation {
         self.log_span.in_scope(|| tracing::debug!(call, status = self.shown(status), "{what}"));
     }
 
-    /// What a log says of a refusal, which may quote the call.
+    /// A refusal as it is logged; its message may quote the call.
     fn shown(&self, status: &tonic::Status) -> String {
         self.registry.vault.shown(format!("{:?}: {}", status.code(), status.message()))
     }

@@ -1,6 +1,6 @@
-//! What tools say while they work, on its way to whoever watches. It is never stored, and nobody waits for it.
+//! Forwards tools' output to watchers while they run. Output is never stored, and a tool never waits for watchers.
 //!
-//! Secrets are hidden on the way, also those that lie across the border of two pieces: what is said comes out line by line.
+//! Secrets are hidden on the way, also those that span two chunks: output is forwarded line by line.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ use crate::{
     wire::{self, CallNames},
 };
 
-/// Whose output it is.
+/// The call that writes the output.
 pub(crate) struct OutputSource {
     pub(crate) names: Arc<CallNames>,
     /// The step's id.
@@ -21,13 +21,13 @@ pub(crate) struct OutputSource {
     pub(crate) call: CallId,
 }
 
-/// Brings one call's output to its execution's watchers.
+/// Forwards one call's output to its execution's watchers.
 pub(crate) struct OutputForwarder {
     feed: Arc<EventFeed>,
     source: OutputSource,
-    /// Knows the secrets of the execution.
+    /// Hides the execution's secrets.
     redactor: Redactor,
-    /// Nothing before the first word: most calls say none.
+    /// `None` before the first output; most calls write none.
     streams: Mutex<Option<CallStreams>>,
 }
 
@@ -36,7 +36,7 @@ impl OutputForwarder {
         Self { feed, source, redactor, streams: Mutex::new(None) }
     }
 
-    /// Passes a piece on, unless it was passed on before: a runner that is asked again tells everything again.
+    /// Forwards a chunk, unless it was forwarded before: a runner sends all output again when a call is attached to again.
     pub(crate) fn forward(&self, now: Timestamp, output: v1::ToolCallOutput) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let streams = streams.get_or_insert_with(|| {
@@ -47,7 +47,7 @@ impl OutputForwarder {
         self.publish(&streams.event, now, shown);
     }
 
-    /// The call says no more: passes on what was held back of a line that has not ended.
+    /// The call has ended: forwards the rest of an unfinished line.
     pub(crate) fn end(&self, now: Timestamp) {
         if let Some(streams) = &mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner) {
             for stream in [&mut streams.stdout, &mut streams.stderr] {
@@ -63,9 +63,9 @@ impl OutputForwarder {
     }
 }
 
-/// Both streams of a call.
+/// Both output streams of a call.
 struct CallStreams {
-    /// The event of a piece, all but its time and the piece.
+    /// The event of a chunk, without its time and content.
     event: v1::ExecutionEvent,
     stdout: StreamProgress,
     stderr: StreamProgress,
@@ -82,14 +82,14 @@ impl CallStreams {
     }
 }
 
-/// How far a stream has been told. Offsets are those of what the tool wrote: around what is hidden, they and the lengths do not agree.
+/// How far a stream has been forwarded. Offsets are those in what the tool wrote; where secrets are hidden, they do not match the lengths.
 struct StreamProgress {
     kind: Stream,
-    /// Where the next piece begins, unless something is missing in between.
+    /// The offset of the next chunk, unless something is missing in between.
     position: i64,
-    /// Where that begins which is held back.
+    /// The offset of the unfinished line.
     held_from: i64,
-    /// Nothing once the stream has ended.
+    /// `None` once the stream has ended.
     redacted: Option<belay_redaction::Stream>,
 }
 
@@ -99,7 +99,7 @@ impl StreamProgress {
         Self { kind, position: 0, held_from: 0, redacted }
     }
 
-    /// What can be shown now that this piece has come.
+    /// Adds a chunk, and returns what can be shown now.
     fn push(&mut self, output: v1::ToolCallOutput) -> Option<v1::ToolCallOutput> {
         let new_part = self.new_part(output)?;
         let redacted = self.redacted.as_mut()?;
@@ -119,12 +119,12 @@ impl StreamProgress {
         (!text.is_empty()).then(|| v1::ToolCallOutput { stream: self.kind.into(), offset, text })
     }
 
-    /// What of a piece is new.
+    /// The part of a chunk that is new.
     fn new_part(&mut self, output: v1::ToolCallOutput) -> Option<v1::ToolCallOutput> {
         let end = output.offset.saturating_add(length(&output.text));
         let new_part = match usize::try_from(self.position.saturating_sub(output.offset)) {
             Err(_) | Ok(0) => output,
-            // Where bytes were replaced, places in the text are not places in the stream.
+            // After replaced bytes, positions in the text are not positions in the stream.
             Ok(known) if !output.text.contains(char::REPLACEMENT_CHARACTER) && output.text.is_char_boundary(known) => {
                 let text = output.text[known..].to_owned();
                 v1::ToolCallOutput { offset: self.position, text, ..output }
@@ -136,7 +136,7 @@ impl StreamProgress {
     }
 }
 
-/// How many bytes of the stream a text stands for at least: what could not be read as text is replaced, one byte or more at a time.
+/// The least number of bytes of the stream that a text stands for: each replacement character stands for one invalid byte or more.
 fn length(text: &str) -> i64 {
     let replaced = text.chars().filter(|&character| character == char::REPLACEMENT_CHARACTER).count();
     let bytes = text.len() - replaced * (char::REPLACEMENT_CHARACTER.len_utf8() - 1);
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!((streams.stdout.end(), streams.stderr.end()), (None, None));
     }
 
-    // S2-FR-077, REQUIREMENTS C4: a secret that comes in pieces is hidden as a whole.
+    // S2-FR-077, REQUIREMENTS C4: a secret that spans chunks is hidden as a whole.
     #[test]
     fn a_secret_across_pieces_is_hidden() {
         let mut streams = streams();

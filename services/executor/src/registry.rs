@@ -1,4 +1,4 @@
-//! The executions that are in memory, the way to those that are not, and what they all share.
+//! The registry of executions: those in memory, loading those that are not, and the state they share.
 
 use std::{
     cmp::Reverse,
@@ -31,39 +31,39 @@ use crate::{
     wire,
 };
 
-/// What the service is made of. Everything that a simulation replaces is handed in here.
+/// The parts of the service, including everything that a simulation replaces.
 pub struct Parts {
     /// The store of executions.
     pub journal: Opened,
     /// Where blocking work runs.
     pub threads: Threads,
-    /// The way to the tools.
+    /// The client of the tool runner.
     pub runner: Runner,
-    /// The way to whoever decides.
+    /// The client of the approval gate.
     pub gate: Gate,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness for ids and keys.
     pub ids: Ids,
-    /// What counts as a secret.
+    /// Detects secrets.
     pub redactor: Redactor,
     /// Wraps the key of each execution; see [`crate::open_seal_key`].
     pub master_key: MasterKey,
-    /// Where spans go.
+    /// Exports spans.
     pub telemetry: Telemetry,
-    /// When to stop.
+    /// Signals the shutdown.
     pub shutdown: Shutdown,
-    /// What it takes on. Beyond that a request gets RESOURCE_EXHAUSTED with a delay.
+    /// The limits. Beyond them a request gets RESOURCE_EXHAUSTED with a delay.
     pub limits: ExecutorLimits,
 }
 
 /// How many threads read from the store at a time, or wait for its one connection.
 const READS: usize = 64;
 
-/// A commit that failed for the whole batch.
+/// A commit that failed for its whole batch.
 pub(crate) type Failed = CommitError<Arc<StoreError>>;
 
-/// What all executions share.
+/// The executions of this process and the state they share.
 pub struct ExecutionRegistry {
     pub(crate) runner: Runner,
     pub(crate) gate: Gate,
@@ -71,37 +71,37 @@ pub struct ExecutionRegistry {
     pub(crate) ids: Ids,
     pub(crate) vault: Arc<Vault>,
     pub(crate) telemetry: Telemetry,
-    /// Where the store is read.
+    /// Runs reads of the store.
     reads: Lane,
     pub(crate) shutdown: Shutdown,
     pub(crate) reader: Arc<dyn JournalReader>,
     writer: GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>,
     fence: i64,
-    /// How many executions are taken into memory by a start.
+    /// Limits the executions in memory that a start may add to.
     in_memory: Limit,
-    /// How many requests may wait for something to happen.
+    /// Limits the requests that wait for something to happen.
     pub(crate) watchers: Limit,
     live: Mutex<HashMap<ExecutionKey, mpsc::UnboundedSender<Command>>>,
-    /// Names whose creation is on its way to the store: they are not in `live` yet, and must not be loaded beside it.
+    /// Names of executions that are being created: they are not in `live` yet, and must not be loaded meanwhile.
     creating: Mutex<HashSet<ExecutionName>>,
     created: Notify,
-    /// What was taken into memory since the start and has not ended, whether or not it is in memory now.
+    /// Executions that this process has driven since its start and that have not ended, in memory or not.
     driven: Mutex<HashSet<ExecutionKey>>,
-    /// Decisions about executions that are not driven here.
+    /// Decisions about executions that this process does not drive.
     unowned: Mutex<UnownedDecisions>,
     feeds: Mutex<EventFeeds>,
     timers: Mutex<BinaryHeap<Reverse<(i64, ExecutionKey)>>>,
     timer_set: Notify,
     acknowledge: mpsc::UnboundedSender<(i32, String)>,
     notices: mpsc::UnboundedSender<GateNotice>,
-    /// How many notes the gate has not heard.
+    /// How many notices the gate has not accepted.
     unsent_notices: watch::Sender<usize>,
-    /// Why the store takes no more, once it does not.
+    /// Why the store failed, once it has.
     broken: watch::Sender<Option<Arc<StoreError>>>,
 }
 
 impl ExecutionRegistry {
-    /// Takes the store. Nothing runs until [`Self::drive_all`], a start or a resumption.
+    /// Opens the registry on a store. No execution runs until [`Self::drive_all`], a start or a resume.
     pub fn new(parts: Parts) -> Arc<Self> {
         let Parts { journal, threads, runner, gate, clock, ids, redactor, master_key, telemetry, shutdown, limits } =
             parts;
@@ -153,7 +153,7 @@ impl ExecutionRegistry {
         registry
     }
 
-    /// Takes up every execution that has not ended. Those that wait stay out of memory until their time.
+    /// Takes over every execution that has not ended. Parked executions stay out of memory until they are due.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
@@ -166,8 +166,8 @@ impl ExecutionRegistry {
             match row.summary.wake_at {
                 _ if !row.summary.parked => self.load(row),
                 Some(wake_at) => {
-                    // The clock may have been set back since this was stored: then the driver, which knows the last event's time, parks the
-                    // execution anew. A few a second, so that a start is not all of them at once.
+                    // The clock may have been set back since this was stored: the driver knows the time of the last event, and parks the
+                    // execution again. Spaced out, so that a start does not load all of them at once.
                     let look_at = now + RECHECK_AFTER_MICROS + parked * RECHECK_SPACING_MICROS;
                     parked += 1;
                     self.set_timer(wake_at.min(look_at), row.key);
@@ -181,7 +181,7 @@ impl ExecutionRegistry {
         Ok(count)
     }
 
-    /// Answers when the store has failed, with the reason: nothing can be made durable any more, so the process should stop.
+    /// Returns the reason when the store has failed: nothing can be made durable any more, so the process should stop.
     pub async fn broken(&self) -> Arc<StoreError> {
         let mut broken = self.broken.subscribe();
         match broken.wait_for(Option::is_some).await {
@@ -190,8 +190,8 @@ impl ExecutionRegistry {
         }
     }
 
-    /// Pauses everything that was driven here, discarding running calls, so that nothing goes on by itself at the next start. Answers when
-    /// it stands.
+    /// Pauses every execution that this process drives and discards their running calls, so that nothing continues automatically at the
+    /// next start. Returns when that is done.
     pub async fn pause_all(self: &Arc<Self>, principal: &str, reason: &str) {
         let keys: Vec<ExecutionKey> = lock(&self.driven).iter().copied().collect();
         for key in keys {
@@ -209,12 +209,12 @@ impl ExecutionRegistry {
         }
     }
 
-    /// How many executions are in memory. One that waits for a person, or for long, is not.
+    /// How many executions are in memory; parked ones are not.
     pub fn in_memory(&self) -> usize {
         self.live().len()
     }
 
-    /// Whether one more may be started.
+    /// Checks whether one more execution may be started.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED with a delay when as many are in memory as the settings allow.
@@ -234,7 +234,7 @@ impl ExecutionRegistry {
         lock(&self.live)
     }
 
-    /// Reads from the store, off the threads that serve.
+    /// Reads from the store on a blocking thread.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn JournalReader) -> T + Send + 'static,
@@ -243,7 +243,7 @@ impl ExecutionRegistry {
         self.reads.run(move || work(reader.as_ref())).await
     }
 
-    /// Makes an operation durable.
+    /// Commits an operation to the store.
     pub(crate) async fn commit(&self, operation: Operation) -> Result<Result<Done, Refused>, Failed> {
         let done = self.writer.commit(operation).await;
         if let Err(CommitError::Failed(error)) = &done {
@@ -252,7 +252,7 @@ impl ExecutionRegistry {
         done
     }
 
-    /// Nothing can be made durable or carried out any more: whoever started this should stop it.
+    /// Records a failure after which nothing can be made durable or carried out; [`Self::broken`] returns it.
     pub(crate) fn fail(&self, error: Arc<StoreError>) {
         let first = self.broken.send_if_modified(|broken| {
             broken.is_none() && {
@@ -265,7 +265,7 @@ impl ExecutionRegistry {
         }
     }
 
-    /// The row of an execution.
+    /// Returns the row of an execution.
     pub(crate) async fn find(&self, name: &ExecutionName) -> Result<ExecutionRow, Status> {
         let (namespace, id) = (name.namespace.clone(), name.id.clone());
         let row = self.read(move |reader| reader.find(&namespace, &id)).await.map_err(|error| unreadable(&error))?;
@@ -276,23 +276,23 @@ impl ExecutionRegistry {
         })
     }
 
-    /// An execution as the store has it, and what is to be hidden of it.
+    /// Reads an execution from the store, with the secrets to hide in it.
     pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<(Execution, Secrets), Status> {
         let (events, secrets) = self.events(key).await?;
-        // Its words may be the plan's.
+        // The error may quote the plan.
         let damaged =
             |illegal| corrupt(&self.vault.shown(format!("The execution's events do not fit together: {illegal}.")));
         Ok((Execution::replay(events).map_err(damaged)?, secrets))
     }
 
-    /// What happened to an execution, as the store has it, and what is to be hidden of it.
+    /// Reads an execution's events from the store, with the secrets to hide in them.
     pub(crate) async fn events(&self, key: ExecutionKey) -> Result<(Vec<Event>, Secrets), Status> {
         let vault = Arc::clone(&self.vault);
         let events = self.read(move |reader| {
             let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
             let wrapped = || reader.seal_key(key).map_err(|error| unreadable(&error));
             let (messages, secrets) = vault.open(&transitions, wrapped)?;
-            // Its words may be the plan's.
+            // The error may quote the plan.
             let damaged = |what: String| corrupt(&vault.shown(what));
             let events: Vec<_> = wire::to_events(messages)
                 .collect::<Result<_, _>>()
@@ -302,12 +302,12 @@ impl ExecutionRegistry {
         events.await
     }
 
-    /// The meeting place of an execution's watchers.
+    /// The event feed of an execution.
     pub(crate) fn feed(&self, key: ExecutionKey) -> Arc<EventFeed> {
         lock(&self.feeds).of(key)
     }
 
-    /// The executions driven here that may wait for a decision: those that wait out of memory, and those that are in it.
+    /// The executions driven here that may wait for an approval: those that are parked, and those in memory.
     pub(crate) async fn waiting(&self) -> Result<Vec<ExecutionRow>, StoreError> {
         let mut unfinished = self.read(|reader| reader.unfinished()).await?;
         let drives_all = lock(&self.unowned).drives_all();
@@ -318,7 +318,7 @@ impl ExecutionRegistry {
         Ok(unfinished)
     }
 
-    /// Hands a command to an execution, taking it into memory if it is not there.
+    /// Sends a command to an execution, loading it into memory if needed.
     pub(crate) async fn send(self: &Arc<Self>, row: ExecutionRow, command: Command) {
         let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
         loop {
@@ -329,7 +329,7 @@ impl ExecutionRegistry {
             created.await;
         }
         let mut live = self.live();
-        // A driver leaves under this lock and only with an empty queue, so a command that was sent is read.
+        // A driver unloads under this lock and only with an empty queue, so a command that was sent is received.
         if let Some(sender) = live.get(&row.key) {
             drop(sender.send(command));
             return;
@@ -343,7 +343,7 @@ impl ExecutionRegistry {
 
     fn spawn(self: &Arc<Self>, row: ExecutionRow, commands: mpsc::UnboundedReceiver<Command>) {
         lock(&self.driven).insert(row.key);
-        // Driven from here on: what was decided about it before is for it.
+        // This process drives the execution from now on, so it takes the decisions that were kept for it.
         let decided = lock(&self.unowned).claim(row.key);
         for approval in decided {
             self.try_send(row.key, Command::Decided { approval: Box::new(approval) });
@@ -351,29 +351,29 @@ impl ExecutionRegistry {
         Driver::spawn_from_store(Arc::clone(self), row, commands);
     }
 
-    /// A decision that is to be handed on; nothing when its execution is another's to drive. It is kept for the case that it is taken up
-    /// here later, and stays undelivered.
+    /// Returns the decision when this process drives its execution. Otherwise returns `None` and keeps it, undelivered, in case this
+    /// process takes over the execution.
     pub(crate) fn unless_unowned(&self, key: ExecutionKey, approval: v1::Approval) -> Option<v1::Approval> {
         let mut unowned = lock(&self.unowned);
         let driven = lock(&self.driven).contains(&key);
         unowned.keep(key, driven, approval)
     }
 
-    /// Tells the gate something, some time soon.
+    /// Queues a notice to the gate.
     pub(crate) fn notify_gate(&self, notice: GateNotice) {
         self.unsent_notices.send_modify(|unsent_notices| *unsent_notices += 1);
         // An error means that the service is stopping.
         drop(self.notices.send(notice));
     }
 
-    /// Answers when the gate has heard everything it is to be told: for whoever is about to end the process. It may be away for long, so
-    /// the caller sets the limit.
+    /// Returns when the gate has accepted all notices, for a process that is about to end. The gate may be unavailable for long, so the
+    /// caller has to set a time limit.
     pub async fn gate_notified(&self) {
-        // An error cannot be: the sender is held here.
+        // Never an error: `self` holds the sender.
         drop(self.unsent_notices.subscribe().wait_for(|unsent_notices| *unsent_notices == 0).await);
     }
 
-    /// Asks an execution that is in memory; nothing when it is not.
+    /// Sends a command to an execution if it is in memory, and returns whether it is.
     pub(crate) fn try_send(&self, key: ExecutionKey, command: Command) -> bool {
         self.live().get(&key).is_some_and(|sender| sender.send(command).is_ok())
     }
@@ -389,13 +389,13 @@ impl ExecutionRegistry {
         self.spawn(row, receiver);
     }
 
-    /// Announces that an execution is about to be stored; what is returned ends the announcement when it is dropped.
+    /// Reserves the name of an execution that is about to be stored, until the returned value is dropped.
     pub(crate) fn reserve_name(&self, name: &ExecutionName) -> ReservedName<'_> {
         lock(&self.creating).insert(name.clone());
         ReservedName { registry: self, name: name.clone() }
     }
 
-    /// Enters a new execution; its driver reads from what is returned.
+    /// Registers a new execution, and returns its command queue.
     pub(crate) fn register(&self, key: ExecutionKey) -> mpsc::UnboundedReceiver<Command> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.live().insert(key, sender);
@@ -403,7 +403,7 @@ impl ExecutionRegistry {
         receiver
     }
 
-    /// Lets an execution leave memory, unless a command is waiting for it.
+    /// Removes an execution from memory. Returns `false` when a command is queued for it.
     pub(crate) fn unload(&self, key: ExecutionKey, ended: bool, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
         let mut live = self.live();
         if !commands.is_empty() {
@@ -416,7 +416,7 @@ impl ExecutionRegistry {
         true
     }
 
-    /// Drops an execution from memory, waiting commands and all: their callers hear that it failed.
+    /// Removes an execution and its queued commands from memory; their callers get an error.
     pub(crate) fn evict(&self, key: ExecutionKey) {
         self.live().remove(&key);
     }
@@ -426,7 +426,7 @@ impl ExecutionRegistry {
         self.timer_set.notify_one();
     }
 
-    /// Lets the runner forget a call, some time.
+    /// Queues the acknowledgement of a call, so that the runner may forget it.
     pub(crate) fn acknowledge(&self, shard: u32, name: String) {
         // An error means that the service is stopping; the next start acknowledges again.
         drop(self.acknowledge.send((i32::try_from(shard).unwrap_or(i32::MAX), name)));
@@ -437,7 +437,7 @@ impl ExecutionRegistry {
     }
 }
 
-/// An execution is about to be stored.
+/// The reserved name of an execution that is about to be stored.
 pub(crate) struct ReservedName<'a> {
     registry: &'a ExecutionRegistry,
     name: ExecutionName,
@@ -454,15 +454,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// After how long, at the most, a start looks at an execution that waits for a moment, whatever its row says, in microseconds; and how far
-/// apart at several.
+/// After how many microseconds at most a start rechecks an execution that waits for a time, whatever its row says; and the spacing between
+/// several.
 const RECHECK_AFTER_MICROS: i64 = 30_000_000;
 const RECHECK_SPACING_MICROS: i64 = 20_000;
 
-/// After how long an execution that is due and could not be read is read again, in microseconds.
+/// After how many microseconds an execution that is due is read again when the store could not be read.
 const REREAD_AFTER_MICROS: i64 = 1_000_000;
 
-/// Wakes executions that left memory, each at its time.
+/// Loads parked executions when they are due.
 async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
     loop {
         let Some(this) = registry.upgrade() else { return };
@@ -527,7 +527,7 @@ impl From<SecretsError> for Status {
     }
 }
 
-/// The reason that stands for a failure of the store.
+/// The error reason of a store failure.
 pub fn store_reason(error: &StoreError) -> &'static str {
     match error {
         StoreError::Locked => reasons::STORE_LOCKED,

@@ -1,4 +1,4 @@
-//! The tool runner as the executor sees it: a catalogue of tools, and calls that end in an answer or say that there is none.
+//! The client of the tool runner: its catalogue of tools, and calls.
 
 use std::{
     collections::HashMap,
@@ -21,10 +21,10 @@ use crate::{
     wire,
 };
 
-/// How long a question that needs no work may take.
+/// The time limit of a request that runs no tool.
 const RPC_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A way to a tool runner.
+/// A client of a tool runner.
 #[derive(Clone)]
 pub struct Runner {
     client: ToolRunnerServiceClient<ServiceChannel>,
@@ -32,12 +32,12 @@ pub struct Runner {
     catalogue: Arc<Mutex<Option<Arc<Catalogue>>>>,
 }
 
-/// A token that cannot stand in a header.
+/// A token that contains characters a header cannot.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the token holds characters that cannot be sent")]
 pub struct BadToken;
 
-/// The tools of a runner, as it told them.
+/// The tools of a runner, as it listed them.
 pub(crate) struct Catalogue {
     pub(crate) ledger_id: String,
     pub(crate) tools: Vec<v1::Tool>,
@@ -55,12 +55,12 @@ impl Catalogue {
             .enumerate()
             .flat_map(|(index, tool)| names(tool).into_iter().map(move |name| (name, index)))
             .collect();
-        // The runner has checked its schemas and checks every call; one that cannot be read here only means a later refusal.
+        // The runner has checked its schemas, and checks every call; a schema that cannot be read here only delays a refusal.
         let schemas = tools.iter().map(|tool| Schema::new(&tool.parameters_schema).ok()).collect();
         Self { ledger_id, tools, by_name, schemas }
     }
 
-    /// A tool by any of its names, with the schema of its parameters.
+    /// Finds a tool by any of its names, with the schema of its parameters.
     pub(crate) fn find(&self, name: &str) -> Option<(&v1::Tool, Option<&Schema>)> {
         let &index = self.by_name.get(name)?;
         Some((&self.tools[index], self.schemas[index].as_ref()))
@@ -72,10 +72,10 @@ impl Catalogue {
 }
 
 impl Runner {
-    /// A runner behind a channel; `token` is shown with every request.
+    /// A client on this channel; it sends `token` with every request.
     ///
     /// # Errors
-    /// [`BadToken`] when the token cannot stand in a header.
+    /// [`BadToken`] when the token contains characters that a header cannot.
     pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
         let client = ToolRunnerServiceClient::new(channel.into())
             .max_decoding_message_size(LARGEST_MESSAGE)
@@ -98,7 +98,7 @@ impl Runner {
         request
     }
 
-    /// The tools as last heard of, asked for when nothing was heard yet or `fresh` ones are wanted.
+    /// Returns the tools as last listed; lists them again when there is no list yet or `fresh` is set.
     pub(crate) async fn catalogue(&self, fresh: bool) -> Result<Arc<Catalogue>, Status> {
         let known = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known.filter(|_| !fresh) {
@@ -119,9 +119,8 @@ impl Runner {
         }
     }
 
-    /// Has a call run, or attaches to it, and waits for its end or for its being held. `accepted` is called once the runner has taken the call
-    /// on. `said` gets what the tool says meanwhile, `waits`
-    /// the call for whose end this one waits, and an empty name when it does not any more.
+    /// Runs a call, or attaches to it, until it ends or is held. `accepted` is called once the runner has accepted the call, `on_output`
+    /// with the tool's output, and `on_waiting` with the exclusive call that this one waits for, or an empty name when it no longer waits.
     pub(crate) async fn call(
         &self,
         message: v1::CallToolRequest,
@@ -138,8 +137,8 @@ impl Runner {
         loop {
             match stream.message().await {
                 Ok(Some(v1::CallToolResponse { event: Some(Event::Result(call) | Event::Held(call)) })) => {
-                    // Read to its end: a stream that is dropped before its trailers is reset, and HTTP/2 takes a thousand resets for an
-                    // attack and closes the connection under everybody.
+                    // Read to the end: a stream that is dropped before its trailers is reset, and HTTP/2 servers take a thousand resets for
+                    // an attack and close the connection for all calls.
                     while let Ok(Some(_)) = stream.message().await {}
                     return reply_of(request, call);
                 }
@@ -156,7 +155,7 @@ impl Runner {
         }
     }
 
-    /// Has a call stopped, and waits for its true end.
+    /// Cancels a call, and returns how it really ended.
     pub(crate) async fn cancel(
         &self,
         name: String,
@@ -169,7 +168,7 @@ impl Runner {
             Ok(response) => response.into_inner(),
             Err(status) => return refused(request, status),
         };
-        // That a call never ran is believed from the ledger in which it was to be kept, and from no other.
+        // Only the ledger that was to keep the call can confirm that it never ran.
         let kept_in = ended.receipt.as_ref().map_or("", |receipt| receipt.ledger_id.as_str());
         let elsewhere = !ledger_id.is_empty() && !kept_in.is_empty() && kept_in != ledger_id;
         if elsewhere && ended.state() == State::Cancelled {
@@ -178,7 +177,7 @@ impl Runner {
         reply_of(request, ended)
     }
 
-    /// Has the effect of a held call put in place.
+    /// Commits the effect of a held call.
     pub(crate) async fn commit(
         &self,
         name: String,
@@ -194,7 +193,7 @@ impl Runner {
         }
     }
 
-    /// Has a held call given up; `failure` is what the call will say.
+    /// Discards a held call; `failure` becomes the call's failure.
     pub(crate) async fn discard(
         &self,
         name: String,
@@ -211,7 +210,7 @@ impl Runner {
         }
     }
 
-    /// The path of a workspace as the runner knows it, without symbolic links.
+    /// Returns the path of a workspace as the runner resolves it, without symbolic links.
     ///
     /// # Errors
     /// INVALID_ARGUMENT naming the field `workspace`, with the runner's reason; UNAVAILABLE.
@@ -230,7 +229,7 @@ impl Runner {
         }
     }
 
-    /// The calls that have ended there and are not acknowledged, then heartbeats until the connection or the runner is gone.
+    /// Streams the calls that have ended at the runner and are not acknowledged, then heartbeats.
     pub(crate) async fn unacknowledged(
         &self,
     ) -> Result<tonic::Streaming<v1::WatchUnacknowledgedToolCallsResponse>, Status> {
@@ -238,7 +237,7 @@ impl Runner {
         Ok(self.client.clone().watch_unacknowledged_tool_calls(request).await?.into_inner())
     }
 
-    /// What the runner can tell of planned calls; nothing where it cannot be asked, since whether a plan is accepted does not hang on it.
+    /// The runner's warnings about planned calls; empty when it is unavailable, since they do not decide whether a plan is accepted.
     pub(crate) async fn check_calls(&self, calls: Vec<v1::PlannedCall>) -> Vec<v1::CallProblem> {
         let mut request = self.request(v1::CheckCallsRequest { calls });
         request.set_timeout(RPC_TIMEOUT);
@@ -251,7 +250,7 @@ impl Runner {
         }
     }
 
-    /// Lets the runner forget calls.
+    /// Acknowledges calls, so that the runner may forget them.
     pub(crate) async fn acknowledge(&self, names: Vec<String>, fence: v1::Fence) -> Result<(), Status> {
         let message = v1::AcknowledgeToolCallsRequest { names, fence: Some(fence) };
         self.client.clone().acknowledge_tool_calls(self.request(message)).await.map(drop)

@@ -1,8 +1,8 @@
-//! What is shown of an execution, and what is kept sealed.
+//! Hides an execution's secrets, and seals the originals.
 //!
-//! Events become messages with their secrets in place, since the fold and the tools need them. Before a message is stored or shown to
-//! anybody it passes [`Secrets`]: what is a secret becomes `[REDACTED]`, and where that changed a message the original goes into the
-//! transition's sealed part. A replay puts the originals back before the fold sees them. Nothing else reads sealed parts.
+//! Events are encoded with their secrets, since the execution and the tools need them. Before a message is stored or shown it passes
+//! [`Secrets`]: secrets become `[REDACTED]`, and the original of a changed message goes into the transition's sealed part. A replay
+//! restores the originals first. Nothing else reads sealed parts.
 
 mod hide;
 #[cfg(test)]
@@ -29,50 +29,50 @@ use crate::{
 /// The file of the key that wraps the executions' keys, in the state directory.
 const SEAL_KEY_FILE: &str = "seal.key";
 
-/// The key that wraps the executions' keys, from `seal.key` in the state directory; made at the first start from the 32 random bytes that
-/// `random` gives.
+/// Opens the key that wraps the executions' keys, `seal.key` in the state directory; the first start creates it from the 32 random bytes
+/// that `random` returns.
 ///
 /// # Errors
-/// [`KeyFileError`] when it is damaged, or readable by others.
+/// [`KeyFileError`] when it is damaged, or other users can read it.
 pub fn open_seal_key(state_dir: &Path, random: impl FnOnce() -> [u8; 32]) -> Result<MasterKey, KeyFileError> {
     key_file::open(&state_dir.join(SEAL_KEY_FILE), key_file::SEAL, random).map(MasterKey::new)
 }
 
-/// What the secrets of all executions have in common.
+/// Hides and seals the secrets of all executions.
 pub(crate) struct Vault {
     pub(crate) redactor: Redactor,
     pub(crate) master_key: MasterKey,
 }
 
-/// The secrets of one execution, as far as it has come.
+/// The secrets of one execution, as far as its events go.
 pub(crate) struct Secrets {
     redactor: Redactor,
-    /// Values that were secrets once, by their shape or by what they were called: they are wherever they come again.
+    /// Values that were found to be secrets, by their form or their field's name; they are hidden wherever they occur.
     known: BTreeSet<String>,
-    /// Made with the first transition that has something to seal.
+    /// Created with the first transition that has something to seal.
     key: Option<SealKey>,
 }
 
 /// Events in their stored form.
 pub(crate) struct Sealed {
     pub(crate) transition: Transition,
-    /// The execution's key, wrapped, when this is the first transition that it seals.
+    /// The execution's wrapped key, if this transition is the first that it seals.
     pub(crate) new_key: Option<Vec<u8>>,
 }
 
 /// Why a sealed part cannot be opened.
 #[derive(Debug, Error)]
 pub(crate) enum SecretsError {
-    /// The key is gone, or another master key wrapped it.
+    /// The key is lost, or was wrapped by another master key.
     #[error("its secrets are sealed, and the key to them is not the one in seal.key")]
     KeyLost,
-    /// A newer Belay sealed it.
+    /// A newer version of Belay sealed it.
     #[error("its secrets were sealed by a newer Belay: {0}")]
     Newer(NotOpened),
-    /// Somebody changed what is stored.
+    /// The stored bytes were changed.
     #[error("the sealed part of event {0} does not open: {1}")]
     Changed(u64, NotOpened),
-    /// What is stored makes no sense.
+    /// The stored bytes cannot be decoded.
     #[error(transparent)]
     Undecodable(#[from] DecodeError),
     /// An original that belongs to no event of its transition.
@@ -81,14 +81,14 @@ pub(crate) enum SecretsError {
 }
 
 impl Vault {
-    /// An execution of which nothing has been seen yet.
+    /// The secrets of an execution without events.
     pub(crate) fn secrets(&self) -> Secrets {
         Secrets { redactor: self.redactor.clone(), known: BTreeSet::new(), key: None }
     }
 
-    /// Makes messages what they are shown as, and the transition that stores them. `uid` is the execution's, `random` gives 32 random bytes.
+    /// Hides the secrets in messages, and returns the transition to store. `uid` is the execution's; `random` returns 32 random bytes.
     ///
-    /// A message without secrets is encoded once and looked at once, in place.
+    /// A message without secrets is encoded and scanned once, in place.
     pub(crate) fn seal(
         &self,
         secrets: &mut Secrets,
@@ -121,8 +121,8 @@ impl Vault {
         Sealed { transition: Transition { first_sequence, count, version: wire::VERSION, shown, sealed }, new_key }
     }
 
-    /// The messages of stored transitions as they were before anything was hidden, and what has to be hidden from now on. `wrapped` reads
-    /// the execution's key; it is asked only where something is sealed.
+    /// The messages of stored transitions with their secrets restored, and the secrets to hide from now on. `wrapped` reads the execution's
+    /// key, and is called only if something is sealed.
     pub(crate) fn open<E: From<SecretsError>>(
         &self,
         transitions: &[Transition],
@@ -163,19 +163,19 @@ impl Vault {
         })
     }
 
-    /// Words that are shown and belong to no execution.
+    /// Hides secrets in a text that belongs to no execution.
     pub(crate) fn shown(&self, mut words: String) -> String {
         hide::show(&self.redactor, texts::Text::Words(&mut words));
         words
     }
 
-    /// Labels as they are stored and searched for.
+    /// Labels as they are stored and searched.
     pub(crate) fn labels(&self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
         hide::show(&self.redactor, texts::Text::Labels(&mut labels));
         labels
     }
 
-    /// A plan that belongs to no execution, as it is shown.
+    /// Hides secrets in a plan that belongs to no execution.
     pub(crate) fn plan(&self, mut plan: v1::Plan) -> v1::Plan {
         texts::of_plan(&mut plan, &mut |text| hide::show(&self.redactor, text));
         plan
@@ -183,31 +183,31 @@ impl Vault {
 }
 
 impl Secrets {
-    /// The execution as it is shown.
+    /// The execution as it is shown, with its secrets hidden.
     pub(crate) fn describe(&self, name: &ExecutionName, execution: &Execution) -> v1::Execution {
         let mut described = wire::full(name, execution);
         texts::of_execution(&mut described, &mut |text| hide::show(&self.redactor, text));
         described
     }
 
-    /// What hides this execution's secrets in what its tools say.
+    /// The redactor for the output of this execution's tools.
     pub(crate) fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }
 
-    /// Makes a message what it is shown as; true when that is something else.
+    /// Hides the secrets in a message; returns whether that changed it.
     fn hide(&mut self, message: &mut v1::ExecutionEvent) -> bool {
         let mut found = Vec::new();
         let mut changed = false;
         texts::of_event(message, &mut |text| changed |= hide::hide(&self.redactor, text, &mut found));
         if self.learn(found) {
-            // What was found in one text may stand in an earlier one, where only its value tells.
+            // A value found in one text may occur in an earlier one, where only the value identifies it.
             texts::of_event(message, &mut |text| changed |= hide::hide(&self.redactor, text, &mut Vec::new()));
         }
         changed
     }
 
-    /// Keeps new values in mind; false when there are none.
+    /// Remembers new secret values; returns whether there were any.
     fn learn(&mut self, found: Vec<String>) -> bool {
         let mut new = Vec::new();
         for value in found {
@@ -223,11 +223,11 @@ impl Secrets {
     }
 }
 
-/// The uid that the first message gives the execution.
+/// The execution's uid, from the first message.
 fn uid(messages: &[v1::ExecutionEvent]) -> &str {
     match messages.first().and_then(|message| message.kind.as_ref()) {
         Some(Kind::ExecutionCreated(created)) => &created.uid,
-        // Under this one nothing opens.
+        // With an empty uid, nothing can be opened.
         _ => "",
     }
 }

@@ -1,4 +1,4 @@
-//! What the stand-alone program is told.
+//! The command line of the stand-alone program.
 
 use std::path::PathBuf;
 

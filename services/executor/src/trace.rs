@@ -1,7 +1,7 @@
-//! The spans of one execution, made from its events once they are stored.
+//! The spans of one execution, created from its events once they are stored.
 //!
-//! No span is held open: its ids follow from the execution's uid, the step, the attempt and the call, and its beginning stands in the
-//! events. So an execution that another process takes up goes on in the same tree. What had ended before that is not sent again.
+//! No span is kept open: its id is derived from the execution's uid, the step, the attempt and the call, and its start time is in the
+//! events. An execution that another process takes over therefore continues the same tree. Spans that ended before that are not sent again.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -17,13 +17,13 @@ use tracing::Span;
 
 use crate::{names::ExecutionName, wire};
 
-/// The trace that a new execution is stored with: its caller's, else one of its own.
+/// The trace context to store with a new execution: its caller's, else a new one.
 pub(crate) fn initial_trace(telemetry: &Telemetry, metadata: &MetadataMap, uid: &str) -> (String, String) {
     let trace = TraceContext::of(metadata).unwrap_or_else(|| telemetry.root_named(uid));
     (trace.traceparent(), trace.tracestate().to_owned())
 }
 
-/// The span of an execution that is stored with this trace, and its caller's, if that one is in the trace.
+/// The span of an execution that was stored with this trace context, and its caller's span, if there is one.
 pub(crate) fn span_of(
     telemetry: &Telemetry,
     uid: &str,
@@ -40,21 +40,21 @@ pub(crate) fn span_of(
     }
 }
 
-/// What of an execution is still to become a span.
+/// The spans of an execution that are still to be sent.
 pub(crate) struct Trace {
     telemetry: Telemetry,
     execution: String,
     uid: String,
-    /// Whoever started it, if that one is in the trace.
+    /// The span of the caller that started it, if there is one.
     caller: Option<TraceContext>,
     span: TraceContext,
-    /// The attempts under way: which of its step each is, and when it began.
+    /// The running attempts by step: the attempt's number, and when it started.
     attempts: BTreeMap<usize, (u32, Timestamp)>,
-    /// The calls under way: their tools, and when each was asked for.
+    /// The calls in flight: the tool of each, and when it was requested.
     calls: BTreeMap<CallId, (String, Timestamp)>,
 }
 
-/// A span before it has its place.
+/// A span without its context.
 struct Draft {
     name: Cow<'static, str>,
     began: Timestamp,
@@ -62,7 +62,7 @@ struct Draft {
 }
 
 impl Trace {
-    /// The trace of an execution as it is now.
+    /// The trace of an execution in its current state.
     pub(crate) fn of(telemetry: &Telemetry, name: &ExecutionName, execution: &Execution) -> Self {
         let created = execution.created();
         let uid = created.uid.clone();
@@ -87,7 +87,7 @@ impl Trace {
         self.span.traceparent()
     }
 
-    /// What log lines about the execution carry.
+    /// The span of log lines about the execution.
     pub(crate) fn log_span(&self) -> Span {
         tracing::error_span!("drive", execution = %self.execution, trace_id = %self.span.trace_id())
     }
@@ -103,7 +103,7 @@ impl Trace {
         self.telemetry.derived(&self.span, format_args!("{}/{}/{attempt}", self.uid, plan.steps()[step].id()))
     }
 
-    /// Takes what happened, which is stored by now, and sends the spans that ended with it.
+    /// Records events that are stored, and sends the spans that they end.
     pub(crate) fn record(&mut self, execution: &Execution, events: &[Event]) {
         if !self.telemetry.records(&self.span) {
             return;
@@ -193,7 +193,7 @@ impl Trace {
         self.send(context, Some(self.span.clone()), SpanKind::Internal, draft, end, failure);
     }
 
-    /// A failure is told by its class and its code; its message is for people, and may quote what a tool was given.
+    /// Sends a span. Of a failure it carries the class and the reason; the message is for people, and may quote a tool's arguments.
     fn send(
         &self,
         context: TraceContext,
@@ -214,7 +214,7 @@ impl Trace {
     }
 }
 
-/// The call that has ended with this, how, and what went wrong.
+/// The call that this event ends, its state and its failure.
 fn end_of_call(kind: &EventKind) -> Option<(CallId, &'static str, Option<&Failure>)> {
     use EventKind as K;
     Some(match kind {
@@ -227,8 +227,8 @@ fn end_of_call(kind: &EventKind) -> Option<(CallId, &'static str, Option<&Failur
     })
 }
 
-/// The step whose attempt has ended with this, how, and what went wrong. It may have had none under way: one that never began is skipped,
-/// too, and one that waits for its retry can be cancelled.
+/// The step whose attempt this event ends, its state and its failure. A step without a running attempt may end too: one that never started
+/// is skipped, and one that waits for a retry can be cancelled.
 fn end_of_attempt(kind: &EventKind) -> Option<(usize, &'static str, Option<&Failure>)> {
     use EventKind as K;
     Some(match kind {

@@ -1,11 +1,11 @@
-//! What became of an approval: derived from events alone, so that an executor that died before it had told the gate tells it later.
+//! How an approval was used. Derived from events alone, so that an executor that takes over can tell the gate what its predecessor did not.
 
 use belay_execution::{Decision, Event, EventKind, SubjectKind};
 use belay_proto::v1;
 
 use super::GateNotice;
 
-/// What `next`, the first event about a call since it was approved, says of the approval: nothing while the call goes on on it.
+/// What `next`, the first event about a call since its approval, says about the approval: `None` while the call continues with it.
 pub(crate) fn notice_after(approval: &str, approved: SubjectKind, next: &EventKind) -> Option<GateNotice> {
     let spent = match next {
         EventKind::CallHeld { requirement, .. } => {
@@ -17,7 +17,7 @@ pub(crate) fn notice_after(approval: &str, approved: SubjectKind, next: &EventKi
     Some(if spent { GateNotice::Consumed(approval.to_owned()) } else { GateNotice::Stale(approval.to_owned()) })
 }
 
-/// What the gate is to be told about a decision that nobody waits for now, given everything that happened to the execution it is about.
+/// The notices about a decision that no call waits for, given all events of its execution.
 pub(crate) fn notices_from(events: &[Event], approval: &v1::Approval) -> Vec<GateNotice> {
     let decided = events.iter().position(
         |event| matches!(&event.kind, EventKind::ApprovalDecided { approval: name, .. } if *name == approval.name),
@@ -88,11 +88,11 @@ mod tests {
             (vec![after(), approved(), failed("")], unused()),
             (vec![before(), approved(), cancelled("n")], spent()),
             (vec![before(), approved(), cancelled("")], unused()),
-            // It ran, and is asked about again for what it changed; or what it is about has changed.
+            // It ran, and now needs approval for what it changed; or its subject has changed.
             (vec![before(), approved(), after(), decided("b", Decision::Denied), cancelled("")], spent()),
             (vec![before(), approved(), before(), cancelled("n")], unused()),
             (vec![after(), approved(), after(), decided("b", Decision::Approved), failed("n")], unused()),
-            // It goes on.
+            // The call continues.
             (vec![after(), approved()], vec![]),
             // The decision came too late.
             (vec![after(), cancelled("")], vec![GateNotice::Delivered("a".into()), GateNotice::Stale("a".into())]),

@@ -1,4 +1,4 @@
-//! What a driver does about the present.
+//! What a driver does after each decision.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Driver {
-    /// Brings the world into line with the present: what should be under way is, and nothing else. Whoever went to stop a call comes
-    /// back with its end.
+    /// Starts the operations that the execution needs now, and aborts the others. A cancellation always runs to its end, since it returns
+    /// how the call ended.
     pub(super) fn act(&mut self) -> Option<Timestamp> {
         let actions = self.execution.actions();
         let wanted: BTreeMap<CallId, Verb> = actions.iter().copied().filter_map(Verb::of).collect();
@@ -77,8 +77,8 @@ impl Driver {
         self.operations.insert(call, operation.start(verb));
     }
 
-    /// Asks the gate once more about every call that waits there for a decision. It answers with the approval that it has, under the same
-    /// name; one that lost its store makes it again.
+    /// Requests every pending approval from the gate again. The gate returns the approval that it has; a gate that lost its store creates
+    /// it again, under the same name.
     pub(super) fn recheck_approvals(&self) {
         let created = self.execution.created();
         for call in self.execution.requested_approvals() {
@@ -123,7 +123,7 @@ impl Driver {
                 kind: v1::waiting_reason::Kind::Workspace.into(),
                 since: Some(wire::time(since)),
                 until: None,
-                who: "whoever makes room on the disk of the workspace, which is full".into(),
+                who: "free space on the workspace's disk, which is full".into(),
                 next_command: String::new(),
             });
         }
@@ -179,7 +179,7 @@ fn limit_reached(service: Busy, since: Timestamp) -> v1::WaitingReason {
     }
 }
 
-/// The delay before the call of this number, where the one before it met a full disk: doubles from a second to a minute.
+/// The delay before the call with this number, when the previous one found the disk full: doubles from a second to a minute.
 fn disk_full_delay(number: u32) -> Duration {
     Duration::from_secs(1 << number.saturating_sub(2).min(6)).min(Duration::from_secs(60))
 }

@@ -1,4 +1,4 @@
-//! What a driver hears, and the events it comes to.
+//! How a driver turns updates and commands into events.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::{
     wire,
 };
 
-/// A runner that cancels calls nobody asked it to is not asked for ever: after so many calls of one attempt, the attempt has failed.
+/// How many calls of one attempt a runner may cancel without being asked; then the attempt fails.
 const MAX_UNREQUESTED_CANCELLATIONS: u32 = 10;
 
-/// The same where there is no room on the workspace's disk: with a minute between two calls at most, for about an hour.
+/// The same when the workspace's disk is full: with at most a minute between two calls, about an hour.
 const MAX_DISK_FULL_CALLS: u32 = 66;
 
-/// How often a call that is in conflict with another one's commit is made again in one attempt, on what is there then.
+/// How often one attempt makes a call again that conflicted with another commit.
 const MAX_RERUNS: u32 = 3;
 
 impl Driver {
@@ -45,7 +45,7 @@ impl Driver {
             }
             Update::Ended(ended) => {
                 self.clear_unavailable();
-                // Whoever sent a call may have had its answer just before somebody else went to stop it.
+                // The reply to a call may arrive just before an operation to cancel it starts.
                 if let Some(call) = ended.call().filter(|&call| self.execution.call(call).is_some()) {
                     self.on_call_end(call, ended, events)?;
                 }
@@ -85,7 +85,7 @@ impl Driver {
     fn on_call_end(&mut self, call: CallId, ended: EventKind, events: &mut Vec<Event>) -> Result<(), DriverExit> {
         let in_flight = self.execution.call(call).expect("the caller has looked");
         let stopping = self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::Cancel);
-        // The runner keeps a call that only reads when it was held, or forbidden before it arrived.
+        // The runner keeps a read-only call in its ledger only when it was held, or cancelled before it arrived.
         let read_only = in_flight.request.recovery == RecoveryClass::ReadOnly;
         let needs_acknowledgement = !read_only || in_flight.pending_approval.is_some() || stopping;
         let unapproved = in_flight.pending_approval.as_ref().is_some_and(|pending| approved(pending).is_none());
@@ -140,14 +140,14 @@ impl Driver {
         Ok(())
     }
 
-    /// The runner holds a call. Told of the same hold again, or of one while everything is being stopped, there is nothing new.
+    /// The runner holds a call. Ignored when the call is held for the same subject already, or is being cancelled.
     fn on_held(&mut self, call: CallId, requirement: ApprovalRequirement, events: &mut Vec<Event>) {
         if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::Cancel) {
             return;
         }
         self.operations.remove(&call);
         let before = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
-        // Held for the same as before, because the gate lost the decision: the approval has the same name again, and is open.
+        // Held for the same subject again because the gate lost the decision: the approval has the same name, and is pending.
         let before = before.filter(|pending| {
             (pending.requirement.kind, &pending.requirement.subject_digest)
                 != (requirement.kind, &requirement.subject_digest)
@@ -181,14 +181,15 @@ impl Driver {
             }
             Command::PauseAndDrain { principal, reason, reply } => {
                 let pause = EventKind::Paused { principal, reason, discard_calls: true, request_id: String::new() };
-                // An execution that is paused or being stopped already only has to settle.
+                // An execution that is paused or being stopped only has to drain.
                 events.extend(self.execution.record(self.now(), pause).ok());
                 self.drained.push(reply);
             }
         }
     }
 
-    /// The gate has a question about a call, and perhaps its answer: records what of that is new. False when the call is not held for it.
+    /// Records the gate's approval of a call and its decision, as far as they are new. Returns `false` when the call is not held for this
+    /// approval.
     fn on_approval(&mut self, call: CallId, approval: &v1::Approval, events: &mut Vec<Event>) -> bool {
         let Some(pending) = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref()) else {
             return false;
@@ -219,7 +220,7 @@ impl Driver {
         true
     }
 
-    /// What a person's request comes to: an event, or nothing when it was made before.
+    /// The event of a principal's request; `None` when the request is a repetition.
     fn on_request(&mut self, kind: EventKind, etag: &str, request_id: &str) -> Result<Option<Event>, Status> {
         if !request_id.is_empty() && self.execution.has_seen(request_id) {
             return Ok(None);
@@ -246,13 +247,13 @@ impl Driver {
     }
 }
 
-/// The approval that let a call go on.
+/// The approval that allowed the call to continue.
 fn approved(pending: &PendingApproval) -> Option<&str> {
     pending.approval.as_deref().filter(|_| pending.decision() == Some(Decision::Approved))
 }
 
-/// Whether a call that failed may have failed because it saw a half of what others committed meanwhile, and left nothing behind. One that ran
-/// out of time is not made again: that would take as long once more. Nor is one for which a person would have to be asked again.
+/// Whether a call that failed may have read a mixture of old and new files while others committed, and left nothing behind. Not after a
+/// time-out, which would take as long again, and not when a person would have to approve again.
 fn may_have_met_half(recovery: RecoveryClass, failure: &Failure, receipt: &Receipt) -> bool {
     let leaves_nothing = matches!(recovery, RecoveryClass::ReadOnly | RecoveryClass::Transactional);
     leaves_nothing
@@ -271,7 +272,7 @@ fn made_again(call: CallId, failed: &Failure, receipt: &Receipt) -> EventKind {
     EventKind::CallCancelled { call, failure, grant_nonce: String::new() }
 }
 
-/// Who committed beside a call, for a sentence.
+/// The calls that committed meanwhile, for a sentence.
 fn committers(receipt: &Receipt) -> String {
     let named: Vec<&str> = receipt.commits_beside.iter().rev().take(3).map(String::as_str).collect();
     let more = receipt.commit_count_beside - i64::try_from(named.len()).unwrap_or(i64::MAX);
@@ -296,7 +297,7 @@ fn given_up(call: CallId, failure: Option<Failure>, grant_nonce: String, calls: 
     EventKind::CallFailed { call, failure, receipt: Receipt { grant_nonce, ..Receipt::default() } }
 }
 
-/// A runner that goes on with a held call by itself is not to be believed, and what it did is to be looked at.
+/// A runner that continues a held call without a grant is not trusted; a person has to check what it did.
 fn unapproved_result(call: CallId) -> EventKind {
     let message = "The runner says that the call completed, although it was held and nobody had approved it.";
     let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::UNAPPROVED_RESULT, message);

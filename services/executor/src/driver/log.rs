@@ -1,4 +1,4 @@
-//! What the operator's log says of an execution. The driver's span names the execution and its trace.
+//! The operator's log about an execution. The driver's span names the execution and its trace.
 
 use belay_execution::{Event, EventKind, Failure};
 
@@ -6,16 +6,16 @@ use super::Driver;
 use crate::wire;
 
 impl Driver {
-    /// The line about an execution that was accepted.
+    /// Logs that an execution was accepted.
     pub(super) fn log_accepted(&self) {
         let created = self.execution.created();
         let (plan, steps) = (created.plan.id(), created.plan.steps().len());
         tracing::info!(plan, steps, principal = created.principal, "An execution was accepted");
     }
 
-    /// A line about each step that failed, and one about the end. They are stored already.
+    /// Logs each step that failed, and the end. The events are stored already.
     pub(super) fn log(&self, events: &[Event]) {
-        // A tool's word for what went wrong may quote what it was given.
+        // A tool's failure reason may quote its arguments.
         let reason = |failure: &Failure| self.registry.vault.shown(failure.reason.clone());
         for event in events {
             match &event.kind {

@@ -1,4 +1,4 @@
-//! The thin loop around one execution: hear what happened, have it decided, make it durable, then act on it.
+//! The loop that drives one execution: receive what happened, decide, make it durable, then act on it.
 
 mod act;
 mod handlers;
@@ -29,39 +29,39 @@ use crate::{
     wire::{self, CallNames},
 };
 
-/// An execution that waits longer than this leaves memory.
+/// An execution that waits longer than this is parked: it leaves memory.
 const PARK_AFTER: Duration = Duration::from_secs(5);
 
-/// How long to wait before an execution that could not be read is read again: doubles from the first to the last.
+/// The delay before an execution that could not be read is read again: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 
-/// What a driver is asked.
+/// A command to a driver.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// The execution as it is.
+    /// Return the execution.
     Describe { reply: Reply },
-    /// A person's request. `kind` is what it comes to.
+    /// A principal's request, to be recorded as `kind`.
     Request { kind: Box<EventKind>, etag: String, request_id: String, reply: Reply },
-    /// The gate says what was decided about a call.
+    /// The gate's decision about a call.
     Decided { approval: Box<v1::Approval> },
-    /// The gate may have lost its store: make sure that it knows every question that waits there.
+    /// The gate may have lost its store: make sure that it has every pending approval.
     RecheckApprovals,
-    /// Pause with running calls discarded, and answer when none is left.
+    /// Pause and discard running calls; reply when none is left.
     PauseAndDrain { principal: String, reason: String, reply: oneshot::Sender<()> },
 }
 
-/// Why a driver gives up its execution without its having ended.
+/// Why a driver stops before its execution has ended.
 enum DriverExit {
-    /// The store failed, or another owner wrote.
+    /// The store failed, or another owner wrote to it.
     Lost(Status),
-    /// The service stops.
+    /// The service is stopping.
     Stopping,
 }
 
 pub(crate) struct Driver {
-    /// How far the execution's time is ahead of the service's clock, in microseconds: see [`Self::now`].
+    /// How far the execution's time is ahead of the service's clock, in microseconds; see [`Self::now`].
     ahead: i64,
     registry: Arc<ExecutionRegistry>,
     key: ExecutionKey,
@@ -73,34 +73,34 @@ pub(crate) struct Driver {
     commands: mpsc::UnboundedReceiver<Command>,
     updates: mpsc::UnboundedReceiver<Update>,
     update_sender: mpsc::UnboundedSender<Update>,
-    /// Who is on the way for a call: one at a time.
+    /// The operation in flight for each call; at most one.
     operations: HashMap<CallId, OperationHandle>,
-    /// The call that has the workspace to itself, and since when, for each call that waits for its end.
+    /// For each call that waits for an exclusive call: that call, and since when.
     waits_for: BTreeMap<CallId, (Timestamp, String)>,
-    /// Calls that wait for a service which has as much to do as it takes on, since when.
+    /// Calls that wait for a service at its limit, and since when.
     busy: BTreeMap<CallId, (Timestamp, Busy)>,
-    /// Calls that may have been sent, or committed, before this driver.
+    /// Calls that an earlier driver may have sent or committed.
     in_doubt: HashSet<CallId>,
-    /// Calls whose outcome the runner may forget once it is durable here.
+    /// Calls to acknowledge to the runner once their outcome is durable.
     unacknowledged: Vec<CallId>,
-    /// What is not shown of it.
+    /// The execution's secrets.
     secrets: Secrets,
-    /// What the gate is told once it is durable here.
+    /// Notices to send to the gate once the events are durable.
     notices: Vec<GateNotice>,
-    /// Decisions that nothing in flight waits for: the gate is told what became of them, as soon as all before is durable.
+    /// Decisions that no call in flight waits for; the gate is told what became of them once all earlier events are durable.
     late_decisions: Vec<v1::Approval>,
     summary: ExecutionSummary,
     runner_unavailable_since: Option<Timestamp>,
     gate_unavailable_since: Option<Timestamp>,
-    /// Since when a grant does not hold by the runner's clock.
+    /// Since when the runner's clock rejects a grant.
     clocks_differ_since: Option<Timestamp>,
-    /// Steps whose last call met a full disk under its workspace, since when.
+    /// Steps whose last call found the workspace's disk full, and since when.
     disk_full: BTreeMap<usize, Timestamp>,
     drained: Vec<oneshot::Sender<()>>,
     ledger_id: Arc<str>,
 }
 
-/// What a driver begins with.
+/// An execution loaded from the store.
 struct Loaded {
     key: ExecutionKey,
     name: ExecutionName,
@@ -112,7 +112,7 @@ struct Loaded {
 }
 
 impl Driver {
-    /// Starts an execution: stores it with its first decisions, and drives it from there.
+    /// Creates an execution: stores it with its first events, and starts its driver.
     pub(crate) async fn create(
         registry: Arc<ExecutionRegistry>,
         mut row: NewExecution,
@@ -161,7 +161,7 @@ impl Driver {
         Ok(Ok(described))
     }
 
-    /// Takes an execution up from the store.
+    /// Loads an execution from the store, and drives it.
     pub(crate) fn spawn_from_store(
         registry: Arc<ExecutionRegistry>,
         row: ExecutionRow,
@@ -173,7 +173,7 @@ impl Driver {
             let taken = loop {
                 match Self::from_store(&registry, row.clone()).await {
                     Ok(taken) => break taken,
-                    // A disk that fails for a moment must not leave an execution to nobody.
+                    // A temporary disk failure must not leave the execution without a driver.
                     Err(status) if status.code() == Code::Unavailable => {
                         tracing::warn!(execution.key = key.0, %status, "An execution cannot be taken up now, trying again");
                         tokio::select! {
@@ -190,7 +190,7 @@ impl Driver {
                 }
             };
             let mut driver = Self::new(registry, taken, commands);
-            // A call that nobody has let go on yet is where it was.
+            // A call whose approval is still pending has not been sent again since it was held.
             let sent = driver
                 .execution
                 .in_flight()
@@ -204,7 +204,7 @@ impl Driver {
     async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
         let (execution, secrets) = registry.replay(row.key).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
-        // With a runner that is away, the ledger of the last intent is the one to expect: should it be another by then, that is told.
+        // When the runner is unavailable, expect the ledger of the last intent; a later mismatch is reported by the runner.
         let ledger_id = match registry.runner.catalogue(false).await {
             Ok(catalogue) => catalogue.ledger_id.as_str().into(),
             Err(_) => execution.ledger_id().into(),
@@ -247,8 +247,8 @@ impl Driver {
         }
     }
 
-    /// The time by which this execution goes. Where the clock was set back between two lives of the service, it goes on from the last event:
-    /// what waits then waits no longer than was meant.
+    /// The execution's time. If the clock was set back between two runs of the service, it continues from the last event, so that no wait
+    /// gets longer.
     pub(super) fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.registry.now().as_micros().saturating_add(self.ahead))
     }
@@ -284,20 +284,20 @@ impl Driver {
                 self.registry.notify_gate(notice);
             }
             for approval in self.late_decisions.drain(..) {
-                // What could not be read stays undelivered, and the next watch brings it again.
+                // A decision that could not be read stays undelivered, and the next watch returns it again.
                 decisions::report_late_decision(&self.registry, self.key, &approval).await;
             }
             if !replies.is_empty() {
                 let described = self.describe();
                 for reply in replies.drain(..) {
-                    // A caller that left does not want to know.
+                    // An error means that the caller has disconnected.
                     drop(reply.send(Ok(described.clone())));
                 }
             }
             let wake_at = self.act();
             if self.execution.is_parked() {
                 for drained in self.drained.drain(..) {
-                    // Whoever left does not want to know.
+                    // An error means that the caller has disconnected.
                     let _ = drained.send(());
                 }
             }
@@ -313,7 +313,7 @@ impl Driver {
         }
     }
 
-    /// Waits for something to happen, and takes everything that has.
+    /// Waits for an input, then takes everything that has arrived.
     async fn receive(
         &mut self,
         wake_at: Option<Timestamp>,
@@ -338,7 +338,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Stores events; only then are they shown, acknowledged or acted on.
+    /// Stores events; only then are they published, acknowledged and acted on.
     async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), DriverExit> {
         let mut messages = messages_of(&self.names, &self.execution, &events);
         let random = || self.registry.ids.next_key();
@@ -355,7 +355,7 @@ impl Driver {
         }
         self.summary = summary;
         self.log(&events);
-        // First, since whoever sees the end may end the process.
+        // Spans first: a watcher that sees the end may stop the process.
         self.trace.record(&self.execution, &events);
         self.feed.publish(messages);
         if self.summary.ended {
@@ -374,12 +374,12 @@ fn names_of(name: &ExecutionName, execution: &Execution, trace: &Trace) -> CallN
     CallNames { execution: name.to_string(), uid, traceparent: trace.traceparent() }
 }
 
-/// Events as messages, secrets and all: they are neither stored nor shown before they were sealed.
+/// Events as messages, with secrets: they have to be sealed before they are stored or shown.
 fn messages_of(names: &CallNames, execution: &Execution, events: &[Event]) -> Vec<v1::ExecutionEvent> {
     events.iter().map(|event| wire::encode(names, execution.plan(), event)).collect()
 }
 
-/// What the store has to know without reading events. It changes when the state does, and when the execution parks or wakes.
+/// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken.
 fn summary_of(execution: &Execution, now: Timestamp) -> ExecutionSummary {
     let ended = execution.state().is_terminal();
     let wake_at = execution.wake_at();
@@ -388,7 +388,7 @@ fn summary_of(execution: &Execution, now: Timestamp) -> ExecutionSummary {
         state: wire::state_number(execution),
         ended,
         parked,
-        // Only a parked execution is woken from outside; a live one knows for itself.
+        // Only a parked execution is woken by the registry; a live one has its own timer.
         wake_at: wake_at.filter(|_| parked).map(Timestamp::as_micros),
     }
 }
@@ -398,9 +398,9 @@ fn refuse_all(mut commands: mpsc::UnboundedReceiver<Command>, status: &Status) {
     while let Ok(command) = commands.try_recv() {
         match command {
             Command::Describe { reply } | Command::Request { reply, .. } => drop(reply.send(Err(status.clone()))),
-            // It stays undelivered, and the next watch brings it again.
+            // The decision stays undelivered, and the next watch returns it again.
             Command::Decided { .. } | Command::RecheckApprovals => {}
-            // Dropping the sender is the answer.
+            // Dropping the sender is the reply.
             Command::PauseAndDrain { .. } => {}
         }
     }

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::wire::texts::Text;
 
-/// Makes a text what it is shown as.
+/// Hides the secrets in a text.
 pub(super) fn show(redactor: &Redactor, text: Text<'_>) {
     hide(redactor, text, &mut Vec::new());
 }
 
-/// Makes a text what it is shown as; true when that is something else. The secrets that it held are added to `found`.
+/// Hides the secrets in a text, and adds them to `found`; returns whether that changed the text.
 pub(super) fn hide(redactor: &Redactor, text: Text<'_>, found: &mut Vec<String>) -> bool {
     match text {
         Text::Words(words) => hide_words(redactor, words, found),
@@ -41,13 +41,13 @@ fn hide_words(redactor: &Redactor, words: &mut String, found: &mut Vec<String>) 
     }
     let redacted = redactor.redact_text(words);
     found.extend(redacted.found.iter().map(|place| words[place.start..place.end].to_owned()));
-    // What is hidden already may be found once more.
+    // A text that is hidden already may match again.
     let changed = *words != redacted.text;
     *words = redacted.text;
     changed
 }
 
-/// The value as it is shown; nothing when that is the value itself.
+/// The value with its secrets hidden; `None` when it has none.
 fn hide_json(redactor: &Redactor, value: &Value, found: &mut Vec<String>) -> Option<Value> {
     let RedactedJson { shown, hidden } = redactor.redact_json::<&str>(value, &[]);
     for Hidden { pointer, original } in &hidden {
@@ -59,7 +59,7 @@ fn hide_json(redactor: &Redactor, value: &Value, found: &mut Vec<String>) -> Opt
     (!hidden.is_empty()).then_some(shown)
 }
 
-/// All of a value is secret: every text and number in it.
+/// The whole value is secret: collects every text and number in it.
 fn leaves(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) => found.push(text.clone()),
@@ -70,7 +70,7 @@ fn leaves(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Parts of a text are secret, or names of members are.
+/// Parts of a text or names of members are secret: collects those.
 fn parts(redactor: &Redactor, value: &Value, found: &mut Vec<String>) {
     let mut add = |text: &str| {
         found.extend(redactor.redact_text(text).found.iter().map(|place| text[place.start..place.end].to_owned()));

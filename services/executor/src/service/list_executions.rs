@@ -17,7 +17,7 @@ pub(super) async fn list_executions(
             .map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?
             .min(1000),
     };
-    // The token is the key that the last page ended with.
+    // The token is the key of the last row of the previous page.
     let before = match request.page_token.as_str() {
         "" => None,
         token => {

@@ -116,7 +116,7 @@ impl ExecutorService for Service {
     }
 }
 
-/// An execution as it is: from memory when it is there, else from the store, which nobody is changing then.
+/// Describes an execution: from memory if it is there, else from the store, which no driver is changing then.
 async fn describe(
     registry: &Arc<ExecutionRegistry>,
     name: &ExecutionName,

@@ -1,4 +1,4 @@
-//! What people ask of an execution: each is one command to its driver.
+//! Cancel, pause and resume: each is one command to the execution's driver.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ async fn ask(
     }
 }
 
-/// An operator steers every execution, a planner those that it started.
+/// An operator may control every execution, a planner only those it started.
 fn check_may_steer(caller: &Principal, started_by: &str) -> Result<(), Status> {
     if caller.has(Role::Operator) || caller.to_string() == started_by {
         return Ok(());
@@ -78,7 +78,7 @@ fn check_may_steer(caller: &Principal, started_by: &str) -> Result<(), Status> {
     Err(status::error(Code::PermissionDenied, reasons::ROLE_MISSING, message).with("role", Role::Operator).into())
 }
 
-/// Words that are kept in events: bounded, and without control characters.
+/// Checks a text that events store: its length, and that it has no control characters.
 pub(super) fn check(field: &str, text: &str) -> Result<(), Status> {
     let longest = if field == "request_id" { 128 } else { 1024 };
     if text.len() > longest {
@@ -96,7 +96,7 @@ pub(super) fn check(field: &str, text: &str) -> Result<(), Status> {
 mod tests {
     use super::*;
 
-    /// B-19: a planner steers what it started, and nobody else's.
+    /// B-19: a planner may control the executions it started, and no others.
     #[test]
     fn a_planner_steers_its_own_executions_and_an_operator_all() {
         let planner = Principal::person("bot", [Role::Planner]);

@@ -45,7 +45,7 @@ pub(super) async fn validate_plan(
     })
 }
 
-/// What the runner can tell of an accepted plan's calls, at the places of its author.
+/// The runner's warnings about an accepted plan's calls, at their positions in the author's document.
 async fn warnings(registry: &ExecutionRegistry, source: &Source, plan: &Plan) -> Vec<v1::PlanViolation> {
     let steps: Vec<_> = plan
         .steps()
@@ -61,7 +61,7 @@ async fn warnings(registry: &ExecutionRegistry, source: &Source, plan: &Plan) ->
     let problems = problems.filter_map(|problem| {
         let step = usize::try_from(problem.call).ok()?;
         let call = steps.get(step)?;
-        // What a template will say, nobody knows yet.
+        // The value of a template is not known yet.
         let is_template = call.arguments.reference_paths().contains(&problem.pointer);
         let pointer = format!("/arguments{}", problem.pointer);
         (!is_template).then_some(StepProblem { step, pointer, message: problem.message })
@@ -71,7 +71,7 @@ async fn warnings(registry: &ExecutionRegistry, source: &Source, plan: &Plan) ->
     shown(registry, InvalidPlan { violations: found }).violations.into_iter().map(violation).collect()
 }
 
-/// Problems at the places of the plan's author.
+/// Locates problems in the author's document.
 fn located(source: &Source, problems: Vec<StepProblem>) -> Vec<Violation> {
     match source {
         Source::Document(document) => StepProblem::locate(format_of(document), &document.text, problems),
@@ -129,7 +129,7 @@ pub(super) async fn start_execution(
     let catalogue = registry.runner.catalogue(false).await?;
     let (plan, tools) = match checked(&source, &catalogue) {
         Ok(checked) => checked,
-        // A tool may have come since the catalogue was read.
+        // A tool may have been added since the catalogue was read.
         Err(_) => checked(&source, registry.runner.catalogue(true).await?.as_ref())
             .map_err(|invalid| refusal(shown(registry, invalid)))?,
     };
@@ -179,7 +179,7 @@ pub(super) async fn start_execution(
     } else {
         Vec::new()
     };
-    // A task of its own: a caller that leaves between the commit and the entry must not leave an execution that nobody drives.
+    // A task of its own: a caller that disconnects between the commit and the registration must not leave an execution without a driver.
     let create = Driver::create(Arc::clone(registry), row, first, then, catalogue.ledger_id.as_str().into());
     let created = tokio::spawn(create).await;
     match created.map_err(|_| {
@@ -190,14 +190,15 @@ pub(super) async fn start_execution(
     }
 }
 
-/// The execution as it would be, before anything has begun.
+/// The execution as it would start.
 fn preview(registry: &ExecutionRegistry, name: &ExecutionName, first: Event) -> Result<v1::Execution, Status> {
     let execution = belay_execution::Execution::create(first)
         .map_err(|illegal| Status::internal(format!("a new execution cannot begin: {illegal}")))?;
     Ok(registry.vault.secrets().describe(name, &execution))
 }
 
-/// The same request again is answered with the execution it started; anything else under its name or id is told what is there.
+/// Replies to a repeated request with the execution that it started, and to any other request with the same name or request id with an
+/// error that names the existing execution.
 async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> Result<v1::Execution, Status> {
     let (existing, reason) = match &refused {
         Refused::IdTaken { existing, .. } => (*existing, Some(reasons::EXECUTION_EXISTS)),
@@ -235,7 +236,7 @@ enum Source {
     Document(v1::PlanDocument),
 }
 
-/// A plan that can be carried out with these tools, and the facts about them. Everything that can be refused is refused here.
+/// Checks a plan against these tools, and returns it with the facts about them. Everything that can be rejected is rejected here.
 fn checked(source: &Source, catalogue: &Catalogue) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
     let plan = match source {
         Source::Message(plan) => wire::plan_from(plan.clone())?,
@@ -248,7 +249,7 @@ fn checked(source: &Source, catalogue: &Catalogue) -> Result<(Plan, Vec<ToolFact
     Err(InvalidPlan { violations: located(source, problems) })
 }
 
-/// The facts about a plan's tools, and what does not fit them.
+/// The facts about a plan's tools, and the problems of its calls.
 fn tools_of(plan: &Plan, catalogue: &Catalogue) -> (Vec<ToolFacts>, Vec<StepProblem>) {
     let (mut tools, mut problems) = (Vec::<ToolFacts>::new(), Vec::new());
     for (step, planned) in plan.steps().iter().enumerate() {
@@ -278,14 +279,14 @@ fn tools_of(plan: &Plan, catalogue: &Catalogue) -> (Vec<ToolFacts>, Vec<StepProb
     (tools, problems)
 }
 
-/// What a check by the tool's schema found, each unknown argument by its own name and with the one that was probably meant.
+/// The problems of one schema violation: each unknown argument by its name, with the most similar known one.
 fn problems_of(step: usize, violation: belay_json_schema::Violation, tool: &v1::Tool) -> Vec<StepProblem> {
     let at = format!("/arguments{}", violation.pointer);
     if violation.unknown.is_empty() {
         return vec![StepProblem { step, pointer: at, message: violation.message }];
     }
     let schema: serde_json::Value = serde_json::from_str(&tool.parameters_schema).unwrap_or_default();
-    // Deeper down, what there may be is written elsewhere in the schema.
+    // Members of nested objects are described elsewhere in the schema.
     let known = schema["properties"].as_object().filter(|_| violation.pointer.is_empty());
     let problem = |name: String| {
         let names = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
@@ -296,7 +297,7 @@ fn problems_of(step: usize, violation: belay_json_schema::Violation, tool: &v1::
     violation.unknown.into_iter().map(problem).collect()
 }
 
-/// A refusal quotes the plan.
+/// Hides secrets in a refusal, which quotes the plan.
 fn shown(registry: &ExecutionRegistry, mut invalid: InvalidPlan) -> InvalidPlan {
     for violation in &mut invalid.violations {
         violation.message = registry.vault.shown(std::mem::take(&mut violation.message));
@@ -342,13 +343,13 @@ fn check_labels(
     Ok(())
 }
 
-/// What makes two requests the same: everything but the id that says they are.
+/// The hash by which two requests are the same: everything but the request id.
 fn hash(request: &v1::StartExecutionRequest) -> String {
     let request = v1::StartExecutionRequest { request_id: String::new(), ..request.clone() };
     digest(&request.encode_to_vec())
 }
 
-/// Spreads executions over shards by name, the same way for ever: the first bytes of a digest.
+/// Assigns an execution to a shard by its name, the same one always: the first bytes of a digest.
 fn shard_of(namespace: &str, id: &str) -> u32 {
     let digest = digest(format!("{namespace}/{id}").as_bytes());
     u32::from_str_radix(&digest["sha256:".len()..][..8], 16).unwrap_or(0) % SHARDS

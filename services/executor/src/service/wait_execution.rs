@@ -7,7 +7,7 @@ use tonic::Status;
 use super::describe;
 use crate::{ExecutionRegistry, names::ExecutionName};
 
-/// The longest wait, and the one that is meant when none is given.
+/// The longest wait, which is also the default.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 pub(super) async fn wait_execution(
@@ -23,7 +23,7 @@ pub(super) async fn wait_execution(
     };
     let _taken = registry.watchers.take()?;
     let row = registry.find(&name).await?;
-    // Heard before the row is read again, so that an end in between is not missed.
+    // Subscribed before the row is read again, so that an end in between is not missed.
     let feed = registry.feed(row.key);
     let mut end = feed.subscribe_end();
     if registry.find(&name).await?.summary.ended {

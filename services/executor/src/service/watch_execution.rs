@@ -34,7 +34,7 @@ pub(super) async fn watch_execution(
     };
     let taken = registry.watchers.take()?;
     let row = registry.find(&name).await?;
-    // Followed before the snapshot is taken, so that nothing in between is missed.
+    // Subscribed before the snapshot is taken, so that no event in between is missed.
     let feed = registry.feed(row.key);
     let changes = feed.subscribe();
     let last_chunk = changes.borrow().chunks;
@@ -44,7 +44,7 @@ pub(super) async fn watch_execution(
     let cursor = match request.after_sequence {
         None => last,
         Some(after) if (0..=last).contains(&after) => after,
-        // What was shown was durable, so the store is not the one that it was. Refused, the watcher would ask for the same again.
+        // Only durable events are shown, so the store was replaced. With an error the watcher would ask for the same again.
         Some(after) if after > last => {
             tracing::warn!(execution = %name, after, last, "A watcher has seen more than the journal holds");
             reset = Some(v1::WatchReset { last_sequence: last });
@@ -86,10 +86,10 @@ struct Watch {
     changes: tokio::sync::watch::Receiver<Head>,
     names: CallNames,
     cursor: u64,
-    /// The last piece of output that was sent.
+    /// The last output chunk that was sent.
     last_chunk: u64,
     heartbeat: Duration,
-    /// Its place among those that may wait.
+    /// Counts against the limit of waiting requests.
     _taken: Taken,
 }
 
@@ -148,7 +148,7 @@ impl Watch {
         }
     }
 
-    /// What tools said since the last time, as far as it belongs before the next event.
+    /// Output since the last call, as far as it belongs before the next event.
     fn output_before_next(&mut self) -> Vec<v1::ExecutionEvent> {
         if self.changes.borrow().chunks <= self.last_chunk {
             return Vec::new();
@@ -160,7 +160,7 @@ impl Watch {
         events
     }
 
-    /// The next events after the cursor, from memory or from the store; none when there are none yet.
+    /// The next events after the cursor, from memory or from the store; empty when there are none yet.
     async fn next(&self) -> Result<Vec<v1::ExecutionEvent>, Status> {
         let cursor = self.cursor;
         let after = |events: &[v1::ExecutionEvent]| -> Vec<v1::ExecutionEvent> {

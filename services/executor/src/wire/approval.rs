@@ -1,4 +1,4 @@
-//! Approvals, and what runners say about policies and effects.
+//! Approvals, policy decisions, effects and receipts.
 
 use belay_execution::{
     ApprovalRequirement, ChangeKind, Decision, EffectSummary, PathChange, PolicyDecision, Receipt, SubjectKind,
@@ -30,7 +30,7 @@ pub(crate) fn requirement_to(requirement: &ApprovalRequirement) -> v1::ApprovalN
     }
 }
 
-/// `kind` is what the place of the need says that it is about.
+/// `kind` follows from the event that carries the requirement.
 pub(crate) fn requirement_from(need: v1::ApprovalNeed, kind: SubjectKind) -> ApprovalRequirement {
     ApprovalRequirement {
         kind,
@@ -40,7 +40,7 @@ pub(crate) fn requirement_from(need: v1::ApprovalNeed, kind: SubjectKind) -> App
     }
 }
 
-/// What a runner says that a decision is to be about; nothing for a kind that this version does not know.
+/// What a runner's requirement is about; `None` for a kind that this version does not know.
 pub(crate) fn subject_kind(need: &v1::ApprovalNeed) -> Option<SubjectKind> {
     match need.kind() {
         Kind::Call => Some(SubjectKind::Call),
@@ -58,8 +58,8 @@ pub(crate) fn decision_to(decision: Decision) -> State {
     }
 }
 
-/// What an approval in this state comes to; nothing while nobody has decided. One that can no longer be decided or used is as good as
-/// expired. One that was used was a yes: what came of it, the runner knows.
+/// The decision of an approval in this state; `None` while it is pending. One that can no longer be decided or used counts as expired. A
+/// consumed one was approved; the runner knows the outcome.
 pub(crate) fn decision_from(state: State) -> Option<Decision> {
     match state {
         State::Unspecified | State::Pending => None,
@@ -146,7 +146,7 @@ fn policy_from(decision: v1::PolicyDecision) -> PolicyDecision {
         WireVerdict::Auto => Verdict::Auto,
         WireVerdict::Preview => Verdict::Preview,
         WireVerdict::Prompt => Verdict::Prompt,
-        // What is not said is taken for the strictest.
+        // An unset verdict is treated as the strictest.
         WireVerdict::Deny | WireVerdict::Unspecified => Verdict::Deny,
     };
     let v1::PolicyDecision { rule, reason, policy_revision, .. } = decision;

@@ -1,4 +1,4 @@
-//! Stored messages back into events.
+//! Decodes stored messages into events.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use super::{
     failure_from, json, plan_from, recovery_from,
 };
 
-/// Stored bytes that this version cannot read.
+/// Why this version cannot read stored bytes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(crate) enum DecodeError {
     #[error("event bytes are damaged: {0}")]
@@ -33,7 +33,7 @@ pub(crate) enum DecodeError {
     Lacks { sequence: i64, what: &'static str },
 }
 
-/// The messages of a stored transition as they are shown.
+/// The messages of a stored transition, with secrets hidden.
 pub(crate) fn decode_all(transition: &Transition) -> Result<Vec<v1::ExecutionEvent>, DecodeError> {
     if transition.version > VERSION {
         return Err(DecodeError::Newer(transition.version));
@@ -41,7 +41,7 @@ pub(crate) fn decode_all(transition: &Transition) -> Result<Vec<v1::ExecutionEve
     decode_bytes(&transition.shown)
 }
 
-/// Messages that stand one behind the other, each behind its length.
+/// Length-delimited messages.
 pub(crate) fn decode_bytes(mut bytes: &[u8]) -> Result<Vec<v1::ExecutionEvent>, DecodeError> {
     let mut events = Vec::new();
     while !bytes.is_empty() {
@@ -51,7 +51,7 @@ pub(crate) fn decode_bytes(mut bytes: &[u8]) -> Result<Vec<v1::ExecutionEvent>, 
     Ok(events)
 }
 
-/// Messages back into events. `plan` is the one that the first message carries.
+/// Decodes messages into events. `plan` is the one in the first message.
 pub(crate) fn to_events(
     messages: impl IntoIterator<Item = v1::ExecutionEvent>,
 ) -> impl Iterator<Item = Result<Event, DecodeError>> {
@@ -223,7 +223,7 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
         }
         Kind::ToolCallEffectProposed(proposed) => return held(proposed.need, SubjectKind::Effect),
         Kind::ToolCallApprovalRequired(required) => return held(required.need, SubjectKind::Call),
-        // Transient: it is never stored.
+        // Output is transient, and never stored.
         Kind::ToolCallOutput(_) => return Err(DecodeError::UnknownKind(message.sequence)),
         Kind::ApprovalRequested(asked) => {
             K::ApprovalRequested { call: call()?, approval: asked.approval, subject_digest: asked.subject_digest }
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::wire::{CallNames, encode};
 
-    /// What is stored comes back as it was: also what stands around approvals. S2-FR-053.
+    /// Events come back as they were stored, including those about approvals. S2-FR-053.
     #[test]
     fn events_about_approvals_come_back_as_they_were() {
         let plan = Plan::parse(Format::Yaml, "id: p\nsteps: [{id: a, tool: noop}]").unwrap();

@@ -1,7 +1,7 @@
-//! Events as messages.
+//! Encodes events as messages.
 //!
-//! What every message of an execution repeats (its name, its trace, the names of its calls) is left out of what is stored: it would be
-//! most of the log. Watchers get it back by [`CallNames::complete`].
+//! The store leaves out what all messages of an execution repeat: its name, its trace and the names of its calls would be most of the log.
+//! [`CallNames::complete`] restores it for watchers.
 
 use std::fmt::Display;
 
@@ -15,10 +15,10 @@ use super::{
     failure, payload, plan_message, recovery_to, time,
 };
 
-/// The version of the events' meaning that is written now.
+/// The version of the events' meaning that this version writes.
 pub(crate) const VERSION: u32 = 1;
 
-/// What turns a call's identity into its name and back.
+/// Converts between a call's id and its name.
 #[derive(Clone, Debug)]
 pub(crate) struct CallNames {
     /// `namespaces/*/executions/*`.
@@ -52,7 +52,7 @@ impl CallNames {
     }
 }
 
-/// One event as a message that can be stored. Of its call's name it has the number.
+/// Encodes one event as a message to store. Of its call's name it has only the number.
 pub(crate) fn encode(names: &CallNames, plan: &Plan, event: &Event) -> v1::ExecutionEvent {
     v1::ExecutionEvent {
         sequence: i64::try_from(event.sequence).unwrap_or(i64::MAX),
@@ -70,7 +70,7 @@ pub(crate) fn encode(names: &CallNames, plan: &Plan, event: &Event) -> v1::Execu
     }
 }
 
-/// The event of what a call's tool says, all but its time and its content.
+/// The event of a call's output, without its time and content.
 pub(crate) fn output_frame(names: &CallNames, step: &str, call: CallId) -> v1::ExecutionEvent {
     v1::ExecutionEvent {
         execution: names.execution.clone(),
@@ -85,7 +85,7 @@ pub(crate) fn output_frame(names: &CallNames, step: &str, call: CallId) -> v1::E
     }
 }
 
-/// A piece of what a tool says, as watchers get it: its secrets are hidden already.
+/// The event of an output chunk, as watchers get it: its secrets are hidden already.
 pub(crate) fn output_event(
     frame: &v1::ExecutionEvent,
     now: Timestamp,

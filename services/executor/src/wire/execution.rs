@@ -102,7 +102,7 @@ pub(crate) fn totals(totals: belay_execution::Totals) -> v1::StepTotals {
     }
 }
 
-/// What a row alone tells.
+/// The fields that a row has.
 pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
     let ExecutionRow { execution, summary, .. } = row;
     v1::Execution {
@@ -117,7 +117,7 @@ pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
     }
 }
 
-/// Everything.
+/// All fields.
 pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution {
     let created = execution.created();
     let waiting = execution.waiting().into_iter().map(|waiting| waiting_reason(name, execution, waiting)).collect();

@@ -1,4 +1,5 @@
-//! Where the contract's messages become the domain's values and back. Generated types stop here.
+//! Converts between the contract's messages and the domain's values. Generated types are not used beyond this module, except to pass
+//! messages on.
 
 mod approval;
 mod decode;
@@ -96,7 +97,7 @@ fn class_from(class: v1::ErrorClass) -> ErrorClass {
         v1::ErrorClass::PolicyDenied => ErrorClass::PolicyDenied,
         v1::ErrorClass::Cancelled => ErrorClass::Cancelled,
         v1::ErrorClass::OutcomeUnknown => ErrorClass::OutcomeUnknown,
-        // A class that a newer runner may know: not known to be worth another attempt.
+        // A class of a newer runner: not known to be worth a retry.
         v1::ErrorClass::Internal | v1::ErrorClass::Unspecified => ErrorClass::Internal,
     }
 }
@@ -115,7 +116,7 @@ pub(crate) fn recovery_from(recovery: v1::RecoveryClass) -> RecoveryClass {
         v1::RecoveryClass::ReadOnly => RecoveryClass::ReadOnly,
         v1::RecoveryClass::Idempotent => RecoveryClass::Idempotent,
         v1::RecoveryClass::Transactional => RecoveryClass::Transactional,
-        // What is not said is taken for the worst.
+        // An unset class is treated as the worst.
         v1::RecoveryClass::Manual | v1::RecoveryClass::Unspecified => RecoveryClass::Manual,
     }
 }

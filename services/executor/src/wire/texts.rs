@@ -1,10 +1,10 @@
-//! Which parts of messages somebody has written: people, plans, tools and policies.
+//! The texts in messages that people, plans, tools and policies have written.
 
 use std::collections::BTreeMap;
 
 use belay_proto::v1::{self, execution_event::Kind, payload::Content, step};
 
-/// A part that somebody has written.
+/// A text in a message.
 pub(crate) enum Text<'a> {
     Words(&'a mut String),
     /// A JSON value as text.
@@ -14,7 +14,7 @@ pub(crate) enum Text<'a> {
 
 type Each<'a> = &'a mut dyn FnMut(Text<'_>);
 
-/// The texts of an event. What Belay needs to find its way is none: names, ids, digests, places and numbers.
+/// Visits the texts of an event. Names, ids, digests, paths of fields and numbers are not texts: Belay needs them.
 pub(crate) fn of_event(event: &mut v1::ExecutionEvent, each: Each<'_>) {
     let Some(kind) = &mut event.kind else { return };
     match kind {
@@ -61,7 +61,7 @@ pub(crate) fn of_event(event: &mut v1::ExecutionEvent, each: Each<'_>) {
     }
 }
 
-/// The texts of an execution.
+/// Visits the texts of an execution.
 pub(crate) fn of_execution(execution: &mut v1::Execution, each: Each<'_>) {
     execution.plan.iter_mut().for_each(|plan| of_plan(plan, each));
     each(Text::Labels(&mut execution.labels));
@@ -77,7 +77,7 @@ pub(crate) fn of_execution(execution: &mut v1::Execution, each: Each<'_>) {
     }
 }
 
-/// The texts of a plan.
+/// Visits the texts of a plan.
 pub(crate) fn of_plan(plan: &mut v1::Plan, each: Each<'_>) {
     each(Text::Words(&mut plan.description));
     for step in &mut plan.steps {
