@@ -317,14 +317,6 @@ impl DiskWatch {
     fn measure(&mut self, init: i32, low: bool) {
         // Asked for only where they are needed: it takes a look at each process of the machine.
         let mut processes = None;
-        if !self.entered {
-            // A kernel that refuses leaves what the command has shut unseen, as it is to any process of this user.
-            self.entered = processes
-                .get_or_insert_with(|| descendants(init))
-                .0
-                .iter()
-                .any(|pid| enter_user_namespace(*pid).is_ok());
-        }
         let disks = &self.disks;
         let mut urgent = || {
             let half = |disk: &Disk| WriteBudget { bytes: disk.reserve.bytes / 2, inodes: disk.reserve.inodes / 2 };
@@ -334,12 +326,29 @@ impl DiskWatch {
             disks.iter().any(is_urgent)
         };
         let mut walk = Walk::new(&mut urgent);
-        let mut held = Vec::new();
-        for place in &self.places {
-            // Not there yet, or not there any more: then it holds nothing.
-            let folder = open_folder(&place.folder, place.below);
-            held.push(folder.map_or(NOTHING, |folder| walk.measure(folder)));
-        }
+        let mut held = loop {
+            walk.shut = false;
+            let mut held = Vec::new();
+            for place in &self.places {
+                held.push(match open_folder(&place.folder, place.below) {
+                    Ok(folder) => walk.measure(folder),
+                    // Not there yet, or not there any more: then it holds nothing.
+                    Err(error) => {
+                        walk.shut |= error == Errno::ACCESS;
+                        NOTHING
+                    }
+                });
+            }
+            if !walk.shut || self.entered {
+                break held;
+            }
+            // A kernel that refuses leaves what the command has shut unseen, as it is to any process of this user.
+            let (processes, _) = processes.get_or_insert_with(|| descendants(init));
+            self.entered = processes.iter().any(|pid| enter_user_namespace(*pid).is_ok());
+            if !self.entered {
+                break held;
+            }
+        };
         let unexplained = |place: &Place, held: WriteBudget| {
             let (disk, Some((_, budget))) = (&disks[place.disk], place.bound) else { return false };
             let (grown, left) = (less(disk.at_start, disk.now), less(budget, held));

@@ -53,6 +53,8 @@ pub(crate) struct Walk<'a> {
     /// Entries looked at.
     pub(crate) entries: u64,
     pub(crate) stopped: bool,
+    /// Whether a folder could not be looked into for its modes.
+    pub(crate) shut: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -60,7 +62,7 @@ impl<'a> Walk<'a> {
         // Each level of a walk takes a descriptor. What the command may open was decided before.
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-        Self { stop, entries: 0, stopped: false }
+        Self { stop, entries: 0, stopped: false, shut: false }
     }
 
     fn goes_on(&mut self) -> bool {
@@ -98,11 +100,12 @@ impl<'a> Walk<'a> {
             held.inodes += 1;
             // The names of one file share what it takes. Its blocks and not its length: a file may have holes.
             held.bytes += stat.st_blocks as u64 * 512 / u64::from(stat.st_nlink.max(1) as u32);
-            if FileType::from_raw_mode(stat.st_mode).is_dir()
-                && let Ok(below) = open_folder(at, name).and_then(Dir::new)
-                && above.len() < MAX_DEPTH
-            {
-                above.push(below);
+            if FileType::from_raw_mode(stat.st_mode).is_dir() {
+                match open_folder(at, name).and_then(Dir::new) {
+                    Ok(below) if above.len() < MAX_DEPTH => above.push(below),
+                    Ok(_) => {}
+                    Err(error) => self.shut |= error == Errno::ACCESS,
+                }
             }
         }
         held

@@ -118,6 +118,10 @@ fn what_is_shut_counts() {
              chmod 0 {place}/shut/deeper {place}/shut; while :; do sleep 1; done"
         );
         assert_eq!(bound_of(end(&room, small(), &script)).0, bound, "{place}");
+        let itself = format!(
+            "for n in 1 2 3; do head -c 4000000 /dev/zero > {place}/$n; done; chmod 0 {place}; while :; do sleep 1; done"
+        );
+        assert_eq!(bound_of(end(&room, small(), &itself)).0, bound, "{place} itself");
     }
 }
 
