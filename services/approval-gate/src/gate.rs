@@ -22,8 +22,8 @@ use crate::{
     decide::Refusal,
     hub::Told,
     policy::{self, StoredPolicyError},
+    preview::Opened,
     runner::RunnerClient,
-    service::get_approval_change::Opened,
     store::Failed,
 };
 

@@ -12,6 +12,7 @@ mod gate;
 mod names;
 mod operation;
 mod output;
+mod paths;
 mod registry;
 mod runner;
 mod secrets;

@@ -18,6 +18,7 @@ use tonic::{Code, Request, Status, metadata::MetadataValue};
 
 use crate::{
     call_reply::{CallReply, refused, reply_of},
+    paths::path_arguments,
     wire,
 };
 
@@ -42,7 +43,23 @@ pub(crate) struct Catalogue {
     pub(crate) ledger_id: String,
     pub(crate) tools: Vec<v1::Tool>,
     by_name: HashMap<String, usize>,
-    schemas: Vec<Option<Schema>>,
+    parameters: Vec<Parameters>,
+}
+
+/// What the schema of a tool's parameters says.
+struct Parameters {
+    schema: Option<Schema>,
+    /// The arguments that are paths, by name.
+    path_arguments: Vec<String>,
+}
+
+/// A tool of the catalogue.
+pub(crate) struct FoundTool<'c> {
+    pub(crate) tool: &'c v1::Tool,
+    /// The schema of its parameters; `None` when it cannot be read here.
+    pub(crate) schema: Option<&'c Schema>,
+    /// The arguments that are paths, by name.
+    pub(crate) path_arguments: &'c [String],
 }
 
 impl Catalogue {
@@ -55,15 +72,20 @@ impl Catalogue {
             .enumerate()
             .flat_map(|(index, tool)| names(tool).into_iter().map(move |name| (name, index)))
             .collect();
-        // The runner has checked its schemas, and checks every call; a schema that cannot be read here only delays a refusal.
-        let schemas = tools.iter().map(|tool| Schema::new(&tool.parameters_schema).ok()).collect();
-        Self { ledger_id, tools, by_name, schemas }
+        // The runner has checked its schemas and checks every call; one that cannot be read here only means a later refusal.
+        let parameters = tools.iter().map(|tool| Parameters {
+            schema: Schema::new(&tool.parameters_schema).ok(),
+            path_arguments: path_arguments(&serde_json::from_str(&tool.parameters_schema).unwrap_or_default()),
+        });
+        let parameters = parameters.collect();
+        Self { ledger_id, tools, by_name, parameters }
     }
 
-    /// Finds a tool by any of its names, with the schema of its parameters.
-    pub(crate) fn find(&self, name: &str) -> Option<(&v1::Tool, Option<&Schema>)> {
+    /// A tool by any of its names.
+    pub(crate) fn find(&self, name: &str) -> Option<FoundTool<'_>> {
         let &index = self.by_name.get(name)?;
-        Some((&self.tools[index], self.schemas[index].as_ref()))
+        let Parameters { schema, path_arguments } = &self.parameters[index];
+        Some(FoundTool { tool: &self.tools[index], schema: schema.as_ref(), path_arguments })
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {

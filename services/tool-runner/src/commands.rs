@@ -14,6 +14,7 @@ use belay_settings::{
     Lookup, Place, Resolved, Shown, UsedCache, View,
     toolchains::{Files as _, Host},
 };
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 /// What the operator decides about commands.
@@ -182,10 +183,7 @@ fn is_still_there(place: &Path) -> bool {
 /// The folder of a cache that is kept, for one workspace and one namespace.
 fn kept(kept_in: &Path, namespace: &str, workspace: &Path, name: &str) -> io::Result<PathBuf> {
     let digest = Sha256::new().chain_update(namespace).chain_update([0]).chain_update(workspace.as_os_str().as_bytes());
-    let whose = digest.finalize().iter().take(16).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
+    let whose = HEXLOWER.encode(&digest.finalize()[..16]);
     let folder = kept_in.join(whose).join(name);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
     Ok(folder)

@@ -87,6 +87,8 @@ pub struct Foreseen {
     pub pointer: String,
     /// What will be wrong, and what to do.
     pub message: String,
+    /// Whether the call is refused as it is planned, by the operator's settings; otherwise the problem may be gone when it is made.
+    pub refused: bool,
 }
 
 /// What a tool says of itself.

@@ -9,6 +9,7 @@ use belay_service_kit::{
     users::{Group, User},
 };
 use clap::Parser;
+use data_encoding::HEXLOWER_PERMISSIVE;
 use thiserror::Error;
 
 /// Runs tools for an executor.
@@ -116,9 +117,7 @@ fn key(bytes: &[u8]) -> Result<Keys, NoKey> {
 }
 
 fn digits(text: &str) -> Option<Vec<u8>> {
-    let hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let pair = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
-    hex.then(|| (0..64).step_by(2).map(pair).collect()).flatten()
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok().filter(|key| key.len() == 32)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod bytes;
 mod diff;
 mod headline;
 mod hide;
+mod opened;
 mod order;
 pub(crate) mod text;
 
@@ -18,6 +19,7 @@ use belay_redaction::Redactor;
 
 pub(crate) use headline::operation;
 pub(crate) use hide::{hide, hide_basic, hide_preview};
+pub(crate) use opened::Opened;
 
 use bytes::AsText;
 use diff::{Budget, Share, WORK, difference};
@@ -105,7 +107,7 @@ pub(crate) fn gravest(subject: &Subject) -> Option<(&Change, belay_policy::Gravi
 }
 
 /// A path as it is listed.
-pub(crate) fn listed_path(redactor: &Redactor, change: &Change) -> String {
+fn listed_path(redactor: &Redactor, change: &Change) -> String {
     let mut shown = path_change(change);
     hide::hide_path(redactor, &mut shown);
     shown.path

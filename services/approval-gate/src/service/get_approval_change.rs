@@ -1,6 +1,5 @@
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use belay_grant::Subject;
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::status;
@@ -11,7 +10,7 @@ use crate::{
     Gate,
     gate::{no_approval, unreadable},
     names::{CallName, check_approval},
-    preview::{Contents, listed_path, whole_file},
+    preview::{Opened, whole_file},
 };
 
 /// How many bytes of a difference one page holds at most. A longer line is cut into pages, too.
@@ -27,10 +26,7 @@ pub(super) async fn get_approval_change(
     let contents = contents(gate, &request.name).await?;
     let redactor = gate.redactor.clone();
     let path = request.path.clone();
-    let find = move || {
-        let change = &contents.subject.changes[*contents.by_path.get(&path)?];
-        Some(whole_file(&redactor, change, &contents.contents))
-    };
+    let find = move || Some(whole_file(&redactor, contents.change(&path)?, &contents.contents));
     let Some(whole) = gate.store.work(find).await else {
         let message = format!("`{}` does not change `{}`.", request.name, request.path);
         return Err(status::error(Code::NotFound, reasons::CHANGE_NOT_FOUND, message)
@@ -41,15 +37,6 @@ pub(super) async fn get_approval_change(
         .ok_or_else(|| Status::from(status::invalid("page_token", "is beyond the end of the difference")))?;
     let unified = page.to_owned();
     Ok(v1::GetApprovalChangeResponse { change: Some(v1::FileDiff { unified, ..whole }), next_page_token })
-}
-
-/// What an approval is about, with the contents of its files.
-pub(crate) struct Opened {
-    name: String,
-    subject: Subject,
-    contents: Contents,
-    /// The places of the changes, by the paths under which they are listed.
-    by_path: HashMap<String, usize>,
 }
 
 /// The contents of an approval: from the runner, checked against the very digests that the decision is about. Those of the approval that was
@@ -69,11 +56,7 @@ async fn contents(gate: &Gate, name: &str) -> Result<Arc<Opened>, Status> {
     let (subject, _, contents) = held.verified(&call, &approval.subject_digest)?;
     let redactor = gate.redactor.clone();
     let name = name.to_owned();
-    let open = move || {
-        let paths = subject.changes.iter().enumerate();
-        let by_path = paths.map(|(place, change)| (listed_path(&redactor, change), place)).collect();
-        Arc::new(Opened { name, subject, contents, by_path })
-    };
+    let open = move || Arc::new(Opened::new(name, subject, contents, &redactor));
     let fresh = gate.store.work(open).await;
     *opened = Some(Arc::clone(&fresh));
     Ok(fresh)

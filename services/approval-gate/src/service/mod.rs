@@ -8,7 +8,7 @@ mod cancel_approval;
 mod create_approval;
 mod decide_approval;
 mod get_approval;
-pub(crate) mod get_approval_change;
+mod get_approval_change;
 mod get_grant;
 mod list_approval_changes;
 mod list_approvals;

@@ -2,7 +2,10 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use belay_proto::v1::{self, Approval, watch_approvals_response::Content};
 use belay_reasons as reasons;
-use belay_service_kit::{Taken, status};
+use belay_service_kit::{
+    Taken, status,
+    watch::{Wake, heartbeat_interval, wake},
+};
 use tokio::sync::watch;
 use tonic::{Code, Status};
 
@@ -16,14 +19,7 @@ pub(super) async fn watch_approvals(
     gate: &Arc<Gate>,
     request: v1::WatchApprovalsRequest,
 ) -> Result<Messages<v1::WatchApprovalsResponse>, Status> {
-    let heartbeat = match &request.heartbeat_interval {
-        None => Duration::from_secs(15),
-        Some(interval) => belay_proto::to_duration(interval)
-            .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(600)).contains(interval))
-            .ok_or_else(|| {
-                Status::from(status::invalid("heartbeat_interval", "must be between 100 ms and 10 minutes"))
-            })?,
-    };
+    let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
     let namespace = match request.parent.as_str() {
         "namespaces/-" => None,
         parent => Some(names::namespace("parent", parent)?),
@@ -40,14 +36,6 @@ pub(super) async fn watch_approvals(
         cursor: 0,
     };
     Ok(Box::pin(watch.stream()))
-}
-
-/// How a wait for the next change ends.
-#[derive(PartialEq)]
-enum Wait {
-    Changed,
-    Stopping,
-    Quiet,
 }
 
 /// One watcher. What was there when it began and what changes later come by one path: all that lies behind its cursor.
@@ -81,19 +69,17 @@ impl Watch {
                     begun = true;
                     yield heartbeat(self.cursor);
                 }
-                let wait = tokio::select! {
-                    biased;
-                    changed = self.told.changed() => match changed {
-                        Ok(()) => Wait::Changed,
-                        Err(_) => Wait::Stopping,
-                    },
-                    () = self.gate.shutdown.requested() => Wait::Stopping,
-                    () = tokio::time::sleep(self.heartbeat) => Wait::Quiet,
+                // An error means that the store has closed: the gate is stopping.
+                let told = &mut self.told;
+                let changed = async {
+                    if told.changed().await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
                 };
-                match wait {
-                    Wait::Changed => {}
-                    Wait::Quiet => yield heartbeat(self.cursor),
-                    Wait::Stopping => {
+                match wake(changed, &self.gate.shutdown, self.heartbeat).await {
+                    Wake::Changed => {}
+                    Wake::Quiet => yield heartbeat(self.cursor),
+                    Wake::Stopping => {
                         Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The gate is stopping; watch again.")))?;
                     }
                 }

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -44,14 +45,7 @@ impl fmt::Display for Json {
 
 /// `sha256:` and the digest of these bytes in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(7 + 64);
-    text.push_str("sha256:");
-    for byte in Sha256::digest(bytes) {
-        text.push(HEX[usize::from(byte >> 4)] as char);
-        text.push(HEX[usize::from(byte & 15)] as char);
-    }
-    text
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 
 fn write_value(value: &Value, out: &mut String) {

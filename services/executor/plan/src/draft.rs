@@ -50,6 +50,9 @@ pub struct StepDraft {
     /// Whether no other call may commit in the workspace while the step's call runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
+    /// The names of arguments that are taken verbatim: `${` means nothing in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verbatim: Vec<String>,
     /// When to try again; `None` means one attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
@@ -66,7 +69,7 @@ pub enum StepKindDraft {
     Tool {
         /// The tool's name, or one of its aliases.
         tool: String,
-        /// The arguments: an object, whose strings may hold templates.
+        /// The arguments: an object, whose strings may hold templates, except in the arguments named in `verbatim`.
         arguments: Value,
     },
 }

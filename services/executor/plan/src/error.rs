@@ -7,7 +7,8 @@ use crate::{
     path::{FieldPath, Segment},
 };
 
-/// Why a plan was refused: at least one violation. Those of a text come in the order of its lines.
+/// Why a plan was refused: at least one violation. Those of a text are in the order of its lines, those of a draft in the order of its
+/// steps, after those of the plan as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidPlan {
     /// What is wrong; never empty. At most [`MAX_VIOLATIONS`] are listed, and one more entry without a field then says how many are not.
@@ -50,7 +51,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A violation before the names and places of its author's document are known.
+/// A violation before it has the names and the positions of the author's document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// The field, by the names of [`crate::PlanDraft`].
@@ -58,7 +59,7 @@ pub(crate) struct Problem {
     pub(crate) message: String,
 }
 
-/// Something wrong in a step, found by somebody who knows more than the plan says: which tools there are, and what they take.
+/// A problem of a step, found with knowledge that the plan does not hold: which tools there are, and which arguments they take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepProblem {
     /// The step's place in the checked plan, from 0.
@@ -69,10 +70,13 @@ pub struct StepProblem {
     pub message: String,
 }
 
-impl StepProblem {
-    /// Gives problems in the steps of an accepted document its author's names, lines and columns.
-    pub fn locate(format: crate::Format, text: &str, problems: Vec<Self>) -> Vec<Violation> {
-        crate::document::locate(format, text, problems)
+impl Problem {
+    /// The step that it is about, for the order in which problems of a draft are listed.
+    pub(crate) fn step(&self) -> Option<usize> {
+        match self.path.segments() {
+            [Segment::Key(steps), Segment::Index(step), ..] if steps == "steps" => Some(*step),
+            _ => None,
+        }
     }
 }
 

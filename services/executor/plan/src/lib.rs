@@ -4,8 +4,8 @@
 //! by passing every check that needs no tool catalogue. There is no unchecked `Plan`: holding the value is the proof. A refusal is an
 //! [`InvalidPlan`], which names every field that is wrong as its author wrote it.
 //!
-//! This crate is pure. It knows nothing of clocks, files, sockets or tools; whether a tool exists and takes these arguments is
-//! asked elsewhere.
+//! This crate is pure. It knows nothing of clocks, files, sockets or tools: the caller that knows the tools passes a function that checks
+//! each call ([`Plan::parse_with`]), so that one refusal names everything that is wrong.
 
 mod check;
 mod document;
@@ -23,6 +23,6 @@ pub use document::Format;
 pub use draft::{PlanDraft, StepDraft, StepKindDraft};
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
-pub use plan::{Plan, Step, StepKind, ToolStep};
+pub use plan::{Plan, PlannedCall, Step, StepKind, ToolStep};
 pub use retry::{Backoff, RetryPolicy};
 pub use template::{Template, TemplateError, Unresolved};

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use crate::{Format, InvalidPlan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, Template, check, document};
+use crate::{PlanDraft, RetryPolicy, StepDraft, StepKindDraft, Template};
 
 /// A plan that can be carried out: ids are unique, dependencies exist and form no cycle, templates can be read and name steps, and every
 /// number is within its limit.
@@ -30,6 +30,7 @@ pub struct Step {
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) exclusive: bool,
+    pub(crate) verbatim: Vec<String>,
     pub(crate) retry: RetryPolicy,
     pub(crate) kind: StepKind,
 }
@@ -39,6 +40,17 @@ pub struct Step {
 pub enum StepKind {
     /// One call of one tool.
     Tool(ToolStep),
+}
+
+/// The call of a step whose tool is named, in a plan that may have other problems.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedCall<'a> {
+    /// The step's place among the plan's steps, from 0.
+    pub step: usize,
+    /// The tool's name, or one of its aliases, as it was written.
+    pub tool: &'a str,
+    /// The arguments: always an object; `None` when they could not be read.
+    pub arguments: Option<&'a Template>,
 }
 
 /// A step that is one call of one tool.
@@ -51,18 +63,6 @@ pub struct ToolStep {
 }
 
 impl Plan {
-    /// Checks everything about a plan that needs no tool catalogue. All violations are reported, by the names of [`PlanDraft`].
-    pub fn new(draft: PlanDraft) -> Result<Self, InvalidPlan> {
-        let places: Vec<usize> = (0..draft.steps.len()).collect();
-        check::plan(draft, &places).map_err(|problems| problems.filter_map(|problem| Some(problem.into())).into())
-    }
-
-    /// Reads and checks a plan as its author wrote it. All violations are reported by the author's own names, with line and column; only
-    /// a text that is no YAML or JSON at all ends at its first mistake.
-    pub fn parse(format: Format, text: &str) -> Result<Self, InvalidPlan> {
-        document::parse(format, text).map_err(InvalidPlan::from)
-    }
-
     /// The author's name for the plan.
     pub fn id(&self) -> &str {
         &self.id
@@ -174,6 +174,7 @@ impl Step {
             timeout: self.timeout,
             attempt_timeout: self.attempt_timeout,
             exclusive: self.exclusive,
+            verbatim: self.verbatim.clone(),
             retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
             kind: StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() },
         }

@@ -1,8 +1,8 @@
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use belay_execution::{Created, Event, EventKind, ToolFacts, digest};
 use belay_journal::{NewExecution, Refused, SHARDS};
-use belay_plan::{Format, InvalidPlan, Plan, StepKind, StepProblem, Violation, limits, nearest};
+use belay_plan::{Format, InvalidPlan, Plan, PlannedCall, StepProblem, Violation, limits, nearest};
 use belay_proto::v1::{
     self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource,
 };
@@ -16,7 +16,8 @@ use crate::{
     ExecutionRegistry,
     driver::Driver,
     names::{ExecutionName, is_id, namespace},
-    runner::Catalogue,
+    paths::leaves_workspace,
+    runner::{Catalogue, FoundTool},
     trace, wire,
 };
 
@@ -31,44 +32,61 @@ pub(super) async fn validate_plan(
         None => return Err(status::invalid("plan", "is needed, as `plan` or as `document`").into()),
     };
     let catalogue = registry.runner.catalogue(true).await?;
-    Ok(match checked(&source, &catalogue) {
+    let foreseen = foreseen(registry, &source).await;
+    Ok(match checked(&source, &catalogue, &foreseen.refused) {
         Ok((plan, _)) => v1::ValidatePlanResponse {
             violations: Vec::new(),
-            warnings: warnings(registry, &source, &plan).await,
+            warnings: violations(registry, located(&source, foreseen.warnings)),
             plan: Some(registry.vault.plan(wire::plan_message(&plan))),
         },
         Err(invalid) => v1::ValidatePlanResponse {
-            violations: shown(registry, invalid).violations.into_iter().map(violation).collect(),
+            violations: violations(registry, invalid.violations),
             warnings: Vec::new(),
             plan: None,
         },
     })
 }
 
-/// The runner's warnings about an accepted plan's calls, at their positions in the author's document.
-async fn warnings(registry: &ExecutionRegistry, source: &Source, plan: &Plan) -> Vec<v1::PlanViolation> {
-    let steps: Vec<_> = plan
-        .steps()
-        .iter()
-        .map(|planned| match planned.kind() {
-            StepKind::Tool(call) => call,
-        })
-        .collect();
-    let planned = steps
-        .iter()
-        .map(|call| v1::PlannedCall { tool: call.tool.clone(), arguments: call.arguments.source().to_string() });
-    let problems = registry.runner.check_calls(planned.collect()).await.into_iter();
-    let problems = problems.filter_map(|problem| {
-        let step = usize::try_from(problem.call).ok()?;
-        let call = steps.get(step)?;
-        // The value of a template is not known yet.
-        let is_template = call.arguments.reference_paths().contains(&problem.pointer);
+/// What the tool runner can tell of a plan's calls before any of them is made.
+#[derive(Default)]
+struct ForeseenProblems {
+    /// By step: for what the runner refuses the call.
+    refused: HashMap<usize, Vec<StepProblem>>,
+    /// What may be gone when the call is made.
+    warnings: Vec<StepProblem>,
+}
+
+/// Asks the runner about every call that can be read, whatever else is wrong with the plan.
+async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProblems {
+    let (mut calls, mut planned) = (Vec::new(), Vec::new());
+    let collect = |call: PlannedCall<'_>| {
+        if let Some(arguments) = call.arguments {
+            // What a template stands for is not known yet.
+            calls.push((call.step, arguments.reference_paths()));
+            planned.push(v1::PlannedCall { tool: call.tool.to_owned(), arguments: arguments.source().to_string() });
+        }
+        Vec::new()
+    };
+    // What is wrong with the plan is found again when the answers are there.
+    drop(plan_with(source, collect));
+    let mut found = ForeseenProblems::default();
+    for problem in registry.runner.check_calls(planned).await {
+        let call = usize::try_from(problem.call).ok().and_then(|call| calls.get(call));
+        let Some((step, _)) = call.filter(|(_, templates)| !templates.contains(&problem.pointer)) else { continue };
         let pointer = format!("/arguments{}", problem.pointer);
-        (!is_template).then_some(StepProblem { step, pointer, message: problem.message })
-    });
-    let problems: Vec<_> = problems.take(limits::MAX_VIOLATIONS).collect();
-    let found = located(source, problems);
-    shown(registry, InvalidPlan { violations: found }).violations.into_iter().map(violation).collect()
+        let step_problem = StepProblem { step: *step, pointer, message: problem.message };
+        if problem.refused {
+            found.refused.entry(*step).or_default().push(step_problem);
+        } else if found.warnings.len() < limits::MAX_VIOLATIONS {
+            found.warnings.push(step_problem);
+        }
+    }
+    found
+}
+
+/// Violations as a client gets them: a message may quote the plan.
+fn violations(registry: &ExecutionRegistry, violations: Vec<Violation>) -> Vec<v1::PlanViolation> {
+    shown(registry, InvalidPlan { violations }).violations.into_iter().map(violation).collect()
 }
 
 /// Locates problems in the author's document.
@@ -127,10 +145,11 @@ pub(super) async fn start_execution(
         None => return Err(status::invalid("plan", "is needed, as `plan` or as `document`").into()),
     };
     let catalogue = registry.runner.catalogue(false).await?;
-    let (plan, tools) = match checked(&source, &catalogue) {
+    let none = HashMap::new();
+    let (plan, tools) = match checked(&source, &catalogue, &none) {
         Ok(checked) => checked,
-        // A tool may have been added since the catalogue was read.
-        Err(_) => checked(&source, registry.runner.catalogue(true).await?.as_ref())
+        // A tool may have come since the catalogue was read.
+        Err(_) => checked(&source, registry.runner.catalogue(true).await?.as_ref(), &none)
             .map_err(|invalid| refusal(shown(registry, invalid)))?,
     };
 
@@ -236,47 +255,60 @@ enum Source {
     Document(v1::PlanDocument),
 }
 
-/// Checks a plan against these tools, and returns it with the facts about them. Everything that can be rejected is rejected here.
-fn checked(source: &Source, catalogue: &Catalogue) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
-    let plan = match source {
-        Source::Message(plan) => wire::plan_from(plan.clone())?,
-        Source::Document(document) => Plan::parse(format_of(document), &document.text)?,
-    };
-    let (tools, problems) = tools_of(&plan, catalogue);
-    if problems.is_empty() {
-        return Ok((plan, tools));
+/// Reads and checks a plan, with what `check` finds in its calls.
+fn plan_with(source: &Source, check: impl FnMut(PlannedCall<'_>) -> Vec<StepProblem>) -> Result<Plan, InvalidPlan> {
+    match source {
+        Source::Message(plan) => wire::checked_plan_from(plan.clone(), check),
+        Source::Document(document) => Plan::parse_with(format_of(document), &document.text, check),
     }
-    Err(InvalidPlan { violations: located(source, problems) })
 }
 
-/// The facts about a plan's tools, and the problems of its calls.
-fn tools_of(plan: &Plan, catalogue: &Catalogue) -> (Vec<ToolFacts>, Vec<StepProblem>) {
-    let (mut tools, mut problems) = (Vec::<ToolFacts>::new(), Vec::new());
-    for (step, planned) in plan.steps().iter().enumerate() {
-        if problems.len() >= limits::MAX_VIOLATIONS {
-            break;
-        }
-        let StepKind::Tool(call) = planned.kind();
-        let Some((tool, schema)) = catalogue.find(&call.tool) else {
-            let did_you_mean = nearest(&call.tool, catalogue.names()).map(|name| format!("; did you mean `{name}`?"));
-            let message = format!("Tool '{}' not found{}", call.tool, did_you_mean.unwrap_or_default());
-            problems.push(StepProblem { step, pointer: "/tool".into(), message });
-            continue;
-        };
-        if let Some(schema) = schema {
-            let found = schema.violations_except(call.arguments.source(), &call.arguments.reference_paths());
-            problems.extend(found.into_iter().flat_map(|violation| problems_of(step, violation, tool)));
-        }
-        if !tools.iter().any(|facts| facts.used_as == call.tool) {
-            tools.push(ToolFacts {
-                used_as: call.tool.clone(),
-                tool: tool.name.clone(),
-                recovery: wire::recovery_from(tool.recovery()),
-                default_timeout: tool.default_timeout.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
-            });
-        }
+/// A plan that can be carried out with these tools, and the facts about them. The error names everything that is wrong; `refused` is what
+/// the runner refuses, by step.
+fn checked(
+    source: &Source,
+    catalogue: &Catalogue,
+    refused: &HashMap<usize, Vec<StepProblem>>,
+) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
+    let mut tools = Vec::<ToolFacts>::new();
+    let plan = plan_with(source, |call| {
+        let mut problems = problems_of_call(&call, catalogue, &mut tools);
+        problems.extend(refused.get(&call.step).into_iter().flatten().cloned());
+        problems
+    })?;
+    Ok((plan, tools))
+}
+
+/// What does not fit the tool that a step calls; the facts about the tool are added to `tools`.
+fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut Vec<ToolFacts>) -> Vec<StepProblem> {
+    let step = call.step;
+    let Some(found) = catalogue.find(call.tool) else {
+        let did_you_mean = nearest(call.tool, catalogue.names()).map(|name| format!("; did you mean `{name}`?"));
+        let message = format!("Tool '{}' not found{}", call.tool, did_you_mean.unwrap_or_default());
+        return vec![StepProblem { step, pointer: "/tool".into(), message }];
+    };
+    let FoundTool { tool, schema, path_arguments } = found;
+    if !tools.iter().any(|facts| facts.used_as == call.tool) {
+        tools.push(ToolFacts {
+            used_as: call.tool.to_owned(),
+            tool: tool.name.clone(),
+            recovery: wire::recovery_from(tool.recovery()),
+            default_timeout: tool.default_timeout.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
+        });
     }
-    (tools, problems)
+    let Some(arguments) = call.arguments else { return Vec::new() };
+    let templates = arguments.reference_paths();
+    let violations = schema.into_iter().flat_map(|schema| schema.violations_except(arguments.source(), &templates));
+    let mut problems: Vec<_> = violations.flat_map(|violation| problems_of(step, violation, tool)).collect();
+    for name in path_arguments {
+        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let path = arguments.source()[name.as_str()].as_str().filter(|_| !templates.contains(&pointer));
+        problems.extend(path.and_then(|path| {
+            let message = format!("`{path}` {}", leaves_workspace(path)?);
+            Some(StepProblem { step, pointer: format!("/arguments{pointer}"), message })
+        }));
+    }
+    problems
 }
 
 /// The problems of one schema violation: each unknown argument by its name, with the most similar known one.

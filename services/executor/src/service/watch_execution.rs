@@ -3,7 +3,11 @@ use std::{sync::Arc, time::Duration};
 use belay_journal::{ExecutionKey, ExecutionRow};
 use belay_proto::v1::{self, execution_event::Kind, watch_execution_response::Content};
 use belay_reasons as reasons;
-use belay_service_kit::{Taken, status};
+use belay_service_kit::{
+    Taken, status,
+    watch::{Wake, heartbeat_interval, wake},
+};
+use futures::FutureExt as _;
 use tonic::{Code, Status};
 
 use super::{Messages, describe};
@@ -24,14 +28,7 @@ pub(super) async fn watch_execution(
     request: v1::WatchExecutionRequest,
 ) -> Result<Messages<v1::WatchExecutionResponse>, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
-    let heartbeat = match &request.heartbeat_interval {
-        None => Duration::from_secs(15),
-        Some(interval) => belay_proto::to_duration(interval)
-            .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(600)).contains(interval))
-            .ok_or_else(|| {
-                Status::from(status::invalid("heartbeat_interval", "must be between 100 ms and 10 minutes"))
-            })?,
-    };
+    let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
     let taken = registry.watchers.take()?;
     let row = registry.find(&name).await?;
     // Subscribed before the snapshot is taken, so that no event in between is missed.
@@ -69,14 +66,6 @@ pub(super) async fn watch_execution(
         _taken: taken,
     };
     Ok(Box::pin(watch.stream(snapshot, reset)))
-}
-
-/// How a wait for the next event ends.
-#[derive(PartialEq)]
-enum Wait {
-    Changed,
-    Stopping,
-    Quiet,
 }
 
 struct Watch {
@@ -117,19 +106,17 @@ impl Watch {
                     if ended && self.cursor >= last {
                         return;
                     }
-                    let wait = tokio::select! {
-                        biased;
-                        changed = self.changes.changed() => { drop(changed); Wait::Changed }
-                        () = self.registry.shutdown.requested() => Wait::Stopping,
-                        () = tokio::time::sleep(self.heartbeat) => Wait::Quiet,
-                    };
-                    if wait == Wait::Stopping {
-                        Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; watch again.")))?;
-                    }
-                    if wait == Wait::Quiet {
-                        let time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
-                        let last_sequence = i64::try_from(self.cursor).unwrap_or(i64::MAX);
-                        yield response(Content::Heartbeat(v1::Heartbeat { last_sequence, time }));
+                    let (changed, shutdown) = (self.changes.changed().map(drop), &self.registry.shutdown);
+                    match wake(changed, shutdown, self.heartbeat).await {
+                        Wake::Changed => {}
+                        Wake::Stopping => {
+                            Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; watch again.")))?;
+                        }
+                        Wake::Quiet => {
+                            let time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
+                            let last_sequence = i64::try_from(self.cursor).unwrap_or(i64::MAX);
+                            yield response(Content::Heartbeat(v1::Heartbeat { last_sequence, time }));
+                        }
                     }
                     continue;
                 }

@@ -2,34 +2,62 @@
 
 use std::time::Duration;
 
-use belay_plan::{Backoff, InvalidPlan, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, Violation};
+use belay_plan::{
+    Backoff, InvalidPlan, Plan, PlanDraft, PlannedCall, RetryPolicy, StepDraft, StepKindDraft, StepProblem, Violation,
+};
 use belay_proto::v1;
 
 /// A checked plan from a message.
 pub(crate) fn plan_from(message: v1::Plan) -> Result<Plan, InvalidPlan> {
-    Plan::new(draft(message)?)
+    checked_plan_from(message, |_| Vec::new())
 }
 
-/// What a client sent, in the domain's terms.
-fn draft(message: v1::Plan) -> Result<PlanDraft, InvalidPlan> {
+/// A checked plan from a message, with what `check` finds wrong in its calls; the error has everything.
+pub(crate) fn checked_plan_from(
+    message: v1::Plan,
+    check: impl FnMut(PlannedCall<'_>) -> Vec<StepProblem>,
+) -> Result<Plan, InvalidPlan> {
+    let (draft, mut violations) = draft(message);
+    let checked = Plan::new_with(draft, check);
+    if violations.is_empty() {
+        return checked;
+    }
+    if let Err(InvalidPlan { violations: more }) = checked {
+        // What could not be read was left out of the draft: a problem of what stands there instead would only mislead.
+        let unread: Vec<String> = violations.iter().filter_map(|violation| unread(&violation.field)).collect();
+        let misleads = |field: &str| unread.iter().any(|place| field.starts_with(place.as_str()));
+        violations.extend(more.into_iter().filter(|violation| !misleads(&violation.field)));
+    }
+    Err(InvalidPlan { violations })
+}
+
+/// Where a draft has something else instead of a field of a message that could not be read: how the names of its fields begin.
+fn unread(field: &str) -> Option<String> {
+    if let Some(step) = field.strip_suffix(".kind") {
+        return Some(format!("{step}.tool"));
+    }
+    field.strip_suffix(".tool.arguments").map(|step| format!("{step}.arguments"))
+}
+
+/// What a client sent, in the domain's terms, and what could not be read of it.
+fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
     let mut violations = Vec::new();
     let mut steps = Vec::with_capacity(message.steps.len());
     for (index, step) in message.steps.into_iter().enumerate() {
         let at = |field: &str| format!("steps[{index}].{field}");
-        let Some(v1::step::Kind::Tool(tool)) = step.kind else {
-            violations.push(violation(at("kind"), "a step needs a kind; set `tool`"));
-            continue;
-        };
-        let arguments = if tool.arguments.is_empty() {
-            serde_json::Value::Object(serde_json::Map::new())
-        } else {
-            match serde_json::from_str(&tool.arguments) {
-                Ok(arguments) => arguments,
-                Err(error) => {
-                    violations.push(violation(at("tool.arguments"), format!("is not JSON: {error}")));
-                    continue;
-                }
+        let tool = match step.kind {
+            Some(v1::step::Kind::Tool(tool)) => tool,
+            None => {
+                violations.push(violation(at("kind"), "a step needs a kind; set `tool`"));
+                v1::ToolStep::default()
             }
+        };
+        let arguments = match tool.arguments.as_str() {
+            "" => serde_json::Value::Object(serde_json::Map::new()),
+            text => serde_json::from_str(text).unwrap_or_else(|error| {
+                violations.push(violation(at("tool.arguments"), format!("is not JSON: {error}")));
+                serde_json::Value::Null
+            }),
         };
         let retry = step.retry.map(|retry| retry_from(retry, &at("retry"), &mut violations));
         steps.push(StepDraft {
@@ -39,6 +67,7 @@ fn draft(message: v1::Plan) -> Result<PlanDraft, InvalidPlan> {
             timeout: duration_from(step.timeout.as_ref(), || at("timeout"), &mut violations),
             attempt_timeout: duration_from(step.attempt_timeout.as_ref(), || at("attempt_timeout"), &mut violations),
             exclusive: tool.exclusive,
+            verbatim: tool.verbatim,
             retry,
             kind: StepKindDraft::Tool { tool: tool.tool, arguments },
         });
@@ -48,17 +77,15 @@ fn draft(message: v1::Plan) -> Result<PlanDraft, InvalidPlan> {
         0
     });
     let timeout = duration_from(message.timeout.as_ref(), || "timeout".into(), &mut violations);
-    if !violations.is_empty() {
-        return Err(InvalidPlan { violations });
-    }
-    Ok(PlanDraft {
+    let draft = PlanDraft {
         id: message.id,
         description: message.description,
         steps,
         stop_on_error: message.stop_on_error,
         parallelism,
         timeout,
-    })
+    };
+    (draft, violations)
 }
 
 fn violation(field: String, message: impl Into<String>) -> Violation {
@@ -132,6 +159,7 @@ fn step_message(step: StepDraft) -> v1::Step {
             tool,
             arguments: arguments.to_string(),
             exclusive: step.exclusive,
+            verbatim: step.verbatim,
         })),
     }
 }
@@ -170,6 +198,7 @@ mod tests {
               - {id: a, tool: noop, arguments: {output: {n: 9007199254740993}}, retry: {max_attempts: 3, backoff: [1s, 2s]}}
               - {id: b, tool: noop, depends_on: [a], timeout: 30s, attempt_timeout: 1s, exclusive: true, retry: {max_attempts: 2}}
               - {id: c, title: C, tool: noop, arguments: {output: '${a.result.n}'}}
+              - {id: d, tool: noop, arguments: {output: 'echo ${HOME'}, verbatim: [output]}
         ";
         let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
         assert_eq!(plan_from(plan_message(&plan)).unwrap(), plan);
@@ -182,15 +211,22 @@ mod tests {
             timeout: Some(pbjson_types::Duration { seconds: -1, nanos: 0 }),
             ..v1::Step::default()
         };
-        let tool = v1::step::Kind::Tool(v1::ToolStep { tool: "noop".into(), arguments: "{".into(), exclusive: false });
+        let tool = v1::step::Kind::Tool(v1::ToolStep {
+            tool: "noop".into(),
+            arguments: "{".into(),
+            ..v1::ToolStep::default()
+        });
         let message = v1::Plan {
             id: "p".into(),
             parallelism: -1,
-            steps: vec![step.clone(), v1::Step { kind: Some(tool), ..step }],
+            steps: vec![step.clone(), v1::Step { kind: Some(tool), depends_on: vec!["nowhere".into()], ..step }],
             ..v1::Plan::default()
         };
         let fields: Vec<String> =
             plan_from(message).unwrap_err().violations.into_iter().map(|violation| violation.field).collect();
-        assert_eq!(fields, ["steps[0].kind", "steps[1].tool.arguments", "parallelism"]);
+        let unread =
+            ["steps[0].kind", "steps[0].timeout", "steps[1].tool.arguments", "steps[1].timeout", "parallelism"];
+        assert_eq!(fields[..5], unread);
+        assert_eq!(fields[5..], ["steps[1].id", "steps[1].depends_on[0]"], "and everything else, at once");
     }
 }

@@ -6,14 +6,14 @@
 //!
 //! Pure: keys, times and nonces are arguments.
 
+mod digest;
 mod grant;
-mod hex;
 mod seal;
 mod subject;
 
+pub use digest::digest_of;
 pub use ed25519_dalek::{SigningKey, VerifyingKey};
 pub use grant::{Expected, Grant, Scope};
-pub use hex::digest_of;
 pub use seal::{Invalid, Keys, Signed, key_id};
 pub use subject::{Change, ChangeKind, Kind, Subject};
 

@@ -1,10 +1,11 @@
 //! Signatures: Ed25519 over a message's bytes with a prefix that says what kind of message it is.
 
+use data_encoding::HEXLOWER;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use crate::{hex::hex, shown};
+use crate::shown;
 
 /// Bytes with a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub enum Invalid {
 
 /// The first 16 hexadecimal digits of a public key's SHA-256.
 pub fn key_id(key: &VerifyingKey) -> String {
-    hex(&Sha256::digest(key.as_bytes())[..8])
+    HEXLOWER.encode(&Sha256::digest(key.as_bytes())[..8])
 }
 
 /// The public keys that are trusted.

@@ -1,5 +1,7 @@
 //! The spellings that a value takes on its way through programs: base64, hex, URL, JSON.
 
+use data_encoding::{HEXLOWER, HEXUPPER};
+
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -46,9 +48,7 @@ pub(crate) fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
 
 /// Two digits a byte, small and capital.
 pub(crate) fn hex(value: &[u8]) -> [String; 2] {
-    let small: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-    let capital = small.to_uppercase();
-    [small, capital]
+    [HEXLOWER.encode(value), HEXUPPER.encode(value)]
 }
 
 /// `%` and two digits for what is not allowed in a URL: strictly, leaving `/`, and as forms do it. With capital and small digits.

@@ -1,65 +1,39 @@
 //! DEADLINE_EXCEEDED when the caller's deadline passes.
 //!
 //! tonic's own timer answers CANCELLED, which clients in other languages do not take for a deadline. The same timer one level further in
-//! answers first, and with the right word. It times the head of the response; streams look after themselves.
+//! answers first, and with the right code. It times the head of the response; a stream times itself.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
 use futures::future::{Either, select};
 use http::{HeaderMap, Request, Response};
-use tonic::{Code, Status};
-use tower::{Layer, Service};
+use tonic::{Code, Status, body::Body};
 
-/// Adds the timer to a service.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DeadlineLayer;
+use crate::middleware::{Answer, Middleware};
 
-impl<S> Layer<S> for DeadlineLayer {
-    type Service = Deadline<S>;
+/// Answers when the caller's deadline passes before the service does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline;
 
-    fn layer(&self, inner: S) -> Self::Service {
-        Deadline { inner }
-    }
-}
-
-/// A service with the timer.
-#[derive(Clone, Debug)]
-pub struct Deadline<S> {
-    inner: S,
-}
-
-impl<S, Body, Answer> Service<Request<Body>> for Deadline<S>
-where
-    S: Service<Request<Body>, Response = Response<Answer>>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-    Answer: Default + Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+impl Middleware for Deadline {
+    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> Answer<E>
+    where
+        F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
+        E: Send + 'static,
+    {
         let limit = limit(request.headers());
-        let answer = self.inner.call(request);
+        let answer = next(request);
         let Some(limit) = limit else { return Box::pin(answer) };
         Box::pin(async move {
             // A little before tonic's own timer, which would otherwise tie.
             let timer = tokio::time::sleep(limit.saturating_sub(Duration::from_micros(500)));
             match select(Box::pin(answer), Box::pin(timer)).await {
                 Either::Left((answer, _)) => answer,
-                Either::Right(_) => {
-                    Ok(Status::new(Code::DeadlineExceeded, "the caller's deadline passed before the answer was there")
-                        .into_http())
-                }
+                Either::Right(_) => Ok(Status::new(
+                    Code::DeadlineExceeded,
+                    "the caller's deadline passed before the response was ready",
+                )
+                .into_http()),
             }
         })
     }
@@ -83,7 +57,10 @@ fn limit(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use tower::{Layer as _, Service as _};
+
     use super::*;
+    use crate::middleware::MiddlewareLayer;
 
     #[test]
     fn the_header_is_read_as_the_protocol_says() {
@@ -99,14 +76,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_answer_is_a_passed_deadline() {
-        let mut service = DeadlineLayer.layer(tower::service_fn(|_: Request<()>| async {
+        let mut service = MiddlewareLayer(Deadline).layer(tower::service_fn(|_: Request<Body>| async {
             tokio::time::sleep(Duration::from_secs(5)).await;
-            Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+            Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
         }));
-        let request = Request::builder().header("grpc-timeout", "1S").body(()).unwrap();
+        let request = Request::builder().header("grpc-timeout", "1S").body(Body::empty()).unwrap();
         let answer = service.call(request).await.unwrap();
         assert_eq!(answer.headers()["grpc-status"], "4");
-        let request = Request::builder().header("grpc-timeout", "6S").body(()).unwrap();
+        let request = Request::builder().header("grpc-timeout", "6S").body(Body::empty()).unwrap();
         assert!(!service.call(request).await.unwrap().headers().contains_key("grpc-status"));
     }
 }

@@ -1,6 +1,6 @@
-//! The layer before every service: who is calling, and may they call this? Only health is open to everybody.
+//! The middleware before every service: who is calling, and may they call this? Only health is open to everyone.
 //!
-//! What takes long, streams and waits, is asked again while it goes on: whoever is revoked hears no more after [`RECHECK`].
+//! Streams and long waits are checked again while they go on: a caller whose credential was revoked is cut off within [`RECHECK`].
 
 use std::{
     pin::Pin,
@@ -14,74 +14,50 @@ use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
 use http_body::Frame;
 use tokio::time::{Interval, MissedTickBehavior};
 use tonic::{Status, body::Body, transport::server::UdsConnectInfo};
-use tower::{Layer, Service};
 
 use crate::{
     Access,
     auth::{Credentials, Unknown},
     methods,
+    middleware::{Answer, Middleware, refuse},
     principal::Principal,
     register::TokenDigest,
 };
 
-/// How long somebody who was revoked may still be served by a request that was let in before.
+/// How long a request that was let in may still be served after its caller's credential was revoked.
 pub const RECHECK: Duration = Duration::from_secs(1);
 
-/// Puts the guard before a service.
+/// Lets a request pass when its caller may make it, and tells the service who that is.
 #[derive(Clone, Debug)]
-pub(crate) struct GuardLayer(pub(crate) Access);
+pub(crate) struct Guard(pub(crate) Access);
 
-impl<S> Layer<S> for GuardLayer {
-    type Service = Guard<S>;
-
-    fn layer(&self, inner: S) -> Guard<S> {
-        Guard { access: self.0.clone(), inner }
-    }
-}
-
-/// A service with the guard before it.
-#[derive(Clone, Debug)]
-pub(crate) struct Guard<S> {
-    access: Access,
-    inner: S,
-}
-
-impl<S, B> Service<Request<B>> for Guard<S>
-where
-    S: Service<Request<B>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+impl Middleware for Guard {
+    fn handle<F, E>(&self, mut request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> Answer<E>
+    where
+        F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
+        E: Send + 'static,
+    {
         let path = request.uri().path().to_owned();
         if methods::is_open(&path) {
             request.headers_mut().remove(HEADER);
-            return Box::pin(self.inner.call(request));
+            return Box::pin(next(request));
         }
         let shown = match shown(&request) {
             Ok(shown) => shown,
-            Err(unknown) => return refused(unknown.into()),
+            Err(unknown) => return refuse(unknown.into()),
         };
-        let check = Check { access: self.access.clone(), shown, path };
+        let check = Check { access: self.0.clone(), shown, path };
         let principal = match check.passes() {
             Ok(principal) => principal,
-            Err(status) => return refused(status),
+            Err(status) => return refuse(status),
         };
-        // How far the services' stores have come is for services alone to say.
+        // Only services say how far their stores have come.
         if !matches!(principal, Principal::Service(_)) {
             request.headers_mut().remove(HEADER);
         }
         request.extensions_mut().insert(principal);
-        let answer = self.inner.call(request);
-        if !self.access.can_change() {
+        let answer = next(request);
+        if !self.0.can_change() {
             return Box::pin(answer);
         }
         Box::pin(async move {
@@ -107,10 +83,6 @@ where
     }
 }
 
-fn refused<E: Send + 'static>(status: Status) -> Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>> {
-    Box::pin(std::future::ready(Ok(status.into_http())))
-}
-
 /// What the caller shows with this request, and by this connection.
 fn shown<B>(request: &Request<B>) -> Result<Credentials, Unknown> {
     let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
@@ -129,7 +101,7 @@ fn token(headers: &HeaderMap) -> Result<Option<TokenDigest>, Unknown> {
     }
 }
 
-/// What was asked, so that it can be asked again.
+/// The check of one request, so that it can be repeated.
 struct Check {
     access: Access,
     shown: Credentials,
@@ -150,7 +122,7 @@ fn timer() -> Interval {
     timer
 }
 
-/// An answer that ends as soon as the caller may no longer have it.
+/// A response body that ends as soon as the caller may no longer read it.
 struct CheckedBody {
     inner: Body,
     check: Check,

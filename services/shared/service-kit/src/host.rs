@@ -1,4 +1,4 @@
-//! Where a service lives: connections in, layers around, health and reflection beside it.
+//! Serves gRPC services on a listener: middleware around them, health and reflection beside them.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -12,12 +12,15 @@ use tonic::{
 };
 use tower::ServiceBuilder;
 
-use crate::{Access, Shutdown, deadline::DeadlineLayer, guard::GuardLayer, limits::LimitLayer, stores::StoresLayer};
+use crate::{
+    Access, Shutdown, deadline::Deadline, guard::Guard, http_health::HttpHealth, limits::Limits,
+    middleware::MiddlewareLayer, stores::StoreReports,
+};
 
-/// The largest message that is decoded: above every limit of ours, so that the error is ours and names the field.
+/// The largest message that is decoded, in bytes: above every limit on a field, so that the error names the field.
 pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
 
-/// How long open requests have to end once a stop is asked for.
+/// How long open requests have to end once a stop is requested.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What a listener yields: TCP, unix sockets, a simulated network.
@@ -46,20 +49,20 @@ impl Hosted {
         Self { routes, names: vec![name], descriptors: vec![descriptors], stores: None }
     }
 
-    /// For other services alone: what they send of how far stores have come is believed, and answered.
+    /// For listeners that only Belay's services call: what they report of the stores is checked and answered.
     #[must_use]
     pub fn with_stores(mut self, stores: Arc<Stores>) -> Self {
         self.stores = Some(stores);
         self
     }
 
-    /// These and those on one listener.
+    /// The services of both on one listener.
     ///
     /// # Panics
     /// When both hold the same service.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
-        // Both sides answer UNIMPLEMENTED to what they do not know; two routers can be merged when one of them has such an answer.
+        // Both routers answer UNIMPLEMENTED to unknown methods; only one of two merged routers may have such a fallback.
         let theirs = other.routes.into_axum_router().reset_fallback();
         self.routes = self.routes.into_axum_router().merge(theirs).into();
         self.names.extend(other.names);
@@ -84,8 +87,8 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves until told to stop, with health (under each service's name and as a whole) and reflection beside it. Health answers everybody;
-/// the rest answers whom `access` lets in, and each method whom its line in the table of methods names.
+/// Serves until `shutdown` is requested, with health (gRPC under each service's name and as a whole, and plain HTTP) and reflection beside
+/// it. Health answers every caller. Every other method answers the callers that `access` lets in and its line in the table of methods names.
 ///
 /// # Errors
 /// [`ServeError`] when the transport fails.
@@ -104,10 +107,11 @@ pub async fn serve<C: Connection>(
     let reflection = reflected(&names, &descriptors).build_v1()?;
     let reflection_v1alpha = reflected(&names, &descriptors).build_v1alpha()?;
     let layers = ServiceBuilder::new()
-        .layer(GuardLayer(access))
-        .layer(DeadlineLayer)
-        .layer(StoresLayer(stores))
-        .layer(LimitLayer::default())
+        .layer(MiddlewareLayer(HttpHealth(shutdown.clone())))
+        .layer(MiddlewareLayer(Guard(access)))
+        .layer(MiddlewareLayer(Deadline))
+        .layer(MiddlewareLayer(StoreReports(stores)))
+        .layer(MiddlewareLayer(Limits::default()))
         .into_inner();
     let stop = {
         let shutdown = shutdown.clone();
@@ -122,21 +126,23 @@ pub async fn serve<C: Connection>(
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
         .tcp_nodelay(true)
+        // For `HttpHealth`, which answers every HTTP/1 request itself.
+        .accept_http1(true)
         .layer(layers)
         .add_routes(routes.add_service(health).add_service(reflection).add_service(reflection_v1alpha))
         .serve_with_incoming_shutdown(incoming, stop);
-    let patience = async {
+    let grace_over = async {
         shutdown.requested().await;
         tokio::time::sleep(GRACE).await;
     };
     tokio::select! {
         biased;
         served = serving => served.map_err(ServeError::from),
-        () = patience => Ok(()),
+        () = grace_over => Ok(()),
     }
 }
 
-/// What reflection tells of a listener: the services that answer there and no others of the contract, and with their messages those of
+/// What reflection lists: the services that answer on this listener and no others of the contract, with their messages and those of
 /// `google.rpc`, so that generic clients can show an error's details.
 fn reflected<'a>(names: &[&'static str], descriptors: &[&'a [u8]]) -> tonic_reflection::server::Builder<'a> {
     use tonic_reflection::pb;

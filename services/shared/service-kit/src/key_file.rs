@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use thiserror::Error;
 
 /// Why there is no key.
@@ -114,14 +115,7 @@ pub fn parse(text: &[u8], prefix: &str) -> Result<[u8; 32], Wrong> {
 }
 
 fn hexadecimal(digits: &[u8]) -> Option<[u8; 32]> {
-    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    let mut key = [0; 32];
-    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(key)
+    HEXLOWER_PERMISSIVE.decode(digits).ok()?.try_into().ok()
 }
 
 /// Writes a key as its prefix and hexadecimal digits, the file whole: a start that dies in the middle leaves none.
@@ -136,7 +130,7 @@ pub fn write(path: &Path, mode: u32, prefix: &str, key: &[u8; 32]) -> io::Result
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let text = key.iter().fold(prefix.to_owned(), |text, byte| format!("{text}{byte:02x}")) + "\n";
+    let text = format!("{prefix}{}\n", HEXLOWER.encode(key));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(draft)?;
     // Whatever the umask is: a public key is for all to read.
     file.set_permissions(fs::Permissions::from_mode(mode))?;

@@ -1,17 +1,19 @@
-//! What every service needs and none is about: a clock, ids, who is asking, time limits, errors, health, stopping.
+//! What every service needs and none is about: a clock, ids, who is calling, deadlines, errors, health, shutdown.
 //!
-//! This is where the real clock and the real randomness live. Services take them as values, so that a simulation can hand in its own.
+//! The real clock and the real randomness live here. Services take them as values, so that a simulation can pass its own.
 
 pub mod auth;
 mod authority;
 pub mod clock;
-pub mod deadline;
+mod deadline;
 mod guard;
 pub mod host;
+mod http_health;
 pub mod ids;
 pub mod key_file;
 mod limits;
 mod methods;
+mod middleware;
 pub mod net;
 pub mod principal;
 pub mod program;
@@ -22,6 +24,7 @@ pub mod status;
 pub mod stores;
 pub mod telemetry;
 pub mod users;
+pub mod watch;
 
 pub use auth::{Access, People, Services};
 pub use authority::NormalizedStream;

@@ -1,8 +1,8 @@
 //! What one listener takes on at a time: messages up to [`LARGEST_MESSAGE`], and together no more of them than a budget of memory holds.
 //!
-//! A request that is beyond it is answered with RESOURCE_EXHAUSTED and a delay before anything of it is kept; so whoever sends much at once
-//! costs the others time, and never the process. What tonic says of a message that cannot be read is said in Belay's own words: it is the
-//! caller's fault, and no fault inside.
+//! A request beyond the budget is answered with RESOURCE_EXHAUSTED and a delay before any of its message is kept; so a caller that sends
+//! much at once costs the other callers time, and never the process. tonic reports a message that cannot be decoded as INTERNAL; here it
+//! becomes INVALID_ARGUMENT, since the caller is at fault.
 
 use std::{
     pin::Pin,
@@ -16,80 +16,56 @@ use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Code, Status, body::Body, codegen::Bytes};
-use tower::{Layer, Service};
 
-use crate::{host::LARGEST_MESSAGE, status};
+use crate::{
+    host::LARGEST_MESSAGE,
+    middleware::{Answer, Middleware, refuse},
+    status,
+};
 
 /// The bytes of messages that requests may hold at once on one listener: eight of the largest.
 const BUDGET: usize = 8 * LARGEST_MESSAGE;
 /// What each request counts for besides its message, in bytes.
 const OVERHEAD: usize = 1024;
-/// How long whoever was sent away is to wait.
+/// How long a caller beyond the budget is to wait.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A message's header: whether it is compressed, and its length.
 const HEADER: usize = 5;
 
-/// Adds the limits to a service.
+/// Bounds what the requests of one listener hold together.
 #[derive(Clone, Debug)]
-pub(crate) struct LimitLayer {
+pub(crate) struct Limits {
     budget: Arc<Semaphore>,
 }
 
-impl Default for LimitLayer {
+impl Default for Limits {
     fn default() -> Self {
         Self { budget: Arc::new(Semaphore::new(BUDGET)) }
     }
 }
 
-impl<S> Layer<S> for LimitLayer {
-    type Service = Limited<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Limited { inner, budget: Arc::clone(&self.budget) }
-    }
-}
-
-/// A service with the limits.
-#[derive(Clone, Debug)]
-pub(crate) struct Limited<S> {
-    inner: S,
-    budget: Arc<Semaphore>,
-}
-
 /// What a request holds of the budget for the message that is being read or worked on.
 type Held = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
 
-impl<S, Answer> Service<Request<Body>> for Limited<S>
-where
-    S: Service<Request<Body>, Response = Response<Answer>>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-    Answer: Default + Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Ok(counts) = take(&self.budget, OVERHEAD) else {
-            return Box::pin(std::future::ready(Ok(overloaded().into_http())));
-        };
+impl Middleware for Limits {
+    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> Answer<E>
+    where
+        F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
+        E: Send + 'static,
+    {
+        let Ok(counts) = take(&self.budget, OVERHEAD) else { return refuse(overloaded()) };
         let held = Held::default();
         let request = request.map(|inner| {
             let (budget, held) = (Arc::clone(&self.budget), Arc::clone(&held));
             Body::new(Counted { inner, budget, held, header: [0; HEADER], read: 0, left: 0 })
         });
-        let answer = self.inner.call(request);
+        let answer = next(request);
         Box::pin(async move {
             let answer = answer.await;
             // What is streamed from here on holds no message of the caller's.
             held.lock().unwrap_or_else(PoisonError::into_inner).take();
             drop(counts);
-            answer.map(in_our_words)
+            answer.map(rephrased)
         })
     }
 }
@@ -166,9 +142,9 @@ fn too_large(length: usize) -> Status {
     error.with("limit_bytes", LARGEST_MESSAGE).into()
 }
 
-/// An answer that tonic made up about the caller's message, as ours.
-fn in_our_words<Answer: Default>(answer: Response<Answer>) -> Response<Answer> {
-    /// How tonic begins to tell that a message cannot be read.
+/// A response that tonic made about the caller's message, with the code and the reason of Belay's own.
+fn rephrased(answer: Response<Body>) -> Response<Body> {
+    /// How tonic's messages begin when a request's message cannot be decoded.
     const UNREADABLE: [&str; 4] = [
         "failed to decode Protobuf message",
         "protocol error: received message",
@@ -178,16 +154,15 @@ fn in_our_words<Answer: Default>(answer: Response<Answer>) -> Response<Answer> {
     let Some(status) = Status::from_header_map(answer.headers()).filter(|status| status.details().is_empty()) else {
         return answer;
     };
-    let told = status.message();
+    let message = status.message();
     match status.code() {
-        Code::Internal if UNREADABLE.iter().any(|begins| told.starts_with(begins)) => {
-            let message = format!("The message cannot be read as this method's request: {told}.");
+        Code::Internal if UNREADABLE.iter().any(|begins| message.starts_with(begins)) => {
+            let message = format!("The message cannot be read as this method's request: {message}.");
             Status::from(status::error(Code::InvalidArgument, reasons::MESSAGE_MALFORMED, message)).into_http()
         }
         // A service whose own limit is lower, or what was compressed: it names both numbers.
-        Code::OutOfRange if told.contains("decoded message length too large") => {
-            Status::from(status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, format!("{told}.")))
-                .into_http()
+        Code::OutOfRange if message.contains("decoded message length too large") => {
+            Status::from(status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, format!("{message}."))).into_http()
         }
         _ => answer,
     }

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -28,7 +29,7 @@ impl TokenDigest {
     }
 
     fn to_hex(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&self.0)
     }
 }
 
@@ -43,7 +44,7 @@ pub const TOKEN_PREFIX: &str = "belay-token-";
 
 /// A token from 32 random bytes.
 pub fn token(random: [u8; 32]) -> String {
-    random.iter().fold(TOKEN_PREFIX.to_owned(), |token, byte| format!("{token}{byte:02x}"))
+    format!("{TOKEN_PREFIX}{}", HEXLOWER.encode(&random))
 }
 
 /// One principal as the file has it.

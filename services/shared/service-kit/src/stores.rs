@@ -10,20 +10,23 @@ use belay_proto::stores::{Behind, HEADER, Stores};
 use belay_reasons as reasons;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::{Code, Status, body::Body, transport::Channel};
-use tower::{Layer, Service};
+use tower::Service;
 
-use crate::status;
+use crate::{
+    middleware::{Answer, Middleware, respond},
+    status,
+};
 
-/// The refusal of whoever has a store that is behind, or talks to one.
+/// The refusal of a service whose store is behind, or that talks to one whose store is.
 fn refusal(behind: &Behind) -> Status {
     status::error(Code::Unavailable, reasons::STORE_BEHIND, format!("Nothing is done: {behind}.")).into()
 }
 
-fn told(headers: &HeaderMap) -> &str {
+fn reported(headers: &HeaderMap) -> &str {
     headers.get(HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn tell(headers: &mut HeaderMap, stores: &Stores) {
+fn report(headers: &mut HeaderMap, stores: &Stores) {
     if let Ok(mut value) = HeaderValue::from_str(&stores.header()) {
         // Nearly every message has another one: in the connection's header table it would only push out what repeats.
         value.set_sensitive(true);
@@ -31,58 +34,33 @@ fn tell(headers: &mut HeaderMap, stores: &Stores) {
     }
 }
 
-/// On the serving side: refuses requests when a store is behind, and answers with what is known.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StoresLayer(pub(crate) Option<Arc<Stores>>);
-
-impl<S> Layer<S> for StoresLayer {
-    type Service = Telling<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Telling { inner, stores: self.0.clone() }
-    }
-}
-
-/// A service that tells.
+/// On the serving side: refuses requests while a store is behind, and reports what is known with every response.
 #[derive(Clone, Debug)]
-pub(crate) struct Telling<S> {
-    inner: S,
-    stores: Option<Arc<Stores>>,
-}
+pub(crate) struct StoreReports(pub(crate) Option<Arc<Stores>>);
 
-impl<S, B, Answer> Service<Request<B>> for Telling<S>
-where
-    S: Service<Request<B>, Response = Response<Answer>>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-    Answer: Default + Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Some(stores) = self.stores.clone() else { return Box::pin(self.inner.call(request)) };
-        if let Err(behind) = stores.hear(told(request.headers())) {
+impl Middleware for StoreReports {
+    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> Answer<E>
+    where
+        F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
+        E: Send + 'static,
+    {
+        let Some(stores) = self.0.clone() else { return Box::pin(next(request)) };
+        if let Err(behind) = stores.hear(reported(request.headers())) {
             tracing::error!(%behind, "A store is behind");
             let mut response = refusal(&behind).into_http();
-            tell(response.headers_mut(), &stores);
-            return Box::pin(async move { Ok(response) });
+            report(response.headers_mut(), &stores);
+            return respond(response);
         }
-        let answer = self.inner.call(request);
+        let answer = next(request);
         Box::pin(async move {
             let mut response = answer.await?;
-            tell(response.headers_mut(), &stores);
+            report(response.headers_mut(), &stores);
             Ok(response)
         })
     }
 }
 
-/// On the asking side: a channel to another service, which is told what is known and answers with what it knows.
+/// On the calling side: a channel to another service that sends what is known of the stores and reads what the other side reports.
 #[derive(Clone, Debug)]
 pub struct ServiceChannel {
     channel: Channel,
@@ -96,7 +74,7 @@ impl ServiceChannel {
     }
 }
 
-/// One that tells nothing.
+/// A channel that reports nothing.
 impl From<Channel> for ServiceChannel {
     fn from(channel: Channel) -> Self {
         Self { channel, stores: None }
@@ -114,11 +92,11 @@ impl Service<Request<Body>> for ServiceChannel {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let Some(stores) = self.stores.clone() else { return Box::pin(self.channel.call(request)) };
-        tell(request.headers_mut(), &stores);
+        report(request.headers_mut(), &stores);
         let answer = self.channel.call(request);
         Box::pin(async move {
             let response = answer.await?;
-            match stores.hear(told(response.headers())) {
+            match stores.hear(reported(response.headers())) {
                 Ok(()) => Ok(response),
                 Err(behind) => {
                     tracing::error!(%behind, "A store is behind");

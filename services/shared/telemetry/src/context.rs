@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use opentelemetry::{
     SpanId, TraceFlags, TraceId,
     trace::{SpanContext, TraceState},
@@ -148,25 +149,13 @@ pub fn span_id_of(context: &TraceContext, name: &str) -> [u8; 8] {
     if id == [0; 8] { [1; 8] } else { id }
 }
 
-/// Every call carries one: formatting machinery costs more than the digits.
 fn put_hex(bytes: &[u8], text: &mut String) {
-    for byte in bytes {
-        text.extend([byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])));
-    }
+    HEXLOWER.encode_append(bytes, text);
 }
 
-/// Small hexadecimal digits.
+/// Lower-case hexadecimal digits, no others.
 fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(text.chunks(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
+    HEXLOWER.decode(text).ok()?.try_into().ok()
 }
 
 /// The list without its white space and empty members, if each member is as W3C wants it.

@@ -38,8 +38,7 @@ impl Exporter {
         runtime: Handle,
     ) -> Self {
         otlp.set_resource(resource);
-        let endpoint = redactor.redact_text(endpoint).text;
-        Self { otlp: Arc::new(otlp), runtime, redactor, endpoint, outage: Outage::default() }
+        Self { otlp: Arc::new(otlp), runtime, redactor, endpoint: endpoint.to_owned(), outage: Outage::default() }
     }
 }
 

@@ -1,14 +1,35 @@
-//! Where spans go, read from the variables that OpenTelemetry defines.
+//! Where spans go and how, read from the environment variables that OpenTelemetry defines.
 
 use std::{env, time::Duration};
 
 use opentelemetry_sdk::trace::Sampler;
 use thiserror::Error;
+use tonic::{
+    metadata::{Ascii, MetadataKey, MetadataValue},
+    transport::Uri,
+};
 
-/// Where spans go and which are sent. Made from the environment only, as everywhere with OpenTelemetry.
+/// How spans travel to the collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// OTLP/gRPC.
+    Grpc,
+    /// OTLP/HTTP with protobuf bodies.
+    HttpProtobuf,
+}
+
+/// The port that OTLP/gRPC has by default; OTLP/HTTP has 4318.
+const GRPC_PORT: u16 = 4317;
+
+/// The path of OTLP/HTTP's requests with spans, relative to the endpoint for every signal.
+const TRACES_PATH: &str = "v1/traces";
+
+/// Where spans go and which are sent. Read from the environment only, as OpenTelemetry defines it.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub(crate) endpoint: String,
+    pub(crate) protocol: Protocol,
+    /// For [`Protocol::HttpProtobuf`] the whole URL, its path included.
+    pub(crate) endpoint: Uri,
     pub(crate) timeout: Duration,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) service_name: String,
@@ -16,7 +37,7 @@ pub struct Settings {
     pub(crate) sampler: Sampler,
 }
 
-/// A variable has a value that cannot be followed.
+/// A variable has a value that is not valid.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{variable} {problem}")]
 pub struct SettingsRefused {
@@ -29,7 +50,7 @@ pub struct SettingsRefused {
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Settings {
-    /// Reads the process's environment; nothing when spans are not to be sent.
+    /// Reads the process's environment; `None` when spans are not to be sent.
     ///
     /// # Errors
     /// [`SettingsRefused`], naming the variable.
@@ -37,7 +58,7 @@ impl Settings {
         Self::read(service_name, &|name| env::var(name).ok())
     }
 
-    /// Reads variables from wherever they are; nothing when spans are not to be sent. `service_name` holds unless `OTEL_SERVICE_NAME` or
+    /// Reads variables through a function; `None` when spans are not to be sent. `service_name` holds unless `OTEL_SERVICE_NAME` or
     /// `OTEL_RESOURCE_ATTRIBUTES` gives another.
     ///
     /// # Errors
@@ -53,15 +74,28 @@ impl Settings {
                 format!("is `{exporter}`, and spans are sent by `otlp` or, with `none`, not at all"),
             );
         }
-        if let Some((name, protocol)) = otlp("PROTOCOL", &get).filter(|(_, protocol)| protocol != "grpc") {
+        let base = checked_endpoint(&name, &endpoint)?;
+        let protocol = match otlp("PROTOCOL", &get) {
+            // The standard's default is http/protobuf, which the standard's port for gRPC never takes.
+            None if base.port_u16() == Some(GRPC_PORT) => Protocol::Grpc,
+            None => Protocol::HttpProtobuf,
+            Some((name, protocol)) => match protocol.as_str() {
+                "grpc" => Protocol::Grpc,
+                "http/protobuf" => Protocol::HttpProtobuf,
+                _ => return refuse(&name, format!("is `{protocol}`: set it to `http/protobuf` or to `grpc`")),
+            },
+        };
+        let endpoint = match protocol {
+            // The endpoint for traces is the whole URL; the one for every signal is where the signals' paths begin.
+            Protocol::HttpProtobuf if name == EVERY_ENDPOINT => with_traces_path(&name, &base)?,
+            Protocol::HttpProtobuf | Protocol::Grpc => base,
+        };
+        if let Some((name, compression)) = otlp("COMPRESSION", &get).filter(|(_, value)| value != "none") {
             return refuse(
                 &name,
-                format!(
-                    "is `{protocol}`, and spans are sent by `grpc` only: set it to `grpc`, and the endpoint to the collector's gRPC port (4317 unless it was changed)"
-                ),
+                format!("is `{compression}`, and spans are sent uncompressed: unset it, or set it to `none`"),
             );
         }
-        check_endpoint(&name, &endpoint)?;
         let timeout = match otlp("TIMEOUT", &get) {
             None => Duration::from_secs(10),
             Some((name, text)) => match text.parse() {
@@ -71,41 +105,47 @@ impl Settings {
         };
         let headers = match otlp("HEADERS", &get) {
             None => Vec::new(),
-            // The value is not repeated: it holds a token more often than not.
-            Some((name, text)) => {
-                pairs(&text).ok_or_else(|| not_followed(&name, "has to be written like `key=value,other=value`"))?
-            }
+            Some((name, text)) => headers(&name, &text)?,
         };
         let attributes = match get("OTEL_RESOURCE_ATTRIBUTES") {
             None => Vec::new(),
             Some(text) => pairs(&text).ok_or_else(|| {
-                not_followed("OTEL_RESOURCE_ATTRIBUTES", "has to be written like `key=value,other=value`")
+                not_valid("OTEL_RESOURCE_ATTRIBUTES", "has to be written like `key=value,other=value`")
             })?,
         };
         let named = attributes.iter().rfind(|(key, _)| key == "service.name").map(|(_, value)| value.clone());
         let service_name = get("OTEL_SERVICE_NAME").or(named).unwrap_or_else(|| service_name.to_owned());
         let sampler = sampler(&get)?;
-        Ok(Some(Self { endpoint, timeout, headers, service_name, attributes, sampler }))
+        Ok(Some(Self { protocol, endpoint, timeout, headers, service_name, attributes, sampler }))
     }
 }
 
-/// The variable for spans, else the one for everything, with its name.
+/// The endpoint of every signal.
+const EVERY_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// The variable for traces, else the one for every signal, with its name.
 fn otlp(what: &str, get: &dyn Fn(&str) -> Option<String>) -> Option<(String, String)> {
     let names = [format!("OTEL_EXPORTER_OTLP_TRACES_{what}"), format!("OTEL_EXPORTER_OTLP_{what}")];
     names.into_iter().find_map(|name| get(&name).map(|value| (name, value)))
 }
 
-fn check_endpoint(name: &str, endpoint: &str) -> Result<(), SettingsRefused> {
+fn checked_endpoint(name: &str, endpoint: &str) -> Result<Uri, SettingsRefused> {
     if endpoint.starts_with("https://") {
         return refuse(
             name,
-            "begins with https://, and spans are sent without TLS: send them to a collector on this host or network (http://), and let that one go on with TLS",
+            "begins with https://, and spans are sent without TLS: send them to a collector on this host or network (http://) that forwards them over TLS",
         );
     }
-    match endpoint.strip_prefix("http://") {
-        Some(rest) if !rest.is_empty() && endpoint.parse::<tonic::transport::Uri>().is_ok() => Ok(()),
-        _ => refuse(name, "has to be written like `http://localhost:4317`"),
-    }
+    let uri = endpoint.parse::<Uri>().ok();
+    uri.filter(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()))
+        .ok_or_else(|| not_valid(name, "has to be a URL such as `http://localhost:4318`"))
+}
+
+fn with_traces_path(name: &str, base: &Uri) -> Result<Uri, SettingsRefused> {
+    let authority = base.authority().map_or("", |authority| authority.as_str());
+    let query = base.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let url = format!("http://{authority}{}/{TRACES_PATH}{query}", base.path().trim_end_matches('/'));
+    url.parse().map_err(|_| not_valid(name, "has to be a URL such as `http://localhost:4318`"))
 }
 
 fn sampler(get: &dyn Fn(&str) -> Option<String>) -> Result<Sampler, SettingsRefused> {
@@ -134,7 +174,18 @@ fn sampler(get: &dyn Fn(&str) -> Option<String>) -> Result<Sampler, SettingsRefu
     Ok(if by_parent { Sampler::ParentBased(Box::new(own)) } else { own })
 }
 
-/// `key=value,other=value`, with values in URL spelling.
+/// Headers that can be sent. An error does not repeat a value, which is often a token.
+fn headers(variable: &str, text: &str) -> Result<Vec<(String, String)>, SettingsRefused> {
+    let pairs = pairs(text).ok_or_else(|| not_valid(variable, "has to be written like `key=value,other=value`"))?;
+    for (key, value) in &pairs {
+        let refused = |what| not_valid(variable, format!("gives the header `{key}` {what} that cannot be sent"));
+        MetadataKey::<Ascii>::from_bytes(key.to_ascii_lowercase().as_bytes()).map_err(|_| refused("a name"))?;
+        value.parse::<MetadataValue<Ascii>>().map_err(|_| refused("a value"))?;
+    }
+    Ok(pairs)
+}
+
+/// `key=value,other=value`, with percent-encoded values.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let members = text.split(',').map(str::trim).filter(|member| !member.is_empty());
     members
@@ -157,12 +208,12 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn not_followed(variable: &str, problem: impl Into<String>) -> SettingsRefused {
+fn not_valid(variable: &str, problem: impl Into<String>) -> SettingsRefused {
     SettingsRefused { variable: variable.to_owned(), problem: problem.into() }
 }
 
 fn refuse<T>(variable: &str, problem: impl Into<String>) -> Result<T, SettingsRefused> {
-    Err(not_followed(variable, problem))
+    Err(not_valid(variable, problem))
 }
 
 #[cfg(test)]
@@ -199,6 +250,7 @@ mod tests {
         ]);
         let settings = settings.unwrap().unwrap();
         assert_eq!(settings.endpoint, "http://traces:4317");
+        assert_eq!(settings.protocol, Protocol::Grpc);
         assert_eq!(settings.timeout, Duration::from_millis(2500));
         assert_eq!(settings.headers, [("x-tenant".into(), "a b".into()), ("authorization".into(), "Bearer x".into())]);
         assert_eq!(settings.service_name, "from-attributes");
@@ -209,14 +261,49 @@ mod tests {
         assert_eq!(read(&[ENDPOINT]).unwrap().unwrap().service_name, "belay-test");
     }
 
+    /// The rules of the OpenTelemetry specification for `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`.
     #[test]
-    fn what_cannot_be_followed_is_refused_by_its_name() {
+    fn over_http_the_endpoint_for_every_signal_gets_the_path_of_traces_and_the_one_for_traces_is_the_whole_url() {
+        let url = |variables: &[(&str, &str)]| {
+            let settings = read(variables).unwrap().unwrap();
+            (settings.protocol, settings.endpoint.to_string())
+        };
+        let http = |url: &str| (Protocol::HttpProtobuf, url.to_owned());
+        const EVERY: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+        const TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+        assert_eq!(url(&[(EVERY, "http://c:4318")]), http("http://c:4318/v1/traces"));
+        assert_eq!(url(&[(EVERY, "http://c:4318/")]), http("http://c:4318/v1/traces"));
+        assert_eq!(url(&[(EVERY, "http://c/mine/")]), http("http://c/mine/v1/traces"));
+        assert_eq!(url(&[(EVERY, "http://c/mine?key=1")]), http("http://c/mine/v1/traces?key=1"));
+        assert_eq!(url(&[(EVERY, "http://c:1"), (TRACES, "http://t:4318/spans")]), http("http://t:4318/spans"));
+        assert_eq!(url(&[(TRACES, "http://t:4318")]), http("http://t:4318/"));
+    }
+
+    #[test]
+    fn the_protocol_is_the_one_for_traces_or_for_every_signal_or_http_except_on_grpcs_port() {
+        const EVERY: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+        const TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL";
+        let other_port = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:9999");
+        let protocol = |variables: &[(&str, &str)]| read(variables).unwrap().unwrap().protocol;
+        assert_eq!(protocol(&[ENDPOINT]), Protocol::Grpc, "4317 is the port of OTLP over gRPC");
+        assert_eq!(protocol(&[other_port]), Protocol::HttpProtobuf);
+        assert_eq!(protocol(&[other_port, (EVERY, "grpc")]), Protocol::Grpc);
+        assert_eq!(protocol(&[ENDPOINT, (EVERY, "http/protobuf")]), Protocol::HttpProtobuf);
+        assert_eq!(protocol(&[ENDPOINT, (EVERY, "grpc"), (TRACES, "http/protobuf")]), Protocol::HttpProtobuf);
+        assert_eq!(protocol(&[ENDPOINT, (EVERY, "nonsense"), (TRACES, "grpc")]), Protocol::Grpc);
+    }
+
+    #[test]
+    fn what_is_not_valid_is_refused_by_its_name() {
         let cases = [
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", "set it to `grpc`"),
-            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "4317"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http", "set it to `http/protobuf` or to `grpc`"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "is `http/json`"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "uncompressed"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a b=c", "`a b` a name"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=%0A", "`a` a value"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4317", "without TLS"),
-            ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317", "like `http://localhost:4317`"),
-            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://", "like `http://localhost:4317`"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317", "such as `http://localhost:4318`"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://", "such as `http://localhost:4318`"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "milliseconds"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "0", "above 0"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "no pair", "key=value"),

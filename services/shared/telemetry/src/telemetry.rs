@@ -7,24 +7,34 @@ use std::{
 };
 
 use belay_redaction::Redactor;
+use data_encoding::HEXLOWER;
 use opentelemetry::{
     Context, InstrumentationScope, KeyValue,
     trace::{SpanKind, TraceContextExt as _, TraceId},
 };
-use opentelemetry_otlp::{WithExportConfig as _, WithTonicConfig as _};
+use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::{
     Resource,
     error::{OTelSdkError, OTelSdkResult},
     trace::{BatchSpanProcessor, Sampler, SamplingDecision, ShouldSample as _, SpanProcessor as _},
 };
 use thiserror::Error;
-use tokio::runtime::Runtime;
-use tonic::metadata::{MetadataKey, MetadataMap};
+use tokio::{net::TcpStream, runtime::Runtime};
+use tonic::{
+    metadata::{MetadataKey, MetadataMap},
+    transport::Uri,
+};
 
-use crate::{Settings, SettingsRefused, SpanRecord, TraceContext, context::span_id_of, export::Exporter, semconv};
+use crate::{
+    Settings, SettingsRefused, SpanRecord, TraceContext, context::span_id_of, export::Exporter, semconv,
+    settings::Protocol,
+};
 
-/// How long the last spans may take on their way out, when a process ends.
+/// How long a process that ends waits for the collector to take its last spans.
 pub const LAST_FLUSH: Duration = Duration::from_secs(3);
+
+/// How long it waits for a connection before that: a collector that is away does not delay the end of a command.
+const LAST_CONNECT: Duration = Duration::from_millis(200);
 
 /// Fills the bytes with chance.
 type Entropy = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
@@ -68,9 +78,33 @@ enum WayOut {
     Function(Sink),
 }
 
+/// The address of the collector.
+#[derive(Clone)]
+struct Collector {
+    host: String,
+    port: u16,
+}
+
+impl Collector {
+    fn of(endpoint: &Uri) -> Self {
+        // An IPv6 address stands in brackets in a URL, and without them everywhere else.
+        let host = endpoint.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        Self { host: host.to_owned(), port: endpoint.port_u16().unwrap_or(80) }
+    }
+
+    /// Whether something accepts connections there.
+    async fn is_reachable(&self) -> bool {
+        let connecting = TcpStream::connect((self.host.as_str(), self.port));
+        matches!(tokio::time::timeout(LAST_CONNECT, connecting).await, Ok(Ok(_)))
+    }
+}
+
 struct Otlp {
     processor: Arc<BatchSpanProcessor>,
     scope: InstrumentationScope,
+    collector: Collector,
+    /// As it may be logged.
+    endpoint: String,
     /// The connection lives here, so that it depends on no runtime of the service. Taken only when dropped.
     runtime: Option<Runtime>,
 }
@@ -114,22 +148,19 @@ impl Telemetry {
             .build()?;
         let otlp = {
             let _inside = runtime.enter();
-            opentelemetry_otlp::SpanExporter::builder()
-                .with_tonic()
-                .with_endpoint(&settings.endpoint)
-                .with_timeout(settings.timeout)
-                .with_metadata(metadata(settings)?)
-                .build()
-                .map_err(|error| NotStarted::Exporter(error.to_string()))?
+            otlp_exporter(settings)?
         };
-        let resource = resource(settings, &hex(&random::<16>(&entropy)));
-        let exporter = Exporter::new(otlp, &resource, &settings.endpoint, redactor, runtime.handle().clone());
+        let resource = resource(settings, &HEXLOWER.encode(&random::<16>(&entropy)));
+        let endpoint = redactor.redact_text(&settings.endpoint.to_string()).text;
+        let exporter = Exporter::new(otlp, &resource, &endpoint, redactor, runtime.handle().clone());
         let scope = InstrumentationScope::builder("belay")
             .with_version(env!("CARGO_PKG_VERSION"))
             .with_schema_url(semconv::SCHEMA_URL);
         let way_out = WayOut::Otlp(Otlp {
             processor: Arc::new(BatchSpanProcessor::builder(exporter).build()),
             scope: scope.build(),
+            collector: Collector::of(&settings.endpoint),
+            endpoint,
             runtime: Some(runtime),
         });
         let pipeline = Pipeline { sampler: settings.sampler.clone(), way_out };
@@ -205,11 +236,14 @@ impl Telemetry {
         self.finish(limit, |processor| processor.force_flush()).await
     }
 
-    /// Sends what was emitted, at most for `limit`, and nothing more from then on. Doing it again does nothing.
+    /// Sends what was emitted, at most for `limit`, and nothing more from then on. Doing it again does nothing. Nothing is sent, and
+    /// nothing waited for, when the collector does not accept a connection.
     ///
     /// # Errors
     /// [`NotDelivered`], when that did not succeed in time.
     pub async fn shutdown(&self, limit: Duration) -> Result<(), NotDelivered> {
+        let Some(WayOut::Otlp(otlp)) = self.pipeline.as_ref().map(|pipeline| &pipeline.way_out) else { return Ok(()) };
+        let limit = if otlp.is_reachable().await { limit } else { Duration::ZERO };
         self.finish(limit, move |processor| processor.shutdown_with_timeout(limit)).await
     }
 
@@ -251,6 +285,19 @@ impl Pipeline {
     }
 }
 
+impl Otlp {
+    /// Whether the collector accepts connections, asked on the telemetry's own runtime.
+    async fn is_reachable(&self) -> bool {
+        let Some(runtime) = &self.runtime else { return false };
+        let collector = self.collector.clone();
+        let reachable = runtime.spawn(async move { collector.is_reachable().await }).await.unwrap_or(false);
+        if !reachable {
+            tracing::warn!(endpoint = %self.endpoint, "The collector of spans does not accept a connection: the last spans are dropped");
+        }
+        reachable
+    }
+}
+
 impl Drop for Otlp {
     fn drop(&mut self) {
         // A runtime may not be dropped within another one, where waiting is not allowed.
@@ -273,10 +320,6 @@ fn random<const N: usize>(entropy: &Entropy) -> [u8; N] {
     if bytes == [0; N] { [1; N] } else { bytes }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn resource(settings: &Settings, instance: &str) -> Resource {
     let defaults = [
         KeyValue::new(semconv::SERVICE_VERSION, env!("CARGO_PKG_VERSION")),
@@ -291,14 +334,32 @@ fn resource(settings: &Settings, instance: &str) -> Resource {
         .build()
 }
 
+fn otlp_exporter(settings: &Settings) -> Result<opentelemetry_otlp::SpanExporter, NotStarted> {
+    let builder = opentelemetry_otlp::SpanExporter::builder();
+    let endpoint = settings.endpoint.to_string();
+    let built = match settings.protocol {
+        Protocol::Grpc => builder
+            .with_tonic()
+            .with_endpoint(endpoint)
+            .with_timeout(settings.timeout)
+            .with_metadata(metadata(settings)?)
+            .build(),
+        Protocol::HttpProtobuf => builder
+            .with_http()
+            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
+            .with_endpoint(endpoint)
+            .with_timeout(settings.timeout)
+            .with_headers(settings.headers.iter().cloned().collect())
+            .build(),
+    };
+    built.map_err(|error| NotStarted::Exporter(error.to_string()))
+}
+
 fn metadata(settings: &Settings) -> Result<MetadataMap, NotStarted> {
     let mut metadata = MetadataMap::new();
     for (key, value) in &settings.headers {
-        let refused = |what: &str| {
-            NotStarted::Exporter(format!(
-                "the header `{key}` in OTEL_EXPORTER_OTLP_HEADERS has {what} that cannot be sent"
-            ))
-        };
+        // `Settings` has checked both.
+        let refused = |what: &str| NotStarted::Exporter(format!("the header `{key}` has {what} that cannot be sent"));
         let name = MetadataKey::from_bytes(key.to_ascii_lowercase().as_bytes()).map_err(|_| refused("a name"))?;
         metadata.insert(name, value.parse().map_err(|_| refused("a value"))?);
     }

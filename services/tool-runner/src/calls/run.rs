@@ -445,7 +445,7 @@ impl Calls {
 fn asked(job: &Job, arguments: &Value) -> Asked {
     let tool = &job.order.tool;
     let mut operation = tool.tool.operation(arguments);
-    for path in &mut operation.paths {
+    for path in operation.paths.iter_mut().chain([&mut operation.working_directory]) {
         if let Ok(plain) = RelPath::parse(path) {
             *path = plain.to_string();
         }

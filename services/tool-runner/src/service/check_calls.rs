@@ -13,11 +13,12 @@ pub(super) fn check_calls(calls: &Calls, request: &v1::CheckCallsRequest) -> Res
     }
     let mut problems = Vec::new();
     for (call, planned) in (0..).zip(&request.calls) {
-        // Whoever checks plans knows the tools and their schemas; this is about what only the runner knows.
+        // The caller checks tools and schemas; this is about what only the runner knows.
         let Some(registered) = calls.registry.find(&planned.tool) else { continue };
         let Ok(arguments) = serde_json::from_str(&planned.arguments) else { continue };
         let foreseen = registered.tool.foresee(&arguments).into_iter();
-        problems.extend(foreseen.map(|Foreseen { pointer, message }| v1::CallProblem { call, pointer, message }));
+        let problem = |Foreseen { pointer, message, refused }| v1::CallProblem { call, pointer, message, refused };
+        problems.extend(foreseen.map(problem));
     }
     Ok(v1::CheckCallsResponse { problems })
 }

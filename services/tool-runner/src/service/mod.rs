@@ -21,6 +21,7 @@ use belay_proto::v1::{
 };
 use belay_reasons as reasons;
 use belay_service_kit::{Hosted, Shutdown, host::LARGEST_MESSAGE, status};
+use data_encoding::HEXLOWER;
 use futures::Stream;
 use sha2::{Digest as _, Sha256};
 use tonic::{Code, Request, Response, Status, service::Routes};
@@ -248,12 +249,7 @@ pub(crate) fn arguments_digest(arguments: &str) -> String {
 }
 
 fn hex(digest: Sha256) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(64);
-    for byte in digest.finalize() {
-        text.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
-    }
-    text
+    HEXLOWER.encode(&digest.finalize())
 }
 
 /// The attempt in `namespaces/*/executions/*/steps/*/calls/ATTEMPT.N`.

@@ -1,7 +1,10 @@
-use std::time::Duration;
+use std::future::pending;
 
 use belay_proto::v1;
-use belay_service_kit::{Shutdown, status};
+use belay_service_kit::{
+    Shutdown,
+    watch::{Wake, heartbeat_interval, wake},
+};
 use tonic::Status;
 
 use super::{Messages, stopping};
@@ -15,14 +18,7 @@ pub(super) fn watch_unacknowledged_tool_calls(
     request: &v1::WatchUnacknowledgedToolCallsRequest,
     shutdown: Shutdown,
 ) -> Result<Messages<v1::WatchUnacknowledgedToolCallsResponse>, Status> {
-    let heartbeat = match &request.heartbeat_interval {
-        None => Duration::from_secs(15),
-        Some(interval) => belay_proto::to_duration(interval)
-            .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(600)).contains(interval))
-            .ok_or_else(|| {
-                Status::from(status::invalid("heartbeat_interval", "must be between 100 ms and 10 minutes"))
-            })?,
-    };
+    let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
     let names = calls.unacknowledged();
     Ok(Box::pin(async_stream::try_stream! {
         for page in names.chunks(PAGE) {
@@ -30,7 +26,7 @@ pub(super) fn watch_unacknowledged_tool_calls(
         }
         loop {
             yield v1::WatchUnacknowledgedToolCallsResponse::default();
-            if tokio::time::timeout(heartbeat, shutdown.requested()).await.is_ok() {
+            if wake(pending(), &shutdown, heartbeat).await == Wake::Stopping {
                 Err(stopping())?;
             }
         }

@@ -33,7 +33,7 @@ impl Tool for DeleteFile {
   "additionalProperties": false,
   "required": ["path"],
   "properties": {
-    "path": {"type": "string", "description": "What to remove, relative to the workspace.", "examples": ["build/old.log"]},
+    "path": {"type": "string", "format": "workspace-path", "description": "What to remove, relative to the workspace.", "examples": ["build/old.log"]},
     "recursive": {"type": "boolean", "default": false, "description": "Remove a folder with all that is in it."}
   }
 }"#,

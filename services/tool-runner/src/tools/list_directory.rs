@@ -36,7 +36,7 @@ impl Tool for ListDirectory {
   "type": "object",
   "additionalProperties": false,
   "properties": {
-    "path": {"type": "string", "default": ".", "description": "The folder, relative to the workspace.", "examples": ["src"]},
+    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "The folder, relative to the workspace.", "examples": ["src"]},
     "depth": {"type": "integer", "minimum": 1, "maximum": 16, "default": 1, "description": "How deep to go; 1 is the folder itself."},
     "limit": {"type": "integer", "minimum": 1, "maximum": 10000, "default": 1000, "description": "How many entries at most."}
   }

@@ -40,7 +40,7 @@ impl Tool for ModifyFile {
   "additionalProperties": false,
   "required": ["path", "edits"],
   "properties": {
-    "path": {"type": "string", "description": "The file, relative to the workspace.", "examples": ["src/main.rs"]},
+    "path": {"type": "string", "format": "workspace-path", "description": "The file, relative to the workspace.", "examples": ["src/main.rs"]},
     "edits": {
       "type": "array",
       "minItems": 1,

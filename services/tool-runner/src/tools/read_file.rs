@@ -87,7 +87,7 @@ impl Tool for ReadFile {
   "additionalProperties": false,
   "required": ["path"],
   "properties": {
-    "path": {"type": "string", "description": "The file, relative to the workspace.", "examples": ["src/main.rs"]},
+    "path": {"type": "string", "format": "workspace-path", "description": "The file, relative to the workspace.", "examples": ["src/main.rs"]},
     "start_line": {"type": "integer", "minimum": 1, "description": "The first line, counted from 1."},
     "end_line": {"type": "integer", "minimum": 1, "description": "The last line, itself included."},
     "offset": {"type": "integer", "minimum": 0, "description": "The first byte, counted from 0."},

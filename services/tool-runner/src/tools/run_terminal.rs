@@ -90,7 +90,7 @@ impl Tool for RunTerminal {
       "description": "The program and its arguments, one string each. No shell looks at them.",
       "examples": [["git", "status", "--short"]]
     },
-    "cwd": {"type": "string", "default": ".", "description": "Where to start, relative to the workspace.", "examples": ["src"]},
+    "cwd": {"type": "string", "format": "workspace-path", "default": ".", "description": "Where to start, relative to the workspace.", "examples": ["src"]},
     "env": {
       "type": "object",
       "additionalProperties": {"type": "string"},
@@ -156,15 +156,16 @@ impl Tool for RunTerminal {
             .map(|name| Foreseen {
                 pointer: format!("/env/{}", name.replace('~', "~0").replace('/', "~1")),
                 message: ending::not_the_plans(name),
+                refused: true,
             })
             .collect();
         let sets_path = set.clone().any(|name| name == "PATH" && self.settings.plan_may_set(name));
         let program = arguments["command"][0].as_str().filter(|_| !sets_path);
-        foreseen.extend(
-            program
-                .and_then(|program| self.settings.missing(program))
-                .map(|message| Foreseen { pointer: "/command/0".to_owned(), message }),
-        );
+        foreseen.extend(program.and_then(|program| self.settings.missing(program)).map(|message| Foreseen {
+            pointer: "/command/0".to_owned(),
+            message,
+            refused: false,
+        }));
         foreseen
     }
 

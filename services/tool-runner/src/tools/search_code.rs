@@ -60,7 +60,7 @@ impl Tool for SearchCode {
       "description": "A regular expression in Rust's syntax (no look-around, no back-references), matched line by line.",
       "examples": ["fn \\w+_test"]
     },
-    "path": {"type": "string", "default": ".", "description": "A folder or a file, relative to the workspace.", "examples": ["src"]},
+    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "A folder or a file, relative to the workspace.", "examples": ["src"]},
     "glob": {
       "type": "string",
       "minLength": 1,

@@ -42,7 +42,7 @@ impl Tool for WriteFile {
   "additionalProperties": false,
   "required": ["path", "content"],
   "properties": {
-    "path": {"type": "string", "description": "The file, relative to the workspace.", "examples": ["docs/notes.md"]},
+    "path": {"type": "string", "format": "workspace-path", "description": "The file, relative to the workspace.", "examples": ["docs/notes.md"]},
     "content": {"type": "string", "description": "All that the file is to hold."},
     "encoding": {"enum": ["utf-8", "base64"], "default": "utf-8", "description": "How `content` stands here."},
     "mode": {

@@ -17,6 +17,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// path names it.
 pub const OWN: &str = ".belay";
 
+/// Where a command in the sandbox finds the workspace: a path that begins so is taken as one relative to the workspace.
+const MOUNT_POINT: &str = "/workspace";
+
 /// Longest path, in bytes: the kernel's PATH_MAX, less the NUL at its end.
 const LONGEST_PATH: usize = 4095;
 
@@ -71,7 +74,8 @@ impl RelPath {
     /// # Errors
     ///
     /// [`PathError`] for everything that is empty, absolute (also in the manner of Windows), leaves the workspace by `..`, climbs with
-    /// backslashes, holds a NUL, is too long, or lies in [`OWN`]. A backslash that does not climb is a character like any other, and so
+    /// backslashes, holds a NUL, is too long, or lies in [`OWN`]. `/workspace`, where commands find the workspace, is the workspace itself,
+    /// and what lies below it is relative to it. A backslash that does not climb is a character like any other, and so
     /// is a percent sign: nothing is decoded.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let outside = |why| PathError::Outside { path: printable(text.as_bytes()), why };
@@ -81,18 +85,20 @@ impl RelPath {
         if text.contains('\0') {
             return Err(PathError::Nul { path: printable(text.as_bytes()) });
         }
-        if text.starts_with('/') {
-            return Err(outside("it is absolute"));
-        }
-        let drive = matches!(text.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
-        if drive || text.starts_with('\\') {
+        let inside = match text.strip_prefix(MOUNT_POINT) {
+            Some(inside) if inside.is_empty() || inside.starts_with('/') => inside,
+            _ if text.starts_with('/') => return Err(outside("it is absolute")),
+            _ => text,
+        };
+        let drive = matches!(inside.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+        if drive || inside.starts_with('\\') {
             return Err(outside("it is absolute on Windows"));
         }
-        if text.contains('\\') && text.split(['/', '\\']).any(|name| name == "..") {
+        if inside.contains('\\') && inside.split(['/', '\\']).any(|name| name == "..") {
             return Err(outside("it climbs with `..` and backslashes"));
         }
         let mut path = Self::root();
-        for name in text.split('/') {
+        for name in inside.split('/') {
             match name {
                 "" | "." => {}
                 ".." => path = path.parent().ok_or_else(|| outside("`..` leaves it"))?,
@@ -288,6 +294,10 @@ mod tests {
             r"sub/..\..\x",
             r"\\server\share",
             r"\x",
+            "/workspaces/a",
+            "/workspace/..",
+            "/workspace/a/../../b",
+            "/workspace/.belay",
             ".belay",
             "./.belay/views",
             "x/../.belay/.gitignore",
@@ -311,6 +321,9 @@ mod tests {
         assert_eq!(parsed("a//b/./c/"), "a/b/c");
         assert_eq!(parsed("a/.."), ".");
         assert_eq!(parsed("."), ".");
+        assert_eq!(parsed("/workspace"), ".");
+        assert_eq!(parsed("/workspace/src//file.txt"), "src/file.txt");
+        assert_eq!(parsed("workspace/x"), "workspace/x");
         assert_eq!(parsed("..."), "...");
         assert_eq!(parsed("a..b/..c"), "a..b/..c");
         assert_eq!(parsed("%2e%2e/x"), "%2e%2e/x", "nothing is decoded");

@@ -74,7 +74,8 @@ impl Collector {
             command.env_remove(name);
         }
         command.env_remove("TRACEPARENT").env_remove("TRACESTATE");
-        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &self.endpoint).env("OTEL_BSP_SCHEDULE_DELAY", "20");
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &self.endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+        command.env("OTEL_BSP_SCHEDULE_DELAY", "20");
         command
     }
 

@@ -108,9 +108,18 @@ fn a_plan_sets_what_programs_obey_only_where_the_operator_says_so() {
     let refused = run(&home, "w", "/usr/bin:/bin", &[]);
     let why = refused["steps"][0]["failure"]["message"].as_str().unwrap();
     assert!(why.contains("env/PYTHONPATH") && why.contains("`commands: {plans_may_set: [PYTHONPATH]}`"), "{why}");
-    // It is told before anything starts as well.
-    let (code, checked) = home.json(&["plan", "validate", "plan.yaml"]);
-    assert_eq!((code, checked["warnings"].as_array().unwrap().len()), (0, 1), "{checked:#}");
+    // A check of the plan refuses it, beside everything else that is wrong.
+    home.file("wrong.yaml", "id: p\nsteps:\n  - {id: s0, tool: run_terminal, depends_on: [s1], arguments: {command: [x], env: {PATH: lib}}}\n  - {id: s1, tool: read_fil, depends_on: [s0], arguments: {path: ../x}}\n  - {id: s2, tool: read_file, arguments: {path: ../x}}\n");
+    let checked = home.run(["plan", "validate", "wrong.yaml"]);
+    assert_eq!(checked.code, 2, "{checked:?}");
+    for problem in [
+        "wrong.yaml:3:46: steps[0].depends_on[0]: cyclic dependencies",
+        "steps[0].arguments.env.PATH: ",
+        "wrong.yaml:4:20: steps[1].tool: Tool 'read_fil' not found; did you mean `read_file`?",
+        "steps[2].arguments.path: `../x` is outside workspace",
+    ] {
+        assert!(checked.talk.contains(problem), "{problem}: {checked:?}");
+    }
     home.file("config.yaml", "commands:\n  plans_may_set: [PYTHONPATH]\n");
     assert_eq!(said(&run(&home, "w", "/usr/bin:/bin", &["--config", "config.yaml"]), 0), "lib");
 }

@@ -189,7 +189,7 @@ fn what_cannot_be_followed_is_refused_by_name() {
     };
     let spans = refused(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")]);
     assert_eq!(spans.code, 2);
-    assert!(spans.talk.contains("OTEL_EXPORTER_OTLP_ENDPOINT has to be written like"), "{}", spans.talk);
+    assert!(spans.talk.contains("OTEL_EXPORTER_OTLP_ENDPOINT has to be a URL such as"), "{}", spans.talk);
     assert!(spans.talk.contains("code: TELEMETRY_UNUSABLE"), "{}", spans.talk);
     let log = refused(&[("BELAY_LOG_FORMAT", "xml")]);
     assert_eq!(log.code, 2);

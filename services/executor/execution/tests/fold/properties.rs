@@ -104,6 +104,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             timeout: seed.timeout,
             attempt_timeout: seed.attempt_timeout,
             exclusive: false,
+            verbatim: Vec::new(),
             retry: seed.retry.clone(),
             kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments },
         }

@@ -19,6 +19,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         timeout: None,
         attempt_timeout: None,
         exclusive: false,
+        verbatim: Vec::new(),
         retry: None,
         kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
     }

@@ -1,4 +1,4 @@
-//! From a draft to a plan: every rule that needs no tool catalogue. Nothing here is quadratic in the size of the plan.
+//! From a draft to a plan: every rule. Those that need the tool catalogue are passed in. Nothing here is quadratic in the size of the plan.
 
 mod graph;
 mod step;
@@ -6,7 +6,7 @@ mod step;
 use std::{collections::HashMap, time::Duration};
 
 use crate::{
-    Plan, PlanDraft, StepDraft, StepKindDraft,
+    InvalidPlan, Plan, PlanDraft, PlannedCall, StepDraft, StepKindDraft, StepProblem,
     error::{Findings, Problem},
     limits::{MAX_DURATION, MAX_ID_CHARS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_STEPS},
     nearest,
@@ -18,8 +18,36 @@ use crate::{
 /// for the first two.
 const MAX_COMPARISONS: usize = 20_000;
 
+impl Plan {
+    /// Checks everything about a plan that needs no tool catalogue. All violations are reported, by the names of [`PlanDraft`].
+    ///
+    /// # Errors
+    /// [`InvalidPlan`] with every violation.
+    pub fn new(draft: PlanDraft) -> Result<Self, InvalidPlan> {
+        Self::new_with(draft, |_| Vec::new())
+    }
+
+    /// The same, with what `check` finds wrong in each call, whatever else is wrong with the plan.
+    ///
+    /// # Errors
+    /// [`InvalidPlan`] with every violation.
+    pub fn new_with(
+        draft: PlanDraft,
+        mut check: impl FnMut(PlannedCall<'_>) -> Vec<StepProblem>,
+    ) -> Result<Self, InvalidPlan> {
+        let places: Vec<usize> = (0..draft.steps.len()).collect();
+        plan(draft, &places, &mut check).map_err(|mut problems| {
+            problems.sort_by_key(Problem::step);
+            problems.filter_map(|problem| Some(problem.into())).into()
+        })
+    }
+}
+
+/// Finds what is wrong with a call by knowledge that the plan does not hold.
+pub(crate) type CheckCall<'c> = &'c mut dyn FnMut(PlannedCall<'_>) -> Vec<StepProblem>;
+
 /// Checks a draft. `places` gives, for each step of the draft, its position in the author's document, for messages about other steps.
-pub(crate) fn plan(draft: PlanDraft, places: &[usize]) -> Result<Plan, Findings<Problem>> {
+pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckCall<'_>) -> Result<Plan, Findings<Problem>> {
     let mut checker = Checker {
         index: HashMap::with_capacity(draft.steps.len()),
         places,
@@ -43,6 +71,10 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize]) -> Result<Plan, Findings<
     let mut parts = Vec::with_capacity(draft.steps.len());
     for (position, step) in draft.steps.iter().enumerate() {
         parts.push(checker.step(position, step, &draft.steps));
+    }
+    for (step, (part, planned)) in parts.iter().zip(&draft.steps).enumerate() {
+        let problems = part.call(step, planned).map(&mut *check).into_iter().flatten();
+        problems.for_each(|problem| checker.findings.add(|| problem.into()));
     }
     let dependencies: Vec<&[usize]> = parts.iter().map(|part| &part.dependencies[..]).collect();
     for cycle in graph::cycles(&dependencies) {
@@ -159,7 +191,8 @@ fn plan_size(draft: &PlanDraft) -> usize {
     let steps = draft.steps.iter().map(|step| {
         let StepKindDraft::Tool { tool, arguments } = &step.kind;
         let depends_on: usize = step.depends_on.iter().map(String::len).sum();
-        step.id.len() + step.title.len() + depends_on + tool.len() + json_size(arguments)
+        let verbatim: usize = step.verbatim.iter().map(String::len).sum();
+        step.id.len() + step.title.len() + depends_on + verbatim + tool.len() + json_size(arguments)
     });
     draft.id.len() + draft.description.len() + steps.sum::<usize>()
 }

@@ -1,8 +1,9 @@
 //! The rules for one step, and for the ways in which steps name each other.
 
 use crate::{
-    Backoff, RetryPolicy, Step, StepDraft, StepKind, StepKindDraft, Template, ToolStep,
+    Backoff, PlannedCall, RetryPolicy, Step, StepDraft, StepKind, StepKindDraft, Template, ToolStep,
     limits::{MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_TOOL_CHARS},
+    nearest,
     path::{FieldPath, shown},
     template::json_size,
 };
@@ -12,15 +13,25 @@ use super::{Checker, step_path};
 /// What checking a step worked out.
 pub(super) struct Part {
     pub(super) dependencies: Vec<usize>,
-    /// `None` only where a finding says why.
-    arguments: Option<Template>,
+    /// Whether the tool's name can be one.
+    has_tool: bool,
+    /// As far as they could be read.
+    arguments: Template,
+    /// Whether all of them could.
+    arguments_are_valid: bool,
 }
 
 impl Part {
+    /// The step's call, when the tool is named.
+    pub(super) fn call<'a>(&'a self, step: usize, draft: &'a StepDraft) -> Option<PlannedCall<'a>> {
+        let StepKindDraft::Tool { tool, .. } = &draft.kind;
+        let arguments = self.arguments_are_valid.then_some(&self.arguments);
+        self.has_tool.then_some(PlannedCall { step, tool, arguments })
+    }
+
     /// The step, once the whole plan was found to be right.
     pub(super) fn complete(self, draft: StepDraft) -> Step {
         let StepKindDraft::Tool { tool, .. } = draft.kind;
-        let arguments = self.arguments.expect("a step without arguments is a finding");
         Step {
             id: draft.id,
             title: draft.title,
@@ -29,8 +40,9 @@ impl Part {
             timeout: draft.timeout,
             attempt_timeout: draft.attempt_timeout,
             exclusive: draft.exclusive,
+            verbatim: draft.verbatim,
             retry: draft.retry.unwrap_or_default(),
-            kind: StepKind::Tool(ToolStep { tool, arguments }),
+            kind: StepKind::Tool(ToolStep { tool, arguments: self.arguments }),
         }
     }
 }
@@ -39,16 +51,17 @@ impl Checker<'_> {
     pub(super) fn step(&mut self, position: usize, step: &StepDraft, steps: &[StepDraft]) -> Part {
         let path = step_path(position);
         let StepKindDraft::Tool { tool, arguments } = &step.kind;
-        self.tool(&path.key("tool"), tool);
-        let arguments = self.arguments(&path.key("arguments"), arguments);
+        let has_tool = self.tool(&path.key("tool"), tool);
+        self.verbatim(&path.key("verbatim"), &step.verbatim, arguments);
+        let (arguments, arguments_are_valid) = self.arguments(&path.key("arguments"), arguments, &step.verbatim);
         let mut dependencies = Vec::with_capacity(step.depends_on.len());
         let depends_on = path.key("depends_on");
         for (entry, id) in step.depends_on.iter().enumerate() {
             let explain = "name a step of this plan";
             dependencies.extend(self.dependency(&depends_on.index(entry), position, id, steps, explain));
         }
-        for (inner, reference) in arguments.iter().flat_map(Template::references) {
-            let explain = "`${…}` names a step of this plan, and `$${` stands for the text `${` itself";
+        for (inner, reference) in arguments.references() {
+            let explain = "`${…}` names a step of this plan; `$${` stands for the text `${`, and `verbatim` takes a whole argument as it is";
             dependencies.extend(self.dependency(
                 &path.key("arguments").join(inner),
                 position,
@@ -64,10 +77,11 @@ impl Checker<'_> {
         if let Some(retry) = &step.retry {
             self.retry(&path.key("retry"), retry);
         }
-        Part { dependencies, arguments }
+        Part { dependencies, has_tool, arguments, arguments_are_valid }
     }
 
-    fn tool(&mut self, path: &FieldPath, tool: &str) {
+    /// Whether a tool can have this name.
+    fn tool(&mut self, path: &FieldPath, tool: &str) -> bool {
         if tool.is_empty() {
             self.refuse(path, || "is required: name the tool that the step calls".to_owned());
         } else if tool.chars().count() > MAX_TOOL_CHARS || tool.contains(|c: char| c.is_control() || c.is_whitespace())
@@ -75,13 +89,28 @@ impl Checker<'_> {
             self.refuse(path, || {
                 format!("`{}` is not a tool's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces", shown(tool))
             });
+        } else {
+            return true;
+        }
+        false
+    }
+
+    fn verbatim(&mut self, path: &FieldPath, verbatim: &[String], arguments: &serde_json::Value) {
+        let Some(arguments) = arguments.as_object() else { return };
+        for (entry, name) in verbatim.iter().enumerate().filter(|(_, name)| !arguments.contains_key(name.as_str())) {
+            self.refuse(&path.index(entry), || {
+                let near = nearest(name, arguments.keys().map(String::as_str));
+                let did_you_mean = near.map(|near| format!("; did you mean `{}`?", shown(near))).unwrap_or_default();
+                format!("the step has no argument `{}`{did_you_mean}", shown(name))
+            });
         }
     }
 
-    fn arguments(&mut self, path: &FieldPath, arguments: &serde_json::Value) -> Option<Template> {
+    /// The arguments as far as they can be read, and whether they are valid.
+    fn arguments(&mut self, path: &FieldPath, arguments: &serde_json::Value, verbatim: &[String]) -> (Template, bool) {
         if !arguments.is_object() {
             self.refuse(path, || "must be an object with the tool's arguments by name".to_owned());
-            return None;
+            return (Template::read(&serde_json::Value::Null, &[]).0, false);
         }
         let size = json_size(arguments);
         if size > MAX_ARGUMENT_BYTES {
@@ -89,13 +118,12 @@ impl Checker<'_> {
                 format!("holds {size} bytes as JSON, and may hold {MAX_ARGUMENT_BYTES}: put the content into a file and pass its path")
             });
         }
-        Template::parse(arguments)
-            .map_err(|errors| {
-                for error in errors {
-                    self.refuse(&path.join(&error.field), || error.message);
-                }
-            })
-            .ok()
+        let (template, errors) = Template::read(arguments, verbatim);
+        let is_valid = errors.is_empty();
+        for error in errors {
+            self.refuse(&path.join(&error.field), || error.message);
+        }
+        (template, is_valid)
     }
 
     /// The step that an id names, unless there is none or it is the step itself.
@@ -160,7 +188,7 @@ impl Checker<'_> {
         let path = match listed {
             Some(entry) => path.key("depends_on").index(entry),
             None => {
-                let mut references = parts[first].arguments.iter().flat_map(Template::references);
+                let mut references = parts[first].arguments.references();
                 let inner = references.find(|(_, reference)| reference.step() == second_id).map(|(inner, _)| inner);
                 path.key("arguments").join(inner.expect("a dependency is listed or named in a template"))
             }

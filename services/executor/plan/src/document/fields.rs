@@ -7,7 +7,7 @@ use crate::{
 };
 
 use super::{
-    Finding,
+    finding::Finding,
     locate::OTHER_NAMES,
     tree::{Entry, Kind, Node},
 };

@@ -5,7 +5,7 @@ use crate::{
     path::{FieldPath, Segment},
 };
 
-use super::{Finding, tree::Node};
+use super::{finding::Finding, tree::Node};
 
 /// Turns bytes of a text into what people count.
 pub(super) struct Positions<'t> {

@@ -1,9 +1,10 @@
 //! A plan as a text: YAML or JSON, in our form or in the JSON form of other planners (`skillId`, `params`, …).
 //!
 //! The text becomes a tree that remembers where everything stands ([`tree`]), the tree becomes a draft ([`read`]), and the draft is
-//! checked like any other. What either of them finds is told by the author's names, with line and column ([`locate`]).
+//! checked like any other. What reading and checking find is reported by the author's names, with line and column ([`locate`]).
 
 mod fields;
+mod finding;
 mod json;
 mod locate;
 mod read;
@@ -13,11 +14,12 @@ mod yaml;
 use std::collections::HashSet;
 
 use crate::{
-    Plan, StepProblem, Violation, check,
+    InvalidPlan, Plan, PlannedCall, StepProblem, Violation,
+    check::{self, CheckCall},
     error::{Findings, Problem},
     limits::MAX_PLAN_BYTES,
-    path::FieldPath,
 };
+use finding::Finding;
 use locate::Positions;
 use tree::Node;
 
@@ -33,16 +35,37 @@ pub enum Format {
     Json,
 }
 
-/// Something wrong in a document, by the author's names.
-#[derive(Debug)]
-struct Finding {
-    field: FieldPath,
-    message: String,
-    /// The byte at which it stands; `None` for the document as a whole.
-    offset: Option<usize>,
+impl Plan {
+    /// Reads and checks a plan as its author wrote it. All violations are reported by the author's own names, with line and column; only
+    /// a text that is no YAML or JSON at all ends at its first mistake.
+    ///
+    /// # Errors
+    /// [`InvalidPlan`] with every violation.
+    pub fn parse(format: Format, text: &str) -> Result<Self, InvalidPlan> {
+        Self::parse_with(format, text, |_| Vec::new())
+    }
+
+    /// The same, with what `check` finds wrong in each call, whatever else is wrong with the plan.
+    ///
+    /// # Errors
+    /// [`InvalidPlan`] with every violation.
+    pub fn parse_with(
+        format: Format,
+        text: &str,
+        mut check: impl FnMut(PlannedCall<'_>) -> Vec<StepProblem>,
+    ) -> Result<Self, InvalidPlan> {
+        parse(format, text, &mut check).map_err(InvalidPlan::from)
+    }
 }
 
-pub(crate) fn parse(format: Format, text: &str) -> Result<Plan, Findings<Violation>> {
+impl StepProblem {
+    /// Gives problems in the steps of a document that could be read its author's names, lines and columns.
+    pub fn locate(format: Format, text: &str, problems: Vec<Self>) -> Vec<Violation> {
+        locate(format, text, problems)
+    }
+}
+
+fn parse(format: Format, text: &str, check: CheckCall<'_>) -> Result<Plan, Findings<Violation>> {
     if text.len() > MAX_PLAN_BYTES {
         let message = format!("the plan has {} bytes, and may have {MAX_PLAN_BYTES}: split it", text.len());
         return Err(whole(message, 0, 0));
@@ -50,7 +73,7 @@ pub(crate) fn parse(format: Format, text: &str) -> Result<Plan, Findings<Violati
     // Editors that write a byte order mark do not show it: positions count without it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let root = parse_tree(format, text).map_err(|error| whole(error.message, error.line, error.column))?;
-    read_and_check(text, &root).map_err(|mut findings| {
+    read_and_check(text, &root, check).map_err(|mut findings| {
         let positions = Positions::new(text);
         findings.sort_by_key(|finding| finding.offset);
         findings.filter_map(|Finding { field, message, offset }| {
@@ -60,8 +83,7 @@ pub(crate) fn parse(format: Format, text: &str) -> Result<Plan, Findings<Violati
     })
 }
 
-/// Gives what somebody else found in the steps of an accepted document its author's names and places.
-pub(crate) fn locate(format: Format, text: &str, problems: Vec<StepProblem>) -> Vec<Violation> {
+fn locate(format: Format, text: &str, problems: Vec<StepProblem>) -> Vec<Violation> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Ok(root) = parse_tree(format, text) else {
         return problems.into_iter().map(Violation::from).collect();
@@ -92,15 +114,15 @@ fn whole(message: String, line: u32, column: u32) -> Findings<Violation> {
     findings
 }
 
-fn read_and_check(text: &str, root: &Node) -> Result<Plan, Findings<Finding>> {
+fn read_and_check(text: &str, root: &Node, check: CheckCall<'_>) -> Result<Plan, Findings<Finding>> {
     let document = read::read(text, root);
-    let checked = check::plan(document.draft, &document.origin.places);
+    let checked = check::plan(document.draft, &document.origin.places, check);
     if document.findings.is_empty() {
         return checked.map_err(|problems| problems.filter_map(|problem| Some(document.origin.finding(problem))));
     }
     let mut findings = document.findings;
     if let Err(problems) = checked {
-        // A value that could not be read was replaced by something: what is said about that would only mislead.
+        // A value that could not be read was replaced by another one: a problem of that one would only mislead.
         let unread: HashSet<String> = findings.iter().map(|finding| finding.field.to_string()).collect();
         findings.extend(problems.filter_map(|problem: Problem| {
             let finding = document.origin.finding(problem);

@@ -14,8 +14,8 @@ use crate::{
 };
 
 use super::{
-    Finding,
     fields::{Fields, Report, Value},
+    finding::Finding,
     locate::Origin,
     tree::{Kind, Node},
 };
@@ -162,6 +162,7 @@ impl<'n> Reader<'n> {
             timeout: None,
             attempt_timeout: None,
             exclusive: false,
+            verbatim: Vec::new(),
             retry: None,
             kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
         };
@@ -175,6 +176,10 @@ impl<'n> Reader<'n> {
         if let Some(value) = fields.take(&mut self.report, "arguments") {
             self.refuse_imprecise(&value.path, value.node);
             *arguments = value.node.to_value();
+        }
+        if let Some(value) = fields.take_exactly("verbatim") {
+            let names = value.list(&mut self.report, "names of arguments");
+            draft.verbatim = names.iter().map(|name| name.text(&mut self.report)).collect();
         }
         if let Some(value) = fields.take(&mut self.report, "depends_on") {
             let ids = value.list(&mut self.report, "ids of steps");

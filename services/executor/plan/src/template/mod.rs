@@ -2,8 +2,8 @@
 //!
 //! `STEP` is a step's id, the first part of the path is `result` (or `output`: the same thing), and then come `.name`, `[0]` or
 //! `["odd key"]`. A string that is exactly one reference takes the type of what it names; inside a longer string the value is written
-//! out, strings as they are and everything else as compact JSON. `$${` stands for a literal `${`. Keys of objects are never templates,
-//! and what a reference brings in is never looked at for further references.
+//! out, strings as they are and everything else as compact JSON. `$${` stands for a literal `${`. Keys of objects and the arguments that a
+//! step lists as verbatim are never templates, and what a reference brings in is never looked at for further references.
 
 mod reference;
 mod resolve;
@@ -56,14 +56,27 @@ pub struct TemplateError {
 impl Template {
     /// Reads the references of a value. Every string that cannot be understood is an error of its own; so is nesting that is deeper than
     /// [`MAX_DEPTH`].
+    ///
+    /// # Errors
+    /// Every [`TemplateError`], in the order of the value.
     pub fn parse(value: &Value) -> Result<Self, Vec<TemplateError>> {
-        let mut parser = Parser::default();
+        Self::parse_except(value, &[])
+    }
+
+    /// The same, except that the members of these names of an object are taken verbatim, with everything in them.
+    ///
+    /// # Errors
+    /// Every [`TemplateError`], in the order of the value.
+    pub fn parse_except(value: &Value, verbatim: &[String]) -> Result<Self, Vec<TemplateError>> {
+        let (template, errors) = Self::read(value, verbatim);
+        if errors.is_empty() { Ok(template) } else { Err(errors) }
+    }
+
+    /// The references of every string that can be understood, and the errors of the others.
+    pub(crate) fn read(value: &Value, verbatim: &[String]) -> (Self, Vec<TemplateError>) {
+        let mut parser = Parser { verbatim, ..Parser::default() };
         parser.visit(value);
-        if parser.errors.is_empty() {
-            Ok(Self { source: value.clone(), sites: parser.sites })
-        } else {
-            Err(parser.errors)
-        }
+        (Self { source: value.clone(), sites: parser.sites }, parser.errors)
     }
 
     /// Whether the value names no step, so that what it resolves to is known before anything runs. It may still hold an escaped `${`,
@@ -109,13 +122,15 @@ impl Site {
 
 /// The walk over a value that collects its templates.
 #[derive(Default)]
-struct Parser {
+struct Parser<'a> {
+    /// The names of members right below the root whose strings are no templates.
+    verbatim: &'a [String],
     path: FieldPath,
     sites: Vec<Site>,
     errors: Vec<TemplateError>,
 }
 
-impl Parser {
+impl Parser<'_> {
     fn visit(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.visit_text(text),
@@ -143,7 +158,7 @@ impl Parser {
     }
 
     fn visit_text(&mut self, text: &str) {
-        if !text.contains("${") {
+        if !text.contains("${") || self.is_verbatim() {
             return;
         }
         match reference::pieces(text) {
@@ -159,6 +174,10 @@ impl Parser {
             }
             Err(message) => self.refuse(message),
         }
+    }
+
+    fn is_verbatim(&self) -> bool {
+        matches!(self.path.segments(), [Segment::Key(name), ..] if self.verbatim.iter().any(|verbatim| verbatim == name))
     }
 
     fn refuse(&mut self, message: String) {

@@ -30,6 +30,7 @@ fn entropy() -> impl Fn(&mut [u8]) + Send + Sync {
 fn telemetry(endpoint: &str, variables: &[(&str, &str)]) -> Telemetry {
     let get = |name: &str| match name {
         "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(endpoint.to_owned()),
+        "OTEL_EXPORTER_OTLP_PROTOCOL" => Some("grpc".to_owned()),
         _ => variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()),
     };
     let settings = Settings::read("belay-executor", &get).unwrap().expect("an endpoint is named");

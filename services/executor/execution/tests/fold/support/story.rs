@@ -34,6 +34,7 @@ pub(crate) fn story(steps: &str) -> Story {
             timeout: None,
             attempt_timeout: None,
             exclusive: false,
+            verbatim: Vec::new(),
             retry: None,
             kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
         }

@@ -19,6 +19,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         timeout: None,
         attempt_timeout: None,
         exclusive: false,
+        verbatim: Vec::new(),
         retry: None,
         kind: StepKindDraft::Tool { tool: "noop".to_owned(), arguments },
     }

@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use serde_json::json;
 
 use super::{REQUEST, arguments, one_step, read};
-use crate::{Backoff, Format, Plan, RetryPolicy, Step};
+use crate::{Backoff, Format, Plan, RetryPolicy, Step, StepKind};
 
 #[test]
 fn the_author_s_form() {
@@ -104,6 +104,21 @@ fn words_that_look_like_truth_values_are_text() {
         (&values["d"], &values["e"], &values["f"], &values["g"]),
         (&json!(true), &json!(null), &json!(null), &json!("true"))
     );
+}
+
+/// An argument that is taken verbatim names no step and loses no `$`, at any depth; the others are templates as ever.
+#[test]
+fn a_verbatim_argument_is_no_template() {
+    let text = "arguments: {script: {lines: ['echo ${HOME}', '$${x}', '${', '${b.result}']}, other: '$${x}'}\n    verbatim: [script]";
+    let plan = read(&one_step(text));
+    let StepKind::Tool(tool) = plan.steps()[0].kind();
+    let resolved = tool.arguments.resolve(&|_| None).unwrap();
+    let lines = ["echo ${HOME}", "$${x}", "${", "${b.result}"];
+    assert_eq!(resolved, json!({"script": {"lines": lines}, "other": "${x}"}));
+    assert!(plan.steps()[0].dependencies().is_empty());
+    assert_eq!(Plan::new(plan.to_draft()).unwrap(), plan, "it stays so through a draft");
+    let draft = serde_json::to_value(plan.to_draft()).unwrap();
+    assert_eq!(draft["steps"][0]["verbatim"], json!(["script"]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is wrong with a document, by the author's names and with its place.
 
 use super::{REQUEST, assert_refused, one_step, read, violations};
-use crate::Plan;
+use crate::{Format, Plan, StepProblem};
 
 #[test]
 fn order_is_stable_and_given_by_all_or_none() {
@@ -157,12 +157,62 @@ fn cycles_and_templates_have_their_place_in_the_text() {
         "id: p\nsteps:\n  - id: ä\n    tool: t\n  - id: a\n    tool: t\n    depends_on:\n      - b\n  - id: b\n    tool: t\n    arguments:\n      x: [1, 'é ${a.result}', '${a.x}']\n",
         &[
             ("steps[0].id: `ä` is not an id", (3, 9)),
+            ("steps[1].depends_on[0]: cyclic dependencies: a → b → a", (8, 9)),
             ("steps[2].arguments.x[2]: `${a.x}` must go on with `result`", (12, 31)),
         ],
     );
     assert_refused(
         "id: p\nsteps:\n  - id: a\n    tool: t\n    depends_on:\n      - b\n  - id: b\n    tool: t\n    arguments:\n      x: [1, 'é ${a.result}']\n",
         &[("steps[0].depends_on[0]: cyclic dependencies: a → b → a", (6, 9))],
+    );
+}
+
+/// A cycle hides no problem of a call, nor does an argument that cannot be read; all come in the order of the text.
+#[test]
+fn what_is_wrong_with_calls_is_found_beside_everything_else() {
+    let text = "id: p
+steps:
+  - id: a
+    tool: lost
+    depends_on: [b]
+  - id: b
+    depends_on: [a]
+    arguments: {x: '${'}
+    tool: missing
+  - id: c
+    depends_on: [nowhere]
+    tool: taken
+";
+    let mut calls = Vec::new();
+    let checked = Plan::parse_with(Format::Auto, text, |call| {
+        calls.push((call.step, call.tool.to_owned(), call.arguments.is_some()));
+        let problem = |pointer: &str| StepProblem { step: call.step, pointer: pointer.into(), message: "no".into() };
+        if call.tool == "taken" { Vec::new() } else { vec![problem("/tool")] }
+    });
+    assert_eq!(calls, [(0, "lost".into(), true), (1, "missing".into(), false), (2, "taken".into(), true)]);
+    let found: Vec<_> = checked.unwrap_err().violations.into_iter().map(|it| (it.field, it.line)).collect();
+    let expected = [
+        ("steps[0].tool", 4),
+        ("steps[0].depends_on[0]", 5),
+        ("steps[1].arguments.x", 8),
+        ("steps[1].tool", 9),
+        ("steps[2].depends_on[0]", 11),
+    ];
+    assert_eq!(found, expected.map(|(field, line)| (field.to_owned(), line)));
+}
+
+#[test]
+fn verbatim_names_arguments_of_the_step() {
+    assert_refused(
+        &one_step("arguments: {content: '${'}\n    verbatim: [contents, 3, content]"),
+        &[
+            ("steps[0].verbatim[0]: the step has no argument `contents`; did you mean `content`?", (6, 16)),
+            ("steps[0].verbatim[1]: must be text: put it in quotes, \"3\"", (6, 26)),
+        ],
+    );
+    assert_refused(
+        &one_step("verbatim: content"),
+        &[("steps[0].verbatim: must be a list of names of arguments", (5, 15))],
     );
 }
 

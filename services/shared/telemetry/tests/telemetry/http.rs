@@ -1,0 +1,132 @@
+//! Spans over OTLP/HTTP, as a collector's HTTP server receives them; and collectors that are away.
+
+use std::{collections::BTreeMap, io, time::Duration};
+
+use belay_redaction::Redactor;
+use belay_telemetry::{LAST_FLUSH, Settings, SpanRecord, Telemetry};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message as _;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+
+/// A request as it came.
+#[derive(Debug)]
+struct Posted {
+    line: String,
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
+}
+
+/// An HTTP/1.1 server that hands over what is posted, and answers with a status each.
+struct Collector {
+    endpoint: String,
+    posted: mpsc::UnboundedReceiver<Posted>,
+}
+
+impl Collector {
+    async fn start(status: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let (sender, posted) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, status, sender.clone()));
+            }
+        });
+        Self { endpoint, posted }
+    }
+
+    async fn next(&mut self) -> Posted {
+        self.posted.recv().await.expect("the collector runs")
+    }
+}
+
+/// Answers the requests of one connection until its client closes it.
+async fn serve(stream: TcpStream, status: &str, sender: mpsc::UnboundedSender<Posted>) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let mut headers = BTreeMap::new();
+        loop {
+            let mut header = String::new();
+            stream.read_line(&mut header).await?;
+            let Some((key, value)) = header.trim_end().split_once(": ") else { break };
+            headers.insert(key.to_ascii_lowercase(), value.to_owned());
+        }
+        let mut body = vec![0; headers.get("content-length").map_or(0, |length| length.parse().unwrap())];
+        stream.read_exact(&mut body).await?;
+        stream.write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes()).await?;
+        drop(sender.send(Posted { line: line.trim_end().to_owned(), headers, body }));
+    }
+}
+
+fn telemetry(variables: &[(&str, &str)]) -> Telemetry {
+    let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let settings = Settings::read("belay-executor", &get).unwrap().expect("an endpoint is named");
+    Telemetry::on(&settings, Redactor::new(), |bytes| bytes.fill(7)).unwrap()
+}
+
+#[tokio::test]
+async fn spans_are_posted_to_the_path_of_traces_with_the_headers() {
+    let mut collector = Collector::start("200 OK").await;
+    let base = format!("{}/otel/", collector.endpoint);
+    let telemetry = telemetry(&[
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &base),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=blue,authorization=Bearer%20x"),
+    ]);
+    for name in ["first", "second"] {
+        telemetry.emit(SpanRecord::new(telemetry.root(), name, 1, 2));
+        telemetry.flush(Duration::from_secs(5)).await.unwrap();
+        let posted = collector.next().await;
+        assert_eq!(posted.line, "POST /otel/v1/traces HTTP/1.1");
+        let header = |name: &str| posted.headers.get(name).map(String::as_str);
+        assert_eq!(header("content-type"), Some("application/x-protobuf"));
+        assert_eq!((header("x-tenant"), header("authorization")), (Some("blue"), Some("Bearer x")));
+        let request = ExportTraceServiceRequest::decode(posted.body.as_slice()).unwrap();
+        assert_eq!(crate::collector::spans(request)[0].name, name);
+    }
+    telemetry.shutdown(LAST_FLUSH).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_collector_is_reported() {
+    let mut collector = Collector::start("401 Unauthorized").await;
+    let url = format!("{}/spans", collector.endpoint);
+    let telemetry = telemetry(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &url)]);
+    telemetry.emit(SpanRecord::new(telemetry.root(), "unwanted", 1, 2));
+    let refused = telemetry.flush(Duration::from_secs(5)).await.unwrap_err();
+    assert!(refused.to_string().contains("401"), "{refused}");
+    assert_eq!(collector.next().await.line, "POST /spans HTTP/1.1", "the endpoint for traces is the whole URL");
+}
+
+/// `OTEL_EXPORTER_OTLP_TIMEOUT`: a collector that takes a request and never answers it.
+#[tokio::test]
+async fn the_timeout_bounds_a_request() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let telemetry = telemetry(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), ("OTEL_EXPORTER_OTLP_TIMEOUT", "50")]);
+    telemetry.emit(SpanRecord::new(telemetry.root(), "lost", 1, 2));
+    let lost = telemetry.flush(Duration::from_secs(4)).await.unwrap_err();
+    assert!(!lost.to_string().contains("4000 ms"), "the exporter ended the request before the test did: {lost}");
+}
+
+/// The last spans are not waited for when nothing listens at the collector's address: the exporter's retries would take seconds.
+#[tokio::test]
+async fn a_collector_that_is_away_does_not_delay_the_end() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    for protocol in ["grpc", "http/protobuf"] {
+        let endpoint = format!("http://{closed}");
+        let telemetry =
+            telemetry(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)]);
+        telemetry.emit(SpanRecord::new(telemetry.root(), "lost", 1, 2));
+        let ended = tokio::time::timeout(LAST_FLUSH / 3, telemetry.shutdown(LAST_FLUSH)).await;
+        ended.expect("it does not wait for the collector").expect_err("nothing was delivered");
+    }
+}
