@@ -26,14 +26,14 @@ pub(crate) enum Refusal {
     #[error("{}", already(*state, by))]
     AlreadyDecided { state: State, by: String },
     #[error(
-        "The policy separates duties: whoever asked cannot decide, and this was asked for by `{0}`. Let somebody else decide."
+        "The policy separates duties: the requester cannot decide, and `{0}` requested this. Another person has to decide."
     )]
     OwnRequest(String),
 }
 
 fn already(state: State, by: &str) -> String {
     match state {
-        State::Expired => "Nobody decided in time, and the approval has expired.".into(),
+        State::Expired => "No one decided in time, and the approval has expired.".into(),
         State::Cancelled => "The execution no longer asks for this.".into(),
         _ => format!("`{by}` has decided before: {}.", word(state)),
     }
@@ -79,11 +79,11 @@ pub(crate) fn decide(
     if separate_duties && (approval.requested_by.is_empty() || approval.requested_by == choice.by) {
         return Err(Refusal::OwnRequest(approval.requested_by.clone()));
     }
-    Ok(Some(settled(approval, decided, choice.by, choice.reason, now)))
+    Ok(Some(resolved(approval, decided, choice.by, choice.reason, now)))
 }
 
 /// An approval with a decision on it.
-pub(crate) fn settled(approval: &Approval, state: State, by: &str, reason: &str, now: i64) -> Approval {
+pub(crate) fn resolved(approval: &Approval, state: State, by: &str, reason: &str, now: i64) -> Approval {
     Approval {
         state: state.into(),
         decided_by: by.to_owned(),
@@ -97,15 +97,16 @@ pub(crate) fn settled(approval: &Approval, state: State, by: &str, reason: &str,
 pub(crate) fn lapse(approval: &Approval, now: i64) -> Option<Approval> {
     let expires = belay_proto::micros(approval.expire_time.as_ref()?);
     (approval.state() == State::Pending && expires <= now)
-        .then(|| settled(approval, State::Expired, POLICY, "nobody decided in time", now))
+        .then(|| resolved(approval, State::Expired, POLICY, "no one decided in time", now))
 }
 
-/// What an approval becomes when nobody asks any more; nothing when it was decided before.
+/// What an approval becomes when its request is withdrawn; `None` when it was decided before.
 pub(crate) fn cancel(approval: &Approval) -> Option<Approval> {
     (approval.state() == State::Pending).then(|| Approval { state: State::Cancelled.into(), ..approval.clone() })
 }
 
-/// What a yes becomes when its grant was spent (`Consumed`), or can no longer be (`Stale`); nothing when it is no unused yes.
+/// What an approved approval becomes when its grant was spent (`Consumed`), or can no longer be (`Stale`); `None` when it is not an unused
+/// approval.
 pub(crate) fn close(approval: &Approval, state: State) -> Option<Approval> {
     (approval.state() == State::Approved).then(|| Approval { state: state.into(), ..approval.clone() })
 }
@@ -184,7 +185,7 @@ mod tests {
         }
     }
 
-    /// B-03: whoever decides says what they saw, and a word of it is not enough.
+    /// B-03: a decision echoes the whole digest of what the person saw.
     #[test]
     fn the_digest_has_to_be_the_approval_s() {
         for digest in ["", "sha256:ab", "sha256:AA", "aa", "yes", "APPROVED"] {
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn with_duties_separated_whoever_asked_cannot_decide() {
+    fn with_duties_separated_the_requester_cannot_decide() {
         let by = |principal| decide(&pending(), choice(principal, Decision::Deny), true, 0);
         assert_eq!(by("person:ann"), Err(Refusal::OwnRequest("person:ann".into())));
         assert!(by("person:bob").unwrap().is_some());
@@ -268,7 +269,7 @@ mod tests {
                 assert_ne!(changed.state(), State::Approved, "{state:?}");
             }
         }
-        assert_eq!(close(&pending(), State::Consumed), None, "what nobody approved cannot have been used");
+        assert_eq!(close(&pending(), State::Consumed), None, "what was not approved cannot have been used");
         assert_eq!(cancel(&pending()).unwrap().state(), State::Cancelled);
     }
 }

@@ -1,4 +1,4 @@
-//! The gate behind its methods: the store, the key, the policy that holds, and the timer that lets approvals expire.
+//! The gate behind its methods: the store, the key, the policy that holds, and the timer that expires approvals.
 
 use std::{
     sync::{Arc, Weak},
@@ -20,7 +20,7 @@ use tonic::{Code, Status, metadata::MetadataMap};
 use crate::{
     ActivePolicy, Parts, Store,
     decide::Refusal,
-    hub::Told,
+    feed::Head,
     policy::{self, StoredPolicyError},
     preview::Opened,
     runner::RunnerClient,
@@ -30,7 +30,7 @@ use crate::{
 /// How long the timer sleeps at most: the wall clock may be set, and a laptop may sleep.
 const LONGEST_NAP: Duration = Duration::from_secs(60);
 
-/// How long it sleeps when what is due could not be made to expire.
+/// How long the timer sleeps after it could not expire what is due.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Asks people, keeps what they decided, and signs for it.
@@ -72,7 +72,7 @@ pub enum GateError {
 }
 
 impl Gate {
-    /// Publishes the policy, takes up what is pending, and lets expire what is due.
+    /// Publishes the policy, loads what is pending, and expires what is due.
     ///
     /// # Errors
     /// [`GateError`] when the store cannot be used.
@@ -120,9 +120,9 @@ impl Gate {
         let _one_at_a_time = self.publishing.lock().await;
         let active = Arc::new(publish(&self.store, policy, &self.key).await?);
         self.policy.send_if_modified(|last| {
-            let news = *last != active;
+            let changed = *last != active;
             *last = Arc::clone(&active);
-            news
+            changed
         });
         Ok(active)
     }
@@ -145,8 +145,8 @@ impl Gate {
         self.policy.subscribe()
     }
 
-    /// Lets expire what is due, so that nobody is shown a pending approval whose time is over.
-    pub(crate) async fn settle(&self) -> Result<(), Status> {
+    /// Expires what is due, so that no approval whose time is over is shown as pending.
+    pub(crate) async fn expire_due(&self) -> Result<(), Status> {
         let now = self.clock.now_micros();
         match self.store.follow().borrow().next_expiry {
             Some(due) if due <= now => {}
@@ -169,10 +169,10 @@ async fn publish(store: &Store, policy: &Policy, key: &SigningKey) -> Result<Act
 }
 
 /// Wakes when the next approval expires, for as long as there is a gate.
-async fn let_expire(gate: Weak<Gate>, mut told: watch::Receiver<Told>, shutdown: Shutdown) {
+async fn let_expire(gate: Weak<Gate>, mut head: watch::Receiver<Head>, shutdown: Shutdown) {
     let mut shortest = Duration::ZERO;
     loop {
-        let next = told.borrow_and_update().next_expiry;
+        let next = head.borrow_and_update().next_expiry;
         let nap = {
             let Some(gate) = gate.upgrade() else { return };
             let until = next.map(|next| next.saturating_sub(gate.clock.now_micros()));
@@ -187,16 +187,16 @@ async fn let_expire(gate: Weak<Gate>, mut told: watch::Receiver<Told>, shutdown:
         tokio::select! {
             biased;
             () = shutdown.requested() => return,
-            changed = told.changed() => match changed {
+            changed = head.changed() => match changed {
                 Ok(()) => shortest = Duration::ZERO,
                 Err(_) => return,
             },
             () = due => {
                 let Some(gate) = gate.upgrade() else { return };
-                if let Err(error) = gate.settle().await {
+                if let Err(error) = gate.expire_due().await {
                     tracing::error!(error = error.message(), "Approvals whose time is over cannot be made to expire");
                 }
-                let stuck = told.borrow().next_expiry.is_some_and(|due| due <= gate.clock.now_micros());
+                let stuck = head.borrow().next_expiry.is_some_and(|due| due <= gate.clock.now_micros());
                 shortest = if stuck { RETRY } else { Duration::ZERO };
             }
         }
@@ -271,7 +271,7 @@ pub(crate) mod tests {
             store: Store::open(&Location::file(folder.join("gate.db")), Threads::Inline, || "id".into()).unwrap(),
             key: SigningKey::from_bytes(&[1; 32]),
             policy: Policy::preset(),
-            runner: RunnerClient::new(net::connect_lazy(&net::Address::Unix(folder.join("nobody"))), None).unwrap(),
+            runner: RunnerClient::new(net::connect_lazy(&net::Address::Unix(folder.join("absent"))), None).unwrap(),
             clock: Arc::new(Paused(Instant::now())),
             ids: Ids::seeded(1),
             redactor: Redactor::new(),
@@ -298,7 +298,7 @@ pub(crate) mod tests {
         gate.store.get(&approval.name).await.unwrap().unwrap().state()
     }
 
-    /// B-04: with a limit an approval is denied at its time and no sooner; the timer does it, though nobody asks.
+    /// B-04: with a limit an approval is denied at its time and no sooner; the timer does it without a request.
     #[tokio::test(start_paused = true)]
     async fn the_timer_wakes_when_an_approval_is_due() {
         let folder = tempfile::tempdir().unwrap();
@@ -307,16 +307,16 @@ pub(crate) mod tests {
         let later = ask(&gate, "later", Some(hour * 48)).await;
         let sooner = ask(&gate, "sooner", Some(hour)).await;
         let never = ask(&gate, "never", None).await;
-        let (began, mut told) = (Instant::now(), gate.store.follow());
+        let (began, mut head) = (Instant::now(), gate.store.follow());
         for (approval, after) in [(&sooner, hour), (&later, hour * 48)] {
-            let revision = told.borrow_and_update().revision;
-            told.wait_for(|told| told.revision > revision).await.unwrap();
+            let revision = head.borrow_and_update().revision;
+            head.wait_for(|head| head.revision > revision).await.unwrap();
             let waited = began.elapsed();
             assert!((after..after + Duration::from_secs(1)).contains(&waited), "{waited:?} instead of {after:?}");
             assert_eq!(state(&gate, approval).await, State::Expired);
         }
         tokio::time::advance(hour * 24 * 3650).await;
-        gate.settle().await.unwrap();
+        gate.expire_due().await.unwrap();
         assert_eq!(state(&gate, &never).await, State::Pending, "ten years later");
     }
 }

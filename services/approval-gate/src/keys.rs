@@ -1,7 +1,7 @@
 //! The key that the gate signs with, and the public one that runners pin.
 //!
 //! `gate.key` is the secret, readable by its owner only: `belay-gate-`, 64 hexadecimal digits and a line break. `gate.pub` stands beside
-//! it for whoever sets up a runner: 64 digits and a line break.
+//! it for setting up a runner: 64 digits and a line break.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ pub const SECRET_FILE: &str = "gate.key";
 /// The public key's file in the state directory.
 pub const PUBLIC_FILE: &str = "gate.pub";
 
-/// Why there is no key to sign with. Nothing is repaired by guessing: a wrong key would make every runner refuse, or worse.
+/// Why the gate has no key to sign with. Nothing is repaired by guessing: a wrong key would make every runner refuse, or worse.
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The operating system refused.
@@ -33,7 +33,7 @@ pub enum KeyError {
     /// Others could read or change the secret.
     #[error(
         "the gate's key {path} has mode {mode:04o}, so others may have read it: move it away with {PUBLIC_FILE} for a new key, or \
-         set mode 0600 if you are sure that nobody has"
+         set mode 0600 if you are sure that no one has"
     )]
     Exposed {
         /// Which file.
@@ -41,7 +41,7 @@ pub enum KeyError {
         /// Its mode.
         mode: u32,
     },
-    /// It is no key.
+    /// The file does not hold a key.
     #[error("{path} is damaged: it has to hold 64 hexadecimal digits. Put a backup in its place")]
     Damaged {
         /// Which file.
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_key_is_said_and_not_mended() {
+    fn a_bad_key_is_reported_and_not_repaired() {
         let folder = tempfile::tempdir().unwrap();
         let (secret, public) = (folder.path().join(SECRET_FILE), folder.path().join(PUBLIC_FILE));
         open(folder.path(), || [7; 32]).unwrap();

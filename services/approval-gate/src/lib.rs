@@ -6,8 +6,8 @@
 //! for one call, which the runner verifies alone.
 
 mod decide;
+mod feed;
 mod gate;
-mod hub;
 pub mod keys;
 mod names;
 pub mod policy;

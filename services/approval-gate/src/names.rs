@@ -34,7 +34,7 @@ impl CallName {
             }
             _ => {
                 let message = format!(
-                    "`{name}` is no name of a call: write namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER"
+                    "`{name}` is not the name of a call: write namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER"
                 );
                 Err(status::invalid(field, message).into())
             }
@@ -55,7 +55,7 @@ pub(crate) fn check_approval(field: &str, name: &str) -> Result<(), Status> {
     match parts[..] {
         ["namespaces", namespace, "approvals", id] if is_id(namespace) && is_id(id) => Ok(()),
         _ => {
-            let message = format!("`{name}` is no name of an approval: write namespaces/NAMESPACE/approvals/ID");
+            let message = format!("`{name}` is not the name of an approval: write namespaces/NAMESPACE/approvals/ID");
             Err(status::invalid(field, message).into())
         }
     }
@@ -66,7 +66,7 @@ pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
     match parent.strip_prefix("namespaces/") {
         _ if parent.is_empty() => Ok("default".into()),
         Some(namespace) if is_id(namespace) => Ok(namespace.into()),
-        _ => Err(status::invalid(field, format!("`{parent}` is no namespace: write namespaces/NAMESPACE")).into()),
+        _ => Err(status::invalid(field, format!("`{parent}` is not a namespace: write namespaces/NAMESPACE")).into()),
     }
 }
 

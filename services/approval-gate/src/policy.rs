@@ -1,4 +1,4 @@
-//! The policy that holds: from a file or built in, signed, and numbered so that runners can tell the newer one.
+//! The policy that holds: from a file or built in, signed, and numbered so that runners know the newer one.
 
 use std::{
     fs, io,
@@ -30,7 +30,7 @@ pub enum PolicyFileError {
         /// Why.
         source: io::Error,
     },
-    /// It says something that is no policy.
+    /// It does not hold a valid policy.
     #[error("the policy file {path} is refused:{}", listed(violations))]
     Refused {
         /// Which file.
@@ -60,7 +60,7 @@ pub enum StoredPolicyError {
     /// Its signature is of this gate's key and does not fit.
     #[error("the stored policy of revision {0} is not what was signed")]
     Tampered(i64),
-    /// There is no number left.
+    /// The revisions are used up.
     #[error("the stored policy has the last revision there can be, {0}")]
     LastRevision(i64),
 }
@@ -112,7 +112,7 @@ mod tests {
         Policy::from_yaml("file_write: prompt\n").unwrap()
     }
 
-    /// S2-FR-049: every runner can tell which policy holds, and that it is the gate's.
+    /// S2-FR-049: every runner knows which policy holds, and that it is the gate's.
     #[test]
     fn revisions_rise_with_what_they_say_and_not_with_every_start() {
         let first = next(None, &Policy::preset(), &key(1), 0).unwrap();
@@ -152,8 +152,8 @@ mod tests {
         let path = folder.path().join("policy.yaml");
         assert!(matches!(load(&path), Err(PolicyFileError::Unreadable { .. })));
         fs::write(&path, "file_write: auto\nfile_wriite: deny\n").unwrap();
-        let told = load(&path).unwrap_err().to_string();
-        assert!(told.contains("policy.yaml") && told.contains("line 2") && told.contains("file_wriite"), "{told}");
+        let error = load(&path).unwrap_err().to_string();
+        assert!(error.contains("policy.yaml") && error.contains("line 2") && error.contains("file_wriite"), "{error}");
         fs::write(&path, "file_write: prompt\n").unwrap();
         assert_eq!(load(&path).unwrap(), strict());
     }

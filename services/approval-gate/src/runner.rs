@@ -23,7 +23,7 @@ pub(crate) const LARGEST_SUBJECT: usize = 8 * 1024 * 1024;
 const LARGEST_CONTENTS: usize = 32 * 1024 * 1024;
 
 /// How long a runner may take to hand everything over.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A way to a tool runner.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ impl RunnerClient {
     /// # Errors
     /// UNAVAILABLE when the runner does not answer, FAILED_PRECONDITION when it holds no such call.
     pub(crate) async fn held(&self, call: &str) -> Result<Held, Status> {
-        let fetched = tokio::time::timeout(PATIENCE, self.fetch(call)).await;
+        let fetched = tokio::time::timeout(FETCH_TIMEOUT, self.fetch(call)).await;
         fetched.unwrap_or_else(|_| Err(away("it took too long to say what the call is about")))
     }
 
@@ -137,7 +137,7 @@ impl Held {
         let refused = |reason, message: String| Status::from(status::error(Code::FailedPrecondition, reason, message));
         if self.too_large {
             let message = format!(
-                "What the call is about takes more than {LARGEST_SUBJECT} bytes to say: nobody could look at it. Let the step change less at once."
+                "What the call is about takes more than {LARGEST_SUBJECT} bytes, which no person can review. Let the step change less at once."
             );
             return Err(refused(reasons::SUBJECT_TOO_LARGE, message));
         }
@@ -166,7 +166,7 @@ impl Held {
             let found = digest_of(&bytes);
             if found != digest {
                 let message = format!(
-                    "The runner sent a content as {digest} whose digest is {found}. Nobody is asked about what cannot be shown truly: \
+                    "The runner sent a content as {digest} whose digest is {found}. No person is asked about what cannot be shown truly: \
                      look at the tool runner."
                 );
                 return Err(refused(reasons::CONTENT_MISMATCH, message));
@@ -235,10 +235,10 @@ mod tests {
         let (parsed, kept, contents) = held.verified(&CallName::parse("call", CALL).unwrap(), &digest).unwrap();
         assert_eq!((parsed, kept), (subject(), bytes));
         let expected = [(digest_of(b"one"), b"one".to_vec()), (digest_of(b"two"), b"two".to_vec())];
-        assert_eq!(contents, Contents::from(expected), "what nobody named is not kept");
+        assert_eq!(contents, Contents::from(expected), "what the subject does not name is not kept");
     }
 
-    /// B-03: a content that is not what its digest says is no note on a question; there is no question.
+    /// B-03: a content that does not match its digest makes no approval, not one with a note.
     #[test]
     fn a_forged_content_is_refused() {
         let held = sent(&subject().canonical_bytes(), vec![chunk(&digest_of(b"two"), b"2", true)]);

@@ -1,4 +1,4 @@
-//! What the stand-alone program is told.
+//! The flags and variables of the stand-alone program.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub struct Settings {
     /// The group that may connect to the socket as well; who they are is found out all the same.
     #[arg(long, env = "BELAY_LISTEN_GROUP", value_name = "GROUP")]
     pub listen_group: Option<Group>,
-    /// Listen on TCP beyond this machine although nothing is encrypted: everybody on the way can read tokens and plans.
+    /// Listen on TCP beyond this machine although nothing is encrypted: every machine on the way can read tokens and plans.
     #[arg(long)]
     pub insecure_listen_beyond_loopback: bool,
     /// The owner's token. The owner is also this process's user, and root.
@@ -116,7 +116,7 @@ mod tests {
         Settings::command().debug_assert();
     }
 
-    /// B-19: whoever may ask cannot decide by the same token.
+    /// B-19: the token that may ask cannot decide.
     #[test]
     fn each_caller_has_a_token_of_its_own() {
         assert_eq!(

@@ -7,7 +7,7 @@ use belay_redaction::Redactor;
 /// How many bytes stand in a line of a dump.
 const ROW: usize = 16;
 
-/// A content as text, and whether it is no text itself and is shown as a dump.
+/// A content as text, and whether it is not text and is shown as a dump.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AsText<'a> {
     pub(super) text: Cow<'a, str>,

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_without_a_line_break_is_told() {
+    fn an_end_without_a_line_break_is_shown() {
         let found = compare("a\n", "a");
         assert_eq!(found.unified, "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n");
     }

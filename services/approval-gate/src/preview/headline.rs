@@ -27,14 +27,14 @@ pub(super) fn headline(subject: &Subject) -> String {
         return first;
     }
     let mut lines = vec![first];
-    let told = |name: &str, value: &Value| match subject.command.is_empty() {
+    let is_shown = |name: &str, value: &Value| match subject.command.is_empty() {
         true => TELLING.contains(&name) && value.is_string(),
         // The folder stands beside the workspace.
         false => matches!(name, "command" | "cwd"),
     };
     match serde_json::from_str(&subject.arguments) {
         Ok(Value::Object(arguments)) => {
-            let rest: Vec<_> = arguments.iter().filter(|(name, value)| !told(name, value)).collect();
+            let rest: Vec<_> = arguments.iter().filter(|(name, value)| !is_shown(name, value)).collect();
             for (name, value) in rest.iter().take(MOST_ARGUMENTS) {
                 lines.push(format!("  {}: {}", visible(&shortened(name, 200)), shown_value(value)));
             }
@@ -125,7 +125,7 @@ mod tests {
         assert!(operation(&call("run_terminal", "{}", &["sh", &"x".repeat(10_000)])).chars().count() < 250);
     }
 
-    /// B-03: what steers a command is no part of it, and is looked at all the same.
+    /// B-03: what steers a command is not part of it, and is shown all the same.
     #[test]
     fn a_command_shows_what_else_it_is_given() {
         let arguments =

@@ -141,7 +141,7 @@ pub(crate) fn summary(subject: &Subject) -> v1::EffectSummary {
     }
 }
 
-/// A short text of somebody else's, fit to be shown.
+/// A short text by another author, safe to show.
 pub(crate) fn shown(text: &str) -> String {
     visible(&shortened(text, LONGEST))
 }

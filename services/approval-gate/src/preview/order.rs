@@ -8,7 +8,7 @@ use belay_policy::Gravity;
 /// Up to so many new files that nothing is remarkable about are shown one by one; of more, folders stand for theirs.
 const CREATIONS_ONE_BY_ONE: usize = 20;
 
-/// In a folder of fewer new files each is shown by itself.
+/// In a folder of fewer new files each is shown on its own line.
 const SMALLEST_FOLDER: usize = 4;
 
 /// A line of the preview.

@@ -74,7 +74,7 @@ fn an_effect_is_shown_file_by_file() {
 }
 
 #[test]
-fn without_a_network_namespace_nobody_is_told_that_there_is_no_network() {
+fn without_a_network_namespace_no_screen_says_that_there_is_no_network() {
     let inside = Subject { enforced: Vec::new(), ..subject() };
     assert_eq!(preview(&inside, &Contents::new()).reach, ["runs inside the tool runner, confined to the workspace"]);
     let without = Subject { enforced: vec!["landlock".into()], ..subject() };

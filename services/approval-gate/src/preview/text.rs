@@ -1,6 +1,6 @@
 //! Text that cannot fake the screen it is shown on.
 //!
-//! What is approved was written by whoever wants it approved. Everything of theirs that a person sees goes through [`visible`]: it leaves
+//! What is approved was written by the one who wants it approved. Everything of theirs that a person sees goes through [`visible`]: it leaves
 //! nothing in place that moves the cursor, hides, reorders or recolours what stands around it.
 
 use std::fmt::Write as _;

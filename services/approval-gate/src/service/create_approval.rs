@@ -15,7 +15,7 @@ use crate::{
     store::NewApproval,
 };
 
-/// The longest name of whoever started an execution, in characters.
+/// The longest name of the principal that started an execution, in characters.
 const LONGEST_PRINCIPAL: usize = 256;
 
 pub(super) async fn create_approval(
@@ -28,7 +28,7 @@ pub(super) async fn create_approval(
     if request.requested_by.chars().count() > LONGEST_PRINCIPAL {
         return Err(status::invalid("requested_by", format!("has more than {LONGEST_PRINCIPAL} characters")).into());
     }
-    gate.settle().await?;
+    gate.expire_due().await?;
     let name = approval_of(&call.namespace, &request.call, &request.subject_digest);
     if let Some(there) = gate.store.get(&name).await.map_err(|error| unreadable(&error))? {
         return the_same(there, &request);
@@ -116,17 +116,17 @@ fn asked(
         NonInteractive::Skip => (State::Skipped, "skip"),
         NonInteractive::Fail => (State::Denied, "fail"),
     };
-    // A yes in advance is no yes to what nobody expected.
+    // An approval in advance does not cover what no one expected.
     let grave = preview::gravest(subject).filter(|(_, gravity)| needs_a_person(*gravity, policy));
     match grave.filter(|_| state == State::Approved) {
-        None => decide::settled(&approval, state, POLICY, &format!("non_interactive_policy: {word}"), now),
+        None => decide::resolved(&approval, state, POLICY, &format!("non_interactive_policy: {word}"), now),
         Some((change, _)) => {
             let reason = format!(
                 "`{}` is protected or flagged, and non_interactive_policy: auto lets no such change through. Run with `--approve prompt`, \
                  or allow it with an effect rule that names the flag.",
                 shown(&change.path)
             );
-            decide::settled(&approval, State::Denied, POLICY, &reason, now)
+            decide::resolved(&approval, State::Denied, POLICY, &reason, now)
         }
     }
 }
@@ -145,7 +145,7 @@ fn check_digest(digest: &str) -> Result<(), Status> {
     match right {
         true => Ok(()),
         false => {
-            let message = format!("`{digest}` is no digest: write `sha256:` and 64 lower-case hexadecimal digits");
+            let message = format!("`{digest}` is not a digest: write `sha256:` and 64 lower-case hexadecimal digits");
             Err(status::invalid("subject_digest", message).into())
         }
     }

@@ -9,7 +9,7 @@ use crate::{
 
 pub(super) async fn get_approval(gate: &Gate, request: v1::GetApprovalRequest) -> Result<Approval, Status> {
     check_approval("name", &request.name)?;
-    gate.settle().await?;
+    gate.expire_due().await?;
     let found = match request.view() {
         v1::ApprovalView::Basic => gate.store.get(&request.name).await,
         v1::ApprovalView::Full | v1::ApprovalView::Unspecified => gate.store.get_full(&request.name).await,

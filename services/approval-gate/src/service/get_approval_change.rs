@@ -62,7 +62,7 @@ async fn contents(gate: &Gate, name: &str) -> Result<Arc<Opened>, Status> {
     Ok(fresh)
 }
 
-/// The lines of a page that begins at a byte, and where the next one begins; `None` when there is no such place.
+/// The lines of a page that begins at a byte, and where the next one begins; `None` when the text is shorter.
 fn page(text: &str, start: usize, lines: usize) -> Option<(&str, String)> {
     let rest = text.get(start..)?;
     let by_lines = rest.match_indices('\n').nth(lines.saturating_sub(1)).map_or(rest.len(), |(end, _)| end + 1);
@@ -77,7 +77,7 @@ fn page(text: &str, start: usize, lines: usize) -> Option<(&str, String)> {
 
 fn no_contents(name: &str) -> Status {
     let message = format!(
-        "The call of `{name}` waits for no decision any more, and its contents are gone. What was shown before is in the approval."
+        "The call of `{name}` was already decided, and its contents are gone. What was shown before is in the approval."
     );
     status::error(Code::FailedPrecondition, reasons::CONTENTS_GONE, message).into()
 }

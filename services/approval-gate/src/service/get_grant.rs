@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// How long a grant is good, in seconds. It is good for as long before it was signed: a runner whose clock is behind takes it too, and a
-/// signature proves by itself that the decision came first.
+/// signature alone proves that the decision came first.
 const LIFETIME: i64 = 24 * 60 * 60;
 
 /// A grant that is good for less than this is signed anew: it has to get to the runner.

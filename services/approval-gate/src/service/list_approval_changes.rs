@@ -55,7 +55,7 @@ pub(super) async fn subject_of(gate: &Gate, name: &str) -> Result<Subject, Statu
     })
 }
 
-/// How many entries a page has: 1,000 when nobody says, 10,000 at most.
+/// How many entries a page has: 1,000 unless the request says, 10,000 at most.
 pub(super) fn page_size(asked: i32) -> Result<usize, Status> {
     match asked {
         0 => Ok(1_000),

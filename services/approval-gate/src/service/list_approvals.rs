@@ -32,7 +32,7 @@ pub(super) async fn list_approvals(
     };
     let filter =
         Filter { namespace, execution: request.execution, states: request.states, id_prefix: request.id_prefix };
-    gate.settle().await?;
+    gate.expire_due().await?;
     let found = gate.store.list(filter, after, size + 1).await.map_err(|error| unreadable(&error))?;
     let mut bytes = 0;
     let fits = |(_, approval): &&(Position, v1::Approval)| {

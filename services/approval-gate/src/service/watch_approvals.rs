@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tonic::{Code, Status};
 
 use super::Messages;
-use crate::{Gate, gate::unreadable, hub::Told, names, store::Filter};
+use crate::{Gate, feed::Head, gate::unreadable, names, store::Filter};
 
 /// How many approvals are read from the store at once.
 const PAGE: usize = 256;
@@ -25,10 +25,10 @@ pub(super) async fn watch_approvals(
         parent => Some(names::namespace("parent", parent)?),
     };
     let taken = gate.watchers.take()?;
-    gate.settle().await?;
+    gate.expire_due().await?;
     let watch = Watch {
         _taken: taken,
-        told: gate.store.follow(),
+        head: gate.store.follow(),
         gate: Arc::clone(gate),
         filter: Filter { namespace, execution: request.execution, ..Filter::default() },
         undelivered: request.undelivered,
@@ -43,7 +43,7 @@ struct Watch {
     /// Its place among those that may watch.
     _taken: Taken,
     gate: Arc<Gate>,
-    told: watch::Receiver<Told>,
+    head: watch::Receiver<Head>,
     filter: Filter,
     undelivered: bool,
     heartbeat: Duration,
@@ -59,7 +59,7 @@ impl Watch {
             let mut begun = false;
             loop {
                 // Seen before it is read: a commit in between is read now or wakes the wait below.
-                let known = self.told.borrow_and_update().revision;
+                let known = self.head.borrow_and_update().revision;
                 while self.cursor < known {
                     for approval in self.next(known).await? {
                         yield response(Content::Approval(approval));
@@ -70,9 +70,9 @@ impl Watch {
                     yield heartbeat(self.cursor);
                 }
                 // An error means that the store has closed: the gate is stopping.
-                let told = &mut self.told;
+                let head = &mut self.head;
                 let changed = async {
-                    if told.changed().await.is_err() {
+                    if head.changed().await.is_err() {
                         std::future::pending::<()>().await;
                     }
                 };
@@ -161,7 +161,7 @@ mod tests {
         });
     }
 
-    /// Whoever comes late is told of each approval once, as it is now, though its changes are still in memory.
+    /// A late watcher gets each approval once, as it is now, though its changes are still in memory.
     #[test]
     fn a_late_watcher_gets_no_state_of_before() {
         let folder = tempfile::tempdir().unwrap();
@@ -172,11 +172,11 @@ mod tests {
             let cancel = |asked: &Approval| Ok(Some(Approval { state: State::Cancelled.into(), ..asked.clone() }));
             gate.store.change(&asked.name, 0, cancel).await.unwrap().unwrap();
             let mut watch = watch_approvals(&gate, v1::WatchApprovalsRequest::default()).await.unwrap();
-            let mut told = Vec::new();
+            let mut received = Vec::new();
             while let Content::Approval(approval) = watch.next().await.unwrap().unwrap().content.unwrap() {
-                told.push((approval.state(), approval.name));
+                received.push((approval.state(), approval.name));
             }
-            assert_eq!(told, [(State::Pending, other.name), (State::Cancelled, asked.name)]);
+            assert_eq!(received, [(State::Pending, other.name), (State::Cancelled, asked.name)]);
         });
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::{
     decide::Refusal,
-    hub::{Hub, Told},
+    feed::{ChangeFeed, Head},
 };
 
 pub(crate) use read::{Filter, Position};
@@ -83,7 +83,7 @@ pub(crate) struct NewApproval {
 /// What an approval becomes; nothing when it stays as it is.
 type Change = Box<dyn FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send>;
 
-/// What the writer is told.
+/// An order to the writer.
 enum Op {
     Create(Box<NewApproval>),
     /// At a time, before which what was due by then has expired.
@@ -120,7 +120,7 @@ pub struct Store {
     writer: GroupCommit<Op, Answer, SqliteError>,
     reader: Arc<Mutex<Connection>>,
     threads: Threads,
-    hub: Arc<Hub>,
+    feed: Arc<ChangeFeed>,
 }
 
 impl Store {
@@ -130,22 +130,23 @@ impl Store {
     /// [`StoreError`] when it is in use, damaged or newer.
     pub fn open(location: &Location, threads: Threads, new_id: impl FnOnce() -> String) -> Result<Self, StoreError> {
         let store = belay_sqlite::open(location, &SCHEMA)?;
-        let (id, stores, told) = {
-            let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
+        let (id, stores, head) = {
+            let connection =
+                store.writer.lock().expect("a connection just opened was never held by a thread that panicked");
             let id = write::identify(&connection, new_id)?;
             let stores =
                 belay_sqlite::positions(&connection, location, Service::Gate, &id, 0).map_err(SqliteError::from)?;
-            (id, stores, read::told(&connection)?)
+            (id, stores, read::head(&connection)?)
         };
-        let hub = Arc::new(Hub::new(told));
+        let feed = Arc::new(ChangeFeed::new(head));
         let reader = Arc::clone(&store.reader);
-        let news = Arc::clone(&hub);
+        let publisher = Arc::clone(&feed);
         // The whole store goes in, with the lock that it holds as long as it lives.
         let writer = GroupCommit::start(threads, "belay-gate", {
             let stores = Arc::clone(&stores);
-            move |batch| perform(&store, &stores, &news, batch)
+            move |batch| perform(&store, &stores, &publisher, batch)
         });
-        Ok(Self { id, stores, writer, reader, threads, hub })
+        Ok(Self { id, stores, writer, reader, threads, feed })
     }
 
     /// The random identity of this store; another one means another memory.
@@ -158,13 +159,13 @@ impl Store {
         &self.stores
     }
 
-    pub(crate) fn follow(&self) -> watch::Receiver<Told> {
-        self.hub.follow()
+    pub(crate) fn follow(&self) -> watch::Receiver<Head> {
+        self.feed.follow()
     }
 
     /// The changes after a revision, if all of them are in memory.
     pub(crate) fn recent(&self, after: i64) -> Option<Vec<Arc<Approval>>> {
-        self.hub.after(after)
+        self.feed.after(after)
     }
 
     /// Stores a new approval, or answers with the one that has its name already.
@@ -189,7 +190,7 @@ impl Store {
         }
     }
 
-    /// Lets every approval expire whose time is over.
+    /// Expires every approval whose time is over.
     pub(crate) async fn lapse(&self, now: i64) -> Result<(), Failed> {
         self.writer.commit(Op::Lapse { now }).await.map(drop)
     }
@@ -234,7 +235,7 @@ impl Store {
         self.threads.run(move || read(&reader.lock().unwrap_or_else(PoisonError::into_inner))).await
     }
 
-    /// Does work that takes a while where it keeps nobody waiting.
+    /// Does work that takes a while on a thread of its own.
     pub(crate) async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         self.threads.run(work).await
     }
@@ -284,16 +285,16 @@ impl Store {
 fn perform(
     store: &belay_sqlite::Store,
     stores: &Stores,
-    news: &Hub,
+    feed: &ChangeFeed,
     batch: Vec<Op>,
 ) -> Result<Vec<Answer>, SqliteError> {
     store.make_room();
     let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
-    let write::Committed { answers, changes, told, number } = write::commit(&mut connection, stores, batch)?;
+    let write::Committed { answers, changes, head, number } = write::commit(&mut connection, stores, batch)?;
     store.check_in_place()?;
     stores.committed(number);
-    // Told here, by the one writer, so that nobody hears of a later change before an earlier one.
-    news.publish(changes, told);
+    // Published here, by the one writer, so that watchers see the changes in their order.
+    feed.publish(changes, head);
     Ok(answers)
 }
 

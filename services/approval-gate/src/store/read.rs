@@ -7,7 +7,7 @@ use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
 use super::{damaged, decoded};
-use crate::hub::Told;
+use crate::feed::Head;
 
 /// Which approvals are meant.
 #[derive(Clone, Debug, Default)]
@@ -64,11 +64,11 @@ fn approval(row: &Row<'_>) -> Result<(i64, Approval), SqliteError> {
     Ok((row.get(0)?, decoded(&name, row.get(2)?, row.get(3)?, basic)?))
 }
 
-pub(super) fn told(connection: &Connection) -> Result<Told, SqliteError> {
+pub(super) fn head(connection: &Connection) -> Result<Head, SqliteError> {
     let revision = connection.query_row("SELECT coalesce(max(revision), 0) FROM approval", [], |row| row.get(0))?;
     let sooner = "SELECT min(expires) FROM approval WHERE state = 1 AND expires IS NOT NULL";
     let next_expiry = connection.prepare_cached(sooner)?.query_row([], |row| row.get(0))?;
-    Ok(Told { revision, next_expiry })
+    Ok(Head { revision, next_expiry })
 }
 
 /// How many approvals are pending.
@@ -85,7 +85,7 @@ pub(super) fn find(connection: &Connection, name: &str) -> Result<Option<(i64, A
     rows.next()?.map(approval).transpose()
 }
 
-/// An approval with its body. The bytes are digested again: nobody is shown, and nothing signed, that was changed on the disk.
+/// An approval with its body. The bytes are digested again: what was changed on the disk is neither shown nor signed.
 pub(super) fn find_full(connection: &Connection, name: &str) -> Result<Option<Approval>, SqliteError> {
     let Some((key, mut approval)) = find(connection, name)? else { return Ok(None) };
     let body = connection
@@ -128,7 +128,7 @@ pub(super) fn list(
     let mut section = |pending: bool, key: i64, position: fn(i64) -> Position| -> Result<(), SqliteError> {
         let wanted = if pending { filter.mask() & pending_state } else { filter.mask() & !pending_state };
         if wanted == 0 {
-            // Whoever asks what is open does not wait for all that ever was to be looked through.
+            // A list of what is open does not wait for a scan of everything that ever was.
             return Ok(());
         }
         let mut statement = connection.prepare_cached(&list_query(filter, pending))?;

@@ -9,7 +9,7 @@ use prost::Message as _;
 use rusqlite::{Connection, Transaction, params};
 
 use super::{Answer, NewApproval, Op, damaged, read};
-use crate::{decide, hub::Told};
+use crate::{decide, feed::Head};
 
 /// The store's id; the one given becomes it when there is none.
 pub(super) fn identify(connection: &Connection, new_id: impl FnOnce() -> String) -> Result<String, SqliteError> {
@@ -23,7 +23,7 @@ pub(super) struct Committed {
     pub(super) answers: Vec<Answer>,
     /// What changed, in the order of its revisions.
     pub(super) changes: Vec<Approval>,
-    pub(super) told: Told,
+    pub(super) head: Head,
     /// The commit's number.
     pub(super) number: i64,
 }
@@ -31,13 +31,13 @@ pub(super) struct Committed {
 /// Makes a batch durable.
 pub(super) fn commit(connection: &mut Connection, stores: &Stores, batch: Vec<Op>) -> Result<Committed, SqliteError> {
     let transaction = connection.transaction()?;
-    let told = read::told(&transaction)?;
-    let mut writing = Writing { transaction, revision: told.revision, changes: Vec::new() };
+    let head = read::head(&transaction)?;
+    let mut writing = Writing { transaction, revision: head.revision, changes: Vec::new() };
     let answers = batch.into_iter().map(|op| writing.perform(op)).collect::<Result<_, _>>()?;
-    let told = read::told(&writing.transaction)?;
+    let head = read::head(&writing.transaction)?;
     let number = belay_sqlite::count_commit(&writing.transaction, stores)?;
     writing.transaction.commit()?;
-    Ok(Committed { answers, changes: writing.changes, told, number })
+    Ok(Committed { answers, changes: writing.changes, head, number })
 }
 
 struct Writing<'a> {

@@ -11,6 +11,7 @@
 //! After a crash the heads are found again by reading the rows above `meta.heads_upto`.
 
 mod reader;
+mod rows;
 mod schema;
 mod writer;
 

@@ -9,8 +9,9 @@ use belay_sqlite::SqliteError;
 use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter, types::Value};
 
 use crate::{
-    Heads, store_error,
-    writer::{read_labels, recorded_head},
+    Heads,
+    rows::{self, read_labels, recorded_head},
+    store_error,
 };
 
 const COLUMNS: &str =
@@ -66,13 +67,6 @@ fn execution_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
             parked: row.get(13)?,
         },
     })
-}
-
-pub(crate) fn seal_key(connection: &Connection, key: ExecutionKey) -> Result<Option<Vec<u8>>, rusqlite::Error> {
-    connection
-        .prepare_cached("SELECT wrapped FROM seal_key WHERE exec = ?1")?
-        .query_row([key.0], |row| row.get(0))
-        .optional()
 }
 
 impl JournalReader for SqliteReader {
@@ -164,7 +158,7 @@ impl JournalReader for SqliteReader {
     }
 
     fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError> {
-        seal_key(&self.connection(), key).map_err(failed)
+        rows::seal_key(&self.connection(), key).map_err(failed)
     }
 
     fn unfinished(&self) -> Result<Vec<ExecutionRow>, StoreError> {

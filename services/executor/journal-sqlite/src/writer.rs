@@ -1,7 +1,7 @@
 //! The writing half: a batch is one transaction, an operation one savepoint's worth of checks before the first change.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{Arc, MutexGuard, PoisonError},
 };
 
@@ -13,7 +13,11 @@ use belay_proto::stores::Stores;
 use belay_sqlite::{SqliteError, Store};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::{Head, Heads, store_error};
+use crate::{
+    Head, Heads,
+    rows::{self, recorded_head, write_labels},
+    store_error,
+};
 
 /// How many rows the log grows by before the executions' own rows are brought up to date: bounds what an opening has to read.
 pub(crate) const CHECKPOINT_EVERY: u64 = 4096;
@@ -229,7 +233,7 @@ impl Transaction<'_> {
         if transition.first_sequence != head.last_sequence + 1 {
             return Ok(Err(Refused::Gap { first: transition.first_sequence, last: head.last_sequence }));
         }
-        if seal_key.is_some() && crate::reader::seal_key(&self.connection, key)?.is_some() {
+        if seal_key.is_some() && rows::seal_key(&self.connection, key)?.is_some() {
             return Ok(Err(Refused::HasSealKey(key)));
         }
         let head = self.log(key, head, transition, fence)?;
@@ -319,31 +323,14 @@ impl Transaction<'_> {
     }
 }
 
-/// The head that the execution's own row names.
-pub(crate) fn recorded_head(connection: &Connection, key: ExecutionKey) -> Result<Option<Head>, rusqlite::Error> {
-    connection
-        .prepare_cached("SELECT last_log, last_seq, log_rows FROM execution WHERE exec = ?1")?
-        .query_row([key.0], |row| Ok(Head { row: row.get(0)?, last_sequence: row.get(1)?, rows: row.get(2)? }))
-        .optional()
-}
-
-/// Labels as one text: `key`, unit separator, `value`, record separator, for each. Control characters cannot stand in labels.
-pub(crate) fn write_labels(labels: &BTreeMap<String, String>) -> String {
-    labels.iter().flat_map(|(key, value)| [key, "\u{1f}", value, "\u{1e}"]).collect()
-}
-
-pub(crate) fn read_labels(text: &str) -> BTreeMap<String, String> {
-    text.split_terminator('\u{1e}')
-        .filter_map(|pair| pair.split_once('\u{1f}'))
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
     use belay_journal::JournalReader;
 
     use super::*;
+    use crate::rows::read_labels;
 
     /// Appends `count` rows to one execution (made when `expected` is 0) and some to others, then reads the one back.
     pub(crate) fn append_rows(

@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::new(seconds, (nanos % NANOS_PER_SECOND) as u32))
 }
 
-/// A decimal number times a unit, in nanoseconds; `None` when it is no number, too long, or finer than a nanosecond.
+/// A decimal number times a unit, in nanoseconds; `None` when it is not a number, too long, or finer than a nanosecond.
 fn scaled(number: &str, unit: u128) -> Option<u128> {
     let (whole, fraction) = match number.split_once('.') {
         Some((whole, fraction)) if !fraction.is_empty() => (whole, fraction),

@@ -1,6 +1,6 @@
 //! "Did you mean": the known word that a mistyped one was probably meant to be.
 
-/// Longer words are not compared: nobody mistypes them, and comparing costs the product of the lengths.
+/// Longer words are not compared: they are rarely mistyped, and comparing costs the product of the lengths.
 const MAX_COMPARED_BYTES: usize = 128;
 
 /// The known word nearest to `word`, if one is near enough to be what was meant: at most a third of the letters differ (swapped

@@ -25,7 +25,7 @@ pub struct Grant {
     pub policy_revision: i64,
     /// Seconds since 1970 before which it is not good.
     pub not_before: i64,
-    /// Seconds since 1970 from which on it is no longer good.
+    /// Seconds since 1970 from which on the grant is no longer valid.
     pub expires: i64,
     /// How far it reaches.
     pub scope: Scope,
@@ -74,7 +74,7 @@ impl Grant {
     /// [`Grant::verify`].
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when the bytes are no grant.
+    /// [`Invalid::Malformed`] when the bytes are not a grant.
     pub fn times(body: &[u8]) -> Result<(i64, i64), Invalid> {
         let grant: Self = from_canonical(body, Self::MAX_BYTES)?;
         Ok((grant.not_before, grant.expires))

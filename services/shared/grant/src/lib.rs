@@ -1,7 +1,7 @@
 //! What a person approves, as bytes, and the signed permission that follows from it.
 //!
 //! A [`Subject`] says what is to be decided; its canonical bytes are digested, shown and stored. A [`Grant`] is signed over its own
-//! bytes and names the subject's digest. Whoever holds the gate's public key can check it alone: no service has to be asked, and none
+//! bytes and names the subject's digest. A service that has the gate's public key can check it alone: no other service is asked, and none
 //! can be tricked into answering. Nothing here is encoded twice: what is signed is what is stored.
 //!
 //! Pure: keys, times and nonces are arguments.
@@ -27,7 +27,7 @@ pub(crate) fn canonical(value: &impl Serialize) -> Vec<u8> {
 /// Reads canonical bytes, and refuses any that are not.
 ///
 /// # Errors
-/// [`Invalid::Malformed`] when they are no such message, another spelling of one, or more than `limit` bytes.
+/// [`Invalid::Malformed`] when they are not such a message, another spelling of one, or more than `limit` bytes.
 pub(crate) fn from_canonical<T: Serialize + DeserializeOwned>(bytes: &[u8], limit: usize) -> Result<T, Invalid> {
     if bytes.len() > limit {
         return Err(Invalid::Malformed(format!("it has {} bytes, and may have {limit}", bytes.len())));

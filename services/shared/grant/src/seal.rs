@@ -70,13 +70,13 @@ impl Keys {
     /// One key from its 32 bytes.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when they are no public key, or one for which anybody can sign.
+    /// [`Invalid::Malformed`] when they are not a public key, or one for which anyone can sign.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Invalid> {
         let malformed = |error: &dyn std::fmt::Display| Invalid::Malformed(error.to_string());
         let bytes: [u8; 32] = bytes.try_into().map_err(|_| malformed(&"a public key has 32 bytes"))?;
         let key = VerifyingKey::from_bytes(&bytes).map_err(|error| malformed(&error))?;
         if key.is_weak() {
-            // Anybody can sign for it.
+            // Anyone can sign for it.
             return Err(malformed(&"it is a weak public key"));
         }
         Ok(Self::new([key]))

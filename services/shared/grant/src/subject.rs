@@ -14,7 +14,7 @@ pub enum Kind {
     Effect,
 }
 
-/// What is to be decided, resolved: nothing in it is left to whoever carries it out.
+/// What is to be decided, resolved: nothing in it is left to the service that carries it out.
 ///
 /// The attempt is not in it: an approved call that the machine lost may run again under the same approval. Descriptions and a model's
 /// own opinion of the risk are not in it either.
@@ -41,7 +41,7 @@ pub struct Subject {
     pub working_directory: String,
     /// The workspace's path.
     pub workspace: String,
-    /// The walls around it, by name; empty for tools that run inside the runner.
+    /// The sandbox layers around it, by name; empty for tools that run inside the runner.
     pub enforced: Vec<String>,
     /// The revision of the policy that asked.
     pub policy_revision: i64,
@@ -59,7 +59,7 @@ pub struct Subject {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The path, relative to the workspace; bytes that are no UTF-8 stand as `\xNN`.
+    /// The path, relative to the workspace; bytes that are not UTF-8 stand as `\xNN`.
     pub path: String,
     /// What happens.
     pub kind: ChangeKind,

@@ -18,7 +18,7 @@ use crate::{
 pub(crate) const MAX_TEXT: usize = 256 * 1024;
 /// Most bytes of a policy as it is signed.
 pub(crate) const MAX_BYTES: usize = 1024 * 1024;
-/// Most violations that are told.
+/// Most violations that are listed.
 pub(crate) const MAX_VIOLATIONS: usize = 100;
 /// Most rules.
 const MAX_RULES: usize = 1_000;
@@ -146,7 +146,7 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
         &[("changes", rule.changes.is_empty()), ("flags", rule.flags.is_empty())][..],
     );
     let (others, phase, here) = match rule.on {
-        Phase::Intent => (effect_only, "effect", "before the call nobody knows them"),
+        Phase::Intent => (effect_only, "effect", "before the call they are not known"),
         Phase::Effect => (intent_only, "intent", "an effect is judged by its paths, changes and flags"),
     };
     for (list, _) in others.iter().filter(|(_, empty)| !empty) {
@@ -200,7 +200,7 @@ fn bad_entry(list: &str, entry: &str) -> Option<String> {
             Some("`**` stands for folders and has to be alone between slashes, as in `src/**/x`".to_owned())
         }
         "flags" if !protect::FLAGS.contains(&entry) => {
-            Some(format!("`{}` is no flag; there are {}", shown(entry), protect::FLAGS.join(", ")))
+            Some(format!("`{}` is not a flag; there are {}", shown(entry), protect::FLAGS.join(", ")))
         }
         _ => None,
     }

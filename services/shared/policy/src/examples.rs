@@ -21,7 +21,7 @@ pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
                 "says nothing: give it a tool, command, path, change, flags, cwd or env".to_owned()
             } else if tried.matches(example) != wanted {
                 let does = if wanted { "does not match this example" } else { "matches this example, and should not" };
-                format!("the rule `{}` {does}: mend the one or the other", rule.id)
+                format!("the rule `{}` {does}: fix the one or the other", rule.id)
             } else {
                 continue;
             };
@@ -31,7 +31,7 @@ pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
     failing
 }
 
-/// A rule with its globs compiled by themselves.
+/// A rule with its globs compiled apart from those of the others.
 struct Tried<'a> {
     rule: &'a Rule,
     programs: Vec<GlobMatcher>,

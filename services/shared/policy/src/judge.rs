@@ -107,7 +107,7 @@ impl Policy {
             rules.places().filter(|(_, place)| names(&document.rules[*place].tools, effect.tool)).collect();
         let granted: HashSet<_> = effect.granted_paths.iter().map(|path| plain(path)).collect();
         let mut hits = rules.room();
-        // The strictest answer, and of equally strict ones that about the gravest change: its path is what a person is told first.
+        // The strictest answer, and of equally strict ones that about the gravest change: its path is what a person sees first.
         let mut worst: Option<(Answer<'_>, Gravity, &str)> = None;
         for change in effect.changes {
             if !fitting.is_empty() {

@@ -45,8 +45,8 @@ impl Policy {
         Self::new(Document::default()).expect("the preset has no rules that could be wrong")
     }
 
-    /// The built-in policy where whoever starts executions is whoever decides, as on a laptop: it differs from the preset in that an
-    /// execution which was started to ask nobody gets a yes. Everywhere else such a yes would be the executor's own.
+    /// The built-in policy where the person who starts executions also decides, as on a laptop: it differs from the preset in that an
+    /// execution that was started without asking is approved. Everywhere else such a yes would be the executor's own.
     pub fn of_one_person() -> Self {
         let document = Document { non_interactive_policy: NonInteractive::Auto, ..Document::default() };
         Self::new(document).expect("the preset has no rules that could be wrong")
@@ -70,17 +70,17 @@ impl Policy {
         self.document.non_interactive_policy
     }
 
-    /// After how long a question that nobody answered is denied; never when `None`.
+    /// After how long an approval without a decision is denied; never when `None`.
     pub fn approvals_expire_after(&self) -> Option<Duration> {
         self.document.approvals.expire_after.map(Duration::from_secs)
     }
 
-    /// Whether protected paths ask a person by themselves.
+    /// Whether a protected path alone requires approval.
     pub fn protects(&self) -> bool {
         self.document.protect
     }
 
-    /// Whether somebody else than who started the execution has to decide.
+    /// Whether another person than the one who started the execution has to decide.
     pub fn separate_duties(&self) -> bool {
         self.document.approvals.separate_duties
     }

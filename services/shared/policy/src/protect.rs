@@ -1,4 +1,4 @@
-//! What asks a person by itself: paths that programs execute or obey without being told to, and changes that deserve a second look.
+//! What alone requires approval: paths that programs execute or obey without being given their names, and changes that deserve a second look.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -152,7 +152,7 @@ pub fn protection(path: &str) -> Option<&'static str> {
     row(path).map(|row| PROTECTED_PATHS[row].reason)
 }
 
-/// Whether a flag asks a person by itself. One that is not known here does: whoever raised it had a reason.
+/// Whether a flag alone requires approval. An unknown flag does: the runner that raised it had a reason.
 ///
 /// `executable` does not: every build makes executables, and a file without the bit can be run all the same, by naming its interpreter.
 /// `made_writable` gives a folder's owner a right that the owner can take anyway.
@@ -160,10 +160,10 @@ pub(crate) fn asks(flag: &str) -> bool {
     !matches!(flag, "executable" | "made_writable")
 }
 
-/// What a reviewer is told about a flag.
+/// What a reviewer reads about a flag.
 pub(crate) fn meaning(flag: &str) -> &'static str {
     match flag {
-        PROTECTED => "is a protected path: what stands there can run by itself, or steers tools and agents",
+        PROTECTED => "is a protected path: what stands there can run without being started, or steers tools and agents",
         "link_leaves" => "is a link that leads out of the workspace",
         "set_id_stripped" => "was given a set-user-id or set-group-id bit, which is not kept",
         "odd_name" => "has a name that misleads a reader",

@@ -138,12 +138,12 @@ pub struct Effect<'a> {
     pub changes: &'a [ChangeFact<'a>],
 }
 
-/// How grave a change is for whoever decides about it, the gravest first. Everything that lists changes lists them in this order.
+/// How grave a change is for the person who decides about it, the gravest first. Everything that lists changes lists them in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gravity {
     /// To a protected path; the row of [`crate::PROTECTED_PATHS`], whose first are the gravest.
     Protected(usize),
-    /// It has a flag that asks a person by itself.
+    /// It has a flag that alone requires approval.
     Flagged,
     /// Something goes.
     Deleted,

@@ -17,7 +17,7 @@ pub struct Revised {
     pub policy: Policy,
 }
 
-/// Why bytes are no policy.
+/// Why bytes are not a policy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum InvalidPolicy {
     /// There are more of them than a policy can have.
@@ -35,7 +35,7 @@ pub enum InvalidPolicy {
     /// Revisions begin with 1.
     #[error("the policy's revision is {0}, and revisions begin with 1")]
     Revision(i64),
-    /// What they say is no good policy.
+    /// The policy in them is not valid.
     #[error("the policy is refused: {}", .0.first().map(ToString::to_string).unwrap_or_default())]
     Refused(Vec<Violation>),
 }

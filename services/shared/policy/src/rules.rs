@@ -111,7 +111,7 @@ fn condition(
     builder.build().map_err(|error| bad.push(refuse(error))).ok()
 }
 
-/// A path's glob that means all that is in a folder means the folder too: whoever allows or forbids `build/**` means its making as well.
+/// A path's glob that means all that is in a folder means the folder too: an author who allows or forbids `build/**` means its making as well.
 pub(crate) fn spellings(pattern: &str, separator: Separator) -> impl Iterator<Item = &str> {
     let folder = pattern.strip_suffix("/**").filter(|folder| separator == Separator::Slash && !folder.is_empty());
     std::iter::once(pattern).chain(folder)

@@ -1,4 +1,4 @@
-//! A policy as its author writes it. Everything that is wrong is told at once, by field and line.
+//! A policy as its author writes it. Everything that is wrong is reported at once, by field and line.
 
 mod read;
 

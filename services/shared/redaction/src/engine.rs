@@ -89,7 +89,7 @@ impl Redactor {
     /// The same rules, and these very values besides: as they are, and in base64, hex, URL and JSON spelling. Values given before stay.
     ///
     /// # Errors
-    /// [`LiteralRefused`] for a value that is too short to be told from ordinary text, or too long to be held back in a stream.
+    /// [`LiteralRefused`] for a value that is too short to be distinguished from ordinary text, or too long to be held back in a stream.
     pub fn with_literals<L: AsRef<[u8]>>(&self, literals: impl IntoIterator<Item = L>) -> Result<Self, LiteralRefused> {
         let literals = Literals::new(self.literals.as_deref(), literals)?;
         Ok(Self { rules: Arc::clone(&self.rules), literals: literals.map(Arc::new) })
@@ -339,8 +339,8 @@ mod tests {
         for text in [r#"{"path": "src/main.rs", "lines": [1, 2]}"#, r#"{"content": "say \"hello\"\n"}"#, "null"] {
             assert!(!redactor.may_hide_json(text), "{text}");
         }
-        let told = redactor.with_literals(["only me"]).unwrap();
-        assert!(told.may_hide("it is only me") && !told.may_hide("it is me only"));
+        let hiding = redactor.with_literals(["only me"]).unwrap();
+        assert!(hiding.may_hide("it is only me") && !hiding.may_hide("it is me only"));
     }
 
     #[test]

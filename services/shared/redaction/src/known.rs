@@ -1,6 +1,6 @@
 //! Which values that were secrets once are looked for wherever they come again.
 
-/// The shortest secret that is looked for where nothing but its value tells that it is one, in bytes: shorter ones stand in ordinary words.
+/// The shortest secret that is looked for where only its value shows that it is one, in bytes: shorter ones stand in ordinary words.
 const SHORTEST: usize = 6;
 /// Up to this length, in bytes, letters without a capital are an ordinary word: `string` may be called a password in a schema.
 const LONGEST_WORD: usize = 9;
@@ -10,7 +10,7 @@ const LONGEST: usize = 4 * 1024;
 /// Where commands see their workspace, and folders that every machine has: they stand in most outputs.
 const PLACES: &[&str] = &["/workspace", "/tmp/home"];
 
-/// Whether a value that was a secret in one place is to be hidden in every other, where only its value tells. Then
+/// Whether a value that was a secret in one place is to be hidden in every other, where only its value shows it. Then
 /// [`Redactor::with_literals`](crate::Redactor::with_literals) takes it.
 pub fn is_telling(value: &str) -> bool {
     let is_word = value.len() <= LONGEST_WORD && value.bytes().all(|byte| byte.is_ascii_lowercase());

@@ -1,12 +1,12 @@
 //! Secrets are found before a text is stored or shown, and what was hidden is kept sealed.
 //!
-//! A [`Redactor`] knows about a hundred shapes of secrets, the names that secrets are assigned to, and the exact values that it was told
+//! A [`Redactor`] knows about a hundred shapes of secrets, the names that secrets are assigned to, and the exact values that it was given
 //! ([`Redactor::with_literals`]). It shows each as [`REDACTED`]: in text ([`Redactor::redact_text`]), in JSON, from where the value can be
 //! restored ([`Redactor::redact_json`], [`restore`]), and in output that arrives in pieces ([`Stream`]).
 //!
 //! What has to come back later is sealed: one [`SealKey`] an execution, itself wrapped by the [`MasterKey`].
 //!
-//! Rules on text are a net, not a wall: what looks like prose goes through. The wall is that a secret that the platform itself handed out
+//! Rules on text are best effort: what looks like prose passes. What is certain is that a secret that the platform itself handed out
 //! is known by its value, and that arguments which a schema marks as secret are hidden whole.
 //!
 //! Pure: keys, nonces and texts are arguments.

@@ -13,7 +13,7 @@ const SHORTEST: usize = 4;
 const LONGEST: usize = 16 * 1024;
 /// The shortest spelling other than the value itself. A line of a value with several lines has to be as long, too.
 const SHORTEST_SPELLING: usize = 6;
-/// From this length on a single line of a value is a secret by itself.
+/// From this length on a single line of a value is a secret of its own.
 const SHORTEST_LINE: usize = 16;
 
 /// Why a value cannot be looked for.

@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(master.unwrap("one", &wrapped).unwrap(), KEY);
         assert_eq!(master.unwrap("two", &wrapped), Err(NotOpened::NotAuthentic));
         assert_eq!(MasterKey::new([2; 32]).unwrap("one", &wrapped), Err(NotOpened::NotAuthentic));
-        // A value is no key, even under the same bytes.
+        // A value is not a key, even under the same bytes.
         let value = seal(&SealKey::new([1; 32]), Bound { execution: "one", sequence: 0 }, &[7; 32], [5; 24]);
         assert_eq!(master.unwrap("one", &value), Err(NotOpened::NotAuthentic));
     }

@@ -213,7 +213,7 @@ fn is_variable(text: &[u8]) -> bool {
     name.is_some_and(|name| name.iter().all(|byte| is_word(*byte) || b"{}:-().".contains(byte)))
 }
 
-/// One character again and again, or mostly asterisks or dots. Digits are no mask: `11111111` is somebody's password.
+/// One character again and again, or mostly asterisks or dots. Digits are not a mask: `11111111` is a possible password.
 fn is_mask(text: &str) -> bool {
     let first = text.chars().next().unwrap_or_default();
     let masks = text.chars().filter(|c| ['*', '•'].contains(c)).count();

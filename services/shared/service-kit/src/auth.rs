@@ -23,7 +23,7 @@ pub(crate) struct Credentials {
     pub(crate) token: Option<TokenDigest>,
 }
 
-/// Why a caller is nobody.
+/// Why a caller is not authenticated.
 #[derive(Debug, Error)]
 pub(crate) enum Unknown {
     #[error("Send your token as `authorization: Bearer …`.")]
@@ -31,7 +31,7 @@ pub(crate) enum Unknown {
     #[error("The token is not known: it is wrong, or was revoked or replaced.")]
     Token,
     #[error(
-        "User id {0} is not known here. Whoever owns the state directory can bind it: `belay principals add NAME --role ROLE --uid {0}`."
+        "User id {0} is not known here. The owner of the state directory can bind it: `belay principals add NAME --role ROLE --uid {0}`."
     )]
     User(u32),
     #[error("Only Belay's own services call this endpoint, and user id {0} is none of them.")]
@@ -62,7 +62,7 @@ pub struct People {
 }
 
 impl People {
-    /// The user of this process owns what it serves; `owner_token` shows the same person where there is no user to be seen. `register` is
+    /// The user of this process owns what it serves; `owner_token` shows the same person over TCP, where the kernel vouches for no user. `register` is
     /// the file of further principals, which need not be there yet.
     ///
     /// # Errors
@@ -81,10 +81,10 @@ impl People {
     }
 }
 
-/// Which person shows this. A token wins over the user, so that a program can act for somebody else than the user it runs as.
+/// Which person shows this. A token wins over the user, so that a program can act for another person than the user it runs as.
 ///
-/// The user who owns the state directory, root, and the token in that directory are one person: the owner, or whoever the owner's user is
-/// bound to. So nobody is two by coming another way. Root alone may be bound to somebody else.
+/// The user who owns the state directory, root, and the token in that directory are one person: the owner, or the
+/// principal that the owner's user is bound to. So no person is two by coming another way. Root alone may be bound to another principal.
 fn person(
     register: &Register,
     owner_uid: u32,
@@ -113,8 +113,8 @@ pub struct Services {
 }
 
 impl Services {
-    /// The services by the users they run as, and by their tokens. Where none is given, this process's own user is a service: which one,
-    /// nobody can tell then.
+    /// The services by the users they run as, and by their tokens. Where none is given, this process's own user is a service, and
+    /// which one is not known.
     pub fn new(users: impl IntoIterator<Item = (Service, u32)>, tokens: &[(Service, &str)]) -> Self {
         let mut users: Vec<_> = users.into_iter().map(|(service, uid)| (uid, service)).collect();
         if users.is_empty() && tokens.is_empty() {
@@ -147,7 +147,7 @@ pub enum Access {
     People(Arc<People>),
     /// Belay's own services.
     Services(Arc<Services>),
-    /// Everybody, as this principal: tests and simulations.
+    /// Every caller, as this principal: tests and simulations.
     Everybody(Principal),
 }
 
@@ -161,7 +161,7 @@ impl fmt::Debug for Access {
     }
 }
 
-/// A TCP listener on which nobody could show who they are.
+/// A TCP listener on which no caller could authenticate.
 #[derive(Clone, Copy, Debug, Error)]
 #[error(
     "listening on TCP needs a token that callers have to show, since every user of this machine can reach the port"
@@ -250,7 +250,7 @@ mod tests {
         for shown in [user(OWNER_UID), user(0), token("in the folder")] {
             assert_eq!(who(&nobody_else, shown), Ok("person:owner".into()), "{shown:?}");
         }
-        // Bound, it is whoever it is bound to: the token in the directory does not make a second person of them.
+        // A bound user is the principal it is bound to: the token in the directory makes no second person of it.
         let ann = with("ann", &[OWNER_UID]);
         for shown in [user(OWNER_UID), user(0), token("in the folder"), token("ann's")] {
             assert_eq!(who(&ann, shown), Ok("person:ann".into()), "{shown:?}");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_shows_nothing_or_something_unknown_is_nobody() {
+    fn a_missing_or_unknown_credential_is_refused() {
         let ann = with("ann", &[1001]);
         assert_eq!(who(&ann, user(1001)), Ok("person:ann".into()));
         assert!(who(&ann, user(1002)).unwrap_err().contains("--uid 1002"));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn on_tcp_somebody_has_to_be_able_to_show_who_they_are() {
+    fn a_tcp_listener_needs_a_way_to_authenticate() {
         let tcp = Address::Tcp(([127, 0, 0, 1], 0).into());
         let unix = Address::Unix("/s".into());
         let people = |token| People::new(token, None).unwrap();

@@ -4,7 +4,7 @@
 //! authority by RFC 3986, so `h2` resets the stream with PROTOCOL_ERROR before any service sees the request
 //! (<https://github.com/hyperium/h2/pull/487> has been open for years). On a unix socket the value means nothing, so the bytes that are
 //! not allowed in it are replaced in place, one for one: no length changes, and the header table of the connection stays what both sides
-//! think it is. A value in Huffman code is left alone: a byte of it is no character, and no client is known that sends a path so.
+//! think it is. A value in Huffman code is left alone: its bytes are not characters, and no known client sends a path so.
 
 use std::{
     io,
@@ -257,7 +257,7 @@ impl Block {
                     1
                 }
                 Self::Integer { what, value, shift } => {
-                    // 2⁵⁶ is more than any length: what goes on beyond it is no integer.
+                    // 2⁵⁶ is more than any length: what goes on beyond it is not an integer.
                     if shift > 49 {
                         *self = Self::Lost;
                         return;

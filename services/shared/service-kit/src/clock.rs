@@ -1,4 +1,4 @@
-//! Wall time, handed in. Waiting goes through tokio's timers, which a simulation controls by itself.
+//! Wall time, passed in. Waiting goes through tokio's timers, which a simulation controls.
 
 use std::{
     fmt,
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Tells the wall time.
+/// Reads the wall time.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Microseconds since the Unix epoch.
     fn now_micros(&self) -> i64;
@@ -35,7 +35,7 @@ impl Clock for SystemClock {
 const NOISE: i64 = 1_000;
 
 /// A wall clock that never goes back while the process runs: where the one below is set back, time goes on at the pace of the monotonic
-/// clock. So whoever waits for a moment waits no longer than was meant. Where the one below is set forward, this goes along, since a machine
+/// clock. So a wait for a point in time takes no longer than was meant. Where the one below is set forward, this goes along, since a machine
 /// that slept looks the same; what was set back before is made up for first.
 #[derive(Debug)]
 pub struct SteadyClock {

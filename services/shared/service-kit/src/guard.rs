@@ -27,7 +27,7 @@ use crate::{
 /// How long a request that was let in may still be served after its caller's credential was revoked.
 pub const RECHECK: Duration = Duration::from_secs(1);
 
-/// Lets a request pass when its caller may make it, and tells the service who that is.
+/// Lets a request pass when its caller may make it, and adds the caller to the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard(pub(crate) Access);
 

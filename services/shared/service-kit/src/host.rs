@@ -342,9 +342,9 @@ mod tests {
         }
     }
 
-    /// B-19: who shows nothing, or something that is not known, is told so; on the next request after a revocation as well.
+    /// B-19: a caller without a credential, or with an unknown one, is refused; so is one whose credential was revoked, from the next request on.
     #[tokio::test]
-    async fn whoever_is_revoked_is_nobody_from_the_next_request_on() {
+    async fn a_revoked_credential_is_refused_from_the_next_request_on() {
         let server = Ann::known(&[]).await;
         let refused = async |channel: &Channel, token| am(channel.clone(), token).await.unwrap_err();
         assert_eq!(refused(&server.tcp, None).await.0, Code::Unauthenticated, "no token over TCP");
@@ -357,7 +357,7 @@ mod tests {
             assert!(message.contains("revoked or replaced"), "{message}");
         }
         std::fs::write(server.folder.path().join(register_file::FILE), "nonsense").unwrap();
-        assert_eq!(refused(&server.tcp, Some("own")).await.0, Code::Unavailable, "nobody knows who was revoked");
+        assert_eq!(refused(&server.tcp, Some("own")).await.0, Code::Unavailable, "who was revoked is not known");
     }
 
     #[tokio::test]
@@ -377,7 +377,7 @@ mod tests {
         let mut answers = client.server_reflection_info(request).await.unwrap().into_inner();
         assert!(answers.message().await.unwrap().is_some(), "it is served");
         server.revoke();
-        let ended = tokio::time::timeout(10 * RECHECK, answers.message()).await.expect("it ends by itself");
+        let ended = tokio::time::timeout(10 * RECHECK, answers.message()).await.expect("the service ends the stream");
         assert_eq!(ended.unwrap_err().code(), Code::Unauthenticated);
     }
 

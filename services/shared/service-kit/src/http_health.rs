@@ -80,7 +80,7 @@ mod tests {
         Hosted::new(tonic::service::Routes::default(), "test.Nothing", tonic_health::pb::FILE_DESCRIPTOR_SET)
     }
 
-    /// A listener that lets nobody in without the token `own`.
+    /// A listener that refuses every caller without the token `own`.
     async fn listen() -> (net::Address, crate::Trigger, tokio::task::JoinHandle<()>) {
         let bound = net::bind(&net::Address::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
         let address = bound.address();

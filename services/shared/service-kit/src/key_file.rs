@@ -14,7 +14,7 @@ use std::{
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use thiserror::Error;
 
-/// Why there is no key.
+/// Why a key cannot be read.
 #[derive(Debug, Error)]
 pub enum KeyFileError {
     /// The operating system refused.
@@ -27,7 +27,7 @@ pub enum KeyFileError {
     },
     /// Others could read or change it.
     #[error(
-        "the key {} has mode {mode:04o}, so others may have read it: set mode 0600 if you are sure that nobody has",
+        "the key {} has mode {mode:04o}, so others may have read it: set mode 0600 if you are sure that no one has",
         .path.display()
     )]
     Exposed {
@@ -36,7 +36,7 @@ pub enum KeyFileError {
         /// Its mode.
         mode: u32,
     },
-    /// It is no key.
+    /// The file does not hold a key.
     #[error(
         "the key {} is damaged: it has to hold `{prefix}` and 64 hexadecimal digits. Put a backup in its place",
         .path.display()
@@ -96,7 +96,7 @@ pub fn open(path: &Path, prefix: &'static str, random: impl FnOnce() -> [u8; 32]
 /// What is wrong with a key's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// It is no key.
+    /// The file does not hold a key.
     Damaged,
     /// It is one without its prefix, as earlier versions wrote it.
     Unmarked,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_key_is_said_and_not_mended() {
+    fn a_bad_key_is_reported_and_not_repaired() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seal.key");
         open(&path, SEAL, || [7; 32]).unwrap();

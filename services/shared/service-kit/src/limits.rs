@@ -286,7 +286,7 @@ mod tests {
         (net::connect_lazy(&net::Address::Unix(path)), trigger)
     }
 
-    fn told(result: Result<(), Status>) -> (Code, String) {
+    fn refusal(result: Result<(), Status>) -> (Code, String) {
         let status = result.unwrap_err();
         (status.code(), status::reason(&status).unwrap_or_default())
     }
@@ -298,19 +298,19 @@ mod tests {
         assert!(send(channel.clone(), message(0, b""), true).await.is_ok());
         let large = send(channel.clone(), message(LARGEST_MESSAGE + 1, b"x"), false).await.unwrap_err();
         assert!(large.message().contains("16777217 bytes, and 16777216 is the limit"), "{large:?}");
-        assert_eq!(told(Err(large)), (Code::ResourceExhausted, "MESSAGE_TOO_LARGE".into()));
+        assert_eq!(refusal(Err(large)), (Code::ResourceExhausted, "MESSAGE_TOO_LARGE".into()));
         let (huge, nothing) = (message(u32::MAX as usize, b""), Bytes::new());
-        assert_eq!(told(send(channel.clone(), huge, false).await).1, "MESSAGE_TOO_LARGE");
+        assert_eq!(refusal(send(channel.clone(), huge, false).await).1, "MESSAGE_TOO_LARGE");
         let malformed = (Code::InvalidArgument, "MESSAGE_MALFORMED".to_owned());
         for bytes in [
-            // A field that ends before it has begun; text that is no UTF-8; less than was announced; an unknown flag; nothing at all.
+            // A field that ends before it has begun; text that is not UTF-8; less than was announced; an unknown flag; nothing at all.
             message(2, &[0x0a, 0x7f]),
             message(3, &[0x0a, 0x01, 0xff]),
             message(9, b"x"),
             Bytes::from_static(&[7, 0, 0, 0, 0]),
             nothing,
         ] {
-            assert_eq!(told(send(channel.clone(), bytes.clone(), true).await), malformed, "{bytes:?}");
+            assert_eq!(refusal(send(channel.clone(), bytes.clone(), true).await), malformed, "{bytes:?}");
         }
         assert!(send(channel, message(0, b""), true).await.is_ok(), "the connection is as good as before");
     }
@@ -343,11 +343,11 @@ mod tests {
         loop {
             tokio::select! {
                 status = &mut again => {
-                    assert_eq!(told(status).1, "OVERLOADED");
+                    assert_eq!(refusal(status).1, "OVERLOADED");
                     again = large();
                 }
                 answer = send(channel.clone(), message(3, &[0x0a, 0x01, 0xff]), true) => {
-                    assert_eq!(told(answer).1, "MESSAGE_MALFORMED");
+                    assert_eq!(refusal(answer).1, "MESSAGE_MALFORMED");
                     break;
                 }
             }

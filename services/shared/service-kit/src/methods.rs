@@ -93,7 +93,7 @@ pub(crate) enum Denied {
     #[error("`{caller}` may not call {method}: that is for another of Belay's services.")]
     OtherService { caller: String, method: String },
     #[error(
-        "{method} needs the role {}, and `{caller}` has {}. Whoever owns the state directory can give it.",
+        "{method} needs the role {}, and `{caller}` has {}. The owner of the state directory can give it.",
         either(needed), if held.is_empty() { "none" } else { held }
     )]
     RoleMissing {
@@ -104,7 +104,7 @@ pub(crate) enum Denied {
         needed: &'static [Role],
         held: String,
     },
-    #[error("{method} is not in the table of methods, so nobody may call it.")]
+    #[error("{method} is not in the table of methods, so no caller may call it.")]
     Unlisted { method: String },
 }
 
@@ -137,7 +137,7 @@ impl From<Denied> for Status {
     }
 }
 
-/// Whether the caller may call the method at this path. What is not Belay's, such as reflection, is for whoever is authenticated.
+/// Whether the caller may call the method at this path. Every authenticated caller may call methods that are not Belay's, such as reflection.
 pub(crate) fn check(caller: &Principal, path: &str) -> Result<(), Denied> {
     let name = path.strip_prefix('/').unwrap_or(path);
     if !name.starts_with("belay.") {
@@ -193,7 +193,7 @@ mod tests {
         set.file.into_iter().flat_map(of_file).filter(|name| name.starts_with("belay.")).collect()
     }
 
-    /// B-19: a method that somebody adds has to say who may call it.
+    /// B-19: a new method has to say who may call it.
     #[test]
     fn every_method_of_the_contract_is_in_the_table_once() {
         let listed: BTreeSet<String> = METHODS.iter().map(|method| method.name.to_owned()).collect();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_is_not_in_the_table_is_for_nobody() {
+    fn no_caller_may_call_a_method_that_is_not_in_the_table() {
         for caller in [Principal::owner(), Principal::Service(Service::SameUser)] {
             assert!(matches!(check(&caller, "/belay.v1.ExecutorService/Forget"), Err(Denied::Unlisted { .. })));
         }
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(check(&Principal::person("ann", [Role::Viewer]), reflection), Ok(()));
     }
 
-    /// B-19: a planner's credential starts and does not approve; a viewer's reads; nobody's gets a grant.
+    /// B-19: a planner's credential starts and does not approve; a viewer's reads; no person's gets a grant.
     #[test]
     fn roles_decide_what_a_person_may_call() {
         use Role::{Approver, Operator, Planner, Viewer};
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(status.code(), Code::PermissionDenied);
         assert_eq!(
             status.message(),
-            "DecideApproval needs the role approver or operator, and `person:bot` has planner. Whoever owns the state directory can give it."
+            "DecideApproval needs the role approver or operator, and `person:bot` has planner. The owner of the state directory can give it."
         );
         assert_eq!(status::reason(&status).as_deref(), Some("ROLE_MISSING"));
         assert_eq!(status::fact(&status, "role").as_deref(), Some("approver"));

@@ -25,9 +25,9 @@ pub enum Address {
     Tcp(SocketAddr),
 }
 
-/// Text that is no address.
+/// Text that is not an address.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("`{0}` is no address: write unix:/path/to/socket, host:port or http://host:port")]
+#[error("`{0}` is not a valid address: write unix:/path/to/socket, host:port or http://host:port")]
 pub struct NoAddress(String);
 
 impl FromStr for Address {
@@ -58,15 +58,15 @@ const LONGEST_SOCKET_PATH: usize = 107;
 /// Why a service cannot listen.
 #[derive(Debug, Error)]
 pub enum BindError {
-    /// Somebody else listens there.
+    /// Another process listens there.
     #[error("{0} is in use")]
     InUse(Address),
     /// The socket's path is longer than the operating system takes.
     #[error("the path of the socket {0} is longer than {LONGEST_SOCKET_PATH} bytes")]
     PathTooLong(Address),
-    /// Others than this machine could reach the address, and there is no TLS.
+    /// Other machines could reach the address, and there is no TLS.
     #[error(
-        "{0} can be reached from other machines, and what goes over it is not encrypted: anybody on the way can read tokens and plans. \
+        "{0} can be reached from other machines, and what goes over it is not encrypted: every machine on the way can read tokens and plans. \
          Listen on loopback behind a proxy that ends TLS, or give --insecure-listen-beyond-loopback"
     )]
     BeyondLoopback(SocketAddr),
@@ -98,10 +98,10 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Binds a socket; a left-over one that nobody listens on is replaced.
+    /// Binds a socket; a left-over one without a listener is replaced.
     ///
     /// # Errors
-    /// [`BindError::InUse`] when somebody listens there.
+    /// [`BindError::InUse`] when another process listens there.
     pub fn bind(path: &Path) -> Result<Self, BindError> {
         Self::bind_for(path, None)
     }
@@ -117,7 +117,7 @@ impl UnixSocket {
                 return Err(BindError::InUse(address()));
             }
             match std::fs::remove_file(path) {
-                // Whoever listened there has taken it away just now.
+                // The process that listened there has removed it just now.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => removed.map_err(refused)?,
             }
@@ -156,7 +156,7 @@ impl Drop for RemoveOnDrop {
 /// Binds a TCP address.
 ///
 /// # Errors
-/// [`BindError::InUse`] when somebody listens there.
+/// [`BindError::InUse`] when another process listens there.
 pub async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, BindError> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse(Address::Tcp(address)),

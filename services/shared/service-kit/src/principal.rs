@@ -137,7 +137,7 @@ pub enum Principal {
 const PERSON: &str = "person:";
 
 impl Principal {
-    /// The person who owns the state directory: that user over a unix socket, root, and whoever shows the token that lies in it.
+    /// The person who owns the state directory: that user over a unix socket, root, and every caller that shows the token in it.
     pub const OWNER: &str = "owner";
 
     /// A person with these roles.
@@ -220,7 +220,7 @@ mod tests {
         assert!(Role::ALL.into_iter().all(|role| Roles::all().has(role)));
     }
 
-    /// B-19: a service's name is never a person's, and what nobody proved is neither.
+    /// B-19: a service's name is never a person's, and a caller without proof is neither.
     #[test]
     fn persons_and_services_have_different_names() {
         assert_eq!(Principal::person("ann", []).to_string(), "person:ann");

@@ -16,7 +16,7 @@ const KEPT: [&str; 5] = ["journal.db", "ledger.db", "gate.db", "seal.key", "gate
 /// Makes a folder that only its owner can look into, or makes the one that is there so.
 ///
 /// # Errors
-/// When it cannot be made or is somebody else's.
+/// When it cannot be made or belongs to another user.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
@@ -25,7 +25,7 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Why a folder is no place for state.
+/// Why a folder cannot hold state.
 #[derive(Debug, Error)]
 pub enum FolderError {
     /// The operating system refused.
@@ -54,7 +54,7 @@ pub enum FolderError {
 
 /// A folder for a service's state, which only its owner can look into; without symbolic links in its path.
 ///
-/// One that is not there is made. One that is open to others is closed if it is a state directory already, or is empty and not for everybody
+/// One that is not there is made. One that is open to others is closed if it is a state directory already, or is empty and not for every user
 /// to write to: whatever else it may be, such as `/tmp`, stays as it is.
 ///
 /// # Errors
@@ -82,12 +82,12 @@ pub fn state_folder(path: &Path) -> Result<PathBuf, FolderError> {
 /// Says why a program ended, cause by cause, on stderr.
 pub fn end(outcome: Result<(), Box<dyn Error + Send + Sync>>) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
-    eprintln!("error: {}", told(error.as_ref()));
+    eprintln!("error: {}", with_causes(error.as_ref()));
     ExitCode::FAILURE
 }
 
-/// An error and its causes in one line. A cause that its effect already told is not told twice.
-fn told(error: &dyn Error) -> String {
+/// An error and its causes in one line. A cause that the error before it already names is not repeated.
+fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -106,15 +106,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_named_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("the store cannot be opened")]
         struct Outer(#[source] io::Error);
-        assert_eq!(told(&Outer(io::Error::other("no room"))), "the store cannot be opened: no room");
+        assert_eq!(with_causes(&Outer(io::Error::other("no room"))), "the store cannot be opened: no room");
     }
 
     #[test]
-    fn a_folder_for_state_is_made_or_closed_and_taken_from_nobody() {
+    fn a_state_folder_is_made_or_closed_and_never_taken_from_another_user() {
         let folder = tempfile::tempdir().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         let there = |name: &str, mode: u32, holds: &str| {

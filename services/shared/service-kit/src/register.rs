@@ -17,7 +17,7 @@ pub const FORMAT: u32 = 1;
 /// The most principals that a register holds. Each request looks through all of them.
 const MAX_PRINCIPALS: usize = 1_000;
 
-/// The digest of a token: SHA-256. A token has 256 random bits, so nobody finds it from its digest by guessing, and a slow hash with a
+/// The digest of a token: SHA-256. A token has 256 random bits, so guessing never finds it from its digest, and a slow hash with a
 /// salt, which protects passwords that people choose, would protect nothing more and cost each request its time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenDigest([u8; 32]);
@@ -129,16 +129,16 @@ pub enum Refused {
     /// The name was taken.
     #[error("`{0}` was revoked, and its name stays taken: past executions and approvals carry it. Choose another name")]
     WasRevoked(String),
-    /// There is no such principal.
+    /// No principal has this name.
     #[error("there is no principal `{0}`")]
     Unknown(String),
-    /// Somebody who may do nothing.
+    /// A principal without a role.
     #[error("a principal needs at least one role: planner, viewer, approver or operator")]
     NoRole,
     /// Nothing shows who it is.
-    #[error("`{0}` needs a token or a user id: otherwise nobody can come in as it")]
+    #[error("`{0}` needs a token or a user id: otherwise no caller can authenticate as it")]
     NoCredential(String),
-    /// A user is somebody else.
+    /// The user is bound to another principal.
     #[error("user id {uid} is bound to `{name}` already")]
     UidTaken {
         /// The user.
@@ -200,13 +200,13 @@ impl Register {
         &self.principals
     }
 
-    /// Whoever shows a token with this digest.
+    /// The principal whose token has this digest.
     pub fn by_token(&self, digest: TokenDigest) -> Option<Principal> {
         let hex = digest.to_hex();
         self.active().find(|entry| entry.token_sha256.as_ref() == Some(&hex)).map(Entry::principal)
     }
 
-    /// Whoever this user of the machine is.
+    /// The principal that this user of the machine is bound to.
     pub fn by_uid(&self, uid: u32) -> Option<Principal> {
         self.active().find(|entry| entry.uids.contains(&uid)).map(Entry::principal)
     }
@@ -271,7 +271,7 @@ impl Register {
         Ok(&self.principals[place])
     }
 
-    /// Lets a principal in no more, by its token nor by its users. The users are free for others. Idempotent.
+    /// Revokes a principal: its token and its users authenticate no caller any more, and the users are free for others. Idempotent.
     ///
     /// # Errors
     /// [`Refused::Unknown`].
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_revoked_or_has_a_new_token_comes_in_by_the_old_one_no_more() {
+    fn a_revoked_or_replaced_token_is_refused() {
         let mut register = Register::default();
         register.add("ann", roles(&[Role::Viewer]), &[7], digest("old"), 1).unwrap();
         register.rotate("ann", TokenDigest::of("new"), 2).unwrap();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_nobody_or_two_is_refused() {
+    fn a_principal_without_a_credential_and_a_credential_of_two_are_refused() {
         let mut register = Register::default();
         let viewer = roles(&[Role::Viewer]);
         register.add("ann", viewer, &[7], None, 1).unwrap();

@@ -1,6 +1,6 @@
 //! The register in a file, replaced whole, and read again by running servers when it changes.
 //!
-//! A file and not a method of a service: whoever may write it could read the keys beside it anyway, so a credential that was stolen over
+//! A file and not a method of a service: a user who may write it could read the keys beside it anyway, so a credential that was stolen over
 //! the network cannot make others. It also works the same whether a server runs or not, and for services in separate processes.
 
 use std::{
@@ -37,7 +37,7 @@ pub enum RegisterError {
         /// Its mode.
         mode: u32,
     },
-    /// It belongs to somebody who is neither root nor the user of this process.
+    /// Its owner is neither root nor the user of this process.
     #[error("the principals in {} belong to user id {uid}: they have to belong to root or to the user of the service", .path.display())]
     Foreign {
         /// Which file.
@@ -58,7 +58,7 @@ pub enum RegisterError {
     Refused(#[from] Refused),
 }
 
-/// What tells one version of a file from another: it is replaced by renaming, so another version is another inode.
+/// What distinguishes one version of a file from another: it is replaced by renaming, so another version is another inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
     inode: u64,
@@ -150,7 +150,7 @@ impl LiveRegister {
     /// Reads the file for the first time.
     ///
     /// # Errors
-    /// [`RegisterError`]; a file that is not there holds nobody.
+    /// [`RegisterError`]; a missing file holds no principal.
     pub fn open(path: PathBuf) -> Result<Self, RegisterError> {
         let (register, version) = read_version(&path)?;
         Ok(Self { path, known: Mutex::new((version, Arc::new(register))) })
@@ -159,7 +159,7 @@ impl LiveRegister {
     /// The principals as they are now.
     ///
     /// # Errors
-    /// [`RegisterError`] when the file is there and cannot be used: nobody knows then who was revoked.
+    /// [`RegisterError`] when the file is there and cannot be used: who was revoked is not known then.
     pub fn current(&self) -> Result<Arc<Register>, RegisterError> {
         let found = match fs::metadata(&self.path) {
             Ok(metadata) => Some(Version::of(&metadata)),
@@ -205,7 +205,7 @@ mod tests {
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(!names.contains(&"principals.json.new".into()), "no draft is left: {names:?}");
         fs::remove_file(&path).unwrap();
-        assert!(!comes_in("ann"), "without the file nobody is known");
+        assert!(!comes_in("ann"), "without the file no principal is known");
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_change_and_a_broken_file_change_nothing_and_let_nobody_in() {
+    fn a_refused_change_and_a_broken_file_change_nothing_and_let_no_caller_in() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
         add(&path, "ann").unwrap();

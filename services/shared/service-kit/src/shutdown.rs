@@ -1,12 +1,12 @@
-//! Stopping kindly: streams end, nothing new begins, and whoever does not finish in time is left behind.
+//! Graceful shutdown: streams end, nothing new begins, and requests that do not finish in time are dropped.
 
 use tokio::sync::watch;
 
-/// Says when to stop.
+/// Requests the shutdown.
 #[derive(Debug)]
 pub struct Trigger(watch::Sender<bool>);
 
-/// Hears when to stop. Cheap to clone.
+/// Knows whether the shutdown was requested. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Receiver<bool>);
 
@@ -17,13 +17,13 @@ impl Shutdown {
         (Trigger(sender), Self(receiver))
     }
 
-    /// Answers when it is time to stop: the trigger was pulled or dropped.
+    /// Returns when the shutdown is requested: the trigger was pulled or dropped.
     pub async fn requested(&self) {
         // An error means that the trigger is gone, which is as good as pulled.
         drop(self.0.clone().wait_for(|stop| *stop).await);
     }
 
-    /// Whether it is time to stop.
+    /// Whether the shutdown is requested.
     pub fn is_requested(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
@@ -36,7 +36,7 @@ impl Trigger {
     }
 }
 
-/// Answers at the first SIGINT or SIGTERM, with the signal's number.
+/// Returns the number of the first SIGINT or SIGTERM.
 ///
 /// # Errors
 /// When the operating system refuses the handlers.

@@ -29,9 +29,9 @@ pub struct TraceContext {
     pub(crate) state: String,
 }
 
-/// Why a text is no `traceparent`.
+/// Why a text is not a `traceparent`.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("it is no traceparent: {0}")]
+#[error("not a valid traceparent: {0}")]
 pub struct NoTraceContext(&'static str);
 
 impl TraceContext {
@@ -145,7 +145,7 @@ pub fn span_id_of(context: &TraceContext, name: &str) -> [u8; 8] {
     let digest = Sha256::new().chain_update(context.trace_id).chain_update(name).finalize();
     let mut id = [0; 8];
     id.copy_from_slice(&digest[..8]);
-    // All zeros is no id.
+    // All zeros is not an id.
     if id == [0; 8] { [1; 8] } else { id }
 }
 

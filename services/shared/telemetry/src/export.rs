@@ -1,4 +1,4 @@
-//! The way out: without secrets, and with one sentence in the log when the collector is away.
+//! The export: without secrets, and with one sentence in the log when the collector is away.
 
 use std::{
     borrow::Cow,
@@ -50,9 +50,9 @@ impl SpanExporter for Exporter {
         let result = sent.unwrap_or_else(|lost| Err(OTelSdkError::InternalFailure(lost.to_string())));
         match (self.outage.turn(result.is_ok()), &result) {
             (Some(Turn::Away), Err(error)) => {
-                tracing::warn!(endpoint = %self.endpoint, %error, "no spans can be delivered; they are dropped until the collector is back");
+                tracing::warn!(endpoint = %self.endpoint, %error, "Spans cannot be delivered and are dropped until the collector is back");
             }
-            (Some(Turn::Back), _) => tracing::info!(endpoint = %self.endpoint, "spans are delivered again"),
+            (Some(Turn::Back), _) => tracing::info!(endpoint = %self.endpoint, "Spans are delivered again"),
             _ => {}
         }
         result

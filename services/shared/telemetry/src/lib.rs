@@ -1,6 +1,6 @@
 //! Spans, sent over OTLP, without one that is held open.
 //!
-//! An execution may wait for a person for a week, and its process may be replaced meanwhile. So a span is no object that lives: its ids are
+//! An execution may wait for a person for a week, and its process may be replaced meanwhile. So a span is not an object that stays alive: its ids are
 //! chosen first ([`Telemetry::root`], [`Telemetry::child`], or derived from a stable name by [`Telemetry::derived`]), travel as a
 //! [`TraceContext`], and the span is emitted whole when it has ended ([`Telemetry::emit`]), perhaps by another process than the one that
 //! began it.

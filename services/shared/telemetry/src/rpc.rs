@@ -1,4 +1,4 @@
-//! The span of one request, on the side of whoever answers it.
+//! The span of one request, on the serving side.
 
 use belay_proto::code_name;
 use opentelemetry::{

@@ -36,7 +36,7 @@ pub const LAST_FLUSH: Duration = Duration::from_secs(3);
 /// How long it waits for a connection before that: a collector that is away does not delay the end of a command.
 const LAST_CONNECT: Duration = Duration::from_millis(200);
 
-/// Fills the bytes with chance.
+/// Fills the bytes with random ones.
 type Entropy = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// Chooses trace contexts and sends spans. A clone is the same one.
@@ -111,10 +111,10 @@ struct Otlp {
 
 impl Telemetry {
     /// As the environment says. `service_name` is what the service is called unless the environment calls it otherwise; `entropy` fills
-    /// bytes with chance, for ids; `redactor` takes secrets out of what is sent.
+    /// bytes with random ones, for ids; `redactor` takes secrets out of what is sent.
     ///
     /// # Errors
-    /// [`NotStarted`], when the environment asks for something that cannot be done. That the collector is away is no error.
+    /// [`NotStarted`], when a variable has a value that is not valid. A collector that is away is not an error.
     pub fn from_env(
         service_name: &str,
         redactor: Redactor,
@@ -134,7 +134,7 @@ impl Telemetry {
     /// Sends spans from threads of its own.
     ///
     /// # Errors
-    /// [`NotStarted`], when there is no thread to be had, or a header cannot be sent.
+    /// [`NotStarted`], when no thread can be started, or a header cannot be sent.
     pub fn on(
         settings: &Settings,
         redactor: Redactor,
@@ -313,7 +313,7 @@ impl fmt::Debug for Telemetry {
     }
 }
 
-/// Chance that is not all zeros, which is no id.
+/// Random bytes that are not all zeros, which is not an id.
 fn random<const N: usize>(entropy: &Entropy) -> [u8; N] {
     let mut bytes = [0; N];
     entropy(&mut bytes);

@@ -105,7 +105,7 @@ fn message(error: &Error, bounds: &Bounds) -> String {
             )
         }
         Error::AliasError { error, .. } => message(error, bounds),
-        other => format!("this YAML cannot be read: {}", shown(&UserMessageFormatter.format_message(other))),
+        other => format!("invalid YAML: {}", shown(&UserMessageFormatter.format_message(other))),
     }
 }
 

@@ -24,7 +24,7 @@ fn a_faulty_plan_is_refused_by_field_and_line() {
     let home = Home::new();
     let _server = home.serve();
     let table = [
-        ("id: [", "plan.yaml:1:5: this YAML cannot be read: unclosed bracket '['"),
+        ("id: [", "plan.yaml:1:5: invalid YAML: unclosed bracket '['"),
         ("just words", "the plan must be an object with `id` and `steps`"),
         ("id: p\nsteps: {}", "plan.yaml:2:8: steps: must be a list of steps"),
         ("id: p\nsteps: []", "steps: the plan must be valid and have at least one step: add one"),

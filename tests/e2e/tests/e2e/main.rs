@@ -11,6 +11,7 @@ mod embedded;
 mod errors;
 mod exactly_once;
 mod faults;
+mod health;
 mod hostile;
 mod logs;
 mod pages;

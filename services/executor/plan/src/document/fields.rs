@@ -71,7 +71,7 @@ impl<'n> Value<'n> {
         number
     }
 
-    /// The entries of a list; none when it is no list.
+    /// The entries of a list; none when the value is not a list.
     pub(super) fn list(&self, report: &mut Report, what: &str) -> Vec<Value<'n>> {
         let Kind::List(entries) = &self.node.kind else {
             self.refuse(report, || format!("must be a list of {what}"));
@@ -80,7 +80,7 @@ impl<'n> Value<'n> {
         entries.iter().enumerate().map(|(index, node)| Value { path: self.path.index(index), node }).collect()
     }
 
-    /// The fields of an object; `None` when it is no object.
+    /// The fields of an object; `None` when the value is not an object.
     pub(super) fn fields(&self, report: &mut Report, what: &str) -> Option<Fields<'n>> {
         let entries = self.node.entries();
         if entries.is_none() {

@@ -1,4 +1,4 @@
-//! JSON into a tree. serde_json reads the values and refuses what is no JSON; a second pass over the text, which by then is known to be
+//! JSON into a tree. serde_json reads the values and refuses what is not JSON; a second pass over the text, which by then is known to be
 //! JSON, notes where each of them begins.
 
 use serde::{Deserialize, Deserializer};
@@ -11,7 +11,7 @@ use super::{
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let JsonNode(mut root) = serde_json::from_str(text).map_err(|error| {
         let message = error.to_string();
-        // serde_json ends its messages with the place, which is told apart from the message here.
+        // serde_json ends its messages with the place, which is separated from the message here.
         let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
         let positions = Positions::new(text);
         let (line, column) = positions.line_and_column(positions.offset(error.line(), error.column()));

@@ -26,7 +26,7 @@ use tree::Node;
 /// The formats in which a plan may be written down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// Told from the text: JSON when it begins with `{`, else YAML.
+    /// Detected from the text: JSON when it begins with `{`, else YAML.
     #[default]
     Auto,
     /// YAML 1.2.
@@ -37,7 +37,7 @@ pub enum Format {
 
 impl Plan {
     /// Reads and checks a plan as its author wrote it. All violations are reported by the author's own names, with line and column; only
-    /// a text that is no YAML or JSON at all ends at its first mistake.
+    /// a text that is not YAML or JSON at all ends at its first mistake.
     ///
     /// # Errors
     /// [`InvalidPlan`] with every violation.

@@ -51,7 +51,7 @@ impl<'n> Reader<'n> {
         if let Some(mut fields) = root.fields(&mut self.report, "an object") {
             let plan = fields.take_exactly("plan");
             let config = fields.take_exactly("config");
-            // Who asks, and on whose behalf: for whoever starts the execution, not for the plan.
+            // Who asks, and on whose behalf: for the caller that starts the execution, not for the plan.
             fields.take_exactly("context");
             origin.config = config.as_ref().map(|config| config.node);
             if let Some(plan) = plan {
@@ -142,7 +142,7 @@ impl<'n> Reader<'n> {
             let all = u32::try_from(draft.steps.len()).unwrap_or(u32::MAX).clamp(1, MAX_IMPLIED_PARALLELISM);
             draft.parallelism = if value.flag(report) { all } else { 1 };
         }
-        // Whoever asks for a dry run must not get a real one.
+        // A caller that asks for a dry run must not get a real one.
         if let Some(value) = config.take_exactly("dryRun")
             && value.flag(report)
         {

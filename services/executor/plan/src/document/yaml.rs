@@ -44,7 +44,7 @@ fn message(error: &Error) -> String {
             )
         }
         Error::AliasError { error, .. } => message(error),
-        other => format!("this YAML cannot be read: {}", shown(&UserMessageFormatter.format_message(other))),
+        other => format!("invalid YAML: {}", shown(&UserMessageFormatter.format_message(other))),
     }
 }
 

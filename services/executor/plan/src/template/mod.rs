@@ -123,7 +123,7 @@ impl Site {
 /// The walk over a value that collects its templates.
 #[derive(Default)]
 struct Parser<'a> {
-    /// The names of members right below the root whose strings are no templates.
+    /// The names of members right below the root whose strings are not templates.
     verbatim: &'a [String],
     path: FieldPath,
     sites: Vec<Site>,

@@ -101,7 +101,7 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// Why the text after `${` is no reference.
+/// Why the text after `${` is not a reference.
 enum Fault {
     Unclosed,
     Secret,
@@ -128,7 +128,7 @@ impl Fault {
                 format!("`${{{inner}}}` names no step: write `${{STEP.result}}` with the id of a step, or {literal}")
             }
             Fault::NoPath => format!(
-                "`${{{inner}}}` is no reference to a step's result: write `${{STEP.result}}` for the output of a step, or {literal} \
+                "`${{{inner}}}` is not a reference to a step's result: write `${{STEP.result}}` for the output of a step, or {literal} \
                  (plans cannot read environment variables or secrets)"
             ),
             Fault::NotAResult { step, name } => format!(

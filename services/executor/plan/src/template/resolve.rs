@@ -17,7 +17,7 @@ use crate::{
 /// A reference that leads nowhere, or to more than fits. The message holds names and types, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unresolved {
-    /// There is no such value.
+    /// The value does not exist.
     #[error("Cannot resolve path: {path} ({found})")]
     Missing {
         /// The whole reference, without `${` and `}`.

@@ -1,8 +1,8 @@
 //! The paths that ask by default, each with who executes or obeys it.
 //!
-//! What belongs here: a file that some program executes or obeys although nobody named it, because of where it lies. It takes effect when
-//! somebody opens the folder, changes into it, commits, pushes, or starts a tool that has nothing to do with it. What does not: the
-//! project's own sources and build files (`Makefile`, `package.json`, `build.rs`, `conftest.py`). They run too, but only when somebody asks
+//! What belongs here: a file that some program executes or obeys without being given its name, because of where it lies. It takes effect when
+//! a person opens the folder, changes into it, commits, pushes, or starts a tool that has nothing to do with it. What does not: the
+//! project's own sources and build files (`Makefile`, `package.json`, `build.rs`, `conftest.py`). They run too, but only when a person asks
 //! for a build or a test of this very project, and changing them is what agents are for.
 
 /// Paths with one reason.

@@ -316,7 +316,7 @@ fn what_is_no_yaml_says_where() {
         ("a: 'x", 1),
     ] {
         let said = one(text);
-        assert!(said.starts_with(&format!("{line} : this YAML cannot be read: ")), "{text}: {said}");
+        assert!(said.starts_with(&format!("{line} : invalid YAML: ")), "{text}: {said}");
     }
     assert!(one("file_write: auto\nfile_write: deny").contains("file_write"));
     let two = one("file_write: auto\n---\nfile_write: deny\n");

@@ -22,14 +22,14 @@ pub(crate) struct Rule {
     pub(crate) then: &'static [u8],
     /// Bits a character that the secret has at least; 0 takes any.
     pub(crate) entropy: f64,
-    /// What looks right and is no secret is refused here.
+    /// What looks right and is not a secret is refused here.
     pub(crate) accept: fn(&[u8]) -> bool,
 }
 
 /// How a keyword stands in a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// It begins the secret: what stands before it is no part of a word.
+    /// It begins the secret: what stands before it is not part of a word.
     Start,
     /// It stands somewhere in the shape, at most so many bytes after its beginning.
     Within(usize),

@@ -1,4 +1,4 @@
-//! Tokens of services, which begin with what they are. Publishable keys and ids are left out: they are shown to everybody.
+//! Tokens of services, which begin with what they are. Publishable keys and ids are left out: they are public.
 
 use super::Rule;
 

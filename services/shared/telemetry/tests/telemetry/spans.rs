@@ -233,7 +233,7 @@ async fn without_telemetry_contexts_are_passed_on() {
     assert_ne!(off.root(), off.root());
     let named = off.root_named("8x4k2m9q1p7r3s5t6v8w");
     assert!(named.is_span("8x4k2m9q1p7r3s5t6v8w") && !named.is_span("another") && !off.root().is_span("another"));
-    off.emit(SpanRecord::new(caller, "nobody sees it", 1, 2));
+    off.emit(SpanRecord::new(caller, "never sent", 1, 2));
     off.flush(LIMIT).await.unwrap();
     off.shutdown(LIMIT).await.unwrap();
 }

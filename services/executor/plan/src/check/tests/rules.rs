@@ -99,7 +99,7 @@ fn unknown_dependencies_are_named_with_the_nearest() {
     // X10: an unknown root is refused before anything runs.
     assert_refused(
         draft(vec![step_with("a", &[], json!({"odd key": "${API_KEY}"}))]),
-        "steps[0].arguments[\"odd key\"]: `${API_KEY}` is no reference to a step's result",
+        "steps[0].arguments[\"odd key\"]: `${API_KEY}` is not a reference to a step's result",
     );
 }
 

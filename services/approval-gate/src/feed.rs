@@ -1,4 +1,4 @@
-//! Where watchers meet the store's one writer.
+//! The feed of changes from the store's one writer to the watchers.
 //!
 //! Revisions have no gap, so a watcher that is close behind gets every single change from memory. One that is far behind, or only begins,
 //! reads the store, and gets each approval as it is by then.
@@ -16,41 +16,37 @@ const KEPT: usize = 1024;
 
 /// The changes that were committed last.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub(crate) struct ChangeFeed {
     recent: Mutex<VecDeque<Arc<Approval>>>,
-    told: watch::Sender<Told>,
+    head: watch::Sender<Head>,
 }
 
-/// What is known of the store without asking it.
+/// What is known of the store without reading it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// The last committed revision; 0 when there is no approval.
+pub(crate) struct Head {
+    /// The last committed revision; 0 without an approval.
     pub(crate) revision: i64,
     /// When the next pending approval expires, in microseconds since the Unix epoch.
     pub(crate) next_expiry: Option<i64>,
 }
 
-impl Hub {
-    pub(crate) fn new(told: Told) -> Self {
-        Self { recent: Mutex::default(), told: watch::Sender::new(told) }
+impl ChangeFeed {
+    pub(crate) fn new(head: Head) -> Self {
+        Self { recent: Mutex::default(), head: watch::Sender::new(head) }
     }
 
-    /// Tells of a commit; `changes` are in the order of their revisions.
-    pub(crate) fn publish(&self, changes: Vec<Approval>, told: Told) {
+    /// Publishes a commit; `changes` are in the order of their revisions.
+    pub(crate) fn publish(&self, changes: Vec<Approval>, head: Head) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.extend(changes.into_iter().map(Arc::new));
         let surplus = recent.len().saturating_sub(KEPT);
         recent.drain(..surplus);
-        self.told.send_if_modified(|last| {
-            let news = *last != told;
-            *last = told;
-            news
-        });
+        self.head.send_if_modified(|last| std::mem::replace(last, head) != head);
     }
 
-    /// Hears of commits.
-    pub(crate) fn follow(&self) -> watch::Receiver<Told> {
-        self.told.subscribe()
+    /// Follows the commits.
+    pub(crate) fn follow(&self) -> watch::Receiver<Head> {
+        self.head.subscribe()
     }
 
     /// The changes after a revision, if all of them are in memory.
@@ -68,20 +64,20 @@ mod tests {
 
     #[test]
     fn changes_are_in_memory_all_of_them_or_not_at_all() {
-        let hub = Hub::new(Told { revision: 5, next_expiry: None });
-        let follower = hub.follow();
-        let tell = |revisions: std::ops::RangeInclusive<i64>| {
-            let told = Told { revision: *revisions.end(), next_expiry: None };
-            hub.publish(revisions.map(|revision| Approval { revision, ..Approval::default() }).collect(), told);
+        let feed = ChangeFeed::new(Head { revision: 5, next_expiry: None });
+        let follower = feed.follow();
+        let publish = |revisions: std::ops::RangeInclusive<i64>| {
+            let head = Head { revision: *revisions.end(), next_expiry: None };
+            feed.publish(revisions.map(|revision| Approval { revision, ..Approval::default() }).collect(), head);
         };
         let after = |revision| {
-            hub.after(revision).map(|changes| changes.iter().map(|change| change.revision).collect::<Vec<_>>())
+            feed.after(revision).map(|changes| changes.iter().map(|change| change.revision).collect::<Vec<_>>())
         };
         assert_eq!(after(5), None, "what was before this process is in the store");
-        tell(6..=8);
+        publish(6..=8);
         assert_eq!((after(4), after(5), after(7), after(8)), (None, Some(vec![6, 7, 8]), Some(vec![8]), Some(vec![])));
         assert_eq!(follower.borrow().revision, 8);
-        (9..=2000).for_each(|revision| tell(revision..=revision));
+        (9..=2000).for_each(|revision| publish(revision..=revision));
         assert_eq!((after(2000 - 1025), after(1998)), (None, Some(vec![1999, 2000])));
         assert_eq!(after(2000 - 1024).unwrap().len(), 1024);
     }
