@@ -291,9 +291,9 @@ mod tests {
 
     #[test]
     fn only_the_runner_s_own_word_is_a_refusal() {
-        let ours = |code| refused(CALL, status::error(code, "CALL_NOT_FOUND", "no").into());
-        assert_eq!(status::reason(&ours(Code::NotFound)).as_deref(), Some("CALL_NOT_HELD"));
-        assert_eq!(ours(Code::Unavailable).code(), Code::Unavailable);
+        let ours = |code, reason| refused(CALL, status::error(code, reason, "no").into());
+        assert_eq!(status::reason(&ours(Code::NotFound, "CALL_NOT_FOUND")).as_deref(), Some("CALL_NOT_HELD"));
+        assert_eq!(ours(Code::Unavailable, "RUNNER_STOPPING").code(), Code::Unavailable);
         for code in [Code::NotFound, Code::Unauthenticated, Code::Internal] {
             let foreign = refused(CALL, Status::new(code, "h2"));
             assert_eq!(status::reason(&foreign).as_deref(), Some("RUNNER_UNAVAILABLE"), "{code:?}");

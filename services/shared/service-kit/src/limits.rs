@@ -162,7 +162,8 @@ fn rephrased(answer: Response<Body>) -> Response<Body> {
         }
         // A service whose own limit is lower, or what was compressed: it names both numbers.
         Code::OutOfRange if message.contains("decoded message length too large") => {
-            Status::from(status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, format!("{message}."))).into_http()
+            Status::from(status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, format!("{message}.")))
+                .into_http()
         }
         _ => answer,
     }

@@ -113,7 +113,7 @@ fn a_plan_sets_what_programs_obey_only_where_the_operator_says_so() {
     let checked = home.run(["plan", "validate", "wrong.yaml"]);
     assert_eq!(checked.code, 2, "{checked:?}");
     for problem in [
-        "wrong.yaml:3:46: steps[0].depends_on[0]: cyclic dependencies",
+        "wrong.yaml:3:47: steps[0].depends_on[0]: cyclic dependencies",
         "steps[0].arguments.env.PATH: ",
         "wrong.yaml:4:20: steps[1].tool: Tool 'read_fil' not found; did you mean `read_file`?",
         "steps[2].arguments.path: `../x` is outside workspace",
