@@ -14,7 +14,7 @@ use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
 use belay_settings::ExecutorLimits;
-use belay_sqlite::{CommitError, GroupCommit, Lane, Threads};
+use belay_sqlite::{CommitError, GroupCommit, Threads};
 use belay_telemetry::Telemetry;
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::{Code, Status};
@@ -57,9 +57,6 @@ pub struct Parts {
     pub limits: ExecutorLimits,
 }
 
-/// How many threads read from the store at a time, or wait for its one connection.
-const READS: usize = 64;
-
 /// A commit that failed for its whole batch.
 pub(crate) type Failed = CommitError<Arc<StoreError>>;
 
@@ -72,7 +69,7 @@ pub struct ExecutionRegistry {
     pub(crate) vault: Arc<Vault>,
     pub(crate) telemetry: Telemetry,
     /// Runs reads of the store.
-    reads: Lane,
+    threads: Threads,
     pub(crate) shutdown: Shutdown,
     pub(crate) reader: Arc<dyn JournalReader>,
     writer: GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>,
@@ -116,7 +113,7 @@ impl ExecutionRegistry {
             ids,
             vault: Arc::new(Vault { redactor, master_key }),
             telemetry,
-            reads: Lane::new(threads, READS),
+            threads,
             shutdown,
             reader,
             writer,
@@ -240,7 +237,7 @@ impl ExecutionRegistry {
         work: impl FnOnce(&dyn JournalReader) -> T + Send + 'static,
     ) -> T {
         let reader = Arc::clone(&self.reader);
-        self.reads.run(move || work(reader.as_ref())).await
+        self.threads.run(move || work(reader.as_ref())).await
     }
 
     /// Commits an operation to the store.

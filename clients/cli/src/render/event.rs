@@ -6,7 +6,7 @@ use belay_proto::v1::{
 
 use super::{
     picture::Picture,
-    text::{Line, Style},
+    text::{Line, Style, clean},
     time, words,
 };
 use crate::names;
@@ -172,9 +172,19 @@ fn asks(need: Option<&ApprovalNeed>) -> String {
 
 /// `; changed 3 files: +2 ~1`.
 fn changed(receipt: Option<&Receipt>) -> String {
-    let effect = receipt.and_then(|receipt| receipt.effect.as_ref());
-    let effect = effect.filter(|effect| effect.created + effect.modified + effect.deleted > 0);
-    effect.map(|effect| format!("; changed {}", words::effect(effect))).unwrap_or_default()
+    const MAX_NAMED: usize = 3;
+    let Some(receipt) = receipt else { return String::new() };
+    let effect = receipt.effect.as_ref().filter(|effect| effect.created + effect.modified + effect.deleted > 0);
+    let changed = effect.map(|effect| format!("; changed {}", words::effect(effect))).unwrap_or_default();
+    let named: Vec<String> = receipt.left_out.iter().take(MAX_NAMED).map(|left_out| clean(left_out)).collect();
+    if named.is_empty() {
+        return changed;
+    }
+    let more = match usize::try_from(receipt.left_out_count).unwrap_or(0).saturating_sub(named.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{changed}; not committed: {}{more}", named.join(", "))
 }
 
 fn by(principal: &str) -> String {
@@ -323,8 +333,12 @@ mod tests {
                 reason: reason.to_owned(),
             })
         };
-        let receipt =
-            Some(Receipt { effect: Some(EffectSummary { deleted: 1, ..Default::default() }), ..Default::default() });
+        let receipt = Some(Receipt {
+            effect: Some(EffectSummary { deleted: 1, ..Default::default() }),
+            left_out: vec!["run/app.sock (a socket)".to_owned()],
+            left_out_count: 1,
+            ..Default::default()
+        });
         use approval::State as Decision;
         let log = [
             told("fetch", 1, Kind::ToolCallEffectProposed(ToolCallEffectProposed { need: need.clone() })),
@@ -374,7 +388,7 @@ mod tests {
             "denied, without asking anybody: NON_INTERACTIVE",
             "denied: nobody decided in time",
             "call denied: wrong file (APPROVAL_DENIED)",
-            "call answered {}; changed 1 file: -1",
+            "call answered {}; changed 1 file: -1; not committed: run/app.sock (a socket)",
             "call cancelled: a.txt changed meanwhile (CONFLICT)",
         ];
         for (line, expected) in log.iter().zip(expected) {

@@ -14,6 +14,10 @@ pub(crate) trait Hand: Clone + Send + Sync + 'static {
         RealPlaces.open(path, forbidden)
     }
 
+    fn effect(&self, place: &dyn Place, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError> {
+        place.effect(view, stop)
+    }
+
     fn check(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
         place.check(staged)
     }
@@ -70,7 +74,7 @@ impl<H: Hand> Place for HandIn<H> {
     }
 
     fn effect(&self, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError> {
-        self.1.effect(view, stop)
+        self.0.effect(&*self.1, view, stop)
     }
 
     fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError> {
