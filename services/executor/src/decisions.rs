@@ -98,7 +98,7 @@ async fn withdraw_obsolete(registry: Weak<ExecutionRegistry>, gate: Gate) {
             let Some(registry) = registry.upgrade() else { return };
             match is_obsolete(&registry, &approval).await {
                 Ok(true) => {
-                    tracing::info!(approval = approval.name, "What a question is about has ended; it is withdrawn");
+                    tracing::info!(approval = approval.name, "The subject of an approval has ended; it is cancelled");
                     registry.notify_gate(GateNotice::Cancel(approval.name));
                 }
                 Ok(false) => {}
@@ -227,7 +227,7 @@ pub(crate) async fn report_late_decision(
     match registry.events(key).await {
         Ok((events, _)) => {
             let notices = outcome::notices_from(&events, approval);
-            tracing::debug!(approval = approval.name, ?notices, "Nobody waits for this decision now");
+            tracing::debug!(approval = approval.name, ?notices, "No call waits for this decision");
             notices.into_iter().for_each(|notice| registry.notify_gate(notice));
             true
         }

@@ -184,7 +184,7 @@ mod tests {
         let feed = EventFeed::new();
         feed.publish(events(1..=2));
         let subscriber = feed.subscribe();
-        assert_eq!(feed.after(0), None, "nobody was watching");
+        assert_eq!(feed.after(0), None, "there was no watcher");
         feed.publish(events(3..=5));
         feed.publish(events(6..=6));
         let first = |cursor| feed.after(cursor).map(|events| sequence(&events[0]));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_lives_as_long_as_somebody_holds_it() {
+    fn a_feed_lives_as_long_as_it_is_used() {
         let mut feeds = EventFeeds::default();
         let held = feeds.of(ExecutionKey(0));
         for key in 1..10 * MIN_SWEEP_ENTRIES {
@@ -208,9 +208,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_the_end_gets_it_and_has_no_event_kept() {
+    fn waiting_for_the_end_keeps_no_events() {
         let feed = EventFeed::new();
-        feed.finish(|| unreachable!("nobody waits"));
+        feed.finish(|| unreachable!("no request waits"));
         let end = feed.subscribe_end();
         feed.publish(events(1..=2));
         assert_eq!(feed.after(0), None);
@@ -219,11 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn output_is_kept_for_whoever_is_there_and_bounded() {
+    fn output_is_kept_for_watchers_and_bounded() {
         let feed = EventFeed::new();
         let chunk = |bytes| v1::ExecutionEvent { call: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
         feed.publish_output(chunk(1));
-        assert!(feed.output_after(0).is_empty(), "nobody was watching");
+        assert!(feed.output_after(0).is_empty(), "there was no watcher");
         let _subscriber = feed.subscribe();
         feed.publish(events(1..=2));
         feed.publish_output(chunk(1));

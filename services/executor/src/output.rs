@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_twice_and_gaps_stay_visible() {
+    fn output_is_forwarded_once_and_gaps_stay_visible() {
         let mut streams = streams();
         let mut say = |stream, offset, text: &str| push(&mut streams, stream, offset, text);
         let said = |offset: i64, text: &str| Some((offset, text.to_owned()));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_said_when_it_has_ended_and_from_where_it_began() {
+    fn a_line_is_forwarded_when_it_is_complete() {
         let mut streams = streams();
         assert_eq!(push(&mut streams, Stream::Stdout, 0, "a\nhal"), Some((0, "a\n".into())));
         assert_eq!(push(&mut streams, Stream::Stdout, 5, "f"), None);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_events_say_what_became_of_a_yes() {
+    fn the_events_tell_how_an_approval_was_used() {
         let approved = || decided("a", Decision::Approved);
         let (before, after) = (|| held(SubjectKind::Call), || held(SubjectKind::Effect));
         let (spent, unused) = (|| vec![GateNotice::Consumed("a".into())], || vec![GateNotice::Stale("a".into())]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_no_has_been_heard_and_no_more() {
+    fn a_denial_is_only_acknowledged() {
         for (state, decision) in [(State::Denied, Decision::Denied), (State::Expired, Decision::Expired)] {
             let events = vec![held(SubjectKind::Effect), decided("a", decision), failed("")];
             assert_eq!(notices(state, events), [GateNotice::Delivered("a".into())]);

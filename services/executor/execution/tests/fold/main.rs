@@ -1,4 +1,4 @@
-//! The fold, driven by scripts: what an execution does about everything that can happen to it.
+//! Tests of the fold with scripted runners: how an execution handles every event.
 
 mod properties;
 mod refusals;

@@ -1,4 +1,4 @@
-//! What cannot have happened is refused, also where the tables of moves alone would let it pass.
+//! Illegal events are rejected, also those that the tables of transitions alone would allow.
 
 use std::{sync::Arc, time::Duration};
 

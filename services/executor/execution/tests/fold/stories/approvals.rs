@@ -1,4 +1,4 @@
-//! Calls that wait for a person: S2-FR-049, S2-FR-052, S2-FR-053.
+//! Calls that wait for approval: S2-FR-049, S2-FR-052, S2-FR-053.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Calls whose end nobody knows.
+//! Calls whose outcome is not known.
 
 use belay_execution::Waiting;
 
@@ -21,7 +21,7 @@ fn an_unknown_outcome_parks_its_step_and_nothing_else() {
     assert!(matches!(play.execution.waiting()[..], [Waiting::Outcome { .. }]));
 }
 
-// It is never tried again by itself, however many attempts are left.
+// It is never retried automatically, however many attempts are left.
 #[test]
 fn an_unknown_outcome_is_not_tried_again() {
     assert_eq!(
@@ -30,7 +30,7 @@ fn an_unknown_outcome_is_not_tried_again() {
     );
 }
 
-// What nobody found out is a failure at the end, and says so.
+// An outcome that is still unknown at the end is a failure, and the failure says so.
 #[test]
 fn stopping_ends_a_step_whose_outcome_is_unknown() {
     let play = story("pay; receipt after pay").replies("pay: unknown").acts("9s cancel").play();

@@ -1,4 +1,4 @@
-//! What must be true of every list of events, told from the list alone and with no help of the fold.
+//! Checks the rules that every list of events must obey, from the list alone, without the fold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use belay_execution::{
 };
 use belay_plan::Plan;
 
-/// REQUIREMENTS section 4, as far as events can show it. Sees the events one by one and panics at the first that must not be.
+/// REQUIREMENTS section 4, as far as events can show it. Checks events one by one and panics at the first violation.
 pub(crate) struct Audit {
     plan: Plan,
     last_sequence: u64,

@@ -1,4 +1,4 @@
-//! A driver on a virtual clock: it stores, then acts, dies where it is told to, and looks at every event that comes by.
+//! A driver on a virtual clock: it stores, then acts, crashes where the test says, and checks every event.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -105,7 +105,7 @@ impl Play {
         }
     }
 
-    /// Goes on until the execution has ended, or nothing more will happen by itself.
+    /// Runs until the execution has ended, or nothing more will happen.
     pub(crate) fn run(&mut self) {
         if self.turns.is_empty() {
             // What is asked for before anything has started belongs to the first turn.
@@ -130,7 +130,7 @@ impl Play {
         self.execution.state()
     }
 
-    /// Somebody asks for something at the present moment.
+    /// A principal sends a request now.
     pub(crate) fn act(&mut self, kind: EventKind) {
         self.acts.push_front((self.now, kind));
         self.run();
@@ -142,7 +142,7 @@ impl Play {
         acts.into_iter().chain(happenings.map(|(at, _)| at)).chain(self.execution.wake_at()).min()
     }
 
-    /// What is heard next about each call in flight.
+    /// The next event about each call in flight.
     fn happenings(&self) -> impl Iterator<Item = (Timestamp, EventKind)> {
         let actions: BTreeSet<Action> = self.execution.actions().into_iter().collect();
         let stopped = move |call| actions.contains(&Action::Cancel(call));

@@ -1,10 +1,10 @@
-//! Which moves of the tables were made.
+//! Records which transitions of the tables occur.
 
 use std::collections::HashSet;
 
 use belay_execution::{EventKind, Execution, ExecutionState, ExecutionTrigger, StepState, StepTrigger};
 
-/// Moves that were made, as rows of the tables.
+/// Transitions that occurred, as rows of the tables.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transitions {
     pub(crate) execution: HashSet<(ExecutionState, ExecutionTrigger, ExecutionState)>,
@@ -24,10 +24,10 @@ impl States {
 }
 
 impl Transitions {
-    /// Notes what one event moved.
+    /// Records the transitions of one event.
     pub(crate) fn note(&mut self, before: &States, kind: &EventKind, after: &Execution) {
         match execution_trigger(kind) {
-            // Moves an execution that waited for nothing but this, and no other.
+            // Only moves an execution that waits for approvals alone.
             Some(ExecutionTrigger::ApprovalDecided) if before.state == after.state() => {}
             Some(by) => {
                 self.execution.insert((before.state, by, after.state()));
