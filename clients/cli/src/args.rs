@@ -34,7 +34,7 @@ macro_rules! execution_help {
             $example,
             "\n\nExit codes:\n  0    done; the execution completed\n  1    it was cancelled, or a fault of Belay or its surroundings\n  \
              2    refused or used wrongly; nothing happened\n  30   it failed (one failed step is enough)\n  \
-             32   it failed: a tool reached out of its workspace\n  33   it failed: a policy or a person said no\n  \
+             32   it failed: a tool reached out of its workspace\n  33   it failed: the policy or a person denied a call\n  \
              34   it failed: a time limit ran out; or --wait-timeout did, and then it goes on or can be resumed\n  \
              35   it ended in part: nothing failed, and a step was skipped that others needed, or all were\n  \
              130  interrupted (143: terminated, 129: the terminal was closed, 141: the reader of the output has gone); it goes on or can be resumed"
@@ -55,7 +55,7 @@ pub(crate) struct Cli {
 
 /// Flags that every command takes.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Everywhere")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Everywhere {
     /// Where everything is kept [default: $XDG_STATE_HOME/belay or ~/.local/state/belay]
     #[arg(long, global = true, value_name = "DIR", env = "BELAY_STATE_DIR", value_hint = clap::ValueHint::DirPath)]
@@ -73,7 +73,7 @@ pub(crate) struct Everywhere {
     /// /etc/belay/config.yaml]
     #[arg(long, global = true, value_name = "FILE", env = "BELAY_CONFIG", value_hint = clap::ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// What comes out
+    /// Output format
     #[arg(short, long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) output: Format,
     /// The namespace of the executions

@@ -114,7 +114,13 @@ pub(crate) async fn attend(
 fn conclude(context: &Context, ended: &Execution) -> Result<Exit, Failure> {
     let exit = Exit::of_execution(ended);
     match context.screen.format {
-        Format::Json => context.screen.print_json(&json::of(ended)?)?,
+        Format::Json => {
+            let mut value = json::of(ended)?;
+            if let Some(failure) = value.get_mut("failure") {
+                failure["nextCommand"] = next::about(&["executions", "get"], &ended.name, &[]).into();
+            }
+            context.screen.print_json(&value)?;
+        }
         Format::Jsonl => {}
         Format::Text if matches!(exit, Exit::OK | Exit::PARTIAL) => {
             context.screen.print(&execution::summary(ended, clock::now()))?

@@ -73,7 +73,7 @@ pub(crate) fn read(noun: Noun, text: &str) -> Result<Typed<'_>, Failure> {
         [id] if is_id(id) => Ok(Typed::Prefix(text)),
         _ => Err(Report::new(
             reasons::INVALID_USAGE,
-            format!("`{text}` is no {word}: give its id, the beginning of its id, or @last"),
+            format!("`{text}` is not valid: use the {word}'s id, the beginning of its id, or @last"),
         )
         .next(next::command(&[collection, "list"]))
         .into()),

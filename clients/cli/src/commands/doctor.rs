@@ -14,11 +14,10 @@ use crate::{
     render::{
         json,
         text::{Line, Style, table},
-        words,
     },
 };
 
-/// Look at this machine: which walls stand around commands, and what is missing for the rest
+/// Look at this machine: which sandbox layers are active for commands, and what is missing for the rest
 ///
 /// Tries every layer of the sandbox and attacks it from inside. Ends with 1 when commands cannot run here.
 #[derive(clap::Args, Debug)]
@@ -59,8 +58,8 @@ pub(super) fn policy_choice() -> belay_all_in_one::PolicyChoice {
 /// `tier A: …`.
 fn tier(tier: Tier) -> &'static str {
     match tier {
-        Tier::A => "A: every wall stands",
-        Tier::B => "B: every wall but a fresh /proc",
+        Tier::A => "A: every sandbox layer is active",
+        Tier::B => "B: every sandbox layer but a fresh /proc",
         Tier::C => "C: Landlock, seccomp and limits, without namespaces",
         Tier::Unspecified => "none: not even Landlock and seccomp",
     }
@@ -75,7 +74,7 @@ fn lines(diagnosis: &Diagnosis) -> Vec<Line> {
     for layer in &diagnosis.sandbox.layers {
         rows.push(vec![mark(layer.active), plain(&layer.name), plain(&layer.why)]);
         if !layer.fix.is_empty() {
-            rows.push(vec![plain(""), (Style::Dim, "to mend it".to_owned()), plain(&layer.fix)]);
+            rows.push(vec![plain(""), (Style::Dim, "to fix it".to_owned()), plain(&layer.fix)]);
         }
     }
     rows.push(vec![mark(diagnosis.is_strong_enough()), plain("tier"), plain(tier(diagnosis.sandbox.tier()))]);
@@ -153,7 +152,7 @@ fn as_json(diagnosis: &Diagnosis) -> Result<Value, Failure> {
     Ok(json!({
         "commandsCanRun": diagnosis.commands_can_run(),
         "sandbox": json::of(&diagnosis.sandbox)?,
-        "tier": words::word(diagnosis.sandbox.tier().as_str_name(), "TIER_"),
+        "tier": diagnosis.sandbox.tier().as_str_name(),
         "selfTest": { "passed": diagnosis.is_attack_proof(), "detail": diagnosis.self_test() },
         "workspace": { "path": diagnosis.workspace.path, "problem": diagnosis.workspace.problem },
         "stateDir": { "path": diagnosis.state_dir.path, "problem": diagnosis.state_dir.problem },

@@ -35,9 +35,9 @@ pub(crate) async fn validate(context: &Context, verb: Validate) -> Result<Exit, 
         let steps = response.plan.as_ref().map_or(0, |plan| plan.steps.len());
         let mut lines = warnings(&response, &file);
         lines.push(
-            Line::new(format!("{}: ", file.source.name))
-                .and(Style::Good, "good")
-                .and(Style::Plain, format!(", {}{}", words::steps(steps), how_many(&response))),
+            Line::new(format!("{} is ", file.source.name))
+                .and(Style::Good, "valid")
+                .and(Style::Plain, format!(": {}{}", words::steps(steps), how_many(&response))),
         );
         lines
     })?;

@@ -30,7 +30,7 @@ pub(crate) async fn check(context: &Context, verb: Check) -> Result<Exit, Failur
     match context.screen.format {
         Format::Text => {
             let name = verb.file.display().to_string();
-            let mut lines = vec![Line::new(format!("{name}: ")).and(Style::Good, "good")];
+            let mut lines = vec![Line::new(format!("{name} is ")).and(Style::Good, "valid")];
             lines.extend(settings(&facts));
             context.screen.print(&lines)?;
         }

@@ -68,7 +68,7 @@ fn two(large: u64, unit: &str, small: u64, small_unit: &str) -> String {
 
 /// Reads `500ms`, `90s`, `15m`, `1h30m`, `2d`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no duration: write it like 90s, 15m, 1h30m or 2d");
+    let wrong = || format!("`{text}` is not a duration: write it like 90s, 15m, 1h30m or 2d");
     let mut rest = text.trim();
     let mut total = Duration::ZERO;
     if rest.is_empty() {

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod gate;
+mod next;
 mod server;
 mod signals;
 mod terminal;

@@ -67,7 +67,7 @@ table! {
     "Set the variable as the message says, or `OTEL_SDK_DISABLED=true` to send no spans."
 
     NO_TERMINAL Input 2 false [] []
-    "An approval has to be shown to a person, and standard input or standard error is not a terminal. Nothing was decided."
+    "An approval must be shown to a person, and standard input or standard error is not a terminal. Nothing was decided."
     "Look at it with `belay approvals show ID`, then give `--yes`. Scripts that cannot look leave it to the policy: `belay run --approve auto`."
 
     INTERRUPTED Input 130 true [] []
@@ -126,7 +126,7 @@ table! {
     "The watch was to begin after an event that the execution does not have."
     "Use a sequence from the range that is shown, or leave `--after` out."
 
-    TOOL_FAILED Calls 30 true [Transient] []
+    TOOL_FAILED Calls 30 true [Transient InvalidArguments] []
     "A tool reported a failure; its message is shown."
     "Read the message. If the failure is temporary, give the step a `retry`."
 
@@ -168,7 +168,7 @@ table! {
 
     WORKSPACE_FULL Calls 30 true [Transient] [Unavailable]
     "The disk of the workspace, or a quota on it, has no room for what a call changes, or less than commands leave free (`commands.reserve`). The call changed nothing and runs again after a growing delay, for about an hour, without using up an attempt."
-    "Make room. A waiting execution goes on by itself; a failed one has to be started again."
+    "Make room. A waiting execution goes on by itself; a failed one must be started again."
 
     EFFECT_REFUSED Calls 32 false [SandboxViolation] []
     "A call ran, and what it left behind cannot be committed, so all of it was dropped: changes to Belay's own files, or more files and bytes than one call may change."
@@ -300,7 +300,7 @@ table! {
 
     CHANGE_NOT_FOUND Approvals 2 false [] [NotFound]
     "The approval changes no such path."
-    "`belay approvals show ID --all` shows every path as it has to be typed."
+    "`belay approvals show ID --all` shows every path as it must be typed."
 
     SUBJECT_TOO_LARGE Approvals 2 false [] [FailedPrecondition]
     "The list of what a call changed is longer than 8 MiB, so nobody can look at it."
@@ -376,7 +376,7 @@ table! {
 
     SEAL_KEY_LOST Stores 1 false [] [DataLoss]
     "Secrets of an execution, or calls in ledger.db, are sealed with another key than the one in `seal.key`. Nothing was changed."
-    "Put back the `seal.key` that belongs to the stores. Without it such an execution is lost, and ledger.db has to be moved away; see docs/operations.md."
+    "Put back the `seal.key` that belongs to the stores. Without it such an execution is lost, and ledger.db must be moved away; see docs/operations.md."
 
     SERVER_UNREACHABLE Servers 1 true [] []
     "No server answers at the address, or it ended before it answered."

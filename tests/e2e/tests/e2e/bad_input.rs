@@ -91,7 +91,7 @@ fn ten_thousand_steps_are_a_plan_and_one_more_is_not() {
     };
     let good = home.run(["plan", "validate", &home.file("good.yaml", plan(10_000))]);
     assert_eq!(good.code, 0, "{}", good.talk);
-    assert!(good.out.ends_with(": good, 10000 steps\n"), "{}", good.out);
+    assert!(good.out.ends_with(" is valid: 10000 steps\n"), "{}", good.out);
     let screen = refusal(&home, "long.yaml", plan(10_001));
     assert!(screen.contains("steps: has 10001 steps, and a plan may have 10000: split it"), "{screen}");
     nothing_was_started(&home);
@@ -246,12 +246,12 @@ fn names_and_flags_are_checked() {
     let home = Home::new();
     let plan = home.file("plan.yaml", "{id: p, steps: [{id: a, tool: noop}]}");
     let table: [(&[&str], &str, &str); 9] = [
-        (&["run", &plan, "--id", "No Such Id"], "execution_id", "INVALID_ARGUMENT"),
+        (&["run", &plan, "--id", "No Such Id"], "`--id No Such Id` is not valid: use 1 to 64", "INVALID_ARGUMENT"),
         (&["run", &plan, "--label", "nonsense"], "write it as key=value", "INVALID_USAGE"),
         (&["run", &plan, "--wait-timeout", "soon"], "write it like 90s, 15m, 1h30m or 2d", "INVALID_USAGE"),
         (&["run"], "PLAN", "INVALID_USAGE"),
-        (&["excutions", "list"], "'executions'", "INVALID_USAGE"),
-        (&["executions", "get", "no/id"], "`no/id` is no execution", "INVALID_USAGE"),
+        (&["excutions", "list"], "did you mean `belay executions`?", "INVALID_USAGE"),
+        (&["executions", "get", "no/id"], "`no/id` is not valid: use the execution's id", "INVALID_USAGE"),
         (&["executions", "get", "nobody"], "`nobody`", "EXECUTION_NOT_FOUND"),
         (&["executions", "get", "@last"], "there is no execution in namespace default yet", "EXECUTION_NOT_FOUND"),
         (&["tools", "describe", "nop"], "did you mean `noop`?", "TOOL_NOT_FOUND"),

@@ -185,7 +185,7 @@ fn a_run_beside_a_server_is_its_client() {
     assert_eq!(home.run(["executions", "cancel", "e3"]).code, 2, "what has ended cannot be cancelled");
 
     let second = home.run(["serve"]);
-    assert_eq!(second.code, 1);
+    assert_eq!(second.code, 2, "refused, and nothing happened");
     assert!(
         second.talk.contains("code: STORE_LOCKED ") && second.talk.contains("it answers at unix:"),
         "{}",

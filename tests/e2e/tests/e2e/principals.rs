@@ -245,7 +245,7 @@ async fn over_tcp_health_alone_needs_no_token() {
     }
     let other = Home::new();
     let refused = other.run(["serve", "--listen", "0.0.0.0:0"]);
-    assert_eq!(refused.code, 1, "{refused:?}");
+    assert_eq!(refused.code, 2, "{refused:?}");
     let named = refused.talk.contains("--insecure-listen-beyond-loopback") && refused.talk.contains("INSECURE_LISTEN");
     assert!(named, "{}", refused.talk);
     let mut meant = other.start(["serve", "--listen", "0.0.0.0:0", "--insecure-listen-beyond-loopback"]);

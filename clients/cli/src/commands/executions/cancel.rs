@@ -1,18 +1,30 @@
 //! `belay executions cancel`.
 
-use belay_proto::v1::CancelExecutionRequest;
+use std::time::Duration;
+
+use belay_proto::v1::{CancelExecutionRequest, Execution, ExecutionView, GetExecutionRequest, execution::State};
+use belay_reasons as reasons;
 
 use super::{super::Context, refused};
 use crate::{
     args::{Which, help},
     clock,
+    connect::Client,
     exit::Exit,
-    failure::Failure,
-    names,
-    render::execution,
+    failure::{Failure, Report},
+    follow::is_over,
+    names, next,
+    render::{execution, time, words},
 };
 
+/// How long running calls are given to stop: a command has ten seconds between SIGTERM and SIGKILL, and its effect has to be discarded.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How often the execution is looked at meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// Stop an execution: running calls are cancelled, other steps are skipped
+///
+/// Ends when the execution has: 0 when it was cancelled, 2 when it had ended before, 34 when a call has not stopped after 30 seconds.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions cancel @last --reason 'wrong plan'"))]
 pub(crate) struct Cancel {
@@ -23,16 +35,49 @@ pub(crate) struct Cancel {
     reason: String,
 }
 
-/// Asks it to stop.
+/// Asks it to stop, and waits until it has.
 pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Failure> {
     let execution = context
         .ask(async |client| {
             let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
             let request = CancelExecutionRequest { name: name.clone(), reason: verb.reason, ..Default::default() };
             let answer = client.cancel_execution(request).await;
-            Ok(answer.map_err(|status| refused(&status, &name))?.into_inner())
+            let asked = answer.map_err(|status| refused(&status, &name))?.into_inner();
+            match tokio::time::timeout(LONGEST_WAIT, until_over(client, asked)).await {
+                Ok(ended) => ended,
+                Err(_) => Err(still_running(&name)),
+            }
         })
         .await?;
+    if execution.state() != State::Cancelled {
+        return Err(not_cancelled(&execution));
+    }
     context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;
     Ok(Exit::OK)
+}
+
+async fn until_over(client: &mut Client, mut execution: Execution) -> Result<Execution, Failure> {
+    while !is_over(execution.state()) {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let request = GetExecutionRequest { name: execution.name.clone(), view: ExecutionView::Full.into() };
+        execution = client.get_execution(request).await?.into_inner();
+    }
+    Ok(execution)
+}
+
+fn still_running(name: &str) -> Failure {
+    let message = format!(
+        "execution {} is being cancelled, and has not ended within {}: a running call has not stopped",
+        names::id(name),
+        time::short(LONGEST_WAIT)
+    );
+    Report::new(reasons::WAIT_TIMEOUT, message).next(next::about(&["executions", "watch"], name, &[])).into()
+}
+
+/// It ended by itself before anything had to be stopped.
+fn not_cancelled(ended: &Execution) -> Failure {
+    let (id, state) = (names::id(&ended.name), words::execution_state(ended.state()));
+    Report::new(reasons::EXECUTION_ENDED, format!("execution {id} is {state}: it ended before it could be cancelled"))
+        .next(next::about(&["executions", "get"], &ended.name, &[]))
+        .into()
 }
