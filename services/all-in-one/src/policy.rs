@@ -116,7 +116,7 @@ fn read(path: &Path) -> Result<Policy, PolicyRefused> {
     let unreadable = |why: String| refused("", Vec::new(), Some(why));
     let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
     if !metadata.is_file() {
-        return Err(unreadable("it is no file".to_owned()));
+        return Err(unreadable("it is not a file".to_owned()));
     }
     if metadata.len() > LONGEST {
         return Err(unreadable("it is longer than 1 MiB".to_owned()));

@@ -59,7 +59,7 @@ pub enum KeyError {
     /// The public key is there and the secret is not.
     #[error(
         "{path} is there and {SECRET_FILE} is not: put the secret back, or move {PUBLIC_FILE} away for a new key, which every runner \
-         then has to be given"
+         then must be given"
     )]
     Lost {
         /// The public key's file.

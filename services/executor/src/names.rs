@@ -18,7 +18,8 @@ impl ExecutionName {
                 Ok(Self { namespace: namespace.into(), id: id.into() })
             }
             _ => {
-                let message = format!("`{name}` is no name of an execution: write namespaces/NAMESPACE/executions/ID");
+                let message =
+                    format!("`{name}` is not the name of an execution: use namespaces/NAMESPACE/executions/ID");
                 Err(status::invalid(field, message).into())
             }
         }
@@ -36,7 +37,7 @@ pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
     match parent.strip_prefix("namespaces/") {
         _ if parent.is_empty() => Ok("default".into()),
         Some(namespace) if is_id(namespace) => Ok(namespace.into()),
-        _ => Err(status::invalid(field, format!("`{parent}` is no namespace: write namespaces/NAMESPACE")).into()),
+        _ => Err(status::invalid(field, format!("`{parent}` is not a namespace: use namespaces/NAMESPACE")).into()),
     }
 }
 

@@ -231,7 +231,7 @@ impl Calls {
     fn policy_now(&self) -> Result<Arc<Revised>, Status> {
         self.policy.current().ok_or_else(|| {
             let message =
-                "This runner has no policy yet: the approval gate has to be reachable once before anything may run.";
+                "This runner has no policy yet: the approval gate must be reachable once before anything may run.";
             status::error(Code::Unavailable, reasons::POLICY_MISSING, message).into()
         })
     }

@@ -145,13 +145,15 @@ impl PendingApproval {
         let PolicyDecision { rule, reason: why, .. } = &self.requirement.decision;
         let said = if decided.reason.is_empty() { "no reason given" } else { decided.reason.as_str() };
         let message = match (decided.decision, asked) {
-            (Decision::Expired, true) => format!("Nobody decided in time, which counts as no (rule {rule}: {why})."),
-            (Decision::Skipped, true) => format!("{} left the step out: {said}", decided.principal),
-            (_, true) => format!("{} said no: {said}", decided.principal),
+            (Decision::Expired, true) => format!("Nobody decided in time, so it was denied (rule {rule}: {why})."),
+            (Decision::Skipped, true) => format!("skipped by {}: {said}", decided.principal),
+            (_, true) => format!("denied by {}: {said}", decided.principal),
             (_, false) if decided.principal.is_empty() => {
-                format!("Policy asks a person (rule {rule}: {why}), and the execution was started to ask nobody.")
+                format!(
+                    "Rule {rule} requires approval ({why}), but this run cannot ask. Use `--approve prompt`, or allow it with a rule."
+                )
             }
-            (_, false) => format!("Policy asks a person (rule {rule}: {why}), and nobody is asked: {said}"),
+            (_, false) => format!("Rule {rule} requires approval ({why}), and nobody is asked: {said}"),
         };
         Some(Failure::new(ErrorClass::ApprovalDenied, reason, message))
     }

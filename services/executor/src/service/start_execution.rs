@@ -133,7 +133,7 @@ pub(super) async fn start_execution(
     let namespace = namespace("parent", &parent)?;
     if !execution_id.is_empty() && !is_id(&execution_id) {
         let message = format!(
-            "`{execution_id}` is no id: take 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit"
+            "`{execution_id}` is not valid: use 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit"
         );
         return Err(status::invalid("execution_id", message).into());
     }

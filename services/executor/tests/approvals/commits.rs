@@ -68,7 +68,10 @@ async fn a_denied_effect_is_discarded_and_the_step_fails_with_the_reason() {
     let ended = executor.end(&name).await;
     let failure = ended.failure.unwrap();
     assert_eq!(failure.error_class(), v1::ErrorClass::ApprovalDenied);
-    assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("APPROVAL_DENIED", "ann said no: not this file"));
+    assert_eq!(
+        (failure.reason.as_str(), failure.message.as_str()),
+        ("APPROVAL_DENIED", "denied by ann: not this file")
+    );
     assert_eq!(world.runner.seen().discarded, [approval.call.as_str()]);
     assert_eq!(world.runner.seen().committed, Vec::<String>::new());
     world.gate.until("the gate's being told", |seen| seen.delivered.contains(&approval.name)).await;

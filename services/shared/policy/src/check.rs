@@ -93,7 +93,7 @@ pub(crate) fn check(document: &Document) -> Result<(Rules, Rules), Vec<Violation
 /// Whether there is not too much of anything.
 fn amounts(document: &Document, findings: &mut Findings) {
     if document.approvals.expire_after.is_some_and(|seconds| !(1..=MAX_EXPIRY).contains(&seconds)) {
-        findings.add("approvals.expire_after", "has to be between 1s and 365d; leave it out for never");
+        findings.add("approvals.expire_after", "must be between 1s and 365d; leave it out for never");
     }
     let rules = &document.rules;
     let globs = rules
@@ -126,14 +126,14 @@ fn amounts(document: &Document, findings: &mut Findings) {
 fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     let plain_id = |id: &str| id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     if rule.id.is_empty() || rule.id.len() > MAX_ID || !plain_id(&rule.id) {
-        findings.add(format!("{at}.id"), format!("has to be 1 to {MAX_ID} letters, digits, `-`, `_`, `.`"));
+        findings.add(format!("{at}.id"), format!("must be 1 to {MAX_ID} letters, digits, `-`, `_`, `.`"));
     } else if built_in::IDS.contains(&rule.id.as_str()) || protect::FLAGS.contains(&rule.id.as_str()) {
         findings.add(format!("{at}.id"), format!("`{}` is a built-in rule's: choose another", rule.id));
     }
     if rule.reason.chars().count() > MAX_REASON || rule.reason.chars().any(misleads) {
         findings.add(
             format!("{at}.reason"),
-            format!("has to be one line of at most {MAX_REASON} characters, all of them visible"),
+            format!("must be one line of at most {MAX_REASON} characters, all of them visible"),
         );
     }
     let (intent_only, effect_only) = (
@@ -182,7 +182,7 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
 /// What is wrong with an entry of a list, beyond its being no glob. A condition that can never be met would be a rule that is silently off.
 fn bad_entry(list: &str, entry: &str) -> Option<String> {
     if entry.is_empty() || entry.len() > MAX_WORD {
-        return Some(format!("has to be 1 to {MAX_WORD} bytes"));
+        return Some(format!("must be 1 to {MAX_WORD} bytes"));
     }
     if matches!(list, "programs" | "arguments" | "cwd" | "env" | "paths") && entry.matches('*').count() > MAX_STARS {
         return Some(format!("has more than {MAX_STARS} stars: make two of it, or one with fewer"));
@@ -197,10 +197,10 @@ fn bad_entry(list: &str, entry: &str) -> Option<String> {
             shown(&plain(entry))
         )),
         "paths" | "cwd" if entry.split('/').any(|name| name.contains("**") && name != "**") => {
-            Some("`**` stands for folders and has to be alone between slashes, as in `src/**/x`".to_owned())
+            Some("`**` stands for folders and must be alone between slashes, as in `src/**/x`".to_owned())
         }
         "flags" if !protect::FLAGS.contains(&entry) => {
-            Some(format!("`{}` is not a flag; there are {}", shown(entry), protect::FLAGS.join(", ")))
+            Some(format!("`{}` is not a flag; use one of {}", shown(entry), protect::FLAGS.join(", ")))
         }
         _ => None,
     }

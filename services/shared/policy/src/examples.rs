@@ -21,7 +21,7 @@ pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
                 "says nothing: give it a tool, command, path, change, flags, cwd or env".to_owned()
             } else if tried.matches(example) != wanted {
                 let does = if wanted { "does not match this example" } else { "matches this example, and should not" };
-                format!("the rule `{}` {does}: fix the one or the other", rule.id)
+                format!("the rule `{}` {does}: fix one or the other", rule.id)
             } else {
                 continue;
             };

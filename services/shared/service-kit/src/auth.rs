@@ -36,7 +36,7 @@ pub(crate) enum Unknown {
     User(u32),
     #[error("Only Belay's own services call this endpoint, and user id {0} is none of them.")]
     NotAService(u32),
-    #[error("The `authorization` header has to be one `Bearer` and a token.")]
+    #[error("The `authorization` header must be one `Bearer` and a token.")]
     Malformed,
     #[error("Who may call cannot be read: {0}")]
     Unreadable(#[from] RegisterError),

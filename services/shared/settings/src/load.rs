@@ -104,7 +104,7 @@ fn read(path: &Path, home: Option<&Path>) -> Result<Settings, ConfigError> {
     let file = fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
     let metadata = file.metadata().map_err(|error| unreadable(error.to_string()))?;
     if !metadata.is_file() {
-        return Err(unreadable("it is no file".to_owned()));
+        return Err(unreadable("it is not a file".to_owned()));
     }
     if metadata.len() > MAX_FILE {
         return Err(unreadable("it is longer than 1 MiB".to_owned()));

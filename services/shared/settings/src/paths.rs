@@ -35,7 +35,7 @@ pub(crate) fn absolute(text: &str, home: Option<&Path>) -> Result<PathBuf, Strin
     if plain {
         Ok(path.components().collect())
     } else {
-        Err(format!("`{}` has to be an absolute path without `..`, such as /opt/go", belay_yaml::shown(text)))
+        Err(format!("`{}` must be an absolute path without `..`, such as /opt/go", belay_yaml::shown(text)))
     }
 }
 

@@ -215,7 +215,7 @@ fn variable_name(reader: &mut Reader, node: &Node, field: &str) -> Option<String
     reader.refuse(
         field,
         node.line,
-        format!("`{}` is no name of a variable: write letters, digits and `_`, such as PYTHONPATH", shown(&name)),
+        format!("`{}` is not the name of a variable: write letters, digits and `_`, such as PYTHONPATH", shown(&name)),
     );
     None
 }
@@ -228,7 +228,7 @@ fn env(reader: &mut Reader, node: &Node, field: &str) -> Vec<(String, Sourced<St
             reader.refuse(
                 field,
                 node.line,
-                "is no name of a variable: write letters, digits and `_`, such as JAVA_HOME",
+                "is not the name of a variable: write letters, digits and `_`, such as JAVA_HOME",
             );
         } else if name == "PATH" {
             reader.refuse(
@@ -237,7 +237,7 @@ fn env(reader: &mut Reader, node: &Node, field: &str) -> Vec<(String, Sourced<St
                 "is made of `commands.path` and of what was found: write the folders there",
             );
         } else if value.len() > MAX_VALUE || value.contains('\0') {
-            reader.refuse(field, node.line, format!("has to be at most {MAX_VALUE} bytes without NUL"));
+            reader.refuse(field, node.line, format!("must be at most {MAX_VALUE} bytes without NUL"));
         } else {
             all.push((name.to_owned(), Sourced::on_line(value, node.line)));
         }
@@ -258,10 +258,10 @@ fn bytes(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<u6
     };
     match bytes {
         None => {
-            reader.refuse(field, node.line, "has to be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB")
+            reader.refuse(field, node.line, "must be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB")
         }
         Some(bytes) if bytes < least => {
-            reader.refuse(field, node.line, format!("has to be at least {}", size::shown(least)));
+            reader.refuse(field, node.line, format!("must be at least {}", size::shown(least)));
             return None;
         }
         Some(bytes) if bytes > i64::MAX as u64 => {
@@ -285,7 +285,7 @@ fn number(reader: &mut Reader, node: &Node, field: &str, least: u64, most: u64) 
     match node.value {
         Value::Number(Some(number)) if (least..=most).contains(&number) => Some(number),
         _ => {
-            reader.refuse(field, node.line, format!("has to be a whole number between {least} and {most}"));
+            reader.refuse(field, node.line, format!("must be a whole number between {least} and {most}"));
             None
         }
     }
@@ -333,7 +333,7 @@ fn scratch(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, t
                         reader.refuse(
                             field,
                             node.line,
-                            "has to be `workspace`, `memory`, or the absolute path of a folder for this alone",
+                            "must be `workspace`, `memory`, or the absolute path of a folder for this alone",
                         );
                         None
                     }
@@ -371,7 +371,7 @@ fn limits(reader: &mut Reader, node: &Node, field: &str, to: &mut Commands) {
                     reader.refuse(
                         field,
                         node.line,
-                        "has to be `unlimited`, or a whole number with a unit: 90s, 15m or 24h",
+                        "must be `unlimited`, or a whole number with a unit: 90s, 15m or 24h",
                     );
                 }
                 set(&mut to.cpu_time, value, node);
@@ -462,7 +462,7 @@ fn inside_home(reader: &mut Reader, node: &Node, field: &str) -> Option<std::pat
     let path = Path::new(text.strip_prefix("~/").unwrap_or(&text)).to_owned();
     let plain = |part| matches!(part, std::path::Component::Normal(_));
     if path.as_os_str().is_empty() || text.contains('\0') || !path.components().all(plain) {
-        reader.refuse(field, node.line, "has to be a folder in the home directory of commands, such as .sbt");
+        reader.refuse(field, node.line, "must be a folder in the home directory of commands, such as .sbt");
         return None;
     }
     Some(path)

@@ -60,7 +60,7 @@ impl Reader {
     ) {
         let Value::Map(entries) = &node.value else {
             let found = node.value.kind();
-            return self.refuse(field, node.line, format!("is {found}, and has to be a mapping: `key: value`"));
+            return self.refuse(field, node.line, format!("is {found}, and must be a mapping: `key: value`"));
         };
         for Entry { line, key, value } in entries {
             let inner = if field.is_empty() { shown(key) } else { format!("{field}.{}", shown(key)) };
@@ -84,7 +84,7 @@ impl Reader {
     ) -> Vec<T> {
         let Value::List(entries) = &node.value else {
             let found = node.value.kind();
-            self.refuse(field, node.line, format!("is {found}, and has to be a list: write `[…]`"));
+            self.refuse(field, node.line, format!("is {found}, and must be a list: write `[…]`"));
             return Vec::new();
         };
         let mut taken = Vec::new();
@@ -114,7 +114,7 @@ impl Reader {
         match &node.value {
             Value::Text(text) => Some(text.clone()),
             other => {
-                self.refuse(field, node.line, format!("is {}, and has to be text: put it in quotes", other.kind()));
+                self.refuse(field, node.line, format!("is {}, and must be text: put it in quotes", other.kind()));
                 None
             }
         }
@@ -124,7 +124,7 @@ impl Reader {
     pub fn switch(&mut self, node: &Node, field: &str, to: &mut bool) {
         match &node.value {
             Value::Bool(value) => *to = *value,
-            other => self.refuse(field, node.line, format!("is {}, and has to be true or false", other.kind())),
+            other => self.refuse(field, node.line, format!("is {}, and must be true or false", other.kind())),
         }
     }
 
@@ -135,7 +135,7 @@ impl Reader {
             _ => None,
         };
         if seconds.is_none() {
-            self.refuse(field, node.line, "has to be a whole number with a unit: 90s, 15m, 24h or 7d");
+            self.refuse(field, node.line, "must be a whole number with a unit: 90s, 15m, 24h or 7d");
         }
         seconds
     }
@@ -151,7 +151,7 @@ impl Reader {
             let known = words.iter().map(|(word, _)| *word);
             let hint = nearest(text, known.clone()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             let known = known.collect::<Vec<_>>().join(", ");
-            self.refuse(field, node.line, format!("has to be one of {known}{hint}"));
+            self.refuse(field, node.line, format!("must be one of {known}{hint}"));
         }
         found
     }

@@ -64,7 +64,7 @@ pub enum LaunchError {
         program: String,
     },
     /// `take_over_if_asked` was not called in this program's `main`: executing it again would not give a launcher.
-    #[error("belay_sandbox::take_over_if_asked() has to be the first call of this program's main")]
+    #[error("belay_sandbox::take_over_if_asked() must be the first call of this program's main")]
     NotReady,
 }
 

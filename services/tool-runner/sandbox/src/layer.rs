@@ -96,7 +96,7 @@ impl Layer {
                  container's own layer), or give it to the service uid"
             }
             Self::Workspace => {
-                "the staging folder has to be new, and on a local file system with user xattrs that overlays can write to \
+                "the staging folder must be new, and on a local file system with user xattrs that overlays can write to \
                  (ext4, xfs, btrfs; Linux 5.11; not a container's own layer, not NFS)"
             }
             Self::ProcessLimit => "needs Linux 6.14 or newer; RLIMIT_NPROC is in force all the same",

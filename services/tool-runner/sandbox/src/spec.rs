@@ -174,7 +174,7 @@ pub fn not_the_calls(name: &str) -> String {
 fn check_variable(name: &str, value: &OsStr, may_set: &[String]) -> Result<(), LaunchError> {
     let field = format!("env.{}", name.escape_debug());
     if name.is_empty() || name.contains(['=', '\0']) {
-        return Err(LaunchError::spec(field, "is no name of a variable"));
+        return Err(LaunchError::spec(field, "is not the name of a variable"));
     }
     if is_reserved(name) && !may_set.iter().any(|allowed| allowed == name) {
         return Err(LaunchError::spec(field, not_the_calls(name)));

@@ -23,7 +23,7 @@ impl OneThread {
     pub(crate) fn check() -> io::Result<Self> {
         match std::fs::metadata("/proc/self/task")?.nlink() {
             3 => Ok(Self(())),
-            _ => Err(io::Error::other("take_over_if_asked() has to be called before any thread is started")),
+            _ => Err(io::Error::other("take_over_if_asked() must be called before any thread is started")),
         }
     }
 }

@@ -21,6 +21,6 @@ pub(super) async fn check_workspace(
     let entered = tokio::spawn(async move { rooms.enter(chosen).await });
     let visit = entered.await.map_err(|error| Status::internal(error.to_string()))?.map_err(Closed::into_status)?;
     let workspace = visit.path().to_str().map(str::to_owned);
-    let workspace = workspace.ok_or_else(|| Status::from(status::invalid("workspace", "its path has to be UTF-8")))?;
+    let workspace = workspace.ok_or_else(|| Status::from(status::invalid("workspace", "its path must be UTF-8")))?;
     Ok(v1::CheckWorkspaceResponse { workspace })
 }

@@ -256,7 +256,7 @@ fn hex(digest: Sha256) -> String {
 fn attempt_of(name: &str) -> Result<u32, Status> {
     let wrong = || {
         let message =
-            format!("`{name}` is no name of a call: write namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER");
+            format!("`{name}` is not the name of a call: use namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER");
         Status::from(status::invalid("name", message))
     };
     let parts: Vec<&str> = name.split('/').collect();

@@ -87,7 +87,7 @@ impl ReadPolicy for Reader {
     fn rule(&mut self, node: &Node, field: &str) -> Option<Rule> {
         if !matches!(node.value, Value::Map(_)) {
             let found = node.value.kind();
-            self.refuse(field, node.line, format!("is {found}, and has to be a rule: `{{id: …, on: …, decide: …}}`"));
+            self.refuse(field, node.line, format!("is {found}, and must be a rule: `{{id: …, on: …, decide: …}}`"));
             return None;
         }
         let (mut id, mut on, mut decide) = (None, None, None);

@@ -243,7 +243,7 @@ impl Search<'_> {
             return "is a home directory, or holds one".to_owned();
         }
         format!(
-            "is no toolchain that is known here; to show it, write to the settings: `commands: {{read_only: [{0}], path: [{0}]}}`",
+            "is not a known toolchain; to show it, write to the settings: `commands: {{read_only: [{0}], path: [{0}]}}`",
             folder.display()
         )
     }

@@ -102,58 +102,55 @@ fn unknown_keys_name_the_line_and_the_nearest_known_one() {
 #[test]
 fn wrong_values_say_what_to_write() {
     for (text, expected) in [
-        ("log: {level: loud}", "1 log.level: has to be one of off, error, warn, info, debug, trace"),
-        ("commands:\n  find_toolchains: yes", "2 commands.find_toolchains: is text, and has to be true or false"),
+        ("log: {level: loud}", "1 log.level: must be one of off, error, warn, info, debug, trace"),
+        ("commands:\n  find_toolchains: yes", "2 commands.find_toolchains: is text, and must be true or false"),
         (
             "commands:\n  limits:\n    processes: 4",
-            "3 commands.limits.processes: has to be a whole number between 16 and 4000000",
+            "3 commands.limits.processes: must be a whole number between 16 and 4000000",
         ),
         (
             "commands: {limits: {processes: many}}",
-            "1 commands.limits.processes: has to be a whole number between 16 and 4000000",
+            "1 commands.limits.processes: must be a whole number between 16 and 4000000",
         ),
         (
             "commands: {limits: {processes: -1}}",
-            "1 commands.limits.processes: has to be a whole number between 16 and 4000000",
+            "1 commands.limits.processes: must be a whole number between 16 and 4000000",
         ),
         (
             "commands: {limits: {cpu_time: 10}}",
-            "1 commands.limits.cpu_time: has to be `unlimited`, or a whole number with a unit: 90s, 15m or 24h",
+            "1 commands.limits.cpu_time: must be `unlimited`, or a whole number with a unit: 90s, 15m or 24h",
         ),
         (
             "commands: {scratch: {tmp: 8GB}}",
-            "1 commands.scratch.tmp: has to be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB",
+            "1 commands.scratch.tmp: must be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB",
         ),
-        ("commands: {scratch: {tmp: 4KiB}}", "1 commands.scratch.tmp: has to be at least 1MiB"),
-        ("commands: {view: {size: 4KiB}}", "1 commands.view.size: has to be at least 1MiB"),
-        ("commands: {view: {files: 9}}", "1 commands.view.files: has to be a whole number between 1000 and 1000000000"),
+        ("commands: {scratch: {tmp: 4KiB}}", "1 commands.scratch.tmp: must be at least 1MiB"),
+        ("commands: {view: {size: 4KiB}}", "1 commands.view.size: must be at least 1MiB"),
+        ("commands: {view: {files: 9}}", "1 commands.view.files: must be a whole number between 1000 and 1000000000"),
         (
             "commands: {reserve: {size: none}}",
-            "1 commands.reserve.size: has to be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB",
+            "1 commands.reserve.size: must be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB",
         ),
         (
             "commands: {reserve: {files: 9}}",
-            "1 commands.reserve.files: has to be a whole number between 100 and 1000000000",
+            "1 commands.reserve.files: must be a whole number between 100 and 1000000000",
         ),
         (
             "commands: {scratch: {place: ram}}",
-            "1 commands.scratch.place: has to be `workspace`, `memory`, or the absolute path of a folder for this alone",
+            "1 commands.scratch.place: must be `workspace`, `memory`, or the absolute path of a folder for this alone",
         ),
-        ("commands: {env: {A: 1}}", "1 commands.env.A: is a number, and has to be text: put it in quotes"),
+        ("commands: {env: {A: 1}}", "1 commands.env.A: is a number, and must be text: put it in quotes"),
         (
             "commands: {env: {PATH: /x}}",
             "1 commands.env.PATH: is made of `commands.path` and of what was found: write the folders there",
         ),
         (
             "commands: {env: {A-B: x}}",
-            "1 commands.env.A-B: is no name of a variable: write letters, digits and `_`, such as JAVA_HOME",
+            "1 commands.env.A-B: is not the name of a variable: write letters, digits and `_`, such as JAVA_HOME",
         ),
-        (
-            "commands: {plans_may_set: PYTHONPATH}",
-            "1 commands.plans_may_set: is text, and has to be a list: write `[…]`",
-        ),
-        ("commands: {caches: {cargo: write}}", "1 commands.caches.cargo: has to be one of off, read, keep"),
-        ("commands: []", "1 commands: is a list, and has to be a mapping: `key: value`"),
+        ("commands: {plans_may_set: PYTHONPATH}", "1 commands.plans_may_set: is text, and must be a list: write `[…]`"),
+        ("commands: {caches: {cargo: write}}", "1 commands.caches.cargo: must be one of off, read, keep"),
+        ("commands: []", "1 commands: is a list, and must be a mapping: `key: value`"),
     ] {
         assert_eq!(one(text), expected);
     }
@@ -162,8 +159,8 @@ fn wrong_values_say_what_to_write() {
 #[test]
 fn paths_are_absolute_and_never_a_home_or_the_machine() {
     for (path, problem) in [
-        ("opt/go", "has to be an absolute path"),
-        ("/opt/../root", "has to be an absolute path"),
+        ("opt/go", "must be an absolute path"),
+        ("/opt/../root", "must be an absolute path"),
         ("~other/x", "write the whole path"),
         ("/", "is the whole machine"),
         ("~", "is a home directory"),

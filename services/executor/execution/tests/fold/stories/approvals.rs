@@ -68,7 +68,7 @@ fn a_no_fails_the_step_and_says_why() {
     );
     let failure = play.execution.first_failure().unwrap();
     assert_eq!(failure.class, ErrorClass::ApprovalDenied);
-    assert_eq!(failure.message, "ann said no: as I see it");
+    assert_eq!(failure.message, "denied by ann: as I see it");
     let denied = play.just_after(|kind| matches!(kind, EventKind::ApprovalDecided { .. }));
     assert_eq!(denied.actions(), [Action::Discard(CALL)]);
 }
@@ -87,7 +87,7 @@ fn what_nobody_decides_in_time_is_a_no() {
     );
     assert_eq!(
         play.execution.first_failure().unwrap().message,
-        "Nobody decided in time, which counts as no (rule rule: because)."
+        "Nobody decided in time, so it was denied (rule rule: because)."
     );
 }
 
@@ -161,7 +161,7 @@ fn an_execution_can_be_started_to_ask_nobody() {
     assert_eq!(failure.class, ErrorClass::ApprovalDenied);
     assert_eq!(
         failure.message,
-        "Policy asks a person (rule rule: because), and the execution was started to ask nobody."
+        "Rule rule requires approval (because), but this run cannot ask. Use `--approve prompt`, or allow it with a rule."
     );
     assert_eq!(
         told(ApprovalMode::Skip).picture(),
