@@ -18,7 +18,7 @@ const STEPS: usize = 5;
 fn shell(home: &Home, line: &str) -> std::process::Output {
     let folder = Path::new(env!("CARGO_BIN_EXE_belay")).parent().unwrap();
     let path = env::var("PATH").unwrap_or_default();
-    let mut like = home.belay(&[]);
+    let like = home.belay(&[]);
     let mut shell = Command::new("sh");
     for (name, value) in like.get_envs() {
         match value {
@@ -29,7 +29,6 @@ fn shell(home: &Home, line: &str) -> std::process::Output {
     // What leads to the place is in the line alone.
     shell.env_remove("BELAY_STATE_DIR").env("PATH", format!("{}:{path}", folder.display()));
     shell.args(["-c", line]).current_dir(home.path("")).stdin(std::process::Stdio::null());
-    drop(like.stdin(std::process::Stdio::null()));
     shell.output().unwrap()
 }
 

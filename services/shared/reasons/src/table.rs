@@ -194,7 +194,7 @@ table! {
     "A call that cannot be repeated safely was started, and its end was lost: with the process, the connection, or its row in the ledger."
     "Find out whether it took effect before the plan is started again. The runner's log names the call."
 
-    REASON_MISSING Calls 1 false [PolicyDenied OutcomeUnknown Timeout Internal] []
+    REASON_MISSING Calls 1 false [Internal PolicyDenied OutcomeUnknown Timeout] []
     "A call failed, and the runner gave no reason."
     "Look at the runner's log. It is another runner than Belay's, or a newer one."
 

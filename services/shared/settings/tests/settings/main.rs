@@ -212,7 +212,7 @@ fn a_cache_that_is_kept_is_never_a_folder_of_somebody_elses() {
 fn a_service_takes_on_one_at_least() {
     assert_eq!(
         one("services: {runner: {calls: 0}}"),
-        "1 services.runner.calls: has to be a whole number between 1 and 1000000"
+        "1 services.runner.calls: must be a whole number between 1 and 1000000"
     );
     assert_eq!(
         one("services: {gate: {approval: 5}}"),
