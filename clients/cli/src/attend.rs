@@ -295,11 +295,12 @@ struct Watched<'a> {
 impl Watchable for Watched<'_> {
     type Messages = Streaming<WatchExecutionResponse>;
 
-    async fn watch(&mut self, after: Option<i64>) -> Result<Self::Messages, Status> {
+    async fn watch(&mut self, after: Option<i64>, journal: &str) -> Result<Self::Messages, Status> {
         let request = WatchExecutionRequest {
             name: self.attendance.name.clone(),
             after_sequence: after,
             heartbeat_interval: Some(HEARTBEAT.into()),
+            journal: journal.to_owned(),
         };
         Ok(self.session.client.watch_execution(request).await?.into_inner())
     }

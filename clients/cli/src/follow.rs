@@ -27,8 +27,8 @@ pub(crate) trait Watchable {
     /// The messages of one watch.
     type Messages: Stream<Item = Result<WatchExecutionResponse, Status>> + Unpin;
 
-    /// Begins a watch after an event; `None` for only what is new.
-    fn watch(&mut self, after: Option<i64>) -> impl Future<Output = Result<Self::Messages, Status>>;
+    /// Begins a watch after an event of a journal; `None` for only what is new, and an empty text where the journal is not known.
+    fn watch(&mut self, after: Option<i64>, journal: &str) -> impl Future<Output = Result<Self::Messages, Status>>;
 
     /// Makes ready for another watch after `tries` broken ones in a row.
     fn reconnect(&mut self, tries: u32) -> impl Future<Output = Result<(), Failure>>;
@@ -41,7 +41,7 @@ pub(crate) enum Seen {
     Snapshot(Box<Execution>),
     /// The next event.
     Event(Box<ExecutionEvent>),
-    /// The server's journal ends at this event, before what has been seen. A snapshot follows.
+    /// The server's journal is another one than was followed until now, and ends at this event. A snapshot follows.
     Reset(i64),
     /// The connection broke; it is tried again after the wait.
     Lost {
@@ -61,7 +61,7 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
         let mut lost = false;
         let mut tries = 0;
         loop {
-            let why = match watched.watch(cursor.last).await {
+            let why = match watched.watch(cursor.last, &cursor.journal).await {
                 Err(status) => status,
                 Ok(mut messages) => loop {
                     match tokio::time::timeout(LONGEST_SILENCE, messages.next()).await {
@@ -154,6 +154,8 @@ struct Cursor {
     /// The last event there will ever be, once it is known.
     end: Option<i64>,
     snapshot_seen: bool,
+    /// The journal that it was seen in; empty before anything is known.
+    journal: String,
 }
 
 /// What a message means to a follower.
@@ -173,7 +175,7 @@ enum Taken {
 
 impl Cursor {
     fn new(after: Option<i64>) -> Cursor {
-        Cursor { last: after, end: None, snapshot_seen: false }
+        Cursor { last: after, end: None, snapshot_seen: false, journal: String::new() }
     }
 
     fn is_at_the_end(&self) -> bool {
@@ -181,7 +183,14 @@ impl Cursor {
     }
 
     fn take(&mut self, message: WatchExecutionResponse) -> Taken {
-        match message.content {
+        let journal = message.journal;
+        let taken = self.take_content(message.content);
+        self.journal = journal;
+        taken
+    }
+
+    fn take_content(&mut self, content: Option<Content>) -> Taken {
+        match content {
             Some(Content::Snapshot(execution)) => {
                 self.last = self.last.or(Some(execution.last_sequence));
                 if is_over(execution.state()) {
@@ -242,14 +251,17 @@ mod tests {
     struct Script {
         answers: VecDeque<Result<Vec<Message>, Status>>,
         asked: Vec<Option<i64>>,
+        /// The journal with each of them.
+        journals: Vec<String>,
         reconnects: usize,
     }
 
     impl Watchable for &mut Script {
         type Messages = stream::Iter<std::vec::IntoIter<Message>>;
 
-        async fn watch(&mut self, after: Option<i64>) -> Result<Self::Messages, Status> {
+        async fn watch(&mut self, after: Option<i64>, journal: &str) -> Result<Self::Messages, Status> {
             self.asked.push(after);
+            self.journals.push(journal.to_owned());
             let answer = self.answers.pop_front().unwrap_or_else(|| Err(Status::unavailable("gone")));
             answer.map(stream::iter)
         }
@@ -261,7 +273,7 @@ mod tests {
     }
 
     fn message(content: Content) -> Message {
-        Ok(WatchExecutionResponse { content: Some(content) })
+        Ok(WatchExecutionResponse { journal: "one".into(), content: Some(content) })
     }
 
     fn snapshot(state: State, last_sequence: i64) -> Message {
@@ -326,6 +338,7 @@ mod tests {
         };
         assert_eq!(story(&mut script, Some(0)).await, "snapshot 1 2 3 lost(reset, 100ms) back reset(1) snapshot 2 3");
         assert_eq!(script.asked, [Some(0), Some(3)]);
+        assert_eq!(script.journals, ["", "one"], "the server is told which journal the number is from");
 
         // A number that the caller has made up is told as such.
         let mut script =

@@ -193,6 +193,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         telemetry: spans.executor.clone(),
         shutdown: stop.clone(),
         limits: limits.executor,
+        thresholds: belay_executor::Thresholds::default(),
     });
     let asking = belay_approval_gate::hosted_for_services(Arc::clone(&gate));
     let deciding = || belay_approval_gate::hosted(Arc::clone(&gate));
@@ -285,6 +286,7 @@ async fn runner(
         telemetry,
         threads: Threads::Real,
         limits,
+        thresholds: belay_tool_runner::Thresholds::default(),
     };
     Calls::recover(parts).await.map_err(|status| StartError::Internal(status.message().to_owned()))
 }

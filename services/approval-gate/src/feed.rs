@@ -12,7 +12,7 @@ use belay_proto::v1::Approval;
 use tokio::sync::watch;
 
 /// How many changes are kept for watchers that are close behind.
-const KEPT: usize = 1024;
+const MAX_RECENT: usize = 1024;
 
 /// The changes that were committed last.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl ChangeFeed {
     pub(crate) fn publish(&self, changes: Vec<Approval>, head: Head) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.extend(changes.into_iter().map(Arc::new));
-        let surplus = recent.len().saturating_sub(KEPT);
+        let surplus = recent.len().saturating_sub(MAX_RECENT);
         recent.drain(..surplus);
         self.head.send_if_modified(|last| std::mem::replace(last, head) != head);
     }

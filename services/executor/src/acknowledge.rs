@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Weak, time::Duration};
 
+use belay_defects::{Defect, is_planted};
 use belay_execution::{Event, EventKind};
 use belay_proto::v1;
 use belay_service_kit::{Shutdown, status};
@@ -21,13 +22,15 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 /// A watch without a message for this long has lost its runner: three heartbeats.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// How many calls one request acknowledges.
-const BATCH: usize = 1000;
-
-/// Sends acknowledgements in batches until the runner has accepted them.
-pub(crate) async fn send(runner: Runner, token: i64, mut calls: mpsc::UnboundedReceiver<(i32, String)>) {
+/// Sends acknowledgements in batches of at most `max_batch` calls until the runner has accepted them.
+pub(crate) async fn send(
+    runner: Runner,
+    token: i64,
+    mut calls: mpsc::UnboundedReceiver<(i32, String)>,
+    max_batch: usize,
+) {
     let mut batch = Vec::new();
-    while calls.recv_many(&mut batch, BATCH).await > 0 {
+    while calls.recv_many(&mut batch, max_batch).await > 0 {
         let mut by_shard: BTreeMap<i32, Vec<String>> = BTreeMap::new();
         for (shard, name) in batch.drain(..) {
             by_shard.entry(shard).or_default().push(name);
@@ -54,6 +57,9 @@ async fn until_taken(runner: &Runner, names: Vec<String>, fence: v1::Fence) {
 
 /// Sends lost acknowledgements again, each time a connection to the runner is established.
 pub(crate) async fn resend_lost(registry: Weak<ExecutionRegistry>, runner: Runner, shutdown: Shutdown) {
+    if is_planted(Defect::AcknowledgesOnce) {
+        return;
+    }
     tokio::select! {
         biased;
         () = shutdown.requested() => {}

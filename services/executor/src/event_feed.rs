@@ -13,15 +13,14 @@ use belay_proto::v1;
 use prost::Message as _;
 use tokio::sync::watch;
 
-/// How many transitions are kept in memory for watchers.
-const MAX_RECENT_TRANSITIONS: usize = 256;
-
 /// How many bytes of output are kept in memory for watchers. A watcher that is further behind misses some, and sees that from the offsets.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
 /// The latest events of one execution.
 #[derive(Debug)]
 pub(crate) struct EventFeed {
+    /// How many transitions are kept in memory for watchers.
+    max_recent: usize,
     recent: Mutex<VecDeque<Arc<[v1::ExecutionEvent]>>>,
     output: Mutex<RecentOutput>,
     head: watch::Sender<Head>,
@@ -57,8 +56,9 @@ pub(crate) struct Head {
 }
 
 impl EventFeed {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(max_recent: usize) -> Self {
         Self {
+            max_recent,
             recent: Mutex::default(),
             output: Mutex::default(),
             head: watch::Sender::default(),
@@ -76,10 +76,10 @@ impl EventFeed {
             recent.clear();
             *self.output.lock().unwrap_or_else(PoisonError::into_inner) = RecentOutput::default();
         } else {
-            if recent.len() == MAX_RECENT_TRANSITIONS {
+            recent.push_back(events.into());
+            if recent.len() > self.max_recent {
                 recent.pop_front();
             }
-            recent.push_back(events.into());
         }
         self.head.send_modify(|head| head.last = last);
     }
@@ -144,14 +144,20 @@ impl EventFeed {
 const MIN_SWEEP_ENTRIES: usize = 1024;
 
 /// The feeds in use.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct EventFeeds {
+    max_recent: usize,
     known: HashMap<ExecutionKey, Weak<EventFeed>>,
     /// The number of entries at which unused ones are swept; it doubles, so that sweeps are rare.
     sweep_at: usize,
 }
 
 impl EventFeeds {
+    /// Feeds that each keep so many transitions.
+    pub(crate) fn new(max_recent: usize) -> Self {
+        Self { max_recent, known: HashMap::new(), sweep_at: 0 }
+    }
+
     /// The feed of an execution; a new one when none is in use.
     pub(crate) fn of(&mut self, key: ExecutionKey) -> Arc<EventFeed> {
         if let Some(feed) = self.known.get(&key).and_then(Weak::upgrade) {
@@ -161,7 +167,7 @@ impl EventFeeds {
             self.known.retain(|_, feed| feed.strong_count() > 0);
             self.sweep_at = 2 * self.known.len();
         }
-        let feed = Arc::new(EventFeed::new());
+        let feed = Arc::new(EventFeed::new(self.max_recent));
         self.known.insert(key, Arc::downgrade(&feed));
         feed
     }
@@ -181,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_is_in_memory_is_found_by_its_place() {
-        let feed = EventFeed::new();
+        let feed = EventFeed::new(256);
         feed.publish(events(1..=2));
         let subscriber = feed.subscribe();
         assert_eq!(feed.after(0), None, "there was no watcher");
@@ -198,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_feed_lives_as_long_as_it_is_used() {
-        let mut feeds = EventFeeds::default();
+        let mut feeds = EventFeeds::new(256);
         let held = feeds.of(ExecutionKey(0));
         for key in 1..10 * MIN_SWEEP_ENTRIES {
             drop(feeds.of(ExecutionKey(key.try_into().unwrap())));
@@ -209,7 +215,7 @@ mod tests {
 
     #[test]
     fn waiting_for_the_end_keeps_no_events() {
-        let feed = EventFeed::new();
+        let feed = EventFeed::new(256);
         feed.finish(|| unreachable!("no request waits"));
         let end = feed.subscribe_end();
         feed.publish(events(1..=2));
@@ -220,7 +226,7 @@ mod tests {
 
     #[test]
     fn output_is_kept_for_watchers_and_bounded() {
-        let feed = EventFeed::new();
+        let feed = EventFeed::new(256);
         let chunk = |bytes| v1::ExecutionEvent { call: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
         feed.publish_output(chunk(1));
         assert!(feed.output_after(0).is_empty(), "there was no watcher");

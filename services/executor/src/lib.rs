@@ -18,6 +18,7 @@ mod runner;
 mod secrets;
 mod service;
 mod settings;
+mod thresholds;
 mod trace;
 mod wire;
 
@@ -28,3 +29,4 @@ pub use runner::{BadToken, Runner};
 pub use secrets::open_seal_key;
 pub use service::hosted;
 pub use settings::Settings;
+pub use thresholds::Thresholds;

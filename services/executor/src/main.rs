@@ -2,7 +2,9 @@
 
 use std::{error::Error, process::ExitCode, sync::Arc};
 
-use belay_executor::{ExecutionRegistry, Gate, Parts, Redactor, Runner, Settings, hosted, open_seal_key, store_reason};
+use belay_executor::{
+    ExecutionRegistry, Gate, Parts, Redactor, Runner, Settings, Thresholds, hosted, open_seal_key, store_reason,
+};
 use belay_service_kit::{
     Access, Clock as _, Ids, People, ServiceChannel, Shutdown, SystemClock, net,
     net::Reach,
@@ -56,6 +58,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         telemetry: spans.clone(),
         shutdown: stop.clone(),
         limits: operator.services.executor,
+        thresholds: Thresholds::default(),
     };
     let registry = ExecutionRegistry::new(parts);
     let taken_up = registry.drive_all().await?;

@@ -9,7 +9,7 @@ use std::{
 
 use belay_execution::{Event, Execution, Timestamp};
 use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalReader, Opened, Operation, Refused, StoreError};
-use belay_proto::v1;
+use belay_proto::{stores::Position, v1};
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
@@ -28,6 +28,7 @@ use crate::{
     names::ExecutionName,
     runner::Runner,
     secrets::{Secrets, SecretsError, Vault},
+    thresholds::Thresholds,
     wire,
 };
 
@@ -55,6 +56,8 @@ pub struct Parts {
     pub shutdown: Shutdown,
     /// The limits. Beyond them a request gets RESOURCE_EXHAUSTED with a delay.
     pub limits: ExecutorLimits,
+    /// The sizes and durations at which it changes how it works.
+    pub thresholds: Thresholds,
 }
 
 /// A commit that failed for its whole batch.
@@ -71,9 +74,12 @@ pub struct ExecutionRegistry {
     /// Runs reads of the store.
     threads: Threads,
     pub(crate) shutdown: Shutdown,
+    pub(crate) thresholds: Thresholds,
     pub(crate) reader: Arc<dyn JournalReader>,
     writer: GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>,
     fence: i64,
+    /// The identity of the journal: another one when it was accepted although it is behind.
+    pub(crate) journal: Arc<str>,
     /// Limits the executions in memory that a start may add to.
     in_memory: Limit,
     /// Limits the requests that wait for something to happen.
@@ -84,6 +90,8 @@ pub struct ExecutionRegistry {
     created: Notify,
     /// Executions that this process has driven since its start and that have not ended, in memory or not.
     driven: Mutex<HashSet<ExecutionKey>>,
+    /// How far the times of executions that left memory are ahead of the clock, in microseconds; only of those that are.
+    ahead: Mutex<HashMap<ExecutionKey, i64>>,
     /// Decisions about executions that this process does not drive.
     unowned: Mutex<UnownedDecisions>,
     feeds: Mutex<EventFeeds>,
@@ -100,10 +108,26 @@ pub struct ExecutionRegistry {
 impl ExecutionRegistry {
     /// Opens the registry on a store. No execution runs until [`Self::drive_all`], a start or a resume.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { journal, threads, runner, gate, clock, ids, redactor, master_key, telemetry, shutdown, limits } =
-            parts;
+        let Parts {
+            journal,
+            threads,
+            runner,
+            gate,
+            clock,
+            ids,
+            redactor,
+            master_key,
+            telemetry,
+            shutdown,
+            limits,
+            thresholds,
+        } = parts;
         let Opened { mut writer, reader, stores, fence, .. } = journal;
-        let writer = GroupCommit::start(threads, "belay-journal", move |batch| writer.commit(batch).map_err(Arc::new));
+        let Position { store_id, generation, .. } = stores.own();
+        let journal = if generation == 0 { store_id } else { format!("{store_id}.{generation}") };
+        let writer = GroupCommit::start(threads, "belay-journal", thresholds.max_batch, move |batch| {
+            writer.commit(batch).map_err(Arc::new)
+        });
         let (acknowledge, acknowledged) = mpsc::unbounded_channel();
         let (notices, notice_receiver) = mpsc::unbounded_channel();
         let registry = Arc::new(Self {
@@ -115,17 +139,20 @@ impl ExecutionRegistry {
             telemetry,
             threads,
             shutdown,
+            thresholds,
             reader,
             writer,
             fence,
+            journal: journal.into(),
             in_memory: Limit::new("services.executor.executions", "executions in memory", limits.executions.value),
             watchers: Limit::new("services.executor.watchers", "requests that wait", limits.watchers.value),
             live: Mutex::default(),
             creating: Mutex::default(),
             created: Notify::new(),
             driven: Mutex::default(),
+            ahead: Mutex::default(),
             unowned: Mutex::default(),
-            feeds: Mutex::default(),
+            feeds: Mutex::new(EventFeeds::new(thresholds.max_recent)),
             timers: Mutex::default(),
             timer_set: Notify::new(),
             acknowledge,
@@ -133,7 +160,7 @@ impl ExecutionRegistry {
             unsent_notices: watch::Sender::new(0),
             broken: watch::Sender::new(None),
         });
-        tokio::spawn(acknowledge::send(registry.runner.clone(), fence, acknowledged));
+        tokio::spawn(acknowledge::send(registry.runner.clone(), fence, acknowledged, thresholds.acknowledge_batch));
         let (runner, shutdown) = (registry.runner.clone(), registry.shutdown.clone());
         tokio::spawn(acknowledge::resend_lost(Arc::downgrade(&registry), runner, shutdown));
         tokio::spawn(wake_in_time(Arc::downgrade(&registry)));
@@ -416,6 +443,20 @@ impl ExecutionRegistry {
     /// Removes an execution and its queued commands from memory; their callers get an error.
     pub(crate) fn evict(&self, key: ExecutionKey) {
         self.live().remove(&key);
+    }
+
+    /// Remembers how far the time of an execution that leaves memory is ahead of the clock.
+    pub(crate) fn keep_ahead(&self, key: ExecutionKey, ahead: i64) {
+        let mut kept = lock(&self.ahead);
+        match ahead {
+            ..=0 => drop(kept.remove(&key)),
+            ahead => drop(kept.insert(key, ahead)),
+        }
+    }
+
+    /// What [`Self::keep_ahead`] remembers of an execution; 0 when that is nothing.
+    pub(crate) fn ahead_of(&self, key: ExecutionKey) -> i64 {
+        lock(&self.ahead).get(&key).copied().unwrap_or(0)
     }
 
     pub(crate) fn set_timer(&self, wake_at: i64, key: ExecutionKey) {

@@ -18,11 +18,10 @@ use crate::{Ledger, LedgerFailure};
 /// How long rows that may go wait for a commit to go with.
 const WAITS: Duration = Duration::from_secs(5);
 
-/// How many rows wait for something at most: for a commit to go with here, for a sync of their workspace elsewhere.
-pub(crate) const MOST: usize = 256;
-
 pub(crate) struct Acknowledgements {
     ledger: Arc<Ledger>,
+    /// How many rows wait for a commit to go with at most.
+    max_waiting: usize,
     unsettled: Mutex<Unsettled>,
     /// Somebody sees to it that the rows that may go do not wait for too long.
     attended: AtomicBool,
@@ -52,8 +51,8 @@ impl Unsettled {
 }
 
 impl Acknowledgements {
-    pub(crate) fn new(ledger: Arc<Ledger>) -> Arc<Self> {
-        Arc::new(Self { ledger, unsettled: Mutex::default(), attended: AtomicBool::new(false) })
+    pub(crate) fn new(ledger: Arc<Ledger>, max_waiting: usize) -> Arc<Self> {
+        Arc::new(Self { ledger, max_waiting, unsettled: Mutex::default(), attended: AtomicBool::new(false) })
     }
 
     fn unsettled(&self) -> MutexGuard<'_, Unsettled> {
@@ -86,7 +85,7 @@ impl Acknowledgements {
         if names.is_empty() {
             return;
         }
-        let many = self.ledger.let_go(names) >= MOST;
+        let many = self.ledger.let_go(names) >= self.max_waiting;
         if !many && self.attended.swap(true, Ordering::SeqCst) {
             return;
         }

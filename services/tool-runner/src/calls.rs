@@ -129,6 +129,8 @@ pub(crate) struct Order {
     /// Nobody else is to commit in the workspace while it runs.
     pub(crate) exclusive: bool,
     pub(crate) grant: Option<v1::Grant>,
+    /// The fencing token of the owner that asks.
+    pub(crate) token: i64,
     /// Where it belongs, if its caller says so.
     pub(crate) trace: Option<TraceContext>,
 }
@@ -206,7 +208,7 @@ impl Calls {
             Slot::Occupied(call) => return Ok((call.get().clone(), None)),
             Slot::Vacant(slot) => slot,
         };
-        if lock(&self.forgotten).holds(&order.name) || self.acknowledgements.holds(&order.name) {
+        if lock(&self.forgotten).holds(&order.name, order.token) || self.acknowledgements.holds(&order.name) {
             let message = format!("{} has ended, and its outcome was acknowledged: this request was late.", order.name);
             return Err(status::error(Code::FailedPrecondition, reasons::CALL_ACKNOWLEDGED, message).into());
         }
@@ -325,8 +327,8 @@ impl Calls {
         names
     }
 
-    /// Forgets calls whose outcome the executor has stored.
-    pub(crate) fn acknowledge(&self, names: Vec<String>) {
+    /// Forgets calls whose outcome the executor has stored. `token`: its fencing token.
+    pub(crate) fn acknowledge(&self, names: Vec<String>, token: i64) {
         let mut known = self.known();
         let has_ended = |call: &Call| matches!(*call.progress.borrow(), Progress::Ended(_));
         let ended: Vec<String> = names.into_iter().filter(|name| known.get(name).is_some_and(has_ended)).collect();
@@ -335,7 +337,7 @@ impl Calls {
         let mut forgotten = lock(&self.forgotten);
         for name in ended {
             known.remove(&name);
-            forgotten.add(name);
+            forgotten.add(name, token);
         }
     }
 

@@ -48,7 +48,7 @@ pub use workspaces::{Allowed, NotAllowed, Workspaces};
 // Whoever hosts the runner has to give it a launcher, and may widen what commands see.
 pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use belay_grant::Keys;
 use belay_proto::v1;
@@ -79,4 +79,22 @@ pub struct Parts {
     pub threads: Threads,
     /// What it takes on. A call beyond that gets RESOURCE_EXHAUSTED with a delay.
     pub limits: RunnerLimits,
+    /// Where one way of working ends and another begins.
+    pub thresholds: Thresholds,
+}
+
+/// Where one way of working ends and another begins. What callers see is the same on both sides of each, which the simulation shows by
+/// turning them.
+#[derive(Clone, Copy, Debug)]
+pub struct Thresholds {
+    /// How many rows of the ledger wait for something at most: for a commit to go with, or for a sync of their workspace.
+    pub max_waiting_rows: usize,
+    /// How long a workspace stays open that no call is in.
+    pub linger: Duration,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { max_waiting_rows: 256, linger: Duration::from_secs(2) }
+    }
 }

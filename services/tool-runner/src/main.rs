@@ -14,7 +14,7 @@ use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
 use belay_tool_runner::{
     Allowed, Calls, CommandSettings, Enforcement, GateChannel, Ledger, Parts, RealPlaces, Registry, Secrets, Settings,
-    Workspaces, gate_key, hosted, tools,
+    Thresholds, Workspaces, gate_key, hosted, tools,
 };
 use clap::Parser as _;
 
@@ -73,6 +73,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         telemetry: spans.clone(),
         threads: Threads::Real,
         limits: operator.services.runner,
+        thresholds: Thresholds::default(),
     })
     .await?;
     let policy = Arc::clone(calls.policy());

@@ -11,7 +11,6 @@ use std::{
     path::{Path, PathBuf},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use belay_proto::v1::ErrorClass;
@@ -24,16 +23,13 @@ use tokio::sync::{OnceCell, OwnedMutexGuard, oneshot, watch};
 use tonic::{Code, Status};
 
 use crate::{
-    Place, Places, Staged, ToolFailure,
-    acknowledgements::{Acknowledgements, MOST},
+    Place, Places, Staged, Thresholds, ToolFailure,
+    acknowledgements::Acknowledgements,
     commit_log::{Beside, CommitLog, Overlap, Touched},
     lanes::Lanes,
     room::is_full,
     workspaces::{Chosen, NotAllowed, Workspaces},
 };
-
-/// How long a workspace stays open that nobody is in.
-const LINGERS: Duration = Duration::from_secs(2);
 
 /// Why nobody can work in a folder.
 #[derive(Debug, Error)]
@@ -60,6 +56,7 @@ pub(crate) struct Rooms {
     /// The staged effects of this ledger begin with this, so that two ledgers do not sweep each other's.
     tag: String,
     acknowledgements: Arc<Acknowledgements>,
+    thresholds: Thresholds,
     state: Mutex<State>,
 }
 
@@ -182,8 +179,9 @@ impl Rooms {
         lanes: Lanes,
         tag: String,
         acknowledgements: Arc<Acknowledgements>,
+        thresholds: Thresholds,
     ) -> Arc<Self> {
-        Arc::new(Self { settings, places, lanes, tag, acknowledgements, state: Mutex::default() })
+        Arc::new(Self { settings, places, lanes, tag, acknowledgements, thresholds, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -346,7 +344,7 @@ impl Rooms {
         let (rooms, path) = (Arc::clone(self), path.to_owned());
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(async move {
-                tokio::time::sleep(LINGERS).await;
+                tokio::time::sleep(rooms.thresholds.linger).await;
                 let Some(room) = rooms.left(&path, visits) else { return };
                 rooms.sync_applied(&room).await;
                 drop(room);
@@ -450,7 +448,7 @@ impl Visit {
     }
 
     pub(crate) fn has_much_to_sync(&self) -> bool {
-        self.room.applied().list.len() >= MOST
+        self.room.applied().list.len() >= self.rooms.thresholds.max_waiting_rows
     }
 
     /// A name for a view, never given before: not by another process for this ledger either, because `now` is in it.

@@ -21,6 +21,7 @@ use Layer::*;
 /// Where each crate stands. ARCHITECTURE.md, "Layers", shows the same to people and says what each layer knows nothing of: a new crate gets
 /// its line in both.
 const LAYERS: &[(&str, Layer)] = &[
+    ("belay-defects", Values),
     ("belay-grant", Values),
     ("belay-plan", Values),
     ("belay-policy", Values),

@@ -125,8 +125,12 @@ impl Belay {
         name: &str,
         mut enough: impl FnMut(&ExecutionEvent) -> bool,
     ) -> Result<Vec<ExecutionEvent>> {
-        let request =
-            v1::WatchExecutionRequest { name: name.into(), after_sequence: Some(0), heartbeat_interval: None };
+        let request = v1::WatchExecutionRequest {
+            name: name.into(),
+            after_sequence: Some(0),
+            heartbeat_interval: None,
+            journal: String::new(),
+        };
         let mut events = Vec::new();
         let watching = async {
             let mut stream = self.client.clone().watch_execution(request).await?.into_inner();

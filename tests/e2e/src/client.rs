@@ -89,7 +89,8 @@ impl Client {
         after_sequence: Option<i64>,
     ) -> Result<Streaming<v1::WatchExecutionResponse>, Status> {
         let heartbeat_interval = Some(belay_proto::duration(Duration::from_millis(200)));
-        let request = v1::WatchExecutionRequest { name: name(id), after_sequence, heartbeat_interval };
+        let request =
+            v1::WatchExecutionRequest { name: name(id), after_sequence, heartbeat_interval, ..Default::default() };
         self.raw().watch_execution(request).await.map(tonic::Response::into_inner)
     }
 

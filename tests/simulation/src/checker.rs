@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::trace;
 
-/// Remembers promises and collects their violations, outside the simulated machines: no crash reaches it. Clones are one
-/// checker.
+/// Keeps what was acknowledged and collects violations, outside the simulated machines: no crash reaches it. Clones share their
+/// state.
 #[derive(Debug, Clone, Default)]
 pub struct Checker(Arc<Mutex<State>>);
 

@@ -2,8 +2,8 @@
 //! workspaces of the simulation. Safe, and without C.
 //!
 //! A sync follows SQLite's own unix VFS: the first sync of a journal or log that was opened to be created if need be also syncs
-//! its folder, whoever created it; a new database is not synced into its folder on its own. So a store that survives here does not
-//! lean on more than it gets there.
+//! its folder, whichever process created it; a new database is not synced into its folder on its own. So a store that survives here does
+//! not rely on more than it gets there.
 //!
 //! turmoil knows files by name, not by inode, which shows in three places that are made good here:
 //! - A removed name that is created again before its folder is synced would show its old content, and the sync of the folder
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use turmoil::fs::shim::std::fs::{self, File, OpenOptions};
 
-use crate::machine::{self, Access, Boot, Refusal};
+use crate::machine::{self, Access, Boot, Refusal, Volume};
 use crate::trace;
 
 /// Why an operation did not happen.
@@ -88,7 +88,7 @@ impl OpenFile {
             return Err(Failure::NotFound);
         }
         if creates {
-            machine::access(boot, Access::Write { grows: true })?;
+            machine::access(boot, Access::Grow(Volume::of(path)))?;
             trace::detail(format_args!("create {}", path.display()));
             if machine::take_unlinked(boot, path) {
                 fs::sync_dir(folder(path))?;
@@ -124,9 +124,22 @@ impl OpenFile {
         Ok(length)
     }
 
+    /// Everything in the file.
+    pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut piece = vec![0; PIECE];
+        loop {
+            match self.read(&mut piece, bytes.len() as u64)? {
+                0 => return Ok(bytes),
+                length => bytes.extend_from_slice(&piece[..length]),
+            }
+        }
+    }
+
     pub(crate) fn write(&self, data: &[u8], offset: u64) -> Result {
         let length = self.file_length()?;
-        machine::access(self.boot, Access::Write { grows: offset + data.len() as u64 > length })?;
+        let grows = offset + data.len() as u64 > length;
+        machine::access(self.boot, if grows { Access::Grow(Volume::of(&self.path)) } else { Access::Write })?;
         trace::detail(format_args!("write {} {offset}+{} {:016x}", self.path.display(), data.len(), digest(data)));
         if offset > length {
             let gap = usize::try_from(offset - length).map_err(io::Error::other)?;
@@ -136,7 +149,7 @@ impl OpenFile {
     }
 
     pub(crate) fn truncate(&self, length: u64) -> Result {
-        machine::access(self.boot, Access::Write { grows: false })?;
+        machine::access(self.boot, Access::Write)?;
         trace::detail(format_args!("truncate {} {length}", self.path.display()));
         Ok(self.file().set_len(length)?)
     }
@@ -189,7 +202,7 @@ impl Drop for OpenFile {
 /// Removes the name `path`, durably when `sync` is set.
 pub(crate) fn remove(path: &Path, sync: bool) -> Result {
     let boot = machine::current().ok_or(Refusal::Dead)?;
-    machine::access(boot, Access::Write { grows: false })?;
+    machine::access(boot, Access::Write)?;
     if !fs::exists(path) {
         return Err(Failure::NotFound);
     }
@@ -202,6 +215,23 @@ pub(crate) fn remove(path: &Path, sync: bool) -> Result {
         machine::note_unlinked(boot, path);
         Ok(())
     }
+}
+
+/// How much is read at once, in bytes.
+const PIECE: usize = 16 << 10;
+
+/// All that is in a file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    OpenFile::open(path, Mode::default())?.read_all()
+}
+
+/// Puts a file with this content in the place of what is there, durably.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> Result {
+    let mode = Mode { create: true, writable: true, is_journal: true, ..Mode::default() };
+    let mut file = OpenFile::open(path, mode)?;
+    file.truncate(0)?;
+    file.write(content, 0)?;
+    file.sync()
 }
 
 /// Whether there is something called `path`.
@@ -217,7 +247,7 @@ pub(crate) fn make_folder(path: &Path) -> Result {
     if exists(path)? {
         return Ok(());
     }
-    machine::access(boot, Access::Write { grows: true })?;
+    machine::access(boot, Access::Grow(Volume::of(path)))?;
     trace::detail(format_args!("make folder {}", path.display()));
     fs::create_dir_all(path)?;
     machine::access(boot, Access::Sync)?;

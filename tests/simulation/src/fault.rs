@@ -7,12 +7,12 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
-use crate::machine::Disk;
+use crate::machine::{Disk, KillPoint, Moment};
 
 /// One thing that goes wrong, with its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// `host` loses power between two of its steps: what was not synced is lost or torn, and its peers hear nothing.
+    /// `host` loses power between two of its steps: what was not synced is lost or torn, and its peers are sent nothing.
     PowerLoss {
         /// The host.
         host: &'static str,
@@ -33,6 +33,8 @@ pub enum Fault {
         /// The host.
         host: &'static str,
     },
+    /// A process is killed when the next request reaches a moment, and starts again at once.
+    KillAtRequest(KillPoint),
     /// Nothing passes between `a` and `b`, and what was on its way is lost.
     Partition {
         /// One side.
@@ -44,9 +46,9 @@ pub enum Fault {
     },
     /// Nothing passes from `from` to `to`; the other direction works.
     OneWayPartition {
-        /// Who is not heard.
+        /// Whose messages are lost.
         from: &'static str,
-        /// Who does not hear.
+        /// Who does not receive them.
         to: &'static str,
         /// Until it is repaired.
         lasts: Duration,
@@ -60,6 +62,15 @@ pub enum Fault {
         /// Until it is well.
         lasts: Duration,
     },
+    /// The wall clock of `host` is wrong. It is set forward or back at once, and put right at once.
+    Clock {
+        /// The host.
+        host: &'static str,
+        /// How far it is ahead, in seconds; behind when negative.
+        ahead: i64,
+        /// Until it is put right.
+        lasts: Duration,
+    },
 }
 
 impl fmt::Display for Fault {
@@ -70,9 +81,13 @@ impl fmt::Display for Fault {
                 write!(f, "{host}: power loss for {down:?} after {changes} changes of the disk")
             }
             Self::Kill { host } => write!(f, "{host}: process killed"),
+            Self::KillAtRequest(KillPoint { method, moment, victim }) => {
+                write!(f, "{victim}: process killed when a {method} is {moment:?}")
+            }
             Self::Partition { a, b, lasts } => write!(f, "{a} and {b} are cut off from each other for {lasts:?}"),
-            Self::OneWayPartition { from, to, lasts } => write!(f, "{from} is not heard by {to} for {lasts:?}"),
+            Self::OneWayPartition { from, to, lasts } => write!(f, "nothing passes from {from} to {to} for {lasts:?}"),
             Self::Disk { host, disk, lasts } => write!(f, "{host}: disk {disk:?} for {lasts:?}"),
+            Self::Clock { host, ahead, lasts } => write!(f, "{host}: clock {ahead:+} s for {lasts:?}"),
         }
     }
 }
@@ -80,14 +95,21 @@ impl fmt::Display for Fault {
 /// What goes wrong when, counted from the start of the simulation.
 pub type Schedule = Vec<(Duration, Fault)>;
 
-/// The machines that faults can befall.
+/// What faults can happen to.
 #[derive(Debug, Clone, Copy)]
 pub struct Site {
     /// Hosts that lose power, are killed and have disks. At least one.
     pub servers: &'static [&'static str],
-    /// Everybody on the network, the servers among them. At least two.
+    /// All machines on the network, the servers among them. At least two.
     pub everyone: &'static [&'static str],
+    /// The requests in the middle of which processes are killed, each with the hosts of its two ends.
+    pub requests: &'static [(&'static str, [&'static str; 2])],
+    /// Whether some faults last until all are ended: only for a simulation that ends them.
+    pub for_good: bool,
 }
+
+/// Longer than any simulation: until every fault is ended.
+const FOR_GOOD: Duration = Duration::from_secs(100_000);
 
 /// A schedule of up to ten faults within `horizon`, in order of time.
 ///
@@ -107,22 +129,43 @@ fn fault(random: &mut StdRng, site: Site) -> Fault {
     let pair: Vec<_> = site.everyone.choose_multiple(random, 2).copied().collect();
     let &[a, b] = pair.as_slice() else { panic!("a site has two machines") };
     match random.random_range(0..100) {
-        0..15 => Fault::PowerLoss { host, down: milliseconds(random, 1, 800) },
-        15..45 => {
+        0..12 => Fault::PowerLoss { host, down: milliseconds(random, 1, 800) },
+        12..38 => {
             Fault::PowerLossAtChange { host, changes: random.random_range(0..40), down: milliseconds(random, 1, 800) }
         }
-        45..55 => Fault::Kill { host },
-        55..70 => Fault::Partition { a, b, lasts: milliseconds(random, 10, 1500) },
-        70..80 => Fault::OneWayPartition { from: a, to: b, lasts: milliseconds(random, 10, 1500) },
+        38..45 => Fault::Kill { host },
+        45..55 => kill_at_request(random, site).unwrap_or(Fault::Kill { host }),
+        55..67 => Fault::Partition { a, b, lasts: milliseconds(random, 10, 1500) },
+        67..75 => Fault::OneWayPartition { from: a, to: b, lasts: milliseconds(random, 10, 1500) },
+        75..83 => Fault::Clock { host, ahead: ahead(random), lasts: lasts(random, site, 1500) },
         _ => {
-            let disk = match random.random_range(0..4) {
-                0 | 1 => Disk::Failing { one_in: random.random_range(2..60) },
+            let disk = match random.random_range(0..8) {
+                0 | 1 => Disk::Failing { one_in: random.random_range(1..60) },
                 2 => Disk::Full,
+                3 | 4 => Disk::StoresFull,
+                5 | 6 => Disk::WorkspacesFull,
                 _ => Disk::Unsyncable,
             };
-            Fault::Disk { host, disk, lasts: milliseconds(random, 10, 800) }
+            Fault::Disk { host, disk, lasts: lasts(random, site, 800) }
         }
     }
+}
+
+fn kill_at_request(random: &mut StdRng, site: Site) -> Option<Fault> {
+    let &(method, ends) = site.requests.choose(random)?;
+    let moment = *[Moment::Arrived, Moment::Answered].choose(random)?;
+    Some(Fault::KillAtRequest(KillPoint { method, moment, victim: ends.choose(random)? }))
+}
+
+/// Some milliseconds up to `most`, or until every fault is ended.
+fn lasts(random: &mut StdRng, site: Site, most: u64) -> Duration {
+    if site.for_good && random.random_bool(0.25) { FOR_GOOD } else { milliseconds(random, 10, most) }
+}
+
+/// How far a clock is set, in seconds: seconds, minutes, hours or days, in both directions.
+fn ahead(random: &mut StdRng) -> i64 {
+    let most = *[30, 15 * 60, 5 * 3600, 40 * 3600].choose(random).expect("not empty");
+    random.random_range(-most..=most)
 }
 
 fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> Duration {

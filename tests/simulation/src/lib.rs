@@ -18,6 +18,7 @@
 //! | [`vfs`] | SQLite on the simulated disk |
 //! | [`net`] | tonic on the simulated network |
 //! | [`fault`] | what goes wrong and when, as plain data made from the seed |
+//! | [`kill_points`] | processes that are killed in the middle of a request |
 //! | [`world`] | the simulation itself: hosts, clients, and the carrying out of faults |
 //! | [`checker`] | what was promised against what is found after a restart |
 //! | [`scenario`] | what runs |
@@ -29,6 +30,7 @@ pub mod clock;
 mod disk;
 pub mod entropy;
 pub mod fault;
+pub mod kill_points;
 pub mod machine;
 pub mod net;
 pub mod runner;

@@ -3,7 +3,7 @@
 //! turmoil ends a host by dropping its futures. Dropping a SQLite connection closes it properly: it checkpoints, syncs and
 //! unlinks the log, which no machine does at the instant it loses power. So every file handle remembers the run ("boot") in
 //! which it was opened, and works only while that run is the one executing. [`halt`] comes before the drop; from then on
-//! nothing that was opened in that run can touch the disk, whoever still holds it.
+//! nothing that was opened in that run can touch the disk, even where it is still held.
 //!
 //! A tokio runtime belongs to one run of one host (turmoil makes a new one at every restart), which is how the code that is
 //! executing is recognised.
@@ -35,6 +35,10 @@ pub enum Disk {
     },
     /// No file can grow.
     Full,
+    /// No store can grow; other files can.
+    StoresFull,
+    /// Stores can grow; no other file can.
+    WorkspacesFull,
     /// Every sync fails, and makes nothing durable.
     Unsyncable,
 }
@@ -47,14 +51,35 @@ pub(crate) struct Boot(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
-    Write { grows: bool },
+    /// Within what the file has.
+    Write,
+    /// Beyond it.
+    Grow(Volume),
     Sync,
+}
+
+/// A part of a host's disk that can be full for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Volume {
+    /// The services' stores.
+    Stores,
+    /// Everything else.
+    Workspaces,
+}
+
+impl Volume {
+    /// Where stores are.
+    const STORES: &str = "/data";
+
+    pub(crate) fn of(path: &Path) -> Self {
+        if path.starts_with(Self::STORES) { Self::Stores } else { Self::Workspaces }
+    }
 }
 
 /// Why the disk does not do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The machine that opened this file is no more, or has no power.
+    /// The machine that opened this file has ended or has no power.
     Dead,
     Failed,
     Full,
@@ -74,6 +99,8 @@ struct Host {
     run: Option<Run>,
     fuse: Option<u32>,
     disk: Disk,
+    /// How far its wall clock is ahead, in microseconds.
+    clock_ahead: i64,
     /// Names whose removal no sync of their folder has made durable. They outlive a killed process, as the page cache does.
     unlinked: BTreeSet<PathBuf>,
 }
@@ -82,12 +109,19 @@ struct Machines {
     hosts: BTreeMap<&'static str, Host>,
     boots: u64,
     calm: bool,
+    kill_points: Vec<KillPoint>,
     random: SmallRng,
 }
 
 impl Machines {
     fn new(seed: u64) -> Self {
-        Self { hosts: BTreeMap::new(), boots: 0, calm: false, random: SmallRng::seed_from_u64(seed) }
+        Self {
+            hosts: BTreeMap::new(),
+            boots: 0,
+            calm: false,
+            kill_points: Vec::new(),
+            random: SmallRng::seed_from_u64(seed),
+        }
     }
 
     /// The host that is executing, when it has power.
@@ -160,6 +194,66 @@ pub fn exiting() -> Vec<&'static str> {
     hosts_whose_run(|run| run.exiting)
 }
 
+/// A moment in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// It has arrived, and nothing has been done for it.
+    Arrived,
+    /// It has been carried out, and its answer has not been sent.
+    Answered,
+}
+
+/// A process that is killed in the middle of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KillPoint {
+    /// The RPC, without its service.
+    pub method: &'static str,
+    /// When in it.
+    pub moment: Moment,
+    /// Whose process.
+    pub victim: &'static str,
+}
+
+/// Lets a process be killed when the next request reaches the moment.
+pub fn set_kill_point(point: KillPoint) {
+    MACHINES.with_borrow_mut(|machines| machines.kill_points.push(point));
+}
+
+/// Forgets every kill point.
+pub fn clear_kill_points() {
+    MACHINES.with_borrow_mut(|machines| machines.kill_points.clear());
+}
+
+/// A request for `method` has come to `moment` on the machine that is executing. Returns whether its own process is killed by that: then
+/// nothing more may be done in it.
+pub(crate) fn reach(method: &str, moment: Moment) -> bool {
+    MACHINES.with_borrow_mut(|machines| {
+        let Some(here) = machines.here().map(|(name, _)| name) else { return true };
+        let is_reached = |point: &KillPoint| point.method == method && point.moment == moment;
+        let Some(index) = machines.kill_points.iter().position(is_reached) else { return false };
+        let point = machines.kill_points.remove(index);
+        trace::event(format_args!("{}: killed when {here} has a {method} that is {moment:?}", point.victim));
+        trace::count(match moment {
+            Moment::Arrived => "kills before a request was carried out",
+            Moment::Answered => "kills before an answer was sent",
+        });
+        if let Some(run) = machines.hosts.get_mut(point.victim).and_then(|host| host.run.as_mut()) {
+            run.exiting = true;
+        }
+        point.victim == here
+    })
+}
+
+/// Sets how far the wall clock of `host` is ahead, in microseconds, across restarts.
+pub fn set_clock(host: &'static str, ahead: i64) {
+    MACHINES.with_borrow_mut(|machines| machines.hosts.entry(host).or_default().clock_ahead = ahead);
+}
+
+/// How far the wall clock of the machine that is executing is ahead, in microseconds.
+pub fn clock_ahead() -> i64 {
+    MACHINES.with_borrow_mut(|machines| machines.here().map_or(0, |(_, host)| host.clock_ahead))
+}
+
 /// Sets what is wrong with the disk of `host`, across restarts.
 pub fn set_disk(host: &'static str, disk: Disk) {
     MACHINES.with_borrow_mut(|machines| machines.hosts.entry(host).or_default().disk = disk);
@@ -218,9 +312,11 @@ pub(crate) fn access(boot: Boot, access: Access) -> Result<(), Refusal> {
         }
         match host.disk {
             Disk::Well => Ok(()),
-            Disk::Full if access == (Access::Write { grows: true }) => Err(Refusal::Full),
+            Disk::Full if matches!(access, Access::Grow(_)) => Err(Refusal::Full),
+            Disk::StoresFull if access == Access::Grow(Volume::Stores) => Err(Refusal::Full),
+            Disk::WorkspacesFull if access == Access::Grow(Volume::Workspaces) => Err(Refusal::Full),
             Disk::Unsyncable if access == Access::Sync => Err(Refusal::Failed),
-            Disk::Full | Disk::Unsyncable => Ok(()),
+            Disk::Full | Disk::StoresFull | Disk::WorkspacesFull | Disk::Unsyncable => Ok(()),
             Disk::Failing { one_in } => match machines.random.random_ratio(1, one_in) {
                 true => Err(Refusal::Failed),
                 false => Ok(()),

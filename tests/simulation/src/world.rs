@@ -1,4 +1,4 @@
-//! The simulation itself: hosts, clients, and the carrying out of faults.
+//! The simulation itself: hosts, clients, and what each fault does to them.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,7 +15,7 @@ use crate::{trace, vfs};
 /// The granularity of the network and of faults: half of the time goes into steps in which nothing happens.
 pub const TICK: Duration = Duration::from_millis(2);
 
-/// A simulation under way.
+/// A running simulation.
 pub struct World {
     sim: Sim<'static>,
     machines: Vec<&'static str>,
@@ -31,8 +31,9 @@ pub struct World {
 enum Action {
     Begin(Fault),
     Boot(&'static str),
-    Mend(u64),
-    Cure(&'static str),
+    RepairLink(u64),
+    RepairDisk(&'static str),
+    SetRight(&'static str),
 }
 
 impl World {
@@ -132,8 +133,10 @@ impl World {
         for cut in std::mem::take(&mut self.cuts).into_values() {
             self.sim.repair(cut.0, cut.1);
         }
+        machine::clear_kill_points();
         for &host in &self.machines {
             machine::set_disk(host, Disk::Well);
+            machine::set_clock(host, 0);
         }
     }
 
@@ -148,10 +151,14 @@ impl World {
             match entry.remove() {
                 Action::Begin(fault) => self.begin(fault),
                 Action::Boot(host) => self.boot(host),
-                Action::Mend(cut) => self.mend(cut),
-                Action::Cure(host) => {
+                Action::RepairLink(cut) => self.repair_link(cut),
+                Action::RepairDisk(host) => {
                     trace::event(format_args!("{host}: disk well"));
                     machine::set_disk(host, Disk::Well);
+                }
+                Action::SetRight(host) => {
+                    trace::event(format_args!("{host}: clock right"));
+                    machine::set_clock(host, 0);
                 }
             }
         }
@@ -176,7 +183,7 @@ impl World {
     }
 
     fn begin(&mut self, fault: Fault) {
-        trace::event(&fault);
+        trace::event(fault);
         match fault {
             Fault::PowerLoss { host, down } => self.lose_power(host, down),
             Fault::PowerLossAtChange { host, changes, down } => {
@@ -188,6 +195,7 @@ impl World {
                 self.restart(host);
             }
             Fault::Kill { host } => trace::event(format_args!("{host}: is down already")),
+            Fault::KillAtRequest(point) => machine::set_kill_point(point),
             Fault::Partition { a, b, lasts } => {
                 self.cut(a, b, lasts);
                 self.cut(b, a, lasts);
@@ -196,7 +204,12 @@ impl World {
             Fault::Disk { host, disk, lasts } => {
                 trace::count("disk faults");
                 machine::set_disk(host, disk);
-                self.decide(lasts, Action::Cure(host));
+                self.decide(lasts, Action::RepairDisk(host));
+            }
+            Fault::Clock { host, ahead, lasts } => {
+                trace::count(if ahead < 0 { "clocks set back" } else { "clocks set forward" });
+                machine::set_clock(host, ahead * 1_000_000);
+                self.decide(lasts, Action::SetRight(host));
             }
         }
     }
@@ -209,7 +222,7 @@ impl World {
         trace::event(format_args!("{host}: no power for {down:?}"));
         trace::count("power losses");
         machine::halt(host);
-        // Dropped sockets say goodbye to their peers; a machine without power does not.
+        // A dropped socket resets its connection; a machine without power sends nothing.
         let peers: Vec<_> = self.machines.iter().copied().filter(|&peer| peer != host).collect();
         for peer in &peers {
             self.sim.partition(host, *peer);
@@ -238,11 +251,11 @@ impl World {
         trace::count("cuts of the network");
         self.sim.partition_oneway(from, to);
         let cut = self.decided + 1;
-        self.decide(lasts, Action::Mend(cut));
+        self.decide(lasts, Action::RepairLink(cut));
         self.cuts.insert(cut, (from, to));
     }
 
-    fn mend(&mut self, cut: u64) {
+    fn repair_link(&mut self, cut: u64) {
         if let Some((from, to)) = self.cuts.remove(&cut) {
             trace::event(format_args!("{from} is heard by {to} again"));
             self.repair(from, to);

@@ -103,6 +103,7 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown, max_ca
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         threads: Threads::Inline,
         limits,
+        thresholds: belay_tool_runner::Thresholds::default(),
     })
     .await
     .unwrap();
@@ -146,6 +147,7 @@ async fn inside(max_calls: Option<u32>) -> Inside {
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         shutdown: stop.clone(),
         limits,
+        thresholds: belay_executor::Thresholds::default(),
     });
     executions.drive_all().await.unwrap();
     let client = ExecutorServiceClient::new(serve(

@@ -86,6 +86,16 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Holds { seeds: 40, counted: &["executions recovered", "unknown outcomes"] },
     },
     Scenario {
+        name: "belay_losing_the_gate",
+        run: belay::losing_the_gate,
+        expect: Expect::Holds { seeds: 40, counted: &["stores of the gate lost", "calls on a grant"] },
+    },
+    Scenario {
+        name: "belay_restoring_the_journal",
+        run: belay::restoring_the_journal,
+        expect: Expect::Holds { seeds: 30, counted: &["journals restored", "watches reset"] },
+    },
+    Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
         expect: Expect::Found { violation: "is gone", within: 200 },
@@ -124,6 +134,46 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_ledger_without_sync",
         run: belay::ledger_without_sync,
         expect: Expect::Found { violation: "executed again", within: 200 },
+    },
+    Scenario {
+        name: "belay_acknowledging_once",
+        run: belay::acknowledging_once,
+        expect: Expect::Found { violation: "nobody acknowledges them", within: 200 },
+    },
+    Scenario {
+        name: "belay_doubting_what_did_not_happen",
+        run: belay::doubting_what_did_not_happen,
+        expect: Expect::Found { violation: "is said to be in doubt, and it can be made again", within: 200 },
+    },
+    Scenario {
+        name: "belay_failing_for_want_of_room",
+        run: belay::failing_for_want_of_room,
+        expect: Expect::Found { violation: "failed because of a full disk", within: 200 },
+    },
+    Scenario {
+        name: "belay_asking_once",
+        run: belay::asking_once,
+        expect: Expect::Found { violation: "stuck", within: 200 },
+    },
+    Scenario {
+        name: "belay_waiting_by_the_wall_clock",
+        run: belay::waiting_by_the_wall_clock,
+        expect: Expect::Found { violation: "stuck", within: 200 },
+    },
+    Scenario {
+        name: "belay_dropping_grants_that_ran_out",
+        run: belay::dropping_grants_that_ran_out,
+        expect: Expect::Found { violation: "it was approved and could not go on", within: 200 },
+    },
+    Scenario {
+        name: "belay_refusing_cursors_ahead",
+        run: belay::refusing_cursors_ahead,
+        expect: Expect::Found { violation: "SEQUENCE_OUT_OF_RANGE", within: 200 },
+    },
+    Scenario {
+        name: "belay_trusting_cursors_from_before",
+        run: belay::trusting_cursors_from_before,
+        expect: Expect::Found { violation: "without a reset", within: 200 },
     },
 ];
 

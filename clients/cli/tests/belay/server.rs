@@ -191,7 +191,7 @@ impl ExecutorService for Scripted {
         let mut sent = request.after_sequence.unwrap_or(snapshot.last_sequence);
         let (world, mut changed) = (self.world.clone(), self.changed.subscribe());
         Ok(Response::new(Box::pin(async_stream::try_stream! {
-            yield WatchExecutionResponse { content: Some(Content::Snapshot(snapshot)) };
+            yield WatchExecutionResponse { journal: "journal".into(), content: Some(Content::Snapshot(snapshot)) };
             loop {
                 let events: Vec<ExecutionEvent> = {
                     let world = world.lock().unwrap();
@@ -201,7 +201,7 @@ impl ExecutorService for Scripted {
                 for event in events {
                     sent = event.sequence;
                     let is_last = matches!(event.kind, Some(Kind::ExecutionFinished(_)));
-                    yield WatchExecutionResponse { content: Some(Content::Event(event)) };
+                    yield WatchExecutionResponse { journal: "journal".into(), content: Some(Content::Event(event)) };
                     if is_last {
                         return;
                     }

@@ -142,7 +142,7 @@ impl Store {
         let reader = Arc::clone(&store.reader);
         let publisher = Arc::clone(&feed);
         // The whole store goes in, with the lock that it holds as long as it lives.
-        let writer = GroupCommit::start(threads, "belay-gate", {
+        let writer = GroupCommit::start(threads, "belay-gate", location.max_batch, {
             let stores = Arc::clone(&stores);
             move |batch| perform(&store, &stores, &publisher, batch)
         });

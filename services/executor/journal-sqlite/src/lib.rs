@@ -4,9 +4,9 @@
 //! writes. Instead each row names the execution's row before it, and the way in is kept in three places, from new to old:
 //!
 //! - *heads* in memory: the last row of every execution that was written to since the last checkpoint;
-//! - `execution.last_log`, brought up to date at every checkpoint (once in [`writer::CHECKPOINT_EVERY`] rows) and whenever an execution
+//! - `execution.last_log`, brought up to date at every checkpoint (once in [`Intervals::checkpoint_rows`]) and whenever an execution
 //!   parks or ends;
-//! - *waypoints*: every [`writer::WAYPOINT_EVERY`]th row of an execution, so that a reader can enter a long one in the middle.
+//! - *waypoints*: one row in [`Intervals::waypoint_rows`] of an execution, so that a reader can enter a long one in the middle.
 //!
 //! After a crash the heads are found again by reading the rows above `meta.heads_upto`.
 
@@ -25,11 +25,38 @@ use belay_proto::stores::Service;
 use belay_sqlite::{Location, SqliteError};
 use rusqlite::Connection;
 
-/// Opens a journal, making it if it is not there. The fence rises, so that whoever held it before can write no more.
+/// How far apart things stand in the log: what an opening and a read cost, and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals {
+    /// How many rows the log grows by before the executions' own rows are brought up to date: bounds what an opening reads.
+    pub checkpoint_rows: u64,
+    /// After how many rows of an execution there is another waypoint: bounds what a read of a few events reads. At least 1.
+    pub waypoint_rows: u64,
+}
+
+impl Default for Intervals {
+    fn default() -> Self {
+        Self { checkpoint_rows: 4096, waypoint_rows: 64 }
+    }
+}
+
+/// Opens a journal and creates it if it does not exist. The fence rises, so that the previous owner can write no more.
 ///
 /// # Errors
-/// [`StoreError`] when it is in use, damaged, full or newer.
+/// [`StoreError`] when it is in use, damaged, full, or of another format.
 pub fn open(location: &Location, new_store_id: impl FnOnce() -> String) -> Result<Opened, StoreError> {
+    open_with(location, Intervals::default(), new_store_id)
+}
+
+/// [`open`] with other intervals. A journal may be opened with others than it was written with.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(
+    location: &Location,
+    intervals: Intervals,
+    new_store_id: impl FnOnce() -> String,
+) -> Result<Opened, StoreError> {
     let store = belay_sqlite::open(location, &schema::SCHEMA).map_err(store_error)?;
     let failed = |error: rusqlite::Error| store_error(error.into());
     let (store_id, fence, heads, last_row, stores) = {
@@ -43,7 +70,8 @@ pub fn open(location: &Location, new_store_id: impl FnOnce() -> String) -> Resul
     };
     let heads = Arc::new(RwLock::new(heads));
     let reader = reader::SqliteReader::new(Arc::clone(&store.reader), Arc::clone(&heads));
-    let writer = writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize], last_row, Arc::clone(&stores));
+    let writer =
+        writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize], intervals, last_row, Arc::clone(&stores));
     Ok(Opened { writer: Box::new(writer), reader: Arc::new(reader), store_id, stores, fence })
 }
 
@@ -134,6 +162,24 @@ mod tests {
             let store = open(&location, || "a store".into()).unwrap();
             let Opened { mut writer, reader, fence, .. } = store;
             writer::tests::append_rows(writer.as_mut(), reader.as_ref(), fence, opening * 7 % 53, &mut expected);
+        }
+    }
+
+    /// The intervals decide what reading costs and not what is read, also where a journal was written with others.
+    #[test]
+    fn a_journal_reads_the_same_with_any_intervals() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("journal"));
+        let mut expected = 0;
+        for (opening, (checkpoint_rows, waypoint_rows)) in
+            (0..).zip([(1, 1), (2, 1), (7, 3), (4096, 64), (1, 5), (31, 2), (90, 64), (97, 1), (3, 17)])
+        {
+            let intervals = Intervals { checkpoint_rows, waypoint_rows };
+            let Opened { mut writer, reader, fence, .. } =
+                open_with(&location, intervals, || "a store".into()).unwrap();
+            for _ in 0..3 {
+                writer::tests::append_rows(writer.as_mut(), reader.as_ref(), fence, opening * 11 % 29, &mut expected);
+            }
         }
     }
 }

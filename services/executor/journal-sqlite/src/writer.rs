@@ -14,16 +14,10 @@ use belay_sqlite::{SqliteError, Store};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::{
-    Head, Heads,
+    Head, Heads, Intervals,
     rows::{self, recorded_head, write_labels},
     store_error,
 };
-
-/// How many rows the log grows by before the executions' own rows are brought up to date: bounds what an opening has to read.
-pub(crate) const CHECKPOINT_EVERY: u64 = 4096;
-
-/// Every how many rows of an execution a reader may enter.
-pub(crate) const WAYPOINT_EVERY: u64 = 64;
 
 pub(crate) struct SqliteWriter {
     store: Store,
@@ -33,6 +27,7 @@ pub(crate) struct SqliteWriter {
     rows_since_checkpoint: u64,
     /// The key of the log's last row, which is the number of the last commit: one kept in a row of its own would add a page to each commit.
     last_row: i64,
+    intervals: Intervals,
     stores: Arc<Stores>,
     /// A commit failed: what the disk holds is not known.
     broken: bool,
@@ -43,11 +38,12 @@ impl SqliteWriter {
         store: Store,
         heads: Heads,
         fences: [i64; SHARDS as usize],
+        intervals: Intervals,
         last_row: i64,
         stores: Arc<Stores>,
     ) -> Self {
         let rows_since_checkpoint = heads.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
-        Self { store, heads, fences, rows_since_checkpoint, last_row, stores, broken: false }
+        Self { store, heads, fences, rows_since_checkpoint, intervals, last_row, stores, broken: false }
     }
 }
 
@@ -58,12 +54,12 @@ impl JournalWriter for SqliteWriter {
         }
         self.store.make_room();
         let connection = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let (heads, fences, stores) = (&self.heads, &self.fences, &*self.stores);
         let mut transaction = Transaction {
             connection,
-            heads,
-            fences,
-            stores,
+            heads: &self.heads,
+            fences: &self.fences,
+            intervals: self.intervals,
+            stores: &self.stores,
             changed: HashMap::new(),
             rows: 0,
             last_row: self.last_row,
@@ -99,6 +95,7 @@ struct Transaction<'a> {
     connection: MutexGuard<'a, Connection>,
     heads: &'a Heads,
     fences: &'a [i64; SHARDS as usize],
+    intervals: Intervals,
     stores: &'a Stores,
     /// The heads as this batch leaves them.
     changed: HashMap<ExecutionKey, Head>,
@@ -141,7 +138,7 @@ impl Transaction<'_> {
             });
         }
         let mut since_checkpoint = rows_before + self.rows;
-        if since_checkpoint >= CHECKPOINT_EVERY {
+        if since_checkpoint >= self.intervals.checkpoint_rows {
             self.checkpoint()?;
             since_checkpoint = 0;
         }
@@ -283,7 +280,7 @@ impl Transaction<'_> {
             ])?;
         let row = self.connection.last_insert_rowid();
         let head = Head { row, last_sequence: transition.last_sequence(), rows: head.rows + 1 };
-        if head.rows.is_multiple_of(WAYPOINT_EVERY) {
+        if head.rows.is_multiple_of(self.intervals.waypoint_rows) {
             self.connection
                 .prepare_cached("INSERT INTO waypoint (exec, first_seq, log) VALUES (?1, ?2, ?3)")?
                 .execute(params![key.0, transition.first_sequence, row])?;

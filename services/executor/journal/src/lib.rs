@@ -47,7 +47,7 @@ pub struct Transition {
     pub version: u32,
     /// The events as they are shown: length-delimited `belay.v1.ExecutionEvent`.
     pub shown: Vec<u8>,
-    /// What `shown` leaves out, sealed; nothing when it leaves nothing out.
+    /// What `shown` leaves out, sealed; `None` when it is complete.
     pub sealed: Option<Vec<u8>>,
 }
 
@@ -65,7 +65,7 @@ pub struct ExecutionSummary {
     pub state: i32,
     /// Whether it has ended.
     pub ended: bool,
-    /// When it has to be woken, in microseconds since the Unix epoch; nothing when only an outside happening wakes it.
+    /// When it has to be woken, in microseconds since the Unix epoch; `None` when only an event from outside wakes it.
     pub wake_at: Option<i64>,
     /// Whether it waits, in memory or out of it, for a moment or a person, so that a start need not load it before `wake_at`.
     pub parked: bool,
@@ -107,7 +107,7 @@ pub enum Operation {
         summary: ExecutionSummary,
         /// Its key, wrapped, when these events are the first that it seals.
         seal_key: Option<Vec<u8>>,
-        /// Who writes.
+        /// The writer's fence.
         fence: Fence,
     },
     /// Appends events to an execution.
@@ -120,12 +120,12 @@ pub enum Operation {
         summary: Option<ExecutionSummary>,
         /// Its key, wrapped, when these events are the first that it seals.
         seal_key: Option<Vec<u8>>,
-        /// Who writes.
+        /// The writer's fence.
         fence: Fence,
     },
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// Made, under this key.
@@ -182,13 +182,13 @@ pub enum Refused {
 /// Why a store cannot be opened, read or written.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// Another process holds it.
+    /// Another process has it open.
     #[error("the store is in use by another process")]
     Locked,
-    /// Its bytes make no sense.
+    /// Its content is damaged, or is not that of a journal.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
-    /// No room is left.
+    /// The disk is full.
     #[error("the disk is full")]
     Full,
     /// Its files were removed or replaced while it was open.
@@ -217,7 +217,7 @@ pub enum StoreError {
         /// What the earlier format lacks.
         lacks: &'static str,
     },
-    /// Somebody has gone on from a later state of this store: it was replaced, or restored from a backup.
+    /// Another owner has gone on from a later state of this store: it was replaced, or restored from a backup.
     #[error(
         "the tool runner follows a later owner than this store knows of: the store was restored from a backup, or another executor has taken over"
     )]
@@ -286,7 +286,7 @@ pub trait JournalReader: Send + Sync {
     /// The transitions of an execution that hold events after `after`, in order, at most `limit` of them.
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError>;
 
-    /// The wrapped key of an execution; nothing when no transition of it is sealed.
+    /// The wrapped key of an execution; `None` when no transition of it is sealed.
     fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// All executions that have not ended, oldest first.
@@ -303,6 +303,6 @@ pub struct Opened {
     pub store_id: String,
     /// How far it has come, and what it remembers of other services' stores.
     pub stores: std::sync::Arc<Stores>,
-    /// The fencing token of whoever opened it, good for all shards of an embedded store.
+    /// The fencing token of this opening, valid for all shards of an embedded store.
     pub fence: i64,
 }

@@ -29,9 +29,6 @@ use crate::{
     wire::{self, CallNames},
 };
 
-/// An execution that waits longer than this is parked: it leaves memory.
-const PARK_AFTER: Duration = Duration::from_secs(5);
-
 /// The delay before an execution that could not be read is read again: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -136,7 +133,7 @@ impl Driver {
         let Sealed { transition, new_key: seal_key } =
             registry.vault.seal(&mut secrets, &names.uid, &mut messages, || registry.ids.next_key());
         row.labels = registry.vault.labels(row.labels);
-        let summary = summary_of(&execution, now);
+        let summary = summary_of(&execution, now, registry.thresholds.park_after);
         let fence = registry.fence(row.shard);
         let described = Box::new(secrets.describe(&name, &execution));
         let reserved = registry.reserve_name(&name);
@@ -216,7 +213,9 @@ impl Driver {
     fn new(registry: Arc<ExecutionRegistry>, taken: Loaded, commands: mpsc::UnboundedReceiver<Command>) -> Self {
         let Loaded { key, name, execution, secrets, trace, summary, ledger_id } = taken;
         let (update_sender, updates) = mpsc::unbounded_channel();
-        let ahead = execution.last_time().as_micros().saturating_sub(registry.now().as_micros()).max(0);
+        // Not less than when it left memory: since its last event it has gone by the service's clock.
+        let ahead = execution.last_time().as_micros().saturating_sub(registry.now().as_micros());
+        let ahead = ahead.max(registry.ahead_of(key));
         Self {
             ahead,
             feed: registry.feed(key),
@@ -305,6 +304,7 @@ impl Driver {
                 if let Some(wake_at) = wake_at.filter(|_| !self.summary.ended) {
                     self.registry.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.key);
                 }
+                self.registry.keep_ahead(self.key, if self.summary.ended { 0 } else { self.ahead });
                 if self.registry.unload(self.key, self.summary.ended, &self.commands) {
                     return Ok(());
                 }
@@ -344,7 +344,7 @@ impl Driver {
         let random = || self.registry.ids.next_key();
         let Sealed { transition, new_key: seal_key } =
             self.registry.vault.seal(&mut self.secrets, &self.names.uid, &mut messages, random);
-        let summary = summary_of(&self.execution, now);
+        let summary = summary_of(&self.execution, now, self.registry.thresholds.park_after);
         let changed = (summary != self.summary).then(|| summary.clone());
         let fence = self.registry.fence(self.execution.created().shard);
         let append = Operation::Append { key: self.key, transition, summary: changed, seal_key, fence };
@@ -380,10 +380,10 @@ fn messages_of(names: &CallNames, execution: &Execution, events: &[Event]) -> Ve
 }
 
 /// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken.
-fn summary_of(execution: &Execution, now: Timestamp) -> ExecutionSummary {
+fn summary_of(execution: &Execution, now: Timestamp, park_after: Duration) -> ExecutionSummary {
     let ended = execution.state().is_terminal();
     let wake_at = execution.wake_at();
-    let parked = !ended && execution.is_parked() && wake_at.is_none_or(|at| at.since(now) > PARK_AFTER);
+    let parked = !ended && execution.is_parked() && wake_at.is_none_or(|at| at.since(now) > park_after);
     ExecutionSummary {
         state: wire::state_number(execution),
         ended,

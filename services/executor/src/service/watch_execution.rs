@@ -1,5 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
+use belay_defects::{Defect, is_planted};
 use belay_journal::{ExecutionKey, ExecutionRow};
 use belay_proto::v1::{self, execution_event::Kind, watch_execution_response::Content};
 use belay_reasons as reasons;
@@ -20,9 +21,6 @@ use crate::{
     wire::{self, CallNames},
 };
 
-/// How many transitions are read from the store at once.
-const PAGE: usize = 256;
-
 pub(super) async fn watch_execution(
     registry: &Arc<ExecutionRegistry>,
     request: v1::WatchExecutionRequest,
@@ -38,11 +36,19 @@ pub(super) async fn watch_execution(
     let snapshot = describe(registry, &name, &row).await?;
     let last = snapshot.last_sequence;
     let mut reset = None;
+    let is_unchecked = is_planted(Defect::TrustsCursorsFromBefore) || is_planted(Defect::RefusesCursorsAhead);
+    let is_foreign = !request.journal.is_empty() && *request.journal != *registry.journal && !is_unchecked;
     let cursor = match request.after_sequence {
         None => last,
+        // The events of another journal may be others, whatever their numbers.
+        Some(after) if after > 0 && is_foreign => {
+            tracing::warn!(execution = %name, after, last, "A watcher has seen the events of another journal");
+            reset = Some(v1::WatchReset { last_sequence: last });
+            last
+        }
         Some(after) if (0..=last).contains(&after) => after,
         // Only durable events are shown, so the store was replaced. With an error the watcher would ask for the same again.
-        Some(after) if after > last => {
+        Some(after) if after > last && !is_planted(Defect::RefusesCursorsAhead) => {
             tracing::warn!(execution = %name, after, last, "A watcher has seen more than the journal holds");
             reset = Some(v1::WatchReset { last_sequence: last });
             last
@@ -88,7 +94,8 @@ impl Watch {
         snapshot: v1::Execution,
         reset: Option<v1::WatchReset>,
     ) -> impl futures::Stream<Item = Result<v1::WatchExecutionResponse, Status>> {
-        let response = |content| v1::WatchExecutionResponse { content: Some(content) };
+        let journal = self.registry.journal.to_string();
+        let response = move |content| v1::WatchExecutionResponse { journal: journal.clone(), content: Some(content) };
         async_stream::try_stream! {
             let ended = is_terminal(snapshot.state());
             let last = sequence_of(&snapshot);
@@ -161,10 +168,10 @@ impl Watch {
         if known != 0 && known <= cursor {
             return Ok(Vec::new());
         }
-        let key: ExecutionKey = self.row.key;
+        let (key, page): (ExecutionKey, usize) = (self.row.key, self.registry.thresholds.watch_page);
         let transitions = self
             .registry
-            .read(move |reader| reader.read(key, cursor, PAGE))
+            .read(move |reader| reader.read(key, cursor, page))
             .await
             .map_err(|error| unreadable(&error))?;
         let mut events = Vec::new();

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner};
+use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds};
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
 use belay_service_kit::{Access, Clock, Ids, Shutdown, SystemClock, net, shutdown::Trigger};
@@ -27,11 +27,11 @@ struct Inside {
 }
 
 async fn inside(world: &World) -> Inside {
-    inside_with(world, Arc::new(SystemClock)).await
+    inside_with(world, Arc::new(SystemClock), Thresholds::default()).await
 }
 
 /// The same with a wall clock that the test sets.
-async fn inside_with(world: &World, clock: Arc<dyn Clock>) -> Inside {
+async fn inside_with(world: &World, clock: Arc<dyn Clock>, thresholds: Thresholds) -> Inside {
     let folder = world.folder.path();
     let journal = loop {
         match belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), || "store".into()) {
@@ -55,6 +55,7 @@ async fn inside_with(world: &World, clock: Arc<dyn Clock>) -> Inside {
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         shutdown,
         limits: Default::default(),
+        thresholds,
     });
     let socket = folder.join("inside");
     let server =
@@ -99,19 +100,22 @@ async fn a_clock_that_is_set_back_holds_no_retry_up() {
     let set_back = |clock: &SetBack| clock.0.fetch_add(i64::try_from(HOUR.as_micros()).unwrap(), Ordering::SeqCst);
     let (world, clock) = (World::new().await, Arc::new(SetBack::default()));
     // Under a service that runs.
-    let inside = inside_with(&world, Arc::<SetBack>::clone(&clock)).await;
+    let mut inside = inside_with(&world, Arc::<SetBack>::clone(&clock), Thresholds::default()).await;
     let running = inside.executor.run("a: fails_once").await;
     inside.executor.until(&running, "its backoff", backs_off).await;
     set_back(&clock);
     assert_eq!(inside.executor.end(&running).await.state(), v1::execution::State::Completed);
-    // Between two lives of it.
-    let restarted = inside.executor.run("b: fails_once").await;
-    inside.executor.until(&restarted, "its backoff", backs_off).await;
-    inside.stop();
-    set_back(&clock);
-    let inside = inside_with(&world, clock).await;
-    inside.executions.drive_all().await.unwrap();
-    assert_eq!(inside.executor.end(&restarted).await.state(), v1::execution::State::Completed);
+    // Between two lives of it, for an execution that waits in memory and for one that leaves it.
+    for (step, park_after) in [("b", Thresholds::default().park_after), ("c", Duration::ZERO)] {
+        let restarted = inside.executor.run(&format!("{step}: fails_once")).await;
+        inside.executor.until(&restarted, "its backoff", backs_off).await;
+        inside.stop();
+        set_back(&clock);
+        let thresholds = Thresholds { park_after, ..Thresholds::default() };
+        inside = inside_with(&world, Arc::<SetBack>::clone(&clock), thresholds).await;
+        inside.executions.drive_all().await.unwrap();
+        assert_eq!(inside.executor.end(&restarted).await.state(), v1::execution::State::Completed);
+    }
 }
 
 // REQUIREMENTS section 4, number 6; B-01: a thousand questions are a thousand rows, and each decision wakes its own.

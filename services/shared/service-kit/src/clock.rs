@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use belay_defects::{Defect, is_planted};
 use tokio::time::Instant;
 
 /// Reads the wall time.
@@ -62,6 +63,9 @@ impl SteadyClock {
 
 impl Clock for SteadyClock {
     fn now_micros(&self) -> i64 {
+        if is_planted(Defect::WaitsByTheWallClock) {
+            return self.below.now_micros();
+        }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (wall, monotonic) = (self.below.now_micros(), Instant::now());
         let passed = i64::try_from(monotonic.duration_since(last.monotonic).as_micros()).unwrap_or(i64::MAX);

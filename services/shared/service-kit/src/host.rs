@@ -56,6 +56,13 @@ impl Hosted {
         self
     }
 
+    /// The same with other routes around its methods: for tests that act in the middle of a request.
+    #[must_use]
+    pub fn map_routes(mut self, wrap: impl FnOnce(Routes) -> Routes) -> Self {
+        self.routes = wrap(self.routes);
+        self
+    }
+
     /// The services of both on one listener.
     ///
     /// # Panics

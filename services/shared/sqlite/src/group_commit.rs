@@ -7,8 +7,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::Threads;
 
-/// How many operations one commit gathers at most: bounds how long the first of them waits.
-const LONGEST_BATCH: usize = 1024;
+/// How many operations one commit gathers at most, as a rule: bounds how long the first of them waits.
+pub const MAX_BATCH: usize = 1024;
 
 type Waiting<Op, Answer, Error> = (Op, oneshot::Sender<Result<Answer, Error>>);
 
@@ -46,11 +46,11 @@ where
     Answer: Send + 'static,
     Error: Clone + Send + 'static,
 {
-    /// Starts the writer. `commit` makes a batch durable and answers each operation, in order.
+    /// Starts the writer. `commit` makes a batch of at most `max_batch` operations durable and answers each of them, in order.
     ///
     /// # Panics
     /// When the operating system gives no thread, or `Threads::Inline` is used outside a runtime.
-    pub fn start<C>(threads: Threads, name: &str, mut commit: C) -> Self
+    pub fn start<C>(threads: Threads, name: &str, max_batch: usize, mut commit: C) -> Self
     where
         C: FnMut(Vec<Op>) -> Result<Vec<Answer>, Error> + Send + 'static,
     {
@@ -70,7 +70,7 @@ where
                 let thread = std::thread::Builder::new().name(name.into());
                 let work = move || {
                     let mut batch = Vec::new();
-                    while receiver.blocking_recv_many(&mut batch, LONGEST_BATCH) > 0 {
+                    while receiver.blocking_recv_many(&mut batch, max_batch) > 0 {
                         run(std::mem::take(&mut batch));
                     }
                 };
@@ -79,7 +79,7 @@ where
             Threads::Inline => {
                 tokio::spawn(async move {
                     let mut batch = Vec::new();
-                    while receiver.recv_many(&mut batch, LONGEST_BATCH).await > 0 {
+                    while receiver.recv_many(&mut batch, max_batch).await > 0 {
                         run(std::mem::take(&mut batch));
                     }
                 });
@@ -113,7 +113,7 @@ mod tests {
     async fn those_who_are_ready_share_a_commit() {
         let (entered, gate_reached) = sync::channel();
         let (open_gate, gate) = sync::channel::<()>();
-        let writer = GroupCommit::start(Threads::Real, "test", move |batch: Vec<u32>| {
+        let writer = GroupCommit::start(Threads::Real, "test", MAX_BATCH, move |batch: Vec<u32>| {
             entered.send(batch.len()).unwrap();
             gate.recv().unwrap();
             Ok::<_, String>(batch.into_iter().map(|n| n * 10).collect())
@@ -153,7 +153,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_batch_fails_for_everybody_in_it() {
-        let writer = GroupCommit::start(Threads::Inline, "test", |_: Vec<u32>| Err::<Vec<u32>, _>("full".to_string()));
+        let writer = GroupCommit::start(Threads::Inline, "test", MAX_BATCH, |_: Vec<u32>| {
+            Err::<Vec<u32>, _>("full".to_string())
+        });
         let (a, b) = tokio::join!(writer.commit(1), writer.commit(2));
         assert_eq!((a, b), (Err(CommitError::Failed("full".into())), Err(CommitError::Failed("full".into()))));
     }

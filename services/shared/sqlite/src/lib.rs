@@ -11,7 +11,7 @@ mod open;
 mod positions;
 
 pub use error::SqliteError;
-pub use group_commit::{CommitError, GroupCommit};
+pub use group_commit::{CommitError, GroupCommit, MAX_BATCH};
 pub use lane::{Lane, Slot};
 pub use open::{Location, Schema, Store, Synchronous, open};
 pub use positions::{count_commit, positions, store_updates};

@@ -9,7 +9,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::{SqliteError, ballast::Ballast, positions};
+use crate::{MAX_BATCH, SqliteError, ballast::Ballast, positions};
 
 /// Where a database is.
 #[derive(Clone, Debug)]
@@ -23,12 +23,14 @@ pub struct Location {
     /// Accepts a store that is behind what other services remember of it: the generation that begins with that, in microseconds since the
     /// Unix epoch. `None` unless the operator asks for it.
     pub accepted: Option<i64>,
+    /// How many operations one commit gathers at most.
+    pub max_batch: usize,
 }
 
 impl Location {
     /// A file on the real disk.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), vfs: None, synchronous: Synchronous::Full, accepted: None }
+        Self { path: path.into(), vfs: None, synchronous: Synchronous::Full, accepted: None, max_batch: MAX_BATCH }
     }
 }
 

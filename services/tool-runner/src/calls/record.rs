@@ -2,6 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
+use belay_defects::{Defect, is_planted};
 use belay_policy::{Decision, Verdict};
 use belay_proto::v1::{self, ErrorClass, payload::Content, policy_decision, tool_call::State};
 use belay_reasons as reasons;
@@ -98,7 +99,11 @@ pub(super) fn workspace_failed(error: &(dyn Error + 'static)) -> Unfinished {
 
 /// How a call ends that failed. One that met a full disk has changed nothing and is not at fault: it is given back, to run again later.
 pub(super) fn unfinished(failure: ToolFailure) -> Unfinished {
-    let state = if failure.reason == reasons::WORKSPACE_FULL { State::Cancelled } else { State::Failed };
+    let state = if failure.reason == reasons::WORKSPACE_FULL && !is_planted(Defect::FailsForWantOfRoom) {
+        State::Cancelled
+    } else {
+        State::Failed
+    };
     (state, failure)
 }
 

@@ -47,14 +47,25 @@ impl Calls {
     /// # Errors
     /// [`Status`] when that cannot be made durable.
     pub async fn recover(parts: Parts) -> Result<Arc<Self>, Status> {
-        let Parts { registry, mut ledger, clock, keys, workspaces, places, enforcement, telemetry, threads, limits } =
-            parts;
+        let Parts {
+            registry,
+            mut ledger,
+            clock,
+            keys,
+            workspaces,
+            places,
+            enforcement,
+            telemetry,
+            threads,
+            limits,
+            thresholds,
+        } = parts;
         let contents = ledger.take_contents();
         let ledger = Arc::new(ledger);
         let tag = digest_of(ledger.file_id().as_bytes())["sha256:".len()..][..8].to_owned();
-        let acknowledgements = Acknowledgements::new(Arc::clone(&ledger));
+        let acknowledgements = Acknowledgements::new(Arc::clone(&ledger), thresholds.max_waiting_rows);
         let lanes = Lanes::new(threads);
-        let rooms = Rooms::new(workspaces, places, lanes.clone(), tag, Arc::clone(&acknowledgements));
+        let rooms = Rooms::new(workspaces, places, lanes.clone(), tag, Arc::clone(&acknowledgements), thresholds);
         let now = clock.now_micros().div_euclid(1_000_000);
         ledger.write(Entry::Expired { before: now.saturating_sub(REMEMBERED) }).await.map_err(not_durable)?;
 

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use belay_defects::{Defect, is_planted};
 use belay_policy::{Decision, Intent, Revised, ToolKind};
 use belay_proto::v1::{self, ErrorClass, tool_call::State};
 use belay_reasons as reasons;
@@ -371,6 +372,10 @@ impl Calls {
             Committed::GrantSpent => {
                 self.discard(visit, &staged).await;
                 self.stays_held(job)
+            }
+            Committed::NotWritten(_) if is_planted(Defect::DoubtsWhatDidNotHappen) => {
+                let doubt = ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, "Planted.");
+                Progress::Ended(Arc::new(self.ended(job, not_in_place, Err((State::OutcomeUnknown, doubt)))))
             }
             Committed::NotWritten(_) => Progress::Unresolved,
         }

@@ -12,6 +12,6 @@ pub(super) async fn acknowledge_tool_calls(
         attempt_of(name)?;
     }
     calls.admit(request.fence).await?;
-    calls.acknowledge(request.names);
+    calls.acknowledge(request.names, request.fence.unwrap_or_default().token);
     Ok(v1::AcknowledgeToolCallsResponse {})
 }

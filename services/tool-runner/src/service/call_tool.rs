@@ -59,7 +59,8 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) 
     // One that is not in order is as good as none.
     let trace = request.trace.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok());
     let (name, grant, exclusive) = (request.name, request.grant, request.exclusive);
-    calls.call(Order { name, attempt, tool, arguments, timeout, workspace, exclusive, grant, trace }).await
+    let token = request.fence.unwrap_or_default().token;
+    calls.call(Order { name, attempt, tool, arguments, timeout, workspace, exclusive, grant, token, trace }).await
 }
 
 pub(super) fn message(news: News) -> v1::CallToolResponse {

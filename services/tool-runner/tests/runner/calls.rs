@@ -32,9 +32,15 @@ async fn the_same_call_runs_once_however_often_it_is_asked_for() {
 
     runner.acknowledge("a").await;
     assert_eq!(runner.get("a").await.unwrap_err().code(), Code::NotFound, "what was acknowledged is forgotten");
-    let late = runner.call(request).await.unwrap_err();
+    let late = runner.call(request.clone()).await.unwrap_err();
     assert_eq!(refusal(&late), "CALL_ACKNOWLEDGED", "and a request that comes late does not run it again");
     assert_eq!(bench.stage.runs(), 1);
+
+    // A later owner has a journal that was restored from a backup: it does not know of the acknowledgement, and its request is meant.
+    let anew = v1::CallToolRequest { fence: Some(v1::Fence { shard: 0, token: 1 }), ..request };
+    bench.stage.let_go.add_permits(1);
+    assert_eq!(state(&runner.call(anew).await.unwrap()), State::Completed);
+    assert_eq!(bench.stage.runs(), 2);
 }
 
 /// B-08: a stale owner is refused on every method that changes something, also after the runner was restarted.

@@ -26,7 +26,7 @@ use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{
     Allowed, Annotations, Calls, Invocation, Ledger, LedgerError, Operation, Parts, Places, RealPlaces, Recovery,
-    Registry, Secrets, Tool, ToolFailure, ToolResult, ToolSpec, Touches, Workspaces, hosted,
+    Registry, Secrets, Thresholds, Tool, ToolFailure, ToolResult, ToolSpec, Touches, Workspaces, hosted,
 };
 use belay_workspace::RelPath;
 use serde_json::{Value, json};
@@ -344,8 +344,19 @@ impl Bench {
             };
             let telemetry = Telemetry::off(|bytes| bytes.fill(1));
             let limits = RunnerLimits { calls: Sourced::default_of(max_calls) };
-            let parts =
-                Parts { registry, ledger, clock, keys, workspaces, places, enforcement, telemetry, threads, limits };
+            let parts = Parts {
+                registry,
+                ledger,
+                clock,
+                keys,
+                workspaces,
+                places,
+                enforcement,
+                telemetry,
+                threads,
+                limits,
+                thresholds: Thresholds::default(),
+            };
             let calls = runtime.block_on(Calls::recover(parts)).unwrap();
             let (trigger, stop) = Shutdown::new();
             let listener = runtime.block_on(net::bind(&net::Address::Unix(socket.clone()))).unwrap();

@@ -57,6 +57,7 @@ async fn start(folder: &std::path::Path) -> (Client, String, Arc<Calls>) {
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         threads: Threads::Real,
         limits: RunnerLimits::default(),
+        thresholds: belay_tool_runner::Thresholds::default(),
     };
     let calls = Calls::recover(parts).await.unwrap();
     let policy = Policy::from_yaml("terminal_commands: auto\n").unwrap();

@@ -149,6 +149,24 @@ async fn a_cursor_that_cannot_be_is_refused_with_the_oldest_sequence() {
     assert_eq!(reset.last_sequence, snapshot.last_sequence);
     assert!(stream.message().await.unwrap().is_none(), "nothing follows the last event");
 
+    // A number of another journal, which this one may have passed since: what was seen may be gone all the same.
+    let first = async |journal: &str| {
+        let request = v1::WatchExecutionRequest {
+            name: belay_e2e::client::name("short"),
+            after_sequence: Some(1),
+            journal: journal.into(),
+            ..Default::default()
+        };
+        let mut stream = client.raw().watch_execution(request).await.unwrap().into_inner();
+        stream.message().await.unwrap().unwrap()
+    };
+    let here = first("").await;
+    assert!(matches!(here.content, Some(Content::Snapshot(_))), "a watcher that does not know its journal is believed");
+    assert!(matches!(first(&here.journal).await.content, Some(Content::Snapshot(_))));
+    let elsewhere = first("another").await;
+    assert!(matches!(elsewhere.content, Some(Content::Reset(_))), "{elsewhere:?}");
+    assert_eq!(elsewhere.journal, here.journal);
+
     let mut stream = client.watch("short", None).await.unwrap();
     assert!(matches!(stream.message().await.unwrap().unwrap().content, Some(Content::Snapshot(_))));
     assert!(stream.message().await.unwrap().is_none(), "nothing follows the last event");

@@ -31,7 +31,8 @@ use crate::{machine, net, trace, vfs};
 
 const STORE: &str = "store";
 const CLIENTS: [&str; 2] = ["alice", "bob"];
-const SITE: Site = Site { servers: &[STORE], everyone: &[STORE, CLIENTS[0], CLIENTS[1]] };
+const SITE: Site =
+    Site { servers: &[STORE], everyone: &[STORE, CLIENTS[0], CLIENTS[1]], requests: &[], for_good: false };
 
 const PORT: u16 = 7000;
 const FOLDER: &str = "/data";

@@ -102,7 +102,12 @@ impl Executor {
         after_sequence: Option<i64>,
     ) -> tonic::Streaming<v1::WatchExecutionResponse> {
         let heartbeat_interval = Some(pbjson_types::Duration { seconds: 0, nanos: 100_000_000 });
-        let request = v1::WatchExecutionRequest { name: name.to_owned(), after_sequence, heartbeat_interval };
+        let request = v1::WatchExecutionRequest {
+            name: name.to_owned(),
+            after_sequence,
+            heartbeat_interval,
+            ..Default::default()
+        };
         self.client.clone().watch_execution(request).await.unwrap().into_inner()
     }
 

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use belay_proto::v1::{self, execution, execution_event::Kind, step_status};
 use serde_json::Value;
 
+use super::archive::Archive;
 use super::calls::{Call, json};
 use super::client::{Order, is_terminal};
 use super::decisions::{self, Stored};
 use super::effects;
-use super::hosts::Inventoried;
+use super::hosts::{Inventoried, Owners};
 use super::outside::{Outside, Run};
 use super::picture::{Fold, Picture};
 use super::plans;
@@ -35,10 +36,14 @@ pub(super) struct Evidence<'a> {
     pub(super) stored: &'a Stored,
     pub(super) told: &'a Told,
     pub(super) outside: &'a Outside,
-    /// Nothing when the runner may have lost what it knew of commits.
-    pub(super) workspaces: Option<&'a Inventoried>,
+    pub(super) workspaces: &'a Inventoried,
+    /// Whether the runner has lost what it knew of commits.
+    pub(super) ledger_lost: bool,
     pub(super) orders: &'a [Order],
     pub(super) keys: &'a belay_grant::Keys,
+    pub(super) owners: &'a Owners,
+    /// What the gate had whenever it lost its store.
+    pub(super) archive: &'a Archive,
 }
 
 /// Holds what was kept against what was told and what was done.
@@ -61,7 +66,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     for (name, kept) in kept {
         let Some(heard) = told.get(name) else { continue };
         let order = plans.get(&*heard.request_id);
-        let mut one = One { name, kept, heard, runs, violations: &mut violations };
+        let mut one = One { name, kept, heard, runs, owners: evidence.owners, violations: &mut violations };
         let Some((fold, calls)) = one.replay() else { continue };
         one.totals(&fold.picture);
         one.plan(&fold, order.map(|order| &order.plan));
@@ -77,9 +82,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         violations.push(format!("{} ran, and its intent is gone", run.call));
     }
     violations.extend(decisions::audit(evidence, runs, &all_calls));
-    if let Some(workspaces) = evidence.workspaces {
-        violations.extend(effects::audit(workspaces, runs, &all_calls));
-    }
+    violations.extend(effects::audit(evidence, runs, &all_calls));
     violations
 }
 
@@ -88,6 +91,7 @@ struct One<'a, 'v> {
     kept: &'a Kept,
     heard: &'a Heard,
     runs: &'a [Run],
+    owners: &'a Owners,
     violations: &'v mut Violations,
 }
 
@@ -117,7 +121,9 @@ impl<'a> One<'a, '_> {
                 Some(Kind::ExecutionRecovered(_)) => trace::count("executions recovered"),
                 Some(Kind::ToolCallRequested(request)) => {
                     let step = fold.index(event).unwrap_or_default();
-                    let call = Call::new(step, request);
+                    let kind = fold.plan.steps.get(step).and_then(|step| step.kind.as_ref());
+                    let exclusive = matches!(kind, Some(v1::step::Kind::Tool(tool)) if tool.exclusive);
+                    let call = Call::new(step, exclusive, request);
                     if calls.insert(event.call.clone(), call).is_some() {
                         self.violation(format_args!("{} was requested twice", event.call));
                     }
@@ -317,12 +323,13 @@ impl<'a> One<'a, '_> {
         let [end] = call.ends[..] else {
             return self.violation(format_args!("{name} ended {} times", call.ends.len()));
         };
-        let ended = end.time.as_ref().map_or(0, belay_proto::micros);
+        // By the true time: the events have the executor's, whose clock may have been wrong.
+        let ended = self.owners.stored_at(self.name, end.sequence);
         let all: &'a [Run] = self.runs;
         let runs: Vec<(usize, &Run)> = all.iter().enumerate().filter(|(_, run)| run.call == name).collect();
         // S2-FR-057, S2-NFR-007, B-01: an outcome that is stored is never made again.
         for (number, run) in &runs {
-            if run.began > ended + SKEW {
+            if ended.is_some_and(|ended| run.began > ended + SKEW) {
                 self.violation(format_args!(
                     "run {number} of {name} began after the call's end was stored: executed again"
                 ));
@@ -368,11 +375,30 @@ impl<'a> One<'a, '_> {
                 }
                 trace::count("unknown outcomes");
             }
+            Some(Kind::ToolCallFailed(failed)) => self.failed(name, failed),
             Some(Kind::ToolCallCancelled(cancelled)) => match &cancelled.failure {
                 Some(failure) if failure.reason == "CONFLICT" => trace::count("conflicts"),
+                Some(failure) if failure.reason == "FAILED_BESIDE_COMMITS" => {
+                    trace::count("calls that run again because others committed beside them");
+                }
+                Some(failure) if failure.reason == "WORKSPACE_FULL" => trace::count("calls that wait for room"),
                 _ => trace::count("calls discarded"),
             },
             Some(Kind::ToolCallDenied(_)) => trace::count("calls denied"),
+            _ => {}
+        }
+    }
+
+    /// A call fails for what it did, and not for a disk that is full or a service that is away: those it waits for.
+    fn failed(&mut self, name: &str, failed: &v1::ToolCallFailed) {
+        let Some(failure) = &failed.failure else {
+            return self.violation(format_args!("{name} failed without a reason"));
+        };
+        match &*failure.reason {
+            "WORKSPACE_FULL" | "LEDGER_UNAVAILABLE" | "STORE_FULL" => {
+                self.violation(format_args!("{name} failed because of a full disk: {failure:?}"));
+            }
+            "CONFLICT" => trace::count("calls given up after conflicts"),
             _ => {}
         }
     }

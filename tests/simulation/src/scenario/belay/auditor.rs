@@ -1,4 +1,4 @@
-//! Whoever comes after the last power loss and reads everything there is.
+//! A client that reads everything that is stored, after the last power loss.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use super::audit::Kept;
-use super::client::{Connection, PATIENCE, pause};
+use super::client::{Connection, RPC_TIMEOUT, pause};
 use super::decisions::Stored;
 use super::hosts::{self, Owners};
 use super::told::Told;
@@ -23,8 +23,8 @@ use crate::trace;
 /// What was found, once everything was read.
 pub(super) type Found = Arc<Mutex<Option<Stored>>>;
 
-/// Reads every execution and all of its events, what the gate was asked and what the runner remembers; and tries the wrong doors, and calls
-/// a tool as an executor that was replaced would.
+/// Reads every execution and all of its events, what the gate was asked and what the runner remembers; and tries what
+/// each endpoint must refuse, and calls a tool as an executor that was replaced would.
 ///
 /// Without `owners` the runner has lost its memory of them, and the call is left out.
 pub(super) async fn read_everything(seed: u64, told: Told, owners: Option<Owners>, found: Found) -> turmoil::Result {
@@ -61,13 +61,13 @@ fn runner() -> ToolRunnerServiceClient<Channel> {
     ToolRunnerServiceClient::new(hosts::channel(hosts::RUNNER_URI))
 }
 
-/// Asks until there is an answer, or a refusal that asking again would not change.
+/// Sends a request until there is an answer, or a refusal that is final.
 async fn until_answered<T, F>(random: &mut StdRng, ask: impl Fn() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<Response<T>, Status>>,
 {
     loop {
-        match tokio::time::timeout(PATIENCE, ask()).await {
+        match tokio::time::timeout(RPC_TIMEOUT, ask()).await {
             Ok(Ok(answer)) => return Ok(answer.into_inner()),
             Ok(Err(status)) if status.code() != Code::Unavailable && status::reason(&status).is_some() => {
                 return Err(status);
@@ -77,13 +77,13 @@ where
     }
 }
 
-/// How often the auditor looks whether something has come about that has to: a quarter of a minute, more or less.
-const LOOKS: usize = 300;
+/// How often the auditor polls for something that has to happen: for about a quarter of a minute.
+const MAX_POLLS: usize = 300;
 
 /// S2-NFR-005: every call has ended, and the executor tells the runner so, whatever was lost of that before.
 async fn nothing_is_unacknowledged(told: &Told, random: &mut StdRng) {
     let mut left = Vec::new();
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_POLLS {
         let ask = || async {
             let request = v1::WatchUnacknowledgedToolCallsRequest::default();
             let mut watch = runner().watch_unacknowledged_tool_calls(request).await?.into_inner();
@@ -105,6 +105,7 @@ async fn nothing_is_unacknowledged(told: &Told, random: &mut StdRng) {
 
 /// Reads every approval and every grant.
 async fn read_gate(stored: &mut Stored, told: &Told, random: &mut StdRng) {
+    stored.asked = told.approvals();
     let people = || ApprovalGateServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
     let services = || ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
     let (mut names, mut page_token) = (Vec::new(), String::new());
@@ -139,8 +140,8 @@ async fn read_gate(stored: &mut Stored, told: &Told, random: &mut StdRng) {
             pause(random, 100).await;
             approval = until_answered(random, look).await;
         }
-        // Every execution has ended, so nobody waits for an answer: the executor withdraws the question, unless a person is faster.
-        for _ in 0..LOOKS {
+        // Every execution has ended, so nothing waits for a decision: the executor withdraws the question, unless a person is faster.
+        for _ in 0..MAX_POLLS {
             if approval.as_ref().is_ok_and(|approval| approval.state() != approval::State::Pending) {
                 break;
             }
@@ -152,7 +153,7 @@ async fn read_gate(stored: &mut Stored, told: &Told, random: &mut StdRng) {
                 if approval.state() == approval::State::Pending {
                     told.violation(format_args!("{name} is still asked, and its execution has ended"));
                 }
-                wrong_doors(&approval, told, random).await;
+                wrong_endpoints(&approval, told, random).await;
                 stored.approvals.insert(name.clone(), approval);
             }
             Err(status) => told.violation(format_args!("{name} is listed and cannot be had: {status:?}")),
@@ -193,7 +194,7 @@ fn is_over(approval: &v1::Approval, stored: &Stored) -> bool {
 }
 
 /// A person gets no grant, and a service decides nothing. B-05.
-async fn wrong_doors(approval: &v1::Approval, told: &Told, random: &mut StdRng) {
+async fn wrong_endpoints(approval: &v1::Approval, told: &Told, random: &mut StdRng) {
     let request = v1::GetGrantRequest { approval: approval.name.clone() };
     let grant = until_answered(random, || {
         let request = request.clone();
@@ -250,7 +251,7 @@ async fn read(connection: &mut Connection, name: &str, told: &Told, random: &mut
             let mut stream = client.watch_execution(request).await?.into_inner();
             let (mut snapshot, mut events) = (None, Vec::new());
             // Before the end of one that has ended there is nothing to wait for.
-            while let Ok(message) = tokio::time::timeout(PATIENCE / 2, stream.message()).await {
+            while let Ok(message) = tokio::time::timeout(RPC_TIMEOUT / 2, stream.message()).await {
                 match message?.map(|message| message.content) {
                     Some(Some(Content::Snapshot(execution))) => snapshot = Some(execution),
                     Some(Some(Content::Event(event))) => events.push(event),
@@ -282,7 +283,7 @@ async fn call_as_stale_owner(execution: &v1::Execution, owners: &Owners, told: &
     let newest = owners.newest_fence();
     loop {
         let mut client = ToolRunnerServiceClient::new(hosts::channel(hosts::RUNNER_URI));
-        match tokio::time::timeout(PATIENCE, client.call_tool(request.clone())).await {
+        match tokio::time::timeout(RPC_TIMEOUT, client.call_tool(request.clone())).await {
             Ok(Err(status)) if status::reason(&status).as_deref() == Some("FENCED") => {
                 return trace::count("stale callers refused");
             }

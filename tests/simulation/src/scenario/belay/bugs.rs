@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use belay_defects::Defect;
 use belay_journal::{Done, JournalWriter, Operation, Refused, StoreError};
 use belay_proto::stores::Stores;
 use belay_service_kit::ServiceChannel;
@@ -10,6 +11,7 @@ use belay_sqlite::Synchronous;
 use tonic::transport::Channel;
 
 use super::workspaces::Flaw;
+use crate::fault::Fault;
 
 /// How long a journal that writes behind lets a batch wait.
 const BEHIND: Duration = Duration::from_millis(40);
@@ -21,14 +23,25 @@ pub(super) struct Bugs {
     pub(super) writes_behind: bool,
     /// What becomes of the runner's ledger when the runner starts again.
     pub(super) calls: Memory,
+    /// What becomes of the gate's store when the gate starts again.
+    pub(super) gate: Memory,
+    /// Whether the executor's journal is replaced once by a copy from before, and accepted as an operator would.
+    pub(super) restores_journal: bool,
+    /// Planted in the services' own code.
+    pub(super) defect: Option<Defect>,
     pub(super) journal: Synchronous,
     pub(super) ledger: Synchronous,
     pub(super) workspaces: Flaw,
-    /// How often the runner's process is killed besides what the seed lets go wrong: no bug, but it brings some to light.
-    pub(super) kills: u32,
+    /// A fault that happens so often besides what the seed lets go wrong: no bug, but it brings one to light.
+    pub(super) often: Option<(u32, Fault)>,
 }
 
 impl Bugs {
+    /// One defect of the services' own code.
+    pub(super) fn planted(defect: Defect) -> Self {
+        Self { defect: Some(defect), ..Self::default() }
+    }
+
     /// A channel of a service with these stores. Where a store is made to forget, the services do not tell each other what they remember of
     /// it: they would notice, and the bug is there to be found without that.
     pub(super) fn telling(&self, channel: Channel, stores: &Arc<Stores>) -> ServiceChannel {
@@ -39,15 +52,15 @@ impl Bugs {
     }
 }
 
-/// What a runner that starts again knows of the calls before.
+/// What a service that starts again knows of before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// What its ledger says.
+    /// What its store says.
     #[default]
     Kept,
-    /// Nothing: its ledger is new, and says so. A fault and no bug.
+    /// Nothing: its store is new, and says so. A fault and no bug.
     Lost,
-    /// Nothing: its ledger is new, and passes for the old one.
+    /// Nothing: its store is new, and passes for the old one.
     Replaced,
 }
 

@@ -1,4 +1,4 @@
-//! Calls, as the events have them: what each was asked, what it waited for, and how it ended.
+//! Calls, folded from the events: what was requested, which approvals each waited for, and how it ended.
 
 use belay_proto::v1::{self, execution_event::Kind, payload};
 use serde_json::Value;
@@ -6,6 +6,8 @@ use serde_json::Value;
 /// One call, as the events have it.
 pub(super) struct Call<'a> {
     pub(super) step: usize,
+    /// Whether it has its workspace to itself.
+    pub(super) exclusive: bool,
     pub(super) request: &'a v1::ToolCallRequested,
     pub(super) holds: Vec<Hold<'a>>,
     pub(super) ends: Vec<&'a v1::ExecutionEvent>,
@@ -19,11 +21,11 @@ pub(super) struct Hold<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn new(step: usize, request: &'a v1::ToolCallRequested) -> Self {
-        Self { step, request, holds: Vec::new(), ends: Vec::new() }
+    pub(super) fn new(step: usize, exclusive: bool, request: &'a v1::ToolCallRequested) -> Self {
+        Self { step, exclusive, request, holds: Vec::new(), ends: Vec::new() }
     }
 
-    /// How it ended; nothing when it did not end once.
+    /// How it ended; `None` unless it ended exactly once.
     pub(super) fn end(&self) -> Option<&'a Kind> {
         match self.ends[..] {
             [end] => end.kind.as_ref(),

@@ -1,4 +1,4 @@
-//! Clients: they start executions, meddle with them, and see them to their end.
+//! Clients: they start executions, pause, resume and cancel them, and watch them to their end.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use super::told::Told;
-use super::{hosts, watcher};
+use super::{hosts, tools, watcher};
 use crate::trace;
 
-/// How long an answer may take before the connection is given up: turmoil's TCP does not send again what a partition swallowed.
-pub(super) const PATIENCE: Duration = Duration::from_millis(1000);
+/// How long an RPC may take before its connection is replaced: turmoil's TCP does not retransmit what a partition dropped.
+pub(super) const RPC_TIMEOUT: Duration = Duration::from_millis(1000);
 
-/// Reasons that say: nothing is wrong with the request, ask again later. And those by which a state forbids what was asked.
+/// Expected reasons: the request may be sent again later, or the execution's state forbids it.
 const EXPECTED: [&str; 9] = [
     "EXECUTION_ENDED",
     "FENCED",
@@ -44,23 +44,25 @@ pub(super) struct Order {
     pub(super) seed: u64,
 }
 
-/// A client's way to the executor, made anew after every failure.
+/// A client's connection to the executor, replaced after every failure.
 pub(super) struct Connection {
     client: ExecutorServiceClient<Channel>,
     told: Told,
+    /// The execution that was asked about went with the journal.
+    is_gone: bool,
 }
 
 impl Connection {
     pub(super) fn new(told: &Told) -> Self {
-        Self { client: connect(), told: told.clone() }
+        Self { client: connect(), told: told.clone(), is_gone: false }
     }
 
-    /// Asks something; nothing when there is no answer, or a refusal that may be.
+    /// Sends a request; `None` when there is no answer, or an expected refusal.
     pub(super) async fn ask<T, Fut>(&mut self, ask: impl FnOnce(ExecutorServiceClient<Channel>) -> Fut) -> Option<T>
     where
         Fut: Future<Output = Result<Response<T>, Status>>,
     {
-        match tokio::time::timeout(PATIENCE, ask(self.client.clone())).await {
+        match tokio::time::timeout(RPC_TIMEOUT, ask(self.client.clone())).await {
             Ok(Ok(answer)) => Some(answer.into_inner()),
             Ok(Err(status)) => {
                 self.refused(&status);
@@ -74,7 +76,12 @@ impl Connection {
         }
     }
 
-    /// Notes a refusal, which is a violation when it may not be.
+    /// Whether the execution that was asked about went with the journal.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// Records a refusal, which is a violation unless it is expected.
     pub(super) fn refused(&mut self, status: &Status) {
         let (code, message) = (status.code(), status.message());
         trace::event(format_args!("refused: {code:?} {message}"));
@@ -82,6 +89,7 @@ impl Connection {
         let is_ours = std::error::Error::source(status).is_none();
         match reason.as_deref() {
             Some(reason) if EXPECTED.contains(&reason) => {}
+            Some("EXECUTION_NOT_FOUND") if self.told.execution_may_be_gone() => self.is_gone = true,
             Some(reason @ ("EXECUTION_NOT_FOUND" | "SEQUENCE_OUT_OF_RANGE")) => {
                 self.told.violation(format_args!("what was told is gone: {reason}: {message}"));
             }
@@ -98,7 +106,7 @@ fn connect() -> ExecutorServiceClient<Channel> {
     ExecutorServiceClient::new(hosts::channel(hosts::EXECUTOR_URI))
 }
 
-/// One client machine: carries out its orders side by side.
+/// One client machine: works off its orders concurrently.
 pub(super) async fn work(orders: Vec<Order>, told: Told) -> turmoil::Result {
     join_all(orders.into_iter().map(|order| carry_through(order, &told))).await;
     Ok(())
@@ -116,7 +124,7 @@ async fn carry_through(order: Order, told: &Told) {
     told.ended(&order.request_id);
 }
 
-/// Asks until there is an answer, each time with the same request id. S2-NFR-007, S2-FR-058, B-15.
+/// Sends the request until there is an answer, each time with the same request id. S2-NFR-007, S2-FR-058, B-15.
 async fn start(order: &Order, told: &Told, random: &mut StdRng) -> String {
     let request = v1::StartExecutionRequest {
         source: Some(v1::start_execution_request::Source::Plan(order.plan.clone())),
@@ -139,23 +147,30 @@ async fn start(order: &Order, told: &Told, random: &mut StdRng) -> String {
     }
 }
 
-/// Looks after an execution until it has ended: meddles with it while things fail, and lets it end when they do not.
+/// Polls an execution until it has ended: pauses, resumes and cancels it while faults happen, and lets it end afterwards.
 async fn attend(name: &str, request_id: &str, told: &Told, random: &mut StdRng) {
     let mut connection = Connection::new(told);
     for number in 0.. {
         pause(random, 400).await;
         let Some(execution) = look(&mut connection, name, random).await else {
+            if connection.is_gone() {
+                return trace::count("executions gone with the journal");
+            }
             continue;
         };
         let state = execution.state();
         if is_terminal(state) {
             return;
         }
-        let unknown = |step: &v1::StepStatus| step.state() == step_status::State::OutcomeUnknown;
+        // Only what reached out can be in doubt, and what a ledger knew that was lost. Whatever else is stuck stays so, and is found.
+        let in_doubt = |step: &v1::StepStatus| {
+            let is_lost = step.failure.as_ref().is_some_and(|failure| failure.reason == "LEDGER_CHANGED");
+            step.state() == step_status::State::OutcomeUnknown && (tools::reaches_out(&step.tool) || is_lost)
+        };
         let request = format!("{request_id}-{number}");
         let chance = random.random_range(0..100);
-        if execution.steps.iter().any(unknown) && (told.is_healed() || chance < 20) {
-            // A person would find out what the call did; here the execution is given up.
+        if execution.steps.iter().any(in_doubt) && (told.is_healed() || chance < 20) {
+            // A person would find out what the call did; here the person cancels the execution.
             cancel(&mut connection, told, name, request).await;
         } else if state == execution::State::Paused {
             if told.is_healed() || chance < 50 {
@@ -174,7 +189,7 @@ async fn attend(name: &str, request_id: &str, told: &Told, random: &mut StdRng) 
 async fn look(connection: &mut Connection, name: &str, random: &mut StdRng) -> Option<v1::Execution> {
     let name = name.to_owned();
     let execution = if random.random_bool(0.2) {
-        let longest_wait = Some(belay_proto::duration(PATIENCE / 2));
+        let longest_wait = Some(belay_proto::duration(RPC_TIMEOUT / 2));
         let request = v1::WaitExecutionRequest { name, longest_wait };
         let answer = connection.ask(|mut client| async move { client.wait_execution(request).await });
         answer.await?

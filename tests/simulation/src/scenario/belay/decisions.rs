@@ -1,4 +1,4 @@
-//! Who allowed what: what the policy asks for, held against what people decided, what the gate signed and what the runner spent.
+//! Who allowed what: what the policy requires, compared with what people decided, what the gate signed and what the runner spent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::calls::{Call, Hold};
 use super::outside::Run;
 use super::people::PERSON;
 use super::policy::{self, Needs, POLICY};
-use super::told::{leads_to, may_become};
+use super::told::{Asked, leads_to, may_become};
 use crate::trace;
 
 /// Every call of every execution, with the execution's approval mode.
@@ -28,10 +28,12 @@ pub(super) struct Stored {
     pub(super) grants: BTreeMap<String, v1::Grant>,
     /// The calls that the runner still remembers.
     pub(super) calls: BTreeMap<String, v1::ToolCall>,
+    /// What people had been shown of approvals before those were read: what they were shown later may be newer.
+    pub(super) asked: BTreeMap<String, Asked>,
 }
 
-/// Invariant 3 of REQUIREMENTS, B-03 and B-05: nothing that asks for a person happens without a grant for it that was spent once, and
-/// nobody but a person gives one.
+/// Invariant 3 of REQUIREMENTS, B-03 and B-05: nothing that requires a person happens without a grant for it that was spent once, and only
+/// a person's decision leads to one.
 pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) -> Violations {
     let mut violations = approvals(evidence, calls);
     let mut spent = BTreeMap::new();
@@ -61,7 +63,7 @@ fn nonce<'a>(call: &Call<'a>) -> Option<&'a str> {
 
 /// What the gate has: every approval about what it says, decided as people were told, and granted once at most.
 fn approvals(evidence: &Evidence<'_>, calls: &Calls<'_>) -> Violations {
-    let Stored { approvals, grants, .. } = evidence.stored;
+    let Stored { approvals, grants, asked, .. } = evidence.stored;
     let mut violations = Violations::new();
     for (name, approval) in approvals {
         let subject = Subject::parse(&approval.subject);
@@ -83,13 +85,13 @@ fn approvals(evidence: &Evidence<'_>, calls: &Calls<'_>) -> Violations {
             _ => "approvals decided",
         });
     }
-    for (name, asked) in evidence.told.approvals() {
-        let Some(now) = approvals.get(&name) else {
+    for (name, asked) in asked {
+        let Some(now) = approvals.get(name) else {
             violations.push(format!("{name} was shown and is gone"));
             continue;
         };
-        for (revision, shown) in asked.shown {
-            if revision > now.revision || !may_become(shown.state(), now.state()) {
+        for (revision, shown) in &asked.shown {
+            if *revision > now.revision || !may_become(shown.state(), now.state()) {
                 violations
                     .push(format!("{name} was {:?} at revision {revision}, which is gone: {now:?}", shown.state()));
             }
@@ -128,7 +130,7 @@ impl One<'_> {
         match end {
             Kind::ToolCallCompleted(_) => self.completed()?,
             Kind::ToolCallDenied(denied) => self.denied(denied)?,
-            // No honest gate's grant is ever refused.
+            // A grant of the gate's is never refused.
             Kind::ToolCallFailed(v1::ToolCallFailed { failure: Some(failure), .. })
                 if matches!(&*failure.reason, "GRANT_REFUSED" | "UNAPPROVED_RESULT" | "INTERNAL") =>
             {
@@ -150,7 +152,7 @@ impl One<'_> {
         policy::needs(&self.call.request.tool, &self.call.arguments(), run.and_then(|run| run.effect.as_ref()))
     }
 
-    /// What it waited for was decided by whoever may.
+    /// What it waited for was decided by someone who may.
     fn hold(&self, hold: &Hold<'_>) -> Result<(), String> {
         let Some(decided) = hold.decided else { return Ok(()) };
         if decided.approval.is_empty() {
@@ -165,23 +167,32 @@ impl One<'_> {
         if hold.asked.is_none_or(|asked| asked.approval != decided.approval) {
             return Err(format!("another question was decided than was asked: {decided:?}"));
         }
-        let kept = self.evidence.stored.approvals.get(&decided.approval);
-        let kept = kept.ok_or_else(|| format!("{} was decided and is gone", decided.approval))?;
+        let now = self.evidence.stored.approvals.get(&decided.approval).cloned();
+        let kept: Vec<_> = now.into_iter().chain(self.evidence.archive.approvals(&decided.approval)).collect();
+        if kept.is_empty() {
+            return Err(format!("{} was decided and is gone", decided.approval));
+        }
         let by = if decided.state() == approval::State::Expired || self.mode == ApprovalMode::Auto {
             POLICY
         } else {
             PERSON
         };
-        let fits = kept.call == self.name
-            && kept.kind == hold.need.kind
-            && kept.subject_digest == hold.need.subject_digest
-            && may_become(decided.state(), kept.state())
-            && kept.decided_by == by
-            && decided.principal == by;
-        if fits { Ok(()) } else { Err(format!("{decided:?} for {:?} does not follow from {kept:?}", hold.need)) }
+        let fits = |kept: &v1::Approval| {
+            kept.call == self.name
+                && kept.kind == hold.need.kind
+                && kept.subject_digest == hold.need.subject_digest
+                && may_become(decided.state(), kept.state())
+                && kept.decided_by == by
+                && decided.principal == by
+        };
+        if kept.iter().any(fits) {
+            Ok(())
+        } else {
+            Err(format!("{decided:?} for {:?} does not follow from {kept:?}", hold.need))
+        }
     }
 
-    /// However it ended: what is forbidden never runs, and what asks first runs after a yes.
+    /// However it ended: what is forbidden never runs, and what requires approval first runs after it was approved.
     fn ran(&self) -> Result<(), String> {
         let needs = self.needs(None);
         if !self.runs.iter().any(|run| run.call == self.name) {
@@ -229,9 +240,20 @@ impl One<'_> {
     /// The grant of its last approval is the gate's, for it alone, and is the one that was spent.
     fn granted(&self, hold: &Hold<'_>) -> Result<(), String> {
         let approval = hold.decided.map(|decided| &*decided.approval).unwrap_or_default();
-        let Some(v1::Grant { body, signature, key_id }) = self.evidence.stored.grants.get(approval).cloned() else {
-            return Err(format!("it completed on {approval}, of which there is no grant"));
-        };
+        let now = self.evidence.stored.grants.get(approval).cloned();
+        let grants: Vec<_> = now.into_iter().chain(self.evidence.archive.grants(approval)).collect();
+        let mut outcome = Err(format!("it completed on {approval}, of which there is no grant"));
+        for grant in grants {
+            outcome = self.granted_by(hold, grant);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    fn granted_by(&self, hold: &Hold<'_>, grant: v1::Grant) -> Result<(), String> {
+        let v1::Grant { body, signature, key_id } = grant;
         let policy_revision = hold.need.decision.as_ref().map_or(0, |decision| decision.policy_revision);
         let grant: Option<Grant> = serde_json::from_slice(&body).ok();
         let now = grant.map_or(0, |grant| grant.not_before);
@@ -244,7 +266,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// Whoever is denied was forbidden by the policy, or turned down.
+    /// A call that is denied was forbidden by the policy, or a person denied it.
     fn denied(&self, denied: &v1::ToolCallDenied) -> Result<(), String> {
         let reason = denied.failure.as_ref().map(|failure| &*failure.reason).unwrap_or_default();
         if reason == "POLICY_DENIED" {

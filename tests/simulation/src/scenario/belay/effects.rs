@@ -1,29 +1,31 @@
-//! What stands in the workspaces at the end: every effect once and whole, and none that has no call to answer for it.
+//! What is in the workspaces at the end: every effect once and whole, and none without its call.
 
 use std::collections::BTreeMap;
 
-use super::audit::Violations;
+use belay_proto::v1::execution_event::Kind;
+
+use super::audit::{Evidence, Violations};
+use super::calls::Call;
 use super::decisions::Calls;
-use super::hosts::Inventoried;
-use super::outside::Run;
+use super::outside::{Effect, Run};
 use super::tools::{self, APPEND};
 use super::workspaces::{self, Change};
 use crate::trace;
 
 /// Invariant 4 of REQUIREMENTS: a workspace changes by commits only. S2-FR-057, S2-FR-058, B-01, B-06: each is there once if its call
 /// completed, and not at all if it did not.
-pub(super) fn audit(workspaces: &Inventoried, runs: &[Run], calls: &Calls<'_>) -> Violations {
+pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) -> Violations {
     let mut violations = Violations::new();
     // The commit by which each call has changed something.
     let mut commits = BTreeMap::<&str, &str>::new();
-    for (workspace, changes) in workspaces {
+    for (workspace, changes) in evidence.workspaces {
         for commit in in_order(changes) {
             let wrong = |what: String| format!("{}: {what}", workspace.display());
             let of_run = |(_, run): &(usize, &Run)| {
                 run.effect.as_ref().is_some_and(|effect| effect.commit == commit && effect.workspace == *workspace)
             };
             let Some((number, run)) = runs.iter().enumerate().find(of_run) else {
-                violations.push(wrong(format!("nobody did what {commit} put in place")));
+                violations.push(wrong(format!("no run did what {commit} put in place")));
                 continue;
             };
             if let Some(before) = commits.insert(&run.call, commit) {
@@ -33,7 +35,14 @@ pub(super) fn audit(workspaces: &Inventoried, runs: &[Run], calls: &Calls<'_>) -
                     run.call
                 )));
             }
-            violations.extend(whole(changes, commit, run).err().map(wrong));
+            if evidence.ledger_lost && calls.get(&run.call).is_some_and(|(_, call)| is_in_doubt(call)) {
+                // The ledger that knew of it was lost, and that is what is said: it stands wholly, half or not at all.
+                trace::count("effects in place of which nothing is known");
+                continue;
+            }
+            // What was not on the disk yet the power took away in part, and the row that stood for it went with the ledger.
+            let may_be_half = evidence.ledger_lost && !evidence.outside.is_synced(commit);
+            violations.extend(whole(changes, commit, run).err().filter(|_| !may_be_half).map(wrong));
             match calls.get(&run.call) {
                 Some((_, call)) if call.completed_with() == Some(number) => trace::count("effects in place"),
                 Some((_, call)) => violations.push(wrong(format!(
@@ -49,11 +58,32 @@ pub(super) fn audit(workspaces: &Inventoried, runs: &[Run], calls: &Calls<'_>) -
     }
     for (name, (_, call)) in calls {
         let effect = call.completed_with().and_then(|run| runs.get(run)?.effect.as_ref());
-        if effect.is_some_and(|effect| !effect.after.is_empty()) && !commits.contains_key(name.as_str()) {
+        let Some(effect) = effect.filter(|effect| !effect.after.is_empty()) else { continue };
+        // A row stands for what is not on the disk yet: only with the ledger can that be lost.
+        let may_be_gone = evidence.ledger_lost && !evidence.outside.is_synced(&effect.commit);
+        if !commits.contains_key(name.as_str()) && !may_be_gone {
             violations.push(format!("{name} completed, and what it did is gone"));
         }
     }
+    violations.extend(runs.iter().filter_map(|run| disturbed(evidence, runs, run, calls)));
     violations
+}
+
+fn is_in_doubt(call: &Call<'_>) -> bool {
+    matches!(call.end(), Some(Kind::ToolCallOutcomeUnknown(_)))
+}
+
+/// Who committed in a workspace while a call that has it to itself ran there.
+fn disturbed(evidence: &Evidence<'_>, runs: &[Run], run: &Run, calls: &Calls<'_>) -> Option<String> {
+    calls.get(&run.call).filter(|(_, call)| call.exclusive)?;
+    let (own, ended) = (run.effect.as_ref()?, run.ended?);
+    trace::count("runs that had the workspace to themselves");
+    let is_between = |effect: &&Effect| {
+        let applied = evidence.outside.applied_at(&effect.commit);
+        effect.workspace == own.workspace && applied.is_some_and(|applied| (run.order + 1..ended).contains(&applied))
+    };
+    let other = runs.iter().filter_map(|run| run.effect.as_ref()).find(is_between)?;
+    Some(format!("{} had the workspace to itself, and {} was put in place meanwhile", run.call, other.commit))
 }
 
 /// The commits, each once.
@@ -81,7 +111,7 @@ fn whole(changes: &[Change], commit: &str, run: &Run) -> Result<(), String> {
     Ok(())
 }
 
-/// An added line stands after what was there: whoever wrote meanwhile was not overwritten.
+/// An appended line stands after what was there: no commit was overwritten by one that had not seen it.
 fn lost_updates<'a>(changes: &'a [Change], runs: &'a [Run]) -> impl Iterator<Item = String> + 'a {
     let lost = |(place, change): (usize, &Change)| {
         let found = |(_, run): &(usize, &Run)| run.effect.as_ref().is_some_and(|effect| effect.commit == change.commit);

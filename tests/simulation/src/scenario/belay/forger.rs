@@ -1,4 +1,4 @@
-//! Somebody on the services' network who would have calls go on that nobody approved.
+//! An attacker on the services' network who tries to commit effects that no person approved.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::Code;
 
-use super::client::PATIENCE;
+use super::client::RPC_TIMEOUT;
 use super::hosts::{self, Owners};
 use super::people::PERSON;
 use super::told::Told;
 use crate::trace;
 
-/// Tries for as long as the simulation lasts. What comes of it is for the audit to find: no effect stands without its own grant. B-05.
+/// Tries as long as the simulation runs. The audit finds what came of it: no effect is in place without its own grant. B-05.
 pub(super) async fn forge(seed: u64, told: Told, owners: Owners, keys: Keys) -> turmoil::Result {
     let key_id = keys.iter().map(|(id, _)| id.to_owned()).collect::<String>();
     let mut random = StdRng::seed_from_u64(seed);
@@ -25,7 +25,7 @@ pub(super) async fn forge(seed: u64, told: Told, owners: Owners, keys: Keys) -> 
         tokio::time::sleep(Duration::from_millis(random.random_range(100..1500))).await;
         let mut gate = ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
         let request = v1::ListApprovalsRequest { page_size: 1000, ..v1::ListApprovalsRequest::default() };
-        let Ok(Ok(page)) = tokio::time::timeout(PATIENCE, gate.list_approvals(request)).await else { continue };
+        let Ok(Ok(page)) = tokio::time::timeout(RPC_TIMEOUT, gate.list_approvals(request)).await else { continue };
         let approvals = page.into_inner().approvals;
         let is = |state| move |approval: &&v1::Approval| approval.state() == state;
         let Some(target) = approvals.iter().find(is(approval::State::Pending)) else { continue };
@@ -36,7 +36,7 @@ pub(super) async fn forge(seed: u64, told: Told, owners: Owners, keys: Keys) -> 
         let foreign = match other {
             Some(other) => {
                 let request = v1::GetGrantRequest { approval: other.name.clone() };
-                let answer = tokio::time::timeout(PATIENCE, gate.get_grant(request)).await;
+                let answer = tokio::time::timeout(RPC_TIMEOUT, gate.get_grant(request)).await;
                 answer.ok().and_then(Result::ok).map(tonic::Response::into_inner)
             }
             None => None,
@@ -51,7 +51,7 @@ pub(super) async fn forge(seed: u64, told: Told, owners: Owners, keys: Keys) -> 
             }),
         };
         let mut runner = ToolRunnerServiceClient::new(hosts::channel(hosts::RUNNER_URI));
-        match tokio::time::timeout(PATIENCE, runner.commit_effect(request)).await {
+        match tokio::time::timeout(RPC_TIMEOUT, runner.commit_effect(request)).await {
             Ok(Err(status)) if status.code() == Code::PermissionDenied => trace::count("forged grants refused"),
             Ok(Err(status)) => trace::event(format_args!("a forger is answered {:?}", status::reason(&status))),
             Ok(Ok(call)) => trace::event(format_args!("a forger is told {:?}", call.into_inner().state())),

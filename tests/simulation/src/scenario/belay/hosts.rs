@@ -10,7 +10,7 @@ use std::time::Duration;
 use belay_approval_gate::RunnerClient;
 use belay_executor::{ExecutionRegistry, Runner};
 use belay_grant::{Keys, SigningKey};
-use belay_journal::{JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_journal::{Done, ExecutionKey, JournalWriter, Opened, Operation, Refused, StoreError};
 use belay_policy::Policy;
 use belay_proto::v1::EnforcementReport;
 use belay_service_kit::{Access, Clock, Hosted, Ids, Principal, Service, Shutdown, host};
@@ -20,26 +20,28 @@ use belay_tool_runner::{Allowed, Calls, GateChannel, Ledger, LedgerError, Regist
 use tonic::transport::{Channel, Endpoint};
 use turmoil::fs::shim::std::fs;
 
+use super::archive::Archive;
 use super::bugs::{Bugs, Memory, WritesBehind};
+use super::knobs::Knobs;
 use super::outside::Outside;
 use super::people::PERSON_NAME;
 use super::workspaces::{self, Change, ModelPlaces};
 use super::{EXECUTOR, GATE, RUNNER, tools};
 use crate::checker::Checker;
-use crate::{disk, machine, net, trace, vfs};
+use crate::{disk, kill_points, machine, net, trace, vfs};
 
 const EXECUTOR_PORT: u16 = 7000;
 const RUNNER_PORT: u16 = 7100;
 const PEOPLE_PORT: u16 = 7200;
 const SERVICES_PORT: u16 = 7201;
 
-/// Where the runner is asked.
+/// The runner's endpoint.
 pub(super) const RUNNER_URI: &str = "http://runner:7100";
-/// Where the executor is asked.
+/// The executor's endpoint.
 pub(super) const EXECUTOR_URI: &str = "http://executor:7000";
-/// The gate's door for people.
+/// The gate's endpoint for people.
 pub(super) const PEOPLE_URI: &str = "http://gate:7200";
-/// The gate's door for services.
+/// The gate's endpoint for services.
 pub(super) const SERVICES_URI: &str = "http://gate:7201";
 
 /// Where the runner's own workspaces are.
@@ -47,25 +49,25 @@ const OWN_WORKSPACES: &str = "/work";
 /// A workspace that several executions have at once.
 pub(super) const SHARED_WORKSPACE: &str = "/shared/one";
 const FOLDER: &str = "/data";
+const JOURNAL: &str = "journal.db";
 /// How long a supervisor waits before it starts a process again that failed.
 const RESTART_AFTER: Duration = Duration::from_millis(30);
-/// How long a connection may be silent before the other side is asked whether it is there, and how long the answer may take.
-/// Belay's own channels ask after 20 s.
+/// The interval and the timeout of HTTP/2 keep-alive pings. Belay's own channels have 20 s.
 const KEEP_ALIVE: Duration = Duration::from_millis(400);
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Simulated time as Belay's clock.
+/// The wall clock of the machine that is executing, which may be wrong.
 #[derive(Debug, Clone, Copy)]
-struct SimulatedClock;
+struct WallClock;
 
-impl Clock for SimulatedClock {
+impl Clock for WallClock {
     fn now_micros(&self) -> i64 {
-        now_micros()
+        now_micros() + machine::clock_ahead()
     }
 }
 
-/// Microseconds since the Unix epoch, on the machine that is executing.
+/// The true time in microseconds since the Unix epoch, whatever the machine's wall clock says.
 pub(super) fn now_micros() -> i64 {
     let since_epoch = turmoil::since_epoch().unwrap_or_default();
     i64::try_from(since_epoch.as_micros()).expect("a simulation ends before the year 292471")
@@ -83,10 +85,12 @@ pub(super) struct Site {
     /// The policy at the gate's first start, and at every later one.
     pub(super) policies: [Arc<str>; 2],
     pub(super) inventory: Inventory,
+    pub(super) knobs: Knobs,
+    pub(super) archive: Archive,
 }
 
 impl Site {
-    /// No store ever forgets what it has acknowledged, so nobody ever has reason to say that it did.
+    /// A store that was lost is accepted, so no other one is behind: a service that says so is wrong.
     fn behind(&self, why: String) -> Box<dyn Error> {
         self.checker.violation(format_args!("a store is said to be behind: {why}"));
         why.into()
@@ -147,12 +151,29 @@ struct Owned {
     newest_fence: i64,
     runners: u64,
     gates: u64,
+    /// How often the gate has lost its store.
+    gate_losses: u64,
+    executors: u64,
+    /// A copy of the journal and its log, until it is put back.
+    journal_copy: Option<[Vec<u8>; 2]>,
     last_operation: Option<Operation>,
+    /// The names of the executions that the journal has.
+    names: BTreeMap<ExecutionKey, String>,
+    /// When each transition was stored, by the execution's name and the sequence of its last event: the true time in microseconds.
+    stored: BTreeMap<(String, i64), i64>,
 }
 
 impl Owners {
     fn with<R>(&self, work: impl FnOnce(&mut Owned) -> R) -> R {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// When an event was stored, in true microseconds since the Unix epoch; `None` where that is not known.
+    pub(super) fn stored_at(&self, execution: &str, sequence: i64) -> Option<i64> {
+        self.with(|owned| {
+            let after = owned.stored.range((execution.to_owned(), sequence)..).next();
+            after.filter(|((name, _), _)| name == execution).map(|(_, at)| *at)
+        })
     }
 
     /// The fence of the executor that opened the journal last.
@@ -161,7 +182,7 @@ impl Owners {
     }
 }
 
-/// A channel to `uri`, as Belay makes its own, only less patient.
+/// A channel to `uri`, as Belay makes its own, with shorter timeouts.
 pub(super) fn channel(uri: &'static str) -> Channel {
     Endpoint::from_static(uri)
         .http2_keep_alive_interval(KEEP_ALIVE)
@@ -181,7 +202,7 @@ async fn supervise(name: &str, process: impl Future<Output = Outcome>) -> turmoi
     pending().await
 }
 
-/// The tool runner; or whoever takes stock in the end.
+/// The tool runner; at the end, the inventory of its disk instead.
 pub(super) async fn runner(site: Site) -> turmoil::Result {
     if site.inventory.stock().is_due {
         let stock = site.outside.workspaces().into_iter().map(|path| {
@@ -205,10 +226,10 @@ pub(super) async fn executor(site: Site) -> turmoil::Result {
     supervise(EXECUTOR, run_executor(site)).await
 }
 
-fn location(file: &str, synchronous: Synchronous) -> Location {
+fn location(file: &str, synchronous: Synchronous, max_batch: usize) -> Location {
     fs::create_dir_all(FOLDER).and_then(|()| fs::sync_dir("/")).expect("turmoil's folders do not fail");
     let vfs = Some(vfs::NAME.to_string_lossy().into_owned());
-    Location { path: Path::new(FOLDER).join(file), vfs, synchronous, accepted: None }
+    Location { path: Path::new(FOLDER).join(file), vfs, synchronous, accepted: None, max_batch }
 }
 
 async fn run_runner(site: Site) -> Outcome {
@@ -230,7 +251,7 @@ async fn run_runner(site: Site) -> Outcome {
         });
     // A ledger that is known to be gone is accepted, as an operator would.
     let accepted = matches!(site.bugs.calls, Memory::Lost).then(now_micros);
-    let location = Location { accepted, ..location(&file, site.bugs.ledger) };
+    let location = Location { accepted, ..location(&file, site.bugs.ledger, site.knobs.store_batch) };
     let opened = Ledger::open(&location, Threads::Inline, secrets, || id);
     let ledger = opened.inspect_err(|error| {
         use SqliteError as E;
@@ -242,7 +263,7 @@ async fn run_runner(site: Site) -> Outcome {
     let calls = Calls::recover(belay_tool_runner::Parts {
         registry,
         ledger,
-        clock: Arc::new(SimulatedClock),
+        clock: Arc::new(WallClock),
         keys: site.keys(),
         workspaces: Workspaces {
             own: OWN_WORKSPACES.into(),
@@ -252,6 +273,7 @@ async fn run_runner(site: Site) -> Outcome {
         places: Arc::new(ModelPlaces::new(site.bugs.workspaces, &site.outside)),
         enforcement: EnforcementReport::default(),
         threads: Threads::Inline,
+        thresholds: site.knobs.runner,
         telemetry: no_spans(site.seed),
         limits: Default::default(),
     })
@@ -277,8 +299,12 @@ async fn run_gate(site: Site) -> Outcome {
         owned.gates += 1;
         owned.gates
     });
-    let location = location("gate.db", Synchronous::Full);
-    let store = belay_approval_gate::Store::open(&location, Threads::Inline, || "the-one-store".to_owned());
+    let losses = gate_losses(&site, run)?;
+    // A store that is known to be gone is accepted, as an operator would.
+    let accepted = (losses > 0).then(now_micros);
+    let location = location(&gate_file(losses), Synchronous::Full, site.knobs.store_batch);
+    let location = Location { accepted, ..location };
+    let store = belay_approval_gate::Store::open(&location, Threads::Inline, || format!("store-{losses}"));
     let store = store.inspect_err(|belay_approval_gate::StoreError(error)| {
         if matches!(error, SqliteError::Corrupt(_) | SqliteError::Locked | SqliteError::Newer { .. }) {
             site.checker.violation(format_args!("the gate's store cannot be opened: {error}"));
@@ -293,7 +319,7 @@ async fn run_gate(site: Site) -> Outcome {
         key: site.signing_key(),
         policy,
         runner: RunnerClient::new(runner, None)?,
-        clock: Arc::new(SimulatedClock),
+        clock: Arc::new(WallClock),
         // Another each time: no nonce is made twice.
         ids: Ids::seeded(site.seed.wrapping_mul(31).wrapping_add(run)),
         redactor: REDACTOR.clone(),
@@ -313,11 +339,32 @@ async fn run_gate(site: Site) -> Outcome {
     Ok(())
 }
 
+fn gate_file(losses: u64) -> String {
+    format!("gate-{losses}.db")
+}
+
+/// How often the gate has lost its store: where that is to happen, at every second start or so.
+fn gate_losses(site: &Site, run: u64) -> Result<u64, rusqlite::Error> {
+    let losses = site.owners.with(|owned| owned.gate_losses);
+    let is_lost = site.bugs.gate == Memory::Lost && run > 1 && (site.seed >> (run % 64)) & 1 == 1;
+    if !is_lost {
+        return Ok(losses);
+    }
+    let path = Path::new(FOLDER).join(gate_file(losses));
+    if fs::exists(&path) {
+        site.archive.take_over(&path)?;
+    }
+    trace::event("the gate has lost its store");
+    trace::count("stores of the gate lost");
+    site.owners.with(|owned| owned.gate_losses += 1);
+    Ok(losses + 1)
+}
+
 /// Compiled once: an executor starts again and again.
 static REDACTOR: std::sync::LazyLock<belay_executor::Redactor> =
     std::sync::LazyLock::new(belay_executor::Redactor::new);
 
-/// Nobody collects spans; trace ids come from the seed.
+/// No spans are collected; trace ids come from the seed.
 fn no_spans(seed: u64) -> Telemetry {
     let ids = Ids::seeded(seed.wrapping_mul(37));
     Telemetry::off(move |bytes| ids.fill(bytes))
@@ -338,13 +385,14 @@ async fn run_executor(site: Site) -> Outcome {
         threads: Threads::Inline,
         runner: Runner::new(runner, None)?,
         gate: belay_executor::Gate::new(gate, None)?,
-        clock: Arc::new(SimulatedClock),
+        clock: Arc::new(WallClock),
         ids,
         redactor: REDACTOR.clone(),
         master_key: belay_executor::MasterKey::new([7; 32]),
         telemetry: no_spans(site.seed),
         shutdown: shutdown.clone(),
         limits: Default::default(),
+        thresholds: site.knobs.executor,
     });
     executions.drive_all().await?;
     trace::count("executor starts");
@@ -360,7 +408,9 @@ async fn run_executor(site: Site) -> Outcome {
 }
 
 fn open_journal(site: &Site) -> Result<Opened, StoreError> {
-    let mut journal = belay_journal_sqlite::open(&location("journal.db", site.bugs.journal), || "store".to_owned())?;
+    let accepted = if site.bugs.restores_journal { restore_journal(site) } else { None };
+    let location = Location { accepted, ..location(JOURNAL, site.bugs.journal, site.knobs.store_batch) };
+    let mut journal = belay_journal_sqlite::open_with(&location, site.knobs.journal, || "store".to_owned())?;
     let (before, stale) = site.owners.with(|owned| {
         let before = std::mem::replace(&mut owned.newest_fence, journal.fence);
         (before, owned.last_operation.take())
@@ -382,6 +432,33 @@ fn open_journal(site: &Site) -> Result<Opened, StoreError> {
     Ok(journal)
 }
 
+/// At its second start the executor's journal is copied, and at its fourth the copy takes its place. Returns when that was accepted.
+fn restore_journal(site: &Site) -> Option<i64> {
+    let files = [JOURNAL.to_owned(), format!("{JOURNAL}-wal")].map(|name| Path::new(FOLDER).join(name));
+    let run = site.owners.with(|owned| {
+        owned.executors += 1;
+        owned.executors
+    });
+    machine::calmly(|| match run {
+        2 => {
+            let copy = files.each_ref().map(|path| disk::read(path).unwrap_or_default());
+            site.owners.with(|owned| owned.journal_copy = Some(copy));
+            None
+        }
+        4 => {
+            let copy = site.owners.with(|owned| owned.journal_copy.take())?;
+            for (path, bytes) in files.iter().zip(&copy) {
+                disk::replace(path, bytes).expect("a calm disk does not fail");
+            }
+            site.owners.with(|owned| (owned.last_operation, owned.names) = (None, BTreeMap::new()));
+            trace::event("the journal is replaced by a copy from before");
+            trace::count("journals restored");
+            Some(now_micros())
+        }
+        _ => None,
+    })
+}
+
 /// An owner that was replaced and does not know it writes once more what it wrote last. S2-NFR-005, B-08.
 fn refuse_stale(writer: &mut dyn JournalWriter, operation: Operation, checker: &Checker) -> Result<(), StoreError> {
     match writer.commit(vec![operation])?.as_slice() {
@@ -398,15 +475,45 @@ struct Remembered {
 }
 
 impl JournalWriter for Remembered {
-    fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<belay_journal::Done, Refused>>, StoreError> {
+    fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError> {
         let last = batch.last().cloned();
-        self.owners.with(|owned| owned.last_operation = last);
-        self.writer.commit(batch)
+        let now = now_micros();
+        self.owners.with(|owned| {
+            owned.last_operation = last;
+            for operation in &batch {
+                // Before it is known whether it succeeds: what failed and was stored all the same is not written again.
+                if let Operation::Append { key, transition, .. } = operation
+                    && let Some(name) = owned.names.get(key)
+                {
+                    let sequence = |number: u64| (name.clone(), i64::try_from(number).unwrap_or(i64::MAX));
+                    // What was tried in their place before was not stored.
+                    let first = sequence(transition.first_sequence);
+                    owned.stored.retain(|key, _| key.0 != first.0 || key.1 < first.1);
+                    owned.stored.insert(sequence(transition.last_sequence()), now);
+                }
+            }
+        });
+        let created = batch.iter().map(|operation| match operation {
+            Operation::Create { execution, .. } => {
+                Some(format!("namespaces/{}/executions/{}", execution.namespace, execution.id))
+            }
+            Operation::Append { .. } => None,
+        });
+        let created: Vec<Option<String>> = created.collect();
+        let answers = self.writer.commit(batch)?;
+        self.owners.with(|owned| {
+            for (name, answer) in created.into_iter().zip(&answers) {
+                if let (Some(name), Ok(Done::Created(key))) = (name, answer) {
+                    owned.names.insert(*key, name);
+                }
+            }
+        });
+        Ok(answers)
     }
 }
 
 async fn serve(port: u16, service: Hosted, access: Access, shutdown: Shutdown) -> Outcome {
     let incoming = net::listen(port).await?;
-    host::serve(incoming, service, access, shutdown).await?;
+    host::serve(incoming, service.map_routes(kill_points::around), access, shutdown).await?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Belay's own services: an executor, a tool runner and an approval gate, each with its store on its machine's simulated disk; clients
-//! that start executions, meddle with them and watch them; people who decide, and somebody who forges; while power, processes,
-//! network and disks fail.
+//! that start, pause, resume, cancel and watch executions; people who decide, and an attacker who forges grants; while power, processes,
+//! network and disks fail and clocks are wrong.
 //!
 //! ```text
 //! alice, bob ── gRPC ──▶ executor (journal) ── gRPC ──▶ runner (ledger, workspaces) ──▶ tools ──▶ the outside world
@@ -9,9 +9,10 @@
 //! pat, quinn ─── gRPC ──▶ gate (approvals) ◀── policy ────┘   └── mallory
 //! ```
 //!
-//! What clients and people were told and what the tools did is remembered outside of the machines. Once nothing fails any more every
-//! execution has to end; then all machines lose power once more, and what is left is held against what was told and done.
+//! What clients and people were shown and what the tools did is kept outside of the machines. After the last fault every execution has to
+//! end; then all machines lose power once more, and what they have stored is compared with what was shown and done.
 
+mod archive;
 mod audit;
 mod auditor;
 mod bugs;
@@ -21,6 +22,7 @@ mod decisions;
 mod effects;
 mod forger;
 mod hosts;
+mod knobs;
 mod outside;
 mod people;
 mod picture;
@@ -34,20 +36,24 @@ mod workspaces;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use belay_defects::Defect;
 use belay_sqlite::Synchronous;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use self::archive::Archive;
 use self::audit::Evidence;
 use self::auditor::Found;
 use self::bugs::{Bugs, Memory};
 use self::client::Order;
 use self::hosts::{Inventory, Owners};
+use self::knobs::Knobs;
 use self::outside::Outside;
 use self::told::Told;
 use self::workspaces::Flaw;
 use crate::checker::Checker;
 use crate::fault::{self, Conditions, Fault};
+use crate::machine::Disk;
 use crate::trace;
 use crate::world::World;
 
@@ -61,12 +67,40 @@ const AUDITOR: &str = "auditor";
 const SITE: fault::Site = fault::Site {
     servers: &[EXECUTOR, RUNNER, GATE],
     everyone: &[EXECUTOR, RUNNER, GATE, CLIENTS[0], CLIENTS[1], PEOPLE[0], PEOPLE[1]],
+    requests: &[
+        ("AcknowledgeToolCalls", [EXECUTOR, RUNNER]),
+        ("AcknowledgeToolCalls", [EXECUTOR, RUNNER]),
+        ("AcknowledgeApprovals", [EXECUTOR, GATE]),
+        ("CallTool", [EXECUTOR, RUNNER]),
+        ("CancelToolCall", [EXECUTOR, RUNNER]),
+        ("CommitEffect", [EXECUTOR, RUNNER]),
+        ("CreateApproval", [EXECUTOR, GATE]),
+        ("GetEffect", [GATE, RUNNER]),
+        ("GetGrant", [EXECUTOR, GATE]),
+        ("DecideApproval", [GATE, GATE]),
+        ("StartExecution", [EXECUTOR, EXECUTOR]),
+    ],
+    for_good: true,
 };
 
 /// Within this time faults begin and executions are started.
 const HORIZON: Duration = Duration::from_secs(4);
-/// When everything has to have ended, counted from the moment at which nothing fails any more.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long after the last fault every execution has to have ended.
+const MAX_RECOVERY: Duration = Duration::from_secs(60);
+/// What brings some bugs to light.
+const EXECUTOR_KILLS: Option<(u32, Fault)> = Some((6, Fault::Kill { host: EXECUTOR }));
+const GATE_KILLS: Option<(u32, Fault)> = Some((4, Fault::Kill { host: GATE }));
+
+/// A part of the runner's disk is full again and again.
+const fn often_full(disk: Disk) -> Option<(u32, Fault)> {
+    Some((8, Fault::Disk { host: RUNNER, disk, lasts: Duration::from_millis(250) }))
+}
+
+/// A wall clock is set forward by 30 hours and put right again and again.
+const fn often_ahead(host: &'static str) -> Option<(u32, Fault)> {
+    Some((12, Fault::Clock { host, ahead: 30 * 3600, lasts: Duration::from_millis(300) }))
+}
+
 /// Longer than all of it.
 const LONGEST: Duration = Duration::from_secs(600);
 
@@ -106,14 +140,33 @@ pub fn losing_the_ledger(seed: u64) -> Result<(), String> {
     run(seed, Bugs { calls, ..Bugs::default() })
 }
 
+/// Belay as it is, with a gate that loses its store at many of its starts: what waits for a decision is asked again, and nothing goes on that
+/// nobody approved.
+///
+/// # Errors
+/// What was violated.
+pub fn losing_the_gate(seed: u64) -> Result<(), String> {
+    let gate = Memory::Lost;
+    run(seed, Bugs { gate, often: GATE_KILLS, ..Bugs::default() })
+}
+
+/// Belay as it is, with a journal that is replaced once by an older copy and accepted so: whatever is gone with it, every execution that
+/// is left ends, and every watcher is told that what it has seen may not have happened.
+///
+/// # Errors
+/// What was violated.
+pub fn restoring_the_journal(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::default() })
+}
+
 /// The bug of [`forgetting_calls`] as it meets grants: a runner that knows no call any more does not know which grants were spent
 /// either.
 ///
 /// # Errors
 /// What was violated.
 pub fn forgetting_grants(seed: u64) -> Result<(), String> {
-    let (calls, kills) = (Memory::Replaced, 30);
-    run(seed, Bugs { calls, kills, ..Bugs::default() })
+    let (calls, often) = (Memory::Replaced, Some((30, Fault::Kill { host: RUNNER })));
+    run(seed, Bugs { calls, often, ..Bugs::default() })
 }
 
 /// A planted bug: the journal's commits are acknowledged before they are synced.
@@ -161,13 +214,82 @@ pub fn applying_without_sync(seed: u64) -> Result<(), String> {
     run(seed, Bugs { workspaces, ..Bugs::default() })
 }
 
+/// A defect of the services' own code: [`Defect::AcknowledgesOnce`].
+///
+/// # Errors
+/// What was violated.
+pub fn acknowledging_once(seed: u64) -> Result<(), String> {
+    run(seed, Bugs::planted(Defect::AcknowledgesOnce))
+}
+
+/// A defect of the services' own code: [`Defect::DoubtsWhatDidNotHappen`].
+///
+/// # Errors
+/// What was violated.
+pub fn doubting_what_did_not_happen(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: often_full(Disk::StoresFull), ..Bugs::planted(Defect::DoubtsWhatDidNotHappen) })
+}
+
+/// A defect of the services' own code: [`Defect::FailsForWantOfRoom`].
+///
+/// # Errors
+/// What was violated.
+pub fn failing_for_want_of_room(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: often_full(Disk::WorkspacesFull), ..Bugs::planted(Defect::FailsForWantOfRoom) })
+}
+
+/// A defect of the services' own code: [`Defect::AsksOnce`].
+///
+/// # Errors
+/// What was violated.
+pub fn asking_once(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { gate: Memory::Lost, often: GATE_KILLS, ..Bugs::planted(Defect::AsksOnce) })
+}
+
+/// A defect of the services' own code: [`Defect::WaitsByTheWallClock`].
+///
+/// # Errors
+/// What was violated.
+pub fn waiting_by_the_wall_clock(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: often_ahead(EXECUTOR), ..Bugs::planted(Defect::WaitsByTheWallClock) })
+}
+
+/// A defect of the services' own code: [`Defect::DropsGrantsThatRanOut`].
+///
+/// # Errors
+/// What was violated.
+pub fn dropping_grants_that_ran_out(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: often_ahead(RUNNER), ..Bugs::planted(Defect::DropsGrantsThatRanOut) })
+}
+
+/// A defect of the services' own code: [`Defect::RefusesCursorsAhead`].
+///
+/// # Errors
+/// What was violated.
+pub fn refusing_cursors_ahead(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::RefusesCursorsAhead) })
+}
+
+/// A defect of the services' own code: [`Defect::TrustsCursorsFromBefore`].
+///
+/// # Errors
+/// What was violated.
+pub fn trusting_cursors_from_before(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::TrustsCursorsFromBefore) })
+}
+
 fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
+    if let Some(defect) = bugs.defect {
+        belay_defects::plant(defect);
+    }
     let mut random = StdRng::seed_from_u64(seed);
     let conditions = Conditions::generate(&mut random);
     let mut world = World::new(seed, &conditions, LONGEST);
     let checker = Checker::default();
-    let told = Told::new(&checker);
+    let told = Told::new(&checker, bugs.gate == Memory::Kept, !bugs.restores_journal);
     let policies = policy::generate(&mut random);
+    let knobs = Knobs::generate(&mut random);
+    trace::event(format_args!("{knobs:?}"));
     let site = hosts::Site {
         bugs,
         outside: Outside::default(),
@@ -176,6 +298,8 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         owners: Owners::default(),
         policies,
         inventory: Inventory::default(),
+        knobs,
+        archive: Archive::default(),
     };
 
     let here = site.clone();
@@ -194,8 +318,9 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     }
     world.client(FORGER, forger::forge(random.random(), told.clone(), site.owners.clone(), site.keys()));
     world.schedule(fault::generate(&mut random, SITE, HORIZON));
-    let kill = |_| (HORIZON.mul_f64(random.random()), Fault::Kill { host: RUNNER });
-    world.schedule((0..bugs.kills).map(kill).collect());
+    if let Some((count, fault)) = bugs.often {
+        world.schedule((0..count).map(|_| (HORIZON.mul_f64(random.random()), fault)).collect());
+    }
 
     let failed = |error: Box<dyn std::error::Error>| error.to_string();
     let all_ended = || told.ended_count() == orders.len();
@@ -204,11 +329,15 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     world.heal();
     told.set_healed();
     // Invariant 6 of REQUIREMENTS: nothing is stuck.
-    if !world.run_until(PATIENCE, all_ended).map_err(failed)? {
+    if !world.run_until(MAX_RECOVERY, all_ended).map_err(failed)? {
         let requests: Vec<_> = orders.iter().map(|order| order.request_id.clone()).collect();
         checker.violation(format_args!("stuck: {:?}", told.open(&requests)));
     }
 
+    if bugs.restores_journal {
+        // What the journal has lost is not there to be held against what was told: the watchers have looked at what they were shown.
+        return checker.verdict();
+    }
     for host in SITE.servers {
         world.power_cycle(host);
     }
@@ -217,12 +346,12 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let auditor = auditor::read_everything(random.random(), told.clone(), owners, found.clone());
     world.client(AUDITOR, auditor);
     let is_read = || found.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-    if !world.run_until(PATIENCE, is_read).map_err(failed)? {
+    if !world.run_until(MAX_RECOVERY, is_read).map_err(failed)? {
         checker.violation("what is stored cannot be read after the last power loss");
     }
     site.inventory.ask();
     world.power_cycle(RUNNER);
-    if !world.run_until(PATIENCE, || site.inventory.is_taken()).map_err(failed)? {
+    if !world.run_until(MAX_RECOVERY, || site.inventory.is_taken()).map_err(failed)? {
         checker.violation("the workspaces cannot be read after the last power loss");
     }
     let stored = found.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -231,9 +360,12 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             stored: &stored,
             told: &told,
             outside: &site.outside,
-            workspaces: (bugs.calls != Memory::Lost).then_some(&workspaces),
+            workspaces: &workspaces,
+            ledger_lost: bugs.calls == Memory::Lost,
             orders: &orders,
             keys: &site.keys(),
+            owners: &site.owners,
+            archive: &site.archive,
         };
         for violation in audit::audit(&evidence) {
             checker.violation(violation);

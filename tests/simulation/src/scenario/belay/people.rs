@@ -1,4 +1,4 @@
-//! People: they watch what is asked, and decide sooner or later, sometimes twice, sometimes about something else than they saw.
+//! People: they watch questions and decide sooner or later, sometimes twice, sometimes with the digest of something else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,39 +13,39 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use super::client::PATIENCE;
+use super::client::RPC_TIMEOUT;
 use super::hosts;
 use super::told::Told;
 use crate::trace;
 
-/// How long somebody listens before looking at what is due.
-const GLANCE: Duration = Duration::from_millis(150);
+/// How long a person watches before sending the decisions that are due.
+const WATCH_TIME: Duration = Duration::from_millis(150);
 
-/// Who decides, as the gate's door for people knows everybody.
+/// The principal of everyone who uses the gate's endpoint for people.
 pub(super) const PERSON: &str = "person:ann";
 
 /// The same without what says that it is a person.
 pub(super) const PERSON_NAME: &str = "ann";
 
-/// Reasons for which a person may be refused: somebody was faster, or the gate cannot now.
+/// Expected reasons: another person was faster, or the gate cannot store a decision now.
 const EXPECTED: [&str; 5] = ["ALREADY_DECIDED", "GATE_STOPPING", "STORE_FAILED", "STORE_FULL", "STOPPING"];
 
-/// How somebody will deal with one question.
-struct Mind {
+/// What a person will decide about one question.
+struct Intention {
     subject_digest: String,
     /// Not before; `None`: not while things fail.
     after: Option<Instant>,
     decision: Decision,
-    /// Says first that something else was seen.
+    /// Sends the digest of something else first.
     is_confused: bool,
-    /// Says it once more.
+    /// Sends the decision twice.
     is_repeated: bool,
 }
 
 /// Watches and decides for as long as the simulation lasts.
 pub(super) async fn decide(seed: u64, told: Told) -> turmoil::Result {
     let random = StdRng::seed_from_u64(seed);
-    let mut person = Person { told, random, gate: connect(), watched: None, minds: BTreeMap::new() };
+    let mut person = Person { told, random, gate: connect(), watched: None, intentions: BTreeMap::new() };
     loop {
         person.listen().await;
         person.decide().await;
@@ -62,16 +62,16 @@ struct Person {
     gate: ApprovalGateServiceClient<Channel>,
     watched: Option<Streaming<v1::WatchApprovalsResponse>>,
     /// By the approval's name.
-    minds: BTreeMap<String, Mind>,
+    intentions: BTreeMap<String, Intention>,
 }
 
 impl Person {
-    /// Hears for a moment what is asked.
+    /// Watches for a moment which questions there are.
     async fn listen(&mut self) {
         if self.watched.is_none() || self.random.random_bool(0.02) {
             self.watch().await;
         }
-        let until = Instant::now() + GLANCE;
+        let until = Instant::now() + WATCH_TIME;
         while let Some(watched) = &mut self.watched {
             match tokio::time::timeout_at(until, watched.message()).await {
                 Ok(Ok(Some(v1::WatchApprovalsResponse { content: Some(Content::Approval(approval)) }))) => {
@@ -94,10 +94,10 @@ impl Person {
     async fn watch(&mut self) {
         let request = v1::WatchApprovalsRequest {
             parent: "namespaces/-".to_owned(),
-            heartbeat_interval: Some(belay_proto::duration(GLANCE * 2)),
+            heartbeat_interval: Some(belay_proto::duration(WATCH_TIME * 2)),
             ..v1::WatchApprovalsRequest::default()
         };
-        self.watched = match tokio::time::timeout(PATIENCE, self.gate.watch_approvals(request)).await {
+        self.watched = match tokio::time::timeout(RPC_TIMEOUT, self.gate.watch_approvals(request)).await {
             Ok(Ok(answer)) => {
                 trace::count("watches of approvals");
                 Some(answer.into_inner())
@@ -113,11 +113,11 @@ impl Person {
         }
     }
 
-    /// Looks at an approval, and makes up a mind about one that is open.
+    /// Takes an approval, and chooses a decision for one that is open.
     fn see(&mut self, approval: v1::Approval) {
         let random = &mut self.random;
         if approval.state() == approval::State::Pending {
-            self.minds.entry(approval.name.clone()).or_insert_with(|| Mind {
+            self.intentions.entry(approval.name.clone()).or_insert_with(|| Intention {
                 subject_digest: approval.subject_digest.clone(),
                 after: match random.random_range(0..100) {
                     0..55 => Some(Instant::now() + Duration::from_millis(random.random_range(10..300))),
@@ -133,58 +133,59 @@ impl Person {
                 is_repeated: random.random_bool(0.2),
             });
         } else {
-            self.minds.remove(&approval.name);
+            self.intentions.remove(&approval.name);
         }
         self.told.saw_approval(approval);
     }
 
-    /// Says what is due.
+    /// Sends the decisions that are due.
     async fn decide(&mut self) {
         let now = Instant::now();
-        let is_due = |mind: &Mind| self.told.is_healed() || mind.after.is_some_and(|after| after <= now);
-        let due: Vec<_> = self.minds.iter().filter(|(_, mind)| is_due(mind)).map(|(name, _)| name.clone()).collect();
+        let is_due = |intention: &Intention| self.told.is_healed() || intention.after.is_some_and(|after| after <= now);
+        let due: Vec<_> =
+            self.intentions.iter().filter(|(_, intention)| is_due(intention)).map(|(name, _)| name.clone()).collect();
         for name in due {
-            if let Some(mind) = self.minds.remove(&name)
-                && !self.settle(&name, &mind).await
+            if let Some(intention) = self.intentions.remove(&name)
+                && !self.send(&name, &intention).await
             {
-                self.minds.insert(name, mind);
+                self.intentions.insert(name, intention);
             }
         }
     }
 
-    /// Says what is on a mind; whether that was heard.
-    async fn settle(&mut self, name: &str, mind: &Mind) -> bool {
+    /// Sends a decision; returns whether it was taken.
+    async fn send(&mut self, name: &str, intention: &Intention) -> bool {
         let mut request = v1::DecideApprovalRequest {
             name: name.to_owned(),
-            subject_digest: mind.subject_digest.clone(),
-            decision: mind.decision.into(),
+            subject_digest: intention.subject_digest.clone(),
+            decision: intention.decision.into(),
             reason: "the seed said so".to_owned(),
         };
-        if mind.is_confused {
+        if intention.is_confused {
             // B-03: a decision is about what was seen, and about nothing else.
             let subject_digest = format!("sha256:{}", "0".repeat(64));
             let wrong = v1::DecideApprovalRequest { subject_digest, ..request.clone() };
             match self.ask(wrong).await {
-                Ok(_) => self.told.violation(format_args!("{name} was decided by somebody who saw something else")),
+                Ok(_) => self.told.violation(format_args!("{name} was decided by a person who saw something else")),
                 Err(Some(reason)) if reason == "DIGEST_MISMATCH" => {
                     trace::count("decisions about something else refused");
                 }
                 Err(_) => {}
             }
         }
-        for _ in 0..=u8::from(mind.is_repeated) {
+        for _ in 0..=u8::from(intention.is_repeated) {
             match self.ask(request.clone()).await {
                 Ok(approval) => {
-                    trace::count(match mind.decision {
+                    trace::count(match intention.decision {
                         Decision::Approve => "approvals approved",
                         Decision::Deny => "approvals denied",
                         Decision::Skip | Decision::Unspecified => "approvals skipped",
                     });
-                    self.told.decided(mind.decision, &approval);
-                    // Whoever says it again says it in other words.
+                    self.told.decided(intention.decision, &approval);
+                    // The second request has another reason.
                     request.reason = "as said before".to_owned();
                 }
-                // Somebody else has decided.
+                // Another person has decided.
                 Err(Some(reason)) if reason == "ALREADY_DECIDED" => return true,
                 Err(_) => return false,
             }
@@ -195,7 +196,7 @@ impl Person {
     /// An answer, or the reason of a refusal if it has one.
     async fn ask(&mut self, request: v1::DecideApprovalRequest) -> Result<v1::Approval, Option<String>> {
         trace::event(format_args!("{} is to be {:?}", request.name, request.decision()));
-        match tokio::time::timeout(PATIENCE, self.gate.decide_approval(request)).await {
+        match tokio::time::timeout(RPC_TIMEOUT, self.gate.decide_approval(request)).await {
             Ok(Ok(approval)) => Ok(approval.into_inner()),
             Ok(Err(status)) => {
                 refused(&self.told, &status);
@@ -209,14 +210,14 @@ impl Person {
     }
 }
 
-/// Notes a refusal, which is a violation when it may not be.
+/// Records a refusal, which is a violation unless it is expected.
 fn refused(told: &Told, status: &Status) {
     let (code, message) = (status.code(), status.message());
     trace::event(format_args!("a person is refused: {code:?} {message}"));
     let is_ours = std::error::Error::source(status).is_none();
     match status::reason(status).as_deref() {
         Some(reason) if EXPECTED.contains(&reason) || reason == "DIGEST_MISMATCH" => {}
-        Some("APPROVAL_NOT_FOUND") => told.violation(format_args!("an approval that was shown is gone: {message}")),
+        Some("APPROVAL_NOT_FOUND") => told.approval_is_gone(message),
         Some(reason) => told.violation(format_args!("{reason}: {message}")),
         None if is_ours && matches!(code, Code::Internal | Code::DataLoss | Code::InvalidArgument) => {
             told.violation(format_args!("{code:?}: {message}"));

@@ -1,10 +1,10 @@
-//! What a client that knows the contract and nothing else makes of the events it is shown.
+//! The fold of the events that a client makes which knows the contract alone.
 
 use belay_proto::v1::{self, execution, execution_event::Kind, step_status};
 
 use super::plans;
 
-/// What is to be the same for everybody who knows the same events.
+/// What must be the same for every client that knows the same events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Picture {
     pub(super) state: i32,
@@ -24,7 +24,7 @@ impl Picture {
             tool: String::new(),
             max_attempts: 0,
             waiting: None,
-            // What let a call happen is taken from the receipt, which nobody has to read to follow an execution.
+            // Taken from the receipt, which a client need not read to follow an execution.
             authorization: None,
             // Once it is decided nothing waits for it any more.
             approval: match step.state() {
@@ -171,7 +171,7 @@ impl Fold {
             ) => {
                 let step = &mut self.picture.steps[index];
                 if step.state() == S::AwaitingApproval {
-                    // It was stopped before anybody had decided.
+                    // It was stopped before a decision was made.
                     step.set_state(S::Running);
                     step.approval.clear();
                 }

@@ -29,7 +29,7 @@ pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
 
 fn step(random: &mut StdRng, index: usize) -> v1::Step {
     let depends_on: Vec<usize> = (0..index).filter(|_| random.random_bool(0.25)).collect();
-    let mut arguments = json!({"ms": random.random_range(0..150), "value": value(random, index)});
+    let mut arguments = json!({"ms": random.random_range(1..150), "value": value(random, index)});
     let attempts = *[1, 1, 2, 3, 4].choose(random).expect("not empty");
     if random.random_bool(0.3) {
         let class = class(random);
@@ -48,7 +48,9 @@ fn step(random: &mut StdRng, index: usize) -> v1::Step {
         }
         arguments["path"] = one.into();
     }
-    let tool = v1::ToolStep { tool: tool.to_owned(), arguments: arguments.to_string(), ..Default::default() };
+    let exclusive = changes_files(tool) && random.random_bool(0.12);
+    let tool =
+        v1::ToolStep { tool: tool.to_owned(), arguments: arguments.to_string(), exclusive, ..Default::default() };
     v1::Step {
         id: format!("s{index}"),
         depends_on: depends_on.into_iter().map(|index| format!("s{index}")).collect(),

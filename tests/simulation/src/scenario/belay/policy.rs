@@ -65,7 +65,7 @@ pub(super) fn needs(tool: &str, arguments: &Value, effect: Option<&Effect>) -> N
     let mut needs = Needs { before, denied: tool == WIPE, after: false };
     for path in effect.into_iter().flat_map(|effect| effect.after.keys()) {
         needs.denied |= path.starts_with(KEPT);
-        // Whoever approved the call approved the path that it named.
+        // The approval of the call covers the path that it named.
         let is_approved = before && declared == Some(path);
         needs.after |= !is_approved && (tool == REMOVE || path.starts_with(SHOWN));
     }

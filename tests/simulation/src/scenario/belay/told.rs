@@ -15,6 +15,10 @@ use crate::trace;
 pub(super) struct Told {
     state: Arc<Mutex<State>>,
     checker: Checker,
+    /// Whether the gate keeps what it has shown.
+    gate_remembers: bool,
+    /// Whether the executor keeps what it has shown.
+    journal_remembers: bool,
 }
 
 #[derive(Debug, Default)]
@@ -23,6 +27,8 @@ struct State {
     /// Requests whose execution has ended, as their client saw it.
     ended: BTreeSet<String>,
     executions: BTreeMap<String, Heard>,
+    /// Where the journal is replaced: the events that were shown, by execution, journal and sequence.
+    shown: BTreeMap<(String, String, i64), v1::ExecutionEvent>,
     approvals: BTreeMap<String, Asked>,
 }
 
@@ -72,8 +78,9 @@ pub(super) struct Heard {
 }
 
 impl Told {
-    pub(super) fn new(checker: &Checker) -> Self {
-        Self { checker: checker.clone(), ..Self::default() }
+    /// `gate_remembers`: the gate keeps its store; `journal_remembers`: so does the executor.
+    pub(super) fn new(checker: &Checker, gate_remembers: bool, journal_remembers: bool) -> Self {
+        Self { checker: checker.clone(), gate_remembers, journal_remembers, ..Self::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -98,11 +105,14 @@ impl Told {
         self.saw(execution);
     }
 
-    /// Somebody got the server's full account of an execution.
+    /// A client got the server's full account of an execution.
     pub(super) fn saw(&self, execution: &v1::Execution) {
         let mut state = self.state();
         let heard = state.executions.entry(execution.name.clone()).or_default();
         heard.shard = execution.shard;
+        if !self.journal_remembers {
+            return;
+        }
         let account = Picture::of(execution);
         let before = heard.accounts.insert(execution.last_sequence, account.clone());
         drop(state);
@@ -112,12 +122,16 @@ impl Told {
         }
     }
 
-    /// A watcher of execution `name` was shown `event`.
-    pub(super) fn shown(&self, name: &str, event: v1::ExecutionEvent) {
+    /// A watcher of execution `name` was shown `event` out of `journal`.
+    pub(super) fn shown(&self, name: &str, journal: &str, event: v1::ExecutionEvent) {
         let mut state = self.state();
-        let heard = state.executions.entry(name.to_owned()).or_default();
         let sequence = event.sequence;
-        let before = heard.events.insert(sequence, event.clone());
+        let before = if self.journal_remembers {
+            let heard = state.executions.entry(name.to_owned()).or_default();
+            heard.events.insert(sequence, event.clone())
+        } else {
+            state.shown.insert((name.to_owned(), journal.to_owned(), sequence), event.clone())
+        };
         drop(state);
         if before.is_some_and(|before| before != event) {
             self.violation(format_args!("event {sequence} of {name} is gone: another was shown before"));
@@ -132,10 +146,14 @@ impl Told {
         heard.requests.insert(request_id);
     }
 
-    /// Somebody was shown an approval.
+    /// A person was shown an approval.
     pub(super) fn saw_approval(&self, approval: v1::Approval) {
         let (name, revision, state) = (approval.name.clone(), approval.revision, approval.state());
         trace::event(format_args!("{name} is {state:?} for {}", approval.call));
+        if !self.gate_remembers {
+            // Two stores give the same names and revisions to different things.
+            return;
+        }
         let mut told = self.state();
         let asked = told.approvals.entry(name.clone()).or_default();
         let later = asked.shown.range(revision + 1..).find(|(_, later)| !may_become(state, later.state()));
@@ -154,9 +172,27 @@ impl Told {
     /// A person was told that a decision counts.
     pub(super) fn decided(&self, decision: Decision, approval: &v1::Approval) {
         let (name, state) = (&approval.name, approval.state());
+        if !self.gate_remembers {
+            if !leads_to(decision, state) {
+                self.violation(format_args!("{name} was decided {decision:?}, and is {state:?}"));
+            }
+            return;
+        }
         let before = self.state().approvals.entry(name.clone()).or_default().decided.replace(decision);
         if before.is_some_and(|before| before != decision) || !leads_to(decision, state) {
             self.violation(format_args!("{name} was decided {before:?}, then {decision:?}, and is {state:?}"));
+        }
+    }
+
+    /// An execution that was acknowledged is not there. Returns whether that may be.
+    pub(super) fn execution_may_be_gone(&self) -> bool {
+        !self.journal_remembers
+    }
+
+    /// An approval that was shown is not there.
+    pub(super) fn approval_is_gone(&self, message: &str) {
+        if self.gate_remembers {
+            self.violation(format_args!("an approval that was shown is gone: {message}"));
         }
     }
 
@@ -165,7 +201,7 @@ impl Told {
         self.state().approvals.clone()
     }
 
-    /// The execution of this request has ended, and whoever asked for it knows.
+    /// The client has seen the end of the execution that it requested.
     pub(super) fn ended(&self, request_id: &str) {
         self.state().ended.insert(request_id.to_owned());
     }

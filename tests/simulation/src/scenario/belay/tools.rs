@@ -44,8 +44,8 @@ const PARAMETERS: &str = r#"{
     "hangs": {"type": "integer", "minimum": 0, "description": "The first so many attempts never end."},
     "fails": {"type": "integer", "minimum": 0, "description": "The first so many attempts fail."},
     "class": {"type": "integer", "description": "With this ErrorClass."},
-    "path": {"type": "string", "description": "The file to change."},
-    "also": {"type": "string", "description": "Another one, which no policy hears of before."}
+    "path": {"type": "string", "description": "The file to change, at the beginning."},
+    "also": {"type": "string", "description": "Another one, which no policy is told of before, at the end."}
   }
 }"#;
 
@@ -71,9 +71,9 @@ pub(super) fn changes_files(tool: &str) -> bool {
     matches!(tool, APPEND | WRITE | REMOVE)
 }
 
-/// The paths that a call will touch: the one it says, and the other.
-pub(super) fn paths(arguments: &Value) -> impl Iterator<Item = &str> {
-    ["path", "also"].into_iter().filter_map(|field| arguments[field].as_str())
+/// Whether a tool changes something outside that cannot be looked at afterwards.
+pub(super) fn reaches_out(tool: &str) -> bool {
+    matches!(tool, SEND | PUBLISH | WIPE)
 }
 
 /// The line by which a run of a call is known in a file.
@@ -115,22 +115,27 @@ impl Tool for Scripted {
         Box::pin(async move {
             let Invocation { name: call, attempt, arguments, view, .. } = invocation;
             if !machine::is_powered() {
-                // What a dead machine still computes reaches nobody.
+                // What a dead machine still computes has no effect.
                 return pending().await;
             }
             let run = outside.begin(&call, name, &arguments);
-            if let Some(view) = view {
-                let (line, arguments) = (line(run, &call), arguments.clone());
-                let changed = view.work(move |view| change(name, view, &arguments, &line)).await;
-                let stopped = |_| ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "the call was stopped");
-                let failed = |error: ViewError| ToolFailure::new(ErrorClass::Transient, "VIEW", error.to_string());
-                outside.changed(run, changed.map_err(stopped)?.map_err(failed)?);
-            }
             let number = |field: &str| arguments[field].as_u64().unwrap_or(0);
-            if u64::from(attempt) <= number("hangs") {
-                return pending().await;
+            // The first file at the beginning and the other at the end: others commit in between.
+            for (field, before) in [("path", 0), ("also", number("ms"))] {
+                if before > 0 {
+                    if u64::from(attempt) <= number("hangs") {
+                        return pending().await;
+                    }
+                    tokio::time::sleep(Duration::from_millis(before)).await;
+                }
+                if let (Some(view), Some(path)) = (&view, arguments[field].as_str().map(str::to_owned)) {
+                    let line = line(run, &call);
+                    let changed = view.work(move |view| change(name, view, &path, &line)).await;
+                    let stopped = |_| ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "the call was stopped");
+                    let failed = |error: ViewError| ToolFailure::new(ErrorClass::Transient, "VIEW", error.to_string());
+                    outside.changed(run, changed.map_err(stopped)?.map_err(failed)?);
+                }
             }
-            tokio::time::sleep(Duration::from_millis(number("ms"))).await;
             if u64::from(attempt) <= number("fails") {
                 outside.end(run, false);
                 let class = i32::try_from(number("class")).unwrap_or_default();
@@ -143,22 +148,21 @@ impl Tool for Scripted {
     }
 }
 
-/// Changes the files that the arguments name; returns what it did.
-fn change(tool: &str, view: &mut dyn View, arguments: &Value, line: &str) -> Result<Effect, ViewError> {
+/// Changes a file; returns what it did.
+fn change(tool: &str, view: &mut dyn View, path: &str, line: &str) -> Result<Effect, ViewError> {
     let mut after = BTreeMap::new();
-    for path in paths(arguments) {
-        let file = RelPath::parse(path).expect("the plans name files");
-        let before = match view.read(&file, 0, None) {
-            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(ViewError::NotFound { .. }) => None,
-            Err(error) => return Err(error),
-        };
-        let content = match (tool, before) {
-            (REMOVE, None) => continue,
-            (REMOVE, Some(_)) => None,
-            (APPEND, Some(before)) => Some(before + line),
-            _ => Some(line.to_owned()),
-        };
+    let file = RelPath::parse(path).expect("the plans name files");
+    let before = match view.read(&file, 0, None) {
+        Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(ViewError::NotFound { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let content = match (tool, before) {
+        (REMOVE, before) => before.map(|_| None),
+        (APPEND, Some(before)) => Some(Some(before + line)),
+        _ => Some(Some(line.to_owned())),
+    };
+    if let Some(content) = content {
         match &content {
             Some(content) => view.write(&file, content.as_bytes(), None)?,
             None => view.remove(&file)?,

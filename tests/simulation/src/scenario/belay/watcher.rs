@@ -7,54 +7,66 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tonic::Streaming;
 
-use super::client::{Connection, PATIENCE, pause};
+use super::client::{Connection, RPC_TIMEOUT, is_terminal, pause};
 use super::told::Told;
 use crate::trace;
 
-/// How often the server is to say that it is there.
+/// How often the server sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_millis(300);
 
 /// Follows execution `name` until its last event: no gap, nothing twice, live and replay alike. B-02.
 pub(super) async fn watch(name: &str, told: &Told, mut random: StdRng) {
     let mut connection = Connection::new(told);
-    let mut cursor = 0;
+    let mut cursor = Cursor::default();
     loop {
         let request = v1::WatchExecutionRequest {
             name: name.to_owned(),
-            after_sequence: Some(cursor),
+            after_sequence: Some(cursor.sequence),
             heartbeat_interval: Some(belay_proto::duration(HEARTBEAT)),
+            journal: cursor.journal.clone(),
         };
-        trace::detail(format_args!("watches {name} after {cursor}"));
+        trace::detail(format_args!("watches {name} after {}", cursor.sequence));
         let stream = connection.ask(|mut client| async move { client.watch_execution(request).await });
         if let Some(stream) = stream.await {
-            trace::count(if cursor > 0 { "watches resumed" } else { "watches from the beginning" });
-            let patience = random.random_range(1..60);
-            if follow(&mut connection, stream, name, told, &mut cursor, patience).await {
+            trace::count(if cursor.sequence > 0 { "watches resumed" } else { "watches from the beginning" });
+            let max_messages = random.random_range(1..60);
+            if follow(&mut connection, stream, name, told, &mut cursor, max_messages).await {
                 return;
             }
         }
+        if connection.is_gone() {
+            return;
+        }
         if random.random_bool(0.1) {
-            // Somebody new, who sees it all from the beginning.
-            cursor = 0;
+            // Another watcher, from the beginning.
+            cursor = Cursor::default();
         }
         pause(&mut random, 300).await;
     }
 }
 
-/// Takes up to `patience` messages; says whether the last event was among them.
+/// What a watcher has seen last, and in which journal.
+#[derive(Debug, Default)]
+struct Cursor {
+    sequence: i64,
+    journal: String,
+}
+
+/// Takes up to `max_messages`; returns whether the last event was among them.
 async fn follow(
     connection: &mut Connection,
     mut stream: Streaming<v1::WatchExecutionResponse>,
     name: &str,
     told: &Told,
-    cursor: &mut i64,
-    patience: u32,
+    cursor: &mut Cursor,
+    max_messages: u32,
 ) -> bool {
-    let mut snapshots = 0;
-    for _ in 0..patience {
-        let message = match tokio::time::timeout(PATIENCE, stream.message()).await {
+    let (mut snapshots, mut is_reset) = (0, false);
+    for _ in 0..max_messages {
+        let message = match tokio::time::timeout(RPC_TIMEOUT, stream.message()).await {
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => {
+                let cursor = cursor.sequence;
                 told.violation(format_args!("the watch of {name} ended after event {cursor}, which is not the last"));
                 return true;
             }
@@ -68,29 +80,50 @@ async fn follow(
                 return false;
             }
         };
+        let journal = message.journal;
+        if let Some(Content::Reset(reset)) = &message.content
+            && told.execution_may_be_gone()
+            && !cursor.journal.is_empty()
+            && cursor.journal != journal
+        {
+            trace::count("watches reset");
+            *cursor = Cursor { sequence: reset.last_sequence, journal };
+            is_reset = true;
+            continue;
+        }
+        if cursor.sequence > 0 && cursor.journal != journal {
+            let before = &cursor.journal;
+            told.violation(format_args!("the watch of {name} went on in {journal} after {before}, without a reset"));
+            return true;
+        }
+        cursor.journal.clone_from(&journal);
+        let seen = cursor.sequence;
         match message.content {
             Some(Content::Snapshot(snapshot)) => {
                 snapshots += 1;
-                if snapshot.last_sequence < *cursor {
-                    told.violation(format_args!("event {cursor} of {name} was shown and is gone"));
+                if snapshot.last_sequence < seen {
+                    told.violation(format_args!("event {seen} of {name} was shown and is gone"));
                 }
                 told.saw(&snapshot);
+                if is_reset && is_terminal(snapshot.state()) {
+                    return true;
+                }
             }
             Some(Content::Event(event)) => {
                 let (sequence, kind) = (event.sequence, event.kind.as_ref());
-                if sequence != *cursor + 1 {
-                    told.violation(format_args!("event {sequence} of {name} was shown after event {cursor}"));
+                if sequence != seen + 1 {
+                    told.violation(format_args!("event {sequence} of {name} was shown after event {seen}"));
                 }
-                *cursor = sequence;
+                cursor.sequence = sequence;
                 let is_last = matches!(kind, Some(Kind::ExecutionFinished(_)));
                 trace::event(format_args!("{name}: {sequence} {} {}", event.step_id, kind_name(kind)));
-                told.shown(name, event);
+                told.shown(name, &journal, event);
                 if is_last {
                     return true;
                 }
             }
-            Some(Content::Heartbeat(heartbeat)) if heartbeat.last_sequence == *cursor => {}
-            other => told.violation(format_args!("the watch of {name} after event {cursor} said {other:?}")),
+            Some(Content::Heartbeat(heartbeat)) if heartbeat.last_sequence == seen => {}
+            other => told.violation(format_args!("the watch of {name} after event {seen} said {other:?}")),
         }
         if snapshots != 1 {
             told.violation(format_args!("a watch of {name} began with {snapshots} snapshots"));

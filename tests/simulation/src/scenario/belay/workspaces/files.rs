@@ -18,16 +18,13 @@ use crate::disk::{self, Mode, OpenFile};
 
 const LOG: &str = "log";
 const STAGED: &str = "staged-";
-/// How much is read at once, in bytes.
-const PIECE: usize = 16 << 10;
-
 /// Something that was put in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct Change {
     /// The commit that did it.
     pub(in super::super) commit: String,
     pub(in super::super) path: String,
-    /// What is there from now on; nothing when the file is gone.
+    /// What is there from now on; `None` when the file is removed.
     pub(in super::super) content: Option<String>,
 }
 
@@ -35,7 +32,7 @@ pub(in super::super) struct Change {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Op {
     pub(super) path: String,
-    /// What has to be there before; nothing when there has to be no file.
+    /// The digest of what has to be there before; `None` when there must be no file.
     pub(super) base: Option<Digest>,
     pub(super) content: Option<String>,
 }
@@ -47,7 +44,7 @@ pub(super) struct Files {
     /// The length of the log's whole lines, in bytes.
     length: u64,
     changes: Vec<Change>,
-    /// The log may hold what is not on the disk for good.
+    /// The log may hold changes that are not durable.
     is_dirty: bool,
     /// Staged effects that are done with, and go when the log has been synced: what shows that all was done never is there before it.
     done: Vec<String>,
@@ -58,13 +55,13 @@ impl Files {
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         let mode = Mode { create: true, writable: true, is_journal: true, ..Mode::default() };
         let mut log = OpenFile::open(&folder.join(LOG), mode)?;
-        let bytes = read(&log)?;
+        let bytes = log.read_all()?;
         let (changes, length) = lines(&bytes);
         if length < bytes.len() as u64 {
             log.truncate(length)?;
             log.sync()?;
         }
-        // Whoever wrote it may have been lost before its sync.
+        // The process that wrote it may have ended before its sync.
         Ok(Self { folder: folder.to_owned(), log, length, changes, is_dirty: true, done: Vec::new() })
     }
 
@@ -88,7 +85,7 @@ impl Files {
         self.changes.iter().any(|change| change.commit == commit && change.path == path)
     }
 
-    /// Puts changes in place; they are not on the disk for good before [`Files::sync`].
+    /// Puts changes in place; they are durable after [`Files::sync`].
     pub(super) fn put(&mut self, changes: Vec<Change>) -> io::Result<()> {
         for change in changes {
             self.is_dirty = true;
@@ -100,7 +97,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes back all but the first `count` changes, for good.
+    /// Takes back all but the first `count` changes, durably.
     pub(super) fn take_back(&mut self, count: usize) -> io::Result<()> {
         let length = self.changes[..count].iter().map(|change| line(change).len() as u64).sum();
         self.log.truncate(length)?;
@@ -118,7 +115,7 @@ impl Files {
         std::mem::take(&mut self.done).iter().try_for_each(|id| self.remove_staged(id))
     }
 
-    /// Gives up a staged effect that is in place.
+    /// Removes a staged effect that is in place, as soon as the log is synced.
     pub(super) fn finish(&mut self, id: &str) -> io::Result<()> {
         if self.is_dirty {
             self.done.push(id.to_owned());
@@ -127,7 +124,7 @@ impl Files {
         self.remove_staged(id)
     }
 
-    /// Writes a staged effect down, for good when `sync` is set.
+    /// Writes a staged effect, durably when `sync` is set.
     pub(super) fn stage(&self, id: &str, ops: &[Op], sync: bool) -> io::Result<()> {
         let mode = Mode { create: true, exclusive: true, writable: true, is_journal: true, ..Mode::default() };
         let mut file = OpenFile::open(&self.staged(id), mode)?;
@@ -139,13 +136,13 @@ impl Files {
         Ok(())
     }
 
-    /// The first `count` changes of a staged effect; nothing when they are not there, or not whole.
+    /// The first `count` changes of a staged effect; `None` when they are missing or torn.
     pub(super) fn read_staged(&self, id: &str, count: usize) -> io::Result<Option<Vec<Op>>> {
         if !self.is_staged(id)? {
             return Ok(None);
         }
         let file = OpenFile::open(&self.staged(id), Mode::default())?;
-        let (ops, _) = lines(&read(&file)?);
+        let (ops, _) = lines(&file.read_all()?);
         Ok((ops.len() == count).then_some(ops))
     }
 
@@ -182,17 +179,6 @@ pub(in super::super) fn contents(changes: &[Change]) -> BTreeMap<String, String>
         };
     }
     files
-}
-
-fn read(file: &OpenFile) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut piece = vec![0; PIECE];
-    loop {
-        match file.read(&mut piece, bytes.len() as u64)? {
-            0 => return Ok(bytes),
-            length => bytes.extend_from_slice(&piece[..length]),
-        }
-    }
 }
 
 fn line(value: &impl Serialize) -> String {

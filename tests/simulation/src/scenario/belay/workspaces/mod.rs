@@ -1,9 +1,9 @@
 //! ModelPlaces on the simulated disk: a model of what `belay_workspace` promises, where there is neither overlay nor renaming.
 //!
-//! Files lie in one folder and hold text. What is faithful: a view is a picture that nobody else changes; an effect that was staged is
-//! there after a power loss, and the workspace untouched; a commit that was interrupted stands half done until it is applied again,
-//! which does the rest and nothing twice; a power loss takes the last commits away, in order, down to those before the last staging or
-//! sync; whoever changed a touched path meanwhile makes it a conflict.
+//! Files lie in one folder and hold text. What is faithful: commits go in place under open views, and a view shows of what it has not looked
+//! up yet what others have committed since it began; a touched path that another commit changed since then is a conflict; an effect that was staged is
+//! there after a power loss, and the workspace untouched; a commit that was interrupted is half in place until it is applied again, which
+//! does the rest and nothing twice; a power loss takes the last commits away, in order, down to those before the last staging or sync.
 
 mod files;
 mod view;
@@ -28,7 +28,7 @@ use crate::{disk, machine, trace};
 pub(super) enum Flaw {
     #[default]
     None,
-    /// What is staged is put in place at once, before anybody has written a row.
+    /// What is staged is put in place at once, before the ledger has its row.
     AppliesBeforeTheRow,
     /// What is staged is not synced.
     StagesWithoutSync,
@@ -49,6 +49,7 @@ impl ModelPlaces {
     }
 }
 
+/// Every change is one insertion: a panic elsewhere leaves nothing half-done.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -66,7 +67,7 @@ impl Places for ModelPlaces {
         }
     }
 
-    /// Nobody keeps one among the workspaces.
+    /// No store lies in a workspace of the simulation.
     fn stores_around(&self, _: &Path) -> Option<PathBuf> {
         None
     }
@@ -85,7 +86,8 @@ impl Places for ModelPlaces {
         self.outside.workspace(path);
         let files = Files::open(path).map_err(|source| failed("opening the log of", path, source))?;
         trace::detail(format_args!("workspace {} opens with {} changes", path.display(), files.changes().len()));
-        Ok(Arc::new(Workspace { held, flaw: self.flaw, files: Mutex::new(files) }))
+        let (files, outside) = (Arc::new(Mutex::new(files)), self.outside.clone());
+        Ok(Arc::new(Workspace { held, flaw: self.flaw, files, outside }))
     }
 }
 
@@ -109,7 +111,8 @@ impl Drop for Held {
 struct Workspace {
     held: Held,
     flaw: Flaw,
-    files: Mutex<Files>,
+    files: Arc<Mutex<Files>>,
+    outside: Outside,
 }
 
 /// What the ledger keeps of a staged effect.
@@ -125,6 +128,14 @@ fn conflict<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<RelPath> {
 }
 
 impl Workspace {
+    fn bring_onto_the_disk(&self, files: &mut Files) -> io::Result<()> {
+        if self.flaw != Flaw::NeverSyncs {
+            files.sync()?;
+            self.outside.synced(files.changes().iter().map(|change| change.commit.as_str()));
+        }
+        Ok(())
+    }
+
     /// Which of the paths no longer hold what they should.
     fn changed(files: &Files, staged: &Staged, plan: &Plan) -> Vec<RelPath> {
         let is_changed = |(path, base): &&(String, Option<Digest>)| {
@@ -180,7 +191,7 @@ impl Place for Workspace {
         if files.is_staged(id).map_err(|source| failed("looking for the commit", id, source))? {
             return Err(ViewError::Id { id: id.to_owned(), why: "names a commit already: give each call its own" });
         }
-        Ok(Box::new(ModelView::new(id, self.path(), files.changes().len(), files.contents())))
+        Ok(Box::new(ModelView::new(id, self.path(), files.changes().len(), Arc::clone(&self.files))))
     }
 
     fn effect(&self, view: &dyn View, _stop: Stop<'_>) -> Result<Manifest, EffectError> {
@@ -204,7 +215,7 @@ impl Place for Workspace {
         let plan = serde_json::to_string(&plan).expect("texts are always JSON");
         let staged = Staged { id: view.id().to_owned(), plan };
         let is_synced = self.flaw != Flaw::StagesWithoutSync;
-        let before = if self.flaw == Flaw::NeverSyncs { Ok(()) } else { files.sync() };
+        let before = self.bring_onto_the_disk(&mut files);
         if let Err(error) = before.and_then(|()| files.stage(&staged.id, &ops, is_synced)) {
             // What cannot be removed stays until the next sweep.
             drop(files.remove_staged(&staged.id));
@@ -228,7 +239,9 @@ impl Place for Workspace {
     }
 
     fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
-        Self::put(&mut lock(&self.files), staged)
+        Self::put(&mut lock(&self.files), staged)?;
+        self.outside.applied(&staged.id);
+        Ok(())
     }
 
     fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
@@ -242,10 +255,7 @@ impl Place for Workspace {
     }
 
     fn sync(&self) -> Result<(), IoFailure> {
-        if self.flaw == Flaw::NeverSyncs {
-            return Ok(());
-        }
-        lock(&self.files).sync().map_err(|source| failed("syncing", self.path(), source))
+        self.bring_onto_the_disk(&mut lock(&self.files)).map_err(|source| failed("syncing", self.path(), source))
     }
 
     fn discard(&self, staged: &Staged) -> Result<(), CommitError> {

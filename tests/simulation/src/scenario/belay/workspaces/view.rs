@@ -1,32 +1,38 @@
-//! One call's view of a modelled workspace: in memory, and gone with its machine.
+//! One call's view of a modelled workspace: its changes are in memory, and gone with its machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use belay_tool_runner::{Mount, View};
 use belay_workspace::{
     Act, Change, Content, Digest, FileKind, FileTime, Fingerprint, Manifest, Metadata, Node, RelPath, ViewError,
 };
 
-use super::files::Op;
+use super::files::{Files, Op};
+use super::lock;
 
 /// The rights of every file.
 const MODE: u32 = 0o644;
 
-/// A picture of a workspace with one call's changes on it.
+/// A view of a workspace with one call's changes on it. What lies below is the workspace itself and no copy of it: a name that the call has
+/// looked up keeps what it had then, and another shows what is there now. So an overlay mount does it whose lower folder changes.
 pub(in super::super) struct ModelView {
     id: String,
     workspace: PathBuf,
     /// How many changes the workspace had seen.
     began: usize,
-    base: BTreeMap<String, String>,
-    /// What is to be in each file that the call touched; nothing where it is to be gone.
+    files: Arc<Mutex<Files>>,
+    /// What each name had that was looked up; `None` where there was no file.
+    base: Mutex<BTreeMap<String, Option<String>>>,
+    /// What is to be in each file that the call touched; `None` where it is to be gone.
     touched: BTreeMap<String, Option<String>>,
 }
 
 impl ModelView {
-    pub(super) fn new(id: &str, workspace: &Path, began: usize, base: BTreeMap<String, String>) -> Self {
-        Self { id: id.to_owned(), workspace: workspace.to_owned(), began, base, touched: BTreeMap::new() }
+    pub(super) fn new(id: &str, workspace: &Path, began: usize, files: Arc<Mutex<Files>>) -> Self {
+        let (id, workspace) = (id.to_owned(), workspace.to_owned());
+        Self { id, workspace, began, files, base: Mutex::default(), touched: BTreeMap::new() }
     }
 
     /// Its name, which will be its commit's.
@@ -43,42 +49,52 @@ impl ModelView {
         self.began
     }
 
-    fn content(&self, path: &str) -> Option<&str> {
+    /// What lies below a name, from the first look-up on.
+    fn base(&self, path: &str) -> Option<String> {
+        let now = || lock(&self.files).content(path).map(str::to_owned);
+        lock(&self.base).entry(path.to_owned()).or_insert_with(now).clone()
+    }
+
+    fn content(&self, path: &str) -> Option<String> {
         match self.touched.get(path) {
-            Some(content) => content.as_deref(),
-            None => self.base.get(path).map(String::as_str),
+            Some(content) => content.clone(),
+            None => self.base(path),
         }
     }
 
-    /// The touched paths that are another than before, with what is to be there.
-    fn changed(&self) -> impl Iterator<Item = (&String, Option<&str>, Option<&str>)> {
-        self.touched
-            .iter()
-            .map(|(path, after)| (path, self.base.get(path).map(String::as_str), after.as_deref()))
-            .filter(|(_, before, after)| before != after)
+    /// The touched paths that are another than before, with what was and what is to be there.
+    fn changed(&self) -> Vec<(String, Option<String>, Option<String>)> {
+        let base = lock(&self.base);
+        let change = |(path, after): (&String, &Option<String>)| {
+            let before = base.get(path).cloned().flatten();
+            (before != *after).then(|| (path.clone(), before, after.clone()))
+        };
+        self.touched.iter().filter_map(change).collect()
     }
 
     pub(super) fn ops(&self) -> Vec<Op> {
-        let op = |(path, before, after): (&String, Option<&str>, Option<&str>)| Op {
-            path: path.clone(),
+        let op = |(path, before, content): (String, Option<String>, Option<String>)| Op {
+            path,
             base: before.map(|content| Digest::of(content.as_bytes())),
-            content: after.map(str::to_owned),
+            content,
         };
-        self.changed().map(op).collect()
+        self.changed().into_iter().map(op).collect()
     }
 
     pub(super) fn manifest(&self) -> Manifest {
-        let change = |(path, before, after): (&String, Option<&str>, Option<&str>)| {
-            let path = RelPath::parse(path).expect("it was a path before");
-            let base = before.map(|content| fingerprint(content, self.began));
-            let act = match (base, after) {
+        let change = |(path, before, after): (String, Option<String>, Option<String>)| {
+            let path = RelPath::parse(&path).expect("it was a path before");
+            let base = before.as_deref().map(|content| fingerprint(content, self.began));
+            let act = match (base, &after) {
                 (Some(base), None) => Act::Away { base },
-                (base, after) => Act::Put { base, staged: fingerprint(after.unwrap_or_default(), self.began) },
+                (base, after) => {
+                    Act::Put { base, staged: fingerprint(after.as_deref().unwrap_or_default(), self.began) }
+                }
             };
-            let nodes = |content: Option<&str>| content.map(|content| node(&path, content)).into_iter().collect();
+            let nodes = |content: Option<String>| content.map(|content| node(&path, &content)).into_iter().collect();
             Change { act, before: nodes(before), after: nodes(after), flags: Vec::new(), path: path.clone() }
         };
-        Manifest { changes: self.changed().map(change).collect(), ..Manifest::default() }
+        Manifest { changes: self.changed().into_iter().map(change).collect(), ..Manifest::default() }
     }
 }
 
@@ -98,7 +114,7 @@ fn fingerprint(content: &str, seen: usize) -> Fingerprint {
 impl View for ModelView {
     fn read(&self, path: &RelPath, start: u64, length: Option<u64>) -> Result<Vec<u8>, ViewError> {
         let path = path.to_string();
-        let content = self.content(&path).ok_or(ViewError::NotFound { path: path.clone() })?.as_bytes();
+        let content = self.content(&path).ok_or(ViewError::NotFound { path: path.clone() })?.into_bytes();
         let place = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(content.len());
         let end = length.map_or(content.len(), |length| place(start.saturating_add(length)));
         Ok(content[place(start)..end].to_vec())
@@ -113,14 +129,16 @@ impl View for ModelView {
         if !path.is_root() {
             return Err(ViewError::NotADirectory { path: path.to_string() });
         }
-        let paths: std::collections::BTreeSet<&String> = self.base.keys().chain(self.touched.keys()).collect();
+        let below = lock(&self.files).contents();
+        let paths: BTreeSet<String> = below.into_keys().chain(self.touched.keys().cloned()).collect();
         let there = paths.into_iter().filter(|path| self.content(path).is_some());
-        Ok(there.map(|path| (RelPath::parse(path).expect("it was a path before"), FileKind::File)).collect())
+        Ok(there.map(|path| (RelPath::parse(&path).expect("it was a path before"), FileKind::File)).collect())
     }
 
     fn write(&mut self, path: &RelPath, bytes: &[u8], _mode: Option<u32>) -> Result<(), ViewError> {
-        let content = String::from_utf8_lossy(bytes).into_owned();
-        self.touched.insert(path.to_string(), Some(content));
+        let (path, content) = (path.to_string(), String::from_utf8_lossy(bytes).into_owned());
+        self.base(&path);
+        self.touched.insert(path, Some(content));
         Ok(())
     }
 

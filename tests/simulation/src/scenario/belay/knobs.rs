@@ -1,0 +1,47 @@
+//! Thresholds that the seed turns: what they decide is how something is done, and never what is promised.
+
+use std::time::Duration;
+
+use belay_executor::Thresholds;
+use belay_journal_sqlite::Intervals;
+use rand::Rng;
+use rand::rngs::StdRng;
+
+/// The thresholds of all services of one simulation.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Knobs {
+    pub(super) executor: Thresholds,
+    pub(super) journal: Intervals,
+    /// How many operations one commit of the ledger and of the gate's store gathers.
+    pub(super) store_batch: usize,
+    pub(super) runner: belay_tool_runner::Thresholds,
+}
+
+impl Knobs {
+    /// Each is as in production or so small that it is passed all the time.
+    pub(super) fn generate(random: &mut StdRng) -> Self {
+        let mut turned = |usual: usize, least: usize, most: usize| match random.random_bool(0.4) {
+            true => usual,
+            false => random.random_range(least..=most),
+        };
+        let usual = Thresholds::default();
+        let executor = Thresholds {
+            max_batch: turned(usual.max_batch, 1, 3),
+            max_recent: turned(usual.max_recent, 0, 4),
+            watch_page: turned(usual.watch_page, 1, 4),
+            acknowledge_batch: turned(usual.acknowledge_batch, 1, 3),
+            park_after: Duration::from_millis(turned(5000, 0, 200) as u64),
+        };
+        let usual = Intervals::default();
+        let journal = Intervals {
+            checkpoint_rows: turned(usual.checkpoint_rows as usize, 1, 12) as u64,
+            waypoint_rows: turned(usual.waypoint_rows as usize, 1, 5) as u64,
+        };
+        let usual = belay_tool_runner::Thresholds::default();
+        let runner = belay_tool_runner::Thresholds {
+            max_waiting_rows: turned(usual.max_waiting_rows, 1, 3),
+            linger: Duration::from_millis(turned(2000, 0, 300) as u64),
+        };
+        Self { executor, journal, store_batch: turned(belay_sqlite::MAX_BATCH, 1, 3), runner }
+    }
+}
