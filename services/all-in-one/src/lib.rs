@@ -20,7 +20,7 @@ pub use error::StartError;
 pub use policy::{PolicyChoice, PolicyFacts, PolicyRefused, PolicyViolation, check_policy, is_same_policy};
 pub use principals::{PrincipalEntry, PrincipalsFile, Role, WithToken};
 pub use spans::telemetry;
-pub use state_dir::{StateDir, find_running};
+pub use state_dir::{StateDir, find_running, is_state_dir, own_workspace};
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 

@@ -111,7 +111,7 @@ impl StateDir {
 
     /// The folder of workspaces for executions that name none.
     pub(crate) fn workspaces(&self) -> Result<PathBuf, StartError> {
-        let path = self.0.join("workspaces");
+        let path = self.0.join(WORKSPACES);
         program::private_folder(&path).map_err(|source| StartError::StateDir { path: path.clone(), source })?;
         Ok(path)
     }
@@ -158,6 +158,19 @@ impl StateDir {
 }
 
 const EXECUTOR_SOCKET: &str = "executor.sock";
+const WORKSPACES: &str = "workspaces";
+
+/// Where an execution works that names no workspace, by its full name: the services make the folder when a call needs it.
+pub fn own_workspace(state_dir: &Path, execution: &str) -> PathBuf {
+    let ids = execution.split('/').skip(1).step_by(2);
+    ids.fold(state_dir.join(WORKSPACES), |path, id| path.join(id))
+}
+
+/// Whether there is a state directory: something is kept there, or a process has just begun to. One that cannot be looked at counts, so that
+/// whoever opens it learns why.
+pub fn is_state_dir(path: &Path) -> bool {
+    ["lock", "journal.db"].iter().any(|name| path.join(name).try_exists().unwrap_or(true))
+}
 
 /// The endpoint of whoever runs the services on this state directory now, if anybody does.
 pub fn find_running(state_dir: &Path) -> Option<Endpoint> {
@@ -198,7 +211,9 @@ mod tests {
         let path = folder.path().join("a/b");
         let state_dir = StateDir::prepare(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        assert!(!is_state_dir(&path), "an empty folder keeps nothing");
         let held = state_dir.lock().unwrap();
+        assert!(is_state_dir(&path));
         assert!(held.is_some() && state_dir.lock().unwrap().is_none());
         drop(held);
         assert!(state_dir.lock().unwrap().is_some());

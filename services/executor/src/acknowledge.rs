@@ -70,14 +70,23 @@ pub(crate) async fn resend_lost(registry: Weak<ExecutionRegistry>, runner: Runne
 async fn watch_runner(registry: Weak<ExecutionRegistry>, runner: Runner) {
     let (mut delay, longest) = BACKOFF;
     loop {
-        match runner.unacknowledged().await {
+        let is_available = match runner.unacknowledged().await {
             Ok(mut watch) => {
-                while let Ok(Ok(Some(message))) = tokio::time::timeout(WATCH_TIMEOUT, watch.message()).await {
-                    delay = BACKOFF.0;
-                    let Some(registry) = registry.upgrade() else { return };
-                    if !acknowledge(&registry, message.names).await {
-                        // The next watch returns them again.
-                        break;
+                if let Some(registry) = registry.upgrade() {
+                    registry.availability.runner().answers();
+                }
+                loop {
+                    match tokio::time::timeout(WATCH_TIMEOUT, watch.message()).await {
+                        Ok(Ok(Some(message))) => {
+                            delay = BACKOFF.0;
+                            let Some(registry) = registry.upgrade() else { return };
+                            if !acknowledge(&registry, message.names).await {
+                                // The next watch returns them again.
+                                break true;
+                            }
+                        }
+                        Ok(Ok(None)) => break true,
+                        Ok(Err(_)) | Err(_) => break false,
                     }
                 }
             }
@@ -86,11 +95,19 @@ async fn watch_runner(registry: Weak<ExecutionRegistry>, runner: Runner) {
                     "The runner is older than this executor: calls whose acknowledgement was lost stay in its ledger"
                 );
                 delay = longest;
+                true
             }
             Err(status) => {
-                tracing::debug!(%status, "The runner does not say which calls are unacknowledged, asking again")
+                tracing::debug!(%status, "The runner does not say which calls are unacknowledged, asking again");
+                false
             }
+        };
+        let Some(strong) = registry.upgrade() else { return };
+        match is_available {
+            true => strong.availability.runner().answers(),
+            false => strong.availability.runner().is_silent(strong.now()),
         }
+        drop(strong);
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(longest);
     }

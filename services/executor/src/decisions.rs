@@ -50,26 +50,43 @@ pub(crate) async fn run_inbox(registry: Weak<ExecutionRegistry>, gate: Gate, shu
 async fn receive(registry: Weak<ExecutionRegistry>, gate: Gate) {
     let (mut backoff, longest) = BACKOFF;
     loop {
-        match gate.watch().await {
+        let is_available = match gate.watch().await {
             Ok(mut stream) => {
+                if let Some(registry) = registry.upgrade() {
+                    registry.availability.gate().answers();
+                }
                 let withdrawing = tokio::spawn(withdraw_obsolete(registry.clone(), gate.clone()));
                 let _withdrawing = AbortOnDrop(withdrawing.abort_handle());
                 // The gate that replies now may have another store than before.
                 let checking = tokio::spawn(recheck_approvals(registry.clone(), gate.clone()));
                 let _checking = AbortOnDrop(checking.abort_handle());
-                while let Ok(Ok(Some(message))) = tokio::time::timeout(WATCH_TIMEOUT, stream.message()).await {
-                    backoff = BACKOFF.0;
-                    let Some(registry) = registry.upgrade() else { return };
-                    if let Some(Content::Approval(approval)) = message.content
-                        && !deliver(&registry, approval).await
-                    {
-                        // The next watch returns it again.
-                        break;
+                loop {
+                    match tokio::time::timeout(WATCH_TIMEOUT, stream.message()).await {
+                        Ok(Ok(Some(message))) => {
+                            backoff = BACKOFF.0;
+                            let Some(registry) = registry.upgrade() else { return };
+                            if let Some(Content::Approval(approval)) = message.content
+                                && !deliver(&registry, approval).await
+                            {
+                                // The next watch returns it again.
+                                break true;
+                            }
+                        }
+                        Ok(Ok(None)) => break true,
+                        Ok(Err(_)) | Err(_) => break false,
                     }
                 }
             }
-            Err(status) => tracing::debug!(%status, "The approval gate does not answer, asking again"),
+            Err(status) => {
+                tracing::debug!(%status, "The approval gate does not answer, asking again");
+                false
+            }
+        };
+        let Some(strong) = registry.upgrade() else { return };
+        if !is_available {
+            strong.availability.gate().is_silent(strong.now());
         }
+        drop(strong);
         tokio::time::sleep(backoff).await;
         backoff = (backoff * 2).min(longest);
     }

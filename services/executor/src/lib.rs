@@ -4,6 +4,7 @@
 //! makes calls. Nothing is shown, acknowledged or acted on before it is stored.
 
 mod acknowledge;
+mod availability;
 mod call_reply;
 mod decisions;
 mod driver;

@@ -21,6 +21,7 @@ use tonic::{Code, Status};
 
 use crate::{
     acknowledge,
+    availability::Availability,
     decisions::{self, GateNotice, UnownedDecisions},
     driver::{Command, Driver},
     event_feed::{EventFeed, EventFeeds},
@@ -99,6 +100,8 @@ pub struct ExecutionRegistry {
     timer_set: Notify,
     acknowledge: mpsc::UnboundedSender<(i32, String)>,
     notices: mpsc::UnboundedSender<GateNotice>,
+    /// Since when services do not answer.
+    pub(crate) availability: Availability,
     /// How many notices the gate has not accepted.
     unsent_notices: watch::Sender<usize>,
     /// Why the store failed, once it has.
@@ -157,6 +160,7 @@ impl ExecutionRegistry {
             timer_set: Notify::new(),
             acknowledge,
             notices,
+            availability: Availability::default(),
             unsent_notices: watch::Sender::new(0),
             broken: watch::Sender::new(None),
         });

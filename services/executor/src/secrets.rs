@@ -190,6 +190,13 @@ impl Secrets {
         described
     }
 
+    /// The same without the plan and the steps.
+    pub(crate) fn summarize(&self, name: &ExecutionName, execution: &Execution) -> v1::Execution {
+        let mut summary = wire::brief(name, execution);
+        texts::of_execution(&mut summary, &mut |text| hide::show(&self.redactor, text));
+        summary
+    }
+
     /// The redactor for the output of this execution's tools.
     pub(crate) fn redactor(&self) -> Redactor {
         self.redactor.clone()

@@ -169,7 +169,7 @@ fn reach(subject: &Subject) -> Vec<String> {
         reach.push("this workspace (read and write)".into());
     }
     if stands("root view") {
-        reach.push("system files (read)".into());
+        reach.push("/usr and other system folders (read)".into());
     }
     // Each of these layers stands only where the network namespace was made: the command is alone in it.
     reach.push(if NETWORK_LAYERS.iter().any(|layer| stands(layer)) { "no network" } else { "the network" }.into());

@@ -62,7 +62,7 @@ fn an_effect_is_shown_file_by_file() {
     let subject = Subject { changes: vec![made, gone, changed], working_directory: "src".into(), ..subject() };
     let shown = preview(&subject, &contents(&[b"one\n", b"two\n", b"x\ny\n", b"x\nz\n"]));
     assert_eq!((shown.headline.as_str(), shown.working_directory.as_str()), ("run_terminal: make", "src"));
-    assert_eq!(shown.reach, ["this workspace (read and write)", "system files (read)", "no network"]);
+    assert_eq!(shown.reach, ["this workspace (read and write)", "/usr and other system folders (read)", "no network"]);
     let files: Vec<_> = shown.files.iter().map(|file| (file.unified.as_str(), file.added, file.removed)).collect();
     assert_eq!(
         files,

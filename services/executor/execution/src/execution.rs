@@ -262,6 +262,11 @@ impl<'a> StepView<'a> {
         self.record.attempt_started_at
     }
 
+    /// How long it has waited for decisions so far, without a wait that goes on.
+    pub fn waited(&self) -> Duration {
+        self.record.waited
+    }
+
     /// When it ended.
     pub fn ended_at(&self) -> Option<Timestamp> {
         self.record.ended_at

@@ -8,6 +8,7 @@ use tracing::Span;
 
 use super::Driver;
 use crate::{
+    availability,
     decisions::{self, GateNotice},
     operation::{Busy, ToolCallOperation, Verb},
     output::{OutputForwarder, OutputSource},
@@ -99,14 +100,21 @@ impl Driver {
 
     pub(super) fn describe(&self) -> Box<v1::Execution> {
         let mut described = self.secrets.describe(&self.name, &self.execution);
+        self.add_waits(&mut described);
+        Box::new(described)
+    }
+
+    /// The same without the plan and the steps.
+    pub(super) fn summarize(&self) -> Box<v1::Execution> {
+        let mut summary = self.secrets.summarize(&self.name, &self.execution);
+        self.add_waits(&mut summary);
+        Box::new(summary)
+    }
+
+    /// Adds what the execution waits for beside what its own events say.
+    fn add_waits(&self, described: &mut v1::Execution) {
         if let Some(since) = self.runner_unavailable_since {
-            described.waiting.push(v1::WaitingReason {
-                kind: v1::waiting_reason::Kind::Runner.into(),
-                since: Some(wire::time(since)),
-                until: None,
-                who: "the tool runner, which does not answer".into(),
-                next_command: String::new(),
-            });
+            described.waiting.push(availability::runner_away(since));
         }
         if let Some(since) = self.clocks_differ_since {
             described.waiting.push(v1::WaitingReason {
@@ -128,13 +136,7 @@ impl Driver {
             });
         }
         if let Some(since) = self.gate_unavailable_since {
-            described.waiting.push(v1::WaitingReason {
-                kind: v1::waiting_reason::Kind::Approval.into(),
-                since: Some(wire::time(since)),
-                until: None,
-                who: "the approval gate, which does not answer".into(),
-                next_command: String::new(),
-            });
+            described.waiting.push(availability::gate_away(since));
         }
         for service in [Busy::Runner, Busy::Gate] {
             let waiting = || self.busy.iter().filter(|(_, (_, busy))| *busy == service);
@@ -159,7 +161,6 @@ impl Driver {
                 step.waiting = Some(waiting);
             }
         }
-        Box::new(described)
     }
 }
 

@@ -12,7 +12,7 @@ use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::{Command, Driver, DriverExit, Reply};
+use super::{Command, Driver, DriverExit, Replies};
 use crate::{
     decisions::{self, GateNotice},
     operation::{Update, Verb},
@@ -162,13 +162,14 @@ impl Driver {
         }
     }
 
-    pub(super) fn on_command(&mut self, command: Command, events: &mut Vec<Event>, replies: &mut Vec<Reply>) {
+    pub(super) fn on_command(&mut self, command: Command, events: &mut Vec<Event>, replies: &mut Replies) {
         match command {
-            Command::Describe { reply } => replies.push(reply),
+            Command::Describe { reply } => replies.full.push(reply),
+            Command::Summarize { reply } => replies.brief.push(reply),
             Command::Request { kind, etag, request_id, reply } => match self.on_request(*kind, &etag, &request_id) {
                 Ok(event) => {
                     events.extend(event);
-                    replies.push(reply);
+                    replies.full.push(reply);
                 }
                 Err(status) => drop(reply.send(Err(status))),
             },

@@ -34,11 +34,22 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 
+/// The callers that get their reply once everything so far is durable.
+#[derive(Default)]
+pub(super) struct Replies {
+    /// With the whole execution.
+    pub(super) full: Vec<Reply>,
+    /// Without its plan and its steps.
+    pub(super) brief: Vec<Reply>,
+}
+
 /// A command to a driver.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Return the execution.
     Describe { reply: Reply },
+    /// Return the execution without its plan and its steps.
+    Summarize { reply: Reply },
     /// A principal's request, to be recorded as `kind`.
     Request { kind: Box<EventKind>, etag: String, request_id: String, reply: Reply },
     /// The gate's decision about a call.
@@ -266,7 +277,7 @@ impl Driver {
 
     async fn drive(&mut self) -> Result<(), DriverExit> {
         let mut events = Vec::new();
-        let mut replies: Vec<Reply> = Vec::new();
+        let mut replies = Replies::default();
         let shutdown = self.registry.shutdown.clone();
         let mut stop = pin!(shutdown.requested());
         let in_doubt = self.execution.in_doubt();
@@ -286,12 +297,14 @@ impl Driver {
                 // A decision that could not be read stays undelivered, and the next watch returns it again.
                 decisions::report_late_decision(&self.registry, self.key, &approval).await;
             }
-            if !replies.is_empty() {
+            // A caller that has disconnected needs no reply.
+            if !replies.full.is_empty() {
                 let described = self.describe();
-                for reply in replies.drain(..) {
-                    // An error means that the caller has disconnected.
-                    drop(reply.send(Ok(described.clone())));
-                }
+                replies.full.drain(..).for_each(|reply| drop(reply.send(Ok(described.clone()))));
+            }
+            if !replies.brief.is_empty() {
+                let summarized = self.summarize();
+                replies.brief.drain(..).for_each(|reply| drop(reply.send(Ok(summarized.clone()))));
             }
             let wake_at = self.act();
             if self.execution.is_parked() {
@@ -319,7 +332,7 @@ impl Driver {
         wake_at: Option<Timestamp>,
         stop: Pin<&mut impl Future<Output = ()>>,
         events: &mut Vec<Event>,
-        replies: &mut Vec<Reply>,
+        replies: &mut Replies,
     ) -> Result<(), DriverExit> {
         let wait = wake_at.map(|at| at.since(self.now()));
         tokio::select! {
@@ -397,7 +410,9 @@ fn refuse_all(mut commands: mpsc::UnboundedReceiver<Command>, status: &Status) {
     commands.close();
     while let Ok(command) = commands.try_recv() {
         match command {
-            Command::Describe { reply } | Command::Request { reply, .. } => drop(reply.send(Err(status.clone()))),
+            Command::Describe { reply } | Command::Summarize { reply } | Command::Request { reply, .. } => {
+                drop(reply.send(Err(status.clone())))
+            }
             // The decision stays undelivered, and the next watch returns it again.
             Command::Decided { .. } | Command::RecheckApprovals => {}
             // Dropping the sender is the reply.

@@ -19,7 +19,7 @@ use futures::Stream;
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status, service::Routes};
 
-use crate::{ExecutionRegistry, driver::Command, names::ExecutionName, wire};
+use crate::{ExecutionRegistry, driver::Command, names::ExecutionName};
 
 /// The service, ready to be served.
 pub fn hosted(registry: Arc<ExecutionRegistry>) -> Hosted {
@@ -60,10 +60,11 @@ impl ExecutorService for Service {
         let request = request.into_inner();
         let name = ExecutionName::parse("name", &request.name)?;
         let row = self.registry.find(&name).await?;
-        if request.view() == v1::ExecutionView::Basic {
-            return Ok(Response::new(wire::basic(&row)));
+        match request.view() {
+            v1::ExecutionView::Basic => summarize(&self.registry, &name, &row).await,
+            v1::ExecutionView::Unspecified | v1::ExecutionView::Full => describe(&self.registry, &name, &row).await,
         }
-        describe(&self.registry, &name, &row).await.map(Response::new)
+        .map(Response::new)
     }
 
     async fn list_executions(
@@ -126,7 +127,34 @@ async fn describe(
     if registry.try_send(row.key, Command::Describe { reply })
         && let Ok(described) = received.await
     {
-        return described.map(|execution| *execution);
+        return with_waits(registry, described);
     }
-    registry.replay(row.key).await.map(|(execution, secrets)| secrets.describe(name, &execution))
+    let (execution, secrets) = registry.replay(row.key).await?;
+    with_waits(registry, Ok(Box::new(secrets.describe(name, &execution))))
+}
+
+/// The same without the plan and the steps.
+async fn summarize(
+    registry: &Arc<ExecutionRegistry>,
+    name: &ExecutionName,
+    row: &ExecutionRow,
+) -> Result<v1::Execution, Status> {
+    let (reply, received) = oneshot::channel();
+    if registry.try_send(row.key, Command::Summarize { reply })
+        && let Ok(summarized) = received.await
+    {
+        return with_waits(registry, summarized);
+    }
+    let (execution, secrets) = registry.replay(row.key).await?;
+    with_waits(registry, Ok(Box::new(secrets.summarize(name, &execution))))
+}
+
+/// The execution with the services that it waits for, whether or not a call of its own has met them.
+fn with_waits(
+    registry: &ExecutionRegistry,
+    described: Result<Box<v1::Execution>, Status>,
+) -> Result<v1::Execution, Status> {
+    let mut execution = *described?;
+    registry.availability.add_to(&mut execution);
+    Ok(execution)
 }

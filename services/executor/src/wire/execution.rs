@@ -119,6 +119,12 @@ pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
 
 /// All fields.
 pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution {
+    let (plan, steps) = (Some(plan_message(execution.plan())), steps(name, execution));
+    v1::Execution { plan, steps, ..brief(name, execution) }
+}
+
+/// Everything but the plan and the steps.
+pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Execution {
     let created = execution.created();
     let waiting = execution.waiting().into_iter().map(|waiting| waiting_reason(name, execution, waiting)).collect();
     v1::Execution {
@@ -126,8 +132,6 @@ pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution
         uid: created.uid.clone(),
         state: state(execution.state()).into(),
         plan_id: execution.plan().id().to_owned(),
-        plan: Some(plan_message(execution.plan())),
-        steps: steps(name, execution),
         totals: Some(totals(execution.totals())),
         last_sequence: i64::try_from(execution.last_sequence()).unwrap_or(i64::MAX),
         etag: etag(execution),
@@ -143,6 +147,7 @@ pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution
         waiting,
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
         shard: i32::try_from(created.shard).unwrap_or(i32::MAX),
+        ..v1::Execution::default()
     }
 }
 
@@ -181,6 +186,7 @@ fn steps(name: &ExecutionName, execution: &Execution) -> Vec<v1::StepStatus> {
                 approval: view.approval().unwrap_or_default().to_owned(),
                 failed_attempts: view.failed_attempts().iter().map(failed_attempt).collect(),
                 authorization: view.authorization().map(authorization),
+                approval_wait: Some(view.waited()).filter(|waited| !waited.is_zero()).map(Into::into),
             }
         })
         .collect()
@@ -211,7 +217,7 @@ fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting)
             Kind::Outcome,
             since,
             None,
-            "a person who finds out what the call did".to_owned(),
+            "somebody to find out what the call did".to_owned(),
             format!("belay executions cancel {}", name.id),
         ),
         Waiting::Call { since } => (Kind::Call, since, None, "the tool".to_owned(), String::new()),
@@ -221,7 +227,7 @@ fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting)
                 || "a person".to_owned(),
                 |pending| {
                     format!(
-                        "a person, as rule {} asks: {}",
+                        "a person (rule {}: {})",
                         pending.requirement.decision.rule, pending.requirement.decision.reason
                     )
                 },

@@ -18,7 +18,7 @@ async fn an_approved_effect_is_committed_and_the_plan_goes_on() {
         .await;
     let waiting = &waits.waiting[0];
     assert_eq!(waiting.kind(), waiting_reason::Kind::Approval);
-    assert_eq!(waiting.who, "a person, as rule writes asks: files change");
+    assert_eq!(waiting.who, "a person (rule writes: files change)");
     let id = approval.name.rsplit('/').next().unwrap();
     assert_eq!(waiting.next_command, format!("belay approvals show {id}"));
     assert_eq!(waits.steps[0].state(), step_status::State::AwaitingApproval);

@@ -104,6 +104,32 @@ async fn a_runner_that_is_away_at_the_commit_commits_when_it_is_back() {
     assert_eq!(world.runner.seen().committed.len(), 1);
 }
 
+// An execution that rests, so that none of its calls meets a service, says all the same which of them are away: in full and in short.
+#[tokio::test]
+async fn services_that_are_away_are_said_while_a_person_is_asked() {
+    let mut world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let approval = world.gate.asked_about("a").await;
+    executor.until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    world.stop_runner();
+    world.stop_gate();
+    let says = |what: &str| {
+        let what = what.to_owned();
+        move |execution: &v1::Execution| execution.waiting.iter().any(|waiting| waiting.who.contains(&what))
+    };
+    executor.until(&name, "its saying that the runner is away", says("the tool runner, which does not answer")).await;
+    let told = executor.until(&name, "and the gate", says("the approval gate, which does not answer")).await;
+    let short = executor.summary(&name).await;
+    assert_eq!((&short.waiting, short.last_sequence), (&told.waiting, told.last_sequence));
+    assert!(short.steps.is_empty() && short.plan.is_none(), "and no more than that: {short:?}");
+
+    world.start_gate().await;
+    world.start_runner().await;
+    world.gate.decide(&approval.name, State::Approved, "");
+    assert!(executor.end(&name).await.waiting.is_empty());
+}
+
 // B-01, S2-FR-053: killed between the end of a call and telling the gate what became of its approval, it tells the gate later; whether
 // the execution has ended by then or goes on, and whether the call's end tells of a result or not.
 #[tokio::test]

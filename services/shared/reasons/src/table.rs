@@ -322,6 +322,10 @@ table! {
     "The state directory cannot be created or used: not writable, owned by another user, open to others and in use for other things, or unknown because HOME is not set."
     "Name a folder of your own with `--state-dir` or `BELAY_STATE_DIR`; or `chmod 700` the one that is named if nobody else needs it."
 
+    STATE_DIR_MISSING Stores 2 false [] []
+    "A command was to show or change what is kept, and nothing is kept where it looked. Nothing happened, and no state directory was made."
+    "Check the path that `--state-dir` or `BELAY_STATE_DIR` names. Only `belay run` and `belay serve` make a state directory."
+
     STORE_LOCKED Stores 2 true [] [Unavailable]
     "Another process uses the store. Nothing happened."
     "Stop the other process, use it as its client, or name another `--state-dir`. The lock ends with its process."

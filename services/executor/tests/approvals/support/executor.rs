@@ -73,6 +73,12 @@ impl Executor {
         self.client.clone().get_execution(request).await.map(tonic::Response::into_inner)
     }
 
+    /// The execution in short.
+    pub(crate) async fn summary(&self, name: &str) -> v1::Execution {
+        let request = v1::GetExecutionRequest { name: name.to_owned(), view: v1::ExecutionView::Basic.into() };
+        self.client.clone().get_execution(request).await.unwrap().into_inner()
+    }
+
     /// The execution as soon as it meets a condition, which is looked at after each event and each heartbeat.
     pub(crate) async fn until(&self, name: &str, what: &str, is: impl Fn(&v1::Execution) -> bool) -> v1::Execution {
         let watched = async {

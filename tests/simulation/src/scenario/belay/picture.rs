@@ -26,6 +26,8 @@ impl Picture {
             waiting: None,
             // Taken from the receipt, which a client need not read to follow an execution.
             authorization: None,
+            // A sum of times that the events have.
+            approval_wait: None,
             // Once it is decided nothing waits for it any more.
             approval: match step.state() {
                 step_status::State::AwaitingApproval => step.approval.clone(),

@@ -1,0 +1,122 @@
+//! Which services do not answer, as the watches that are always open see it: known within a moment, whether or not a call is under way.
+
+use std::sync::{Mutex, PoisonError};
+
+use belay_execution::Timestamp;
+use belay_proto::v1::{self, execution::State, waiting_reason::Kind};
+
+use crate::wire;
+
+/// Since when each service does not answer.
+#[derive(Debug, Default)]
+pub(crate) struct Availability {
+    runner: Since,
+    gate: Since,
+}
+
+/// Since when one service does not answer; `None` while it does.
+#[derive(Debug, Default)]
+pub(crate) struct Since(Mutex<Option<Timestamp>>);
+
+impl Since {
+    /// The service answers.
+    pub(crate) fn answers(&self) {
+        *self.lock() = None;
+    }
+
+    /// The service does not answer.
+    pub(crate) fn is_silent(&self, now: Timestamp) {
+        self.lock().get_or_insert(now);
+    }
+
+    fn get(&self) -> Option<Timestamp> {
+        *self.lock()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Availability {
+    /// The tool runner.
+    pub(crate) fn runner(&self) -> &Since {
+        &self.runner
+    }
+
+    /// The approval gate.
+    pub(crate) fn gate(&self) -> &Since {
+        &self.gate
+    }
+
+    /// Adds to what an execution waits for that a service it needs does not answer. One that has ended needs none; the gate is needed by one
+    /// that waits for a decision.
+    pub(crate) fn add_to(&self, execution: &mut v1::Execution) {
+        let is_open = matches!(
+            execution.state(),
+            State::Pending | State::Running | State::AwaitingApproval | State::Paused | State::Cancelling
+        );
+        let waits_for = |kind: Kind| execution.waiting.iter().any(|waiting| waiting.kind() == kind);
+        let says_gate = execution.waiting.iter().any(|waiting| waiting.who == GATE_AWAY);
+        let mut found = Vec::new();
+        if let Some(since) = self.runner.get().filter(|_| is_open && !waits_for(Kind::Runner)) {
+            found.push(runner_away(since));
+        }
+        if let Some(since) = self.gate.get().filter(|_| is_open && waits_for(Kind::Approval) && !says_gate) {
+            found.push(gate_away(since));
+        }
+        execution.waiting.extend(found);
+    }
+}
+
+const GATE_AWAY: &str = "the approval gate, which does not answer";
+
+/// The tool runner does not answer.
+pub(crate) fn runner_away(since: Timestamp) -> v1::WaitingReason {
+    reason(Kind::Runner, since, "the tool runner, which does not answer")
+}
+
+/// The approval gate does not answer.
+pub(crate) fn gate_away(since: Timestamp) -> v1::WaitingReason {
+    reason(Kind::Approval, since, GATE_AWAY)
+}
+
+fn reason(kind: Kind, since: Timestamp, who: &str) -> v1::WaitingReason {
+    v1::WaitingReason {
+        kind: kind.into(),
+        since: Some(wire::time(since)),
+        until: None,
+        who: who.to_owned(),
+        next_command: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(away: &Availability, state: State, waiting: Vec<v1::WaitingReason>) -> Vec<String> {
+        let mut execution = v1::Execution { state: state.into(), waiting, ..v1::Execution::default() };
+        away.add_to(&mut execution);
+        execution.waiting.into_iter().map(|waiting| waiting.who).collect()
+    }
+
+    #[test]
+    fn what_needs_a_service_that_is_silent_waits_for_it() {
+        let (away, now) = (Availability::default(), Timestamp::from_micros(5));
+        let asked = || v1::WaitingReason { kind: Kind::Approval.into(), who: "a person".into(), ..Default::default() };
+        assert!(waits(&away, State::Running, vec![]).is_empty());
+        away.runner().is_silent(now);
+        away.gate().is_silent(now);
+        assert_eq!(waits(&away, State::Running, vec![]), ["the tool runner, which does not answer"]);
+        assert_eq!(waits(&away, State::Running, vec![runner_away(now)]).len(), 1, "said once");
+        assert_eq!(
+            waits(&away, State::AwaitingApproval, vec![asked()]),
+            ["a person", "the tool runner, which does not answer", GATE_AWAY]
+        );
+        assert!(waits(&away, State::Completed, vec![]).is_empty());
+        away.runner().answers();
+        away.gate().answers();
+        assert_eq!(waits(&away, State::AwaitingApproval, vec![asked()]), ["a person"]);
+    }
+}
