@@ -29,6 +29,7 @@ use crate::{
     follow::{self, HEARTBEAT, Seen, Watchable},
     names, next,
     render::{
+        approval::Turn,
         execution, json,
         text::{Line, Style},
         time, words,
@@ -40,10 +41,10 @@ use view::View;
 
 /// How often moving lines are redrawn: often enough for seconds to tick evenly.
 const REDRAW: Duration = Duration::from_millis(250);
-/// After so much silence the server is asked what the execution waits for, since no event says that.
-const ASK_AFTER: Duration = Duration::from_secs(1);
-/// And so often again.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// How often the server is asked what the execution waits for, since no event says that: a service that is away is said within a second.
+const ASK_AGAIN: Duration = Duration::from_millis(750);
+/// How long it may take to answer; the next question will do.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// After so many tries in a row (some 6 s) the place of a server that has gone is taken by this process. A `belay serve` that is only being
 /// restarted needs less.
 const TRIES_BEFORE_DRIVING: u32 = 6;
@@ -89,6 +90,7 @@ pub(crate) async fn attend(
     let end = watch(&mut session, signals, &attendance, &mut view).await;
     let last = view.last_sequence();
     let asked: Vec<String> = view.asked().map(words::show_approval).collect();
+    let waited = view.paused_for_people();
     drop(view);
 
     let embedded = session.is_embedded();
@@ -98,11 +100,11 @@ pub(crate) async fn attend(
     };
     session.close().await;
     match (end, finished) {
-        (_, Some(execution)) => conclude(context, &execution?),
+        (_, Some(execution)) => conclude(context, &execution?, waited),
         (end, None) => {
             if matches!(end, End::Stopped(_)) {
                 for command in asked.iter().take(ASKED_SHOWN) {
-                    context.screen.say(&Line::default().and(Style::Warn, format!("waits for a decision: {command}")));
+                    context.screen.say(&Line::default().and(Style::Warn, format!("waiting for approval: {command}")));
                 }
             }
             Err(left(context, &attendance, end, embedded, last))
@@ -111,7 +113,7 @@ pub(crate) async fn attend(
 }
 
 /// The last word on an execution that ended.
-fn conclude(context: &Context, ended: &Execution) -> Result<Exit, Failure> {
+fn conclude(context: &Context, ended: &Execution, waited: Duration) -> Result<Exit, Failure> {
     let exit = Exit::of_execution(ended);
     match context.screen.format {
         Format::Json => {
@@ -123,9 +125,10 @@ fn conclude(context: &Context, ended: &Execution) -> Result<Exit, Failure> {
         }
         Format::Jsonl => {}
         Format::Text if matches!(exit, Exit::OK | Exit::PARTIAL) => {
-            context.screen.print(&execution::summary(ended, clock::now()))?
+            let ended = context.place.with_workspace(ended.clone());
+            context.screen.print(&execution::summary(&ended, clock::now(), waited))?
         }
-        Format::Text => return Err(execution::report(ended).into()),
+        Format::Text => return Err(execution::report(ended, waited).into()),
     }
     Ok(exit)
 }
@@ -185,13 +188,13 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
     };
     let screen = view.screen();
     let terminal = Rc::new(Mutex::new(Terminal::default()));
-    let put = |name: &str, waiting| question(screen, connection.to_gate.borrow().clone(), &terminal, name, waiting);
+    let put = |name: &str, turn| question(screen, connection.to_gate.borrow().clone(), &terminal, name, turn);
     let mut questions = Queue::default();
     let watched = Watched { session, attendance, connection: &connection };
     let mut seen = std::pin::pin!(follow::follow(watched, Some(attendance.after)));
     let mut ticks = tokio::time::interval(REDRAW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut ask_at = started + ASK_AFTER;
+    let mut ask_at = started + ASK_AGAIN;
     let deadline = attendance.longest.and_then(|longest| started.checked_add(longest));
     let over = async {
         match deadline {
@@ -213,7 +216,6 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
                 Err(failure) => Err(failure),
             },
             next = seen.next() => {
-                ask_at = Instant::now() + ASK_AFTER;
                 match next {
                     None => return End::Finished,
                     Some(Err(failure)) => return End::Failed(failure),
@@ -250,12 +252,12 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
 }
 
 /// One approval, put to the person at the terminal.
-fn question(screen: Screen, to_gate: ToGate, terminal: &Rc<Mutex<Terminal>>, name: &str, waiting: usize) -> Question {
+fn question(screen: Screen, to_gate: ToGate, terminal: &Rc<Mutex<Terminal>>, name: &str, turn: Turn) -> Question {
     let (terminal, name) = (Rc::clone(terminal), name.to_owned());
     async move {
         let mut gate = to_gate.client().await?;
         let asked = ask::get(&mut gate, &name).await?;
-        ask::ask(screen, &mut gate, &mut *terminal.lock().await, asked, waiting).await
+        ask::ask(screen, &mut gate, &mut *terminal.lock().await, asked, turn).await
     }
     .boxed_local()
 }

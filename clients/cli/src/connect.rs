@@ -1,13 +1,20 @@
 //! Finds somebody to talk to: the server that is named, the `belay` that holds the state directory, or services started in this process.
 
-use std::{env, io, path::PathBuf, rc::Rc, str::FromStr, time::Duration};
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    rc::Rc,
+    str::FromStr,
+    time::Duration,
+};
 
 use belay_all_in_one::{ConfigSource, Embedded, Endpoint, Opened, Options, PolicyChoice, StateDir, TraceContext};
 use belay_proto::v1::{
-    approval_gate_service_client::ApprovalGateServiceClient, executor_service_client::ExecutorServiceClient,
+    Execution, approval_gate_service_client::ApprovalGateServiceClient, executor_service_client::ExecutorServiceClient,
 };
 use belay_reasons as reasons;
 use hyper_util::rt::TokioIo;
+use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tonic::{
     Request, Status,
@@ -109,6 +116,15 @@ impl Place {
         !matches!(self.server, Some(Address::Http(_)))
     }
 
+    /// The execution with the folder that it works in where it names none, as far as that can be told from here.
+    pub(crate) fn with_workspace(&self, mut execution: Execution) -> Execution {
+        if let (true, None, Ok(state_dir)) = (execution.workspace.is_empty(), &self.server, self.state_dir()) {
+            let own = belay_all_in_one::own_workspace(&state_dir, &execution.name);
+            execution.workspace = std::path::absolute(&own).unwrap_or(own).display().to_string();
+        }
+        execution
+    }
+
     /// The state directory: the one that is named, or the user's.
     pub(crate) fn state_dir(&self) -> Result<PathBuf, Failure> {
         Ok(StateDir::resolve(self.state_dir.as_deref(), &|name| env::var_os(name))?)
@@ -134,6 +150,17 @@ impl ToGate {
     }
 }
 
+/// What a command needs of the services, and so of the state directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// A state directory, which is made where it is not there.
+    StateDir,
+    /// What a state directory keeps already: where there is none the command is refused, and none is made.
+    Records,
+    /// The services and nothing that they keep: where there is no state directory, they get one that goes with the command.
+    Services,
+}
+
 /// Somebody to talk to, for the length of a command.
 pub(crate) struct Session {
     /// The executor's client; cheap to clone.
@@ -141,16 +168,29 @@ pub(crate) struct Session {
     wire: Wire,
     place: Place,
     embedded: Option<Rc<Embedded>>,
+    /// The state directory of services that keep nothing beyond the command.
+    passing: Option<TempDir>,
 }
 
 impl Session {
     /// Connects to the server that is named. Without one, to the holder of the state directory, or becomes its holder.
-    pub(crate) async fn open(place: &Place) -> Result<Session, Failure> {
+    pub(crate) async fn open(place: &Place, needs: Needs) -> Result<Session, Failure> {
         if let Some(address) = &place.server {
             let wire = connect(address, place.token.as_deref(), place.trace.as_ref()).await?;
             return Ok(Session::over(wire, place, None));
         }
-        let state_dir = place.state_dir()?;
+        let mut state_dir = place.state_dir()?;
+        let mut passing = None;
+        if needs != Needs::StateDir && !belay_all_in_one::is_state_dir(&state_dir) {
+            if needs == Needs::Records {
+                return Err(nothing_kept(&state_dir).into());
+            }
+            let folder = tempfile::Builder::new().prefix("belay-").tempdir();
+            let folder =
+                folder.map_err(|error| Failure::internal(format!("no temporary folder can be made: {error}")))?;
+            folder.path().clone_into(&mut state_dir);
+            passing = Some(folder);
+        }
         let mut tries = 0;
         loop {
             let policy = place.policy.clone();
@@ -166,7 +206,7 @@ impl Session {
             match belay_all_in_one::open(options).await? {
                 Opened::Holder(embedded) => {
                     let wire = connect_to(embedded.endpoint(), place.trace.as_ref()).await?;
-                    return Ok(Session::over(wire, place, Some(Rc::new(embedded))));
+                    return Ok(Session { passing, ..Session::over(wire, place, Some(Rc::new(embedded))) });
                 }
                 Opened::Held(endpoint) => match connect_to(&endpoint, place.trace.as_ref()).await {
                     Ok(wire) => return Ok(Session::over(wire, place, None)),
@@ -180,7 +220,7 @@ impl Session {
 
     fn over(wire: Wire, place: &Place, embedded: Option<Rc<Embedded>>) -> Session {
         let client = Client::new(wire.clone()).max_decoding_message_size(LONGEST_MESSAGE);
-        Session { client, wire, place: place.clone(), embedded }
+        Session { client, wire, place: place.clone(), embedded, passing: None }
     }
 
     /// The way to the approval gate.
@@ -209,7 +249,7 @@ impl Session {
             Some(endpoint) => {
                 *self = Session::over(connect_to(&endpoint, self.place.trace.as_ref()).await?, &self.place, None)
             }
-            None if take_its_place => *self = Session::open(&self.place).await?,
+            None if take_its_place => *self = Session::open(&self.place, Needs::Records).await?,
             None => {}
         }
         Ok(())
@@ -220,7 +260,15 @@ impl Session {
         if let Some(embedded) = self.embedded.and_then(Rc::into_inner) {
             embedded.shutdown().await;
         }
+        // Only now does nobody write there any more.
+        drop(self.passing);
     }
+}
+
+/// A command is to read what a state directory keeps, and there is none.
+fn nothing_kept(state_dir: &Path) -> Report {
+    let message = format!("nothing is kept in {}: no plan has been run with this state directory", state_dir.display());
+    Report::new(reasons::STATE_DIR_MISSING, message).advice().next(next::command(&["run", "--help"]))
 }
 
 /// Adds the bearer token and the command's place in its trace to every request.

@@ -3,6 +3,7 @@
 use std::{
     env,
     io::{self, IsTerminal as _, Write as _},
+    os::fd::AsFd,
 };
 
 use serde_json::Value;
@@ -10,7 +11,10 @@ use serde_json::Value;
 use crate::{
     args::Format,
     failure::{Failure, Report},
-    render::{json, text::Line},
+    render::{
+        json,
+        text::{self, Line},
+    },
 };
 
 /// The two streams, and how to write to them.
@@ -26,6 +30,56 @@ pub(crate) struct Screen {
     pub(crate) output_colours: bool,
     /// Whether talk is coloured.
     pub(crate) talk_colours: bool,
+}
+
+/// The window for which rows are drawn where a terminal does not know its own.
+const USUAL_SIZE: (usize, usize) = (80, 24);
+
+/// A stream of this process that is a terminal which can redraw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Terminal {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Talk,
+}
+
+impl Terminal {
+    /// How many columns and rows it has now.
+    pub(crate) fn size(self) -> (usize, usize) {
+        let size = match self {
+            Terminal::Output => size(io::stdout()),
+            Terminal::Talk => size(io::stderr()),
+        };
+        size.unwrap_or(USUAL_SIZE)
+    }
+}
+
+impl io::Write for Terminal {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Terminal::Output => io::stdout().write(bytes),
+            Terminal::Talk => io::stderr().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Terminal::Output => io::stdout().flush(),
+            Terminal::Talk => io::stderr().flush(),
+        }
+    }
+}
+
+/// How many columns and rows a terminal has now; `None` where the stream is none, or does not know.
+fn size(stream: impl AsFd) -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    let size = (usize::from(size.ws_col), usize::from(size.ws_row));
+    (size.0 > 0 && size.1 > 0).then_some(size)
+}
+
+fn columns(stream: impl AsFd) -> Option<usize> {
+    size(stream).map(|(columns, _)| columns)
 }
 
 impl Screen {
@@ -44,10 +98,16 @@ impl Screen {
         }
     }
 
-    /// Data for people.
+    /// Data for people, folded to the window.
     pub(crate) fn print(&self, lines: &[Line]) -> io::Result<()> {
-        let text: String = lines.iter().map(|line| line.render(self.output_colours) + "\n").collect();
+        let rows = text::rows(lines, columns(io::stdout()));
+        let text: String = rows.iter().map(|line| line.render(self.output_colours) + "\n").collect();
         put(&text)
+    }
+
+    /// How many columns talk has, where somebody looks at it.
+    pub(crate) fn talk_columns(&self) -> Option<usize> {
+        columns(io::stderr())
     }
 
     /// Data for programs: one value, indented for `json`, on a line of its own for `jsonl`.
@@ -57,7 +117,9 @@ impl Screen {
 
     /// Talk. Nobody listening is no reason to stop.
     pub(crate) fn say(&self, line: &Line) {
-        let _ = writeln!(io::stderr(), "{}", line.render(self.talk_colours));
+        let rows = text::rows(std::slice::from_ref(line), columns(io::stderr()));
+        let text: String = rows.iter().map(|row| row.render(self.talk_colours) + "\n").collect();
+        let _ = io::stderr().write_all(text.as_bytes());
     }
 
     /// A question: talk that the answer stands behind.

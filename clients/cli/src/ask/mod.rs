@@ -20,13 +20,25 @@ use crate::{
     failure::{Failure, Report},
     names,
     render::{
-        approval,
+        approval::{self, Turn},
         diff::Extent,
         text::{Line, Style, visible},
         words,
     },
     screen::Screen,
 };
+
+/// The window for which a question is made where there is none.
+const COLUMNS: usize = 80;
+
+/// What each letter does.
+const HELP: [&str; 5] = [
+    "a  approve: what was shown is written to the workspace, and nothing else",
+    "d  deny: nothing is written, the step fails, and your reason is sent to the planner",
+    "s  skip: nothing is written, and the step is left out",
+    "v  view all: every change with its whole difference",
+    "q  quit: nothing is decided; the execution waits, and you come back with `belay approve`",
+];
 
 /// What came of a question.
 #[derive(Debug)]
@@ -37,28 +49,29 @@ pub(crate) enum Answer {
     Left,
 }
 
-/// Shows an approval and asks until it is decided or the person goes away. `waiting` is how many wait for this person, this one included.
-/// Dropping the future takes the question back.
+/// Shows an approval and asks until it is decided or the person goes away. `turn` is which of how many it is. Dropping the future takes the question back.
 pub(crate) async fn ask(
     screen: Screen,
     gate: &mut Gate,
     terminal: &mut Terminal,
     asked: Approval,
-    waiting: usize,
+    turn: Turn,
 ) -> Result<Answer, Failure> {
     if asked.state() != State::Pending {
         return Ok(Answer::Decided(Box::new(asked)));
     }
     let say = |lines: &[Line]| lines.iter().for_each(|line| screen.say(line));
+    let columns = screen.talk_columns().unwrap_or(COLUMNS);
     screen.say(&Line::default());
-    say(&approval::question(&asked, waiting));
+    say(&approval::question(&asked, turn, columns));
     terminal.forget_typed();
     let mut prompt = Prompt::default();
     loop {
-        screen.ask(&Line::default().and(Style::Strong, prompt.question()));
+        screen.ask(&Line::default().and(Style::Strong, prompt.question(screen.talk_columns().unwrap_or(COLUMNS))));
         match prompt.take(terminal.line().await.as_deref()) {
             Reply::Again("") => {}
             Reply::Again(hint) => screen.say(&Line::default().and(Style::Warn, hint)),
+            Reply::Help => HELP.iter().for_each(|line| screen.say(&Line::new(line))),
             Reply::ShowAll => {
                 let mut whole = asked.clone();
                 changes::complete(gate, &mut whole).await?;

@@ -22,6 +22,8 @@ pub(crate) enum Reply {
     Again(&'static str),
     /// Show everything, then ask again.
     ShowAll,
+    /// Say what the letters do, then ask again.
+    Help,
     /// The person has decided.
     Decided(Decision, String),
     /// The person goes away without having decided.
@@ -29,11 +31,13 @@ pub(crate) enum Reply {
 }
 
 impl Prompt {
-    /// What to ask now.
-    pub(crate) fn question(self) -> &'static str {
-        match self {
-            Prompt::Choosing => "[A]pprove  [D]eny  [S]kip  [V]iew all  [Q]uit >",
-            Prompt::Denying => "Reason (sent to the planner; Enter to go back):",
+    /// What to ask now, in a window of so many columns.
+    pub(crate) fn question(self, columns: usize) -> &'static str {
+        match (self, columns) {
+            (Prompt::Choosing, ..60) => "[A]pprove [D]eny [S]kip [V]iew [Q]uit >",
+            (Prompt::Choosing, _) => "[A]pprove  [D]eny  [S]kip  [V]iew all  [?] help  [Q]uit >",
+            (Prompt::Denying, ..60) => "Reason (Enter to go back):",
+            (Prompt::Denying, _) => "Reason (sent to the planner; Enter to go back):",
         }
     }
 
@@ -50,9 +54,10 @@ impl Prompt {
                 }
                 "s" | "skip" => Reply::Decided(Decision::Skip, String::new()),
                 "v" | "view" => Reply::ShowAll,
+                "?" | "h" | "help" => Reply::Help,
                 "q" | "quit" => Reply::Leave,
                 "" => Reply::Again("nothing is decided; type a letter and Enter"),
-                _ => Reply::Again("nothing is decided; type a, d, s, v or q"),
+                _ => Reply::Again("nothing is decided; type a, d, s, v, q or ?"),
             },
             Prompt::Denying if line.is_empty() => {
                 *self = Prompt::Choosing;
@@ -75,7 +80,7 @@ mod tests {
         let mut prompt = Prompt::default();
         let (last, before) = lines.split_last().expect("a line");
         for line in before {
-            assert!(matches!(prompt.take(Some(line)), Reply::Again(_) | Reply::ShowAll), "{line:?}");
+            assert!(matches!(prompt.take(Some(line)), Reply::Again(_) | Reply::ShowAll | Reply::Help), "{line:?}");
         }
         prompt.take(Some(last))
     }
@@ -88,6 +93,7 @@ mod tests {
         }
         assert_eq!(after(&["s"]), Reply::Decided(Decision::Skip, String::new()));
         assert_eq!(after(&["v"]), Reply::ShowAll);
+        assert_eq!(after(&["?"]), Reply::Help);
         assert_eq!(after(&["v", "v", "a"]), Reply::Decided(Decision::Approve, String::new()));
         assert_eq!(after(&["q"]), Reply::Leave);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::future::LocalBoxFuture;
 
 use super::Answer;
-use crate::failure::Failure;
+use crate::{failure::Failure, render::approval::Turn};
 
 /// A question under way. Dropping it takes it back.
 pub(crate) type Question = LocalBoxFuture<'static, Result<Answer, Failure>>;
@@ -16,6 +16,8 @@ pub(crate) struct Queue {
     open: Option<(String, Question)>,
     /// Asked about, whatever came of it; the execution may not have heard of it yet.
     settled: BTreeSet<String>,
+    /// How many have been put to the person since none waited.
+    put: usize,
 }
 
 impl Queue {
@@ -24,20 +26,25 @@ impl Queue {
         self.open.is_some()
     }
 
-    /// Takes note of the approvals that wait now: takes back what no longer waits, and asks about the next with `put`, which is told how
-    /// many are still to be asked about. The one that was taken back.
+    /// Takes note of the approvals that wait now: takes back what no longer waits, and asks about the next with `put`, which is told which
+    /// of how many it is. The one that was taken back.
     pub(crate) fn update<'a>(
         &mut self,
         waiting: impl Iterator<Item = &'a str>,
-        put: impl FnOnce(&str, usize) -> Question,
+        put: impl FnOnce(&str, Turn) -> Question,
     ) -> Option<String> {
         let waiting: Vec<&str> = waiting.collect();
         let withdrawn = self.open.take_if(|(name, _)| !waiting.contains(&name.as_str())).map(|(name, _)| name);
         if self.open.is_none() {
             let mut open = waiting.into_iter().filter(|name| !self.settled.contains(*name));
-            let next = open.next();
-            let count = 1 + open.count();
-            self.open = next.map(|name| (name.to_owned(), put(name, count)));
+            match open.next() {
+                Some(name) => {
+                    self.put += 1;
+                    let turn = Turn { number: self.put, of: self.put + open.count() };
+                    self.open = Some((name.to_owned(), put(name, turn)));
+                }
+                None => self.put = 0,
+            }
         }
         withdrawn
     }
@@ -66,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    fn decided(name: &str, _: usize) -> Question {
+    fn decided(name: &str, _: Turn) -> Question {
         let approval = Approval { name: name.to_owned(), ..Default::default() };
         async { Ok(Answer::Decided(Box::new(approval))) }.boxed_local()
     }
@@ -91,6 +98,22 @@ mod tests {
         queue.begin_again();
         queue.update(["b"].into_iter(), decided);
         assert!(queue.is_open());
+    }
+
+    #[tokio::test]
+    async fn a_queue_says_which_of_how_many_one_is() {
+        let (mut queue, mut turns) = (Queue::default(), Vec::new());
+        let waiting = [&["a", "b", "c"][..], &["b", "c", "d"], &["c", "d"], &["d"], &[], &["e"]];
+        for waiting in waiting {
+            queue.update(waiting.iter().copied(), |name, turn| {
+                turns.push((turn.number, turn.of));
+                decided(name, turn)
+            });
+            if queue.is_open() {
+                answer(&mut queue).await;
+            }
+        }
+        assert_eq!(turns, [(1, 3), (2, 4), (3, 4), (4, 4), (1, 1)]);
     }
 
     #[tokio::test]

@@ -1,13 +1,12 @@
 //! What a person sees of an execution under way.
 
-use std::io;
+use std::{io, time::Duration};
 
 use belay_proto::v1::{
     ApprovalMode, ExecutionEvent, ExecutionView, GetExecutionRequest, ToolCallFailed, execution_event::Kind,
 };
-use indicatif::ProgressDrawTarget;
 
-use super::ASK_AFTER;
+use super::ANSWER_WITHIN;
 use crate::{
     args::Format,
     ask::{self, Answer, Question, Queue},
@@ -17,6 +16,7 @@ use crate::{
     follow::{Seen, is_over},
     names,
     render::{
+        approval::Turn,
         event, json,
         live::Live,
         output::{self, Outputs},
@@ -24,7 +24,7 @@ use crate::{
         text::{Line, Style},
         time,
     },
-    screen::Screen,
+    screen::{Screen, Terminal},
 };
 
 /// The most lines of each stream that are shown of a failed call's last output.
@@ -37,7 +37,9 @@ pub(super) struct View {
     outputs: Outputs,
     last_sequence: i64,
     /// Moving lines: on standard output for people, on standard error beside JSON for programs.
-    live: Option<Live>,
+    live: Option<(Live<Terminal>, Terminal)>,
+    /// Whether its events are shown from the first on, so that what they tell needs no other words.
+    from_start: bool,
     /// What holds it up, as it was last told, without the seconds that pass.
     told: Vec<String>,
     /// What has to wait while somebody is asked, so that nothing comes between the question and the answer.
@@ -47,16 +49,18 @@ pub(super) struct View {
 impl View {
     pub(super) fn new(screen: Screen, after: i64) -> View {
         let live = match screen.format {
-            Format::Text if screen.output_moves => Some(Live::new(ProgressDrawTarget::stdout(), screen.output_colours)),
-            Format::Json if screen.talk_moves => Some(Live::new(ProgressDrawTarget::stderr(), screen.talk_colours)),
+            Format::Text if screen.output_moves => Some((Terminal::Output, screen.output_colours)),
+            Format::Json if screen.talk_moves => Some((Terminal::Talk, screen.talk_colours)),
             _ => None,
         };
+        let live = live.map(|(terminal, colours)| (Live::new(terminal, colours), terminal));
         View {
             screen,
             picture: None,
             outputs: Outputs::default(),
             last_sequence: after,
             live,
+            from_start: after == 0,
             told: Vec::new(),
             held_back: None,
         }
@@ -69,6 +73,11 @@ impl View {
     /// The approvals that wait for a decision, by name.
     pub(super) fn asked(&self) -> impl Iterator<Item = &str> {
         self.picture.iter().flat_map(Picture::asked)
+    }
+
+    /// How long the execution did nothing but wait for a person, as far as it was watched.
+    pub(super) fn paused_for_people(&self) -> Duration {
+        self.picture.as_ref().map(Picture::paused_for_people).unwrap_or_default()
     }
 
     pub(super) fn last_sequence(&self) -> i64 {
@@ -85,7 +94,12 @@ impl View {
 
     pub(super) fn show(&mut self, seen: Seen) -> Result<(), Failure> {
         match seen {
-            Seen::Snapshot(execution) => self.picture = Some(Picture::new(*execution)),
+            Seen::Snapshot(execution) => {
+                self.picture = Some(match self.picture.take() {
+                    Some(picture) => picture.renewed(*execution),
+                    None => Picture::new(*execution),
+                });
+            }
             Seen::Event(event) => self.show_event(&event)?,
             Seen::Lost { why, wait } => {
                 self.talk(
@@ -126,8 +140,13 @@ impl View {
             _ if !event.call.is_empty() => self.outputs.end(event),
             _ => Vec::new(),
         };
-        let is_told = self.live.is_none() || event::is_milestone(event);
-        lines.extend(event::line(event, picture).filter(|_| is_told));
+        lines.extend(match &self.live {
+            None => event::line(event, picture),
+            Some((_, terminal)) => picture
+                .ended(&event.step_id, Some(terminal.size().0))
+                .filter(|_| event::ends_step(event))
+                .or_else(|| event::news(event, picture).filter(|_| event::is_milestone(event))),
+        });
         lines.extend(unseen.iter().map(|text| output::of_step(&event.step_id, text)));
         match self.screen.format {
             Format::Jsonl => self.screen.print_json(&json::of(event)?)?,
@@ -139,9 +158,10 @@ impl View {
 
     /// Lines that stay.
     fn tell(&mut self, lines: Vec<Line>) -> io::Result<()> {
-        match (&mut self.held_back, &self.live) {
+        match (&mut self.held_back, &mut self.live) {
             (Some(held_back), _) => held_back.extend(lines),
-            (None, Some(live)) => lines.iter().try_for_each(|line| live.print(line))?,
+            (None, _) if lines.is_empty() => {}
+            (None, Some((live, terminal))) => live.print(&lines, terminal.size())?,
             (None, None) => self.screen.print(&lines)?,
         }
         Ok(())
@@ -151,7 +171,7 @@ impl View {
     pub(super) fn ask(
         &mut self,
         questions: &mut Queue,
-        put: impl FnOnce(&str, usize) -> Question,
+        put: impl FnOnce(&str, Turn) -> Question,
     ) -> Result<(), Failure> {
         let Some(picture) = &self.picture else { return Ok(()) };
         let waits = matches!(picture.execution().approval_mode(), ApprovalMode::Wait | ApprovalMode::Unspecified);
@@ -163,7 +183,7 @@ impl View {
         if let Some(name) = &withdrawn {
             self.screen.say(&Line::default());
             let id = names::id(name);
-            self.screen.say(&Line::default().and(Style::Warn, format!("{id} waits for no decision any more")));
+            self.screen.say(&Line::default().and(Style::Warn, format!("{id} was already decided")));
         }
         match questions.is_open() {
             true if !was_open || withdrawn.is_some() => self.hold_back(),
@@ -194,8 +214,9 @@ impl View {
 
     fn hold_back(&mut self) {
         self.held_back.get_or_insert_default();
-        if let Some(live) = &mut self.live {
-            live.draw(&[]);
+        if let Some((live, _)) = &mut self.live {
+            // Whoever closed the terminal is asked nothing.
+            let _ = live.clear();
         }
     }
 
@@ -209,21 +230,19 @@ impl View {
     /// Asks what holds it up. Without an answer the next question will do.
     pub(super) async fn wait_for(&mut self, client: &mut Client, name: &str) -> Result<(), Failure> {
         let request = GetExecutionRequest { name: name.to_owned(), view: ExecutionView::Basic.into() };
-        let answer = tokio::time::timeout(ASK_AFTER, client.get_execution(request)).await;
+        let answer = tokio::time::timeout(ANSWER_WITHIN, client.get_execution(request)).await;
         let (Ok(Ok(answer)), Some(picture)) = (answer, &mut self.picture) else {
             return Ok(());
         };
         let execution = answer.into_inner();
-        let now = clock::now();
-        if execution.last_sequence == picture.execution().last_sequence {
+        if execution.last_sequence >= picture.execution().last_sequence {
             picture.wait_for(execution.waiting);
         }
         if self.live.is_none() && self.held_back.is_none() {
-            let waits = picture.waits(now);
-            let steady: Vec<String> = waits.iter().map(|wait| without_time(wait)).collect();
+            let steady = picture.waits_for(self.from_start);
             if self.told != steady {
+                steady.iter().for_each(|wait| self.screen.say(&Line::default().and(Style::Warn, wait)));
                 self.told = steady;
-                waits.iter().for_each(|wait| self.screen.say(&Line::default().and(Style::Warn, wait)));
             }
         }
         self.redraw();
@@ -242,8 +261,10 @@ impl View {
         if self.held_back.is_some() {
             return;
         }
-        if let (Some(live), Some(picture)) = (&mut self.live, &self.picture) {
-            live.draw(&picture.lines(clock::now()));
+        if let (Some((live, terminal)), Some(picture)) = (&mut self.live, &self.picture) {
+            let size = terminal.size();
+            // A terminal that has gone is noticed by what has to stay on it.
+            let _ = live.draw(&picture.rows(clock::now(), size.0), size);
         }
     }
 }
@@ -255,25 +276,5 @@ impl Drop for View {
             self.screen.say(&Line::default());
             let _ = self.tell(lines);
         }
-    }
-}
-
-/// A wait's words without the part that changes every second.
-fn without_time(wait: &str) -> String {
-    match (wait.find(" (since "), wait.rfind(')')) {
-        (Some(from), Some(to)) if from < to => format!("{}{}", &wait[..from], &wait[to + 1..]),
-        _ => wait.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_is_told_once_however_long_it_takes() {
-        let words = without_time("waits for a tool runner: r1 (since 3s); next: belay serve");
-        assert_eq!(words, "waits for a tool runner: r1; next: belay serve");
-        assert_eq!(words, without_time("waits for a tool runner: r1 (since 8s); next: belay serve"));
     }
 }

@@ -8,8 +8,31 @@ use crate::{
     args::Format,
     exit::Exit,
     failure::Failure,
-    render::{json, text::Line},
+    render::{
+        json,
+        text::{Line, Style},
+    },
 };
+
+/// How much of a list is wanted, and from where on.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Extent {
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// Go on behind an earlier list, by the token it ended with; the filters have to be the same
+    #[arg(long, value_name = "TOKEN")]
+    page_token: Option<String>,
+    /// List all of them
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+}
+
+impl Extent {
+    fn limit(&self) -> usize {
+        if self.all { usize::MAX } else { usize::try_from(self.limit).unwrap_or(usize::MAX) }
+    }
+}
 
 /// The most that one page may hold (`page_size` of every list in the contract).
 const LONGEST_PAGE: usize = 1_000;
@@ -38,12 +61,28 @@ pub(super) struct Found<T> {
     pub(super) next_page_token: String,
 }
 
-/// Pages until there are `limit` items or no more. `page` asks for so many behind a token.
+/// The part of a list that is wanted. `page` asks for so many behind a token.
+pub(super) async fn wanted<T>(
+    extent: &Extent,
+    page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Failure>,
+) -> Result<Found<T>, Failure> {
+    pages_after(extent.page_token.clone().unwrap_or_default(), extent.limit(), page).await
+}
+
+/// Pages from the first until there are `limit` items or no more.
 pub(super) async fn pages<T>(
+    limit: usize,
+    page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Failure>,
+) -> Result<Found<T>, Failure> {
+    pages_after(String::new(), limit, page).await
+}
+
+async fn pages_after<T>(
+    token: String,
     limit: usize,
     mut page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Failure>,
 ) -> Result<Found<T>, Failure> {
-    let mut found = Found { items: Vec::new(), next_page_token: String::new() };
+    let mut found = Found { items: Vec::new(), next_page_token: token };
     loop {
         let missing = (limit - found.items.len()).min(LONGEST_PAGE);
         let (items, next) = page(i32::try_from(missing).unwrap_or(i32::MAX), found.next_page_token).await?;
@@ -59,13 +98,14 @@ pub(super) async fn pages<T>(
 /// empty list.
 pub(super) fn print<T: Serialize, W: Serialize>(
     context: &Context,
-    limit: u32,
     Found { items, next_page_token }: Found<T>,
     whole: impl FnOnce(Vec<T>, String) -> W,
     lines: impl FnOnce(&[T]) -> Vec<Line>,
     nothing: impl FnOnce() -> String,
 ) -> Result<Exit, Failure> {
-    let more = !next_page_token.is_empty();
+    let more = (!next_page_token.is_empty()).then(|| {
+        Line::default().and(Style::Warn, format!("more available: use --page-token {next_page_token} or --all"))
+    });
     match context.screen.format {
         Format::Jsonl => {
             for item in &items {
@@ -76,8 +116,8 @@ pub(super) fn print<T: Serialize, W: Serialize>(
         Format::Text if items.is_empty() => context.screen.say(&Line::new(nothing())),
         Format::Text => context.screen.print(&lines(&items))?,
     }
-    if more {
-        context.screen.say(&Line::new(format!("there are more: --limit {}", u64::from(limit) * 2)));
+    if let Some(more) = more {
+        context.screen.say(&more);
     }
     Ok(Exit::OK)
 }

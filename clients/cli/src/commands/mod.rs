@@ -18,7 +18,7 @@ use std::future::Future;
 
 use crate::{
     args::{Approvals, Command, Config, Executions, Plan, Policy, Tools},
-    connect::{Client, Gate, Place, Session},
+    connect::{Client, Gate, Needs, Place, Session},
     exit::Exit,
     failure::Failure,
     render::text::{Line, Style},
@@ -38,8 +38,12 @@ pub(crate) struct Context {
 
 impl Context {
     /// Asks the services something that is answered at once, and leaves them again.
-    async fn ask<T>(&self, question: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>) -> Result<T, Failure> {
-        let mut session = Session::open(&self.place).await?;
+    async fn ask<T>(
+        &self,
+        needs: Needs,
+        question: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut session = Session::open(&self.place, needs).await?;
         let answer = question(&mut session.client).await;
         session.close().await;
         answer
@@ -50,7 +54,7 @@ impl Context {
         &self,
         question: impl AsyncFnOnce(&mut Gate, &mut Client) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut session = Session::open(&self.place).await?;
+        let mut session = Session::open(&self.place, Needs::Records).await?;
         let answer = match session.to_gate().client().await {
             Ok(mut gate) => question(&mut gate, &mut session.client).await,
             Err(failure) => Err(failure),

@@ -7,7 +7,7 @@ use belay_proto::v1::{ValidatePlanRequest, ValidatePlanResponse, validate_plan_r
 use super::Context;
 use crate::{
     args::help,
-    connect::Client,
+    connect::{Client, Needs},
     exit::Exit,
     failure::{Failure, Report},
     names,
@@ -30,7 +30,7 @@ pub(crate) struct Validate {
 /// Asks the services what is wrong with the plan.
 pub(crate) async fn validate(context: &Context, verb: Validate) -> Result<Exit, Failure> {
     let file = PlanFile::read(&verb.plan).await?;
-    let response = context.ask(async |client| check(client, &context.namespace, &file).await).await?;
+    let response = context.ask(Needs::Services, async |client| check(client, &context.namespace, &file).await).await?;
     context.screen.show(&response, || {
         let steps = response.plan.as_ref().map_or(0, |plan| plan.steps.len());
         let mut lines = warnings(&response, &file);

@@ -6,7 +6,8 @@ use std::{
 };
 
 use belay_proto::v1::{
-    ApprovalMode, Execution, ExecutionView, GetExecutionRequest, StartExecutionRequest, start_execution_request,
+    ApprovalMode, Execution, ExecutionView, GetExecutionRequest, StartExecutionRequest, ValidatePlanResponse,
+    start_execution_request,
 };
 use belay_reasons as reasons;
 use tonic::{Code, Status};
@@ -19,7 +20,7 @@ use crate::{
     args::{Format, PolicyFile, execution_help, label},
     ask,
     attend::{Attendance, attend},
-    connect::{Client, Session},
+    connect::{Client, Needs, Session},
     copy_of,
     exit::Exit,
     failure::{Failure, Report},
@@ -43,7 +44,7 @@ pub(crate) struct Run {
     /// The plan: a YAML or JSON file, or - for standard input
     #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
     plan: PathBuf,
-    /// The folder its tools are confined to [default: one that the services make]
+    /// The folder its tools are confined to [default: a new one under the state directory]
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     workspace: Option<PathBuf>,
     /// Work in a copy of this folder, which is made now and kept; a git repository is copied as it was committed
@@ -61,7 +62,7 @@ pub(crate) struct Run {
     /// Check everything, show what would run, call no tool
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// What happens where a person would be asked [default: prompt on a terminal, else fail]
+    /// What happens where a person would be asked [default: prompt on a terminal, else fail; auto in a copy]
     #[arg(long, value_name = "HOW", value_enum)]
     approve: Option<Approve>,
     /// Ask nobody: the same as --approve fail
@@ -73,6 +74,9 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", value_parser = time::parse)]
     wait_timeout: Option<Duration>,
 }
+
+/// The most steps of a plan that are shown before it runs.
+const STEPS_PREVIEWED: usize = 20;
 
 /// What happens where a person would be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,11 +90,17 @@ enum Approve {
 }
 
 impl Run {
+    /// Whether what asks is approved because the workspace is a copy, which is nobody's work, and nobody is there to be asked.
+    fn approves_in_copy(&self, is_attended: bool) -> bool {
+        self.copy_of.is_some() && self.approve.is_none() && !self.no_input && !is_attended
+    }
+
     fn approval_mode(&self, is_attended: bool) -> ApprovalMode {
         match self.approve {
             Some(Approve::Auto) => ApprovalMode::Auto,
             Some(Approve::Prompt) => ApprovalMode::Wait,
             None if is_attended && !self.no_input => ApprovalMode::Wait,
+            None if self.approves_in_copy(is_attended) => ApprovalMode::Auto,
             Some(Approve::Fail) | None => ApprovalMode::Fail,
         }
     }
@@ -101,17 +111,20 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     let file = unless_stopped(signals, PlanFile::read(&verb.plan)).await??;
     let request = request(context, &verb, &file)?;
     if verb.dry_run {
-        let shown = context.ask(async |client| dry_run(context, client, &file, request).await);
+        let shown = context.ask(Needs::Services, async |client| dry_run(context, client, &file, request).await);
         return unless_stopped(signals, shown).await?;
     }
 
-    let mut session = unless_stopped(signals, Session::open(&context.place)).await??;
+    let mut session = unless_stopped(signals, Session::open(&context.place, Needs::StateDir)).await??;
     let started = async {
         policy::note_if_ignored(context, &session, &verb.policy).await?;
-        match &verb.copy_of {
-            Some(original) => start_in_copy(context, &mut session.client, &file, request, original).await,
-            None => start(context, &mut session.client, &file, request).await,
-        }
+        // A plan that is refused needs no copy.
+        let checked = plan::check(&mut session.client, &context.namespace, &file).await?;
+        let started = match &verb.copy_of {
+            Some(original) => start_in_copy(context, &mut session.client, &file, request, original).await?,
+            None => start(context, &mut session.client, &file, request).await?,
+        };
+        Ok((started, checked))
     };
     let started = tokio::select! {
         started = started => started,
@@ -120,19 +133,45 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
             .next(next::command(&["executions", "list"]))
             .into()),
     };
-    let started = match started {
-        Ok(started) => started,
+    let (started, checked) = match started {
+        Ok((started, checked)) => (context.place.with_workspace(started), checked),
         Err(failure) => {
             session.close().await;
             return Err(failure);
         }
     };
     if context.screen.format == Format::Text {
-        context.screen.say(&Line::new("execution ").and(Style::Strong, names::id(&started.name)));
+        preview(context, checked, &file);
+        begun(context, &verb, &started);
     }
     let asks = ask::is_attended() && !verb.no_input;
     let attendance = Attendance { name: started.name, after: 0, drive: true, asks, longest: verb.wait_timeout };
     attend(context, session, signals, attendance).await
+}
+
+/// Shows what is going to run.
+fn preview(context: &Context, checked: ValidatePlanResponse, file: &PlanFile) {
+    let mut lines = plan::warnings(&checked, file);
+    lines.extend(render::plan::preview(&checked.plan.unwrap_or_default(), STEPS_PREVIEWED));
+    lines.iter().for_each(|line| context.screen.say(line));
+}
+
+/// Says which execution it is, where it works, and who is asked.
+fn begun(context: &Context, verb: &Run, started: &Execution) {
+    let mut line = Line::new("execution ").and(Style::Strong, names::id(&started.name));
+    if !started.workspace.is_empty() {
+        let kind = match (&verb.workspace, &verb.copy_of) {
+            (Some(_), _) => "",
+            (None, Some(_)) => ", a copy that is kept",
+            (None, None) => ", a new folder (--workspace names another)",
+        };
+        line = line.and(Style::Dim, " works in ").and(Style::Plain, &started.workspace).and(Style::Dim, kind);
+    }
+    context.screen.say(&line);
+    if verb.approves_in_copy(ask::is_attended()) {
+        let said = "nobody is at a terminal, and this is a copy: what needs approval is approved, except protected and flagged changes";
+        context.screen.say(&Line::default().and(Style::Warn, said));
+    }
 }
 
 fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecutionRequest, Failure> {
@@ -189,8 +228,6 @@ async fn start_in_copy(
             Report::new(reasons::WORKSPACE_INVALID, "--copy-of: the server over TCP may be another machine").into()
         );
     }
-    // A plan that is refused needs no copy.
-    plan::check(client, &context.namespace, file).await?;
     let (original, home) = (original.to_owned(), copy_of::home(&|name| std::env::var_os(name))?);
     let copy = tokio::task::spawn_blocking(move || copy_of::make(&original, &home)).await;
     let copy = copy.map_err(|error| Failure::internal(error.to_string()))??;
@@ -257,7 +294,7 @@ async fn dry_run(
     let workspace = execution.workspace.clone();
     let shown = execution.plan.get_or_insert(plan).clone();
     context.screen.show(&execution, || {
-        let mut lines = render::plan::preview(&shown);
+        let mut lines = render::plan::preview(&shown, usize::MAX);
         lines.extend(warnings);
         if !workspace.is_empty() {
             lines.push(Line::default().and(Style::Dim, "workspace: ").and(Style::Plain, &workspace));
@@ -309,6 +346,11 @@ mod tests {
         assert_eq!(mode(&["--approve", "auto"], true), Some(ApprovalMode::Auto));
         assert_eq!(mode(&["--approve", "fail"], true), Some(ApprovalMode::Fail));
         assert_eq!(mode(&["--approve", "fail", "--no-input"], true), None);
+        // A copy is nobody's work.
+        assert_eq!(mode(&["--copy-of", "."], false), Some(ApprovalMode::Auto));
+        assert_eq!(mode(&["--copy-of", "."], true), Some(ApprovalMode::Wait));
+        assert_eq!(mode(&["--copy-of", ".", "--no-input"], false), Some(ApprovalMode::Fail));
+        assert_eq!(mode(&["--copy-of", ".", "--approve", "prompt"], false), Some(ApprovalMode::Wait));
     }
 
     #[test]

@@ -118,7 +118,8 @@ fn announcement(socket: &str, http: Option<(String, &str)>, state_dir: &str, to_
     let rows: Vec<_> =
         rows.into_iter().map(|(name, value)| vec![(Style::Dim, name.to_owned()), (Style::Plain, value)]).collect();
     let mut lines = vec![Line::default().and(Style::Strong, "belay serves; Ctrl-C stops it")];
-    lines.extend(table(&rows));
+    // Commands are copied, and a break in one would make two of it.
+    lines.extend(table(&rows).into_iter().map(Line::verbatim));
     lines
 }
 

@@ -21,13 +21,41 @@ const LONGEST_OPERATION: usize = 60;
 /// The most lines of a headline.
 const LONGEST_HEADLINE: usize = 20;
 
-/// What is put to a person who is to decide now, of `waiting` such questions.
-pub(crate) fn question(approval: &Approval, waiting: usize) -> Vec<Line> {
-    let mut lines = full(approval, Extent::Brief);
-    if waiting > 1 {
-        lines[0] = std::mem::take(&mut lines[0]).and(Style::Dim, format!("  1 of {waiting}"));
-    }
+/// Which of how many questions one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Counted from 1.
+    pub(crate) number: usize,
+    /// This one, those before it, and those that wait.
+    pub(crate) of: usize,
+}
+
+impl Turn {
+    /// The only question.
+    pub(crate) const ONLY: Turn = Turn { number: 1, of: 1 };
+}
+
+/// What is put to a person who is to decide now, in a window of so many columns.
+pub(crate) fn question(approval: &Approval, turn: Turn, columns: usize) -> Vec<Line> {
+    let wants = Line::default()
+        .and(Style::Warn, "? ")
+        .and(Style::Strong, visible(&approval.step_id))
+        .and(Style::Plain, format!(" wants to {}", wants(approval)));
+    let turn = match turn.of {
+        ..=1 => Line::default(),
+        of => Line::default().and(Style::Dim, format!("{} of {of}", turn.number)),
+    };
+    let mut lines = if turn.width() == 0 { vec![wants] } else { wants.beside(turn, columns.saturating_sub(1)) };
+    lines.extend(body(approval, Extent::Brief));
     lines
+}
+
+/// `modify 1 file`; of a call that has not run what it is.
+fn wants(approval: &Approval) -> String {
+    match (approval.kind(), &approval.effect) {
+        (approval_need::Kind::Effect, Some(effect)) => words::would(effect),
+        _ => format!("call {}", visible(&approval.tool)),
+    }
 }
 
 /// Everything a person needs for the decision.
@@ -39,7 +67,12 @@ pub(crate) fn full(approval: &Approval, extent: Extent) -> Vec<Line> {
             .and(Style::Plain, "  ")
             .and(words::approval_style(state), words::approval_state(state)),
     ];
-    lines.extend(headline(approval));
+    lines.extend(body(approval, extent));
+    lines
+}
+
+fn body(approval: &Approval, extent: Extent) -> Vec<Line> {
+    let mut lines = headline(approval);
     lines.extend(table(&facts(approval)));
     let preview = approval.preview.clone().unwrap_or_default();
     let mut warnings = diff::warnings(preview.files.iter().filter_map(|file| file.change.as_ref()));
@@ -49,12 +82,12 @@ pub(crate) fn full(approval: &Approval, extent: Extent) -> Vec<Line> {
         warnings.push(Line::default().and(Style::Bad, format!("look twice: {more} more like these")));
     }
     lines.extend(warnings);
-    lines.push(what_it_is(approval));
     lines.extend(diff::files(&preview.files, preview.more_files, extent));
     let left_out = preview.more_files > 0 || preview.files.iter().any(|file| file.count > 0);
     if left_out && is_open(approval) {
         lines.push(next(&about(&["approvals", "show"], &approval.name, &["--all"])));
     }
+    lines.push(what_it_is(approval));
     lines
 }
 
@@ -81,6 +114,7 @@ fn facts(approval: &Approval) -> Vec<Vec<(Style, String)>> {
         (workspace, inside) => format!("{workspace}, in {inside}"),
     };
     let asked = approval.create_time.as_ref().map(time::date_and_time).unwrap_or_default();
+    let id = names::id(&approval.name).to_owned();
     let by = if approval.requested_by.is_empty() { String::new() } else { format!(" for {}", approval.requested_by) };
     let expires = approval.expire_time.as_ref().filter(|_| approval.state() == State::Pending);
     let mut decided = approval.decide_time.as_ref().map(time::date_and_time).unwrap_or_default();
@@ -92,9 +126,10 @@ fn facts(approval: &Approval) -> Vec<Vec<(Style, String)>> {
     }
     let facts = [
         ("workspace", folder),
-        ("access", preview.reach.join(", ")),
+        ("can access", access(&preview.reach)),
         ("why", approval.decision.as_ref().map(words::decision).unwrap_or_default()),
         ("step", format!("{} of {}", approval.step_id, names::id(&approval.execution))),
+        ("approval", id),
         ("asked", asked + &by),
         ("expires", expires.map(time::date_and_time).unwrap_or_default()),
         ("decided", decided),
@@ -106,20 +141,32 @@ fn facts(approval: &Approval) -> Vec<Vec<(Style, String)>> {
         .collect()
 }
 
+/// `this workspace (read and write), /usr (read); no network`.
+fn access(reach: &[String]) -> String {
+    match reach.split_last() {
+        Some((network, rest)) if network.ends_with("network") && !rest.is_empty() => {
+            format!("{}; {network}", rest.join(", "))
+        }
+        _ => reach.join(", "),
+    }
+}
+
 /// Whether it has run, and in short what it would change.
 fn what_it_is(approval: &Approval) -> Line {
     let is_open = is_open(approval);
     match approval.kind() {
         approval_need::Kind::Effect => {
-            let effect = approval.effect.as_ref().map_or_else(|| "files".to_owned(), words::effect);
-            let (said, kept) = if is_open {
-                ("Ran in an isolated copy. Would change ", ". Nothing has been written to your workspace yet.")
-            } else {
-                ("Ran in an isolated copy. The decision was about ", ".")
-            };
-            Line::new(said).and(Style::Strong, effect).and(Style::Plain, kept)
+            let effect = approval.effect.as_ref();
+            match is_open {
+                true => Line::new("Ran in an isolated copy. Would ")
+                    .and(Style::Strong, effect.map_or_else(|| "change files".to_owned(), words::would))
+                    .and(Style::Plain, ". Nothing has been written to your workspace yet."),
+                false => Line::new("Ran in an isolated copy. The decision was about ")
+                    .and(Style::Strong, effect.map_or_else(|| "files".to_owned(), words::effect))
+                    .and(Style::Plain, "."),
+            }
         }
-        approval_need::Kind::Call if is_open => Line::new("It has not run."),
+        approval_need::Kind::Call if is_open => Line::new("Has not run yet."),
         _ => Line::default(),
     }
 }
@@ -152,7 +199,7 @@ pub(crate) fn list(approvals: &[Approval], now: Duration) -> Vec<Line> {
             (Style::Plain, age),
             (Style::Plain, format!("{}/{}", names::id(&approval.execution), approval.step_id)),
             (Style::Plain, shorten(&visible(&approval.operation), LONGEST_OPERATION)),
-            (Style::Dim, changes.map(words::effect).unwrap_or_else(|| "before it runs".to_owned())),
+            (Style::Dim, changes.map(words::effect).unwrap_or_else(|| "not run yet".to_owned())),
         ]
     });
     table(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
@@ -175,6 +222,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::render::text;
 
     fn approval() -> Approval {
         let change = PathChange {
@@ -195,7 +243,7 @@ mod tests {
             preview: Some(Preview {
                 headline: "delete_file notes.txt".to_owned(),
                 workspace: "/home/me/w".to_owned(),
-                reach: vec!["no network".to_owned()],
+                reach: vec!["this workspace (read and write)".to_owned(), "no network".to_owned()],
                 files: vec![FileDiff { change: Some(change), unified, removed: 1, ..Default::default() }],
                 ..Default::default()
             }),
@@ -224,20 +272,62 @@ mod tests {
             screen(&lines),
             "x7k2  pending\n\
              \x20 delete_file notes.txt\n\
-             \x20 workspace  /home/me/w\n\
-             \x20 access     no network\n\
-             \x20 why        Deleting asks first. (rule file_delete)\n\
-             \x20 step       tidy of e1\n\
-             \x20 asked      2026-11-21 03:04:05Z for unix:1000\n\
+             \x20 workspace   /home/me/w\n\
+             \x20 can access  this workspace (read and write); no network\n\
+             \x20 why         Deleting asks first. (rule file_delete)\n\
+             \x20 step        tidy of e1\n\
+             \x20 approval    x7k2\n\
+             \x20 asked       2026-11-21 03:04:05Z for unix:1000\n\
              look twice: notes.txt has a name with characters that cannot be seen or do not belong in names\n\
-             Ran in an isolated copy. Would change 1 file: -1. Nothing has been written to your workspace yet.\n\
              deletes  notes.txt  [odd_name]  -1\n\
-             \x20   @@ -1 +0,0 @@\n\
-             \x20   -hello\n\
+             \x20   1 - hello\n\
+             Ran in an isolated copy. Would delete 1 file. Nothing has been written to your workspace yet.\n\
              next: belay approve x7k2\n\
              \x20     belay deny x7k2 --reason '…'\n\
              \x20     belay approvals skip x7k2\n"
         );
+    }
+
+    // S2-X-17: the question fits a narrow window, and whoever answers sees which of how many it is, what the call can access, and what
+    // would change.
+    #[test]
+    fn the_question_in_three_windows() {
+        let shown = |columns| {
+            let lines = question(&approval(), Turn { number: 2, of: 3 }, columns);
+            let rows = text::rows(&lines, Some(columns));
+            assert!(rows.iter().all(|row| row.width() <= columns), "{rows:?}");
+            screen(&rows)
+        };
+        assert_eq!(
+            shown(40),
+            "? tidy wants to delete 1 file    2 of 3\n\
+             \x20 delete_file notes.txt\n\
+             \x20 workspace   /home/me/w\n\
+             \x20 can access  this workspace (read and\n\
+             \x20             write); no network\n\
+             \x20 why         Deleting asks first. (rule\n\
+             \x20             file_delete)\n\
+             \x20 step        tidy of e1\n\
+             \x20 approval    x7k2\n\
+             \x20 asked       2026-11-21 03:04:05Z for\n\
+             \x20             unix:1000\n\
+             look twice: notes.txt has a name with\n\
+             \x20 characters that cannot be seen or do\n\
+             \x20 not belong in names\n\
+             deletes  notes.txt  [odd_name]  -1\n\
+             \x20   1 - hello\n\
+             Ran in an isolated copy. Would delete 1\n\
+             \x20 file. Nothing has been written to your\n\
+             \x20 workspace yet.\n"
+        );
+        for (columns, gap) in [(80, 44), (120, 84)] {
+            let first = format!("? tidy wants to delete 1 file{}2 of 3\n", " ".repeat(gap));
+            let facts = "  can access  this workspace (read and write); no network\n  why         Deleting asks first. (rule file_delete)\n";
+            let shown = shown(columns);
+            assert!(shown.starts_with(&first) && shown.contains(facts), "{shown}");
+        }
+        let only = screen(&question(&approval(), Turn::ONLY, 80));
+        assert!(only.starts_with("? tidy wants to delete 1 file\n  delete_file"), "{only}");
     }
 
     #[test]
@@ -250,17 +340,17 @@ mod tests {
             ..approval()
         };
         let shown = screen(&full(&decided, Extent::Full));
-        assert!(shown.contains("decided    2026-11-21 03:05:00Z by unix:1000: wrong\\u{1b}[2J file\n"), "{shown}");
+        assert!(shown.contains("decided     2026-11-21 03:05:00Z by unix:1000: wrong\\u{1b}[2J file\n"), "{shown}");
         assert_eq!(screen(&next_commands(&decided, true)), "next: belay executions get e1\n");
     }
 
     #[test]
     fn a_call_that_has_not_run_says_so() {
         let call = Approval { kind: approval_need::Kind::Call.into(), effect: None, preview: None, ..approval() };
-        assert!(screen(&full(&call, Extent::Brief)).contains("\nIt has not run.\n"));
+        assert!(screen(&full(&call, Extent::Brief)).contains("\nHas not run yet.\n"));
         assert!(
             screen(&list(&[call], Duration::from_secs(1_795_230_305)))
-                .ends_with("delete_file notes.txt  before it runs\n")
+                .ends_with("delete_file notes.txt  not run yet\n")
         );
     }
 

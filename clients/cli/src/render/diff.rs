@@ -33,9 +33,9 @@ pub(crate) fn files(files: &[FileDiff], more: i32, extent: Extent) -> Vec<Line> 
     let named = files.len().min(most_files);
     for (index, file) in files.iter().take(named).enumerate() {
         lines.push(heading(file));
-        let diff: Vec<&str> = file.unified.lines().collect();
+        let diff = numbered(&file.unified);
         // No file takes the place of another: what is left is shared among those that still come.
-        let shown = picked(&diff, room.checked_div(named - index).unwrap_or(room).max(usize::from(room > 0)));
+        let shown = picked(diff.clone(), room.checked_div(named - index).unwrap_or(room).max(usize::from(room > 0)));
         room -= shown.len();
         left_out += diff.len() - shown.len();
         lines.extend(diff_lines(&shown, extent));
@@ -53,27 +53,89 @@ pub(crate) fn files(files: &[FileDiff], more: i32, extent: Extent) -> Vec<Line> 
     lines
 }
 
-/// The lines of a difference that fit: all of them, or else the first removed and the first added ones, half and half.
-fn picked<'a>(diff: &[&'a str], room: usize) -> Vec<&'a str> {
-    if diff.len() <= room {
-        return diff.to_vec();
+/// What a line of a difference is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Removed,
+    Added,
+    Context,
+    /// A word about the lines: that some between two hunks are the same, or that the last has no end.
+    Mark,
+}
+
+/// One line of a difference, with its number in the file where it has one.
+#[derive(Clone, Copy, Debug)]
+struct Row<'a> {
+    kind: Kind,
+    number: Option<usize>,
+    text: &'a str,
+}
+
+/// The lines of a unified difference with their numbers: those that go in the file as it was, the others in the file as it would be.
+fn numbered(unified: &str) -> Vec<Row<'_>> {
+    let mut rows = Vec::new();
+    let (mut old, mut new) = (None, None);
+    let mut in_hunks = false;
+    for text in unified.lines() {
+        if text.starts_with("@@") {
+            if std::mem::replace(&mut in_hunks, true) {
+                rows.push(Row { kind: Kind::Mark, number: None, text: "…" });
+            }
+            (old, new) = hunk(text);
+            continue;
+        }
+        // Before the first hunk stand the names, which the heading has; in a hunk, a line that begins with `---` is a removed one.
+        if !in_hunks && (text.starts_with("--- ") || text.starts_with("+++ ")) {
+            continue;
+        }
+        let count = |number: &mut Option<usize>| {
+            let counted = *number;
+            *number = counted.map(|number| number + 1);
+            counted
+        };
+        rows.push(match text.as_bytes().first() {
+            Some(b'-') => Row { kind: Kind::Removed, number: count(&mut old), text: &text[1..] },
+            Some(b'+') => Row { kind: Kind::Added, number: count(&mut new), text: &text[1..] },
+            Some(b' ') | None => {
+                count(&mut old);
+                Row { kind: Kind::Context, number: count(&mut new), text: text.get(1..).unwrap_or_default() }
+            }
+            _ => Row { kind: Kind::Mark, number: None, text },
+        });
     }
-    let count = |sign| diff.iter().filter(|line| line.starts_with(sign)).count();
-    let (removed, added) = (count('-'), count('+'));
+    rows
+}
+
+/// Where a hunk begins, before and after: `@@ -1,7 +2,8 @@`.
+fn hunk(heading: &str) -> (Option<usize>, Option<usize>) {
+    let number = |sign: char| {
+        let from = heading.split_once(sign)?.1;
+        from.split([',', ' ']).next()?.parse().ok()
+    };
+    (number('-'), number('+'))
+}
+
+/// The lines of a difference that fit: all of them, or else the first removed and the first added ones, half and half.
+fn picked(diff: Vec<Row<'_>>, room: usize) -> Vec<Row<'_>> {
+    if diff.len() <= room {
+        return diff;
+    }
+    let count = |kind| diff.iter().filter(|row| row.kind == kind).count();
+    let (removed, added) = (count(Kind::Removed), count(Kind::Added));
     let of_removed = removed.min((room / 2).max(room.saturating_sub(added)));
     let of_added = added.min(room - of_removed);
     let (mut removed, mut added, mut other) = (of_removed, of_added, room - of_removed - of_added);
-    let mut fits = |line: &&&str| {
-        let left = match line.as_bytes().first() {
-            Some(b'-') => &mut removed,
-            Some(b'+') => &mut added,
-            _ => &mut other,
+    let fits = |row: &Row<'_>| {
+        let left = match row.kind {
+            Kind::Removed => &mut removed,
+            Kind::Added => &mut added,
+            Kind::Context | Kind::Mark => &mut other,
         };
         let fits = *left > 0;
         *left -= usize::from(fits);
         fits
     };
-    diff.iter().filter(|line| fits(line)).copied().collect()
+    diff.into_iter().filter(fits).collect()
 }
 
 /// `deleted  notes.txt  -12  (binary, 3,120 bytes)`.
@@ -100,25 +162,22 @@ fn heading(file: &FileDiff) -> Line {
         .and(Style::Dim, counts + &note)
 }
 
-fn diff_lines(diff: &[&str], extent: Extent) -> Vec<Line> {
-    let mut in_hunks = false;
-    let styled = diff.iter().map(|text| {
-        // Before the first hunk stand the names; in a hunk, a line that begins with `---` is a removed one.
-        in_hunks |= text.starts_with("@@");
-        let style = match text.as_bytes().first() {
-            _ if !in_hunks => Style::Dim,
-            Some(b'+') => Style::Good,
-            Some(b'-') => Style::Bad,
-            Some(b' ') | None => Style::Plain,
-            _ => Style::Dim,
+fn diff_lines(diff: &[Row<'_>], extent: Extent) -> Vec<Line> {
+    let digits = diff.iter().filter_map(|row| row.number).max().unwrap_or(0).to_string().len();
+    let styled = diff.iter().map(|row| {
+        let (style, sign) = match row.kind {
+            Kind::Removed => (Style::Bad, "- "),
+            Kind::Added => (Style::Good, "+ "),
+            Kind::Context => (Style::Plain, "  "),
+            Kind::Mark => (Style::Dim, ""),
         };
-        let text = match text.as_bytes().first() {
-            // The blank of a context line is a mark of the diff; what follows it is the file's.
-            Some(b' ') => format!(" {}", visible(&text[1..])),
-            _ => visible(text),
-        };
+        let number = row.number.map(|number| number.to_string()).unwrap_or_default();
+        let text = visible(row.text);
         let text = if extent == Extent::Brief { shorten(&text, BRIEF_WIDTH) } else { text };
-        Line::new("    ").and(style, text)
+        Line::new("    ")
+            .and(Style::Dim, format!("{number:>digits$} "))
+            .and(style, sign.to_owned() + &text)
+            .hanging(4 + digits + 3)
     });
     styled.collect()
 }
@@ -167,17 +226,13 @@ mod tests {
             told(&lines),
             [
                 "changes  notes.txt  +1  -1",
-                "    --- a/notes.txt",
-                "    +++ b/notes.txt",
-                "    @@ -1,2 +1,2 @@",
-                "     same",
-                "    --- was a rule",
-                "    +now    ·",
-                "    \\ No newline at end of file",
+                "    1   same",
+                "    2 - -- was a rule",
+                "    2 + now    ·",
+                "      \\ No newline at end of file",
             ]
         );
-        assert!(lines[5].render(true).contains("\x1b[31m--- was a rule"), "a removed line, not a heading");
-        assert!(lines[1].render(true).contains("\x1b[2m--- a/notes.txt"));
+        assert!(lines[2].render(true).contains("\x1b[31m- -- was a rule"), "a removed line, not a heading");
     }
 
     #[test]
@@ -189,8 +244,7 @@ mod tests {
             told(&files(&[note], 0, Extent::Full)),
             [
                 "creates  a\\u{202e}txt.sh\\nnothing changes  (binary\\u{1b}[8m)",
-                "    @@ -0,0 +1 @@",
-                "    +ok\\u{1b}[1A\\u{1b}[2K\\r+safe\\u{202e}\\u{200b}",
+                "    1 + ok\\u{1b}[1A\\u{1b}[2K\\r+safe\\u{202e}\\u{200b}",
             ]
         );
     }
@@ -203,15 +257,15 @@ mod tests {
         changes.extend((0..20).map(|i| file(&format!("f{i}"), path_change::Kind::Created, &many)));
         let brief = told(&files(&changes, 7, Extent::Brief));
         assert!(brief.len() <= BRIEF_LINES + BRIEF_FILES + 2);
-        assert!(brief.iter().all(|line| line.chars().count() <= BRIEF_WIDTH + 4));
-        assert_eq!(brief[brief.len() - 2], "… not shown here: 3262 more lines, 9 more files");
+        assert!(brief.iter().all(|line| line.chars().count() <= BRIEF_WIDTH + 11));
+        assert_eq!(brief[brief.len() - 2], "… not shown here: 3261 more lines, 9 more files");
         assert_eq!(brief[brief.len() - 1], "… 7 more paths change; --all shows them");
         for file in 0..11 {
             let heading = brief.iter().position(|line| *line == format!("creates  f{file}")).unwrap();
-            assert!(brief[heading + 1].starts_with("    +x"), "each has something of its difference: {file}");
+            assert!(brief[heading + 1].ends_with(" + x"), "each has something of its difference: {file}");
         }
         let full = told(&files(&changes, 0, Extent::Full));
-        assert_eq!(full.len(), 21 + 2 + 20 * 300);
+        assert_eq!(full.len(), 21 + 1 + 20 * 300);
     }
 
     // B-18: a long rewrite shows what comes in as well as what goes.
@@ -219,8 +273,9 @@ mod tests {
     fn a_brief_rewrite_shows_both_sides() {
         let unified = format!("@@ -1,400 +1,400 @@\n{}{}", "-old\n".repeat(400), "+new\n".repeat(400));
         let brief = told(&files(&[file("f", path_change::Kind::Modified, &unified)], 0, Extent::Brief));
-        let count = |what: &str| brief.iter().filter(|line| line.trim() == what).count();
-        assert_eq!((count("-old"), count("+new")), (20, 20));
+        let count = |what: &str| brief.iter().filter(|line| line.ends_with(what)).count();
+        assert_eq!((count(" - old"), count(" + new")), (20, 20));
+        assert!(brief.contains(&"     1 - old".to_owned()) && brief.contains(&"    20 + new".to_owned()), "{brief:?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One event as one line.
 
+use std::time::Duration;
+
 use belay_proto::v1::{
     ApprovalDecided, ApprovalNeed, ExecutionEvent, Failure, Progress, Receipt, approval, execution_event::Kind,
 };
@@ -26,6 +28,14 @@ pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
     )
 }
 
+/// Whether an event is the end of its step.
+pub(crate) fn ends_step(event: &ExecutionEvent) -> bool {
+    matches!(
+        event.kind,
+        Some(Kind::StepCompleted(_) | Kind::StepFailed(_) | Kind::StepSkipped(_) | Kind::StepCancelled(_))
+    )
+}
+
 /// Whether an event is worth a line above the moving picture, which shows the others anyway.
 pub(crate) fn is_milestone(event: &ExecutionEvent) -> bool {
     !matches!(
@@ -45,6 +55,13 @@ pub(crate) fn is_milestone(event: &ExecutionEvent) -> bool {
                 | Kind::ExecutionAwaitingApproval(_)
         )
     )
+}
+
+/// The event as a row between those of the steps: about what, what happened.
+pub(crate) fn news(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
+    let (style, what) = what(event, picture)?;
+    let about = if event.step_id.is_empty() { names::id(&event.execution) } else { &event.step_id };
+    Some(Line::new("  ").and(Style::Strong, about).and(Style::Plain, "  ").and(style, what))
 }
 
 fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
@@ -68,17 +85,15 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             (Style::Warn, format!("cancel requested{}{}", by(&asked.principal), why(&asked.reason)))
         }
         Kind::ExecutionRecovered(recovered) => match recovered.in_doubt.len() {
-            0 => (Style::Plain, "taken up again".to_owned()),
-            1 => (Style::Warn, "taken up again; the end of 1 call is being asked for".to_owned()),
-            calls => (Style::Warn, format!("taken up again; the ends of {calls} calls are being asked for")),
+            0 => (Style::Plain, "taken up again after a restart".to_owned()),
+            1 => (Style::Warn, "taken up again after a restart; looking for the outcome of 1 call".to_owned()),
+            calls => {
+                (Style::Warn, format!("taken up again after a restart; looking for the outcomes of {calls} calls"))
+            }
         },
         Kind::ExecutionDeadlineExceeded(_) => (Style::Bad, "the plan's time limit ran out".to_owned()),
         Kind::ExecutionFinished(finished) => {
-            let took = finished
-                .duration
-                .as_ref()
-                .map(|took| format!(" in {}", time::short(time::duration(took))))
-                .unwrap_or_default();
+            let took = took(finished.duration.as_ref(), picture.paused_for_people());
             let totals =
                 finished.totals.as_ref().map(|totals| format!(": {}", words::totals(totals))).unwrap_or_default();
             let state = finished.state();
@@ -97,11 +112,8 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             (Style::Warn, format!("retrying ({retries}) in {}{}", time::short(delay), error(retry.failure.as_ref())))
         }
         Kind::StepCompleted(completed) => {
-            let took = completed
-                .duration
-                .as_ref()
-                .map(|took| format!(" in {}", time::short(time::duration(took))))
-                .unwrap_or_default();
+            let waited = step.and_then(|step| step.approval_wait.as_ref()).map(time::duration).unwrap_or_default();
+            let took = took(completed.duration.as_ref(), waited);
             (Style::Good, format!("completed{took}{}", progress(completed.progress.as_ref())))
         }
         Kind::StepFailed(failed) => {
@@ -114,7 +126,7 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         }
         Kind::StepSkipped(skipped) => {
             let because = words::skipped(skipped.reason(), &skipped.because);
-            (Style::Dim, format!("skipped {because}{}", progress(skipped.progress.as_ref())))
+            (Style::Dim, format!("skipped: {because}{}", progress(skipped.progress.as_ref())))
         }
         Kind::StepCancelled(cancelled) => (Style::Warn, format!("cancelled{}", progress(cancelled.progress.as_ref()))),
         Kind::StepOutcomeUnknown(unknown) => {
@@ -132,23 +144,31 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         Kind::ToolCallCancelled(call) => (Style::Plain, format!("call cancelled{}", error(call.failure.as_ref()))),
         Kind::ToolCallDenied(call) => (Style::Bad, format!("call denied{}", error(call.failure.as_ref()))),
         Kind::ToolCallEffectProposed(proposed) => {
-            let effect = proposed.need.as_ref().and_then(|need| need.effect.as_ref()).map(words::effect);
-            let effect = effect.unwrap_or_else(|| "files".to_owned());
-            (Style::Plain, format!("has run; would change {effect}{}", asks(proposed.need.as_ref())))
+            let effect = proposed.need.as_ref().and_then(|need| need.effect.as_ref()).map(words::would);
+            let effect = effect.unwrap_or_else(|| "change files".to_owned());
+            (Style::Plain, format!("ran in an isolated copy; would {effect}{}", asks(proposed.need.as_ref())))
         }
         Kind::ToolCallApprovalRequired(required) => {
             (Style::Plain, format!("has not run{}", asks(required.need.as_ref())))
         }
         Kind::ApprovalRequested(requested) => {
-            (Style::Warn, format!("waits for a decision; next: {}", words::show_approval(&requested.approval)))
+            (Style::Warn, format!("waiting for approval; next: {}", words::show_approval(&requested.approval)))
         }
         Kind::ApprovalDecided(decided) => approval_decided(decided),
-        Kind::ExecutionAwaitingApproval(_) => (Style::Warn, "nothing goes on before a person has decided".to_owned()),
+        Kind::ExecutionAwaitingApproval(_) => (Style::Warn, "waiting for approval".to_owned()),
         Kind::ToolCallOutput(_) => return None,
         Kind::ToolCallOutcomeUnknown(call) => {
             (Style::Warn, format!("call's outcome unknown{}", error(call.failure.as_ref())))
         }
     })
+}
+
+/// ` in 3s`, or ` in 3s, and 12s waiting for approval` where that was part of it.
+fn took(duration: Option<&pbjson_types::Duration>, waited: Duration) -> String {
+    let Some(took) = duration.map(|took| time::duration(took).saturating_sub(waited)) else { return String::new() };
+    let waited = Some(waited).filter(|waited| *waited >= Duration::from_secs(1));
+    let waited = waited.map(|waited| format!(", and {} waiting for approval", time::short(waited)));
+    format!(" in {}{}", time::short(took), waited.unwrap_or_default())
 }
 
 fn approval_decided(decided: &ApprovalDecided) -> (Style, String) {
@@ -170,12 +190,12 @@ fn asks(need: Option<&ApprovalNeed>) -> String {
         .unwrap_or_default()
 }
 
-/// `; changed 3 files: +2 ~1`.
+/// `; 2 created, 1 modified`.
 fn changed(receipt: Option<&Receipt>) -> String {
     const MAX_NAMED: usize = 3;
     let Some(receipt) = receipt else { return String::new() };
     let effect = receipt.effect.as_ref().filter(|effect| effect.created + effect.modified + effect.deleted > 0);
-    let changed = effect.map(|effect| format!("; changed {}", words::effect(effect))).unwrap_or_default();
+    let changed = effect.map(|effect| format!("; {}", words::effect(effect))).unwrap_or_default();
     let named: Vec<String> = receipt.left_out.iter().take(MAX_NAMED).map(|left_out| clean(left_out)).collect();
     if named.is_empty() {
         return changed;
@@ -305,7 +325,7 @@ mod tests {
                 "03:04:05Z  fetch            retrying (1/2) in 5s: reset (NET)",
                 "03:04:05Z  fetch            started, attempt 2 of 3",
                 "03:04:05Z  fetch            failed after 2 attempts (1/2): reset (NET)",
-                "03:04:05Z  publish          skipped because fetch failed (2/2)",
+                "03:04:05Z  publish          skipped: depends on fetch, which failed (2/2)",
                 "03:04:05Z  fetch            completed in 2s (1/2)",
                 "03:04:05Z  e1               failed in 9s: 1 failed, 1 skipped",
             ]
@@ -379,16 +399,16 @@ mod tests {
             ),
         ];
         let expected = [
-            "has run; would change 3 files: +2 ~1; Deleting asks first. (rule file_delete)",
+            "ran in an isolated copy; would change 3 files (2 created, 1 modified); Deleting asks first. (rule file_delete)",
             "has not run; Deleting asks first. (rule file_delete)",
-            "waits for a decision; next: belay approvals show x7k2",
-            "nothing goes on before a person has decided",
+            "waiting for approval; next: belay approvals show x7k2",
+            "waiting for approval",
             "approved by unix:1000",
             "denied by unix:1000: wrong file",
             "denied, without asking anybody: NON_INTERACTIVE",
             "denied: nobody decided in time",
             "call denied: wrong file (APPROVAL_DENIED)",
-            "call answered {}; changed 1 file: -1; not committed: run/app.sock (a socket)",
+            "call answered {}; 1 deleted; not committed: run/app.sock (a socket)",
             "call cancelled: a.txt changed meanwhile (CONFLICT)",
         ];
         for (line, expected) in log.iter().zip(expected) {

@@ -7,7 +7,7 @@ use belay_reasons as reasons;
 
 use super::{
     output,
-    picture::has_ended,
+    picture::{has_ended, machine_time, waited_for_people},
     text::{Line, Style, table},
     time, words,
 };
@@ -34,7 +34,10 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
             .and(Style::Strong, names::id(&execution.name))
             .and(Style::Plain, "  ")
             .and(words::execution_style(state), words::execution_state(state))
-            .and(Style::Plain, format!("  {}", took(execution, now).map(time::short).unwrap_or_default())),
+            .and(
+                Style::Plain,
+                format!("  {}", took(execution, now, Duration::ZERO).map(time::short).unwrap_or_default()),
+            ),
     ];
     lines.extend(table(&facts(execution)));
     if !execution.steps.is_empty() {
@@ -47,7 +50,11 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
     }
     if !is_over(state) {
         lines.extend(
-            execution.waiting.iter().map(|reason| Line::default().and(Style::Warn, words::waiting(reason, now))),
+            execution
+                .waiting
+                .iter()
+                .filter(|reason| !words::is_own_call(reason))
+                .map(|reason| Line::default().and(Style::Warn, words::waiting(reason, now))),
         );
     }
     lines.push(next(&next_command(execution, is_driven)));
@@ -67,7 +74,8 @@ fn failed_attempts(step: &StepStatus) -> Vec<Line> {
             ..=1 => String::new(),
             most => format!(", attempt {} of {most}", failed.attempt),
         };
-        let heading = Line::new("  ").and(Style::Strong, &step.step_id).and(Style::Dim, format!("{attempt}: "));
+        let when = failed.end_time.as_ref().map(|end| format!(", {}", time::date_and_time(end))).unwrap_or_default();
+        let heading = Line::new("  ").and(Style::Strong, &step.step_id).and(Style::Dim, format!("{attempt}{when}: "));
         lines.push(heading.and(Style::Plain, words::failure(failure)));
         lines.extend(output.iter().map(|text| Line::new("     ").and(Style::Plain, text)));
     }
@@ -82,6 +90,8 @@ fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
     let facts = [
         ("plan", Some(execution.plan_id.clone())),
         ("accepted", created),
+        ("started", execution.start_time.as_ref().map(time::date_and_time)),
+        ("ended", execution.end_time.as_ref().map(time::date_and_time)),
         ("deadline", execution.deadline.as_ref().filter(|_| execution.end_time.is_none()).map(time::date_and_time)),
         ("steps", totals),
         ("workspace", Some(execution.workspace.clone())),
@@ -100,11 +110,17 @@ fn step_row(step: &StepStatus, now: Duration) -> Vec<(Style, String)> {
     let state = step.state();
     let attempts = match step.attempt {
         ..=1 => String::new(),
-        attempt => format!("attempt {attempt}/{}", step.max_attempts),
+        attempt => format!("attempt {attempt} of {}", step.max_attempts),
     };
-    let end = step.end_time.as_ref().map_or(Some(now), time::since_epoch);
-    let took = time::between(step.start_time.as_ref(), end).map(time::short).unwrap_or_default();
+    let took = match has_ended(state) {
+        true => machine_time(step),
+        false => time::between(step.start_time.as_ref(), Some(now)),
+    };
+    let took = took.map(time::short).unwrap_or_default();
     let mut notes = Vec::new();
+    if let Some(waited) = waited_for_people(step) {
+        notes.push(format!("and {} waiting for approval", time::short(waited)));
+    }
     if state == State::Skipped {
         notes.push(words::skipped(step.skip_reason(), &step.skipped_because));
     } else if let Some(failure) = step.failure.as_ref().filter(|_| state != State::Completed) {
@@ -128,10 +144,19 @@ fn step_row(step: &StepStatus, now: Duration) -> Vec<(Style, String)> {
     ]
 }
 
-/// From the acceptance to the end, or to now.
-fn took(execution: &Execution, now: Duration) -> Option<Duration> {
+/// From the acceptance to the end, or to now, without the time in which nothing was done but wait for a person.
+fn took(execution: &Execution, now: Duration, waited: Duration) -> Option<Duration> {
     let end = execution.end_time.as_ref().map_or(Some(now), time::since_epoch);
-    time::between(execution.create_time.as_ref(), end)
+    time::between(execution.create_time.as_ref(), end).map(|took| took.saturating_sub(waited))
+}
+
+/// `12s`, or `12s, and 40s waiting for approval`.
+fn took_in_words(execution: &Execution, now: Duration, waited: Duration) -> Option<String> {
+    let took = took(execution, now, waited).map(time::short)?;
+    Some(match waited.as_secs() {
+        0 => took,
+        _ => format!("{took}, and {} waiting for approval", time::short(waited)),
+    })
 }
 
 /// What a person types next about an execution; one that nobody drives has to be resumed, whatever its state.
@@ -147,9 +172,9 @@ fn next_command(execution: &Execution, is_driven: bool) -> String {
     }
 }
 
-/// `next: COMMAND`.
+/// `next: COMMAND`, on one row whatever the window: a command is copied.
 pub(crate) fn next(command: &str) -> Line {
-    Line::default().and(Style::Dim, "next: ").and(Style::Strong, command)
+    Line::default().and(Style::Dim, "next: ").and(Style::Strong, command).verbatim()
 }
 
 /// `a=b team=x`.
@@ -175,17 +200,31 @@ pub(crate) fn list(executions: &[Execution], now: Duration) -> Vec<Line> {
     table(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
 }
 
-/// What is said after an execution that completed.
-pub(crate) fn summary(execution: &Execution, now: Duration) -> Vec<Line> {
+/// What is said of an execution that ended well, or that is being steered. `waited` is the time in which it did nothing but wait for a person.
+pub(crate) fn summary(execution: &Execution, now: Duration, waited: Duration) -> Vec<Line> {
+    use execution::State;
     let state = execution.state();
-    let took = took(execution, now).map(|took| format!(" in {}", time::short(took))).unwrap_or_default();
-    let totals = execution.totals.as_ref().map(|totals| format!(": {}", words::totals(totals))).unwrap_or_default();
+    let took = took_in_words(execution, now, waited).unwrap_or_default();
+    let mark = match state {
+        State::Completed => "✓ ",
+        State::Partial | State::Cancelled => "- ",
+        _ => "",
+    };
+    let what = match state {
+        State::Cancelling => format!("is being cancelled (running for {took})"),
+        State::Cancelled => format!("was cancelled after {took}"),
+        State::Paused => format!("paused after {took}"),
+        _ => format!("{} in {took}", words::execution_state(state)),
+    };
+    let between = if matches!(state, State::Completed | State::Partial) { ": " } else { "; " };
+    let totals = execution.totals.as_ref().map(|totals| format!("{between}{}", words::totals(totals)));
     let mut lines = vec![
         Line::default()
+            .and(words::execution_style(state), mark)
             .and(Style::Strong, names::id(&execution.name))
             .and(Style::Plain, " ")
-            .and(words::execution_style(state), format!("{}{took}", words::execution_state(state)))
-            .and(Style::Plain, totals),
+            .and(words::execution_style(state), what)
+            .and(Style::Plain, totals.unwrap_or_default()),
     ];
     if !execution.workspace.is_empty() {
         lines.push(Line::default().and(Style::Dim, "workspace: ").and(Style::Plain, &execution.workspace));
@@ -230,8 +269,8 @@ fn unattended(execution: &Execution) -> Vec<Line> {
     by_rule.iter().map(line).collect()
 }
 
-/// What is said, last and once, after an execution that ended in any other way.
-pub(crate) fn report(execution: &Execution) -> Report {
+/// What is said, last and once, after an execution that ended in any other way. `waited` is as in [`summary`].
+pub(crate) fn report(execution: &Execution, waited: Duration) -> Report {
     let id = names::id(&execution.name);
     let totals = execution.totals.as_ref().map(words::totals).unwrap_or_default();
     let failure = execution.failure.as_ref();
@@ -243,7 +282,11 @@ pub(crate) fn report(execution: &Execution) -> Report {
         }
         _ => (failure.map_or(reasons::EXECUTION_FAILED.to_owned(), words::reason), "failed"),
     };
-    let mut report = Report::new(&code, format!("execution {id} {what}: {totals}")).exit(Exit::of_execution(execution));
+    // Only what has ended is reported: no clock is needed.
+    let took = execution.end_time.and_then(|_| took_in_words(execution, Duration::ZERO, waited));
+    let took = took.map(|took| format!(" after {took}")).unwrap_or_default();
+    let message = format!("execution {id} {what}{took}: {totals}");
+    let mut report = Report::new(&code, message).exit(Exit::of_execution(execution));
     let failed: Vec<&StepStatus> = execution.steps.iter().filter(|step| step.state() == State::Failed).collect();
     for step in failed.iter().take(FAILED_SHOWN) {
         let why = step.failure.as_ref().map(words::failure).unwrap_or_default();
@@ -318,7 +361,13 @@ mod tests {
             end_time: at(12),
             totals: Some(StepTotals { total: 3, completed: 1, failed: 1, skipped: 1, ..Default::default() }),
             steps: vec![
-                StepStatus { attempt: 1, start_time: at(0), end_time: at(4), ..step("a", State::Completed) },
+                StepStatus {
+                    attempt: 1,
+                    start_time: at(0),
+                    end_time: at(4),
+                    approval_wait: Some(Duration::from_secs(3).into()),
+                    ..step("a", State::Completed)
+                },
                 StepStatus {
                     attempt: 2,
                     max_attempts: 2,
@@ -354,13 +403,14 @@ mod tests {
             "e1  failed  12s\n\
              \x20 plan      quickstart\n\
              \x20 accepted  2026-11-21 03:04:05Z by me\n\
+             \x20 ended     2026-11-21 03:04:17Z\n\
              \x20 steps     1 completed, 1 failed, 1 skipped of 3\n\
              \x20 labels    a=b team=x\n\
              \x20 trace     4bf92f3577b34da6a3ce929d0e0e4736\n\
              steps\n\
-             \x20 completed  a  read_file  4s\n\
-             \x20 failed     b  read_file  8s  attempt 2/2  no such file: a (FILE_NOT_FOUND)\n\
-             \x20 skipped    c  read_file                   because b failed\n\
+             \x20 completed  a  read_file  1s                  and 3s waiting for approval\n\
+             \x20 failed     b  read_file  8s  attempt 2 of 2  no such file: a (FILE_NOT_FOUND)\n\
+             \x20 skipped    c  read_file                      depends on b, which failed\n\
              next: belay executions get e1 -o json\n"
         );
     }
@@ -375,16 +425,17 @@ mod tests {
             last_output: output,
             ..Default::default()
         };
-        let attempt = |attempt, output| StepAttempt { attempt, failure: Some(failure(output)), end_time: None };
+        let attempt =
+            |attempt, output| StepAttempt { attempt, failure: Some(failure(output)), end_time: at(attempt.into()) };
         execution.steps[1].failure = Some(failure(Some(output.clone())));
         execution.steps[1].failed_attempts = vec![attempt(1, None), attempt(2, Some(output))];
         let shown = screen(&full(&execution, true, NOW));
-        let attempts = "\x20 b, attempt 1 of 2: `cargo` ended with code 101. (COMMAND_FAILED)\n\
-             \x20 b, attempt 2 of 2: `cargo` ended with code 101. (COMMAND_FAILED)\n\
+        let attempts = "\x20 b, attempt 1 of 2, 2026-11-21 03:04:06Z: `cargo` ended with code 101. (COMMAND_FAILED)\n\
+             \x20 b, attempt 2 of 2, 2026-11-21 03:04:07Z: `cargo` ended with code 101. (COMMAND_FAILED)\n\
              \x20    │ test adds ... FAILED\n\
              \x20    │ 3 != 0\nnext: ";
         assert!(shown.contains(attempts), "{shown}");
-        let shown = screen(&report(&execution).lines());
+        let shown = screen(&report(&execution, Duration::ZERO).lines());
         let end = "\x20 step b (read_file, 2 attempts): `cargo` ended with code 101. (COMMAND_FAILED)\n\
              \x20    │ test adds ... FAILED\n\
              \x20    │ 3 != 0\n\
@@ -394,10 +445,10 @@ mod tests {
 
     #[test]
     fn the_end_of_a_failed_one_names_step_reason_and_way_out() {
-        let report = report(&failed());
+        let report = report(&failed(), Duration::from_secs(5));
         assert_eq!(
             screen(&report.lines()),
-            "error: execution e1 failed: 1 completed, 1 failed, 1 skipped\n\
+            "error: execution e1 failed after 7s, and 5s waiting for approval: 1 completed, 1 failed, 1 skipped\n\
              \x20 step b (read_file, 2 attempts): no such file: a (FILE_NOT_FOUND)\n\
              \x20 trace 4bf92f3577b34da6a3ce929d0e0e4736\n\
              next: belay executions get e1\n\
@@ -447,8 +498,8 @@ mod tests {
             ..failed()
         };
         assert_eq!(
-            screen(&summary(&completed, NOW)),
-            "e1 completed in 12s: 3 completed\nworkspace: /w\nnext: belay executions get e1\n"
+            screen(&summary(&completed, NOW, Duration::ZERO)),
+            "✓ e1 completed in 12s: 3 completed\nworkspace: /w\nnext: belay executions get e1\n"
         );
     }
 }

@@ -1,6 +1,7 @@
 //! What people and programs see. Everything but `live` is plain functions from the contract's messages to text.
 
 pub(crate) mod approval;
+pub(crate) mod call;
 pub(crate) mod diff;
 pub(crate) mod event;
 pub(crate) mod execution;

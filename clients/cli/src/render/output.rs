@@ -108,11 +108,11 @@ fn without_escapes(line: &str) -> String {
 
 /// A line of [`last`] with its step before it.
 pub(crate) fn of_step(step: &str, text: &str) -> Line {
-    Line::new("  ").and(Style::Strong, step).and(Style::Plain, " ").and(Style::Plain, text)
+    Line::new("  ").and(Style::Strong, step).and(Style::Plain, " ").and(Style::Plain, text).verbatim()
 }
 
 fn line(step: &str, style: Style, text: &str) -> Line {
-    Line::new("  ").and(Style::Strong, step).and(Style::Dim, " │ ").and(style, text)
+    Line::new("  ").and(Style::Strong, step).and(Style::Dim, " │ ").and(style, text).verbatim()
 }
 
 #[cfg(test)]

@@ -6,30 +6,90 @@ use belay_proto::v1::{
     Execution, ExecutionEvent, StepStatus, WaitingReason, execution, execution_event::Kind, step_status::State,
     waiting_reason,
 };
+use pbjson_types::Timestamp;
 
 use super::{
+    call,
     text::{Line, Style, shorten},
     time, words,
 };
 use crate::{follow::is_over, names, next};
 
-/// The most steps that are shown at once: the rest is counted, so that the picture fits a small window.
+/// The most steps that are shown of those that are at work, and of those to come: the rest is counted, so that the picture fits a small
+/// window.
 const STEPS_SHOWN: usize = 8;
+const NEXT_SHOWN: usize = 3;
 /// The longest error inside a line, in characters.
-const LONGEST_ERROR: usize = 80;
+const LONGEST_ERROR: usize = 200;
+/// The widest column of step ids, and the widest part of a window that it takes.
+const ID_COLUMNS: usize = 16;
+/// The window for which lines are made where there is none.
+const COLUMNS: usize = 80;
+/// Below it, time spent waiting for a person is not worth a word.
+const WORTH_SAYING: Duration = Duration::from_secs(1);
 
 /// What is known of an execution.
 pub(crate) struct Picture {
     execution: Execution,
     /// Where each step stands in `execution.steps`.
     places: HashMap<String, usize>,
+    /// What each step does, in words, in the order of `execution.steps`.
+    calls: Vec<String>,
+    /// What each step waits for before it starts, in the same order.
+    depends_on: Vec<Vec<String>>,
+    /// Since when each step is in its state, where that has been seen.
+    since: Vec<Option<Timestamp>>,
+    /// How wide the column of ids is.
+    id_columns: usize,
+    pause: Pause,
+}
+
+/// The time in which an execution did nothing but wait for a person.
+#[derive(Debug, Default)]
+struct Pause {
+    since: Option<Timestamp>,
+    total: Duration,
+}
+
+impl Pause {
+    /// Takes an event into account; each has to be given once.
+    fn see(&mut self, event: &ExecutionEvent) {
+        match &event.kind {
+            Some(Kind::ExecutionAwaitingApproval(_)) => self.since = event.time,
+            // A question is asked while the execution already waits for another.
+            Some(Kind::ApprovalRequested(_) | Kind::ToolCallOutput(_)) => {}
+            _ => {
+                let until = event.time.as_ref().and_then(time::since_epoch);
+                self.total += time::between(self.since.take().as_ref(), until).unwrap_or_default();
+            }
+        }
+    }
 }
 
 impl Picture {
     /// What a snapshot in FULL view says.
     pub(crate) fn new(execution: Execution) -> Picture {
-        let places = execution.steps.iter().enumerate().map(|(place, step)| (step.step_id.clone(), place)).collect();
-        Picture { execution, places }
+        let places: HashMap<String, usize> =
+            execution.steps.iter().enumerate().map(|(place, step)| (step.step_id.clone(), place)).collect();
+        let mut calls: Vec<String> = execution.steps.iter().map(|step| step.tool.clone()).collect();
+        let mut depends_on = vec![Vec::new(); calls.len()];
+        for step in execution.plan.iter().flat_map(|plan| &plan.steps) {
+            if let Some(&place) = places.get(&step.id) {
+                calls[place] = call::of_step(step);
+                depends_on[place] =
+                    call::dependencies(step, |id| places.contains_key(id)).into_iter().map(str::to_owned).collect();
+            }
+        }
+        let since =
+            execution.steps.iter().map(|step| step.waiting.as_ref().and_then(|waiting| waiting.since)).collect();
+        let id_columns = execution.steps.iter().map(|step| step.step_id.chars().count()).max().unwrap_or(0);
+        let id_columns = id_columns.min(ID_COLUMNS);
+        Picture { execution, places, calls, depends_on, since, id_columns, pause: Pause::default() }
+    }
+
+    /// Another snapshot of the same execution, after its journal was lost or restored.
+    pub(crate) fn renewed(self, execution: Execution) -> Picture {
+        Picture { pause: self.pause, ..Picture::new(execution) }
     }
 
     /// The execution.
@@ -42,18 +102,27 @@ impl Picture {
         self.execution.steps.get(*self.places.get(id)?)
     }
 
+    /// How long it did nothing but wait for a person, as far as its events have been seen.
+    pub(crate) fn paused_for_people(&self) -> Duration {
+        self.pause.total
+    }
+
     /// What holds the execution up, as the server says it.
     pub(crate) fn wait_for(&mut self, waiting: Vec<WaitingReason>) {
         self.execution.waiting = waiting;
     }
 
-    /// Moves on by an event. One that the snapshot already covers changes nothing.
+    /// Moves on by an event. One that the snapshot already covers changes nothing but the times.
     pub(crate) fn apply(&mut self, event: &ExecutionEvent) {
+        if !event.transient {
+            self.pause.see(event);
+        }
         if event.sequence <= self.execution.last_sequence {
             return;
         }
         self.execution.last_sequence = event.sequence;
-        self.execution.waiting.clear();
+        // What waits for a person or a resume is known from the events; of services that are away the server tells.
+        self.execution.waiting.retain(|reason| !words::is_told_by_events(reason));
         let Some(kind) = &event.kind else { return };
         match kind {
             Kind::ExecutionStarted(_) => {
@@ -92,9 +161,8 @@ impl Picture {
     }
 
     fn apply_to_step(&mut self, event: &ExecutionEvent, kind: &Kind) {
-        let Some(step) = self.places.get(&event.step_id).and_then(|place| self.execution.steps.get_mut(*place)) else {
-            return;
-        };
+        let Some(&place) = self.places.get(&event.step_id) else { return };
+        let Some(step) = self.execution.steps.get_mut(place) else { return };
         let state = match kind {
             Kind::StepStarted(_) => {
                 step.attempt = event.attempt;
@@ -126,14 +194,25 @@ impl Picture {
             Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_) => State::AwaitingApproval,
             Kind::ApprovalRequested(requested) => {
                 step.approval = requested.approval.clone();
-                step.set_state(State::AwaitingApproval);
-                return;
+                State::AwaitingApproval
             }
             Kind::ApprovalDecided(_) | Kind::ToolCallRequested(_) => State::Running,
             _ => return,
         };
+        let before = step.state();
+        if before != state || matches!(kind, Kind::StepStarted(_)) {
+            let since = std::mem::replace(&mut self.since[place], event.time);
+            if before == State::AwaitingApproval {
+                let until = event.time.as_ref().and_then(time::since_epoch);
+                let waited = time::between(since.as_ref(), until).unwrap_or_default();
+                let before = step.approval_wait.as_ref().map(time::duration).unwrap_or_default();
+                step.approval_wait = Some((before + waited).into());
+            }
+        }
         step.set_state(state);
-        step.approval.clear();
+        if !matches!(kind, Kind::ApprovalRequested(_)) {
+            step.approval.clear();
+        }
         if state != State::BackingOff {
             step.waiting = None;
         }
@@ -142,49 +221,174 @@ impl Picture {
         }
     }
 
-    /// The lines that are redrawn while it runs: what is going on, what holds it up, and how far it is.
-    pub(crate) fn lines(&self, now: Duration) -> Vec<Line> {
-        let active: Vec<&StepStatus> = self
-            .execution
-            .steps
-            .iter()
-            .filter(|step| {
-                matches!(
-                    step.state(),
-                    State::Running | State::AwaitingApproval | State::BackingOff | State::OutcomeUnknown
-                )
-            })
-            .collect();
-        let mut lines: Vec<Line> = active.iter().take(STEPS_SHOWN).map(|step| step_line(step, now)).collect();
+    /// The rows that are redrawn while it runs, for a window of so many columns: how far it is, what goes on, what holds it up, what comes
+    /// next.
+    pub(crate) fn rows(&self, now: Duration, columns: usize) -> Vec<Line> {
+        let is_active = |state: State| {
+            matches!(state, State::Running | State::AwaitingApproval | State::BackingOff | State::OutcomeUnknown)
+        };
+        let steps = || self.execution.steps.iter().enumerate();
+        let active: Vec<usize> = steps().filter(|(_, step)| is_active(step.state())).map(|(place, _)| place).collect();
+        let mut lines = vec![self.header(now, columns)];
+        lines.extend(active.iter().take(STEPS_SHOWN).map(|place| self.step_row(*place, now, columns)));
         if let Some(more @ 1..) = active.len().checked_sub(STEPS_SHOWN) {
-            lines.push(Line::default().and(Style::Dim, format!("  … and {more} more")));
+            lines.push(Line::default().and(Style::Dim, format!("  … and {more} more at work")));
         }
-        lines.extend(self.waits(now).into_iter().map(|wait| Line::default().and(Style::Warn, format!("  {wait}"))));
-
-        let ended = self.execution.steps.iter().filter(|step| has_ended(step.state())).count();
-        let since = time::between(self.execution.create_time.as_ref(), Some(now)).unwrap_or_default();
-        lines.push(
-            Line::default().and(Style::Strong, format!("{ended}/{}", words::steps(self.execution.steps.len()))).and(
-                Style::Dim,
-                format!("  {}  {}", time::short(Duration::from_secs(since.as_secs())), names::id(&self.execution.name)),
-            ),
-        );
+        for wait in self.waits(now) {
+            let line = Line::default().and(Style::Warn, format!("! {wait}"));
+            lines.extend(line.fold(columns.saturating_sub(1).max(1)));
+        }
+        if !is_over(self.execution.state()) {
+            let next = || steps().filter(|(_, step)| matches!(step.state(), State::Pending | State::Ready));
+            lines.extend(next().take(NEXT_SHOWN).map(|(place, _)| self.step_row(place, now, columns)));
+            if let Some(more @ 1..) = next().count().checked_sub(NEXT_SHOWN) {
+                lines.push(Line::default().and(Style::Dim, format!("  … and {more} more to come")));
+            }
+        }
         lines
+    }
+
+    /// `tidy  3 of 6 · 1 running · 1 waiting for approval                12s`. What there is no room for is left out from its end.
+    fn header(&self, now: Duration, columns: usize) -> Line {
+        let count = |state: State| self.execution.steps.iter().filter(|step| step.state() == state).count();
+        let ended = self.execution.steps.iter().filter(|step| has_ended(step.state())).count();
+        let parts = [
+            (count(State::Running), "running", Style::Plain),
+            (count(State::AwaitingApproval), "waiting for approval", Style::Warn),
+            (count(State::BackingOff), "retrying", Style::Warn),
+            (count(State::Failed), "failed", Style::Bad),
+        ];
+        let since = time::between(self.execution.create_time.as_ref(), Some(now)).unwrap_or_default();
+        let since = Line::default().and(Style::Dim, time::short(Duration::from_secs(since.as_secs())));
+        let room = columns.saturating_sub(since.width() + 3);
+        let name = match self.execution.plan_id.as_str() {
+            "" => names::id(&self.execution.name),
+            plan => plan,
+        };
+        let mut line = Line::default()
+            .and(Style::Strong, shorten(name, ID_COLUMNS * 2))
+            .and(Style::Plain, format!("  {ended} of {}", words::steps(self.execution.steps.len())))
+            .cut(room);
+        for (count, what, style) in parts.into_iter().filter(|(count, ..)| *count > 0) {
+            let longer = line.clone().and(Style::Dim, " · ").and(style, format!("{count} {what}"));
+            if longer.width() > room {
+                break;
+            }
+            line = longer;
+        }
+        at_the_edge(line, since, columns)
+    }
+
+    /// A step as one row: its state first, what it does, and how long.
+    fn step_row(&self, place: usize, now: Duration, columns: usize) -> Line {
+        let step = &self.execution.steps[place];
+        let error = || {
+            step.failure.as_ref().map(|failure| shorten(&words::failure(failure), LONGEST_ERROR)).unwrap_or_default()
+        };
+        let since = self.since[place].or(step.start_time);
+        let elapsed = time::between(since.as_ref(), Some(now)).unwrap_or_default();
+        let ticking = Line::default().and(Style::Dim, time::short(Duration::from_secs(elapsed.as_secs())));
+        let what = match step.title.as_str() {
+            title if title.is_empty() || title == step.step_id => self.calls[place].clone(),
+            title => format!("{title} · {}", self.calls[place]),
+        };
+        let attempt = || match step.attempt {
+            ..=1 => String::new(),
+            attempt => format!("attempt {attempt} of {} · ", step.max_attempts),
+        };
+        let (style, mark, text, right) = match step.state() {
+            State::BackingOff => {
+                let until = step.waiting.as_ref().and_then(|waiting| time::since_epoch(waiting.until.as_ref()?));
+                let wait = time::short(until.unwrap_or(now).saturating_sub(now));
+                let retries = words::retries(Some(step), step.attempt);
+                (Style::Warn, "↻", format!("retrying ({retries}) in {wait} · {}", error()), Line::default())
+            }
+            State::AwaitingApproval => (Style::Warn, "?", format!("waiting for approval · {what}"), ticking),
+            State::OutcomeUnknown => {
+                (Style::Warn, "!", format!("outcome unknown, a person has to look · {}", error()), ticking)
+            }
+            State::Pending | State::Ready => {
+                let open = |id: &&String| self.step(id).is_some_and(|step| !has_ended(step.state()));
+                let after: Vec<&str> = self.depends_on[place].iter().filter(open).map(String::as_str).collect();
+                let text = if after.is_empty() { what } else { format!("after {}", after.join(", ")) };
+                (Style::Dim, "·", text, Line::default())
+            }
+            State::Completed | State::Failed | State::Skipped | State::Cancelled => {
+                return self.ended_row(place, columns);
+            }
+            _ => (Style::Strong, "●", attempt() + &what, ticking),
+        };
+        let text_style = if matches!(step.state(), State::Pending | State::Ready) { Style::Dim } else { Style::Plain };
+        self.row(place, style, mark, Line::default().and(text_style, text), right, columns)
+    }
+
+    /// The row that stays of a step that has ended.
+    pub(crate) fn ended(&self, step_id: &str, columns: Option<usize>) -> Option<Line> {
+        let &place = self.places.get(step_id)?;
+        has_ended(self.execution.steps[place].state()).then(|| self.ended_row(place, columns.unwrap_or(COLUMNS)))
+    }
+
+    fn ended_row(&self, place: usize, columns: usize) -> Line {
+        let step = &self.execution.steps[place];
+        let attempts = match step.attempt {
+            ..=1 => String::new(),
+            attempts => format!(" · {attempts} attempts"),
+        };
+        let (style, mark, text) = match step.state() {
+            State::Failed => {
+                let why = step.failure.as_ref().map(words::failure).unwrap_or_default();
+                (Style::Bad, "✗", format!("{why}{attempts}"))
+            }
+            State::Skipped => {
+                (Style::Dim, "-", format!("skipped: {}", words::skipped(step.skip_reason(), &step.skipped_because)))
+            }
+            State::Cancelled => (Style::Warn, "-", "cancelled".to_owned()),
+            _ => (Style::Good, "✓", format!("{}{attempts}", self.calls[place])),
+        };
+        let took = machine_time(step).map(time::short).unwrap_or_default();
+        let waited = waited_for_people(step).map(|waited| format!("{} for approval + ", time::short(waited)));
+        let right = Line::default().and(Style::Dim, waited.unwrap_or_default() + &took);
+        let text_style = if step.state() == State::Skipped { Style::Dim } else { Style::Plain };
+        self.row(place, style, mark, Line::default().and(text_style, text), right, columns)
+    }
+
+    fn row(&self, place: usize, style: Style, mark: &str, text: Line, right: Line, columns: usize) -> Line {
+        let ids = self.id_columns.min(columns / 4);
+        let id = shorten(&self.execution.steps[place].step_id, ids.max(1));
+        let left = Line::default()
+            .and(style, mark)
+            .and(Style::Plain, " ")
+            .column(Style::Strong, id, ids)
+            .and(Style::Plain, "  ");
+        at_the_edge(left.with(text), right, columns)
     }
 
     /// What the execution waits for, other than its own calls and timers; each with the command that goes on.
     pub(crate) fn waits(&self, now: Duration) -> Vec<String> {
+        self.each_wait(|_| true, |reason| words::waiting(reason, now))
+    }
+
+    /// The same without the seconds that pass; and, where every event has been shown, without what events tell.
+    pub(crate) fn waits_for(&self, events_shown: bool) -> Vec<String> {
+        self.each_wait(|reason| !(events_shown && words::is_told_by_events(reason)), words::waited_for)
+    }
+
+    fn each_wait(
+        &self,
+        wanted: impl Fn(&WaitingReason) -> bool,
+        said: impl Fn(&WaitingReason) -> String,
+    ) -> Vec<String> {
         if is_over(self.execution.state()) {
             return Vec::new();
         }
         let mut waits: Vec<String> = Vec::new();
         for reason in &self.execution.waiting {
-            if matches!(reason.kind(), waiting_reason::Kind::Call | waiting_reason::Kind::Timer) {
+            if reason.kind() == waiting_reason::Kind::Timer || words::is_own_call(reason) || !wanted(reason) {
                 continue;
             }
             let next =
-                if reason.next_command.is_empty() { String::new() } else { format!("; next: {}", reason.next_command) };
-            waits.push(words::waiting(reason, now) + &next);
+                next::of_server(&reason.next_command).map(|command| format!("; next: {command}")).unwrap_or_default();
+            waits.push(said(reason) + &next);
         }
         waits.truncate(STEPS_SHOWN);
         waits
@@ -196,161 +400,30 @@ pub(crate) fn has_ended(state: State) -> bool {
     matches!(state, State::Completed | State::Failed | State::Skipped | State::Cancelled)
 }
 
-fn step_line(step: &StepStatus, now: Duration) -> Line {
-    let error =
-        || step.failure.as_ref().map(|failure| shorten(&words::failure(failure), LONGEST_ERROR)).unwrap_or_default();
-    let since = time::between(step.start_time.as_ref(), Some(now)).unwrap_or_default();
-    let id = Line::new("  ").column(Style::Strong, &step.step_id, 16).and(Style::Plain, " ");
-    match step.state() {
-        State::BackingOff => {
-            let until = step.waiting.as_ref().and_then(|waiting| time::since_epoch(waiting.until.as_ref()?));
-            let wait = until.unwrap_or(now).saturating_sub(now);
-            let retries = words::retries(Some(step), step.attempt);
-            id.and(Style::Warn, format!("retrying ({retries}) in {}s: {}", wait.as_secs(), error()))
-        }
-        State::AwaitingApproval => id.and(Style::Warn, format!("{}  waits for a decision", step.tool)),
-        State::OutcomeUnknown => id.and(Style::Warn, format!("outcome unknown, a person has to look: {}", error())),
-        _ => {
-            let attempt = if step.attempt > 1 {
-                format!("  attempt {}/{}", step.attempt, step.max_attempts)
-            } else {
-                String::new()
-            };
-            let elapsed = time::short(Duration::from_secs(since.as_secs()));
-            id.and(Style::Plain, format!("{}  {elapsed}{attempt}", step.tool))
-        }
+/// How long a step that has ended took, without the time in which a person thought about it; `None` for one that never started.
+pub(crate) fn machine_time(step: &StepStatus) -> Option<Duration> {
+    let end = step.end_time.as_ref().and_then(time::since_epoch);
+    let waited = step.approval_wait.as_ref().map(time::duration).unwrap_or_default();
+    time::between(step.start_time.as_ref(), end).map(|took| took.saturating_sub(waited))
+}
+
+/// How long a person thought about a step, where that is worth saying.
+pub(crate) fn waited_for_people(step: &StepStatus) -> Option<Duration> {
+    step.approval_wait.as_ref().map(time::duration).filter(|waited| *waited >= WORTH_SAYING)
+}
+
+/// A row with something at its right edge, which is cut last.
+fn at_the_edge(left: Line, right: Line, columns: usize) -> Line {
+    // As in the rows that are redrawn, the last column stays free.
+    let columns = columns.saturating_sub(1);
+    if right.width() == 0 || right.width() + ID_COLUMNS > columns {
+        return left.cut(columns);
     }
+    let room = columns - right.width() - 2;
+    let left = left.cut(room);
+    let gap = columns - right.width() - left.width();
+    left.trimmed().and(Style::Plain, " ".repeat(gap)).with(right)
 }
 
 #[cfg(test)]
-mod tests {
-    use belay_proto::v1::{
-        ErrorClass, ExecutionFinished, ExecutionPaused, Failure, StepCompleted, StepFailed, StepRetryScheduled,
-        StepStarted,
-    };
-    use pbjson_types::Timestamp;
-
-    use super::*;
-
-    fn at(seconds: i64) -> Option<Timestamp> {
-        Some(Timestamp { seconds, nanos: 0 })
-    }
-
-    fn picture() -> Picture {
-        let step = |id: &str| StepStatus {
-            step_id: id.to_owned(),
-            tool: "read_file".to_owned(),
-            state: State::Pending.into(),
-            max_attempts: 3,
-            ..Default::default()
-        };
-        Picture::new(Execution {
-            name: "namespaces/default/executions/e1".to_owned(),
-            steps: vec![step("a"), step("b")],
-            create_time: at(100),
-            last_sequence: 1,
-            ..Default::default()
-        })
-    }
-
-    fn event(sequence: i64, step: &str, kind: Kind) -> ExecutionEvent {
-        ExecutionEvent {
-            sequence,
-            step_id: step.to_owned(),
-            attempt: 1,
-            time: at(100 + sequence),
-            kind: Some(kind),
-            ..Default::default()
-        }
-    }
-
-    fn shown(picture: &Picture, now: u64) -> Vec<String> {
-        picture.lines(Duration::from_secs(now)).iter().map(|line| line.render(false)).collect()
-    }
-
-    // S2-FR-072: overall progress is visible.
-    #[test]
-    fn shows_what_runs_what_is_retried_and_how_far_it_is() {
-        let mut picture = picture();
-        picture.apply(&event(2, "a", Kind::StepStarted(StepStarted::default())));
-        picture.apply(&event(3, "b", Kind::StepStarted(StepStarted::default())));
-        assert_eq!(
-            shown(&picture, 112),
-            ["  a                read_file  10s", "  b                read_file  9s", "0/2 steps  12s  e1"]
-        );
-        let failure = Some(Failure {
-            message: "reset".to_owned(),
-            error_class: ErrorClass::Transient.into(),
-            ..Default::default()
-        });
-        let retry = StepRetryScheduled { failure, retry_count: 1, not_before: at(116), ..Default::default() };
-        picture.apply(&event(4, "b", Kind::StepRetryScheduled(retry)));
-        picture.apply(&event(5, "a", Kind::StepCompleted(StepCompleted::default())));
-        assert_eq!(
-            shown(&picture, 112),
-            ["  b                retrying (1/2) in 4s: reset (TRANSIENT)", "1/2 steps  12s  e1"]
-        );
-    }
-
-    // S2-FR-052: what waits for a person is seen to wait, and for what.
-    #[test]
-    fn an_approval_is_asked_from_its_request_to_its_decision() {
-        use belay_proto::v1::{ApprovalDecided, ApprovalRequested, ExecutionAwaitingApproval, ToolCallEffectProposed};
-        let mut picture = picture();
-        picture.apply(&event(2, "a", Kind::StepStarted(StepStarted::default())));
-        picture.apply(&event(3, "a", Kind::ToolCallEffectProposed(ToolCallEffectProposed::default())));
-        assert_eq!(picture.asked().count(), 0, "the gate has not said which it is");
-        let approval = "namespaces/default/approvals/x7".to_owned();
-        picture.apply(&event(
-            4,
-            "a",
-            Kind::ApprovalRequested(ApprovalRequested { approval: approval.clone(), ..Default::default() }),
-        ));
-        picture.apply(&event(5, "", Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})));
-        assert_eq!(picture.asked().collect::<Vec<_>>(), [approval]);
-        assert_eq!(picture.execution().state(), execution::State::AwaitingApproval);
-        assert_eq!(shown(&picture, 112), ["  a                read_file  waits for a decision", "0/2 steps  12s  e1"]);
-        picture.apply(&event(6, "a", Kind::ApprovalDecided(ApprovalDecided::default())));
-        assert_eq!(picture.asked().count(), 0);
-        assert_eq!(picture.execution().state(), execution::State::Running);
-    }
-
-    #[test]
-    fn an_event_the_snapshot_covers_changes_nothing() {
-        let mut picture = picture();
-        picture.apply(&event(1, "a", Kind::StepFailed(StepFailed::default())));
-        assert_eq!(picture.step("a").map(StepStatus::state), Some(State::Pending));
-    }
-
-    #[test]
-    fn what_holds_it_up_is_said_with_the_way_out() {
-        let mut picture = picture();
-        picture.apply(&event(2, "", Kind::ExecutionPaused(ExecutionPaused::default())));
-        assert_eq!(
-            picture.waits(Duration::from_secs(105)),
-            ["is paused until somebody resumes it (since 3s); next: belay executions resume e1"]
-        );
-        picture.apply(&event(
-            3,
-            "",
-            Kind::ExecutionFinished(ExecutionFinished {
-                state: execution::State::Cancelled.into(),
-                ..Default::default()
-            }),
-        ));
-        assert!(picture.waits(Duration::from_secs(105)).is_empty());
-    }
-
-    #[test]
-    fn a_hundred_running_steps_fit_a_window() {
-        let steps = (0..100).map(|i| StepStatus {
-            step_id: format!("s{i}"),
-            state: State::Running.into(),
-            ..Default::default()
-        });
-        let picture = Picture::new(Execution { steps: steps.collect(), ..Default::default() });
-        let lines = shown(&picture, 0);
-        assert_eq!(lines.len(), STEPS_SHOWN + 2);
-        assert_eq!(lines[STEPS_SHOWN], "  … and 92 more");
-    }
-}
+mod tests;

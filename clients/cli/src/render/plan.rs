@@ -1,17 +1,20 @@
 //! A plan before it runs: what would happen, a line for each step.
 
-use belay_proto::v1::{Plan, Step, step};
+use std::collections::HashSet;
+
+use belay_proto::v1::{Plan, Step};
 
 use super::{
-    text::{Line, Style, clean, shorten, table},
+    call,
+    text::{Line, Style, shorten, table},
     time, words,
 };
 
-/// The longest arguments that are shown for a step, in characters.
-const LONGEST_ARGUMENTS: usize = 100;
+/// The longest call that is shown for a step, in characters.
+const MAX_CALL: usize = 100;
 
-/// The plan as it would be carried out.
-pub(crate) fn preview(plan: &Plan) -> Vec<Line> {
+/// The plan as it would be carried out, with at most so many of its steps.
+pub(crate) fn preview(plan: &Plan, most: usize) -> Vec<Line> {
     let pace = match plan.parallelism {
         ..=1 => "one at a time".to_owned(),
         most => format!("up to {most} at once"),
@@ -30,18 +33,19 @@ pub(crate) fn preview(plan: &Plan) -> Vec<Line> {
     if !plan.description.is_empty() {
         lines.push(Line::default().and(Style::Dim, format!("  {}", plan.description)));
     }
-    lines.extend(table(&plan.steps.iter().map(row).collect::<Vec<_>>()));
+    let ids: HashSet<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
+    lines.extend(table(&plan.steps.iter().take(most).map(|step| row(step, &ids)).collect::<Vec<_>>()));
+    if let Some(more @ 1..) = plan.steps.len().checked_sub(most) {
+        lines.push(Line::default().and(Style::Dim, format!("  … and {more} more; --dry-run shows all")));
+    }
     lines
 }
 
-fn row(step: &Step) -> Vec<(Style, String)> {
-    let (tool, arguments) = match &step.kind {
-        Some(step::Kind::Tool(call)) => (call.tool.as_str(), call.arguments.as_str()),
-        None => ("", ""),
-    };
+fn row(step: &Step, ids: &HashSet<&str>) -> Vec<(Style, String)> {
     let mut conditions = Vec::new();
-    if !step.depends_on.is_empty() {
-        conditions.push(format!("after {}", step.depends_on.join(", ")));
+    let after = call::dependencies(step, |id| ids.contains(id));
+    if !after.is_empty() {
+        conditions.push(format!("after {}", after.join(", ")));
     }
     if let Some(attempts) = step.retry.as_ref().map(|retry| retry.max_attempts).filter(|attempts| *attempts > 1) {
         conditions.push(format!("up to {attempts} attempts"));
@@ -51,15 +55,14 @@ fn row(step: &Step) -> Vec<(Style, String)> {
     }
     vec![
         (Style::Strong, step.id.clone()),
-        (Style::Plain, tool.to_owned()),
-        (Style::Plain, shorten(&clean(arguments), LONGEST_ARGUMENTS)),
+        (Style::Plain, shorten(&call::of_step(step), MAX_CALL)),
         (Style::Dim, conditions.join(", ")),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::{RetryPolicy, ToolStep};
+    use belay_proto::v1::{RetryPolicy, ToolStep, step};
 
     use super::*;
 
@@ -83,13 +86,14 @@ mod tests {
             timeout: Some(pbjson_types::Duration { seconds: 90, nanos: 0 }),
             ..Default::default()
         };
-        let text: Vec<String> = preview(&plan).iter().map(|line| line.render(false)).collect();
+        let text = |most| preview(&plan, most).iter().map(|line| line.render(false)).collect::<Vec<_>>();
+        assert_eq!(text(1)[1..], ["  a  read a", "  … and 1 more; --dry-run shows all"]);
         assert_eq!(
-            text,
+            text(9),
             [
                 "plan p: 2 steps, one at a time, stops on an error, at most 1m 30s",
-                "  a  read_file  {\"path\":\"a\"}",
-                "  b  read_file  {\"path\":\"a\"}  after a, up to 3 attempts",
+                "  a  read a",
+                "  b  read a  after a, up to 3 attempts",
             ]
         );
     }

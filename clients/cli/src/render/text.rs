@@ -1,6 +1,9 @@
 //! A line of text for people, made of cleaned pieces: nothing a server says can move the cursor, ring the bell or reorder the line.
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
+
+/// The fewest columns that are worth having beside an indent; below that a line goes on near the left edge.
+const MIN_COLUMNS: usize = 24;
 
 /// How a piece of a line looks where colours are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,10 @@ impl Style {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     pieces: Vec<(Style, String)>,
+    /// The column under which the line goes on where it does not fit; `None` for two columns behind its own beginning.
+    hang: Option<usize>,
+    /// The terminal may break it wherever it likes: what a program wrote is not to be changed.
+    verbatim: bool,
 }
 
 impl Line {
@@ -63,6 +70,113 @@ impl Line {
         self.and(style, text).and(Style::Plain, fill)
     }
 
+    /// The line, going on under this column where it does not fit.
+    pub(crate) fn hanging(mut self, column: usize) -> Line {
+        self.hang = Some(column);
+        self
+    }
+
+    /// The line as it is, however narrow the window.
+    pub(crate) fn verbatim(mut self) -> Line {
+        self.verbatim = true;
+        self
+    }
+
+    /// How many columns it takes, without the spaces at its end.
+    pub(crate) fn width(&self) -> usize {
+        let (mut width, mut ends) = (0, 0);
+        for (_, c) in self.cells() {
+            width += columns_of(c);
+            ends = if c == ' ' { ends } else { width };
+        }
+        ends
+    }
+
+    /// The line without the spaces at its end.
+    pub(crate) fn trimmed(mut self) -> Line {
+        while let Some((_, text)) = self.pieces.last_mut() {
+            text.truncate(text.trim_end_matches(' ').len());
+            if !text.is_empty() {
+                break;
+            }
+            self.pieces.pop();
+        }
+        self
+    }
+
+    fn cells(&self) -> impl Iterator<Item = (Style, char)> {
+        self.pieces.iter().flat_map(|(style, text)| text.chars().map(|c| (*style, c)))
+    }
+
+    fn of_cells(cells: &[(Style, char)]) -> Line {
+        let mut line = Line::default();
+        for (style, c) in cells {
+            match line.pieces.last_mut() {
+                Some((last, text)) if last == style => text.push(*c),
+                _ => line.pieces.push((*style, c.to_string())),
+            }
+        }
+        line
+    }
+
+    /// The line cut to so many columns, with a mark where something is missing.
+    pub(crate) fn cut(self, columns: usize) -> Line {
+        if self.width() <= columns {
+            return self;
+        }
+        let mut left = columns.saturating_sub(1);
+        let mut kept: Vec<(Style, char)> = self
+            .cells()
+            .take_while(|(_, c)| {
+                let fits = columns_of(*c) <= left;
+                left = left.saturating_sub(columns_of(*c));
+                fits
+            })
+            .collect();
+        if columns > 0 {
+            kept.push((Style::Dim, '…'));
+        }
+        Line::of_cells(&kept)
+    }
+
+    /// The line with another one at the right edge of so many columns; below it where both do not fit.
+    pub(crate) fn beside(self, right: Line, columns: usize) -> Vec<Line> {
+        let gap = columns.saturating_sub(self.width() + right.width());
+        match gap {
+            0 | 1 => vec![self, Line::new("  ").with(right)],
+            _ => vec![self.and(Style::Plain, " ".repeat(gap)).with(right)],
+        }
+    }
+
+    /// The line on as many rows of so many columns as it needs. It breaks at spaces where it can, and goes on under its beginning; the
+    /// spaces that align columns shrink where they would cost a row.
+    pub(crate) fn fold(self, columns: usize) -> Vec<Line> {
+        if self.verbatim || self.width() <= columns {
+            return vec![self];
+        }
+        let indent = self.cells().take_while(|(_, c)| *c == ' ').count();
+        let hangs = self.hang.filter(|hang| hang + MIN_COLUMNS <= columns);
+        let hang = hangs.unwrap_or(indent + 2).min(columns / 2);
+        let mut rest: Vec<(Style, char)> = match hangs {
+            Some(_) => self.cells().collect(),
+            None => closer(&self.cells().collect::<Vec<_>>(), indent),
+        };
+        let mut rows: Vec<Line> = Vec::new();
+        let mut room = columns.max(1);
+        loop {
+            let end = fitting(&rest, room);
+            let row = match rows.is_empty() {
+                true => Line::default(),
+                false => Line::new(" ".repeat(hang)),
+            };
+            rows.push(row.with(Line::of_cells(&rest[..end])));
+            let next = rest[end..].iter().position(|(_, c)| *c != ' ').map(|skip| end + skip);
+            let Some(next) = next else { return rows };
+            rest.drain(..next);
+            room = columns.saturating_sub(hang).max(1);
+        }
+    }
+
     /// The text, with colours if they are wanted, without spaces at its end.
     pub(crate) fn render(&self, colours: bool) -> String {
         let mut out = String::new();
@@ -80,6 +194,42 @@ impl Line {
         }
         out.truncate(out.trim_end_matches(' ').len());
         out
+    }
+}
+
+/// How many columns a character takes.
+fn columns_of(c: char) -> usize {
+    c.width().unwrap_or(0)
+}
+
+/// How many of the cells stand on a row of so many columns: up to the last space that fits, else as many as fit, and one at least.
+fn fitting(cells: &[(Style, char)], room: usize) -> usize {
+    let mut width = 0;
+    let over = cells.iter().position(|(_, c)| {
+        width += columns_of(*c);
+        width > room
+    });
+    let Some(over) = over else { return cells.len() };
+    let indent = cells.iter().take_while(|(_, c)| *c == ' ').count();
+    let space = (indent + 1..=over).rev().find(|place| cells[*place].1 == ' ');
+    space.unwrap_or(over).max(1)
+}
+
+/// The cells with at most two spaces in a row behind the indent.
+fn closer(cells: &[(Style, char)], indent: usize) -> Vec<(Style, char)> {
+    let mut spaces = 0;
+    let kept = cells.iter().enumerate().filter(|(place, (_, c))| {
+        spaces = if *c == ' ' { spaces + 1 } else { 0 };
+        *place < indent || spaces <= 2
+    });
+    kept.map(|(_, cell)| *cell).collect()
+}
+
+/// The lines as the rows of a window that is so many columns wide; as they are without one.
+pub(crate) fn rows(lines: &[Line], columns: Option<usize>) -> Vec<Line> {
+    match columns {
+        Some(columns) => lines.iter().flat_map(|line| line.clone().fold(columns)).collect(),
+        None => lines.to_vec(),
     }
 }
 
@@ -139,11 +289,13 @@ pub(crate) fn table(rows: &[Vec<(Style, String)>]) -> Vec<Line> {
             rows.iter().filter_map(|row| row.get(column)).map(|(_, text)| clean(text).width()).max().unwrap_or(0)
         })
         .collect();
+    let last: usize = 2 + widths.iter().rev().skip(1).map(|width| width + 2).sum::<usize>();
     rows.iter()
         .map(|row| {
             row.iter()
                 .zip(&widths)
                 .fold(Line::new("  "), |line, ((style, text), width)| line.column(*style, text, width + 2))
+                .hanging(last)
         })
         .collect()
 }
@@ -184,6 +336,73 @@ mod tests {
         let lines: Vec<String> =
             table(&[row("日本", "x"), row("abcde", "y")]).iter().map(|line| line.render(false)).collect();
         assert_eq!(lines, ["  日本   x", "  abcde  y"]);
+    }
+
+    fn folded(line: Line, columns: usize) -> Vec<String> {
+        let rows = line.fold(columns);
+        assert!(rows.iter().all(|row| row.width() <= columns), "{rows:?}");
+        rows.iter().map(|row| row.render(false)).collect()
+    }
+
+    #[test]
+    fn a_line_goes_on_under_its_beginning() {
+        let line = || Line::new("  next: ").and(Style::Strong, "belay executions watch e1 --after 12");
+        assert_eq!(folded(line(), 80), ["  next: belay executions watch e1 --after 12"]);
+        assert_eq!(folded(line(), 30), ["  next: belay executions watch", "    e1 --after 12"]);
+        assert_eq!(folded(Line::new("日本日本日本"), 5), ["日本", "  日", "  本", "  日", "  本"]);
+        assert_eq!(folded(Line::new("x".repeat(9)), 4), ["xxxx", "  xx", "  xx", "  x"]);
+        for columns in 1..12 {
+            folded(line(), columns);
+        }
+        let long = "y".repeat(200);
+        assert_eq!(folded_all(&[Line::new(&long).verbatim()], 40), [long]);
+    }
+
+    fn folded_all(lines: &[Line], columns: usize) -> Vec<String> {
+        rows(lines, Some(columns)).iter().map(|row| row.render(false)).collect()
+    }
+
+    #[test]
+    fn a_table_folds_in_its_last_column_and_closes_up_where_that_is_too_narrow() {
+        let row = |a: &str, b: &str, c: &str| [a, b, c].map(|text| (Style::Plain, text.to_owned())).to_vec();
+        let lines = table(&[
+            row("completed", "a", "ran for three seconds and a bit, once"),
+            row("failed", "long-name", "no such file"),
+        ]);
+        assert_eq!(
+            folded_all(&lines, 52),
+            [
+                "  completed  a          ran for three seconds and a",
+                "                        bit, once",
+                "  failed     long-name  no such file",
+            ]
+        );
+        assert_eq!(
+            folded_all(&lines, 28),
+            [
+                "  completed  a  ran for",
+                "    three seconds and a bit,",
+                "    once",
+                "  failed  long-name  no such",
+                "    file"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cut_line_says_so_and_keeps_its_colours() {
+        let line = Line::new("ab").and(Style::Good, "cdef");
+        assert_eq!(line.clone().cut(6).render(false), "abcdef");
+        assert_eq!(line.clone().cut(4).render(true), "ab\x1b[32mc\x1b[0m\x1b[2m…\x1b[0m");
+        assert_eq!(Line::new("日本").cut(3).render(false), "日…");
+        assert_eq!(line.cut(0).render(false), "");
+    }
+
+    #[test]
+    fn two_ends_of_a_row_stand_apart() {
+        let beside = |columns| folded_all(&Line::new("left").beside(Line::new("right"), columns), 40);
+        assert_eq!(beside(12), ["left   right"]);
+        assert_eq!(beside(10), ["left", "  right"]);
     }
 
     #[test]

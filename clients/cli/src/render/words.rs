@@ -69,17 +69,17 @@ pub(crate) fn reason(failure: &Failure) -> String {
     }
 }
 
-/// `because fetch failed`.
+/// Why a step was skipped, after `skipped: `: `depends on fetch, which failed`.
 pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
     let step = if because.is_empty() { "a step" } else { because };
     match reason {
-        SkipReason::DependencyFailed => format!("because {step} failed"),
-        SkipReason::DependencySkipped => format!("because {step} did not run to its end"),
-        SkipReason::StopOnError => format!("because {step} failed, and the plan stops on an error"),
-        SkipReason::Cancelled => "because the execution was cancelled".to_owned(),
-        SkipReason::TimedOut => "because the execution ran out of time".to_owned(),
-        SkipReason::ApprovalSkipped => "because a person said to leave it out".to_owned(),
-        SkipReason::NonInteractive => "because a person would have to be asked, and nobody is".to_owned(),
+        SkipReason::DependencyFailed => format!("depends on {step}, which failed"),
+        SkipReason::DependencySkipped => format!("depends on {step}, which did not complete"),
+        SkipReason::StopOnError => format!("{step} failed, and the plan stops on an error"),
+        SkipReason::Cancelled => "the execution was cancelled".to_owned(),
+        SkipReason::TimedOut => "the execution ran out of time".to_owned(),
+        SkipReason::ApprovalSkipped => "a person chose to skip it".to_owned(),
+        SkipReason::NonInteractive => "it needs approval, and this run asks nobody".to_owned(),
         SkipReason::Unspecified => "for a reason that this version of belay does not know".to_owned(),
     }
 }
@@ -93,28 +93,53 @@ pub(crate) fn payload(payload: &Payload) -> String {
     }
 }
 
-/// What is waited for, since when and who ends it: `waits for a tool runner: runner-1 (since 12s)`.
+/// What is waited for, and for how long: `waiting for the tool runner, which does not answer (12s)`.
 pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
-    let what = match reason.kind() {
-        Kind::Timer => match reason.until.as_ref().and_then(time::since_epoch) {
-            Some(until) => {
-                format!("goes on in {}", time::short(Duration::from_secs(until.saturating_sub(now).as_secs())))
-            }
-            None => "waits for a moment in time".to_owned(),
-        },
-        Kind::Approval => "waits for a decision".to_owned(),
-        Kind::Resume => "is paused until somebody resumes it".to_owned(),
-        Kind::Outcome => "a call's outcome is unknown; a person has to look".to_owned(),
-        Kind::Runner => "waits for a tool runner".to_owned(),
-        Kind::Call => "waits for a running call".to_owned(),
-        Kind::Workspace => "waits for room on a disk".to_owned(),
-        Kind::Limit => "waits for its turn".to_owned(),
-        Kind::Unspecified => "waits".to_owned(),
+    let what = match reason.until.as_ref().and_then(time::since_epoch) {
+        Some(until) if reason.kind() == Kind::Timer => {
+            format!("retrying in {}", time::short(until.saturating_sub(now)))
+        }
+        _ => waited_for(reason),
     };
-    let who = if reason.who.is_empty() { String::new() } else { format!(": {}", reason.who) };
-    match time::between(reason.since.as_ref(), Some(now)) {
-        Some(since) => format!("{what}{who} (since {})", time::short(Duration::from_secs(since.as_secs()))),
-        None => format!("{what}{who}"),
+    match time::between(reason.since.as_ref(), Some(now)).filter(|_| reason.kind() != Kind::Timer) {
+        Some(since) => format!("{what} ({})", time::short(Duration::from_secs(since.as_secs()))),
+        None => what,
+    }
+}
+
+/// What is waited for, without the seconds that pass.
+pub(crate) fn waited_for(reason: &WaitingReason) -> String {
+    match (reason.kind(), reason.who.as_str()) {
+        (Kind::Timer, _) => "waiting for a moment in time".to_owned(),
+        (Kind::Approval, _) if !is_service_away(reason) => "waiting for approval".to_owned(),
+        (Kind::Resume, _) => "paused until somebody resumes it".to_owned(),
+        (Kind::Outcome, _) => "a call's outcome is unknown; somebody has to find out what it did".to_owned(),
+        (Kind::Call, _) if is_own_call(reason) => "running".to_owned(),
+        (Kind::Call, "") => "waiting for another call".to_owned(),
+        (Kind::Runner, "") => "waiting for the tool runner".to_owned(),
+        (Kind::Workspace, "") => "waiting for space on the disk of the workspace".to_owned(),
+        (Kind::Limit, "") => "waiting for its turn".to_owned(),
+        (_, "") => "waiting".to_owned(),
+        (_, who) => format!("waiting for {who}"),
+    }
+}
+
+/// Whether it waits for nothing but a call of its own that runs.
+pub(crate) fn is_own_call(reason: &WaitingReason) -> bool {
+    reason.kind() == Kind::Call && matches!(reason.who.as_str(), "" | "the tool")
+}
+
+/// Whether an event has said so: a question was asked, or the execution was paused.
+pub(crate) fn is_told_by_events(reason: &WaitingReason) -> bool {
+    matches!(reason.kind(), Kind::Resume | Kind::Approval | Kind::Outcome) && !is_service_away(reason)
+}
+
+/// Whether a service that does not answer holds it up: then no person can end the wait by a decision.
+pub(crate) fn is_service_away(reason: &WaitingReason) -> bool {
+    match reason.kind() {
+        Kind::Runner => true,
+        Kind::Approval => reason.next_command.is_empty() && reason.who.starts_with("the approval gate"),
+        _ => false,
     }
 }
 
@@ -128,7 +153,7 @@ pub(crate) fn totals(totals: &StepTotals) -> String {
     ];
     let parts: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
-    if parts.is_empty() { "no step ended".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() { "no step has finished".to_owned() } else { parts.join(", ") }
 }
 
 /// The command that shows an approval, by its name.
@@ -152,16 +177,24 @@ pub(crate) fn approval_style(state: approval::State) -> Style {
     }
 }
 
-/// `3 files: +2 ~1`; only the counts there are.
+/// `2 created, 1 modified, 1 deleted`; only the counts there are.
 pub(crate) fn effect(effect: &EffectSummary) -> String {
+    let counts = [(effect.created, "created"), (effect.modified, "modified"), (effect.deleted, "deleted")];
+    let counts: Vec<String> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    if counts.is_empty() { "no file".to_owned() } else { counts.join(", ") }
+}
+
+/// What would change, after `would `: `create 2 files`, `modify 1 file`, or `change 3 files (2 created, 1 deleted)`.
+pub(crate) fn would(effect: &EffectSummary) -> String {
     let total = effect.created.saturating_add(effect.modified).saturating_add(effect.deleted);
-    let counts = [(effect.created, '+'), (effect.modified, '~'), (effect.deleted, '-')];
-    let counts: String =
-        counts.iter().filter(|(count, _)| *count > 0).map(|(count, sign)| format!(" {sign}{count}")).collect();
-    match total {
-        0 => "no file".to_owned(),
-        1 => format!("1 file:{counts}"),
-        _ => format!("{total} files:{counts}"),
+    let files = if total == 1 { "1 file".to_owned() } else { format!("{total} files") };
+    match (effect.created, effect.modified, effect.deleted) {
+        (0, 0, 0) => "change no file".to_owned(),
+        (_, 0, 0) => format!("create {files}"),
+        (0, _, 0) => format!("modify {files}"),
+        (0, 0, _) => format!("delete {files}"),
+        _ => format!("change {files} ({})", self::effect(effect)),
     }
 }
 
@@ -218,6 +251,23 @@ mod tests {
 
     use super::*;
 
+    // Every state that a person meets is explained.
+    #[test]
+    fn every_state_is_in_the_glossary() {
+        let glossary = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/glossary.md");
+        let glossary = std::fs::read_to_string(glossary).unwrap();
+        let executions = (1..).map_while(|n| execution::State::try_from(n).ok()).map(execution_state);
+        // The numbers of states that are no longer there are reserved.
+        let steps = (1..32).filter_map(|n| step_status::State::try_from(n).ok()).map(step_state);
+        let approvals = (1..).map_while(|n| approval::State::try_from(n).ok()).map(approval_state);
+        let missing: Vec<String> = executions
+            .chain(steps)
+            .chain(approvals)
+            .filter(|state| !glossary.contains(&format!("`{state}`")))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
     #[test]
     fn states_are_the_words_of_the_filters() {
         assert_eq!(execution_state(execution::State::TimedOut), "timed_out");
@@ -234,9 +284,30 @@ mod tests {
             who: "runner-1".to_owned(),
             ..Default::default()
         };
-        assert_eq!(waiting(&runner, now), "waits for a tool runner: runner-1 (since 12s)");
-        let timer = WaitingReason { kind: Kind::Timer.into(), until: at(1_004), ..Default::default() };
-        assert_eq!(waiting(&timer, now), "goes on in 4s");
+        assert_eq!(waiting(&runner, now), "waiting for runner-1 (12s)");
+        assert!(is_service_away(&runner));
+        let timer = WaitingReason { kind: Kind::Timer.into(), since: at(988), until: at(1_004), ..Default::default() };
+        assert_eq!(waiting(&timer, now), "retrying in 4s");
+        let call = |who: &str| WaitingReason {
+            kind: Kind::Call.into(),
+            since: at(998),
+            who: who.to_owned(),
+            ..Default::default()
+        };
+        assert_eq!(waiting(&call("the tool"), now), "running (2s)");
+        assert_eq!(
+            waiting(&call("e2, which has the workspace to itself"), now),
+            "waiting for e2, which has the workspace to itself (2s)"
+        );
+        let gate = |who: &str, next: &str| WaitingReason {
+            kind: Kind::Approval.into(),
+            who: who.to_owned(),
+            next_command: next.to_owned(),
+            ..Default::default()
+        };
+        assert_eq!(waiting(&gate("a person", "belay approvals show x"), now), "waiting for approval");
+        let away = gate("the approval gate, which does not answer", "");
+        assert_eq!(waiting(&away, now), "waiting for the approval gate, which does not answer");
     }
 
     #[test]
@@ -252,9 +323,16 @@ mod tests {
     fn an_effect_is_its_counts() {
         let effect_of =
             |created, modified, deleted| effect(&EffectSummary { created, modified, deleted, ..Default::default() });
-        assert_eq!(effect_of(2, 1, 0), "3 files: +2 ~1");
-        assert_eq!(effect_of(0, 0, 1), "1 file: -1");
+        assert_eq!(effect_of(2, 1, 0), "2 created, 1 modified");
+        assert_eq!(effect_of(0, 0, 1), "1 deleted");
         assert_eq!(effect_of(0, 0, 0), "no file");
+        let would =
+            |created, modified, deleted| would(&EffectSummary { created, modified, deleted, ..Default::default() });
+        assert_eq!(
+            [would(2, 0, 0), would(0, 1, 0), would(0, 0, 1)],
+            ["create 2 files", "modify 1 file", "delete 1 file"]
+        );
+        assert_eq!([would(1, 0, 1), would(0, 0, 0)], ["change 2 files (1 created, 1 deleted)", "change no file"]);
     }
 
     #[test]

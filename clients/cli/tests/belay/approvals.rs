@@ -89,7 +89,7 @@ fn run_into_question(server: &Server) -> AtTerminal {
     server.wait_for_watch();
     held().into_iter().for_each(|event| server.happen(event));
     let shown = person.wait_for("[Q]uit >");
-    assert!(shown.contains("waits for a decision; next: belay approvals show x7k2"), "{shown}");
+    assert!(shown.contains("waiting for approval; next: belay approvals show x7k2"), "{shown}");
     person
 }
 
@@ -121,7 +121,7 @@ fn a_script_approves_what_it_was_shown() {
     let approved = belay(&server, &["approve", "x7", "--yes"]).output().unwrap();
     assert_eq!(approved.status.code(), Some(0), "{}", text(&approved.stderr));
     let shown = text(&approved.stdout);
-    assert!(shown.contains("deletes  notes.txt  -1\n    @@ -1 +0,0 @@\n    -hello\n"), "{shown}");
+    assert!(shown.contains("deletes  notes.txt  -1\n    1 - hello\n"), "{shown}");
     assert!(shown.ends_with("approved delete_file notes.txt (step tidy of e1)\nnext: belay executions watch e1\n"));
     assert_eq!(decisions(&server), [(Decision::Approve, "sha256:x7k2".to_owned(), String::new())]);
 
@@ -192,12 +192,14 @@ fn everything_can_be_looked_at() {
     };
     let one = said(&["approvals", "show", "x7k2", "--path", "notes.txt"]);
     assert!(
-        one.starts_with("deletes  notes.txt") && one.contains("-line 0\n") && one.ends_with("-line 299\n"),
+        one.starts_with("deletes  notes.txt")
+            && one.contains("      1 - line 0\n")
+            && one.ends_with("    300 - line 299\n"),
         "{one}"
     );
     assert!(!one.contains("other.txt"));
     let all = said(&["approvals", "show", "x7k2", "--all"]);
-    assert!(all.contains("-line 299\n") && all.contains("changes  other.txt") && all.contains("+b\n"), "{all}");
+    assert!(all.contains("- line 299\n") && all.contains("changes  other.txt") && all.contains("    1 + b\n"), "{all}");
     let json: serde_json::Value = serde_json::from_str(&said(&["approvals", "show", "x7k2", "-o", "json"])).unwrap();
     let files = json["preview"]["files"].as_array().unwrap();
     assert_eq!((files.len(), files[0]["unified"].as_str().unwrap().lines().count()), (2, 301));
@@ -215,13 +217,13 @@ fn a_person_is_shown_the_change_and_asked() {
     let server = Server::start(World { approvals: vec![approval("x7k2")], ..Default::default() });
     let mut person = at_terminal(&server, &["approve", "x7k2"]);
     let shown = person.wait_for("[Q]uit >");
-    assert!(shown.contains("Deleting asks first. (rule file_delete)") && shown.contains("-hello"), "{shown}");
+    assert!(shown.contains("Deleting asks first. (rule file_delete)") && shown.contains("1 - hello"), "{shown}");
     for line in ["", "yes", "approve it"] {
         person.types(line);
         person.wait_for("nothing is decided");
     }
     person.types("v");
-    person.wait_for("-hello");
+    person.wait_for("1 - hello");
     assert!(decisions(&server).is_empty());
     person.wait_for("[Q]uit >");
     person.types("a");
@@ -267,7 +269,7 @@ fn a_question_goes_away_when_somebody_else_decides() {
     let server = Server::start(waiting());
     let mut person = run_into_question(&server);
     server.happen(decided(5, State::Approved));
-    person.wait_for("x7k2 waits for no decision any more");
+    person.wait_for("x7k2 was already decided");
     server.happen(event("e1", 6, finished(execution::State::Completed, None)));
     assert_eq!(person.end().0, Some(0));
     assert!(decisions(&server).is_empty());
@@ -287,7 +289,7 @@ fn ctrl_c_at_a_question_leaves_everything_as_it_is() {
     assert!((1..=4).contains(&seen.parse().unwrap()), "{rest}");
     assert!(
         said.ends_with(
-            "waits for a decision: belay approvals show x7k2\nstopped watching e1: it goes on at the server\n\
+            "waiting for approval: belay approvals show x7k2\nstopped watching e1: it goes on at the server\n\
              next: belay executions watch e1"
         ),
         "{rest}"
@@ -299,7 +301,7 @@ fn ctrl_c_at_a_question_leaves_everything_as_it_is() {
 fn who_only_watches_is_told_what_to_type() {
     let server = Server::start(World { executions: waiting().story.into_iter().collect(), ..waiting() });
     let mut person = at_terminal(&server, &["executions", "watch", "e1"]);
-    person.wait_for("waits for a decision; next: belay approvals show x7k2");
+    person.wait_for("waiting for approval; next: belay approvals show x7k2");
     server.happen(decided(5, State::Approved));
     server.happen(event("e1", 6, finished(execution::State::Completed, None)));
     let (code, rest) = person.end();

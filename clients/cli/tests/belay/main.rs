@@ -3,6 +3,7 @@
 mod approvals;
 mod gate;
 mod next;
+mod screens;
 mod server;
 mod signals;
 mod terminal;
@@ -15,7 +16,7 @@ use std::{
 
 use belay_proto::v1::{
     ErrorClass, ExecutionCreated, ExecutionEvent, ExecutionFinished, ExecutionResumed, ExecutionStarted, Failure,
-    PlanViolation, StepTotals, execution::State, execution_event::Kind,
+    PlanViolation, StepTotals, WaitingReason, execution::State, execution_event::Kind, waiting_reason,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, World, accepted, event};
@@ -98,7 +99,7 @@ fn a_failed_execution_is_told_last_and_in_the_exit_code() {
     let output = run(&server, &["run", &plan(&server)]);
     assert_eq!(output.status.code(), Some(32));
     assert!(text(&output.stderr).ends_with(
-        "error: execution e1 failed: no step ended\n  outside workspace (PATH_OUTSIDE)\nnext: belay executions get e1\n\
+        "error: execution e1 failed: no step has finished\n  outside workspace (PATH_OUTSIDE)\nnext: belay executions get e1\n\
          code: PATH_OUTSIDE\n"
     ));
     let output = run(&server, &["executions", "watch", "e1", "-o", "json"]);
@@ -158,6 +159,26 @@ fn end(mut child: Child) -> (Option<i32>, String) {
     let mut talk = String::new();
     child.stderr.take().unwrap().read_to_string(&mut talk).unwrap();
     (child.wait().unwrap().code(), talk)
+}
+
+// What holds an execution up is no event: whoever watches is told within a second all the same, and so is whoever looks.
+#[test]
+fn a_runner_that_is_away_is_said_while_watching_and_when_asked() {
+    let server = Server::start(under_way());
+    let (mut child, _output) = watching(&server);
+    let away = WaitingReason {
+        kind: waiting_reason::Kind::Runner.into(),
+        who: "the tool runner, which does not answer".to_owned(),
+        ..Default::default()
+    };
+    server.world().executions[0].0.waiting = vec![away];
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "waiting for the tool runner, which does not answer\n");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    child.wait().unwrap();
+    let shown = run(&server, &["executions", "get", "e1"]);
+    assert!(text(&shown.stdout).contains("\nwaiting for the tool runner, which does not answer\n"));
 }
 
 #[test]

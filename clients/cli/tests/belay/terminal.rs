@@ -104,6 +104,12 @@ impl AtTerminal {
         self.keyboard = None;
     }
 
+    /// Makes the window as large as this.
+    pub(crate) fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(self.keyboard.as_ref().unwrap(), size).unwrap();
+    }
+
     /// The process, to send it signals.
     pub(crate) fn child(&self) -> &Child {
         &self.child

@@ -46,7 +46,7 @@ impl Scene {
     /// A run that waits for a decision, and the approval's id.
     fn waiting(&self, id: &str) -> (Running, String) {
         let mut run = self.home.start(self.arguments(id, &["--approve", "prompt"]));
-        let line = run.wait_for("waits for a decision; next: belay approvals show ");
+        let line = run.wait_for("waiting for approval; next: belay approvals show ");
         let approval = line.trim_end().rsplit(' ').next().unwrap().to_owned();
         (run, approval)
     }

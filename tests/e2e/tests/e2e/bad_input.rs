@@ -1,6 +1,7 @@
 //! What people get wrong: each is refused before anything happens, by the name of the field or the file, with exit code 2.
 
 use belay_e2e::{Home, belay::Ended, folder::content};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// The refusal of one plan: its screen, after checking that `run` and `plan validate` say the same.
@@ -11,6 +12,13 @@ fn refusal(home: &Home, name: &str, plan: impl AsRef<[u8]>) -> String {
     let validated = home.run(["plan", "validate", name]);
     assert_eq!((validated.code, validated.talk.as_str()), (2, talk.as_str()));
     talk
+}
+
+/// What a server leaves that nobody asked anything.
+fn make_state_directory(home: &Home) {
+    let server = home.serve();
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().code, 0);
 }
 
 fn nothing_was_started(home: &Home) {
@@ -139,7 +147,7 @@ fn a_workspace_is_a_folder_that_is_there_and_apart() {
         (".", "keep the two apart"),
         ("state", "keep the two apart"),
     ];
-    assert_eq!(home.run(["executions", "list"]).code, 0, "there is a state directory");
+    make_state_directory(&home);
     for (folder, why) in table {
         let ended = home.run(["run", &plan, "--workspace", folder]);
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{folder}: {}", ended.talk);
@@ -148,7 +156,7 @@ fn a_workspace_is_a_folder_that_is_there_and_apart() {
     }
     // Another Belay's state directory is known by what is in it.
     let other = Home::new();
-    assert_eq!(other.run(["executions", "list"]).code, 0);
+    make_state_directory(&other);
     for folder in [other.state(), other.state().join("workspaces")] {
         let ended = home.run(["run", &plan, "--workspace", folder.to_str().unwrap()]);
         assert_eq!(ended.code, 2, "{}", ended.talk);
@@ -244,6 +252,7 @@ fn steps_that_reach_for_what_they_must_not_have_fail() {
 #[test]
 fn names_and_flags_are_checked() {
     let home = Home::new();
+    let _server = home.serve();
     let plan = home.file("plan.yaml", "{id: p, steps: [{id: a, tool: noop}]}");
     let table: [(&[&str], &str, &str); 9] = [
         (&["run", &plan, "--id", "No Such Id"], "`--id No Such Id` is not valid: use 1 to 64", "INVALID_ARGUMENT"),

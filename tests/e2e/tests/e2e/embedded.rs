@@ -68,7 +68,7 @@ impl Killer {
     fn new(home: &Home, seed: u64) -> Self {
         // A command that starts the services, and asks them one thing.
         let begun = Instant::now();
-        assert_eq!(home.run(["executions", "list"]).code, 0);
+        assert_eq!(home.run(["tools", "list"]).code, 0);
         Self { random: SmallRng::seed_from_u64(seed), start: begun.elapsed(), kills: 0 }
     }
 

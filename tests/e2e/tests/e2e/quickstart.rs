@@ -24,7 +24,8 @@ fn make_repository(folder: &Path) -> bool {
         && git(folder, &["commit", "--quiet", "-m", "A beginning"])
 }
 
-/// S2-X-31, S2-FR-059: the quickstart does what it says, on a copy, and does it again.
+/// S2-X-31, S2-FR-059: the quickstart does what it says, on a copy, and does it again. Without a terminal what asks is approved, since a
+/// copy is nobody's work, and the end says so.
 #[test]
 fn the_quickstart_works_and_works_again() {
     let home = Home::new();
@@ -34,10 +35,17 @@ fn the_quickstart_works_and_works_again() {
     }
     let before = content(&original);
     let plan = repository().join("docs/examples/quickstart.yaml");
-    let arguments = ["run", plan.to_str().unwrap(), "--copy-of", "original", "--approve", "auto", "--id"];
+    let arguments = ["run", plan.to_str().unwrap(), "--copy-of", "original", "--id"];
     for id in ["first", "second"] {
         let ended = home.run(arguments.iter().chain(&[id]));
         assert_eq!(ended.code, 0, "{id}: {}{}", ended.out, ended.talk);
+        assert!(
+            ended.talk.contains("\nnobody is at a terminal, and this is a copy: what needs approval is approved"),
+            "{}",
+            ended.talk
+        );
+        let approved = "approved without a person, asked by rule terminal_commands: 1 modified (stamp)\n";
+        assert!(ended.out.contains(approved), "{}", ended.out);
         let (_, execution) = home.json(&["executions", "get", id]);
         let copy = Path::new(execution["workspace"].as_str().unwrap());
         assert_ne!(copy, original);

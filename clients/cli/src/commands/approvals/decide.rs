@@ -7,11 +7,17 @@ use super::{super::Context, Which, resolve};
 use crate::{
     args::{Format, help},
     ask::{self, Answer, Terminal},
-    connect::{Gate, Session},
+    connect::{Gate, Needs, Session},
     exit::Exit,
     failure::{Failure, Report},
     names, next,
-    render::{approval, diff::Extent, execution, text::Line, words},
+    render::{
+        approval::{self, Turn},
+        diff::Extent,
+        execution,
+        text::Line,
+        words,
+    },
 };
 
 /// Approve what is asked, after having been shown it
@@ -64,7 +70,7 @@ pub(crate) async fn approve(context: &Context, verb: Approve) -> Result<Exit, Fa
             }
             return ask::decide(gate, &asked, Decision::Approve, String::new()).await.map(Some);
         }
-        match ask::ask(context.screen, gate, &mut Terminal::default(), asked, 1).await? {
+        match ask::ask(context.screen, gate, &mut Terminal::default(), asked, Turn::ONLY).await? {
             Answer::Decided(decided) => Ok(Some(*decided)),
             Answer::Left => Ok(None),
         }
@@ -107,7 +113,7 @@ async fn with_gate(
     context: &Context,
     work: impl AsyncFnOnce(&mut Gate) -> Result<Option<Approval>, Failure>,
 ) -> Result<Exit, Failure> {
-    let session = Session::open(&context.place).await?;
+    let session = Session::open(&context.place, Needs::Records).await?;
     // Services that run only for the moment of this command drive nothing on.
     let is_driven = !session.is_embedded();
     let outcome = match session.to_gate().client().await {

@@ -4,7 +4,7 @@ use belay_proto::v1::{ListApprovalsRequest, ListApprovalsResponse, approval::Sta
 
 use super::super::{
     Context,
-    listing::{pages, print, sought, states},
+    listing::{Extent, print, sought, states, wanted},
 };
 use crate::{
     args::help,
@@ -37,9 +37,8 @@ pub(crate) struct List {
     /// Only those of this execution: its id, the beginning of its id, or @last
     #[arg(long, value_name = "ID")]
     execution: Option<String>,
-    /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
-    limit: u32,
+    #[command(flatten)]
+    extent: Extent,
 }
 
 /// Lists what fits the filters.
@@ -55,16 +54,15 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
             execution,
             ..Default::default()
         };
-        let pages = pages(usize::try_from(verb.limit).unwrap_or(usize::MAX), async |page_size, page_token| {
+        let wanted = wanted(&verb.extent, async |page_size, page_token| {
             let request = ListApprovalsRequest { page_size, page_token, ..request.clone() };
             let page = gate.list_approvals(request).await?.into_inner();
             Ok((page.approvals, page.next_page_token))
         });
-        pages.await
+        wanted.await
     });
     print(
         context,
-        verb.limit,
         listed.await?,
         |approvals, next_page_token| ListApprovalsResponse { approvals, next_page_token },
         |approvals| approval::list(approvals, clock::now()),

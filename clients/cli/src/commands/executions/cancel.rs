@@ -9,7 +9,7 @@ use super::{super::Context, refused};
 use crate::{
     args::{Which, help},
     clock,
-    connect::Client,
+    connect::{Client, Needs},
     exit::Exit,
     failure::{Failure, Report},
     follow::is_over,
@@ -38,7 +38,7 @@ pub(crate) struct Cancel {
 /// Asks it to stop, and waits until it has.
 pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Failure> {
     let execution = context
-        .ask(async |client| {
+        .ask(Needs::Records, async |client| {
             let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
             let request = CancelExecutionRequest { name: name.clone(), reason: verb.reason, ..Default::default() };
             let answer = client.cancel_execution(request).await;
@@ -52,7 +52,7 @@ pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Fail
     if execution.state() != State::Cancelled {
         return Err(not_cancelled(&execution));
     }
-    context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;
+    context.screen.show(&execution, || execution::summary(&execution, clock::now(), Duration::ZERO))?;
     Ok(Exit::OK)
 }
 

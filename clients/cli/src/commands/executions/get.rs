@@ -6,7 +6,7 @@ use super::super::Context;
 use crate::{
     args::{Which, help},
     clock,
-    connect::{Client, Session},
+    connect::{Client, Needs, Session},
     exit::Exit,
     failure::Failure,
     names,
@@ -23,13 +23,15 @@ pub(crate) struct Get {
 
 /// Shows the execution.
 pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
-    let mut session = Session::open(&context.place).await?;
+    let mut session = Session::open(&context.place, Needs::Records).await?;
     // Services that run only for the moment of this command drive nothing on.
     let is_driven = !session.is_embedded();
     let answer = ask(&mut session.client, &context.namespace, &verb.which.id).await;
     session.close().await;
     let execution = answer?;
-    context.screen.show(&execution, || execution::full(&execution, is_driven, clock::now()))?;
+    context.screen.show(&execution, || {
+        execution::full(&context.place.with_workspace(execution.clone()), is_driven, clock::now())
+    })?;
     Ok(Exit::OK)
 }
 

@@ -6,11 +6,12 @@ use belay_proto::v1::{ListExecutionsRequest, ListExecutionsResponse, execution::
 
 use super::super::{
     Context,
-    listing::{pages, print, sought, states},
+    listing::{Extent, print, sought, states, wanted},
 };
 use crate::{
     args::{help, label},
     clock,
+    connect::Needs,
     exit::Exit,
     failure::Failure,
     names,
@@ -44,9 +45,8 @@ pub(crate) struct List {
     /// Only executions accepted within this time, such as 1h or 2d
     #[arg(long, value_name = "D", value_parser = time::parse)]
     since: Option<Duration>,
-    /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
-    limit: u32,
+    #[command(flatten)]
+    extent: Extent,
 }
 
 /// Lists what fits the filters.
@@ -59,17 +59,16 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
         created_since: verb.since.map(|since| time::timestamp(now.saturating_sub(since))),
         ..Default::default()
     };
-    let listed = context.ask(async |client| {
-        let pages = pages(usize::try_from(verb.limit).unwrap_or(usize::MAX), async |page_size, page_token| {
+    let listed = context.ask(Needs::Records, async |client| {
+        let wanted = wanted(&verb.extent, async |page_size, page_token| {
             let request = ListExecutionsRequest { page_size, page_token, ..request.clone() };
             let page = client.list_executions(request).await?.into_inner();
             Ok((page.executions, page.next_page_token))
         });
-        pages.await
+        wanted.await
     });
     print(
         context,
-        verb.limit,
         listed.await?,
         |executions, next_page_token| ListExecutionsResponse { executions, next_page_token },
         |executions| execution::list(executions, now),

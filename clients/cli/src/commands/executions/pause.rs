@@ -1,11 +1,14 @@
 //! `belay executions pause`.
 
+use std::time::Duration;
+
 use belay_proto::v1::PauseExecutionRequest;
 
 use super::{super::Context, refused};
 use crate::{
     args::{Which, help},
     clock,
+    connect::Needs,
     exit::Exit,
     failure::Failure,
     names,
@@ -23,13 +26,13 @@ pub(crate) struct Pause {
 /// Asks it to pause.
 pub(crate) async fn pause(context: &Context, verb: Pause) -> Result<Exit, Failure> {
     let execution = context
-        .ask(async |client| {
+        .ask(Needs::Records, async |client| {
             let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
             let request = PauseExecutionRequest { name: name.clone(), ..Default::default() };
             let answer = client.pause_execution(request).await;
             Ok(answer.map_err(|status| refused(&status, &name))?.into_inner())
         })
         .await?;
-    context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;
+    context.screen.show(&execution, || execution::summary(&execution, clock::now(), Duration::ZERO))?;
     Ok(Exit::OK)
 }

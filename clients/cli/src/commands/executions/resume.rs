@@ -5,7 +5,7 @@ use crate::{
     args::{Format, Which, execution_help},
     ask,
     attend::{Attendance, attend, take_up},
-    connect::Session,
+    connect::{Needs, Session},
     exit::Exit,
     failure::Failure,
     names,
@@ -24,7 +24,7 @@ pub(crate) struct Resume {
 /// Resumes it and stays with it from there on; without a server, this process drives it.
 pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signals) -> Result<Exit, Failure> {
     let (session, execution) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.place).await?;
+        let mut session = Session::open(&context.place, Needs::Records).await?;
         let resumed = async {
             let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             take_up(&mut session.client, &name).await

@@ -4,7 +4,7 @@ use super::super::{Context, unless_stopped};
 use crate::{
     args::{Which, execution_help},
     attend::{Attendance, attend},
-    connect::Session,
+    connect::{Needs, Session},
     exit::Exit,
     failure::Failure,
     names,
@@ -25,7 +25,7 @@ pub(crate) struct Watch {
 /// Watches, and drives nothing.
 pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals) -> Result<Exit, Failure> {
     let (session, name) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.place).await?;
+        let mut session = Session::open(&context.place, Needs::Records).await?;
         match names::resolve(&mut session.client, &context.namespace, &verb.which.id).await {
             Ok(name) => Ok((session, name)),
             Err(failure) => {

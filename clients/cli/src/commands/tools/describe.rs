@@ -6,6 +6,7 @@ use belay_reasons as reasons;
 use super::{super::Context, list::capabilities};
 use crate::{
     args::help,
+    connect::Needs,
     exit::Exit,
     failure::{Failure, Report},
     next,
@@ -26,7 +27,7 @@ pub(crate) struct Describe {
 
 /// Shows it.
 pub(crate) async fn describe(context: &Context, verb: Describe) -> Result<Exit, Failure> {
-    let tools = context.ask(capabilities).await?.tools;
+    let tools = context.ask(Needs::Services, capabilities).await?.tools;
     let tool = find(&tools, &verb.name)?;
     context.screen.show(tool, || tool::describe(tool))?;
     Ok(Exit::OK)

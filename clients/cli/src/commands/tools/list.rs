@@ -5,7 +5,7 @@ use belay_proto::v1::{ListCapabilitiesRequest, ListCapabilitiesResponse};
 use super::super::Context;
 use crate::{
     args::{Format, help},
-    connect::Client,
+    connect::{Client, Needs},
     exit::Exit,
     failure::Failure,
     render::{json, text::Line, tool},
@@ -18,7 +18,7 @@ pub(crate) struct List {}
 
 /// Lists them.
 pub(crate) async fn list(context: &Context, List {}: List) -> Result<Exit, Failure> {
-    let capabilities = context.ask(capabilities).await?;
+    let capabilities = context.ask(Needs::Services, capabilities).await?;
     match context.screen.format {
         Format::Jsonl => {
             for tool in &capabilities.tools {

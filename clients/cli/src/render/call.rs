@@ -1,0 +1,120 @@
+//! What a step does, as one would type or say it: `git log --oneline -3`, `search "^## " in README.md`.
+
+use belay_proto::v1::{Step, step};
+use serde_json::Value;
+
+use super::text::{clean, shorten};
+
+/// The longest of it, in characters.
+const MAX_CHARS: usize = 200;
+
+/// The step's call in words.
+pub(crate) fn of_step(step: &Step) -> String {
+    match &step.kind {
+        Some(step::Kind::Tool(call)) => of_tool(&call.tool, &call.arguments),
+        None => String::new(),
+    }
+}
+
+/// The steps that a step waits for: those it names as dependencies, then those whose results its templates name. `is_step` says what is the
+/// id of a step of the plan.
+pub(crate) fn dependencies(step: &Step, is_step: impl Fn(&str) -> bool) -> Vec<&str> {
+    let arguments = match &step.kind {
+        Some(step::Kind::Tool(call)) => call.arguments.as_str(),
+        None => "",
+    };
+    let mut ids: Vec<&str> = step.depends_on.iter().map(String::as_str).collect();
+    for (place, _) in arguments.match_indices("${") {
+        // `$${` stands for the characters themselves.
+        let id = arguments[place + 2..].split(['.', '}']).next().unwrap_or_default();
+        if !arguments[..place].ends_with('$') && is_step(id) && !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+/// A call in words, by its tool and its arguments as JSON text.
+pub(crate) fn of_tool(tool: &str, arguments: &str) -> String {
+    let parsed: Value = serde_json::from_str(arguments).unwrap_or_default();
+    let text = |name: &str| parsed[name].as_str().map(str::to_owned);
+    let said = match tool {
+        "run_terminal" => command(&parsed["command"]),
+        "search_code" => text("pattern").map(|pattern| match text("path").or(text("glob")) {
+            Some(place) => format!("search {} in {place}", quoted(&pattern)),
+            None => format!("search {}", quoted(&pattern)),
+        }),
+        "write_file" => text("path").map(|path| format!("write {path}")),
+        "modify_file" => text("path").map(|path| format!("edit {path}")),
+        "delete_file" => text("path").map(|path| format!("delete {path}")),
+        "read_file" => text("path").map(|path| format!("read {path}")),
+        "list_directory" => Some(format!("list {}", text("path").unwrap_or_else(|| ".".to_owned()))),
+        _ => None,
+    };
+    let whole = said.unwrap_or_else(|| match arguments {
+        "" | "{}" => tool.to_owned(),
+        _ => format!("{tool} {arguments}"),
+    });
+    shorten(&clean(&whole), MAX_CHARS)
+}
+
+fn command(words: &Value) -> Option<String> {
+    let words: Vec<String> = words.as_array()?.iter().map(|word| word.as_str().map(shell)).collect::<Option<_>>()?;
+    Some(words.join(" "))
+}
+
+/// A word as a shell would need it.
+fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-${}~^*".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::ToolStep;
+
+    use super::*;
+
+    #[test]
+    fn a_step_waits_for_what_it_names_in_whichever_way() {
+        let step = |id: &str, after: &[&str], arguments: &str| Step {
+            id: id.to_owned(),
+            depends_on: after.iter().map(|id| (*id).to_owned()).collect(),
+            kind: Some(step::Kind::Tool(ToolStep { arguments: arguments.to_owned(), ..Default::default() })),
+            ..Default::default()
+        };
+        let is_step = |id: &str| matches!(id, "a" | "ab" | "d");
+        let named = step("c", &["ab"], r#"{"x":"${a.result.n} ${ab.result} $${d.x} ${nobody.x} ${"}"#);
+        assert_eq!(dependencies(&named, is_step), ["ab", "a"]);
+        assert!(dependencies(&step("a", &[], ""), is_step).is_empty());
+    }
+
+    #[test]
+    fn a_call_reads_as_one_would_type_it() {
+        let cases = [
+            (
+                "run_terminal",
+                r#"{"command":["git","log","--oneline","it's"],"cwd":"x"}"#,
+                r"git log --oneline 'it'\''s'",
+            ),
+            ("run_terminal", r#"{"command":["sh","-c","a; b"]}"#, "sh -c 'a; b'"),
+            ("run_terminal", r#"{"command":"${a.b}"}"#, r#"run_terminal {"command":"${a.b}"}"#),
+            ("search_code", r###"{"pattern":"^## ","path":"README.md"}"###, r###"search "^## " in README.md"###),
+            ("write_file", r#"{"path":"a\u001b[2Jb","content":"x"}"#, "write a[2Jb"),
+            ("list_directory", "{}", "list ."),
+            ("noop", "{}", "noop"),
+            ("other", "no json", "other no json"),
+        ];
+        for (tool, arguments, words) in cases {
+            assert_eq!(of_tool(tool, arguments), words);
+        }
+        assert!(of_tool("noop", &"x".repeat(9_999)).chars().count() <= MAX_CHARS);
+    }
+}

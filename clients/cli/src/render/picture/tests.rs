@@ -1,0 +1,278 @@
+//! What stands on the screen while an execution runs.
+
+use belay_proto::v1::{
+    ApprovalDecided, ApprovalRequested, ErrorClass, ExecutionAwaitingApproval, ExecutionFinished, ExecutionPaused,
+    Failure, Plan, SkipReason, Step, StepCompleted, StepFailed, StepRetryScheduled, StepSkipped, StepStarted,
+    ToolCallEffectProposed, ToolStep, step,
+};
+
+use super::*;
+
+const APPROVAL: &str = "namespaces/default/approvals/x7";
+
+fn at(seconds: i64) -> Option<Timestamp> {
+    Some(Timestamp { seconds, nanos: 0 })
+}
+
+/// A picture of an execution whose steps are these: id, tool, arguments, what it waits for.
+fn picture_of(steps: &[(&str, &str, &str, &[&str])]) -> Picture {
+    let planned = steps.iter().map(|(id, tool, arguments, after)| Step {
+        id: (*id).to_owned(),
+        depends_on: after.iter().map(|id| (*id).to_owned()).collect(),
+        kind: Some(step::Kind::Tool(ToolStep {
+            tool: (*tool).to_owned(),
+            arguments: (*arguments).to_owned(),
+            ..Default::default()
+        })),
+        ..Default::default()
+    });
+    let status = steps.iter().map(|(id, tool, ..)| StepStatus {
+        step_id: (*id).to_owned(),
+        tool: (*tool).to_owned(),
+        state: State::Pending.into(),
+        max_attempts: 3,
+        ..Default::default()
+    });
+    Picture::new(Execution {
+        name: "namespaces/default/executions/e1".to_owned(),
+        plan_id: "tidy".to_owned(),
+        plan: Some(Plan { id: "tidy".to_owned(), steps: planned.collect(), ..Default::default() }),
+        steps: status.collect(),
+        create_time: at(100),
+        last_sequence: 1,
+        ..Default::default()
+    })
+}
+
+fn picture() -> Picture {
+    picture_of(&[("a", "read_file", "{}", &[]), ("b", "read_file", "{}", &[])])
+}
+
+fn event(sequence: i64, step: &str, kind: Kind) -> ExecutionEvent {
+    ExecutionEvent {
+        sequence,
+        step_id: step.to_owned(),
+        attempt: 1,
+        time: at(100 + sequence),
+        kind: Some(kind),
+        ..Default::default()
+    }
+}
+
+fn started() -> Kind {
+    Kind::StepStarted(StepStarted::default())
+}
+
+fn completed() -> Kind {
+    Kind::StepCompleted(StepCompleted::default())
+}
+
+fn requested() -> Kind {
+    Kind::ApprovalRequested(ApprovalRequested { approval: APPROVAL.to_owned(), ..Default::default() })
+}
+
+fn failure(message: &str, reason: &str) -> Option<Failure> {
+    Some(Failure {
+        message: message.to_owned(),
+        reason: reason.to_owned(),
+        error_class: ErrorClass::Transient.into(),
+        ..Default::default()
+    })
+}
+
+fn shown(picture: &Picture, now: u64, columns: usize) -> Vec<String> {
+    let rows = picture.rows(Duration::from_secs(now), columns);
+    assert!(rows.iter().all(|row| row.width() < columns), "{rows:?}");
+    rows.iter().map(|row| row.render(false)).collect()
+}
+
+/// Three steps have ended, one runs, one is tried again, one waits for a person, one for that.
+fn tidy() -> Picture {
+    let mut picture = picture_of(&[
+        ("history", "run_terminal", r#"{"command":["git","log","--oneline","-3"]}"#, &[]),
+        ("promises", "search_code", r###"{"pattern":"^## ","path":"README.md"}"###, &[]),
+        ("network", "noop", "{}", &[]),
+        ("build", "run_terminal", r#"{"command":["cargo","build","--release"]}"#, &[]),
+        ("stamp", "run_terminal", r#"{"command":["sed","-i","1s/.*/# Belay 0.1.0/","README.md"]}"#, &[]),
+        ("publish", "noop", "{}", &["network"]),
+        ("difference", "run_terminal", r#"{"command":["git","diff","--stat"]}"#, &["history", "stamp"]),
+    ]);
+    picture.execution.steps[3].title = "Build everything".to_owned();
+    let retry = StepRetryScheduled {
+        failure: failure("connection reset", "NETWORK"),
+        retry_count: 1,
+        not_before: at(116),
+        ..Default::default()
+    };
+    let skipped = StepSkipped { reason: SkipReason::ApprovalSkipped.into(), ..Default::default() };
+    let story = [
+        ("history", started()),
+        ("history", completed()),
+        ("promises", started()),
+        ("promises", completed()),
+        ("network", started()),
+        ("network", Kind::StepRetryScheduled(retry)),
+        ("build", started()),
+        ("stamp", started()),
+        ("stamp", Kind::ToolCallEffectProposed(ToolCallEffectProposed::default())),
+        ("stamp", requested()),
+        ("publish", Kind::StepSkipped(skipped)),
+    ];
+    for (sequence, (step, kind)) in (2..).zip(story) {
+        picture.apply(&event(sequence, step, kind));
+    }
+    picture
+}
+
+// S2-FR-072, S1-34: overall progress, what runs, what is tried again and when, what waits for whom are on the screen, at any width.
+#[test]
+fn the_screen_of_a_run_in_three_windows() {
+    let wide = [
+        "tidy  3 of 7 steps · 1 running · 1 waiting for approval · 1 retrying                                                12s",
+        "↻ network     retrying (1/2) in 4s · connection reset (NETWORK)",
+        "● build       Build everything · cargo build --release                                                               4s",
+        "? stamp       waiting for approval · sed -i '1s/.*/# Belay 0.1.0/' README.md                                         2s",
+        "· difference  after stamp",
+    ];
+    assert_eq!(shown(&tidy(), 112, 120), wide);
+    let usual = [
+        "tidy  3 of 7 steps · 1 running · 1 waiting for approval · 1 retrying        12s",
+        "↻ network     retrying (1/2) in 4s · connection reset (NETWORK)",
+        "● build       Build everything · cargo build --release                       4s",
+        "? stamp       waiting for approval · sed -i '1s/.*/# Belay 0.1.0/' README.…  2s",
+        "· difference  after stamp",
+    ];
+    assert_eq!(shown(&tidy(), 112, 80), usual);
+    let narrow = [
+        "tidy  3 of 7 steps · 1 running      12s",
+        "↻ network     retrying (1/2) in 4s · c…",
+        "● build       Build everything · c…  4s",
+        "? stamp       waiting for approval…  2s",
+        "· difference  after stamp",
+    ];
+    assert_eq!(shown(&tidy(), 112, 40), narrow);
+    for columns in 1..130 {
+        shown(&tidy(), 112, columns);
+    }
+}
+
+// The rows of steps that have ended stay on the screen above those that move.
+#[test]
+fn a_step_that_has_ended_leaves_a_row() {
+    let mut picture = tidy();
+    let ended = |picture: &Picture, step: &str, columns| picture.ended(step, Some(columns)).unwrap().render(false);
+    assert_eq!(
+        ended(&picture, "history", 80),
+        "✓ history     git log --oneline -3                                           1s"
+    );
+    assert_eq!(ended(&picture, "promises", 40), "✓ promises    search \"^## \" in REA…  1s");
+    assert_eq!(ended(&picture, "publish", 80), "- publish     skipped: a person chose to skip it");
+    assert!(picture.ended("stamp", Some(80)).is_none(), "it goes on");
+    picture.apply(&event(
+        13,
+        "build",
+        Kind::StepFailed(StepFailed { failure: failure("exit 101", "COMMAND_FAILED"), ..Default::default() }),
+    ));
+    assert_eq!(ended(&picture, "build", 60), "✗ build       exit 101 (COMMAND_FAILED)                  5s");
+}
+
+// The time that a person took is no time of the machine's.
+#[test]
+fn the_time_a_person_thought_is_shown_apart() {
+    let mut picture = picture();
+    let story = [
+        (2, "a", started()),
+        (4, "a", Kind::ToolCallEffectProposed(ToolCallEffectProposed::default())),
+        (5, "a", requested()),
+        (6, "", Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})),
+        (36, "a", Kind::ApprovalDecided(ApprovalDecided::default())),
+    ];
+    for (sequence, step, kind) in story {
+        picture.apply(&event(sequence, step, kind));
+    }
+    assert_eq!(
+        shown(&picture, 138, 60)[1],
+        "● a  read_file {}                                        2s".replace(" {}   ", "      ")
+    );
+    picture.apply(&event(38, "a", completed()));
+    assert_eq!(
+        picture.ended("a", Some(60)).unwrap().render(false),
+        "✓ a  read_file                        32s for approval + 4s"
+    );
+    assert_eq!(picture.paused_for_people(), Duration::from_secs(30), "from when nothing else went on");
+    assert_eq!(machine_time(picture.step("a").unwrap()), Some(Duration::from_secs(4)));
+}
+
+// S2-FR-052: what waits for a person is seen to wait, and for what.
+#[test]
+fn an_approval_is_asked_from_its_request_to_its_decision() {
+    let mut picture = picture();
+    picture.apply(&event(2, "a", started()));
+    picture.apply(&event(3, "a", Kind::ToolCallEffectProposed(ToolCallEffectProposed::default())));
+    assert_eq!(picture.asked().count(), 0, "the gate has not said which it is");
+    picture.apply(&event(4, "a", requested()));
+    picture.apply(&event(5, "", Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})));
+    assert_eq!(picture.asked().collect::<Vec<_>>(), [APPROVAL]);
+    assert_eq!(picture.execution().state(), execution::State::AwaitingApproval);
+    assert_eq!(shown(&picture, 112, 60)[1], "? a  waiting for approval · read_file                    9s");
+    picture.apply(&event(6, "a", Kind::ApprovalDecided(ApprovalDecided::default())));
+    assert_eq!(picture.asked().count(), 0);
+    assert_eq!(picture.execution().state(), execution::State::Running);
+}
+
+#[test]
+fn an_event_the_snapshot_covers_changes_nothing() {
+    let mut picture = picture();
+    picture.apply(&event(1, "a", Kind::StepFailed(StepFailed::default())));
+    assert_eq!(picture.step("a").map(StepStatus::state), Some(State::Pending));
+}
+
+#[test]
+fn what_holds_it_up_is_said_with_the_way_out() {
+    let mut picture = picture();
+    picture.apply(&event(2, "", Kind::ExecutionPaused(ExecutionPaused::default())));
+    assert_eq!(
+        picture.waits(Duration::from_secs(105)),
+        ["paused until somebody resumes it (3s); next: belay executions resume e1"]
+    );
+    assert_eq!(picture.waits_for(false), ["paused until somebody resumes it; next: belay executions resume e1"]);
+    assert!(picture.waits_for(true).is_empty(), "its event has said so");
+    picture.apply(&event(
+        3,
+        "",
+        Kind::ExecutionFinished(ExecutionFinished { state: execution::State::Cancelled.into(), ..Default::default() }),
+    ));
+    assert!(picture.waits(Duration::from_secs(105)).is_empty());
+}
+
+// A service that does not answer stays on the screen while other steps go on.
+#[test]
+fn a_runner_that_is_away_is_said_until_the_server_says_otherwise() {
+    let mut picture = picture();
+    let away = WaitingReason {
+        kind: waiting_reason::Kind::Runner.into(),
+        since: at(103),
+        who: "the tool runner, which does not answer".to_owned(),
+        ..Default::default()
+    };
+    picture.wait_for(vec![away]);
+    picture.apply(&event(2, "a", started()));
+    let rows = shown(&picture, 112, 40);
+    assert_eq!(rows[2..4], ["! waiting for the tool runner, which", "  does not answer (9s)"], "{rows:?}");
+    picture.wait_for(Vec::new());
+    assert!(!shown(&picture, 112, 40).iter().any(|row| row.starts_with('!')));
+}
+
+#[test]
+fn a_hundred_running_steps_fit_a_window() {
+    let steps = (0..100).map(|i| StepStatus {
+        step_id: format!("s{i}"),
+        state: if i < 50 { State::Running } else { State::Pending }.into(),
+        ..Default::default()
+    });
+    let picture = Picture::new(Execution { steps: steps.collect(), ..Default::default() });
+    let lines = shown(&picture, 0, 80);
+    assert_eq!(lines.len(), 1 + STEPS_SHOWN + 1 + NEXT_SHOWN + 1);
+    assert_eq!(lines[1 + STEPS_SHOWN], "  … and 42 more at work");
+    assert_eq!(lines.last().unwrap(), "  … and 47 more to come");
+}
