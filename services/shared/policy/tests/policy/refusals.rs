@@ -162,11 +162,11 @@ fn rules_that_make_no_sense_are_refused() {
         ),
         (
             format!("{good}, changes: [delete]"),
-            "3 rules[0].changes: belongs to rules `on: effect`: before the call nobody knows them",
+            "3 rules[0].changes: belongs to rules `on: effect`: before the call they are not known",
         ),
         (
             format!("{good}, flags: [executable]"),
-            "3 rules[0].flags: belongs to rules `on: effect`: before the call nobody knows them",
+            "3 rules[0].flags: belongs to rules `on: effect`: before the call they are not known",
         ),
         (format!("{good}, tools: run_terminal"), "3 rules[0].tools: is text, and must be a list: write `[…]`"),
         (format!("{good}, tools: [7]"), "3 rules[0].tools[0]: is a number, and must be text: put it in quotes"),
