@@ -55,6 +55,7 @@ fn a_run_tells_its_life_line_by_line() {
         "b completed in ",
         "e1 completed in ",
         "✓ e1 completed in ",
+        "workspace: /",
         "next: belay executions get e1",
     ];
     let said = said(&out);
