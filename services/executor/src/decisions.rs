@@ -16,10 +16,7 @@ use belay_journal::{ExecutionKey, ExecutionRow};
 use belay_proto::v1::{self, approval::State, watch_approvals_response::Content};
 use belay_service_kit::Shutdown;
 use belay_telemetry::TraceContext;
-use tokio::{
-    sync::{mpsc, watch},
-    task::AbortHandle,
-};
+use tokio::{sync::mpsc, task::AbortHandle};
 use tonic::{Code, Status};
 
 pub(crate) use self::outcome::notice_after;
@@ -320,15 +317,10 @@ impl GateNotice {
     }
 }
 
-/// The outbox: sends notices in order until the gate has accepted them. `unsent_notices` counts those that it has not.
-pub(crate) async fn run_outbox(
-    gate: Gate,
-    mut notices: mpsc::UnboundedReceiver<GateNotice>,
-    unsent_notices: watch::Sender<usize>,
-) {
+/// The outbox: sends notices in order until the gate has accepted them.
+pub(crate) async fn run_outbox(gate: Gate, mut notices: mpsc::UnboundedReceiver<GateNotice>) {
     let mut batch = Vec::new();
     while notices.recv_many(&mut batch, 1000).await > 0 {
-        let sent = batch.len();
         let mut acknowledged = v1::AcknowledgeApprovalsRequest::default();
         for notice in batch.drain(..) {
             match notice {
@@ -342,7 +334,6 @@ pub(crate) async fn run_outbox(
         if acknowledged != v1::AcknowledgeApprovalsRequest::default() {
             until_accepted(|| gate.acknowledge(acknowledged.clone())).await;
         }
-        unsent_notices.send_modify(|unsent_notices| *unsent_notices -= sent);
     }
 }
 

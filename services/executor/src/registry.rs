@@ -102,8 +102,6 @@ pub struct ExecutionRegistry {
     notices: mpsc::UnboundedSender<GateNotice>,
     /// Since when services do not answer.
     pub(crate) availability: Availability,
-    /// How many notices the gate has not accepted.
-    unsent_notices: watch::Sender<usize>,
     /// Why the store failed, once it has.
     broken: watch::Sender<Option<Arc<StoreError>>>,
 }
@@ -161,7 +159,6 @@ impl ExecutionRegistry {
             acknowledge,
             notices,
             availability: Availability::default(),
-            unsent_notices: watch::Sender::new(0),
             broken: watch::Sender::new(None),
         });
         tokio::spawn(acknowledge::send(registry.runner.clone(), fence, acknowledged, thresholds.acknowledge_batch));
@@ -175,7 +172,7 @@ impl ExecutionRegistry {
                 this.fail(Arc::new(StoreError::Behind(behind.to_string())));
             }
         });
-        tokio::spawn(decisions::run_outbox(registry.gate.clone(), notice_receiver, registry.unsent_notices.clone()));
+        tokio::spawn(decisions::run_outbox(registry.gate.clone(), notice_receiver));
         let shutdown = registry.shutdown.clone();
         tokio::spawn(decisions::run_inbox(Arc::downgrade(&registry), registry.gate.clone(), shutdown));
         registry
@@ -389,16 +386,8 @@ impl ExecutionRegistry {
 
     /// Queues a notice to the gate.
     pub(crate) fn notify_gate(&self, notice: GateNotice) {
-        self.unsent_notices.send_modify(|unsent_notices| *unsent_notices += 1);
         // An error means that the service is stopping.
         drop(self.notices.send(notice));
-    }
-
-    /// Returns when the gate has accepted all notices, for a process that is about to end. The gate may be unavailable for long, so the
-    /// caller has to set a time limit.
-    pub async fn gate_notified(&self) {
-        // Never an error: `self` holds the sender.
-        drop(self.unsent_notices.subscribe().wait_for(|unsent_notices| *unsent_notices == 0).await);
     }
 
     /// Sends a command to an execution if it is in memory, and returns whether it is.

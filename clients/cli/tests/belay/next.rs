@@ -119,7 +119,7 @@ fn a_decision_is_made_with_the_printed_command() {
     let home = Home::new();
     let flags = ["run", "plan.yaml", "--workspace", "work", "--id", "e1", "--approve", "prompt"];
     let run: Started =
-        home.start(&[&flags[..], &CONTEXT].concat(), "waits for a decision; next: belay approvals show ");
+        home.start(&[&flags[..], &CONTEXT].concat(), "waiting for approval; next: belay approvals show ");
     let shown = shell(&home, "belay approvals show @last --state-dir 'my state' --namespace team");
     let [approve] = printed(&shown).try_into().unwrap();
     assert!(approve.ends_with(" --yes --state-dir 'my state' --namespace team"), "{approve}");

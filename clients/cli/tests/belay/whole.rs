@@ -4,6 +4,8 @@ use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -69,15 +71,19 @@ impl Home {
     /// Starts a command and reads its output up to a line with these words.
     pub(crate) fn start(&self, arguments: &[&str], until: &str) -> Started {
         let mut child = self.belay(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.contains(until) {
-            line.clear();
-            assert_ne!(output.read_line(&mut line).unwrap(), 0, "it ended before it said {until:?}");
+        let output = BufReader::new(child.stdout.take().unwrap());
+        // What comes later is read, too, or the command would wait for it.
+        let (lines, seen) = mpsc::channel();
+        std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line))));
+        let started = Started(child);
+        let mut before = String::new();
+        loop {
+            match seen.recv_timeout(Duration::from_secs(60)) {
+                Ok(line) if line.contains(until) => return started,
+                Ok(line) => before = before + &line + "\n",
+                Err(error) => panic!("{until:?} does not come ({error}), after:\n{before}"),
+            }
         }
-        // What comes later has to be read, too, or the command would wait for it.
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-        Started(child)
     }
 }
 

@@ -100,19 +100,21 @@ async fn a_clock_that_is_set_back_holds_no_retry_up() {
     let set_back = |clock: &SetBack| clock.0.fetch_add(i64::try_from(HOUR.as_micros()).unwrap(), Ordering::SeqCst);
     let (world, clock) = (World::new().await, Arc::new(SetBack::default()));
     // Under a service that runs.
-    let mut inside = inside_with(&world, Arc::<SetBack>::clone(&clock), Thresholds::default()).await;
+    let inside = inside_with(&world, Arc::<SetBack>::clone(&clock), Thresholds::default()).await;
     let running = inside.executor.run("a: fails_once").await;
     inside.executor.until(&running, "its backoff", backs_off).await;
     set_back(&clock);
     assert_eq!(inside.executor.end(&running).await.state(), v1::execution::State::Completed);
     // Between two lives of it, for an execution that waits in memory and for one that leaves it.
-    for (step, park_after) in [("b", Thresholds::default().park_after), ("c", Duration::ZERO)] {
-        let restarted = inside.executor.run(&format!("{step}: fails_once")).await;
+    for park_after in [Thresholds::default().park_after, Duration::ZERO] {
+        let (world, clock) = (World::new().await, Arc::new(SetBack::default()));
+        let inside = inside_with(&world, Arc::<SetBack>::clone(&clock), Thresholds::default()).await;
+        let restarted = inside.executor.run("a: fails_once").await;
         inside.executor.until(&restarted, "its backoff", backs_off).await;
         inside.stop();
         set_back(&clock);
         let thresholds = Thresholds { park_after, ..Thresholds::default() };
-        inside = inside_with(&world, Arc::<SetBack>::clone(&clock), thresholds).await;
+        let inside = inside_with(&world, Arc::<SetBack>::clone(&clock), thresholds).await;
         inside.executions.drive_all().await.unwrap();
         assert_eq!(inside.executor.end(&restarted).await.state(), v1::execution::State::Completed);
     }

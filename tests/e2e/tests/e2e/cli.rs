@@ -88,7 +88,7 @@ fn programs_get_json() {
 
     let (code, refusal) = home.json(&["run", "nowhere.yaml"]);
     let keys: Vec<&String> = refusal.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["code", "details", "message", "nextCommand", "retryable"]);
+    assert_eq!(keys, ["code", "message", "nextCommand", "retryable"]);
     assert_eq!((code, &refusal["code"]), (2, &json!("PLAN_UNREADABLE")));
     let (code, refusal) = home.json(&["executions", "watch", "e1", "--after", "999"]);
     assert_eq!((code, &refusal["code"]), (2, &json!("SEQUENCE_OUT_OF_RANGE")));

@@ -105,9 +105,14 @@ fn a_cache_that_is_kept_is_there_again_in_its_own_workspace_and_in_no_other() {
 fn a_plan_sets_what_programs_obey_only_where_the_operator_says_so() {
     let home = home(&[]);
     home.file("plan.yaml", "id: p\nsteps:\n  - {id: s0, tool: run_terminal, arguments: {command: [printenv, PYTHONPATH], env: {PYTHONPATH: lib}}}\n");
-    let refused = run(&home, "w", "/usr/bin:/bin", &[]);
-    let why = refused["steps"][0]["failure"]["message"].as_str().unwrap();
-    assert!(why.contains("env/PYTHONPATH") && why.contains("`commands: {plans_may_set: [PYTHONPATH]}`"), "{why}");
+    let refused = home.run(["run", "plan.yaml", "--workspace", "w"]);
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{}", refused.talk);
+    let why = "steps[0].arguments.env.PYTHONPATH: decides what programs load or execute";
+    assert!(
+        refused.talk.contains(why) && refused.talk.contains("`commands: {plans_may_set: [PYTHONPATH]}`"),
+        "{}",
+        refused.talk
+    );
     // A check of the plan refuses it, beside everything else that is wrong.
     home.file("wrong.yaml", "id: p\nsteps:\n  - {id: s0, tool: run_terminal, depends_on: [s1], arguments: {command: [x], env: {PATH: lib}}}\n  - {id: s1, tool: read_fil, depends_on: [s0], arguments: {path: ../x}}\n  - {id: s2, tool: read_file, arguments: {path: ../x}}\n");
     let checked = home.run(["plan", "validate", "wrong.yaml"]);
