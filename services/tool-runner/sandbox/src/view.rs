@@ -320,8 +320,8 @@ fn hide(root: BorrowedFd<'_>, folder: &Path) -> Result<(), Failure> {
     let found = openat(root, WORKSPACE, flags, Mode::empty())
         .and_then(|workspace| openat2(workspace, folder, flags, Mode::empty(), inside()));
     let covered = match found {
-        // It has gone since somebody looked, or something else stands there.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+        // It was removed, or replaced by a file, since the runner looked. A link in its place is refused: what it hid may be behind it.
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
         Err(error) => Err(error),
         Ok(place) => fresh("tmpfs", &[("size", "4k"), ("mode", "755")], WALLED | MountAttrFlags::MOUNT_ATTR_RDONLY)
             .and_then(|empty| attach(empty.as_fd(), place.as_fd(), "")),
