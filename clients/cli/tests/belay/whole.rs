@@ -388,7 +388,7 @@ fn the_doctor_tells_the_truth() {
     assert!(text(&output.stdout).contains("bad.yaml:1:1: nonsense"), "{}", text(&output.stdout));
 }
 
-// What a failed command printed is all that tells an operator why it failed, in the morning after.
+/// B-27: every failed attempt keeps the end of what its command printed, redacted, with its line breaks.
 #[test]
 fn what_a_failed_command_printed_is_kept() {
     let home = Home::new();

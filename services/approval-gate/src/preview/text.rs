@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 /// One line of foreign text with everything in it visible: what a terminal or a page would act on, or would not show, stands as
-/// `<U+XXXX>`. A line break is such a thing too.
+/// `<U+XXXX>`. So does a line break.
 pub(crate) fn visible(text: &str) -> String {
     escaped(text, |_| false)
 }
