@@ -48,6 +48,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// After so many tries in a row (some 6 s) the place of a server that has gone is taken by this process. A `belay serve` that is only being
 /// restarted needs less.
 const TRIES_BEFORE_DRIVING: u32 = 6;
+/// How long recording the pause may take before the screen says that it goes on.
+const PAUSES_SILENTLY: Duration = Duration::from_millis(500);
 /// The most open approvals that the last word names.
 const ASKED_SHOWN: usize = 3;
 
@@ -98,7 +100,10 @@ pub(crate) async fn attend(
         End::Finished => Some(get(&mut session.client, &attendance.name).await),
         _ => None,
     };
-    session.close().await;
+    match &end {
+        End::Stopped(stop) if embedded && *stop != Stop::HangUp => pause(context, session, &attendance.name).await,
+        _ => session.close().await,
+    }
     match (end, finished) {
         (_, Some(execution)) => conclude(context, &execution?, waited),
         (end, None) => {
@@ -109,6 +114,16 @@ pub(crate) async fn attend(
             }
             Err(left(context, &attendance, end, embedded, last))
         }
+    }
+}
+
+/// Closes the session, and says so when recording the pause takes longer than [`PAUSES_SILENTLY`].
+async fn pause(context: &Context, session: Session, name: &str) {
+    let mut closed = std::pin::pin!(session.close());
+    if tokio::time::timeout(PAUSES_SILENTLY, &mut closed).await.is_err() {
+        let line = format!("pausing {}: press Ctrl-C again to end at once", names::id(name));
+        context.screen.say(&Line::new(line));
+        closed.await;
     }
 }
 

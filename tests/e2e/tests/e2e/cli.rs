@@ -278,10 +278,12 @@ fn a_second_ctrl_c_ends_at_once() {
     let home = Home::new();
     let mut run = home.start(["run", &home.file("slow.yaml", SLOW), "--id", "e1"]);
     run.wait_for("calls noop {\"output\":1,");
-    // As long as somebody else writes to the store, the pause cannot be recorded, and a good end has to wait.
+    // While another process writes to the store, the pause cannot be recorded, and the first signal's end has to wait.
     let hold = rusqlite::Connection::open(home.state().join("journal.db")).unwrap();
     hold.execute_batch("BEGIN IMMEDIATE").unwrap();
     run.signal(Signal::INT);
+    // The kernel keeps no order between two signals that are sent at once.
+    run.wait_for_talk("pausing e1: press Ctrl-C again to end at once");
     run.signal(Signal::TERM);
     assert_eq!(run.end().code, 143, "the last word counts");
     drop(hold);
