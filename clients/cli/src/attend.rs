@@ -143,7 +143,9 @@ fn conclude(context: &Context, ended: &Execution, waited: Duration) -> Result<Ex
             let ended = context.place.with_workspace(ended.clone());
             context.screen.print(&execution::summary(&ended, clock::now(), waited))?
         }
-        Format::Text => return Err(execution::report(ended, waited).into()),
+        Format::Text => {
+            return Err(execution::report(&context.place.with_workspace(ended.clone()), waited).into());
+        }
     }
     Ok(exit)
 }
@@ -162,7 +164,7 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
     match end {
         End::Stopped(stop) => {
             context.screen.say(&Line::new(format!("stopped watching {id}: {kept}")));
-            context.screen.say(&execution::next(&next));
+            context.screen.say(&next::line(&next));
             Failure::Quiet(stop.exit())
         }
         End::WaitedLongEnough => {

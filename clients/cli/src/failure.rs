@@ -48,6 +48,8 @@ pub(crate) struct Report {
     pub(crate) code: String,
     /// What failed, in one sentence.
     pub(crate) message: String,
+    /// The lines that the screen has instead of `error: MESSAGE`; empty for most.
+    pub(crate) heading: Vec<Line>,
     /// Where and why, a line each.
     pub(crate) details: Vec<String>,
     /// The field that is wrong, as its author wrote it.
@@ -58,6 +60,8 @@ pub(crate) struct Report {
     pub(crate) retry_after: Option<Duration>,
     /// The command to type next.
     pub(crate) next: Option<String>,
+    /// Other commands that lead on; the screen has them below `next`.
+    pub(crate) also: Vec<String>,
     /// What is wrong with the plan.
     pub(crate) violations: Vec<PlanViolation>,
     /// The plan that is wrong.
@@ -88,11 +92,13 @@ impl Report {
             exit: reason.map_or(Exit::INTERNAL, |reason| Exit(reason.exit)),
             code: code.to_owned(),
             message: message.into(),
+            heading: Vec::new(),
             details: Vec::new(),
             field: None,
             retryable: reason.is_some_and(|reason| reason.retryable),
             retry_after: None,
             next: None,
+            also: Vec::new(),
             violations: Vec::new(),
             source: None,
         }
@@ -282,7 +288,10 @@ impl Report {
 
     /// The screen, the most important line first.
     pub(crate) fn lines(&self) -> Vec<Line> {
-        let mut lines = vec![Line::default().and(Style::Bad, "error").and(Style::Plain, format!(": {}", self.message))];
+        let mut lines = match self.heading.as_slice() {
+            [] => vec![Line::default().and(Style::Bad, "error").and(Style::Plain, format!(": {}", self.message))],
+            heading => heading.to_vec(),
+        };
         for violation in self.violations.iter().take(VIOLATIONS_SHOWN) {
             lines.extend(violation::lines(violation, self.source.as_ref()));
         }
@@ -294,7 +303,8 @@ impl Report {
             lines.push(Line::new(format!("  again in {}", time::short(wait))));
         }
         let next = self.next_command();
-        lines.push(Line::default().and(Style::Dim, "next: ").and(Style::Strong, &next));
+        lines.push(next::line(&next));
+        lines.extend(self.also.iter().filter(|also| **also != next && !next::is_typed(also)).map(next::also));
         let explain = match reasons::find(&self.code) {
             Some(reason) if next != next::explain(reason.name) => format!(" (belay explain {})", reason.name),
             _ => String::new(),

@@ -5,7 +5,10 @@ use std::{path::Path, sync::OnceLock};
 
 use belay_reasons as reasons;
 
-use crate::connect::Address;
+use crate::{
+    connect::Address,
+    render::text::{Line, Style},
+};
 
 /// The namespace that is meant where none is named.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -51,7 +54,7 @@ fn needs(words: &[String]) -> &'static [&'static str] {
 }
 
 /// The line for these words in this context. A flag that the words give themselves is not given twice.
-fn line(typed: &Typed, words: &[String]) -> String {
+fn join(typed: &Typed, words: &[String]) -> String {
     let mut all = vec!["belay".to_owned()];
     all.extend(words.iter().map(|word| quote(word)));
     let needed = needs(words);
@@ -78,7 +81,7 @@ fn owned<S: AsRef<str>>(words: &[S]) -> Vec<String> {
 
 /// `belay` with these words, and what leads to the same place.
 pub(crate) fn command<S: AsRef<str>>(words: &[S]) -> String {
-    line(&typed(), &owned(words))
+    join(&typed(), &owned(words))
 }
 
 /// A command about an execution or an approval, by its full name: `about(&["executions", "get"], name, &["-o", "json"])`. The namespace is the
@@ -96,7 +99,17 @@ fn about_in(typed: &Typed, verb: &[&str], name: &str, rest: &[&str]) -> String {
         }
     }
     let id = crate::names::id(name);
-    line(&typed, &owned(&[verb, &[id], rest].concat()))
+    join(&typed, &owned(&[verb, &[id], rest].concat()))
+}
+
+/// `next: COMMAND`, on one row whatever the window: a command is copied.
+pub(crate) fn line(command: impl AsRef<str>) -> Line {
+    Line::default().and(Style::Dim, "next: ").and(Style::Strong, command).verbatim()
+}
+
+/// Another command below `next: COMMAND`.
+pub(crate) fn also(command: impl AsRef<str>) -> Line {
+    Line::new("      ").and(Style::Strong, command).verbatim()
 }
 
 /// What shows what a code means; for one that the table does not have, the list of all.
@@ -133,12 +146,15 @@ pub(crate) fn instead(wrong: &str, right: &str) -> String {
     command(&words.iter().map(|word| if word == wrong { right } else { word }).collect::<Vec<_>>())
 }
 
-/// The `belay run` that was typed, as a new execution with other flags about approvals; `None` where something else was typed.
+/// The `belay run` that was typed, as a new execution with other flags about approvals; those that were typed stay where none are given.
+/// `None` where something else was typed, or the plan came from standard input and is gone.
 pub(crate) fn run_again(flags: &[&str]) -> Option<String> {
-    const REPLACED: [(&str, bool); 4] =
-        [("--approve", true), ("--no-input", false), ("--id", true), ("--request-id", true)];
+    const ID: [(&str, bool); 2] = [("--id", true), ("--request-id", true)];
+    const APPROVALS: [(&str, bool); 2] = [("--approve", true), ("--no-input", false)];
     let words = typed().words;
-    (words.first().is_some_and(|word| word == "run")).then(|| command(&reflagged(&words, &REPLACED, flags)))
+    let is_run = words.first().is_some_and(|word| word == "run") && !words.iter().any(|word| word == "-");
+    let replaced = if flags.is_empty() { ID.to_vec() } else { [ID, APPROVALS].concat() };
+    is_run.then(|| command(&reflagged(&words, &replaced, flags)))
 }
 
 /// Words without some flags (and their values, where they have one) and with others.
@@ -185,7 +201,7 @@ pub(crate) fn of_server(suggested: &str) -> Option<String> {
 
 /// Whether this line is what was just typed: to type it again would lead nowhere.
 pub(crate) fn is_typed(next: &str) -> bool {
-    TYPED.get().is_some_and(|typed| line(typed, &typed.words) == next)
+    TYPED.get().is_some_and(|typed| join(typed, &typed.words) == next)
 }
 
 /// The name in the same folder that a mistyped file name probably meant.
@@ -210,7 +226,7 @@ mod tests {
     }
 
     fn made(typed: &Typed, words: &str) -> String {
-        line(typed, &owned(&words.split(' ').collect::<Vec<_>>()))
+        join(typed, &owned(&words.split(' ').collect::<Vec<_>>()))
     }
 
     #[test]

@@ -7,12 +7,15 @@ use serde_json::Value;
 
 use super::{
     diff::{self, Extent},
-    execution::next,
     json,
     text::{Line, Style, shorten, table, visible},
     time, words,
 };
-use crate::{failure::Failure, names, next::about};
+use crate::{
+    failure::Failure,
+    names,
+    next::{self, about},
+};
 
 /// The most warnings: the gravest come first, and each change has its own flags beside its difference.
 const MAX_WARNINGS: usize = 8;
@@ -73,7 +76,7 @@ pub(crate) fn full(approval: &Approval, extent: Extent) -> Vec<Line> {
 
 fn body(approval: &Approval, extent: Extent) -> Vec<Line> {
     let mut lines = headline(approval);
-    lines.extend(table(&facts(approval)));
+    lines.extend(table(&facts(approval, extent)));
     let preview = approval.preview.clone().unwrap_or_default();
     let mut warnings = diff::warnings(preview.files.iter().filter_map(|file| file.change.as_ref()));
     if warnings.len() > MAX_WARNINGS {
@@ -85,9 +88,9 @@ fn body(approval: &Approval, extent: Extent) -> Vec<Line> {
     lines.extend(diff::files(&preview.files, preview.more_files, extent));
     let left_out = preview.more_files > 0 || preview.files.iter().any(|file| file.count > 0);
     if left_out && is_open(approval) {
-        lines.push(next(&about(&["approvals", "show"], &approval.name, &["--all"])));
+        lines.push(next::line(about(&["approvals", "show"], &approval.name, &["--all"])));
     }
-    lines.push(what_it_is(approval));
+    lines.push(what_it_is(approval, extent));
     lines
 }
 
@@ -107,7 +110,8 @@ fn headline(approval: &Approval) -> Vec<Line> {
     lines
 }
 
-fn facts(approval: &Approval) -> Vec<Vec<(Style, String)>> {
+/// What a person weighs; in a brief view without what only tells approvals apart.
+fn facts(approval: &Approval, extent: Extent) -> Vec<Vec<(Style, String)>> {
     let preview = approval.preview.clone().unwrap_or_default();
     let folder = match (preview.workspace.as_str(), preview.working_directory.as_str()) {
         (workspace, "") => workspace.to_owned(),
@@ -116,6 +120,8 @@ fn facts(approval: &Approval) -> Vec<Vec<(Style, String)>> {
     let asked = approval.create_time.as_ref().map(time::date_and_time).unwrap_or_default();
     let id = names::id(&approval.name).to_owned();
     let by = if approval.requested_by.is_empty() { String::new() } else { format!(" for {}", approval.requested_by) };
+    let of = format!("{} of {}", approval.step_id, names::id(&approval.execution));
+    let is_brief = extent == Extent::Brief;
     let expires = approval.expire_time.as_ref().filter(|_| approval.state() == State::Pending);
     let mut decided = approval.decide_time.as_ref().map(time::date_and_time).unwrap_or_default();
     if !approval.decided_by.is_empty() {
@@ -128,9 +134,9 @@ fn facts(approval: &Approval) -> Vec<Vec<(Style, String)>> {
         ("workspace", folder),
         ("can access", access(&preview.reach)),
         ("why", approval.decision.as_ref().map(words::decision).unwrap_or_default()),
-        ("step", format!("{} of {}", approval.step_id, names::id(&approval.execution))),
-        ("approval", id),
-        ("asked", asked + &by),
+        ("step", if is_brief { of + &by } else { of }),
+        ("approval", if is_brief { String::new() } else { id }),
+        ("asked", if is_brief { String::new() } else { asked + &by }),
         ("expires", expires.map(time::date_and_time).unwrap_or_default()),
         ("decided", decided),
     ];
@@ -151,10 +157,13 @@ fn access(reach: &[String]) -> String {
     }
 }
 
-/// Whether it has run, and in short what it would change.
-fn what_it_is(approval: &Approval) -> Line {
+/// Whether it has run, and in short what it would change; a brief view begins with that.
+fn what_it_is(approval: &Approval, extent: Extent) -> Line {
     let is_open = is_open(approval);
     match approval.kind() {
+        approval_need::Kind::Effect if is_open && extent == Extent::Brief => {
+            Line::new("Ran in an isolated copy. Nothing has been written to your workspace yet.")
+        }
         approval_need::Kind::Effect => {
             let effect = approval.effect.as_ref();
             match is_open {
@@ -173,16 +182,15 @@ fn what_it_is(approval: &Approval) -> Line {
 
 /// What one types next.
 pub(crate) fn next_commands(approval: &Approval, is_attended: bool) -> Vec<Line> {
-    let more = |command: String| Line::new("      ").and(Style::Strong, command);
-    // Without a terminal nobody can be asked, and what is shown here has been shown.
+    // Without a terminal `approve` cannot ask, and what it would show has been shown here.
     let yes: &[&str] = if is_attended { &[] } else { &["--yes"] };
     match approval.state() {
         State::Pending => vec![
-            next(&about(&["approve"], &approval.name, yes)),
-            more(about(&["deny"], &approval.name, &["--reason", "…"])),
-            more(about(&["approvals", "skip"], &approval.name, &[])),
+            next::line(about(&["approve"], &approval.name, yes)),
+            next::also(about(&["deny"], &approval.name, &["--reason", "…"])),
+            next::also(about(&["approvals", "skip"], &approval.name, &[])),
         ],
-        _ => vec![next(&about(&["executions", "get"], &approval.execution, &[]))],
+        _ => vec![next::line(about(&["executions", "get"], &approval.execution, &[]))],
     }
 }
 
@@ -307,18 +315,14 @@ mod tests {
              \x20             write); no network\n\
              \x20 why         Deleting asks first. (rule\n\
              \x20             file_delete)\n\
-             \x20 step        tidy of e1\n\
-             \x20 approval    x7k2\n\
-             \x20 asked       2026-11-21 03:04:05Z for\n\
-             \x20             unix:1000\n\
+             \x20 step        tidy of e1 for unix:1000\n\
              look twice: notes.txt has a name with\n\
              \x20 characters that cannot be seen or do\n\
              \x20 not belong in names\n\
              deletes  notes.txt  [odd_name]  -1\n\
              \x20   1 - hello\n\
-             Ran in an isolated copy. Would delete 1\n\
-             \x20 file. Nothing has been written to your\n\
-             \x20 workspace yet.\n"
+             Ran in an isolated copy. Nothing has\n\
+             \x20 been written to your workspace yet.\n"
         );
         for (columns, gap) in [(80, 44), (120, 84)] {
             let first = format!("? tidy wants to delete 1 file{}2 of 3\n", " ".repeat(gap));

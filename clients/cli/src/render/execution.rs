@@ -4,11 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use belay_proto::v1::{EffectSummary, Execution, StepStatus, execution, step_status::State};
 use belay_reasons as reasons;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::{
     output,
     picture::{has_ended, machine_time, waited_for_people},
-    text::{Line, Style, table},
+    call,
+    text::{Line, Style, shorten, table},
     time, words,
 };
 use crate::{
@@ -16,11 +18,13 @@ use crate::{
     failure::Report,
     follow::is_over,
     names,
-    next::{about, of_server},
+    next::{self, about, of_server},
 };
 
-/// The most failed steps that an error names; `executions get` shows all.
+/// The most failed steps that the end of an execution shows; `executions get` shows all.
 const FAILED_SHOWN: usize = 5;
+/// The longest call that it shows of a step, in characters.
+const LONGEST_CALL: usize = 60;
 
 /// The most lines of each stream that the end of a failed execution shows of a step's last output, and `executions get` of an attempt's.
 const OUTPUT_AT_END: usize = 10;
@@ -57,7 +61,7 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
                 .map(|reason| Line::default().and(Style::Warn, words::waiting(reason, now))),
         );
     }
-    lines.push(next(&next_command(execution, is_driven)));
+    lines.push(next::line(next_command(execution, is_driven)));
     lines
 }
 
@@ -172,11 +176,6 @@ fn next_command(execution: &Execution, is_driven: bool) -> String {
     }
 }
 
-/// `next: COMMAND`, on one row whatever the window: a command is copied.
-pub(crate) fn next(command: &str) -> Line {
-    Line::default().and(Style::Dim, "next: ").and(Style::Strong, command).verbatim()
-}
-
 /// `a=b team=x`.
 fn labels(execution: &Execution) -> String {
     execution.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
@@ -216,26 +215,35 @@ pub(crate) fn summary(execution: &Execution, now: Duration, waited: Duration) ->
         State::Paused => format!("paused after {took}"),
         _ => format!("{} in {took}", words::execution_state(state)),
     };
-    let between = if matches!(state, State::Completed | State::Partial) { ": " } else { "; " };
-    let totals = execution.totals.as_ref().map(|totals| format!("{between}{}", words::totals(totals)));
-    let mut lines = vec![
-        Line::default()
-            .and(words::execution_style(state), mark)
-            .and(Style::Strong, names::id(&execution.name))
-            .and(Style::Plain, " ")
-            .and(words::execution_style(state), what)
-            .and(Style::Plain, totals.unwrap_or_default()),
-    ];
-    if !execution.workspace.is_empty() {
-        lines.push(Line::default().and(Style::Dim, "workspace: ").and(Style::Plain, &execution.workspace));
-    }
+    let mut lines = vec![headline(execution, mark, &what), Line::new(format!("  {}", place(execution)))];
     lines.extend(unattended(execution));
     let command = match is_over(state) {
         true => about(&["executions", "get"], &execution.name, &[]),
         false => next_command(execution, true),
     };
-    lines.push(next(&command));
+    lines.push(next::line(command));
     lines
+}
+
+/// `✓ tidy completed in 12s · 3 completed`.
+fn headline(execution: &Execution, mark: &str, what: &str) -> Line {
+    let style = words::execution_style(execution.state());
+    let totals = execution.totals.as_ref().map(|totals| format!(" · {}", words::totals(totals)));
+    Line::default()
+        .and(style, mark)
+        .and(Style::Strong, words::title(execution))
+        .and(Style::Plain, " ")
+        .and(style, what)
+        .and(Style::Plain, totals.unwrap_or_default())
+}
+
+/// `execution e1 in /home/me/src`.
+fn place(execution: &Execution) -> String {
+    let workspace = match execution.workspace.as_str() {
+        "" => String::new(),
+        folder => format!(" in {folder}"),
+    };
+    format!("execution {}{workspace}", names::id(&execution.name))
 }
 
 /// The most steps that a line names.
@@ -271,53 +279,78 @@ fn unattended(execution: &Execution) -> Vec<Line> {
 
 /// What is said, last and once, after an execution that ended in any other way. `waited` is as in [`summary`].
 pub(crate) fn report(execution: &Execution, waited: Duration) -> Report {
-    let id = names::id(&execution.name);
-    let totals = execution.totals.as_ref().map(words::totals).unwrap_or_default();
+    use execution::State as Ended;
     let failure = execution.failure.as_ref();
-    let (code, what) = match execution.state() {
-        execution::State::Cancelled => (reasons::EXECUTION_CANCELLED.to_owned(), "was cancelled"),
-        execution::State::TimedOut => (reasons::EXECUTION_TIMED_OUT.to_owned(), "ran out of the time its plan allows"),
-        execution::State::Partial => {
-            (failure.map_or(reasons::EXECUTION_FAILED.to_owned(), words::reason), "failed in part")
-        }
-        _ => (failure.map_or(reasons::EXECUTION_FAILED.to_owned(), words::reason), "failed"),
+    let failed_with = || failure.map_or(reasons::EXECUTION_FAILED.to_owned(), words::reason);
+    let (code, mark, what) = match execution.state() {
+        Ended::Cancelled => (reasons::EXECUTION_CANCELLED.to_owned(), "- ", "was cancelled"),
+        Ended::TimedOut => (reasons::EXECUTION_TIMED_OUT.to_owned(), "✗ ", "ran out of the time that its plan allows"),
+        Ended::Partial => (failed_with(), "✗ ", "failed in part"),
+        _ => (failed_with(), "✗ ", "failed"),
     };
     // Only what has ended is reported: no clock is needed.
     let took = execution.end_time.and_then(|_| took_in_words(execution, Duration::ZERO, waited));
-    let took = took.map(|took| format!(" after {took}")).unwrap_or_default();
-    let message = format!("execution {id} {what}{took}: {totals}");
+    let what = format!("{what}{}", took.map(|took| format!(" after {took}")).unwrap_or_default());
+    let totals = execution.totals.as_ref().map(|totals| format!(": {}", words::totals(totals))).unwrap_or_default();
+    let message = format!("execution {} {what}{totals}", names::id(&execution.name));
     let mut report = Report::new(&code, message).exit(Exit::of_execution(execution));
-    let failed: Vec<&StepStatus> = execution.steps.iter().filter(|step| step.state() == State::Failed).collect();
-    for step in failed.iter().take(FAILED_SHOWN) {
-        let why = step.failure.as_ref().map(words::failure).unwrap_or_default();
-        let attempts = if step.attempt > 1 { format!(", {} attempts", step.attempt) } else { String::new() };
-        report.details.push(format!("step {} ({}{attempts}): {why}", step.step_id, step.tool));
-        let output = step.failure.iter().flat_map(|failure| output::last(failure, OUTPUT_AT_END));
-        report.details.extend(output.map(|line| format!("   {line}")));
-    }
-    if let Some(more @ 1..) = failed.len().checked_sub(FAILED_SHOWN) {
-        report.details.push(format!("… and {more} more"));
-    }
-    if let (true, Some(failure)) = (failed.is_empty(), failure) {
-        report.details.push(words::failure(failure));
-    }
-    if let Some(trace) = words::trace_id(execution) {
-        report.details.push(format!("trace {trace}"));
-    }
+    report.heading.push(headline(execution, mark, &what));
+    report.heading.extend(failed_steps(execution, &code));
+    report.details.push(place(execution));
+    report.details.extend(words::trace_id(execution).map(|trace| format!("trace {trace}")));
     report.retryable = failure.is_some_and(|failure| failure.retryable);
-    if code == reasons::NON_INTERACTIVE {
-        let held = failed.iter().find(|step| step.failure.as_ref().is_some_and(|failure| failure.reason == code));
-        if let Some(step) = held {
-            report.details.push(format!(
-                "a rule that lets it through: {{id: allow-{}, on: effect, tools: [{}], decide: auto}}",
-                step.step_id, step.tool
-            ));
-        }
-        if let Some(again) = crate::next::run_again(&["--approve", "prompt"]) {
-            return report.next(again);
-        }
+    let get = about(&["executions", "get"], &execution.name, &[]);
+    if code != reasons::NON_INTERACTIVE {
+        report.also.extend(next::run_again(&[]));
+        return report.next(get);
     }
-    report.next(about(&["executions", "get"], &execution.name, &[]))
+    let is_held = |step: &&StepStatus| step.failure.as_ref().is_some_and(|failure| failure.reason == code);
+    if let Some(step) = failed(execution).find(is_held) {
+        report.details.push(format!(
+            "a rule that lets it through: {{id: allow-{}, on: effect, tools: [{}], decide: auto}}",
+            step.step_id, step.tool
+        ));
+    }
+    match next::run_again(&["--approve", "prompt"]) {
+        Some(again) => {
+            report.also.push(get);
+            report.next(again)
+        }
+        None => report.next(get),
+    }
+}
+
+fn failed(execution: &Execution) -> impl Iterator<Item = &StepStatus> {
+    execution.steps.iter().filter(|step| step.state() == State::Failed)
+}
+
+/// Why an execution failed, step by step: `build  cargo test · exit 101 · attempt 2 of 2`, and below it what the program wrote last. The reason
+/// stands beside a step where it is another than the `code` of the whole.
+fn failed_steps(execution: &Execution, code: &str) -> Vec<Line> {
+    let shown: Vec<&StepStatus> = failed(execution).take(FAILED_SHOWN).collect();
+    let ids = shown.iter().map(|step| step.step_id.width()).max().unwrap_or(0);
+    let planned = |id: &str| execution.plan.as_ref()?.steps.iter().find(|step| step.id == id).map(call::of_step);
+    let mut lines = Vec::new();
+    for step in &shown {
+        let call = planned(&step.step_id).unwrap_or_else(|| step.tool.clone());
+        let mut parts = vec![shorten(&call, LONGEST_CALL)];
+        parts.extend(step.failure.as_ref().map(words::ending));
+        if step.max_attempts > 1 {
+            parts.push(format!("attempt {} of {}", step.attempt, step.max_attempts));
+        }
+        parts.extend(step.failure.as_ref().map(words::reason).filter(|reason| reason != code));
+        let line = Line::new("  ").column(Style::Strong, &step.step_id, ids).and(Style::Plain, "  ");
+        lines.push(line.and(Style::Plain, parts.join(" · ")).hanging(ids + 4));
+        let output = step.failure.iter().flat_map(|failure| output::last(failure, OUTPUT_AT_END));
+        lines.extend(output.map(|text| Line::new(format!("     {text}")).hanging(7)));
+    }
+    if let Some(more @ 1..) = failed(execution).count().checked_sub(FAILED_SHOWN) {
+        lines.push(Line::default().and(Style::Dim, format!("  … and {more} more failed")));
+    }
+    if let (true, Some(failure)) = (shown.is_empty(), &execution.failure) {
+        lines.push(Line::new(format!("  {}", words::failure(failure))));
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -436,10 +469,10 @@ mod tests {
              \x20    │ 3 != 0\nnext: ";
         assert!(shown.contains(attempts), "{shown}");
         let shown = screen(&report(&execution, Duration::ZERO).lines());
-        let end = "\x20 step b (read_file, 2 attempts): `cargo` ended with code 101. (COMMAND_FAILED)\n\
+        let end = "\x20 b  read_file · exit 101 · attempt 2 of 2 · COMMAND_FAILED\n\
              \x20    │ test adds ... FAILED\n\
              \x20    │ 3 != 0\n\
-             \x20 trace ";
+             \x20 execution e1\n";
         assert!(shown.contains(end), "{shown}");
     }
 
@@ -448,8 +481,9 @@ mod tests {
         let report = report(&failed(), Duration::from_secs(5));
         assert_eq!(
             screen(&report.lines()),
-            "error: execution e1 failed after 7s, and 5s waiting for approval: 1 completed, 1 failed, 1 skipped\n\
-             \x20 step b (read_file, 2 attempts): no such file: a (FILE_NOT_FOUND)\n\
+            "✗ quickstart failed after 7s, and 5s waiting for approval · 1 completed, 1 failed, 1 skipped\n\
+             \x20 b  read_file · no such file: a · attempt 2 of 2\n\
+             \x20 execution e1\n\
              \x20 trace 4bf92f3577b34da6a3ce929d0e0e4736\n\
              next: belay executions get e1\n\
              code: FILE_NOT_FOUND (belay explain FILE_NOT_FOUND)\n"
@@ -499,7 +533,7 @@ mod tests {
         };
         assert_eq!(
             screen(&summary(&completed, NOW, Duration::ZERO)),
-            "✓ e1 completed in 12s: 3 completed\nworkspace: /w\nnext: belay executions get e1\n"
+            "✓ quickstart completed in 12s · 3 completed\n  execution e1 in /w\nnext: belay executions get e1\n"
         );
     }
 }

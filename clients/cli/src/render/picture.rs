@@ -13,7 +13,7 @@ use super::{
     text::{Line, Style, shorten},
     time, words,
 };
-use crate::{follow::is_over, names, next};
+use crate::{follow::is_over, next};
 
 /// The most steps that are shown of those that are at work, and of those to come: the rest is counted, so that the picture fits a small
 /// window.
@@ -261,12 +261,8 @@ impl Picture {
         let since = time::between(self.execution.create_time.as_ref(), Some(now)).unwrap_or_default();
         let since = Line::default().and(Style::Dim, time::short(Duration::from_secs(since.as_secs())));
         let room = columns.saturating_sub(since.width() + 3);
-        let name = match self.execution.plan_id.as_str() {
-            "" => names::id(&self.execution.name),
-            plan => plan,
-        };
         let mut line = Line::default()
-            .and(Style::Strong, shorten(name, ID_COLUMNS * 2))
+            .and(Style::Strong, shorten(words::title(&self.execution), ID_COLUMNS * 2))
             .and(Style::Plain, format!("  {ended} of {}", words::steps(self.execution.steps.len())))
             .cut(room);
         for (count, what, style) in parts.into_iter().filter(|(count, ..)| *count > 0) {

@@ -61,6 +61,24 @@ pub(crate) fn failure(failure: &Failure) -> String {
     }
 }
 
+/// How a call ended badly, for a line that has more: `exit 101` of a command, else the message without its full stop.
+pub(crate) fn ending(failure: &Failure) -> String {
+    let message = failure.message.trim_end_matches('.');
+    match message.strip_prefix('`').and_then(|rest| rest.split_once("` ended with code ")) {
+        Some((_, code)) => format!("exit {code}"),
+        None if message.is_empty() => reason(failure),
+        None => message.to_owned(),
+    }
+}
+
+/// What a person calls an execution: its plan, else its id.
+pub(crate) fn title(execution: &Execution) -> &str {
+    match execution.plan_id.as_str() {
+        "" => crate::names::id(&execution.name),
+        plan => plan,
+    }
+}
+
 /// A failure's stable word: its reason, else its class.
 pub(crate) fn reason(failure: &Failure) -> String {
     match failure.reason.as_str() {

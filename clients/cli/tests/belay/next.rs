@@ -32,10 +32,16 @@ fn shell(home: &Home, line: &str) -> std::process::Output {
     shell.output().unwrap()
 }
 
-/// The lines that begin with `next: `, and those of the same block below it.
+/// The lines that begin with `next: `.
 fn printed(output: &std::process::Output) -> Vec<String> {
     let all = format!("{}\n{}", text(&output.stdout), text(&output.stderr));
     all.lines().filter_map(|line| line.strip_prefix("next: ").map(str::to_owned)).collect()
+}
+
+/// The other commands, in the same block below them.
+fn others(output: &std::process::Output) -> Vec<String> {
+    let all = format!("{}\n{}", text(&output.stdout), text(&output.stderr));
+    all.lines().filter_map(|line| line.strip_prefix("      belay ").map(|rest| format!("belay {rest}"))).collect()
 }
 
 /// A line as it can be tried here: a plan that would wait for a person is only checked, and a server is not started.
@@ -60,6 +66,12 @@ fn follow(home: &Home, typed: &str) {
         assert!(!err.contains("error: ") || next.len() == 1, "{line}: every error has its next command: {out}{err}");
         for other in &next {
             assert!(other.starts_with("belay "), "{line}: {other}");
+        }
+        for other in others(&output) {
+            // A plan that failed fails again.
+            let output = shell(home, &tried(&other));
+            let err = text(&output.stderr);
+            assert!(output.status.code() != Some(127) && !err.contains("code: INVALID_USAGE"), "{line}: {other}: {err}");
         }
         match next.into_iter().next() {
             Some(next) => line = next,

@@ -129,6 +129,6 @@ fn the_rows_of_a_run_fit_the_window_and_survive_its_change() {
     assert_eq!(code, Some(30), "{rest}");
     let left = window.shows(&rest.replace('\n', "\r\n"));
     assert_eq!(left[0], "✓ history     git log --oneline -3");
-    assert!(left[1].starts_with("✗ build") && left[2].starts_with("error: "), "{left:?}");
+    assert!(left[1].starts_with("✗ build") && left[2].starts_with("✗ tidy failed"), "{left:?}");
     assert!(!left.iter().any(|row| row.contains("of 3 steps") || row.contains('●')), "{left:?}");
 }

@@ -411,8 +411,8 @@ steps:
     let run = run.unwrap();
     let told = text(&run.stderr);
     assert_eq!(run.status.code(), Some(30), "{told}");
-    let end = "  step test (run_terminal, 2 attempts): `sh` ended with code 101. (COMMAND_FAILED)\n     │ adds: FAILED\n     \
-               │   left: 3\n     │ password=[REDACTED]\n";
+    let end = " · exit 101 · attempt 2 of 2\n     │ adds: FAILED\n     │   left: 3\n     │ password=[REDACTED]\n  slow ";
+    assert!(told.contains("\n✗ fails failed after ") && told.contains("\n  test    sh -c "), "{told}");
     assert!(told.contains(end), "{told}");
     for line in [
         &["An execution was accepted", "execution=namespaces/default/executions/e1", "plan=\"fails\""][..],

@@ -54,8 +54,8 @@ fn a_run_tells_its_life_line_by_line() {
         "b call answered 1",
         "b completed in ",
         "e1 completed in ",
-        "✓ e1 completed in ",
-        "workspace: /",
+        "✓ two completed in ",
+        "execution e1 in /",
         "next: belay executions get e1",
     ];
     let said = said(&out);

@@ -14,7 +14,6 @@ use crate::{
     render::{
         approval::{self, Turn},
         diff::Extent,
-        execution,
         text::Line,
         words,
     },
@@ -129,7 +128,7 @@ async fn with_gate(
         Format::Text => {
             let verb = if is_driven { "watch" } else { "resume" };
             let command = next::about(&["executions", verb], &decided.execution, &[]);
-            context.screen.print(&[ask::said(&decided), execution::next(&command)])?;
+            context.screen.print(&[ask::said(&decided), next::line(&command)])?;
         }
         Format::Json | Format::Jsonl => context.screen.print_json(&approval::json(&decided)?)?,
     }
