@@ -92,7 +92,6 @@ pub(crate) async fn attend(
     let end = watch(&mut session, signals, &attendance, &mut view).await;
     let last = view.last_sequence();
     let asked: Vec<String> = view.asked().map(words::show_approval).collect();
-    let waited = view.paused_for_people();
     drop(view);
 
     let embedded = session.is_embedded();
@@ -105,7 +104,7 @@ pub(crate) async fn attend(
         _ => session.close().await,
     }
     match (end, finished) {
-        (_, Some(execution)) => conclude(context, &execution?, waited),
+        (_, Some(execution)) => conclude(context, &execution?),
         (end, None) => {
             if matches!(end, End::Stopped(_)) {
                 for command in asked.iter().take(ASKED_SHOWN) {
@@ -128,7 +127,7 @@ async fn pause(context: &Context, session: Session, name: &str) {
 }
 
 /// The last word on an execution that ended.
-fn conclude(context: &Context, ended: &Execution, waited: Duration) -> Result<Exit, Failure> {
+fn conclude(context: &Context, ended: &Execution) -> Result<Exit, Failure> {
     let exit = Exit::of_execution(ended);
     match context.screen.format {
         Format::Json => {
@@ -141,10 +140,10 @@ fn conclude(context: &Context, ended: &Execution, waited: Duration) -> Result<Ex
         Format::Jsonl => {}
         Format::Text if matches!(exit, Exit::OK | Exit::PARTIAL) => {
             let ended = context.place.with_workspace(ended.clone());
-            context.screen.print(&execution::summary(&ended, clock::now(), waited))?
+            context.screen.print(&execution::summary(&ended, clock::now()))?
         }
         Format::Text => {
-            return Err(execution::report(&context.place.with_workspace(ended.clone()), waited).into());
+            return Err(execution::report(&context.place.with_workspace(ended.clone())).into());
         }
     }
     Ok(exit)

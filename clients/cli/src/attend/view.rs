@@ -1,6 +1,6 @@
 //! What a person sees of an execution under way.
 
-use std::{io, time::Duration};
+use std::io;
 
 use belay_proto::v1::{
     ApprovalMode, ExecutionEvent, ExecutionView, GetExecutionRequest, ToolCallFailed, execution_event::Kind,
@@ -73,11 +73,6 @@ impl View {
     /// The approvals that wait for a decision, by name.
     pub(super) fn asked(&self) -> impl Iterator<Item = &str> {
         self.picture.iter().flat_map(Picture::asked)
-    }
-
-    /// How long the execution did nothing but wait for a person, as far as it was watched.
-    pub(super) fn paused_for_people(&self) -> Duration {
-        self.picture.as_ref().map(Picture::paused_for_people).unwrap_or_default()
     }
 
     pub(super) fn last_sequence(&self) -> i64 {

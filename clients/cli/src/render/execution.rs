@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use belay_proto::v1::{EffectSummary, Execution, StepStatus, execution, step_status::State};
+use belay_proto::v1::{EffectSummary, Execution, StepStatus, execution, step_status::State, waiting_reason};
 use belay_reasons as reasons;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -40,7 +40,7 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
             .and(words::execution_style(state), words::execution_state(state))
             .and(
                 Style::Plain,
-                format!("  {}", took(execution, now, Duration::ZERO).map(time::short).unwrap_or_default()),
+                format!("  {}", took_in_words(execution, now).unwrap_or_default()),
             ),
     ];
     lines.extend(table(&facts(execution)));
@@ -118,7 +118,7 @@ fn step_row(step: &StepStatus, now: Duration) -> Vec<(Style, String)> {
     };
     let took = match has_ended(state) {
         true => machine_time(step),
-        false => time::between(step.start_time.as_ref(), Some(now)),
+        false => time::between(step.start_time.as_ref(), Some(now)).map(|took| took.saturating_sub(waited(step, now))),
     };
     let took = took.map(time::short).unwrap_or_default();
     let mut notes = Vec::new();
@@ -148,18 +148,27 @@ fn step_row(step: &StepStatus, now: Duration) -> Vec<(Style, String)> {
     ]
 }
 
-/// From the acceptance to the end, or to now, without the time in which nothing was done but wait for a person.
-fn took(execution: &Execution, now: Duration, waited: Duration) -> Option<Duration> {
-    let end = execution.end_time.as_ref().map_or(Some(now), time::since_epoch);
-    time::between(execution.create_time.as_ref(), end).map(|took| took.saturating_sub(waited))
+/// How long a step that has not ended has waited for decisions.
+fn waited(step: &StepStatus, now: Duration) -> Duration {
+    let before = step.approval_wait.as_ref().map(time::duration).unwrap_or_default();
+    let waits = step.waiting.as_ref().filter(|_| step.state() == State::AwaitingApproval);
+    before + time::between(waits.and_then(|waits| waits.since.as_ref()), Some(now)).unwrap_or_default()
 }
 
-/// `12s`, or `12s, and 40s waiting for approval`.
-fn took_in_words(execution: &Execution, now: Duration, waited: Duration) -> Option<String> {
-    let took = took(execution, now, waited).map(time::short)?;
+/// From the acceptance to the end, or to now: `12s`, or `12s, and 40s waiting for approval`, where the first is the machine's.
+fn took_in_words(execution: &Execution, now: Duration) -> Option<String> {
+    let end = execution.end_time.as_ref().map_or(Some(now), time::since_epoch);
+    let whole = time::between(execution.create_time.as_ref(), end)?;
+    let before = execution.approval_wait.as_ref().map(time::duration).unwrap_or_default();
+    // Since the last of its steps waits, it does nothing else.
+    let is_waiting = execution.state() == execution::State::AwaitingApproval;
+    let waits = execution.waiting.iter().filter(|wait| is_waiting && wait.kind() == waiting_reason::Kind::Approval);
+    let since = waits.filter_map(|wait| time::since_epoch(wait.since.as_ref()?)).max();
+    let waited = before + since.map(|since| now.saturating_sub(since)).unwrap_or_default();
+    let machine = time::short(whole.saturating_sub(waited));
     Some(match waited.as_secs() {
-        0 => took,
-        _ => format!("{took}, and {} waiting for approval", time::short(waited)),
+        0 => machine,
+        _ => format!("{machine}, and {} waiting for approval", time::short(waited)),
     })
 }
 
@@ -199,11 +208,11 @@ pub(crate) fn list(executions: &[Execution], now: Duration) -> Vec<Line> {
     table(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
 }
 
-/// What is said of an execution that ended well, or that is being steered. `waited` is the time in which it did nothing but wait for a person.
-pub(crate) fn summary(execution: &Execution, now: Duration, waited: Duration) -> Vec<Line> {
+/// What is said of an execution that ended well, or that is being steered.
+pub(crate) fn summary(execution: &Execution, now: Duration) -> Vec<Line> {
     use execution::State;
     let state = execution.state();
-    let took = took_in_words(execution, now, waited).unwrap_or_default();
+    let took = took_in_words(execution, now).unwrap_or_default();
     let mark = match state {
         State::Completed => "✓ ",
         State::Partial | State::Cancelled => "- ",
@@ -277,8 +286,8 @@ fn unattended(execution: &Execution) -> Vec<Line> {
     by_rule.iter().map(line).collect()
 }
 
-/// What is said, last and once, after an execution that ended in any other way. `waited` is as in [`summary`].
-pub(crate) fn report(execution: &Execution, waited: Duration) -> Report {
+/// What is said, last and once, after an execution that ended in any other way.
+pub(crate) fn report(execution: &Execution) -> Report {
     use execution::State as Ended;
     let failure = execution.failure.as_ref();
     let failed_with = || failure.map_or(reasons::EXECUTION_FAILED.to_owned(), words::reason);
@@ -289,7 +298,7 @@ pub(crate) fn report(execution: &Execution, waited: Duration) -> Report {
         _ => (failed_with(), "✗ ", "failed"),
     };
     // Only what has ended is reported: no clock is needed.
-    let took = execution.end_time.and_then(|_| took_in_words(execution, Duration::ZERO, waited));
+    let took = execution.end_time.and_then(|_| took_in_words(execution, Duration::ZERO));
     let what = format!("{what}{}", took.map(|took| format!(" after {took}")).unwrap_or_default());
     let totals = execution.totals.as_ref().map(|totals| format!(": {}", words::totals(totals))).unwrap_or_default();
     let message = format!("execution {} {what}{totals}", names::id(&execution.name));
@@ -392,6 +401,7 @@ mod tests {
             principal: "me".to_owned(),
             create_time: at(0),
             end_time: at(12),
+            approval_wait: Some(Duration::from_secs(2).into()),
             totals: Some(StepTotals { total: 3, completed: 1, failed: 1, skipped: 1, ..Default::default() }),
             steps: vec![
                 StepStatus {
@@ -433,7 +443,7 @@ mod tests {
     fn one_execution_tells_why_it_failed_without_being_asked_twice() {
         assert_eq!(
             screen(&full(&failed(), true, NOW)),
-            "e1  failed  12s\n\
+            "e1  failed  10s, and 2s waiting for approval\n\
              \x20 plan      quickstart\n\
              \x20 accepted  2026-11-21 03:04:05Z by me\n\
              \x20 ended     2026-11-21 03:04:17Z\n\
@@ -468,7 +478,7 @@ mod tests {
              \x20    │ test adds ... FAILED\n\
              \x20    │ 3 != 0\nnext: ";
         assert!(shown.contains(attempts), "{shown}");
-        let shown = screen(&report(&execution, Duration::ZERO).lines());
+        let shown = screen(&report(&execution).lines());
         let end = "\x20 b  read_file · exit 101 · attempt 2 of 2 · COMMAND_FAILED\n\
              \x20    │ test adds ... FAILED\n\
              \x20    │ 3 != 0\n\
@@ -478,10 +488,10 @@ mod tests {
 
     #[test]
     fn the_end_of_a_failed_one_names_step_reason_and_way_out() {
-        let report = report(&failed(), Duration::from_secs(5));
+        let report = report(&failed());
         assert_eq!(
             screen(&report.lines()),
-            "✗ quickstart failed after 7s, and 5s waiting for approval · 1 completed, 1 failed, 1 skipped\n\
+            "✗ quickstart failed after 10s, and 2s waiting for approval · 1 completed, 1 failed, 1 skipped\n\
              \x20 b  read_file · no such file: a · attempt 2 of 2\n\
              \x20 execution e1\n\
              \x20 trace 4bf92f3577b34da6a3ce929d0e0e4736\n\
@@ -489,6 +499,42 @@ mod tests {
              code: FILE_NOT_FOUND (belay explain FILE_NOT_FOUND)\n"
         );
         assert_eq!(report.exit, Exit::SANDBOX_VIOLATION);
+    }
+
+    // The time that a person takes is never the machine's, also while it goes on.
+    #[test]
+    fn one_that_waits_for_a_person_shows_that_time_apart() {
+        let since = |seconds| WaitingReason {
+            kind: waiting_reason::Kind::Approval.into(),
+            since: at(seconds),
+            ..Default::default()
+        };
+        let waits = |id, began| StepStatus {
+            attempt: 1,
+            start_time: at(0),
+            waiting: Some(since(began)),
+            ..step(id, State::AwaitingApproval)
+        };
+        let waiting = Execution {
+            name: "namespaces/default/executions/e1".to_owned(),
+            state: execution::State::AwaitingApproval.into(),
+            create_time: at(0),
+            approval_wait: Some(Duration::from_secs(10).into()),
+            steps: vec![waits("a", 3), waits("b", 35)],
+            waiting: vec![since(3), since(35)],
+            ..Default::default()
+        };
+        assert_eq!(
+            screen(&full(&waiting, true, NOW)),
+            "e1  awaiting_approval  25s, and 30s waiting for approval\n\
+             \x20 accepted  2026-11-21 03:04:05Z\n\
+             steps\n\
+             \x20 awaiting_approval  a  read_file  3s     waiting for approval (52s)\n\
+             \x20 awaiting_approval  b  read_file  35s    waiting for approval (20s)\n\
+             waiting for approval (52s)\n\
+             waiting for approval (20s)\n\
+             next: belay executions watch e1\n"
+        );
     }
 
     #[test]
@@ -528,11 +574,12 @@ mod tests {
         let completed = Execution {
             state: execution::State::Completed.into(),
             workspace: "/w".to_owned(),
+            approval_wait: None,
             totals: Some(StepTotals { total: 3, completed: 3, ..Default::default() }),
             ..failed()
         };
         assert_eq!(
-            screen(&summary(&completed, NOW, Duration::ZERO)),
+            screen(&summary(&completed, NOW)),
             "✓ quickstart completed in 12s · 3 completed\n  execution e1 in /w\nnext: belay executions get e1\n"
         );
     }

@@ -34,6 +34,7 @@ impl Execution {
             return Err(illegal(format!("the event before it is {}", self.last_sequence)));
         }
         self.apply_kind(event.time, &event.kind).map_err(illegal)?;
+        self.measure_wait(event.time);
         self.admit();
         self.last_sequence = event.sequence;
         self.last_time = self.last_time.max(event.time);
@@ -214,6 +215,15 @@ impl Execution {
             }
         }
         Ok(())
+    }
+
+    /// Measures the time in `AwaitingApproval`.
+    fn measure_wait(&mut self, time: Timestamp) {
+        if self.state == ExecutionState::AwaitingApproval {
+            self.awaiting_since.get_or_insert(time);
+        } else if let Some(since) = self.awaiting_since.take() {
+            self.waited += time.since(since);
+        }
     }
 
     fn record_request_id(&mut self, request_id: &str) {

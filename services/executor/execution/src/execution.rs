@@ -27,6 +27,10 @@ pub struct Execution {
     pub(crate) last_time: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
+    /// Since when it is in `AwaitingApproval`; `None` in other states.
+    pub(crate) awaiting_since: Option<Timestamp>,
+    /// How long it has been in `AwaitingApproval` before.
+    pub(crate) waited: Duration,
     pub(crate) paused: Option<PausedBy>,
     pub(crate) stop: Option<Stop>,
     /// The ids of the requests that paused, resumed or cancelled it.
@@ -390,6 +394,8 @@ impl Execution {
             last_time: time,
             started_at: None,
             ended_at: None,
+            awaiting_since: None,
+            waited: Duration::ZERO,
             paused: None,
             stop: None,
             requests: BTreeSet::new(),
@@ -450,6 +456,11 @@ impl Execution {
     /// When it ended.
     pub fn ended_at(&self) -> Option<Timestamp> {
         self.ended_at
+    }
+
+    /// How long no step could make progress without a decision, without such a wait that goes on.
+    pub fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// How many steps have ended in each state.

@@ -142,6 +142,7 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         create_time: Some(time(execution.created_at())),
         start_time: execution.started_at().map(time),
         end_time: execution.ended_at().map(time),
+        approval_wait: Some(execution.waited()).filter(|waited| !waited.is_zero()).map(Into::into),
         deadline: created.deadline.map(time),
         failure: execution.first_failure().map(failure),
         waiting,

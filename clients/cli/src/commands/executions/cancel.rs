@@ -52,7 +52,7 @@ pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Fail
     if execution.state() != State::Cancelled {
         return Err(not_cancelled(&execution));
     }
-    context.screen.show(&execution, || execution::summary(&execution, clock::now(), Duration::ZERO))?;
+    context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;
     Ok(Exit::OK)
 }
 

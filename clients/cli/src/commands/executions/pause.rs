@@ -1,7 +1,5 @@
 //! `belay executions pause`.
 
-use std::time::Duration;
-
 use belay_proto::v1::PauseExecutionRequest;
 
 use super::{super::Context, refused};
@@ -33,6 +31,6 @@ pub(crate) async fn pause(context: &Context, verb: Pause) -> Result<Exit, Failur
             Ok(answer.map_err(|status| refused(&status, &name))?.into_inner())
         })
         .await?;
-    context.screen.show(&execution, || execution::summary(&execution, clock::now(), Duration::ZERO))?;
+    context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;
     Ok(Exit::OK)
 }

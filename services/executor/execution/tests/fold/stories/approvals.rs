@@ -32,6 +32,8 @@ fn an_effect_is_committed_once_it_is_approved() {
     let step = asked.steps().next().unwrap();
     assert_eq!((step.state(), step.approval().is_some()), (StepState::AwaitingApproval, true));
     let approved = play.just_after(|kind| matches!(kind, EventKind::ApprovalDecided { .. }));
+    assert_eq!((asked.waited(), approved.waited()), (Duration::ZERO, Duration::from_secs(60)));
+    assert_eq!(play.execution.waited(), Duration::from_secs(60));
     assert_eq!(approved.actions(), [Action::Commit(CALL)]);
     assert_eq!(approved.in_doubt(), [CALL]);
 }
@@ -70,6 +72,7 @@ fn a_no_fails_the_step_and_says_why() {
     assert_eq!(failure.class, ErrorClass::ApprovalDenied);
     assert_eq!(failure.message, "denied by ann: as I see it");
     let denied = play.just_after(|kind| matches!(kind, EventKind::ApprovalDecided { .. }));
+    assert_eq!(denied.waited(), Duration::from_secs(3), "another step ran during the first second of the step's wait");
     assert_eq!(denied.actions(), [Action::Discard(CALL)]);
 }
 
