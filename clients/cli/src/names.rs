@@ -1,6 +1,6 @@
 //! Names of executions and approvals: what people type, and what the contract wants.
 
-use belay_proto::v1::{ExecutionView, GetExecutionRequest, ListExecutionsRequest};
+use belay_proto::v1::{ExecutionView, GetExecutionRequest, ListExecutionsRequest, ListNamespacesRequest};
 use belay_reasons as reasons;
 use tonic::Code;
 
@@ -9,6 +9,9 @@ use crate::{
     failure::{Failure, Report},
     next,
 };
+
+/// The namespace that is meant where none is named.
+pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
 /// How many candidates an ambiguous prefix shows.
 pub(crate) const CANDIDATES: i32 = 5;
@@ -80,6 +83,46 @@ pub(crate) fn read(noun: Noun, text: &str) -> Result<Typed<'_>, Failure> {
     }
 }
 
+/// How much a namespace must resemble another to be suggested; 1 is the same.
+const ALIKE: f64 = 0.8;
+/// The most namespaces that are named where one is not found.
+const NAMESPACES_SHOWN: usize = 5;
+
+/// The namespaces that have executions. Empty also where they cannot be read: they only help to find a mistake.
+pub(crate) async fn namespaces(client: &mut Client) -> Vec<String> {
+    let request = ListNamespacesRequest { page_size: 1_000, ..Default::default() };
+    let listed = client.list_namespaces(request).await.map(|page| page.into_inner().namespaces);
+    listed.unwrap_or_default().into_iter().map(|namespace| id(&namespace.name).to_owned()).collect()
+}
+
+/// The namespace of an execution that a mistyped one probably means.
+pub(crate) fn similar<'a>(namespace: &str, known: &'a [String]) -> Option<&'a str> {
+    let likeness = |known: &str| match strsim::damerau_levenshtein(known, namespace) {
+        // One slip of the finger, also in a short name.
+        1 if namespace.len() > 2 => 1.0,
+        _ => strsim::jaro_winkler(known, namespace),
+    };
+    let likely = known.iter().map(|known| (likeness(known), known.as_str())).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (likely.0 >= ALIKE).then_some(likely.1)
+}
+
+/// What is wrong with a namespace that has no executions while others have, and the command that was typed with the one that was probably
+/// meant: ``namespace `defualt` has no executions; did you mean `default`?``. `None` where the namespace has executions, or none has.
+pub(crate) fn elsewhere(namespace: &str, known: &[String]) -> Option<(String, String)> {
+    if known.is_empty() || known.iter().any(|known| known == namespace) {
+        return None;
+    }
+    let empty = format!("namespace `{namespace}` has no executions");
+    if let Some(similar) = similar(namespace, known) {
+        return Some((format!("{empty}; did you mean `{similar}`?"), next::in_namespace(similar)));
+    }
+    let more = known.len().checked_sub(NAMESPACES_SHOWN).filter(|more| *more > 0);
+    let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
+    let shown: Vec<String> = known.iter().take(NAMESPACES_SHOWN).map(|known| format!("`{known}`")).collect();
+    let have = if known.len() == 1 { "has" } else { "have" };
+    Some((format!("{empty}; {}{more} {have}", shown.join(", ")), next::in_namespace(&known[0])))
+}
+
 /// The full name of the execution a person means.
 pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) -> Result<String, Failure> {
     let parent = parent(namespace);
@@ -99,7 +142,21 @@ pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) ->
     let request = ListExecutionsRequest { parent, page_size, id_prefix: prefix.to_owned(), ..Default::default() };
     let found: Vec<String> =
         client.list_executions(request).await?.into_inner().executions.into_iter().map(|e| e.name).collect();
-    choose(Noun::Execution, namespace, prefix, found)
+    let is_missing = found.is_empty();
+    match choose(Noun::Execution, namespace, prefix, found) {
+        Err(Failure::Report(report)) if is_missing => {
+            Err(in_another_namespace(*report, namespace, &namespaces(client).await).into())
+        }
+        chosen => chosen,
+    }
+}
+
+/// The report that something was not found, with the namespace where it probably is.
+pub(crate) fn in_another_namespace(report: Report, namespace: &str, known: &[String]) -> Report {
+    match elsewhere(namespace, known) {
+        Some((what, next)) => report.detail(what).next(next),
+        None => report,
+    }
 }
 
 /// The one name among those that begin with the prefix.
@@ -171,6 +228,25 @@ mod tests {
             (report.code.as_str(), report.next.as_deref()),
             ("APPROVAL_NOT_FOUND", Some("belay approvals list"))
         );
+    }
+
+    #[test]
+    fn a_namespace_without_executions_is_told_from_an_empty_list() {
+        let known = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let said = |namespace: &str, names: &[&str]| elsewhere(namespace, &known(names)).map(|(what, _)| what);
+        assert_eq!(
+            said("defualt", &["default", "team"]).as_deref(),
+            Some("namespace `defualt` has no executions; did you mean `default`?")
+        );
+        assert_eq!(
+            said("x", &["default"]).as_deref(),
+            Some("namespace `x` has no executions; `default` has")
+        );
+        let many = said("zzz", &["a", "b", "c", "d", "e", "f"]);
+        let many = many.as_deref();
+        assert_eq!(many, Some("namespace `zzz` has no executions; `a`, `b`, `c`, `d`, `e` and 1 more have"));
+        assert_eq!(said("team", &["default", "team"]), None, "its filters found nothing");
+        assert_eq!(said("default", &[]), None, "nothing has run anywhere");
     }
 
     #[test]

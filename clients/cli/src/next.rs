@@ -7,11 +7,9 @@ use belay_reasons as reasons;
 
 use crate::{
     connect::Address,
+    names::DEFAULT_NAMESPACE,
     render::text::{Line, Style},
 };
-
-/// The namespace that is meant where none is named.
-const DEFAULT_NAMESPACE: &str = "default";
 
 /// Flags that lead to the services and to what is kept, with their values: `("--state-dir", "/tmp/x")`. `--token` is not among them: a secret
 /// is not printed.
@@ -24,6 +22,17 @@ pub(crate) struct Typed {
     pub(crate) context: Vec<ContextFlag>,
     /// All other words, without `belay`.
     pub(crate) words: Vec<String>,
+}
+
+impl Typed {
+    /// The same with this namespace in its context.
+    fn in_namespace(mut self, namespace: &str) -> Typed {
+        self.context.retain(|(flag, _)| *flag != "--namespace");
+        if namespace != DEFAULT_NAMESPACE {
+            self.context.push(("--namespace", namespace.to_owned()));
+        }
+        self
+    }
 }
 
 /// What this process was started with. Set once, before anything is printed; tests that set nothing see plain commands.
@@ -91,13 +100,10 @@ pub(crate) fn about(verb: &[&str], name: &str, rest: &[&str]) -> String {
 }
 
 fn about_in(typed: &Typed, verb: &[&str], name: &str, rest: &[&str]) -> String {
-    let mut typed = typed.clone();
-    if let Some(namespace) = name.strip_prefix("namespaces/").and_then(|rest| rest.split('/').next()) {
-        typed.context.retain(|(flag, _)| *flag != "--namespace");
-        if namespace != DEFAULT_NAMESPACE {
-            typed.context.push(("--namespace", namespace.to_owned()));
-        }
-    }
+    let typed = match name.strip_prefix("namespaces/").and_then(|rest| rest.split('/').next()) {
+        Some(namespace) => typed.clone().in_namespace(namespace),
+        None => typed.clone(),
+    };
     let id = crate::names::id(name);
     join(&typed, &owned(&[verb, &[id], rest].concat()))
 }
@@ -144,6 +150,12 @@ pub(crate) fn help_of(words: &[&str]) -> String {
 pub(crate) fn instead(wrong: &str, right: &str) -> String {
     let words = typed().words;
     command(&words.iter().map(|word| if word == wrong { right } else { word }).collect::<Vec<_>>())
+}
+
+/// What was typed, for another namespace.
+pub(crate) fn in_namespace(namespace: &str) -> String {
+    let typed = typed().in_namespace(namespace);
+    join(&typed, &typed.words)
 }
 
 /// The `belay run` that was typed, as a new execution with other flags about approvals; those that were typed stay where none are given.

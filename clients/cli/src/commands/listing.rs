@@ -6,8 +6,10 @@ use serde::Serialize;
 use super::Context;
 use crate::{
     args::Format,
+    connect::Client,
     exit::Exit,
     failure::Failure,
+    names, next,
     render::{
         json,
         text::{Line, Style},
@@ -55,6 +57,14 @@ pub(super) fn sought<S: Copy>(states: &[S], word: fn(S) -> String) -> String {
     if words.is_empty() { String::new() } else { format!(" is {}", words.join(" or ")) }
 }
 
+/// The namespaces that have executions, for a list that found nothing; none for programs and for other lists.
+pub(super) async fn elsewhere<T>(context: &Context, client: &mut Client, found: &Found<T>) -> Vec<String> {
+    match context.screen.format == Format::Text && found.items.is_empty() {
+        true => names::namespaces(client).await,
+        false => Vec::new(),
+    }
+}
+
 /// What was found, and the token of the page after it; empty when there is no more.
 pub(super) struct Found<T> {
     pub(super) items: Vec<T>,
@@ -94,14 +104,15 @@ async fn pages_after<T>(
     }
 }
 
-/// Prints what was found, as the screen's format says: in JSON as the contract's own message, which `whole` makes. `nothing` is said of an
-/// empty list.
+/// Prints what was found, as the screen's format says: in JSON as the contract's own message, which `whole` makes. An empty list says what
+/// it looked for, and where it probably should have looked: `namespaces` are those that have executions.
 pub(super) fn print<T: Serialize, W: Serialize>(
     context: &Context,
     Found { items, next_page_token }: Found<T>,
     whole: impl FnOnce(Vec<T>, String) -> W,
     lines: impl FnOnce(&[T]) -> Vec<Line>,
-    nothing: impl FnOnce() -> String,
+    sought: impl FnOnce() -> String,
+    namespaces: &[String],
 ) -> Result<Exit, Failure> {
     let more = (!next_page_token.is_empty()).then(|| {
         Line::default().and(Style::Warn, format!("more available: use --page-token {next_page_token} or --all"))
@@ -113,7 +124,13 @@ pub(super) fn print<T: Serialize, W: Serialize>(
             }
         }
         Format::Json => context.screen.print_json(&json::of(&whole(items, next_page_token))?)?,
-        Format::Text if items.is_empty() => context.screen.say(&Line::new(nothing())),
+        Format::Text if items.is_empty() => match names::elsewhere(&context.namespace, namespaces) {
+            Some((what, command)) => {
+                context.screen.say(&Line::default().and(Style::Warn, what));
+                context.screen.say(&next::line(command));
+            }
+            None => context.screen.say(&Line::new(sought())),
+        },
         Format::Text => context.screen.print(&lines(&items))?,
     }
     if let Some(more) = more {

@@ -120,6 +120,7 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
         policy::note_if_ignored(context, &session, &verb.policy).await?;
         // A plan that is refused needs no copy.
         let checked = plan::check(&mut session.client, &context.namespace, &file).await?;
+        note_new_namespace(context, &mut session.client).await;
         let started = match &verb.copy_of {
             Some(original) => start_in_copy(context, &mut session.client, &file, request, original).await?,
             None => start(context, &mut session.client, &file, request).await?,
@@ -147,6 +148,21 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     let asks = ask::is_attended() && !verb.no_input;
     let attendance = Attendance { name: started.name, after: 0, drive: true, asks, longest: verb.wait_timeout };
     attend(context, session, signals, attendance).await
+}
+
+/// Says that no execution has run in this namespace where the name resembles one that has executions: it may be mistyped.
+async fn note_new_namespace(context: &Context, client: &mut Client) {
+    if context.namespace == names::DEFAULT_NAMESPACE || context.screen.format != Format::Text {
+        return;
+    }
+    let known = names::namespaces(client).await;
+    if known.contains(&context.namespace) {
+        return;
+    }
+    if let Some(similar) = names::similar(&context.namespace, &known) {
+        let said = format!("namespace `{}` is new; there is also `{similar}`", context.namespace);
+        context.screen.say(&Line::default().and(Style::Warn, said));
+    }
 }
 
 /// Shows what is going to run.

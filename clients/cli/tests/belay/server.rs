@@ -11,6 +11,7 @@ use std::{
 use belay_proto::v1::{
     Approval, CancelExecutionRequest, DecideApprovalRequest, Execution, ExecutionEvent, GetExecutionRequest,
     ListCapabilitiesRequest, ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse,
+    ListNamespacesRequest, ListNamespacesResponse,
     PauseExecutionRequest, Plan, PlanViolation, ResumeExecutionRequest, StartExecutionRequest, ValidatePlanRequest,
     ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
     approval_gate_service_server::ApprovalGateServiceServer,
@@ -176,6 +177,13 @@ impl ExecutorService for Scripted {
             .take(usize::try_from(request.page_size).unwrap())
             .collect();
         Ok(Response::new(ListExecutionsResponse { executions, ..Default::default() }))
+    }
+
+    async fn list_namespaces(
+        &self,
+        _: Request<ListNamespacesRequest>,
+    ) -> Result<Response<ListNamespacesResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
     }
 
     type WatchExecutionStream = Pin<Box<dyn Stream<Item = Result<WatchExecutionResponse, Status>> + Send>>;

@@ -237,7 +237,19 @@ fn lists_come_page_by_page_or_whole() {
         text(&wrong.stderr)
     );
     let none = home.run(&["executions", "list", "--namespace", "defualt"]);
-    assert_eq!(text(&none.stderr), "no execution in namespace defualt\n");
+    assert_eq!(
+        text(&none.stderr),
+        "namespace `defualt` has no executions; did you mean `default`?\nnext: belay executions list\n"
+    );
+    let none = home.run(&["approvals", "list", "--namespace", "team-x"]);
+    assert!(text(&none.stderr).starts_with("namespace `team-x` has no executions; `default` has\n"));
+    let none = home.run(&["executions", "get", "@last", "--namespace", "defualt"]);
+    let said = text(&none.stderr);
+    assert!(said.contains("did you mean `default`?\nnext: belay executions get @last\n"), "{said}");
+    let run = home.run(&["run", "plan.yaml", "--namespace", "defalt"]);
+    assert!(text(&run.stderr).starts_with("namespace `defalt` is new; there is also `default`\n"));
+    let none = home.run(&["executions", "list", "--state", "failed"]);
+    assert_eq!(text(&none.stderr), "no execution in namespace default is failed\n");
     assert!(text(&home.run(&["approvals", "list", "--all"]).stderr).starts_with("no approval in namespace default"));
 }
 

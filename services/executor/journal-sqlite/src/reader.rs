@@ -111,6 +111,23 @@ impl JournalReader for SqliteReader {
         self.rows(&format!("WHERE {} ORDER BY exec DESC LIMIT {limit}", conditions.join(" AND ")), values)
     }
 
+    fn namespaces(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        // Each is found by the index of names, so that the cost does not grow with the executions in it.
+        const NEXT: &str = "SELECT min(namespace) FROM execution WHERE namespace > ?1";
+        let read = || -> Result<Vec<String>, rusqlite::Error> {
+            let connection = self.connection();
+            let mut statement = connection.prepare_cached(NEXT)?;
+            let mut found: Vec<String> = Vec::new();
+            while found.len() < limit {
+                let last = found.last().map_or(after, String::as_str);
+                let Some(next) = statement.query_row([last], |row| row.get::<_, Option<String>>(0))? else { break };
+                found.push(next);
+            }
+            Ok(found)
+        };
+        read().map_err(failed)
+    }
+
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError> {
         // Taken before the connection: the writer holds the connection when it takes this one, in a simulation the very same connection.
         let known = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied();

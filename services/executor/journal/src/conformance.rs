@@ -18,6 +18,7 @@ pub fn check(open: &mut dyn FnMut() -> Opened) {
     refuses_one_and_keeps_the_others(&mut store, key);
     reads_in_pages(&mut store);
     lists_by_filter(&mut store);
+    lists_namespaces(&mut store);
     keeps_one_key(&mut store);
 
     let (fence, store_id) = (store.fence, store.store_id.clone());
@@ -232,6 +233,17 @@ fn lists_by_filter(store: &mut Opened) {
 }
 
 /// A key comes with the transition that needs it, all or nothing, and stays the only one.
+fn lists_namespaces(store: &mut Opened) {
+    for namespace in ["team-b", "team-a", "team-b"] {
+        let id = format!("namespace-{}", store.reader.list(&Filter { limit: 1000, ..Filter::default() }).unwrap().len());
+        let execution = NewExecution { namespace: namespace.into(), ..new_execution(&id, "", "", 300) };
+        created(&commit(store, vec![create(execution, store.fence)])[0]);
+    }
+    assert_eq!(store.reader.namespaces("", 10).unwrap(), ["default", "team-a", "team-b"]);
+    assert_eq!(store.reader.namespaces("default", 1).unwrap(), ["team-a"]);
+    assert_eq!(store.reader.namespaces("team-b", 10).unwrap(), Vec::<String>::new());
+}
+
 fn keeps_one_key(store: &mut Opened) {
     let fence = store.fence;
     let with_key = |mut operation: Operation, bytes: &[u8]| {

@@ -283,6 +283,9 @@ pub trait JournalReader: Send + Sync {
     /// Executions that pass the filter, the newest first.
     fn list(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, StoreError>;
 
+    /// The namespaces that have executions, in order, those after `after` and at most `limit` of them.
+    fn namespaces(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
+
     /// The transitions of an execution that hold events after `after`, in order, at most `limit` of them.
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError>;
 

@@ -7,16 +7,22 @@ use tonic::Status;
 
 use crate::{ExecutionRegistry, names::namespace, registry::unreadable, wire};
 
+/// How many entries a page has where the request says so many.
+pub(super) fn page_size(requested: i32) -> Result<usize, Status> {
+    match requested {
+        0 => Ok(50),
+        size => match usize::try_from(size) {
+            Ok(size) => Ok(size.min(1000)),
+            Err(_) => Err(status::invalid("page_size", "must not be negative").into()),
+        },
+    }
+}
+
 pub(super) async fn list_executions(
     registry: &Arc<ExecutionRegistry>,
     request: v1::ListExecutionsRequest,
 ) -> Result<v1::ListExecutionsResponse, Status> {
-    let size = match request.page_size {
-        0 => 50,
-        size => usize::try_from(size)
-            .map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?
-            .min(1000),
-    };
+    let size = page_size(request.page_size)?;
     // The token is the key of the last row of the previous page.
     let before = match request.page_token.as_str() {
         "" => None,

@@ -2,6 +2,7 @@
 
 mod list_capabilities;
 mod list_executions;
+mod list_namespaces;
 mod requests;
 mod start_execution;
 mod wait_execution;
@@ -72,6 +73,13 @@ impl ExecutorService for Service {
         request: Request<v1::ListExecutionsRequest>,
     ) -> Result<Response<v1::ListExecutionsResponse>, Status> {
         list_executions::list_executions(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_namespaces(
+        &self,
+        request: Request<v1::ListNamespacesRequest>,
+    ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
+        list_namespaces::list_namespaces(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn watch_execution(

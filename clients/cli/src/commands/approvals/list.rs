@@ -4,7 +4,7 @@ use belay_proto::v1::{ListApprovalsRequest, ListApprovalsResponse, approval::Sta
 
 use super::super::{
     Context,
-    listing::{Extent, print, sought, states, wanted},
+    listing::{Extent, elsewhere, print, sought, states, wanted},
 };
 use crate::{
     args::help,
@@ -59,14 +59,18 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
             let page = gate.list_approvals(request).await?.into_inner();
             Ok((page.approvals, page.next_page_token))
         });
-        wanted.await
+        let found = wanted.await?;
+        let namespaces = elsewhere(context, client, &found).await;
+        Ok((found, namespaces))
     });
+    let (found, namespaces) = listed.await?;
     print(
         context,
-        listed.await?,
+        found,
         |approvals, next_page_token| ListApprovalsResponse { approvals, next_page_token },
         |approvals| approval::list(approvals, clock::now()),
         || nothing(&context.namespace, &verb),
+        &namespaces,
     )
 }
 

@@ -6,7 +6,7 @@ use belay_proto::v1::{ListExecutionsRequest, ListExecutionsResponse, execution::
 
 use super::super::{
     Context,
-    listing::{Extent, print, sought, states, wanted},
+    listing::{Extent, elsewhere, print, sought, states, wanted},
 };
 use crate::{
     args::{help, label},
@@ -65,14 +65,18 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
             let page = client.list_executions(request).await?.into_inner();
             Ok((page.executions, page.next_page_token))
         });
-        wanted.await
+        let found = wanted.await?;
+        let namespaces = elsewhere(context, client, &found).await;
+        Ok((found, namespaces))
     });
+    let (found, namespaces) = listed.await?;
     print(
         context,
-        listed.await?,
+        found,
         |executions, next_page_token| ListExecutionsResponse { executions, next_page_token },
         |executions| execution::list(executions, now),
         || nothing(&context.namespace, &verb),
+        &namespaces,
     )
 }
 
