@@ -238,10 +238,7 @@ mod tests {
             said("defualt", &["default", "team"]).as_deref(),
             Some("namespace `defualt` has no executions; did you mean `default`?")
         );
-        assert_eq!(
-            said("x", &["default"]).as_deref(),
-            Some("namespace `x` has no executions; `default` has")
-        );
+        assert_eq!(said("x", &["default"]).as_deref(), Some("namespace `x` has no executions; `default` has"));
         let many = said("zzz", &["a", "b", "c", "d", "e", "f"]);
         let many = many.as_deref();
         assert_eq!(many, Some("namespace `zzz` has no executions; `a`, `b`, `c`, `d`, `e` and 1 more have"));

@@ -47,6 +47,9 @@ impl PlanFile {
             _ => PlanFormat::Unspecified,
         };
         let file = File::open(path).map_err(|error| not_opened(path, &name, &error))?;
+        if path.is_dir() {
+            return Err(folder(path, &name).into());
+        }
         PlanFile::read_from(name, format, file)
     }
 
@@ -73,14 +76,28 @@ impl PlanFile {
 /// A file that is not there may be mistyped.
 fn not_opened(path: &Path, name: &str, error: &io::Error) -> Report {
     let report = unreadable(name, &error.to_string());
-    match next::similar_file(path).filter(|_| error.kind() == io::ErrorKind::NotFound) {
-        Some(similar) => report.detail(format!("did you mean `{similar}`?")).next(next::instead(name, &similar)),
-        None => report.next(next::help()),
+    suggest(report, name, next::similar_file(path).filter(|_| error.kind() == io::ErrorKind::NotFound))
+}
+
+/// A folder may stand for the one plan in it.
+fn folder(path: &Path, name: &str) -> Report {
+    let is_plan = |path: &Path| path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let entries = std::fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let mut plans: Vec<_> = entries.filter(|path| is_plan(path) && path.is_file()).collect();
+    let only = plans.pop().filter(|_| plans.is_empty()).map(|plan| plan.display().to_string());
+    suggest(unreadable(name, "it is a folder; name a YAML or JSON file"), name, only)
+}
+
+/// The report with the file that was probably meant.
+fn suggest(report: Report, name: &str, meant: Option<String>) -> Report {
+    match meant {
+        Some(meant) => report.detail(format!("did you mean `{meant}`?")).next(next::instead(name, &meant)),
+        None => report,
     }
 }
 
 fn unreadable(name: &str, why: &str) -> Report {
-    Report::new(reasons::PLAN_UNREADABLE, format!("the plan {name} cannot be read: {why}"))
+    Report::new(reasons::PLAN_UNREADABLE, format!("the plan {name} cannot be read: {why}")).next(next::help())
 }
 
 #[cfg(test)]
@@ -100,6 +117,19 @@ mod tests {
         assert_eq!(refusal(b"a\nb\n\xff").message, "the plan p cannot be read: line 3 is not UTF-8");
         let missing = PlanFile::read_now(Path::new("/nonexistent/plan.yaml"));
         assert!(matches!(missing, Err(Failure::Report(report)) if report.message.contains("/nonexistent/plan.yaml")));
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_read_gets_one_answer_whatever_is_there() {
+        let home = tempfile::tempdir().unwrap();
+        let report = |path: &Path| PlanFile::read_now(path).unwrap_err().report();
+        let (missing, folder) = (report(&home.path().join("nowhere.yaml")), report(home.path()));
+        assert_eq!((missing.next.as_deref(), missing.code.as_str()), (Some("belay --help"), "PLAN_UNREADABLE"));
+        assert_eq!((folder.next, folder.code), (missing.next, missing.code));
+        assert!(folder.message.ends_with("cannot be read: it is a folder; name a YAML or JSON file"));
+        std::fs::write(home.path().join("tidy.yaml"), "").unwrap();
+        let plan = home.path().join("tidy.yaml").display().to_string();
+        assert_eq!(report(home.path()).details, [format!("did you mean `{plan}`?")]);
     }
 
     #[test]

@@ -7,9 +7,8 @@ use belay_reasons as reasons;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    output,
+    call, output,
     picture::{has_ended, machine_time, waited_for_people},
-    call,
     text::{Line, Style, shorten, table},
     time, words,
 };
@@ -24,7 +23,7 @@ use crate::{
 /// The most failed steps that the end of an execution shows; `executions get` shows all.
 const FAILED_SHOWN: usize = 5;
 /// The longest call that it shows of a step, in characters.
-const LONGEST_CALL: usize = 60;
+const LONGEST_CALL: usize = 40;
 
 /// The most lines of each stream that the end of a failed execution shows of a step's last output, and `executions get` of an attempt's.
 const OUTPUT_AT_END: usize = 10;
@@ -38,10 +37,7 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
             .and(Style::Strong, names::id(&execution.name))
             .and(Style::Plain, "  ")
             .and(words::execution_style(state), words::execution_state(state))
-            .and(
-                Style::Plain,
-                format!("  {}", took_in_words(execution, now).unwrap_or_default()),
-            ),
+            .and(Style::Plain, format!("  {}", took_in_words(execution, now).unwrap_or_default())),
     ];
     lines.extend(table(&facts(execution)));
     if !execution.steps.is_empty() {

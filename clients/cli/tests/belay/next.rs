@@ -71,7 +71,10 @@ fn follow(home: &Home, typed: &str) {
             // A plan that failed fails again.
             let output = shell(home, &tried(&other));
             let err = text(&output.stderr);
-            assert!(output.status.code() != Some(127) && !err.contains("code: INVALID_USAGE"), "{line}: {other}: {err}");
+            assert!(
+                output.status.code() != Some(127) && !err.contains("code: INVALID_USAGE"),
+                "{line}: {other}: {err}"
+            );
         }
         match next.into_iter().next() {
             Some(next) => line = next,
@@ -93,6 +96,8 @@ fn every_printed_command_works_as_it_stands() {
     assert_eq!(tidy.status.code(), Some(33), "{}", text(&tidy.stderr));
     for line in [
         "run nowhere.yaml",
+        "run .",
+        "run work",
         "run pla.yaml",
         "run bad.yaml",
         "plan validate bad.yaml",

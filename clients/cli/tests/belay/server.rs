@@ -11,9 +11,9 @@ use std::{
 use belay_proto::v1::{
     Approval, CancelExecutionRequest, DecideApprovalRequest, Execution, ExecutionEvent, GetExecutionRequest,
     ListCapabilitiesRequest, ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse,
-    ListNamespacesRequest, ListNamespacesResponse,
-    PauseExecutionRequest, Plan, PlanViolation, ResumeExecutionRequest, StartExecutionRequest, ValidatePlanRequest,
-    ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+    ListNamespacesRequest, ListNamespacesResponse, PauseExecutionRequest, Plan, PlanViolation, ResumeExecutionRequest,
+    StartExecutionRequest, ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest,
+    WatchExecutionResponse,
     approval_gate_service_server::ApprovalGateServiceServer,
     execution_event::Kind,
     executor_service_server::{ExecutorService, ExecutorServiceServer},

@@ -423,7 +423,8 @@ steps:
     let run = run.unwrap();
     let told = text(&run.stderr);
     assert_eq!(run.status.code(), Some(30), "{told}");
-    let end = " · exit 101 · attempt 2 of 2\n     │ adds: FAILED\n     │   left: 3\n     │ password=[REDACTED]\n  slow ";
+    let end =
+        " · exit 101 · attempt 2 of 2\n     │ adds: FAILED\n     │   left: 3\n     │ password=[REDACTED]\n  slow ";
     assert!(told.contains("\n✗ fails failed after ") && told.contains("\n  test    sh -c "), "{told}");
     assert!(told.contains(end), "{told}");
     for line in [

@@ -235,7 +235,8 @@ fn lists_by_filter(store: &mut Opened) {
 /// A key comes with the transition that needs it, all or nothing, and stays the only one.
 fn lists_namespaces(store: &mut Opened) {
     for namespace in ["team-b", "team-a", "team-b"] {
-        let id = format!("namespace-{}", store.reader.list(&Filter { limit: 1000, ..Filter::default() }).unwrap().len());
+        let id =
+            format!("namespace-{}", store.reader.list(&Filter { limit: 1000, ..Filter::default() }).unwrap().len());
         let execution = NewExecution { namespace: namespace.into(), ..new_execution(&id, "", "", 300) };
         created(&commit(store, vec![create(execution, store.fence)])[0]);
     }
