@@ -9,7 +9,7 @@ use std::{
 use belay_policy::{Policy, Tier};
 use belay_proto::v1::{EnforcementReport, enforcement_report};
 use belay_settings::toolchains::{Caller, PROGRAMS};
-use belay_tool_runner::{CommandSettings, Enforcement, Places as _, RealPlaces};
+use belay_tool_runner::{CommandSettings, Enforcement, HostDirectories, WorkspaceDirectories as _};
 
 use crate::{
     config::{Config, ConfigError, ConfigSource},
@@ -116,7 +116,7 @@ pub fn doctor(probe: &Probe) -> Diagnosis {
         |_| CommandSettings::default(),
         |config| CommandSettings::new(config.commands.clone(), Some(probe.state_dir.join("caches"))),
     );
-    let enforcement = Enforcement::tried_out(commands.sandbox());
+    let enforcement = Enforcement::probed(commands.sandbox());
     let policy = probe.policy.read().map(|policy| policy.unwrap_or_else(Policy::of_one_person));
     Diagnosis {
         sandbox: enforcement.to_proto(),
@@ -160,7 +160,7 @@ fn tried(path: &Path, state_dir: &Path) -> Result<(), String> {
         .prefix(".belay-doctor-")
         .tempdir_in(&path)
         .map_err(|error| format!("nothing can be written there: {error}"))?;
-    RealPlaces.open(inside.path(), &[]).map(drop).map_err(|error| error.to_string())
+    HostDirectories.open(inside.path(), &[]).map(drop).map_err(|error| error.to_string())
 }
 
 /// The programs that the caller has, as commands see them, and those that plans often call.

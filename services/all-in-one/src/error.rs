@@ -167,6 +167,6 @@ mod tests {
     fn a_lost_seal_key_is_told_by_name() {
         let error = StartError::ledger(Path::new("/state/ledger.db"), &LedgerError::KeyLost);
         assert_eq!(error.code(), "SEAL_KEY_LOST");
-        assert!(error.to_string().starts_with("/state/ledger.db: calls in ledger.db are sealed"), "{error}");
+        assert!(error.to_string().starts_with("/state/ledger.db: calls in ledger.db were sealed"), "{error}");
     }
 }

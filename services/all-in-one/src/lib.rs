@@ -41,7 +41,7 @@ use belay_service_kit::{
 use belay_settings::{GateLimits, RunnerLimits};
 use belay_sqlite::Threads;
 use belay_tool_runner::{
-    Allowed, Calls, CommandSettings, Enforcement, Ledger, RealPlaces, Registry, Workspaces, tools,
+    Allowed, Calls, CommandSettings, Enforcement, HostDirectories, Ledger, Registry, Workspaces, tools,
 };
 use tokio::task::JoinHandle;
 
@@ -127,7 +127,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let limits = config.loaded.settings.services;
     let commands = Arc::new(CommandSettings::new(config.commands, Some(state_dir.path().join("caches"))));
     let sandbox = commands.sandbox();
-    let enforcement = tokio::task::spawn_blocking(|| Enforcement::tried_out(sandbox)).await.map_err(internal)?;
+    let enforcement = tokio::task::spawn_blocking(|| Enforcement::probed(sandbox)).await.map_err(internal)?;
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
@@ -281,7 +281,7 @@ async fn runner(
             allowed: Allowed::Any,
             forbidden: vec![state_dir.path().to_owned()],
         },
-        places: Arc::new(RealPlaces),
+        directories: Arc::new(HostDirectories),
         enforcement,
         telemetry,
         threads: Threads::Real,

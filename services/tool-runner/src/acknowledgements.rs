@@ -1,109 +1,110 @@
-//! Which rows of the ledger may go, and when they do.
+//! When the ledger deletes rows of acknowledged calls.
 //!
-//! A row may go when the executor has stored what it says, and, if it put an effect in place, when that is on the disk for good: until
-//! then the row is what brings the effect back after a loss of power. Rows that may go have no commit of their own: they go with the next
-//! one there is, or after a while, or when they are many. What is lost here costs a row and nothing more.
+//! A row is deleted once the executor has stored the call's outcome and, if the call committed an effect, once that effect is synced to
+//! disk: until then recovery after a power loss needs the row to redo the effect. Deletes have no transaction of their own: they go with
+//! the next commit of the ledger, after [`MAX_DELAY`], or when `max_pending` rows have accumulated. A delete that is lost leaves a row
+//! behind and does no other harm.
 
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use crate::{Ledger, LedgerFailure};
+use crate::{Ledger, LedgerFailure, lock::lock};
 
-/// How long rows that may go wait for a commit to go with.
-const WAITS: Duration = Duration::from_secs(5);
+/// How long deletes wait for a commit to go with.
+const MAX_DELAY: Duration = Duration::from_secs(5);
 
 pub(crate) struct Acknowledgements {
     ledger: Arc<Ledger>,
-    /// How many rows wait for a commit to go with at most.
-    max_waiting: usize,
-    unsettled: Mutex<Unsettled>,
-    /// Somebody sees to it that the rows that may go do not wait for too long.
-    attended: AtomicBool,
+    /// Flush as soon as this many deletes are pending.
+    max_pending: usize,
+    pending_sync: Mutex<PendingSync>,
+    /// Whether a task that flushes after [`MAX_DELAY`] is scheduled.
+    flush_scheduled: AtomicBool,
 }
 
-/// Calls whose rows say that their effects are in place, which may not be on the disk. With each, whether it was acknowledged.
+/// Committed calls whose effects may not be synced to disk yet, each with whether the executor has acknowledged it.
 #[derive(Debug, Default)]
-struct Unsettled(HashMap<String, bool>);
+struct PendingSync(HashMap<String, bool>);
 
-impl Unsettled {
-    /// Those of which the rows may go now.
-    fn acknowledged(&mut self, names: Vec<String>) -> Vec<String> {
-        let may_go = |name: &String| match self.0.get_mut(name) {
+impl PendingSync {
+    /// Marks calls as acknowledged; returns those whose rows can be deleted now.
+    fn acknowledge(&mut self, names: Vec<String>) -> Vec<String> {
+        let deletable = |name: &String| match self.0.get_mut(name) {
             Some(acknowledged) => {
                 *acknowledged = true;
                 false
             }
             None => true,
         };
-        names.into_iter().filter(may_go).collect()
+        names.into_iter().filter(deletable).collect()
     }
 
-    /// Those of which the rows may go now.
-    fn settled(&mut self, names: Vec<String>) -> Vec<String> {
+    /// Removes calls whose effects are synced; returns those whose rows can be deleted now.
+    fn remove_synced(&mut self, names: Vec<String>) -> Vec<String> {
         names.into_iter().filter(|name| self.0.remove(name) == Some(true)).collect()
     }
 }
 
 impl Acknowledgements {
-    pub(crate) fn new(ledger: Arc<Ledger>, max_waiting: usize) -> Arc<Self> {
-        Arc::new(Self { ledger, max_waiting, unsettled: Mutex::default(), attended: AtomicBool::new(false) })
+    pub(crate) fn new(ledger: Arc<Ledger>, max_pending: usize) -> Arc<Self> {
+        Arc::new(Self { ledger, max_pending, pending_sync: Mutex::default(), flush_scheduled: AtomicBool::new(false) })
     }
 
-    fn unsettled(&self) -> MutexGuard<'_, Unsettled> {
-        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending_sync(&self) -> MutexGuard<'_, PendingSync> {
+        lock(&self.pending_sync)
     }
 
-    /// A row was written that says that an effect is in place. It stays until that is settled.
+    /// The row that commits an effect was written; it stays until [`Self::synced`].
     pub(crate) fn committed(&self, name: &str) {
-        self.unsettled().0.insert(name.to_owned(), false);
+        self.pending_sync().0.insert(name.to_owned(), false);
     }
 
-    /// Nothing is left to be done for the effects of these calls: they are on the disk for good, or were taken back.
-    pub(crate) fn settled(self: &Arc<Self>, names: Vec<String>) {
-        let may_go = self.unsettled().settled(names);
-        self.let_go(may_go);
+    /// The effects of these calls are synced to disk, or were reverted.
+    pub(crate) fn synced(self: &Arc<Self>, names: Vec<String>) {
+        let deletable = self.pending_sync().remove_synced(names);
+        self.delete_later(deletable);
     }
 
     /// The executor has stored the outcomes of these calls.
-    pub(crate) fn acknowledged(self: &Arc<Self>, names: Vec<String>) {
-        let may_go = self.unsettled().acknowledged(names);
-        self.let_go(may_go);
+    pub(crate) fn acknowledge(self: &Arc<Self>, names: Vec<String>) {
+        let deletable = self.pending_sync().acknowledge(names);
+        self.delete_later(deletable);
     }
 
-    /// Whether a call was acknowledged whose row has to stay.
-    pub(crate) fn holds(&self, name: &str) -> bool {
-        self.unsettled().0.get(name) == Some(&true)
+    /// Whether the call is acknowledged, but its row cannot be deleted yet.
+    pub(crate) fn is_waiting_for_sync(&self, name: &str) -> bool {
+        self.pending_sync().0.get(name) == Some(&true)
     }
 
-    fn let_go(self: &Arc<Self>, names: Vec<String>) {
+    fn delete_later(self: &Arc<Self>, names: Vec<String>) {
         if names.is_empty() {
             return;
         }
-        let many = self.ledger.let_go(names) >= self.max_waiting;
-        if !many && self.attended.swap(true, Ordering::SeqCst) {
+        let flush_now = self.ledger.delete_later(names) >= self.max_pending;
+        if !flush_now && self.flush_scheduled.swap(true, Ordering::SeqCst) {
             return;
         }
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            if !many {
-                tokio::time::sleep(WAITS).await;
-                this.attended.store(false, Ordering::SeqCst);
+            if !flush_now {
+                tokio::time::sleep(MAX_DELAY).await;
+                this.flush_scheduled.store(false, Ordering::SeqCst);
             }
-            if let Err(error) = this.write().await {
-                tracing::warn!(%error, "Acknowledged calls stay in the ledger until it can be written");
+            if let Err(error) = this.flush().await {
+                tracing::warn!(%error, "Cannot delete acknowledged calls from the ledger; they stay until the next write succeeds");
             }
         });
     }
 
-    /// Has the rows go that may.
-    pub(crate) async fn write(&self) -> Result<(), LedgerFailure> {
-        if self.ledger.has_let_go() { self.ledger.write_let_go().await } else { Ok(()) }
+    /// Deletes the pending rows now.
+    pub(crate) async fn flush(&self) -> Result<(), LedgerFailure> {
+        if self.ledger.has_pending_deletes() { self.ledger.flush_deletes().await } else { Ok(()) }
     }
 }
 
@@ -117,14 +118,14 @@ mod tests {
 
     /// S2-NFR-005.
     #[test]
-    fn a_row_goes_when_it_is_acknowledged_and_settled_in_either_order() {
-        let mut unsettled = Unsettled::default();
+    fn a_row_is_deleted_once_acknowledged_and_synced_in_either_order() {
+        let mut pending = PendingSync::default();
         for name in ["a", "b"] {
-            unsettled.0.insert(name.into(), false);
+            pending.0.insert(name.into(), false);
         }
-        assert_eq!(unsettled.acknowledged(names(&["a", "c"])), ["c"], "nothing had to be settled of it");
-        assert_eq!(unsettled.settled(names(&["a", "b"])), ["a"]);
-        assert_eq!(unsettled.acknowledged(names(&["b"])), ["b"]);
-        assert_eq!(unsettled.settled(names(&["a", "b"])), Vec::<String>::new());
+        assert_eq!(pending.acknowledge(names(&["a", "c"])), ["c"], "c committed no effect");
+        assert_eq!(pending.remove_synced(names(&["a", "b"])), ["a"]);
+        assert_eq!(pending.acknowledge(names(&["b"])), ["b"]);
+        assert_eq!(pending.remove_synced(names(&["a", "b"])), Vec::<String>::new());
     }
 }

@@ -1,16 +1,16 @@
-//! The calls this runner knows of.
+//! The calls of this runner, running, waiting and ended.
 //!
-//! Here is what is asked about calls, and who may ask. How one runs stands in `run`, how it comes to wait for a decision in `ask`, what is
-//! done about that in `holds`, how its effect is put in place in `commit`, and what is made of a ledger at the start in `recover`.
+//! This file holds the registry of calls and its entry points. `run` executes a call, `require_approval` suspends it for approval,
+//! `approvals` resumes or discards it, `commit` applies its effect, and `recover` restores calls from the ledger at startup.
 
-mod ask;
+mod approvals;
 mod commit;
 mod decide;
 mod effect;
-mod forgotten;
-mod holds;
+mod recent_acknowledgements;
 mod record;
 mod recover;
+mod require_approval;
 mod run;
 mod span;
 mod work;
@@ -20,7 +20,7 @@ pub(crate) use record::{json_of, timed_out};
 
 use std::{
     collections::{HashMap, hash_map::Entry as Slot},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -41,102 +41,102 @@ use crate::{
     acknowledgements::Acknowledgements,
     lanes::Lanes,
     ledger::{Entry, Row, Written},
-    output::Kept,
+    lock::lock,
+    output::OutputBuffer,
     registry::Registered,
     secrets::CallSecrets,
-    workspace_locks::Rooms,
+    workspace_locks::WorkspaceLocks,
     workspaces::Chosen,
 };
-use forgotten::Forgotten;
+use recent_acknowledgements::RecentAcknowledgements;
 use record::{failure, payload};
 
-/// The calls this runner knows of.
+/// The calls of this runner, running, waiting and ended.
 pub struct Calls {
     pub(crate) registry: Registry,
     pub(crate) enforcement: v1::EnforcementReport,
-    pub(crate) rooms: Arc<Rooms>,
+    pub(crate) workspaces: Arc<WorkspaceLocks>,
     policy: Arc<PolicyHolder>,
     ledger: Arc<Ledger>,
     acknowledgements: Arc<Acknowledgements>,
     clock: Arc<dyn Clock>,
     telemetry: Telemetry,
     lanes: Lanes,
-    /// How many calls may be under way at once.
+    /// Bounds the calls that run at once.
     limit: Limit,
     fences: Mutex<HashMap<i32, i64>>,
     known: Mutex<HashMap<String, Call>>,
-    forgotten: Mutex<Forgotten>,
+    recent: Mutex<RecentAcknowledgements>,
 }
 
-/// How far a call is.
+/// Where a call is in its life.
 #[derive(Clone, Debug)]
 pub(crate) enum Progress {
-    /// It works.
+    /// Its tool runs.
     Running,
-    /// What was decided about it is being done.
-    Settling,
-    /// It waits for a decision.
-    Held(Arc<v1::ToolCall>),
-    /// It has ended.
+    /// A decision about it is being carried out.
+    Resolving,
+    /// It waits for approval.
+    AwaitingApproval(Arc<v1::ToolCall>),
     Ended(Arc<v1::ToolCall>),
-    /// Whether its row was written is not known: the next start of the runner finds it out.
+    /// The write of its row failed, so its outcome is unknown until the runner has restarted and read the ledger.
     Unresolved,
 }
 
 impl Progress {
-    /// Whether it goes on by itself.
-    fn is_under_way(&self) -> bool {
-        matches!(self, Self::Running | Self::Settling)
+    /// Whether the runner is working on it, as opposed to waiting for a decision or having ended.
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Running | Self::Resolving)
     }
 }
 
-/// One call, to be followed.
+/// A subscription to the progress and output of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct Followed {
+pub(crate) struct Subscription {
     pub(crate) name: String,
     pub(crate) progress: watch::Receiver<Progress>,
-    /// The call that has the workspace to itself, while this one waits for its end.
+    /// The exclusive call whose end this one waits for.
     pub(crate) waits_for: watch::Receiver<Option<Arc<str>>>,
-    pub(crate) output: Arc<Kept>,
+    pub(crate) output: Arc<OutputBuffer>,
 }
 
 #[derive(Clone)]
 struct Call {
-    /// The digest of what was asked; empty for a tombstone, which fits anything.
+    /// The digest of tool, workspace and arguments; empty for a tombstone, which matches any request.
     digest: Arc<str>,
     progress: Arc<watch::Sender<Progress>>,
     cancel: Arc<watch::Sender<bool>>,
-    /// The call that has the workspace to itself, while this one waits for its end.
+    /// The exclusive call whose end this one waits for.
     waits_for: Arc<watch::Sender<Option<Arc<str>>>>,
-    output: Arc<Kept>,
-    /// What is known while it runs.
+    output: Arc<OutputBuffer>,
+    /// The message returned while the call runs.
     started: Arc<v1::ToolCall>,
-    /// What hides its secrets in what is shown of it.
+    /// Redacts its secrets in output, approvals and failures.
     secrets: Arc<CallSecrets>,
 }
 
-/// The policy under which a new call begins, and its place among those that may be under way.
-type Beginning = (Arc<Revised>, Taken);
+/// The policy that a new call runs under, and its slot in the limit of running calls.
+type Admission = (Arc<Revised>, Taken);
 
-/// A call to make, checked as far as it can be without the tool.
-pub(crate) struct Order {
+/// A validated `CallTool` request. Its arguments are checked against the tool's schema when it runs.
+pub(crate) struct CallRequest {
     pub(crate) name: String,
     pub(crate) attempt: u32,
     pub(crate) tool: Arc<Registered>,
     pub(crate) arguments: String,
     pub(crate) timeout: Option<Duration>,
     pub(crate) workspace: Chosen,
-    /// Nobody else is to commit in the workspace while it runs.
+    /// No other call may commit in the workspace while this one runs.
     pub(crate) exclusive: bool,
     pub(crate) grant: Option<v1::Grant>,
-    /// The fencing token of the owner that asks.
+    /// The fencing token of the executor that sent the request.
     pub(crate) token: i64,
-    /// Where it belongs, if its caller says so.
+    /// The trace context of the caller.
     pub(crate) trace: Option<TraceContext>,
 }
 
 impl Calls {
-    /// How far the ledger has come, and what it remembers of other services' stores.
+    /// The ledger's position, and the positions of other services' stores that it remembers.
     pub fn stores(&self) -> &Arc<Stores> {
         self.ledger.stores()
     }
@@ -145,31 +145,32 @@ impl Calls {
         self.ledger.id()
     }
 
-    /// The policy that is enforced, to be offered newer ones.
+    /// The policy that this runner enforces; [`PolicyHolder::offer`] replaces it.
     pub fn policy(&self) -> &Arc<PolicyHolder> {
         &self.policy
     }
 
-    /// Begins to answer a request.
-    pub(crate) fn answering(&self, method: &'static str, metadata: &MetadataMap) -> RpcSpan {
+    /// Starts the span of a request.
+    pub(crate) fn start_span(&self, method: &'static str, metadata: &MetadataMap) -> RpcSpan {
         RpcSpan::begin(&self.telemetry, method, TraceContext::of(metadata), self.clock.now_micros())
     }
 
-    /// Has answered it.
-    pub(crate) fn answered<T>(&self, request: RpcSpan, answer: &Result<T, Status>) {
-        request.end(answer, self.clock.now_micros());
+    /// Ends the span of a request.
+    pub(crate) fn end_span<T>(&self, span: RpcSpan, result: &Result<T, Status>) {
+        span.end(result, self.clock.now_micros());
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Call>> {
         lock(&self.known)
     }
 
-    /// Refuses an owner that was replaced, and remembers a newer one before anything is done for it.
+    /// Rejects a request whose fencing token is older than the newest seen, and makes a newer token durable before the request is served.
     pub(crate) async fn admit(&self, fence: Option<v1::Fence>) -> Result<(), Status> {
         let v1::Fence { shard, token } = fence.unwrap_or_default();
         let newest = lock(&self.fences).get(&shard).copied().unwrap_or(0);
         if token < newest {
-            let message = format!("Shard {shard} has another owner: fence {token} is older than {newest}.");
+            let message =
+                format!("Another executor owns shard {shard} now: fencing token {token} is older than {newest}.");
             return Err(status::error(Code::FailedPrecondition, reasons::FENCED, message)
                 .with("newest", newest)
                 .into());
@@ -183,113 +184,116 @@ impl Calls {
         Ok(())
     }
 
-    /// Runs a call, or attaches to the one of this name. One that was held back before its work goes on if the order brings its grant.
-    pub(crate) async fn call(self: &Arc<Self>, order: Order) -> Result<Followed, Status> {
-        let digest: Arc<str> = crate::service::digest(&order).into();
-        let (call, is_new) = self.find_or_begin(&order, &digest)?;
+    /// Starts a call, or attaches to the existing call of this name. A call that waits for approval before its work resumes when the
+    /// request carries its grant.
+    pub(crate) async fn call(self: &Arc<Self>, request: CallRequest) -> Result<Subscription, Status> {
+        let digest: Arc<str> = crate::service::digest(&request).into();
+        let (call, is_new) = self.find_or_register(&request, &digest)?;
         if !call.digest.is_empty() && call.digest != digest {
-            let message =
-                format!("{} was asked for before with another tool, workspace or other arguments.", order.name);
+            let message = format!("{} already exists with a different tool, workspace or arguments.", request.name);
             return Err(status::error(Code::AlreadyExists, reasons::CALL_EXISTS, message).into());
         }
-        let followed = call.followed();
+        let subscription = call.subscription();
         match is_new {
-            Some((policy, taken)) => self.spawn_run(call, order, policy, None, Some(taken)),
-            None if order.grant.is_some() => self.resume(call, order).await?,
+            Some((policy, taken)) => self.spawn_run(call, request, policy, None, Some(taken)),
+            None if request.grant.is_some() => self.resume(call, request).await?,
             None => {}
         }
-        Ok(followed)
+        Ok(subscription)
     }
 
-    /// The call of this name; a new one with what it begins with.
-    fn find_or_begin(&self, order: &Order, digest: &Arc<str>) -> Result<(Call, Option<Beginning>), Status> {
+    /// Returns the call of this name, or registers a new one.
+    fn find_or_register(&self, request: &CallRequest, digest: &Arc<str>) -> Result<(Call, Option<Admission>), Status> {
         let mut known = self.known();
-        let slot = match known.entry(order.name.clone()) {
+        let slot = match known.entry(request.name.clone()) {
             Slot::Occupied(call) => return Ok((call.get().clone(), None)),
             Slot::Vacant(slot) => slot,
         };
-        if lock(&self.forgotten).holds(&order.name, order.token) || self.acknowledgements.holds(&order.name) {
-            let message = format!("{} has ended, and its outcome was acknowledged: this request was late.", order.name);
+        if lock(&self.recent).outdates(&request.name, request.token)
+            || self.acknowledgements.is_waiting_for_sync(&request.name)
+        {
+            let message =
+                format!("{} has ended and its outcome was acknowledged; this request arrived too late.", request.name);
             return Err(status::error(Code::FailedPrecondition, reasons::CALL_ACKNOWLEDGED, message).into());
         }
-        self.refuse_if_broken()?;
-        let policy = self.policy_now()?;
+        self.check_ledger()?;
+        let policy = self.current_policy()?;
         let taken = self.limit.take()?;
         let started = v1::ToolCall {
-            name: order.name.clone(),
-            tool: order.tool.spec.name.into(),
+            name: request.name.clone(),
+            tool: request.tool.spec.name.into(),
             state: State::Running.into(),
-            arguments: Some(payload(order.arguments.clone())),
-            arguments_digest: crate::service::arguments_digest(&order.arguments),
-            recovery: order.tool.spec.recovery.to_proto().into(),
+            arguments: Some(payload(request.arguments.clone())),
+            arguments_digest: crate::service::arguments_digest(&request.arguments),
+            recovery: request.tool.spec.recovery.to_proto().into(),
             start_time: Some(belay_proto::timestamp(self.clock.now_micros())),
             ..v1::ToolCall::default()
         };
-        let secrets = self.ledger.secrets_of(&started.tool, &order.arguments);
+        let secrets = self.ledger.secrets_of(&started.tool, &request.arguments);
         let call = slot.insert(Call::new(Arc::clone(digest), Progress::Running, started, secrets)).clone();
         Ok((call, Some((policy, taken))))
     }
 
-    fn policy_now(&self) -> Result<Arc<Revised>, Status> {
+    fn current_policy(&self) -> Result<Arc<Revised>, Status> {
         self.policy.current().ok_or_else(|| {
             let message =
-                "This runner has no policy yet: the approval gate must be reachable once before anything may run.";
+                "This runner has no policy yet. It must reach the approval gate once before it can run calls.";
             status::error(Code::Unavailable, reasons::POLICY_MISSING, message).into()
         })
     }
 
-    /// What is known of a call.
+    /// The current state of a call.
     pub(crate) fn get(&self, name: &str) -> Result<Arc<v1::ToolCall>, Status> {
         Ok(self.find(name)?.now())
     }
 
-    /// Follows a call.
-    pub(crate) fn attach(&self, name: &str) -> Result<Followed, Status> {
-        Ok(self.find(name)?.followed())
+    /// Subscribes to a call.
+    pub(crate) fn attach(&self, name: &str) -> Result<Subscription, Status> {
+        Ok(self.find(name)?.subscription())
     }
 
-    /// Begins nothing more once the ledger cannot be written.
-    fn refuse_if_broken(&self) -> Result<(), Status> {
+    /// Rejects the request once a write to the ledger has failed.
+    fn check_ledger(&self) -> Result<(), Status> {
         self.ledger.failure().map_or(Ok(()), |error| Err(not_durable(error)))
     }
 
     fn find(&self, name: &str) -> Result<Call, Status> {
         let known = self.known().get(name).cloned();
         if known.is_none() {
-            // The row of a call that is not known here may have been written all the same.
-            self.refuse_if_broken()?;
+            // The row of an unknown call may still have been written.
+            self.check_ledger()?;
         }
         known.ok_or_else(|| {
-            let message = format!("No call {name} ever arrived here.");
+            let message = format!("Call {name} not found: this runner never received it.");
             status::error(Code::NotFound, reasons::CALL_NOT_FOUND, message).with("ledger_id", self.ledger.id()).into()
         })
     }
 
-    /// Stops a call and answers when it has ended. One that never arrived is forbidden.
+    /// Cancels a call and returns when it has ended. For an unknown call it leaves a tombstone, so that the call cannot start later.
     pub(crate) async fn cancel(self: &Arc<Self>, name: &str) -> Result<Arc<v1::ToolCall>, Status> {
         loop {
             let known = self.known().get(name).cloned();
             let Some(call) = known else {
-                if let Some(ended) = self.forbid(name).await? {
+                if let Some(ended) = self.write_tombstone(name).await? {
                     return Ok(ended);
                 }
                 continue;
             };
             call.cancel.send_replace(true);
-            match call.settled().await? {
+            match call.wait_until_idle().await? {
                 Progress::Ended(ended) => return Ok(ended),
-                // It came to be held before it heard.
-                Progress::Held(_) | Progress::Running | Progress::Settling | Progress::Unresolved => {
-                    self.give_up(&call, State::Cancelled, failure(record::cancelled())).await?;
+                // It began to wait for approval before it saw the cancellation.
+                Progress::AwaitingApproval(_) | Progress::Running | Progress::Resolving | Progress::Unresolved => {
+                    self.end_pending(&call, State::Cancelled, failure(record::cancelled())).await?;
                 }
             }
         }
     }
 
-    /// Leaves a tombstone for a call that never arrived; nothing when it arrived just now.
-    async fn forbid(&self, name: &str) -> Result<Option<Arc<v1::ToolCall>>, Status> {
+    /// Writes a tombstone for an unknown call; returns `None` if the call has arrived meanwhile.
+    async fn write_tombstone(&self, name: &str) -> Result<Option<Arc<v1::ToolCall>>, Status> {
         let failed =
-            ToolFailure::new(ErrorClass::Cancelled, reasons::CANCELLED, "The call was cancelled before it arrived.");
+            ToolFailure::new(ErrorClass::Cancelled, reasons::CANCELLED, "The call was cancelled before it started.");
         let tombstone = v1::ToolCall {
             name: name.to_owned(),
             state: State::Cancelled.into(),
@@ -298,16 +302,22 @@ impl Calls {
             receipt: Some(v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() }),
             ..v1::ToolCall::default()
         };
-        // In memory first, so that the call cannot slip in while the row is written; a row that fails takes it back. Nobody is told of
-        // its end before the row is there.
+        // In memory first, so that the call cannot start while the row is written; if the write fails, the entry is removed again. The end
+        // is published only once the row is durable.
         let secrets = self.ledger.secrets_of("", "");
         let call = Call::new("".into(), Progress::Running, tombstone.clone(), secrets);
         match self.known().entry(name.to_owned()) {
             Slot::Vacant(slot) => slot.insert(call.clone()),
             Slot::Occupied(_) => return Ok(None),
         };
-        let row =
-            Row { digest: String::new(), ended: true, call: tombstone.clone(), staged: None, held: None, spends: None };
+        let row = Row {
+            digest: String::new(),
+            ended: true,
+            call: tombstone.clone(),
+            staged: None,
+            pending: None,
+            spends: None,
+        };
         if let Err(error) = self.write(row).await {
             self.known().remove(name);
             return Err(not_durable(error));
@@ -317,7 +327,7 @@ impl Calls {
         Ok(Some(ended))
     }
 
-    /// The names of the calls that have ended and that nobody has acknowledged, sorted.
+    /// The names of ended calls that the executor has not acknowledged, sorted.
     pub(crate) fn unacknowledged(&self) -> Vec<String> {
         let known = self.known();
         let ended = known.iter().filter(|(_, call)| matches!(*call.progress.borrow(), Progress::Ended(_)));
@@ -327,44 +337,39 @@ impl Calls {
         names
     }
 
-    /// Forgets calls whose outcome the executor has stored. `token`: its fencing token.
+    /// Drops calls whose outcome the executor has stored. `token`: its fencing token.
     pub(crate) fn acknowledge(&self, names: Vec<String>, token: i64) {
         let mut known = self.known();
         let has_ended = |call: &Call| matches!(*call.progress.borrow(), Progress::Ended(_));
         let ended: Vec<String> = names.into_iter().filter(|name| known.get(name).is_some_and(has_ended)).collect();
-        // Before a call of the same name could begin anew.
-        self.acknowledgements.acknowledged(ended.clone());
-        let mut forgotten = lock(&self.forgotten);
+        // While `known` is locked: otherwise a call of the same name could start first.
+        self.acknowledgements.acknowledge(ended.clone());
+        let mut recent = lock(&self.recent);
         for name in ended {
             known.remove(&name);
-            forgotten.add(name, token);
+            recent.add(name, token);
         }
     }
 
-    /// Returns when the ledger cannot be written any more, with the reason: the process should stop, and what is unresolved is found out at
-    /// the next start.
+    /// Returns with the cause when a write to the ledger has failed. The process should exit then: the next start finds out from the ledger
+    /// what is durable.
     pub async fn failed(&self) -> SqliteError {
         self.ledger.failed().await
     }
 
-    /// Brings onto the disk what could wait, and lets the ledger forget what is done. To be called when no request is answered any more;
-    /// whoever does not leaves the next start a little more to do.
+    /// Syncs applied effects to disk and deletes acknowledged rows. Call it once no requests are served any more; skipping it only leaves
+    /// that work to the next start.
     ///
     /// # Errors
     /// When the ledger cannot be written.
     pub async fn close(&self) -> Result<(), LedgerFailure> {
-        self.rooms.sync().await;
-        self.acknowledgements.write().await
+        self.workspaces.sync().await;
+        self.acknowledgements.flush().await
     }
 
-    /// Writes a row.
     async fn write(&self, row: Row) -> Result<Written, crate::LedgerFailure> {
         self.ledger.write(Entry::Call(Box::new(row))).await
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Call {
@@ -374,14 +379,14 @@ impl Call {
             progress: Arc::new(watch::Sender::new(progress)),
             cancel: Arc::new(watch::Sender::new(false)),
             waits_for: Arc::new(watch::Sender::new(None)),
-            output: Arc::new(Kept::new(secrets.redactor())),
+            output: Arc::new(OutputBuffer::new(secrets.redactor())),
             started: Arc::new(started),
             secrets,
         }
     }
 
-    fn followed(&self) -> Followed {
-        Followed {
+    fn subscription(&self) -> Subscription {
+        Subscription {
             name: self.started.name.clone(),
             progress: self.progress.subscribe(),
             waits_for: self.waits_for.subscribe(),
@@ -391,25 +396,26 @@ impl Call {
 
     fn now(&self) -> Arc<v1::ToolCall> {
         match &*self.progress.borrow() {
-            Progress::Running | Progress::Settling | Progress::Unresolved => Arc::clone(&self.started),
-            Progress::Held(call) | Progress::Ended(call) => Arc::clone(call),
+            Progress::Running | Progress::Resolving | Progress::Unresolved => Arc::clone(&self.started),
+            Progress::AwaitingApproval(call) | Progress::Ended(call) => Arc::clone(call),
         }
     }
 
-    fn is_held(&self) -> bool {
-        matches!(*self.progress.borrow(), Progress::Held(_))
+    fn awaits_approval(&self) -> bool {
+        matches!(*self.progress.borrow(), Progress::AwaitingApproval(_))
     }
 
-    /// Answers when it neither works nor is being settled.
-    async fn settled(&self) -> Result<Progress, Status> {
-        settled(&mut self.progress.subscribe()).await
+    /// Returns its progress once it is no longer busy.
+    async fn wait_until_idle(&self) -> Result<Progress, Status> {
+        wait_until_idle(&mut self.progress.subscribe()).await
     }
 
-    /// Takes a call that waits in hand, which is `next` from then on; nothing when it does not wait.
-    fn take_in_hand(&self, next: Progress) -> Option<Arc<v1::ToolCall>> {
+    /// Moves a call that waits for approval to `next`, so that no other request can decide it. Returns `None` when the call does not wait
+    /// for approval.
+    fn claim_pending(&self, next: Progress) -> Option<Arc<v1::ToolCall>> {
         let mut waited = None;
         self.progress.send_if_modified(|progress| {
-            if let Progress::Held(call) = progress {
+            if let Progress::AwaitingApproval(call) = progress {
                 waited = Some(Arc::clone(call));
                 *progress = next;
             }
@@ -419,9 +425,9 @@ impl Call {
     }
 }
 
-/// Answers when a call neither works nor is being settled.
-pub(crate) async fn settled(progress: &mut watch::Receiver<Progress>) -> Result<Progress, Status> {
-    match progress.wait_for(|progress| !progress.is_under_way()).await.as_deref() {
+/// Returns the progress of a call once it is no longer busy.
+pub(crate) async fn wait_until_idle(progress: &mut watch::Receiver<Progress>) -> Result<Progress, Status> {
+    match progress.wait_for(|progress| !progress.is_busy()).await.as_deref() {
         Ok(Progress::Unresolved) => Err(unresolved()),
         Ok(progress) => Ok(progress.clone()),
         Err(_) => {
@@ -430,18 +436,17 @@ pub(crate) async fn settled(progress: &mut watch::Receiver<Progress>) -> Result<
     }
 }
 
-/// Answers when a call is to stop.
-async fn stop_asked(cancelled: &mut watch::Receiver<bool>) {
+/// Returns when cancellation of the call has been requested.
+async fn cancel_requested(cancelled: &mut watch::Receiver<bool>) {
     if cancelled.wait_for(|cancel| *cancel).await.is_err() {
-        // Nobody is left who could ask.
+        // The sender is gone, so no cancellation can come.
         std::future::pending().await
     }
 }
 
-/// The answer about a call of which it is not known whether its row was written.
+/// The error for a call whose row may or may not have been written.
 pub(crate) fn unresolved() -> Status {
-    let message = "The ledger of calls cannot be written, and whether it says what became of this call is found out when the runner has \
-                   been restarted: ask again.";
+    let message = "The call ledger cannot be written, so the outcome of this call is unknown until the runner has restarted: retry then.";
     status::error(Code::Unavailable, reasons::LEDGER_UNAVAILABLE, message).into()
 }
 
@@ -449,7 +454,7 @@ fn not_durable(error: impl std::fmt::Display) -> Status {
     status::error(
         Code::Unavailable,
         reasons::LEDGER_UNAVAILABLE,
-        format!("The ledger of calls cannot be written: {error}."),
+        format!("The call ledger cannot be written: {error}."),
     )
     .into()
 }

@@ -1,4 +1,4 @@
-//! What the operator decides about commands, as the sandbox takes it.
+//! The operator's settings of commands, converted for the sandbox.
 
 use std::{
     fmt::Write as _,
@@ -17,30 +17,31 @@ use belay_settings::{
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
-/// What the operator decides about commands.
+/// The operator's settings of commands, resolved on this machine.
 #[derive(Clone, Debug)]
 pub struct CommandSettings {
     here: Resolved,
     view: View,
-    /// The folder of the caches that are kept; `None` where there can be none.
+    /// The directory of persistent caches; `None` if there are none.
     kept_in: Option<PathBuf>,
 }
 
 impl Default for CommandSettings {
-    /// The defaults of a service that nobody started from a shell.
+    /// The defaults of a service that was not started from a shell.
     fn default() -> Self {
         Self::new(Resolved::of(belay_settings::Commands::default(), None, &Host), None)
     }
 }
 
 impl CommandSettings {
-    /// The settings on this machine. Caches that outlive a command are kept below `kept_in`, a folder of the runner's own.
+    /// Caches that outlive a command are kept in `kept_in`, a directory of the runner.
     pub fn new(here: Resolved, kept_in: Option<PathBuf>) -> Self {
         let view = here.view();
         Self { here, view, kept_in }
     }
 
-    /// What the sandbox is told once. Toolchains and caches are not in it: one that goes away later must not stop every command.
+    /// The settings that hold for every command. Toolchains and caches are added per command, so that one that disappears does not fail
+    /// every command.
     pub fn sandbox(&self) -> Settings {
         let commands = &self.here.commands;
         let own = commands.read_only.iter().map(|shown| read_only(&shown.value));
@@ -98,11 +99,10 @@ impl CommandSettings {
         ]
     }
 
-    /// What one command sees beside that: the caller's toolchains as far as they are there now, and the caches of its workspace and
-    /// namespace, which are made.
+    /// The additional mounts of one command: the toolchains that still exist, and the caches of its workspace and namespace, which are
+    /// created.
     ///
-    /// # Errors
-    /// When a cache cannot be made.
+    /// When a cache directory cannot be created.
     pub(crate) fn mounts(&self, namespace: &str, workspace: &Path) -> io::Result<Vec<Mount>> {
         let found = self.here.toolchains.shown.iter().map(|found| &found.shown);
         let mut mounts: Vec<Mount> = found.filter(|shown| is_still_there(&shown.from)).map(read_only).collect();
@@ -117,18 +117,18 @@ impl CommandSettings {
         Ok(mounts)
     }
 
-    /// The caches that a command can change and that outlive it, as its receipt names them.
+    /// The persistent caches that a command can write to, as its receipt names them.
     pub(crate) fn kept_caches(&self) -> impl Iterator<Item = String> {
         let kept = self.here.caches.iter().filter(|cache| cache.read_from.is_none() && self.kept_in.is_some());
         kept.map(|cache| format!("writable cache {}", cache.name))
     }
 
-    /// Whether a plan may set this variable, which programs or loaders obey.
+    /// Whether a plan may set this variable, which programs or the loader obey.
     pub(crate) fn plan_may_set(&self, name: &str) -> bool {
         self.here.commands.plans_may_set.iter().any(|allowed| allowed.value == name)
     }
 
-    /// Where a command finds this program, in its view.
+    /// Where a command finds this program in its view.
     pub fn find(&self, program: &str) -> Option<PathBuf> {
         match self.view.find(program, &Host) {
             Lookup::Found(path) => Some(path),
@@ -136,7 +136,8 @@ impl CommandSettings {
         }
     }
 
-    /// Why a command will not find this program, if that can be told before it runs: nobody knows what its workspace will hold then.
+    /// Why a command will not find this program. `None` if it will, or if the program lies in the workspace, whose content at that time is
+    /// unknown.
     pub fn missing(&self, program: &str) -> Option<String> {
         let path = Path::new(program);
         let in_workspace = program.contains('/') && (path.is_relative() || path.starts_with(WORKSPACE));
@@ -148,7 +149,7 @@ impl CommandSettings {
             Lookup::LeadsOut { link, target } => {
                 let folder = target.parent().unwrap_or(&target).display();
                 Some(format!(
-                    "program `{program}`: {} leads to {}, which commands do not see; an operator shows it with `commands: {{read_only: [{folder}]}}`",
+                    "program `{program}`: {} links to {}, which is not visible to commands; to make it visible, set `commands: {{read_only: [{folder}]}}` in the operator's settings",
                     link.display(),
                     target.display()
                 ))
@@ -159,12 +160,12 @@ impl CommandSettings {
 
     fn nowhere(&self, program: &str) -> String {
         let folders: Vec<_> = self.here.path.iter().map(|folder| folder.to_string_lossy()).collect();
-        let mut why = format!("program `{program}` does not exist for commands (they look in {})", folders.join(":"));
+        let mut why = format!("program `{program}` not found: commands search {}", folders.join(":"));
         let left_out = self.here.toolchains.left_out.iter();
         if let Some((folder, reason)) = left_out.clone().find(|(folder, _)| Host.is_program(&folder.join(program))) {
             let _ = write!(why, "; it is in {}, which {reason}", folder.display());
         } else {
-            why.push_str("; `belay doctor` says what they see");
+            why.push_str("; run `belay doctor` to see what is visible to commands");
         }
         why
     }
@@ -174,13 +175,13 @@ fn read_only(shown: &Shown) -> Mount {
     Mount { source: shown.from.clone(), target: shown.at.clone(), kind: MountKind::ReadOnly }
 }
 
-/// Whether a place that was found without links in its path still is what it was. Where a workspace holds a toolchain, an effect could have
-/// put a link there that leads anywhere.
+/// Whether a path that was found without symbolic links still has none. If a workspace contains a toolchain, an effect could have replaced
+/// it with a link to anywhere.
 fn is_still_there(place: &Path) -> bool {
     fs::canonicalize(place).is_ok_and(|real| real == place)
 }
 
-/// The folder of a cache that is kept, for one workspace and one namespace.
+/// The directory of a persistent cache, for one workspace and one namespace.
 fn kept(kept_in: &Path, namespace: &str, workspace: &Path, name: &str) -> io::Result<PathBuf> {
     let digest = Sha256::new().chain_update(namespace).chain_update([0]).chain_update(workspace.as_os_str().as_bytes());
     let whose = HEXLOWER.encode(&digest.finalize()[..16]);
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sandbox_is_told_what_the_operator_wrote() {
+    fn the_operators_settings_reach_the_sandbox() {
         let text = "
 commands:
   read_only: [{from: /usr/share, at: /opt/share}]
@@ -232,7 +233,7 @@ commands:
     }
 
     #[test]
-    fn a_receipt_says_what_enforces_each_bound() {
+    fn a_receipt_names_the_mechanism_of_each_bound() {
         let bounds = |text: &str| -> Vec<(String, Mechanism, i64)> {
             let bounds = settings(text, None).write_bounds();
             bounds.into_iter().map(|bound| (bound.place.clone(), bound.mechanism(), bound.bytes)).collect()
@@ -252,9 +253,9 @@ commands:
         assert_eq!(bounds(memory), expected(Mechanism::Tmpfs));
     }
 
-    // The settings' defaults are those of the sandbox: two sets of defaults would drift.
+    // Two sets of defaults would drift apart.
     #[test]
-    fn without_a_file_the_sandboxs_own_defaults_hold() {
+    fn without_a_file_the_defaults_are_those_of_the_sandbox() {
         let (ours, theirs) = (CommandSettings::default().sandbox(), Settings::default());
         assert_eq!((ours.scratch, ours.limits), (theirs.scratch, theirs.limits));
         assert_eq!((ours.view, ours.reserve), (theirs.view, theirs.reserve));
@@ -262,7 +263,7 @@ commands:
     }
 
     #[test]
-    fn a_cache_that_is_kept_is_for_one_workspace_and_one_namespace() {
+    fn a_persistent_cache_belongs_to_one_workspace_and_namespace() {
         let folder = tempfile::tempdir().unwrap();
         let settings = settings("commands: {caches: {cargo: keep}}", Some(folder.path().join("caches")));
         let source = |namespace: &str, workspace: &str| {
@@ -279,9 +280,9 @@ commands:
         assert_eq!(settings.kept_caches().collect::<Vec<_>>(), ["writable cache cargo"]);
     }
 
-    // A toolchain may lie in a workspace, whose effects can put links in its place.
+    // A toolchain may lie in a workspace, whose effects can replace it with a link.
     #[test]
-    fn what_was_found_and_then_became_a_link_is_not_shown() {
+    fn a_toolchain_replaced_by_a_link_is_not_mounted() {
         use belay_settings::toolchains::Caller;
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().canonicalize().unwrap();
@@ -307,7 +308,7 @@ commands:
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told_with_what_to_do() {
+    fn a_missing_program_is_reported_with_a_fix() {
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("tool");
         std::os::unix::fs::symlink("/proc/self/exe", &link).unwrap();
@@ -325,7 +326,7 @@ commands:
             "{why}"
         );
         let why = settings.missing("tool").unwrap();
-        assert!(why.contains("/opt/t/tool leads to") && why.contains("read_only: ["), "{why}");
+        assert!(why.contains("/opt/t/tool links to") && why.contains("read_only: ["), "{why}");
         assert!(settings.missing("/opt/none/x").is_some());
     }
 }

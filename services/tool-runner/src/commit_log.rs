@@ -1,7 +1,7 @@
-//! The commits that were made while calls ran in a workspace: for receipts, and for what a call has to be told it conflicts with.
+//! The commits made in a workspace while calls run in it: for receipts and for conflicts.
 //!
-//! The workspace itself sees by the times of change that a touched path is no longer what it was. It does not see that a folder on the way
-//! was replaced by another one, whose files may be older than the call. Here it is seen for every commit of Belay's.
+//! The workspace itself detects by change times that a touched path is no longer the same. It cannot detect that a parent directory was
+//! replaced by another one with older files; this log detects that for commits of Belay.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,14 +10,14 @@ use std::{
 
 use belay_grant::{Change, ChangeKind};
 
-/// How many paths are remembered of commits, about 10 MiB: of older ones only that they were made. What they conflict with is then found
-/// by the times of change alone.
+/// How many paths of commits are kept, about 10 MiB. For older commits only their number is kept; conflicts with them are found by change
+/// times alone.
 const MAX_PATHS: usize = 100_000;
 
 /// How many commits a receipt names.
 const MAX_NAMED: usize = 16;
 
-/// The commits of a workspace since the oldest call began that is still running in it.
+/// The commits in a workspace since the start of its oldest running call.
 #[derive(Debug)]
 pub(crate) struct CommitLog {
     next: u64,
@@ -38,25 +38,26 @@ struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Touched {
     path: String,
-    /// What is at the path came, went or became another: all below it is touched too. Otherwise a folder's mode alone changed.
+    /// Whether the entry itself was created, removed or replaced, which touches everything below it. Otherwise only the mode of a directory
+    /// changed.
     whole: bool,
 }
 
-/// The commits beside a call.
+/// The commits made while a call ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Beside {
-    /// The calls that committed last, at most 16, the latest last.
+pub(crate) struct ConcurrentCommits {
+    /// The latest calls that committed, at most 16, in order.
     pub(crate) calls: Vec<String>,
-    /// How many commits there were.
+    /// How many commits were made.
     pub(crate) count: u64,
 }
 
-/// What a call touched that another call's commit has touched since it began.
+/// The paths that both a call and another call's commit have touched since the first began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
     /// The paths, as the call touches them.
     pub(crate) paths: Vec<String>,
-    /// Whose commits.
+    /// The calls that made those commits.
     pub(crate) calls: Vec<String>,
 }
 
@@ -73,14 +74,14 @@ impl Default for CommitLog {
 }
 
 impl CommitLog {
-    /// A call begins. Returns the number by which its commits are looked up, and with which it ends.
+    /// Registers a running call. Returns the number that its commits are looked up by and that it ends with.
     pub(crate) fn begin(&mut self) -> u64 {
         self.next += 1;
         self.calls.insert(self.next);
         self.next
     }
 
-    /// A call has ended: what nobody needs any more is forgotten.
+    /// Removes a call, and the commits that no running call needs any more.
     pub(crate) fn end(&mut self, since: u64) {
         self.calls.remove(&since);
         let oldest = self.calls.first().copied().unwrap_or(u64::MAX);
@@ -89,7 +90,7 @@ impl CommitLog {
         }
     }
 
-    /// The commit of a call is in place.
+    /// Records a commit.
     pub(crate) fn committed(&mut self, call: &str, touched: Vec<Touched>) {
         if self.calls.is_empty() {
             return;
@@ -112,19 +113,19 @@ impl CommitLog {
     }
 
     /// The commits since a call began.
-    pub(crate) fn beside(&self, since: u64) -> Beside {
+    pub(crate) fn concurrent(&self, since: u64) -> ConcurrentCommits {
         let mut calls: Vec<String> =
             self.since(since).rev().take(MAX_NAMED).map(|record| record.call.to_string()).collect();
         calls.reverse();
-        Beside { calls, count: self.since(since).count() as u64 }
+        ConcurrentCommits { calls, count: self.since(since).count() as u64 }
     }
 
-    /// What of `touched` was touched since a call began; `None` if nothing was.
+    /// The paths of `touched` that commits have touched since a call began; `None` if there are none.
     pub(crate) fn overlap(&self, since: u64, touched: &[Touched]) -> Option<Overlap> {
         let ours: BTreeMap<&str, bool> = touched.iter().map(|touched| (touched.path.as_str(), touched.whole)).collect();
         let (mut paths, mut calls) = (BTreeSet::new(), Vec::new());
         for record in self.since(since) {
-            let met: Vec<&str> = record.touched.iter().flat_map(|theirs| meets(&ours, theirs)).collect();
+            let met: Vec<&str> = record.touched.iter().flat_map(|theirs| overlapping(&ours, theirs)).collect();
             if !met.is_empty() && !calls.contains(&record.call) {
                 calls.push(Arc::clone(&record.call));
             }
@@ -135,15 +136,15 @@ impl CommitLog {
         (!paths.is_empty()).then_some(Overlap { paths, calls })
     }
 
-    /// Whose commits since a call began touched one of these paths, or something above or below it.
+    /// The calls whose commits since a call began touched one of these paths, a parent or a child of one.
     pub(crate) fn committers(&self, since: u64, paths: &[String]) -> Vec<String> {
         let touched: Vec<Touched> = paths.iter().map(|path| Touched { path: path.clone(), whole: true }).collect();
         self.overlap(since, &touched).map(|overlap| overlap.calls).unwrap_or_default()
     }
 }
 
-/// Which of our paths another call's change meets.
-fn meets<'o>(ours: &BTreeMap<&'o str, bool>, theirs: &Touched) -> Vec<&'o str> {
+/// Which of our paths overlap with another call's change.
+fn overlapping<'o>(ours: &BTreeMap<&'o str, bool>, theirs: &Touched) -> Vec<&'o str> {
     let same = ours.get_key_value(theirs.path.as_str()).map(|(path, _)| *path);
     let above = ancestors(&theirs.path).filter_map(|above| ours.get_key_value(above)).filter(|(_, whole)| **whole);
     let below = || {
@@ -155,7 +156,7 @@ fn meets<'o>(ours: &BTreeMap<&'o str, bool>, theirs: &Touched) -> Vec<&'o str> {
     same.into_iter().chain(above.map(|(path, _)| *path)).chain(below).collect()
 }
 
-/// The folders above a path.
+/// The parent directories of a path.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at])
 }
@@ -175,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_touches_a_path_its_folder_or_what_is_in_it_first_wins() {
-        // `*` stands for a folder's mode.
+    fn a_commit_to_a_path_its_parent_or_its_child_conflicts() {
+        // `*` marks a change of a directory's mode.
         for (theirs, ours, met) in [
             ("d/x", "d/x", Some("d/x")),
             ("d", "d/x", Some("d/x")),
@@ -202,14 +203,14 @@ mod tests {
     #[test]
     fn only_commits_since_the_call_began_count() {
         let mut log = CommitLog::default();
-        log.committed("before anybody", touches(&["f"]));
+        log.committed("earlier", touches(&["f"]));
         let old = log.begin();
         log.committed("one", touches(&["f"]));
         let young = log.begin();
         log.committed("two", touches(&["g"]));
         log.committed("one", touches(&["g"]));
-        assert_eq!(log.beside(old), Beside { calls: names(&["one", "two", "one"]), count: 3 });
-        assert_eq!(log.beside(young), Beside { calls: names(&["two", "one"]), count: 2 });
+        assert_eq!(log.concurrent(old), ConcurrentCommits { calls: names(&["one", "two", "one"]), count: 3 });
+        assert_eq!(log.concurrent(young), ConcurrentCommits { calls: names(&["two", "one"]), count: 2 });
         assert_eq!(log.overlap(young, &touches(&["f"])), None);
         assert_eq!(log.committers(old, &names(&["g", "f"])), names(&["one", "two"]));
         log.end(old);
@@ -225,9 +226,12 @@ mod tests {
         for n in 0..40 {
             log.committed(&format!("c{n}"), touches(&[&format!("f{n}")]));
         }
-        let beside = log.beside(since);
-        assert_eq!((beside.calls.len(), beside.count), (16, 40));
-        assert_eq!((beside.calls.first().unwrap().as_str(), beside.calls.last().unwrap().as_str()), ("c24", "c39"));
+        let concurrent = log.concurrent(since);
+        assert_eq!((concurrent.calls.len(), concurrent.count), (16, 40));
+        assert_eq!(
+            (concurrent.calls.first().unwrap().as_str(), concurrent.calls.last().unwrap().as_str()),
+            ("c24", "c39")
+        );
         assert_eq!(log.paths, 10);
         assert_eq!(
             (log.overlap(since, &touches(&["f29"])), log.overlap(since, &touches(&["f30"])).is_some()),

@@ -1,4 +1,4 @@
-//! What can be shown of the files that an effect changes: their bytes, before and after, by digest.
+//! The file contents, before and after an effect, that an approval can show, by digest.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::{
     subject::{Fact, kind_for_policy, prefixed},
 };
 
-/// The most bytes of one file that are kept to be shown.
+/// The largest file that is kept, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
-/// The most bytes of all files together: what the gate takes.
+/// The limit for all files together, in bytes: what the gate accepts.
 const MAX_ALL_BYTES: u64 = 24 << 20;
 
 /// A content by its digest.
@@ -23,11 +23,11 @@ pub(crate) struct Content {
     pub(crate) data: Vec<u8>,
 }
 
-/// The contents to show, until there are enough. `base` is a view in which nothing was changed.
+/// Collects contents up to the limits. `base` is an unmodified view.
 ///
-/// Protected and flagged files come first, then what was there before, then what is new; of equally grave ones the small come before the
-/// large, so that no file takes the place of another. What cannot be read, or is no longer what the facts say, is left out: the facts are
-/// what counts, and show that it was.
+/// Protected and flagged files come first, then files that existed before, then new ones; within a rank, small files come before large
+/// ones, so that one file does not crowd out others. A file that cannot be read, or whose content no longer matches the facts, is left out;
+/// the facts show that it changed.
 pub(crate) fn collect(facts: &[Fact], base: &dyn View, view: &dyn View) -> Vec<Content> {
     let mut ordered: Vec<(&Fact, u64)> = facts.iter().map(|fact| (fact, size(fact))).collect();
     ordered.sort_by_cached_key(|(fact, size)| (rank(fact), *size));
@@ -52,7 +52,7 @@ pub(crate) fn collect(facts: &[Fact], base: &dyn View, view: &dyn View) -> Vec<C
     contents
 }
 
-/// What asks whatever the settings say; what was there before; what is new.
+/// 0: always needs approval. 1: existed before. 2: new.
 fn rank(fact: &Fact) -> u8 {
     let flags: Vec<String> = fact.flags.iter().map(|&flag| flag.to_owned()).collect();
     match Gravity::of(&fact.path.to_string(), kind_for_policy(fact.kind), &flags) {

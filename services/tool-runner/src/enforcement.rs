@@ -1,4 +1,4 @@
-//! The walls around commands: what this machine gives, whether they hold, and so whether anything runs.
+//! The sandbox layers that this machine supports, whether they withstand attacks, and so whether commands run.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -8,10 +8,10 @@ use belay_sandbox::{Launcher, Layer, LayerState, NamespaceLauncher, Report, Sett
 
 use crate::ToolFailure;
 
-/// The weakest tier at which commands run: the sandbox builds all of its walls or starts nothing.
+/// The minimum tier for commands: the sandbox sets up all of its layers or starts nothing.
 const REQUIRED: Tier = Tier::Full;
 
-/// The walls around commands, as they were tried when the runner started.
+/// The sandbox layers, as probed when the runner started.
 #[derive(Clone)]
 pub struct Enforcement {
     report: Report,
@@ -31,18 +31,18 @@ impl fmt::Debug for Enforcement {
 }
 
 impl Enforcement {
-    /// Tries each layer on this machine, then attacks the sandbox from inside. Blocks for some tens of milliseconds.
+    /// Probes each layer on this machine, then attacks the sandbox from inside. Blocks for some tens of milliseconds.
     ///
-    /// What does not stand is no error here: it is in the report, and commands are refused with it.
-    pub fn tried_out(settings: Settings) -> Self {
+    /// A missing layer is not an error here: the report names it, and commands are refused with it.
+    pub fn probed(settings: Settings) -> Self {
         let path = settings.path.clone();
-        Self { path, ..Self::tried(settings) }
+        Self { path, ..Self::probe_and_attack(settings) }
     }
 
-    fn tried(settings: Settings) -> Self {
+    fn probe_and_attack(settings: Settings) -> Self {
         let report = match probe(&settings) {
             Ok(report) => report,
-            Err(error) => return Self::none(error.to_string()),
+            Err(error) => return Self::unavailable(error.to_string()),
         };
         if let Some(refusal) = missing(&report) {
             return Self { report, unsafe_attacks: Vec::new(), launcher: Err(refusal), path: Settings::default().path };
@@ -51,7 +51,7 @@ impl Enforcement {
             .map_err(|error| error.to_string())
             .and_then(|launcher| Ok((self_test(&launcher).map_err(|error| error.to_string())?, launcher)));
         match tried {
-            // Attacks that could not be tried prove nothing.
+            // Attacks that could not run prove nothing.
             Err(why) => Self { report, unsafe_attacks: Vec::new(), launcher: Err(why), path: Settings::default().path },
             Ok((attacks, launcher)) => {
                 let possible = attacks.into_iter().filter(|attack| attack.possible);
@@ -61,46 +61,45 @@ impl Enforcement {
         }
     }
 
-    /// What was found out about a machine: the layers, the attacks that succeeded, and what launches commands if all is well.
+    /// Built from a report on the layers, the attacks that succeeded, and the launcher to use if there is nothing wrong.
     pub fn new(report: Report, unsafe_attacks: Vec<String>, launcher: Arc<dyn Launcher>) -> Self {
         let refusal = missing(&report).or_else(|| {
             let broken = unsafe_attacks.join("; ");
             (!broken.is_empty())
-                .then(|| format!("the sandbox does not hold: what must be impossible was possible: {broken}"))
+                .then(|| format!("the sandbox is not secure on this machine: these attacks succeeded: {broken}"))
         });
         let launcher = refusal.map_or(Ok(launcher), Err);
         Self { report, unsafe_attacks, launcher, path: Settings::default().path }
     }
 
-    /// No walls at all, for this reason: every command is refused.
-    pub fn none(why: impl Into<String>) -> Self {
+    /// No sandbox, for this reason: every command is refused.
+    pub fn unavailable(why: impl Into<String>) -> Self {
         let report = Report { layers: Vec::new(), tier: Tier::None };
         Self { report, unsafe_attacks: Vec::new(), launcher: Err(why.into()), path: Settings::default().path }
     }
 
-    /// The folders in which commands look for programs, in this order.
+    /// The directories in which commands look for programs, in order.
     pub fn path(&self) -> &[PathBuf] {
         &self.path
     }
 
-    /// What starts commands.
+    /// The launcher of commands.
     ///
-    /// # Errors
-    /// SANDBOX_UNAVAILABLE with the layers that are missing and what to do about them.
+    /// SANDBOX_UNAVAILABLE, with the missing layers and how to fix each.
     pub fn launcher(&self) -> Result<Arc<dyn Launcher>, ToolFailure> {
         self.launcher.clone().map_err(|why| {
-            let message = format!("No command can run, because none runs without its sandbox: {why}.");
+            let message = format!("Commands cannot run without a sandbox: {why}.");
             ToolFailure::new(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE, message)
         })
     }
 
-    /// The names of the walls that stand, in the order in which they are put up; for the receipt of a command.
-    pub fn walls(&self) -> Vec<String> {
-        let standing = self.report.layers.iter().filter(|layer| layer.state == LayerState::Active);
-        standing.map(|layer| layer.layer.name().to_owned()).collect()
+    /// The names of the active layers in the order of their setup, for the receipt of a command.
+    pub fn active_layers(&self) -> Vec<String> {
+        let active = self.report.layers.iter().filter(|layer| layer.state == LayerState::Active);
+        active.map(|layer| layer.layer.name().to_owned()).collect()
     }
 
-    /// All of it, for whoever asks.
+    /// The full report.
     pub fn to_proto(&self) -> v1::EnforcementReport {
         let layers = self.report.layers.iter().map(|layer| {
             let (active, why, fix) = match &layer.state {
@@ -109,7 +108,7 @@ impl Enforcement {
             };
             v1::EnforcementLayer { name: layer.layer.name().into(), active, why, fix }
         });
-        let stands = |wanted: Layer| {
+        let is_active = |wanted: Layer| {
             let found = self.report.layers.iter().find(|layer| layer.layer == wanted);
             found.map(|layer| layer.state == LayerState::Active)
         };
@@ -117,8 +116,8 @@ impl Enforcement {
             layers: layers.collect(),
             tier: tier(self.report.tier).into(),
             min_tier: tier(REQUIRED).into(),
-            // The layer with the mapped owner is there for root only.
-            staging: stands(Layer::Workspace) == Some(true) && stands(Layer::IdMappedWorkspace) != Some(false),
+            // The id-mapped layer is reported for root only.
+            staging: is_active(Layer::Workspace) == Some(true) && is_active(Layer::IdMappedWorkspace) != Some(false),
             breaches: self.unsafe_attacks.clone(),
         }
     }
@@ -133,7 +132,7 @@ fn tier(tier: Tier) -> enforcement_report::Tier {
     }
 }
 
-/// What is missing for commands to run, each layer with its fix.
+/// The missing layers, each with its fix; `None` if commands can run.
 fn missing(report: &Report) -> Option<String> {
     let missing = report.layers.iter().filter_map(|layer| match &layer.state {
         LayerState::Active => None,
@@ -181,17 +180,17 @@ mod tests {
         assert_eq!((said.tier(), said.min_tier()), (enforcement_report::Tier::B, enforcement_report::Tier::A));
         let proc = said.layers.iter().find(|layer| layer.name == "fresh /proc").unwrap();
         assert!(!proc.active && !proc.why.is_empty() && proc.fix == Layer::Proc.fix());
-        assert!(said.staging && !enforcement.walls().contains(&"fresh /proc".to_owned()));
+        assert!(said.staging && !enforcement.active_layers().contains(&"fresh /proc".to_owned()));
     }
 
     #[test]
-    fn what_a_full_sandbox_may_lack_refuses_nothing() {
+    fn a_missing_optional_layer_refuses_nothing() {
         let enforcement = Enforcement::new(report(Tier::Full, &[Layer::ProcessLimit]), vec![], Arc::new(Never));
         assert!(enforcement.launcher().is_ok());
-        assert_eq!(enforcement.walls(), ["user namespace", "fresh /proc", "workspace mount", "landlock"]);
+        assert_eq!(enforcement.active_layers(), ["user namespace", "fresh /proc", "workspace mount", "landlock"]);
     }
 
-    // B-10: an attack that succeeds is a wall that does not stand.
+    // B-10.
     #[test]
     fn an_attack_that_succeeds_refuses_commands() {
         let broken = vec!["read a secret file (canary)".to_owned()];
@@ -200,11 +199,11 @@ mod tests {
         assert_eq!(enforcement.to_proto().breaches, broken);
     }
 
-    // This test binary does not begin as a launcher: nothing can be tried in it, and so nothing runs.
+    // This test binary does not start with `take_over_if_asked`, so nothing can be probed.
     #[test]
-    fn what_cannot_be_tried_refuses_commands() {
-        let enforcement = Enforcement::tried_out(Settings::default());
+    fn a_sandbox_that_cannot_be_probed_refuses_commands() {
+        let enforcement = Enforcement::probed(Settings::default());
         assert!(enforcement.launcher().err().unwrap().message.contains("take_over_if_asked"));
-        assert!(!enforcement.to_proto().staging && enforcement.walls().is_empty());
+        assert!(!enforcement.to_proto().staging && enforcement.active_layers().is_empty());
     }
 }

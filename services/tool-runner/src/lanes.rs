@@ -1,31 +1,31 @@
-//! Where the blocking work of calls runs: a lane for each kind, so that no kind waits for another, and no number of calls takes a thread
+//! The thread pools for the blocking work of calls: one lane per kind, so that no kind waits for another, and calls do not take a thread
 //! each.
 
 use belay_sqlite::{Lane, Threads};
 
-/// Slots for work that takes microseconds: resolving paths, beginning views.
+/// Slots for work of microseconds: resolving paths, creating views.
 const QUICK: usize = 32;
-/// Slots for opening workspaces and bringing them onto the disk, which waits for the disk.
+/// Slots for opening and syncing workspaces, which waits for the disk.
 const OPENS: usize = 16;
-/// Slots for what tools do in their views.
+/// Slots for tools that work in their views.
 const TOOLS: usize = 64;
-/// Slots for examining, staging and dropping what calls changed: it waits for the disk, which serves many at once best.
+/// Slots for examining, staging and dropping views: this waits for the disk, which serves concurrent requests best.
 const EFFECTS: usize = 64;
-/// Slots for commits, of which each workspace has one at a time.
+/// Slots for commits; each workspace runs one at a time.
 const COMMITS: usize = 32;
 
 /// The lanes of a runner.
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
-    /// Resolving paths, beginning views.
+    /// Resolving paths, creating views.
     pub(crate) quick: Lane,
-    /// Opening workspaces, and bringing them onto the disk.
+    /// Opening and syncing workspaces.
     pub(crate) opens: Lane,
-    /// What tools do in their views.
+    /// Tools that work in their views.
     pub(crate) tools: Lane,
-    /// Examining, staging and dropping what calls changed.
+    /// Examining, staging and dropping views.
     pub(crate) effects: Lane,
-    /// Putting effects in place, and clearing up after it.
+    /// Applying effects, and removing the files they replaced.
     pub(crate) commits: Lane,
 }
 

@@ -1,19 +1,18 @@
-//! The durable half of the memory of calls.
+//! The durable record of calls.
 //!
-//! A row says what is known of a call: that it has begun, that it waits for a decision, or how it ended; a tombstone forbids one that
-//! never arrived. A row that says how a call ended and carries a staged effect is the commit point of that effect: before it nothing
-//! happened, after it everything did. Rows go when the executor has acknowledged them and nothing is left to be done for them: see
-//! `acknowledgements`.
+//! A row holds the state of a call: started, waiting for approval, or ended; a tombstone prevents a call that was cancelled before it
+//! arrived. The row of an ended call with a staged effect is the commit point of that effect: before it is written nothing has happened,
+//! after it everything has. Rows are deleted once the executor has acknowledged them and their effects are synced: see `acknowledgements`.
 //!
-//! The highest fence of every shard is kept too, so that a runner that restarts does not listen to an owner that was replaced while it
-//! was away; the nonces of spent grants, until those would have expired anyway; and the last policy.
+//! The ledger also keeps the highest fencing token of every shard, so that a restarted runner still rejects a replaced executor; the nonces
+//! of spent grants until those grants have expired; and the last policy.
 
 mod rows;
 
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use belay_defects::{Defect, is_planted};
@@ -32,6 +31,7 @@ use tokio::sync::watch;
 use crate::{
     Secrets, Staged,
     contents::Content,
+    lock::lock,
     secrets::{CallSecrets, Sealer},
 };
 
@@ -94,104 +94,104 @@ const SCHEMA: Schema = Schema {
 #[derive(Debug, Error)]
 pub enum LedgerError {
     /// Its file cannot be used.
-    #[error("the ledger of calls cannot be opened")]
+    #[error("the call ledger cannot be opened")]
     Store(#[from] SqliteError),
-    /// The key to what is sealed in it is gone.
+    /// The key that sealed rows in it is missing.
     #[error(
-        "calls in ledger.db are sealed, and the key to them is not the one in seal.key: put that back from a backup. Without one, move \
-         ledger.db away: calls that wait for a decision run again then, and no outcome of before is known any more"
+        "calls in ledger.db were sealed with another key than the one in seal.key: restore that file from a backup. If there is none, \
+         move ledger.db away: calls that wait for approval then run again, and the outcomes of earlier calls are lost"
     )]
     KeyLost,
 }
 
-/// Why something was not written, as far as is known.
+/// Why a write failed, as far as is known.
 pub type LedgerFailure = CommitError<SqliteError>;
 
-/// What the ledger is told.
+/// One write to the ledger.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
-    /// A call starts, is held, is forbidden, or ends: the row is what is known of it now.
+    /// A call starts, waits for approval, ends, or gets a tombstone: the row replaces the one before.
     Call(Box<Row>),
-    /// Nothing but what goes with every entry: see [`Ledger::let_go`].
-    LetGo,
-    /// A call that starts over: its row goes.
-    Forgotten { name: String },
-    /// A shard has a newer owner.
+    /// Only the pending deletes, which go with every entry: see [`Ledger::delete_later`].
+    FlushDeletes,
+    /// Deletes the row of a call that may run again.
+    Delete { name: String },
+    /// A newer fencing token of a shard.
     Fence { shard: i32, token: i64 },
-    /// A newer policy holds.
+    /// A newer policy.
     Policy(v1::SignedPolicy),
-    /// Grants that expired before this time, in seconds since 1970, need not be remembered any more.
+    /// Deletes the nonces of grants that expired before this time, in seconds since 1970.
     Expired { before: i64 },
 }
 
-/// What is known of a call.
+/// The state of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// The digest of what was asked; empty for a tombstone.
+    /// The digest of tool, workspace and arguments; empty for a tombstone.
     pub(crate) digest: String,
     pub(crate) ended: bool,
     pub(crate) call: v1::ToolCall,
-    /// Its effect, held or committed by this very row.
-    pub(crate) staged: Option<InPlace>,
-    /// What it waits with; only when it waits.
-    pub(crate) held: Option<Held>,
-    /// The grant on which it went on.
+    /// Its effect, staged or committed by this row.
+    pub(crate) staged: Option<WorkspaceEffect>,
+    /// Set while the call waits for approval.
+    pub(crate) pending: Option<PendingApproval>,
+    /// The grant that this row spends.
     pub(crate) spends: Option<Spent>,
 }
 
 /// A staged effect and the workspace it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct InPlace {
+pub(crate) struct WorkspaceEffect {
     pub(crate) workspace: PathBuf,
     pub(crate) staged: Staged,
 }
 
-/// What a call waits with.
+/// What is stored of a call that waits for approval.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Held {
-    /// The canonical bytes of what the decision is about.
+pub(crate) struct PendingApproval {
+    /// The canonical bytes of the subject of the approval.
     pub(crate) subject: Vec<u8>,
-    /// On what its effect is judged again.
+    /// The inputs for judging its effect again.
     pub(crate) basis: Basis,
-    /// The call's result as JSON text, once it has run.
+    /// The result as JSON text, if the tool has run.
     pub(crate) result: Option<String>,
-    /// What it changed, by true names: the subject has those that may be shown.
+    /// What it changed, unredacted; the subject has the redacted paths.
     pub(crate) changes: Vec<Change>,
-    /// What can be shown of the files before and after.
+    /// File contents before and after, to be shown.
     pub(crate) contents: Vec<Content>,
 }
 
-/// On what an effect is judged, apart from the effect itself.
+/// The inputs for judging an effect, apart from the effect itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Basis {
-    /// What the policy said of the intent.
+    /// The verdict on the intent.
     pub(crate) intent: Verdict,
-    /// The paths that a person's approval of the call covers; empty where nobody was asked.
+    /// The paths that a person approved with the call; empty if no person did.
     pub(crate) covered: Vec<String>,
 }
 
-/// A grant that is used up.
+/// A spent grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spent {
     pub(crate) nonce: String,
-    /// When the grant ends by itself, in seconds since 1970.
+    /// When the grant expires, in seconds since 1970.
     pub(crate) expires: i64,
 }
 
-/// What came of an entry.
+/// The result of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// It is durable.
     Done,
-    /// The grant was spent before: nothing of the entry was written.
+    /// The grant was already spent; nothing of the entry was written.
     GrantSpent,
 }
 
-/// What the ledger held when it was opened.
+/// The content of the ledger when it was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) calls: Vec<Row>,
-    /// Rows that have been set aside.
+    /// Rows that were moved to the table `set_aside`.
     unreadable: Vec<Unreadable>,
     pub(crate) fences: HashMap<i32, i64>,
     pub(crate) policy: Option<v1::SignedPolicy>,
@@ -212,7 +212,7 @@ struct Unreadable {
 pub struct Ledger {
     /// The identity of the file.
     file_id: String,
-    /// The identity of the memory: another one when a file was accepted that is behind.
+    /// The identity of the content: changes when the operator accepts an older copy of the file.
     id: String,
     stores: Arc<Stores>,
     contents: Contents,
@@ -220,18 +220,17 @@ pub struct Ledger {
     reader: Arc<Mutex<Connection>>,
     secrets: Secrets,
     sealer: Arc<Sealer>,
-    /// Ended calls whose rows go with the next commit.
-    leaving: Arc<Mutex<Vec<String>>>,
-    /// Why nothing more is written, once a write has failed.
+    /// Ended calls whose rows the next commit deletes.
+    pending_deletes: Arc<Mutex<Vec<String>>>,
+    /// The first failed write, after which nothing more is written.
     broken: Arc<watch::Sender<Option<SqliteError>>>,
     writer: GroupCommit<Entry, Written, SqliteError>,
 }
 
 impl Ledger {
-    /// Opens a ledger, making it under the id that `new_id` gives if it is not there.
+    /// Opens a ledger, or creates it with the id that `new_id` returns.
     ///
-    /// # Errors
-    /// [`LedgerError`] when it is in use, damaged, newer, of a format from before, or sealed with another key.
+    /// [`LedgerError`] when the file is in use, damaged, of a newer or older format, or sealed with another key.
     pub fn open(
         location: &Location,
         threads: Threads,
@@ -240,7 +239,8 @@ impl Ledger {
     ) -> Result<Self, LedgerError> {
         let store = belay_sqlite::open(location, &SCHEMA)?;
         let (id, sealer, contents, last, stores) = {
-            let mut connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
+            let mut connection =
+                store.writer.lock().expect("the connection was just opened, so no thread has panicked with it");
             let (id, sealer) = rows::identify(&connection, &secrets, new_id)?;
             let sealer = sealer.ok_or(LedgerError::KeyLost)?;
             let mut contents = rows::read(&connection, &sealer).map_err(SqliteError::from)?;
@@ -251,15 +251,15 @@ impl Ledger {
             (id, Arc::new(sealer), contents, last, stores)
         };
         let file_id = id;
-        // It does not remember what it did after it was copied.
+        // An older copy does not know the calls made after it was copied, so it gets another identity.
         let id = match stores.own().generation {
             0 => file_id.clone(),
             generation => format!("{file_id}.{generation}"),
         };
         let reader = Arc::clone(&store.reader);
         let seals = Arc::clone(&sealer);
-        let leaving = Arc::<Mutex<Vec<String>>>::default();
-        let gone = Arc::clone(&leaving);
+        let pending_deletes = Arc::<Mutex<Vec<String>>>::default();
+        let deletes_of_writer = Arc::clone(&pending_deletes);
         let mut last = last;
         let broken = Arc::new(watch::Sender::new(None));
         let breaks = Arc::clone(&broken);
@@ -269,55 +269,56 @@ impl Ledger {
                 return Err(error);
             }
             store.make_room();
-            let mut going = std::mem::take(&mut *lock(&gone));
-            let written = rows::write(&store, &seals, &positions, &going, &batch, &mut last).map_err(SqliteError::from);
+            let mut deletes = std::mem::take(&mut *lock(&deletes_of_writer));
+            let written =
+                rows::write(&store, &seals, &positions, &deletes, &batch, &mut last).map_err(SqliteError::from);
             let written = written.and_then(|(written, number)| {
                 store.check_in_place()?;
                 positions.committed(number);
                 Ok(written)
             });
             written.inspect_err(|error| {
-                lock(&gone).append(&mut going);
-                tracing::error!(%error, "The ledger cannot be written; nothing is written any more until it is opened again");
+                lock(&deletes_of_writer).append(&mut deletes);
+                tracing::error!(%error, "Cannot write the ledger; it accepts no more writes until it is opened again");
                 if !is_planted(Defect::DoubtsWhatDidNotHappen) {
                     breaks.send_replace(Some(error.clone()));
                 }
             })
         });
-        Ok(Self { file_id, id, stores, contents, threads, reader, secrets, sealer, leaving, broken, writer })
+        Ok(Self { file_id, id, stores, contents, threads, reader, secrets, sealer, pending_deletes, broken, writer })
     }
 
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// The identity of the file, which stays when the ledger is accepted though it is behind.
+    /// The identity of the file, which stays the same when an older copy is accepted.
     pub(crate) fn file_id(&self) -> &str {
         &self.file_id
     }
 
-    /// How far it has come, and what it remembers of other services' stores.
+    /// Its position, and the positions of other services' stores that it remembers.
     pub fn stores(&self) -> &Arc<Stores> {
         &self.stores
     }
 
-    /// What it held when it was opened. What a call that is held waits with stays on the disk.
+    /// Its content when it was opened, except the pending approvals, which stay on disk.
     pub(crate) fn take_contents(&mut self) -> Contents {
         std::mem::take(&mut self.contents)
     }
 
-    /// What hides the secrets of a call of this tool with these arguments.
+    /// Redacts the secrets of a call of this tool with these arguments.
     pub(crate) fn secrets_of(&self, tool: &str, arguments: &str) -> Arc<CallSecrets> {
         Arc::new(self.secrets.of_call(tool, arguments))
     }
 
-    /// Why nothing more is written; `None` while all is well. A write that failed may be on the disk all the same, so nothing is written
-    /// over it: what the ledger holds is found out when it is opened again.
+    /// The first failed write; `None` while there was none. A failed write may be on disk all the same, so nothing is written over it: the
+    /// next opening finds out.
     pub(crate) fn failure(&self) -> Option<SqliteError> {
         self.broken.borrow().clone()
     }
 
-    /// Returns when a write has failed, or the ledger is behind what others remember of it, with the reason.
+    /// Returns with the cause when a write has failed, or when another service remembers a newer state of this ledger.
     pub(crate) async fn failed(&self) -> SqliteError {
         let mut broken = self.broken.subscribe();
         tokio::select! {
@@ -332,35 +333,38 @@ impl Ledger {
         self.writer.commit(entry).await
     }
 
-    /// Lets the rows of ended calls go with the next entry that is written, before it. Answers how many wait for that.
-    pub(crate) fn let_go(&self, mut names: Vec<String>) -> usize {
-        let mut leaving = lock(&self.leaving);
-        leaving.append(&mut names);
-        leaving.len()
+    /// Deletes the rows of ended calls with the next entry that is written, before it. Returns how many deletes are pending.
+    pub(crate) fn delete_later(&self, mut names: Vec<String>) -> usize {
+        let mut pending_deletes = lock(&self.pending_deletes);
+        pending_deletes.append(&mut names);
+        pending_deletes.len()
     }
 
-    /// Whether rows wait to go.
-    pub(crate) fn has_let_go(&self) -> bool {
-        !lock(&self.leaving).is_empty()
+    /// Whether deletes are pending.
+    pub(crate) fn has_pending_deletes(&self) -> bool {
+        !lock(&self.pending_deletes).is_empty()
     }
 
-    /// Has them go now.
-    pub(crate) async fn write_let_go(&self) -> Result<(), LedgerFailure> {
-        self.write(Entry::LetGo).await.map(drop)
+    /// Commits the pending deletes now.
+    pub(crate) async fn flush_deletes(&self) -> Result<(), LedgerFailure> {
+        self.write(Entry::FlushDeletes).await.map(drop)
     }
 
-    /// What a call waits with; nothing when it does not wait.
-    pub(crate) async fn held(&self, name: &str) -> Result<Option<(Held, Option<InPlace>)>, SqliteError> {
+    /// What is stored of a call that waits for approval; `None` if it does not wait.
+    pub(crate) async fn pending_approval(
+        &self,
+        name: &str,
+    ) -> Result<Option<(PendingApproval, Option<WorkspaceEffect>)>, SqliteError> {
         let (reader, sealer, name) = (Arc::clone(&self.reader), Arc::clone(&self.sealer), name.to_owned());
         self.threads
             .run(move || {
                 let connection = lock(&reader);
-                rows::held(&connection, &sealer, &name).map_err(SqliteError::from)
+                rows::pending_approval(&connection, &sealer, &name).map_err(SqliteError::from)
             })
             .await
     }
 
-    /// Whether a grant was used before.
+    /// Whether a grant was spent.
     pub(crate) async fn is_spent(&self, nonce: &str) -> Result<bool, SqliteError> {
         let (reader, nonce) = (Arc::clone(&self.reader), nonce.to_owned());
         self.threads
@@ -370,8 +374,4 @@ impl Ledger {
             })
             .await
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,23 +1,24 @@
-//! The tool runner: a registry of tools, and a ledger that knows of every call.
+//! The tool runner: a registry of tools, and a durable ledger of calls.
 //!
-//! Every call has an identity that the executor derives. Asking twice runs it once; leaving does not stop it; after a loss its true
-//! outcome can be asked for. What a call changes, it changes in a view; that becomes real as a whole or not at all, and only where the
-//! policy says so or a person's signed grant does. Nobody is trusted with that but this service: it holds the policy, and it checks each
-//! grant itself.
+//! The executor derives an identity for every call. Sending a call twice runs it once; a caller that disconnects does not stop it; after a
+//! crash its true outcome can be queried. A call works in a copy-on-write view, whose effect is committed as a whole or not at all, and
+//! only if the policy allows it or a grant approves it. The runner trusts no other service with that: it holds the policy and verifies each
+//! grant.
 
 mod acknowledgements;
 mod calls;
 mod commands;
 mod commit_log;
 mod contents;
+mod disk_full;
 mod enforcement;
 mod lanes;
 mod ledger;
+mod lock;
 mod output;
 mod policy;
 mod registry;
 mod repository;
-mod room;
 mod secrets;
 mod service;
 mod settings;
@@ -35,17 +36,17 @@ pub use enforcement::Enforcement;
 pub use ledger::{Ledger, LedgerError, LedgerFailure};
 pub use policy::{Accepted, BadToken, GateChannel, PolicyHolder, Refused};
 pub use registry::{
-    Annotations, Foreseen, Invocation, Operation, Output, Recovery, Registry, RegistryError, Tool, ToolFailure,
+    Annotations, Invocation, Operation, Output, PlannedProblem, Recovery, Registry, RegistryError, Tool, ToolFailure,
     ToolResult, ToolSpec, Touches,
 };
 pub use secrets::Secrets;
 pub use service::hosted;
 pub use settings::{NoKey, Settings, gate_key};
 pub use view::{Gone, HeldView, Mount, View, ViewHandle};
-pub use workspace_directory::{Place, Places, RealPlaces, Staged};
+pub use workspace_directory::{HostDirectories, Staged, WorkspaceDirectories, WorkspaceDirectory};
 pub use workspaces::{Allowed, NotAllowed, Workspaces};
 
-// Whoever hosts the runner has to give it a launcher, and may widen what commands see.
+// The host of the runner has to call `take_over_if_asked` first, and may widen what commands see.
 pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
 
 use std::{sync::Arc, time::Duration};
@@ -57,39 +58,38 @@ use belay_settings::RunnerLimits;
 use belay_sqlite::Threads;
 use belay_telemetry::Telemetry;
 
-/// What the service is made of. Everything that a simulation replaces is handed in here.
+/// The dependencies of the service. A simulation replaces them.
 pub struct Parts {
-    /// The tools it offers.
+    /// The tools.
     pub registry: Registry,
-    /// Its memory of calls.
+    /// The ledger of calls.
     pub ledger: Ledger,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
-    /// The approval gate's public keys: whose policies and grants count. Without a policy no call is made: see [`PolicyHolder::offer`].
+    /// The approval gate's public keys, which verify policies and grants. Without a policy no call runs: see [`PolicyHolder::offer`].
     pub keys: Keys,
-    /// Which folders may be workspaces.
+    /// Which directories may be workspaces.
     pub workspaces: Workspaces,
     /// How they are opened.
-    pub places: Arc<dyn Places>,
-    /// The walls that stand around commands here, as they were tried out.
+    pub directories: Arc<dyn WorkspaceDirectories>,
+    /// The sandbox layers, as probed.
     pub enforcement: v1::EnforcementReport,
     /// Where spans go.
     pub telemetry: Telemetry,
-    /// Where work runs that blocks.
+    /// Runs blocking work.
     pub threads: Threads,
-    /// What it takes on. A call beyond that gets RESOURCE_EXHAUSTED with a delay.
+    /// The limits of the service. It rejects a call beyond them with RESOURCE_EXHAUSTED and a retry delay.
     pub limits: RunnerLimits,
-    /// Where one way of working ends and another begins.
+    /// Internal thresholds.
     pub thresholds: Thresholds,
 }
 
-/// Where one way of working ends and another begins. What callers see is the same on both sides of each, which the simulation shows by
-/// turning them.
+/// Internal thresholds. Callers see the same behaviour on both sides of each; the simulation varies them to show it.
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {
-    /// How many rows of the ledger wait for something at most: for a commit to go with, or for a sync of their workspace.
+    /// The maximum number of ledger rows that wait for a commit to delete them, or for a sync of their workspace.
     pub max_waiting_rows: usize,
-    /// How long a workspace stays open that no call is in.
+    /// How long a workspace stays open after its last call.
     pub linger: Duration,
 }
 

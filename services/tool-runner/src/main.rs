@@ -1,4 +1,4 @@
-//! The tool runner as a process of its own.
+//! The tool runner as a stand-alone program.
 
 use std::{error::Error, fs::canonicalize, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -13,13 +13,13 @@ use belay_settings::{Resolved, toolchains::Host};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
 use belay_tool_runner::{
-    Allowed, Calls, CommandSettings, Enforcement, GateChannel, Ledger, Parts, RealPlaces, Registry, Secrets, Settings,
-    Thresholds, Workspaces, gate_key, hosted, tools,
+    Allowed, Calls, CommandSettings, Enforcement, GateChannel, HostDirectories, Ledger, Parts, Registry, Secrets,
+    Settings, Thresholds, Workspaces, gate_key, hosted, tools,
 };
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    // The sandbox's launcher is this program executed again: before anything else is set up.
+    // The sandbox starts this program again as its launcher: this has to run before anything else is set up.
     belay_tool_runner::take_over_if_asked();
     let settings = Settings::parse();
     program::end(match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -45,10 +45,10 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let workspaces =
         Workspaces { own: canonicalize(own)?, allowed: Allowed::Roots(roots), forbidden: vec![state_dir.clone()] };
 
-    // No caller stands behind a separate service: what commands see is what the operator's settings name.
+    // A separate service has no caller with toolchains: commands see what the operator's settings name.
     let here = Resolved::of(operator.commands, None, &Host);
     let commands = Arc::new(CommandSettings::new(here, Some(state_dir.join("caches"))));
-    let enforcement = Enforcement::tried_out(commands.sandbox());
+    let enforcement = Enforcement::probed(commands.sandbox());
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
@@ -68,7 +68,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         clock: Arc::new(SystemClock),
         keys,
         workspaces,
-        places: Arc::new(RealPlaces),
+        directories: Arc::new(HostDirectories),
         enforcement: enforcement.to_proto(),
         telemetry: spans.clone(),
         threads: Threads::Real,
@@ -79,12 +79,12 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let policy = Arc::clone(calls.policy());
     let following = tokio::spawn(async move { policy.follow_gate(gate).await });
     let listener = net::bind_for(&settings.listen, reach).await?;
-    tracing::info!(address = %listener.address(), "The tool runner listens");
+    tracing::info!(address = %listener.address(), "The tool runner is listening");
 
     let (trigger, stop) = Shutdown::new();
     let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&calls), stop.clone()), access, stop));
     let outcome = tokio::select! {
-        signal = shutdown::signal() => { tracing::info!(signal = signal?, "The tool runner stops"); Ok(()) }
+        signal = shutdown::signal() => { tracing::info!(signal = signal?, "The tool runner is stopping"); Ok(()) }
         error = calls.failed() => Err(StoppedServing { code: error.reason(), ledger: state_dir.join("ledger.db"), error }),
     };
     trigger.pull();
@@ -93,14 +93,14 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     if outcome.is_ok()
         && let Err(error) = calls.close().await
     {
-        tracing::warn!(%error, "Acknowledged calls stay in the ledger");
+        tracing::warn!(%error, "Cannot delete acknowledged calls from the ledger");
     }
-    // What could not be delivered has been logged.
+    // Undelivered spans have been logged.
     drop(spans.shutdown(LAST_FLUSH).await);
     Ok(outcome?)
 }
 
-/// Why the runner ended without having been asked to.
+/// Why the runner stopped without a signal.
 #[derive(Debug, thiserror::Error)]
 #[error("{code}: {}", .ledger.display())]
 struct StoppedServing {

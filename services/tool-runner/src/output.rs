@@ -1,80 +1,82 @@
-//! What a tool says while it works: kept from its first byte, so that whoever comes later, or again, hears it from where it left off.
+//! Buffers the output of a running call from its first byte, so that a subscriber that connects late or again continues where it left off.
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
 };
 
 use belay_proto::v1::{LastOutput, ToolCallOutput, tool_call_output::Stream};
 use belay_redaction::{Redactor, Stream as Hidden};
 use tokio::sync::watch;
 
-/// How much of each stream is kept, in bytes. What comes after that is in the tool's own result, if anywhere.
-const KEPT: usize = 1 << 20;
-/// The longest piece that is sent, in bytes of the stream.
-const PIECE: usize = 32 << 10;
+use crate::lock::lock;
+
+/// How much of each stream is buffered, in bytes. Later output is only in the result of the tool, if anywhere.
+const MAX_STREAM_BYTES: usize = 1 << 20;
+/// The largest chunk that is sent, in bytes of the stream.
+const MAX_CHUNK_BYTES: usize = 32 << 10;
 
 /// How much of the end of each stream a failure shows, in bytes.
-const LAST: usize = 4 << 10;
-/// How much of the end of each stream is kept for that, in bytes. It is redacted before it is cut to [`LAST`], so that a secret of several
-/// lines that begins before the cut is still recognised.
-const END: usize = 64 << 10;
+const MAX_TAIL_BYTES: usize = 4 << 10;
+/// How much of the end of each stream is kept for that, in bytes. It is redacted before it is cut to [`MAX_TAIL_BYTES`], so that a
+/// multi-line secret that starts before the cut is still recognised.
+const MAX_UNREDACTED_TAIL_BYTES: usize = 64 << 10;
 
 const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 
-/// The output of one call, without its secrets. Writing never waits for a reader.
+/// The redacted output of one call. Writing never waits for a reader.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    said: Mutex<Said>,
+pub(crate) struct OutputBuffer {
+    written: Mutex<Written>,
     redactor: Redactor,
     wake: watch::Sender<()>,
 }
 
-/// How far the tool is.
+/// What the tool has written so far.
 #[derive(Debug)]
-enum Said {
-    /// It has said nothing: most never do.
-    Nothing,
-    Something(Box<[Head; 2]>),
-    /// It ended without a word.
-    Silent,
+enum Written {
+    /// Nothing yet. Most tools never write, so the buffers are allocated on the first write.
+    Empty,
+    Streams(Box<[StreamBuffer; 2]>),
+    /// The tool has ended without output.
+    EndedEmpty,
 }
 
-/// One stream: what is shown of it, and what comes next as soon as it is known to be no part of a secret.
+/// One stream: the redacted bytes, and those held back because they may be part of a secret.
 #[derive(Debug)]
-struct Head {
+struct StreamBuffer {
     shown: Vec<u8>,
-    coming: Option<Hidden>,
-    /// The end of what was written, secrets and all; at most [`END`] bytes.
+    redacting: Option<Hidden>,
+    /// The unredacted end of the stream; at most [`MAX_UNREDACTED_TAIL_BYTES`] bytes.
     end: VecDeque<u8>,
-    /// Whether more was written before that.
+    /// Whether the stream has bytes before `end`.
     more: bool,
 }
 
-impl Head {
+impl StreamBuffer {
     fn keep(&mut self, bytes: &[u8]) -> bool {
-        let room = KEPT.saturating_sub(self.shown.len()).min(bytes.len());
+        let room = MAX_STREAM_BYTES.saturating_sub(self.shown.len()).min(bytes.len());
         self.shown.extend_from_slice(&bytes[..room]);
         room > 0
     }
 
-    fn keep_end(&mut self, bytes: &[u8]) {
-        let (before, last) = bytes.split_at(bytes.len().saturating_sub(END));
+    fn keep_tail(&mut self, bytes: &[u8]) {
+        let (before, last) = bytes.split_at(bytes.len().saturating_sub(MAX_UNREDACTED_TAIL_BYTES));
         self.end.extend(last);
-        let over = self.end.len().saturating_sub(END);
+        let over = self.end.len().saturating_sub(MAX_UNREDACTED_TAIL_BYTES);
         self.end.drain(..over);
         self.more |= over + before.len() > 0;
     }
 
-    /// The end as a failure shows it, and whether more was written before that.
-    fn last(&self, redactor: &Redactor) -> (String, bool) {
+    /// The end as a failure shows it, and whether it was truncated.
+    fn tail(&self, redactor: &Redactor) -> (String, bool) {
         let bytes: Vec<u8> = self.end.iter().copied().collect();
         let text = redactor.redact_text(&String::from_utf8_lossy(&bytes)).text;
-        let cut = text.ceil_char_boundary(text.len().saturating_sub(LAST));
+        let cut = text.ceil_char_boundary(text.len().saturating_sub(MAX_TAIL_BYTES));
         if cut == 0 {
             return (text, self.more);
         }
-        // From the beginning of a line where there is one, else of a word: a part of a value may not be recognised as the value.
+        // Starts at a line, else at a word: a partial value may not be recognised as a secret.
         let rest = &text[cut..];
         let begin = match text[..cut].ends_with('\n') {
             true => 0,
@@ -84,110 +86,113 @@ impl Head {
     }
 }
 
-impl Kept {
-    /// Nothing has been said yet.
+impl OutputBuffer {
+    /// An empty buffer.
     pub(crate) fn new(redactor: &Redactor) -> Self {
-        Self { said: Mutex::new(Said::Nothing), redactor: redactor.clone(), wake: watch::Sender::new(()) }
+        Self { written: Mutex::new(Written::Empty), redactor: redactor.clone(), wake: watch::Sender::new(()) }
     }
 
-    /// The tool has ended: what was held back comes out, and nothing comes any more.
+    /// Ends the streams: bytes held back are redacted and published, and later writes are ignored.
     pub(crate) fn finish(&self) {
-        let mut said = self.said();
-        match &mut *said {
-            Said::Nothing => return *said = Said::Silent,
-            Said::Silent => return,
-            Said::Something(heads) => {
-                for head in heads.iter_mut() {
-                    let rest = head.coming.take().map(Hidden::finish);
-                    head.keep(&rest.unwrap_or_default());
+        let mut written = self.written();
+        match &mut *written {
+            Written::Empty => return *written = Written::EndedEmpty,
+            Written::EndedEmpty => return,
+            Written::Streams(streams) => {
+                for stream_buffer in streams.iter_mut() {
+                    let rest = stream_buffer.redacting.take().map(Hidden::finish);
+                    stream_buffer.keep(&rest.unwrap_or_default());
                 }
             }
         }
-        drop(said);
+        drop(written);
         self.wake.send_replace(());
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn written(&self) -> MutexGuard<'_, Written> {
+        lock(&self.written)
     }
 
-    fn head(&self) -> Head {
-        let coming = Some(Hidden::new(self.redactor.clone()));
-        Head { shown: Vec::new(), coming, end: VecDeque::new(), more: false }
+    fn stream_buffer(&self) -> StreamBuffer {
+        let redacting = Some(Hidden::new(self.redactor.clone()));
+        StreamBuffer { shown: Vec::new(), redacting, end: VecDeque::new(), more: false }
     }
 }
 
-impl crate::Output for Kept {
+impl crate::Output for OutputBuffer {
     fn write(&self, stream: Stream, bytes: &[u8]) {
         let Some(index) = STREAMS.iter().position(|known| *known == stream) else { return };
-        let mut said = self.said();
-        if matches!(*said, Said::Nothing) {
-            *said = Said::Something(Box::new([self.head(), self.head()]));
+        let mut written = self.written();
+        if matches!(*written, Written::Empty) {
+            *written = Written::Streams(Box::new([self.stream_buffer(), self.stream_buffer()]));
         }
-        let Said::Something(heads) = &mut *said else { return };
-        let head = &mut heads[index];
-        head.keep_end(bytes);
-        // When enough is kept, nothing more is looked at.
-        let Some(coming) = head.coming.as_mut().filter(|_| head.shown.len() < KEPT) else { return };
-        let shown = coming.push(bytes);
-        if head.keep(&shown) {
-            drop(said);
+        let Written::Streams(streams) = &mut *written else { return };
+        let stream_buffer = &mut streams[index];
+        stream_buffer.keep_tail(bytes);
+        // A full buffer needs no more redaction.
+        let Some(redacting) = stream_buffer.redacting.as_mut().filter(|_| stream_buffer.shown.len() < MAX_STREAM_BYTES)
+        else {
+            return;
+        };
+        let shown = redacting.push(bytes);
+        if stream_buffer.keep(&shown) {
+            drop(written);
             self.wake.send_replace(());
         }
     }
 }
 
-/// How far one reader has come, in bytes of each stream.
+/// The position of one reader, in bytes of each stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position([usize; 2]);
 
 impl Position {
-    /// What comes after these offsets of the standard output and of the standard error.
+    /// The position at these offsets of standard output and standard error.
     pub(crate) fn after(stdout: i64, stderr: i64) -> Self {
         Self([stdout, stderr].map(|offset| usize::try_from(offset).unwrap_or(0)))
     }
 }
 
-impl Kept {
-    /// The ends of what was written, without secrets; `None` when nothing was.
-    pub(crate) fn last(&self) -> Option<LastOutput> {
-        let Said::Something(heads) = &*self.said() else { return None };
+impl OutputBuffer {
+    /// The redacted ends of the streams; `None` if both are empty.
+    pub(crate) fn tail(&self) -> Option<LastOutput> {
+        let Written::Streams(streams) = &*self.written() else { return None };
         let [(stdout, stdout_truncated), (stderr, stderr_truncated)] =
-            [heads[0].last(&self.redactor), heads[1].last(&self.redactor)];
+            [streams[0].tail(&self.redactor), streams[1].tail(&self.redactor)];
         let is_empty = stdout.is_empty() && stderr.is_empty();
         (!is_empty).then_some(LastOutput { stdout, stderr, stdout_truncated, stderr_truncated })
     }
 
-    /// Wakes whoever waits here whenever there is more.
-    pub(crate) fn listen(&self) -> watch::Receiver<()> {
+    /// Notifies when there is more output.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
         self.wake.subscribe()
     }
 
-    /// The next piece, if there is one. While the call goes on (`all` is false), a character of which a part is missing is waited for.
+    /// The next chunk, if there is one. Unless `all` is set, an incomplete character at the end is held back.
     pub(crate) fn next(&self, position: &mut Position, all: bool) -> Option<ToolCallOutput> {
-        let Said::Something(heads) = &*self.said() else { return None };
+        let Written::Streams(streams) = &*self.written() else { return None };
         STREAMS.iter().enumerate().find_map(|(index, stream)| {
             let offset = position.0[index];
-            let rest = heads[index].shown.get(offset..)?;
-            let length = piece(rest, all || heads[index].shown.len() == KEPT)?;
+            let rest = streams[index].shown.get(offset..)?;
+            let length = chunk_length(rest, all || streams[index].shown.len() == MAX_STREAM_BYTES)?;
             position.0[index] += length;
             Some(shown(*stream, offset, &rest[..length]))
         })
     }
 }
 
-/// The one place through which output passes on its way out.
+/// All output leaves through this function.
 fn shown(stream: Stream, offset: usize, bytes: &[u8]) -> ToolCallOutput {
     let offset = i64::try_from(offset).expect("below the bound of what is kept");
     ToolCallOutput { stream: stream.into(), offset, text: String::from_utf8_lossy(bytes).into_owned() }
 }
 
-/// How long the next piece is: up to [`PIECE`], and not ending within a character whose rest is there or may come.
-fn piece(bytes: &[u8], complete: bool) -> Option<usize> {
-    let window = &bytes[..bytes.len().min(PIECE)];
+/// The length of the next chunk: up to [`MAX_CHUNK_BYTES`], and not ending within a character whose rest is there or may come.
+fn chunk_length(bytes: &[u8], complete: bool) -> Option<usize> {
+    let window = &bytes[..bytes.len().min(MAX_CHUNK_BYTES)];
     let more = window.len() < bytes.len() || !complete;
     let tail = window.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
-    // An error without a length is a character that only lacks its end.
+    // An error without a length means that the character is cut off.
     let begun = std::str::from_utf8(tail).is_err_and(|error| error.error_len().is_none());
     let length = window.len() - if more && begun { tail.len() } else { 0 };
     (length > 0).then_some(length)
@@ -198,104 +203,106 @@ mod tests {
     use super::*;
     use crate::Output as _;
 
-    fn all(kept: &Kept, mut position: Position, complete: bool) -> Vec<(i64, String)> {
-        std::iter::from_fn(|| kept.next(&mut position, complete)).map(|piece| (piece.offset, piece.text)).collect()
+    fn all(buffer: &OutputBuffer, mut position: Position, complete: bool) -> Vec<(i64, String)> {
+        std::iter::from_fn(|| buffer.next(&mut position, complete)).map(|chunk| (chunk.offset, chunk.text)).collect()
     }
 
     #[test]
-    fn pieces_are_bounded_and_never_cut_a_character() {
-        let kept = Kept::new(&Redactor::new());
-        let text = "é".repeat(PIECE);
-        kept.write(Stream::Stdout, format!("x{text}").as_bytes());
-        kept.finish();
-        let pieces = all(&kept, Position::default(), false);
-        assert!(pieces.len() >= 3 && pieces.iter().all(|(_, piece)| piece.len() <= PIECE));
-        assert_eq!(pieces.iter().map(|(_, piece)| piece.as_str()).collect::<String>(), format!("x{text}"));
+    fn chunks_are_bounded_and_never_cut_a_character() {
+        let buffer = OutputBuffer::new(&Redactor::new());
+        let text = "é".repeat(MAX_CHUNK_BYTES);
+        buffer.write(Stream::Stdout, format!("x{text}").as_bytes());
+        buffer.finish();
+        let chunks = all(&buffer, Position::default(), false);
+        assert!(chunks.len() >= 3 && chunks.iter().all(|(_, chunk)| chunk.len() <= MAX_CHUNK_BYTES));
+        assert_eq!(chunks.iter().map(|(_, chunk)| chunk.as_str()).collect::<String>(), format!("x{text}"));
         let mut end = 0;
-        for (offset, piece) in &pieces {
+        for (offset, chunk) in &chunks {
             assert_eq!(*offset, end);
-            end += i64::try_from(piece.len()).unwrap();
+            end += i64::try_from(chunk.len()).unwrap();
         }
     }
 
     #[test]
-    fn a_character_of_which_a_part_is_missing_is_waited_for_until_the_end() {
-        let kept = Kept::new(&Redactor::new());
-        kept.write(Stream::Stderr, b"");
-        let stderr = |bytes: &[u8]| match &mut *kept.said() {
-            Said::Something(heads) => heads[1].keep(bytes),
+    fn an_incomplete_character_is_held_back_until_the_end() {
+        let buffer = OutputBuffer::new(&Redactor::new());
+        buffer.write(Stream::Stderr, b"");
+        let stderr = |bytes: &[u8]| match &mut *buffer.written() {
+            Written::Streams(streams) => streams[1].keep(bytes),
             other => panic!("{other:?}"),
         };
         stderr(b"a\xe2\x82");
-        assert_eq!(all(&kept, Position::default(), false), [(0, "a".to_owned())]);
-        assert_eq!(all(&kept, Position::default(), true), [(0, "a\u{fffd}".to_owned())], "it never comes");
+        assert_eq!(all(&buffer, Position::default(), false), [(0, "a".to_owned())]);
+        assert_eq!(all(&buffer, Position::default(), true), [(0, "a\u{fffd}".to_owned())], "the rest never comes");
         stderr(b"\xac!");
-        assert_eq!(all(&kept, Position::after(0, 1), false), [(1, "€!".to_owned())]);
+        assert_eq!(all(&buffer, Position::after(0, 1), false), [(1, "€!".to_owned())]);
     }
 
     #[test]
-    fn what_is_no_text_is_shown_as_far_as_it_is() {
-        let kept = Kept::new(&Redactor::new());
-        kept.write(Stream::Stdout, b"\xff\xfeok");
-        kept.finish();
-        assert_eq!(all(&kept, Position::default(), false), [(0, "\u{fffd}\u{fffd}ok".to_owned())]);
-        assert_eq!(all(&kept, Position::after(99, 99), false), [], "an offset above the end waits for nothing");
-        assert_eq!(all(&kept, Position::after(-5, 0), false).len(), 1);
+    fn invalid_utf8_is_replaced() {
+        let buffer = OutputBuffer::new(&Redactor::new());
+        buffer.write(Stream::Stdout, b"\xff\xfeok");
+        buffer.finish();
+        assert_eq!(all(&buffer, Position::default(), false), [(0, "\u{fffd}\u{fffd}ok".to_owned())]);
+        assert_eq!(all(&buffer, Position::after(99, 99), false), [], "an offset beyond the end returns nothing");
+        assert_eq!(all(&buffer, Position::after(-5, 0), false).len(), 1);
     }
 
-    /// S2-FR-077a: a line is shown when it has ended, since a secret may come in pieces.
+    /// S2-FR-077a: a line is published when it is complete, because a secret may arrive in parts.
     #[test]
-    fn a_secret_that_comes_in_pieces_is_hidden() {
-        let kept = Kept::new(&Redactor::new());
-        kept.write(Stream::Stdout, b"done\ntoken = ghp_Zx81mQ7Lr0aVt5KcNw");
-        assert_eq!(all(&kept, Position::default(), false), [(0, "done\n".to_owned())]);
-        kept.write(Stream::Stdout, b"3Yb9Ud2Ef6Hg4Js1Pk");
-        assert_eq!(all(&kept, Position::after(5, 0), false), [], "the line has not ended");
-        kept.finish();
-        assert_eq!(all(&kept, Position::after(5, 0), true), [(5, "token = [REDACTED]".to_owned())]);
-        kept.write(Stream::Stdout, b"late\n");
-        assert_eq!(all(&kept, Position::after(23, 0), true), [], "the tool has ended");
+    fn a_secret_written_in_parts_is_redacted() {
+        let buffer = OutputBuffer::new(&Redactor::new());
+        buffer.write(Stream::Stdout, b"done\ntoken = ghp_Zx81mQ7Lr0aVt5KcNw");
+        assert_eq!(all(&buffer, Position::default(), false), [(0, "done\n".to_owned())]);
+        buffer.write(Stream::Stdout, b"3Yb9Ud2Ef6Hg4Js1Pk");
+        assert_eq!(all(&buffer, Position::after(5, 0), false), [], "the line has not ended");
+        buffer.finish();
+        assert_eq!(all(&buffer, Position::after(5, 0), true), [(5, "token = [REDACTED]".to_owned())]);
+        buffer.write(Stream::Stdout, b"late\n");
+        assert_eq!(all(&buffer, Position::after(23, 0), true), [], "the tool has ended");
     }
 
     #[test]
     fn a_failure_shows_the_ends_of_both_streams() {
-        let kept = Kept::new(&Redactor::new());
-        assert_eq!(kept.last(), None);
-        kept.write(Stream::Stdout, b"one\ntwo\n");
-        let last = kept.last().unwrap();
+        let buffer = OutputBuffer::new(&Redactor::new());
+        assert_eq!(buffer.tail(), None);
+        buffer.write(Stream::Stdout, b"one\ntwo\n");
+        let last = buffer.tail().unwrap();
         assert_eq!((last.stdout.as_str(), last.stdout_truncated, last.stderr.as_str()), ("one\ntwo\n", false, ""));
         for n in 0..100_000 {
-            kept.write(Stream::Stderr, format!("line {n} é\n").as_bytes());
+            buffer.write(Stream::Stderr, format!("line {n} é\n").as_bytes());
         }
-        let last = kept.last().unwrap();
+        let last = buffer.tail().unwrap();
         assert!(last.stderr.starts_with("line 9") && last.stderr.ends_with("line 99999 é\n"), "{}", last.stderr);
-        assert!(last.stderr.len() <= LAST && last.stderr.len() > LAST - 20 && last.stderr_truncated);
+        assert!(
+            last.stderr.len() <= MAX_TAIL_BYTES && last.stderr.len() > MAX_TAIL_BYTES - 20 && last.stderr_truncated
+        );
     }
 
     /// S2-FR-077a
     #[test]
-    fn a_failure_shows_no_secret_that_begins_before_what_it_shows() {
-        let kept = Kept::new(&Redactor::new());
+    fn a_failure_shows_no_secret_that_begins_before_its_tail() {
+        let buffer = OutputBuffer::new(&Redactor::new());
         let pem = |what: &str| format!("-----{what} RSA PRIVATE KEY-----\n");
         let body = "MIIEowIBAAKCAQEAn0\n".repeat(400);
-        kept.write(Stream::Stdout, [&pem("BEGIN"), &*body, &pem("END"), "failed\n"].concat().as_bytes());
+        buffer.write(Stream::Stdout, [&pem("BEGIN"), &*body, &pem("END"), "failed\n"].concat().as_bytes());
         let shown = [&pem("BEGIN"), "[REDACTED]\n", &pem("END"), "failed\n"].concat();
-        assert_eq!(kept.last().unwrap().stdout, shown);
-        kept.write(
+        assert_eq!(buffer.tail().unwrap().stdout, shown);
+        buffer.write(
             Stream::Stderr,
             format!("{}token = ghp_Zx81mQ7Lr0aVt5KcNw3Yb9Ud2Ef6Hg4Js1Pk", "x".repeat(5000)).as_bytes(),
         );
-        let shown = kept.last().unwrap().stderr;
+        let shown = buffer.tail().unwrap().stderr;
         assert!(!shown.contains("Js1Pk"), "{shown}");
     }
 
     #[test]
-    fn a_flood_fills_no_memory() {
-        let kept = Kept::new(&Redactor::new());
+    fn the_buffer_is_bounded() {
+        let buffer = OutputBuffer::new(&Redactor::new());
         for _ in 0..64 {
-            kept.write(Stream::Stdout, &[b'x'; 64 << 10]);
+            buffer.write(Stream::Stdout, &[b'x'; 64 << 10]);
         }
-        let sent: usize = all(&kept, Position::default(), true).iter().map(|(_, piece)| piece.len()).sum();
-        assert_eq!(sent, KEPT);
+        let sent: usize = all(&buffer, Position::default(), true).iter().map(|(_, chunk)| chunk.len()).sum();
+        assert_eq!(sent, MAX_STREAM_BYTES);
     }
 }

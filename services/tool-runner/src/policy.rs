@@ -1,7 +1,7 @@
-//! The policy this runner enforces: signed by the gate, kept through restarts, and only ever replaced by a newer one.
+//! The policy that this runner enforces: signed by the gate, durable, and replaced only by a newer revision.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -15,181 +15,181 @@ use tonic::{Request, Status, metadata::MetadataValue};
 use crate::{
     Ledger,
     ledger::{Entry, LedgerFailure},
+    lock::lock,
 };
 
-/// The policy that holds, and the gate's keys, which decide what may take its place.
+/// The current policy, and the gate keys that verify a new one.
 pub struct PolicyHolder {
     keys: Keys,
     ledger: Arc<Ledger>,
-    current: Mutex<Option<Held>>,
-    /// Held by the one offer that is being taken.
-    taking: tokio::sync::Mutex<()>,
+    current: Mutex<Option<ActivePolicy>>,
+    /// Serialises offers.
+    offer_lock: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone)]
-struct Held {
+struct ActivePolicy {
     revised: Arc<Revised>,
     body: Vec<u8>,
 }
 
-/// An offered policy holds now.
+/// The offered policy is the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// It is newer than the one before, and kept.
+    /// It is newer than the previous one, and durable.
     New,
-    /// It is the one that holds already.
+    /// It was the current policy already.
     Same,
 }
 
-/// Why an offered policy does not hold.
+/// Why an offered policy is rejected.
 #[derive(Debug, Error)]
 pub enum Refused {
     /// The gate did not sign it.
-    #[error("the policy is not the gate's: {0}")]
+    #[error("the policy is not signed by the gate: {0}")]
     Signature(#[from] Invalid),
-    /// It cannot be read.
-    #[error("the policy cannot be read: {0}")]
+    /// Its body is invalid.
+    #[error("the policy is invalid: {0}")]
     Unreadable(#[from] InvalidPolicy),
-    /// It says another revision outside than inside.
-    #[error("the policy says it is revision {said}, and what is signed is revision {signed}")]
+    /// Its revision differs from the signed one.
+    #[error("the policy claims revision {claimed}, but the signed body is revision {signed}")]
     Revision {
-        /// Outside of what is signed.
-        said: i64,
-        /// In what is signed.
+        /// Beside the signed body.
+        claimed: i64,
+        /// In the signed body.
         signed: i64,
     },
     /// It is not newer.
-    #[error("revision {offered} of the policy is not newer than {held}, which holds")]
+    #[error("policy revision {offered} is not newer than the current revision {current}")]
     NotNewer {
-        /// The one that was offered.
+        /// The offered revision.
         offered: i64,
-        /// The one that holds.
-        held: i64,
+        /// The current revision.
+        current: i64,
     },
-    /// It cannot be kept.
-    #[error("the policy cannot be kept: {0}")]
+    /// The ledger cannot be written.
+    #[error("the policy cannot be stored: {0}")]
     NotDurable(#[from] LedgerFailure),
 }
 
 impl PolicyHolder {
-    /// The policy that the ledger kept, if it is signed with one of these keys; none otherwise.
+    /// Starts with the policy from the ledger if one of these keys signed it, else without one.
     pub(crate) fn new(keys: Keys, ledger: Arc<Ledger>, kept: Option<v1::SignedPolicy>) -> Self {
         let current = kept.and_then(|kept| match read(&keys, &kept) {
-            Ok(revised) => Some(Held { revised: Arc::new(revised), body: kept.body }),
+            Ok(revised) => Some(ActivePolicy { revised: Arc::new(revised), body: kept.body }),
             Err(refused) => {
-                tracing::warn!(%refused, "The policy from before does not hold any more");
+                tracing::warn!(%refused, "The stored policy is not valid any more; the runner has no policy until the gate publishes one");
                 None
             }
         });
-        Self { keys, ledger, current: Mutex::new(current), taking: tokio::sync::Mutex::default() }
+        Self { keys, ledger, current: Mutex::new(current), offer_lock: tokio::sync::Mutex::default() }
     }
 
-    /// The keys whose signatures count.
+    /// The keys that verify policies and grants.
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// The policy that holds now.
+    /// The current policy, if there is one.
     pub fn current(&self) -> Option<Arc<Revised>> {
-        self.held().map(|held| held.revised)
+        self.active().map(|active| active.revised)
     }
 
-    fn held(&self) -> Option<Held> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn active(&self) -> Option<ActivePolicy> {
+        lock(&self.current).clone()
     }
 
-    /// Takes a policy if the gate signed it and it is newer than the one that holds. It is durable before it holds.
+    /// Makes a policy the current one, if the gate signed it and it is newer. It is durable before it takes effect.
     ///
-    /// # Errors
-    /// [`Refused`]; what held before goes on holding.
+    /// [`Refused`]; the current policy stays.
     pub async fn offer(&self, offered: v1::SignedPolicy) -> Result<Accepted, Refused> {
         let revised = read(&self.keys, &offered)?;
-        let _one_at_a_time = self.taking.lock().await;
-        if let Some(held) = self.held() {
-            let (offered_revision, held_revision) = (revised.revision, held.revised.revision);
-            if offered_revision == held_revision && offered.body == held.body {
+        let _serialised = self.offer_lock.lock().await;
+        if let Some(active) = self.active() {
+            let (offered_revision, current_revision) = (revised.revision, active.revised.revision);
+            if offered_revision == current_revision && offered.body == active.body {
                 return Ok(Accepted::Same);
             }
-            if offered_revision <= held_revision {
-                return Err(Refused::NotNewer { offered: offered_revision, held: held_revision });
+            if offered_revision <= current_revision {
+                return Err(Refused::NotNewer { offered: offered_revision, current: current_revision });
             }
         }
         let body = offered.body.clone();
         self.ledger.write(Entry::Policy(offered)).await?;
-        let held = Held { revised: Arc::new(revised), body };
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+        let active = ActivePolicy { revised: Arc::new(revised), body };
+        *lock(&self.current) = Some(active);
         Ok(Accepted::New)
     }
 
-    /// Takes every policy that the gate publishes, for as long as it is polled.
+    /// Follows the policies that the gate publishes, for as long as it is polled.
     pub async fn follow_gate(&self, gate: GateChannel) {
-        const SHORTEST: Duration = Duration::from_millis(200);
-        const LONGEST: Duration = Duration::from_secs(10);
-        let mut pause = SHORTEST;
+        const MIN_BACKOFF: Duration = Duration::from_millis(200);
+        const MAX_BACKOFF: Duration = Duration::from_secs(10);
+        let mut backoff = MIN_BACKOFF;
         loop {
-            match self.watch(&gate, &mut pause, SHORTEST).await {
-                Ok(()) => tracing::info!("The approval gate ended its watch of the policy"),
-                Err(status) => tracing::warn!(%status, "The approval gate cannot be asked for the policy"),
+            match self.watch(&gate, &mut backoff, MIN_BACKOFF).await {
+                Ok(()) => tracing::info!("The approval gate ended the policy watch; reconnecting"),
+                Err(status) => tracing::warn!(%status, "Cannot watch the policy at the approval gate; retrying"),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST);
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(MAX_BACKOFF);
         }
     }
 
-    async fn watch(&self, gate: &GateChannel, pause: &mut Duration, shortest: Duration) -> Result<(), Status> {
+    async fn watch(&self, gate: &GateChannel, backoff: &mut Duration, min_backoff: Duration) -> Result<(), Status> {
         let mut request = Request::new(v1::WatchPolicyRequest {});
         if let Some(token) = &gate.token {
             request.metadata_mut().insert("authorization", token.clone());
         }
-        let mut news = ApprovalGateServiceClient::new(gate.channel.clone()).watch_policy(request).await?.into_inner();
-        while let Some(message) = news.message().await? {
+        let mut updates =
+            ApprovalGateServiceClient::new(gate.channel.clone()).watch_policy(request).await?.into_inner();
+        while let Some(message) = updates.message().await? {
             let Some(offered) = message.policy else {
-                *pause = shortest;
+                *backoff = min_backoff;
                 continue;
             };
             let revision = offered.revision;
             match self.offer(offered).await {
-                Ok(Accepted::New) => tracing::info!(revision, "A new policy holds"),
+                Ok(Accepted::New) => tracing::info!(revision, "A new policy is in force"),
                 Ok(Accepted::Same) => {}
-                // The gate says it once in a watch: the next one brings it again.
+                // The gate sends a revision once per watch; a new watch sends it again.
                 Err(refused @ Refused::NotDurable(_)) => return Err(Status::unavailable(refused.to_string())),
-                Err(refused) => tracing::error!(revision, %refused, "A policy was refused"),
+                Err(refused) => tracing::error!(revision, %refused, "Rejected a policy"),
             }
-            *pause = shortest;
+            *backoff = min_backoff;
         }
         Ok(())
     }
 }
 
-/// The policy in signed bytes.
+/// Verifies and decodes a signed policy.
 fn read(keys: &Keys, offered: &v1::SignedPolicy) -> Result<Revised, Refused> {
     let v1::SignedPolicy { revision, body, signature, key_id } = offered.clone();
     let signed = Signed { body, signature, key_id };
     signed.verify_policy(keys)?;
     let revised = Revised::from_bytes(&signed.body)?;
     if revised.revision != revision {
-        return Err(Refused::Revision { said: revision, signed: revised.revision });
+        return Err(Refused::Revision { claimed: revision, signed: revised.revision });
     }
     Ok(revised)
 }
 
-/// A way to the approval gate.
+/// A channel to the approval gate, with credentials.
 #[derive(Clone)]
 pub struct GateChannel {
     channel: ServiceChannel,
     token: Option<MetadataValue<tonic::metadata::Ascii>>,
 }
 
-/// A token that cannot stand in a header.
+/// The token is not a valid header value.
 #[derive(Clone, Copy, Debug, Error)]
-#[error("the gate's token holds characters that cannot be sent")]
+#[error("the gate token has characters that are not allowed in a header")]
 pub struct BadToken;
 
 impl GateChannel {
-    /// A gate behind a channel; `token` is shown with every request.
+    /// Sends `token` with every request.
     ///
-    /// # Errors
-    /// [`BadToken`] when it cannot stand in a header.
+    /// [`BadToken`] when the token is not a valid header value.
     pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
         let token = token.map(|token| format!("Bearer {token}").parse().map_err(|_| BadToken)).transpose()?;
         Ok(Self { channel: channel.into(), token })

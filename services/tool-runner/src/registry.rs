@@ -1,4 +1,4 @@
-//! The tools a runner offers. A tool is one file in `tools/` and one line in [`crate::tools::built_in`].
+//! The tools of a runner. A tool is one file in `tools/` and one line in [`crate::tools::built_in`].
 
 use std::{
     collections::BTreeMap,
@@ -16,16 +16,16 @@ use thiserror::Error;
 
 use crate::ViewHandle;
 
-/// What may be done about a call whose end nobody knows.
+/// What may be done about a call whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// It changes nothing: it may always run again, and needs no durable row.
     ReadOnly,
-    /// Running twice is the same as running once.
+    /// Idempotent.
     Idempotent,
-    /// It works in a view whose effect is committed in one step: a call that was lost left nothing behind.
+    /// Its effect is committed atomically: a lost call had no effect.
     Transactional,
-    /// It reaches out of the workspace: it never runs again by itself.
+    /// It has effects outside the workspace, so it never runs again automatically.
     Manual,
 }
 
@@ -40,31 +40,31 @@ impl Recovery {
     }
 }
 
-/// What callers may assume about a tool; the terms of the Model Context Protocol.
+/// What callers may assume about a tool, in the terms of the Model Context Protocol.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Annotations {
-    /// It may remove or overwrite.
+    /// It may remove or overwrite data.
     pub destructive: bool,
-    /// Called again with the same arguments it has no further effect. This is about what it does, not about what may be done after a
-    /// loss: a command in a view may be sent again, and still appends a second line.
+    /// Calling it again with the same arguments has no further effect. This describes the tool, not recovery: a lost command may be sent
+    /// again because its view is gone, although a second run would append a second line.
     pub idempotent: bool,
-    /// It reaches out of the workspace.
+    /// It interacts with systems outside the workspace.
     pub open_world: bool,
 }
 
 /// What a tool does to a workspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Touches {
-    /// It has none.
+    /// It uses no workspace.
     #[default]
     Nothing,
-    /// It reads.
+    /// It reads files.
     Reads,
-    /// It changes files: its call gets a view, and what it changed there is its effect.
+    /// It changes files. Its call works in a view, and the changes there are its effect.
     Changes,
 }
 
-/// What a tool is asked to do, in the terms of a policy. Paths are as the author wrote them.
+/// What a call is about to do, in the terms of a policy. Paths are as the author wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operation {
     /// The argument vector of a command; empty for other tools.
@@ -72,26 +72,26 @@ pub struct Operation {
     /// The name of the program that the command starts, when it lies on the `PATH` outside the workspace; `None` for any other program and
     /// for other tools.
     pub program: Option<String>,
-    /// The names of the environment variables that the command is given.
+    /// The names of the environment variables that the call sets.
     pub environment: Vec<String>,
-    /// The directory in which a command runs; empty for the workspace's root.
+    /// The working directory of a command; empty for the root of the workspace.
     pub working_directory: String,
     /// The paths that the arguments name.
     pub paths: Vec<String>,
 }
 
-/// Something that will be wrong with a planned call.
+/// A problem of a planned call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Foreseen {
+pub struct PlannedProblem {
     /// The argument, as a JSON pointer.
     pub pointer: String,
-    /// What will be wrong, and what to do.
+    /// What is wrong, and what to do.
     pub message: String,
-    /// Whether the call is refused as it is planned, by the operator's settings; otherwise the problem may be gone when it is made.
+    /// Whether the operator's settings reject the call as planned. Otherwise the problem may be gone when the call runs.
     pub refused: bool,
 }
 
-/// What a tool says of itself.
+/// The specification of a tool.
 #[derive(Clone, Debug)]
 pub struct ToolSpec {
     /// The canonical name.
@@ -104,21 +104,21 @@ pub struct ToolSpec {
     pub parameters: &'static str,
     /// JSON Schema of the result.
     pub result: &'static str,
-    /// What may be done after a loss.
+    /// The recovery class.
     pub recovery: Recovery,
     /// What it does to a workspace.
     pub touches: Touches,
-    /// Which of a policy's simple settings speaks about it.
+    /// The kind by which the policy's simple settings select it.
     pub kind: ToolKind,
-    /// The time limit of one call when nobody sets one.
+    /// The default time limit of a call.
     pub default_timeout: Duration,
     /// What callers may assume.
     pub annotations: Annotations,
 }
 
-/// Where a tool's output goes while it works.
+/// Receives the output of a running tool.
 pub trait Output: Send + Sync {
-    /// The next piece of one stream, as the tool wrote it. Never blocks for long; what nobody can hold is left out.
+    /// Appends to one stream. Does not block for long; output beyond the buffer is dropped.
     fn write(&self, stream: v1::tool_call_output::Stream, bytes: &[u8]);
 }
 
@@ -129,34 +129,34 @@ pub struct Invocation {
     pub name: String,
     /// The attempt it belongs to, from 1.
     pub attempt: u32,
-    /// The arguments; they fit the schema.
+    /// The arguments, valid against the schema.
     pub arguments: Value,
-    /// Its view of the workspace, where it touches one.
+    /// Its view of the workspace, if it uses one.
     pub view: Option<ViewHandle>,
-    /// Where its output goes while it works.
+    /// Receives its output.
     pub output: Arc<dyn Output>,
     /// The trace it belongs to, for the environment of a command.
     pub trace: v1::TraceContext,
-    /// What holds around the work, by the names of layers. A tool that runs something in the sandbox sets it as soon as that runs; it stays
-    /// empty where nothing ran there.
+    /// The names of the active sandbox layers. A tool that runs a process in the sandbox sets it once the process runs; it stays empty
+    /// otherwise.
     pub enforced: Arc<OnceLock<Vec<String>>>,
-    /// How long it may take. The runner keeps to it too; a command is told, so that its launcher outlives nobody.
+    /// Its time limit. The runner enforces it too; the launcher of a command gets it so that no launcher outlives its call.
     pub limit: Duration,
 }
 
-/// Why a tool did not succeed.
+/// Why a tool failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolFailure {
-    /// The class, which decides about another attempt.
+    /// The class, which decides whether the step is retried.
     pub class: v1::ErrorClass,
-    /// A stable word for programs.
+    /// A stable code for programs.
     pub reason: String,
-    /// One sentence for a person.
+    /// A message for people.
     pub message: String,
 }
 
 impl ToolFailure {
-    /// A failure from its parts. The reason is a constant of `belay_reasons`, whose row lists the class.
+    /// Creates a failure. The reason is a constant of `belay_reasons`, whose row lists the class.
     pub fn new(class: v1::ErrorClass, reason: impl Into<String>, message: impl Into<String>) -> Self {
         let reason = reason.into();
         debug_assert!(
@@ -169,27 +169,25 @@ impl ToolFailure {
     }
 }
 
-/// How a tool's work ends.
+/// The result of a tool.
 pub type ToolResult = Result<Value, ToolFailure>;
 
 /// A tool.
 pub trait Tool: Send + Sync + 'static {
-    /// What it says of itself.
+    /// The specification.
     fn spec(&self) -> ToolSpec;
 
-    /// What it is asked to do, for a policy to judge before anything happens. The arguments fit the schema.
+    /// What the call is about to do, for the policy to judge before the tool runs. The arguments are valid against the schema.
     fn operation(&self, _arguments: &Value) -> Operation {
         Operation::default()
     }
 
-    /// What can be told of a call before it is made, such as a program that will not be there. The arguments are as a plan has them, before
-    /// its templates are filled in.
-    fn foresee(&self, _arguments: &Value) -> Vec<Foreseen> {
+    /// The problems of a planned call, such as a program that is not installed. Templates in the arguments are not filled in yet.
+    fn check_planned(&self, _arguments: &Value) -> Vec<PlannedProblem> {
         Vec::new()
     }
 
-    /// The layers that will hold around its work, by name, as far as the start of the runner found; none for a tool that runs inside the
-    /// runner.
+    /// The names of the sandbox layers around its work, as probed at startup; none for a tool that runs inside the runner.
     fn enforced(&self) -> Vec<String> {
         Vec::new()
     }
@@ -199,11 +197,11 @@ pub trait Tool: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Does the work. Dropping the future stops it: what works in the view then has to let go of it soon.
+    /// Runs the tool. Dropping the future cancels it; work in the view then has to release the view soon.
     fn call(&self, invocation: Invocation) -> Pin<Box<dyn Future<Output = ToolResult> + Send>>;
 }
 
-/// A tool that has been checked.
+/// A tool whose schemas are valid.
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,
     pub(crate) parameters: Parameters,
@@ -232,7 +230,7 @@ impl Parameters {
         &self.secret
     }
 
-    /// Everything that is wrong with arguments, each with the example that the schema gives for its place.
+    /// The violations of the schema, each with the example that the schema gives for its position.
     pub(crate) fn violations(&self, arguments: &Value) -> Vec<Violation> {
         let mut violations = self.schema.violations(arguments);
         for violation in &mut violations {
@@ -245,8 +243,8 @@ impl Parameters {
     }
 }
 
-/// Collects what a schema marks as secret (`"writeOnly": true` or `"x-secret": true`) in and below a place. References are not followed:
-/// the mark has to stand where the parameter does.
+/// Collects the JSON pointers of what a schema marks as secret (`"writeOnly": true` or `"x-secret": true`). References are not followed:
+/// the mark has to be on the parameter itself.
 fn mark(schema: &Value, place: String, secret: &mut Vec<String>) {
     if schema["writeOnly"] == true || schema["x-secret"] == true {
         secret.push(place);
@@ -263,7 +261,7 @@ fn mark(schema: &Value, place: String, secret: &mut Vec<String>) {
     }
 }
 
-/// The tools a runner offers, by every name they have.
+/// The tools, by name and alias.
 #[derive(Clone)]
 pub struct Registry {
     by_name: BTreeMap<&'static str, Arc<Registered>>,
@@ -275,13 +273,13 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Why tools cannot be offered.
+/// Why a registry cannot be built.
 #[derive(Debug, Error)]
 pub enum RegistryError {
     /// Two tools have the same name.
-    #[error("two tools are called `{0}`")]
+    #[error("two tools have the name `{0}`")]
     NameTaken(&'static str),
-    /// A tool's schema is none.
+    /// A schema is invalid.
     #[error("tool `{tool}`: {source}")]
     Schema {
         /// The tool.
@@ -292,10 +290,9 @@ pub enum RegistryError {
 }
 
 impl Registry {
-    /// Offers these tools.
+    /// Registers tools.
     ///
-    /// # Errors
-    /// [`RegistryError`] when a name is taken or a schema is none.
+    /// [`RegistryError`] when a name is taken or a schema is invalid.
     pub fn new(tools: impl IntoIterator<Item = Box<dyn Tool>>) -> Result<Self, RegistryError> {
         let mut by_name = BTreeMap::new();
         for tool in tools {
@@ -317,7 +314,7 @@ impl Registry {
         self.by_name.get(name).map(Arc::clone)
     }
 
-    /// Every tool once, by its canonical name.
+    /// Every tool once, sorted by its canonical name.
     pub(crate) fn tools(&self) -> impl Iterator<Item = v1::Tool> {
         self.by_name.iter().filter(|(name, tool)| **name == tool.spec.name).map(|(_, tool)| describe(&tool.spec))
     }
@@ -343,7 +340,7 @@ fn describe(spec: &ToolSpec) -> v1::Tool {
 
 #[cfg(test)]
 impl Registry {
-    /// The first thing that is wrong with arguments for a tool, with its place.
+    /// The first violation of a tool's arguments.
     pub(crate) fn refusal(&self, tool: &str, arguments: &Value) -> Option<String> {
         let violations = self.find(tool).expect("the tool is offered").parameters.violations(arguments);
         violations.first().map(|violation| format!("arguments{}: {}", violation.pointer, violation.message))
@@ -352,10 +349,10 @@ impl Registry {
 
 #[cfg(test)]
 impl Invocation {
-    /// A call whose output nobody hears.
+    /// An invocation that drops its output.
     pub(crate) fn for_test(arguments: Value, view: Option<ViewHandle>) -> Self {
-        struct Nobody;
-        impl Output for Nobody {
+        struct Discard;
+        impl Output for Discard {
             fn write(&self, _stream: v1::tool_call_output::Stream, _bytes: &[u8]) {}
         }
         Self {
@@ -363,7 +360,7 @@ impl Invocation {
             attempt: 1,
             arguments,
             view,
-            output: Arc::new(Nobody),
+            output: Arc::new(Discard),
             trace: v1::TraceContext::default(),
             enforced: Arc::default(),
             limit: Duration::from_secs(60),

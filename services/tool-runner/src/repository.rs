@@ -1,4 +1,4 @@
-//! Changes that steer a bare Git repository: a folder with `HEAD`, `objects` and `refs`, whose configuration Git obeys without a `.git`.
+//! Flags changes to bare Git repositories: a directory with `HEAD`, `objects` and `refs`, whose configuration Git obeys without a `.git`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,16 +6,16 @@ use belay_workspace::RelPath;
 
 use crate::{View, subject::Fact};
 
-/// The flag of such a change.
+/// The flag.
 const FLAG: &str = "bare_repository";
 
-/// What makes a folder a repository.
+/// The entries that make a directory a repository.
 const MARKS: [&str; 3] = ["HEAD", "objects", "refs"];
 
-/// What of a repository Git executes or obeys.
+/// The entries of a repository that Git executes or obeys.
 const OBEYED: [&str; 4] = ["config", "config.worktree", "commondir", "hooks"];
 
-/// Flags the changes in `facts` that steer a bare repository, or make one, as the folders are in `view`.
+/// Flags the changes in `facts` that create a bare repository, or change what Git obeys in one, judged by `view`.
 pub(crate) fn flag(facts: &mut [Fact], view: &dyn View) {
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
     let mut is_repository = |folder: &str| {
@@ -25,7 +25,7 @@ pub(crate) fn flag(facts: &mut [Fact], view: &dyn View) {
         };
         *known.entry(folder.to_owned()).or_insert_with(|| MARKS.iter().all(there))
     };
-    // A repository that this call completes counts by all of its parts, and one that was there by what is obeyed.
+    // For a repository that this call completes, every part is flagged; for an existing one, only what Git obeys.
     let made: BTreeSet<String> = facts
         .iter()
         .filter(|fact| fact.before.is_none())
@@ -42,10 +42,10 @@ pub(crate) fn flag(facts: &mut [Fact], view: &dyn View) {
     }
 }
 
-/// The folder in which a path, or a folder around it, has one of the names.
+/// The directory that holds the path, or the parent of it, under one of the names.
 fn folder_of(path: &str, names: &[&str]) -> Option<String> {
     let parts: Vec<&str> = path.split('/').collect();
-    // `hooks` stands for what is in it; the others are files, or folders whose contents are data.
+    // `hooks` includes its entries; the others are files, or directories whose content is data.
     let at = match parts.len().checked_sub(2) {
         Some(parent) if parts[parent] == "hooks" && names.contains(&"hooks") => parent,
         _ if names.contains(parts.last()?) => parts.len() - 1,

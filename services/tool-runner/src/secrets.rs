@@ -1,10 +1,10 @@
-//! What of a call is shown, and what of it is kept sealed.
+//! Redacts the secrets of calls, and seals the originals.
 //!
-//! The executor gets what a tool was given and what it answered as they are: later steps need them, and the executor hides what it stores
-//! and shows itself. Nothing else does. What lies in the ledger, what people are asked, live output and the messages of failures have
-//! passed [`CallSecrets`]; where the ledger's row differs from the call for that, the call itself lies sealed beside it.
+//! The executor receives arguments and results unredacted, because later steps need them; it redacts what it stores and shows. Everything
+//! else is redacted here by [`CallSecrets`]: ledger rows, approval subjects, live output and failure messages. If redaction changes a
+//! ledger row, the original is sealed beside it.
 //!
-//! Out of reach here are the files of a workspace, and those staged beside it: they hold what the tool wrote there.
+//! The files of a workspace, and staged files, are not redacted.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::Registry;
 
-/// How secrets are found and sealed. A clone shares it.
+/// Finds and seals secrets. Clones share the state.
 #[derive(Clone)]
 pub struct Secrets(Arc<Shared>);
 
@@ -34,8 +34,8 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// Hides what the redactor finds and what the tools' schemas mark (`"writeOnly": true` or `"x-secret": true`). `random` gives 32
-    /// random bytes: the ledger's key, which the master key wraps, and nonces.
+    /// Redacts what the redactor finds and what the schemas of the tools mark (`"writeOnly": true` or `"x-secret": true`). `random` returns
+    /// 32 random bytes, for the ledger's key, which the master key wraps, and for nonces.
     pub fn new(
         redactor: Redactor,
         master_key: MasterKey,
@@ -45,7 +45,7 @@ impl Secrets {
         Self(Arc::new(Shared { redactor, master_key, registry, random: Box::new(random) }))
     }
 
-    /// What hides the secrets of a call of this tool with these arguments.
+    /// Redacts the secrets of a call of this tool with these arguments.
     pub(crate) fn of_call(&self, tool: &str, arguments: &str) -> CallSecrets {
         let tool = self.0.registry.find(tool);
         let marked = tool.map_or_else(Vec::new, |tool| tool.parameters.secret().to_vec());
@@ -63,12 +63,12 @@ impl Secrets {
         secrets
     }
 
-    /// A key for a ledger, as it is stored.
+    /// Creates a key for a ledger, wrapped for storage.
     pub(crate) fn new_key(&self, ledger: &str) -> Vec<u8> {
         self.0.master_key.wrap(&owner(ledger), &SealKey::new((self.0.random)()), self.nonce())
     }
 
-    /// A ledger's key.
+    /// Unwraps the key of a ledger.
     pub(crate) fn with_key(&self, ledger: &str, wrapped: &[u8]) -> Result<Sealer, NotOpened> {
         let key = self.0.master_key.unwrap(&owner(ledger), wrapped)?;
         Ok(Sealer { secrets: self.clone(), key })
@@ -79,21 +79,21 @@ impl Secrets {
     }
 }
 
-/// Whose key it is. An execution's uid never has a blank in it, so that the master key tells the two apart.
+/// The owner of the key. An execution's uid never contains a blank, so the two kinds of owner are distinct.
 fn owner(ledger: &str) -> String {
     format!("ledger {ledger}")
 }
 
-/// Which part of a call is sealed; a number is never given to another part.
+/// The part of a call that is sealed. Numbers are never reused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     Call = 1,
-    Waits = 2,
+    Approval = 2,
     Contents = 3,
     Plan = 4,
 }
 
-/// Seals what the ledger keeps.
+/// Seals and opens values in the ledger.
 #[derive(Debug)]
 pub(crate) struct Sealer {
     secrets: Secrets,
@@ -109,17 +109,17 @@ impl Sealer {
         open(&self.key, Bound { execution: call, sequence: part as i64 }, sealed)
     }
 
-    /// What hides the secrets of a call.
+    /// Redacts the secrets of a call.
     pub(crate) fn of_call(&self, call: &v1::ToolCall) -> CallSecrets {
         self.secrets.of_call(&call.tool, &crate::calls::json_of(call.arguments.as_ref()))
     }
 }
 
-/// What hides the secrets of one call.
+/// Redacts the secrets of one call.
 #[derive(Debug)]
 pub(crate) struct CallSecrets {
     redactor: Redactor,
-    /// The arguments that the tool's schema marks, as JSON pointers.
+    /// The arguments that the schema marks as secret, as JSON pointers.
     marked: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ impl CallSecrets {
         &self.redactor
     }
 
-    /// The call as it is shown.
+    /// The redacted call.
     pub(crate) fn call(&self, call: &v1::ToolCall) -> v1::ToolCall {
         let mut shown = call.clone();
         if let Some(Content::Json(json)) = shown.arguments.as_mut().and_then(|payload| payload.content.as_mut()) {
@@ -138,9 +138,9 @@ impl CallSecrets {
             *json = self.json(json, &[]);
         }
         if let Some(failure) = &mut shown.failure {
-            failure.message = self.words(&failure.message);
+            failure.message = self.text(&failure.message);
             for stream in failure.last_output.iter_mut().flat_map(|output| [&mut output.stdout, &mut output.stderr]) {
-                *stream = self.words(stream);
+                *stream = self.text(stream);
             }
         }
         let receipt = shown.receipt.as_mut();
@@ -149,28 +149,28 @@ impl CallSecrets {
         let need = shown.approval_need.as_mut();
         let (asked, does) = need.map_or((None, None), |need| (need.decision.as_mut(), need.effect.as_mut()));
         for decision in [decided, asked].into_iter().flatten() {
-            decision.reason = self.words(&decision.reason);
+            decision.reason = self.text(&decision.reason);
         }
         for change in [did, does].into_iter().flatten().flat_map(|effect| &mut effect.changes) {
-            change.path = self.words(&change.path);
+            change.path = self.text(&change.path);
         }
         shown
     }
 
-    /// Arguments as they are shown, with what the schema marks hidden whole.
+    /// Redacted arguments; a value that the schema marks is replaced as a whole.
     pub(crate) fn arguments(&self, json: &str) -> String {
         self.json(json, &self.marked)
     }
 
-    /// The words of a command as they are shown.
+    /// A redacted argument vector.
     pub(crate) fn command(&self, words: &[String]) -> Vec<String> {
         let shown = self.redactor.redact_json::<&str>(&words.into(), &[]).shown;
         let shown = shown.as_array().into_iter().flatten();
         shown.map(|word| word.as_str().unwrap_or(REDACTED).to_owned()).collect()
     }
 
-    /// Words as they are shown.
-    pub(crate) fn words(&self, words: &str) -> String {
+    /// Redacted text.
+    pub(crate) fn text(&self, words: &str) -> String {
         match self.redactor.may_hide(words) {
             true => self.redactor.redact_text(words).text,
             false => words.to_owned(),
@@ -181,11 +181,11 @@ impl CallSecrets {
         match self.hidden(json, marked) {
             Some(redacted) if redacted.hidden.is_empty() => json.to_owned(),
             Some(redacted) => redacted.shown.to_string(),
-            None => self.words(json),
+            None => self.text(json),
         }
     }
 
-    /// What is shown and what is hidden; nothing when there is no reason to look, or it is no JSON.
+    /// The redacted JSON; `None` if it cannot contain a secret or is not JSON.
     fn hidden(&self, json: &str, marked: &[String]) -> Option<RedactedJson> {
         if marked.is_empty() && !self.redactor.may_hide_json(json) {
             return None;
@@ -195,7 +195,7 @@ impl CallSecrets {
     }
 }
 
-/// Adds what is secret in a value to what is known. `whole`: all of it is.
+/// Adds the secrets in a value to `known`. `whole`: the whole value is secret.
 fn learn(redactor: &Redactor, value: &Value, whole: bool, known: &mut BTreeSet<String>) {
     let mut add = |text: &str| {
         if is_telling(text) {

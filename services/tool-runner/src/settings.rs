@@ -1,4 +1,4 @@
-//! What the stand-alone program is told.
+//! The command line of the stand-alone program.
 
 use std::{fs, io, path::PathBuf};
 
@@ -21,50 +21,50 @@ use thiserror::Error;
                   --gate unix:/run/belay/gate.sock --gate-key /etc/belay/gate.pub"
 )]
 pub struct Settings {
-    /// The operator's settings [default: $XDG_CONFIG_HOME/belay/config.yaml, then /etc/belay/config.yaml]
+    /// The operator's settings file [default: $XDG_CONFIG_HOME/belay/config.yaml, then /etc/belay/config.yaml]
     #[arg(long, env = "BELAY_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Where to listen: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]
     pub listen: Address,
-    /// The group that may connect to the socket as well; who they are is found out all the same.
+    /// A group that may also connect to the socket; the service still authenticates each peer by its user.
     #[arg(long, env = "BELAY_LISTEN_GROUP", value_name = "GROUP")]
     pub listen_group: Option<Group>,
-    /// Listen on TCP beyond this machine although nothing is encrypted: everybody on the way can read tokens and plans.
+    /// Allow listening on TCP beyond loopback. The connection is not encrypted: anybody on the network path can read tokens and plans.
     #[arg(long)]
     pub insecure_listen_beyond_loopback: bool,
-    /// The folder of the ledger of calls, and of the key to what is sealed in it; it must be on this machine's own disk.
+    /// The directory of the call ledger and its sealing key. It must be on a local disk.
     #[arg(long, env = "BELAY_STATE_DIR")]
     pub state_dir: PathBuf,
-    /// Go on with a store that is behind what the other services remember of it, because it was restored or lost: give it once, and what came
-    /// after the store's last commit is forgotten.
+    /// Accept a store that is older than the other services remember, because it was restored or lost. Give it once: everything after the
+    /// last commit of the store is forgotten.
     #[arg(long)]
     pub accept_older_store: bool,
-    /// The user that the executor runs as. Without this, --gate-user and tokens this process's own user may be either service.
+    /// The user that the executor runs as. Without this, --gate-user and tokens, the user of this process may act as either service.
     #[arg(long, env = "BELAY_EXECUTOR_USER", value_name = "USER")]
     pub executor_user: Option<User>,
     /// The user that the approval gate runs as.
     #[arg(long, env = "BELAY_GATE_USER", value_name = "USER")]
     pub gate_user: Option<User>,
-    /// The token that the executor shows here; needed when listening on TCP.
+    /// The token that the executor sends; required when listening on TCP.
     #[arg(long, env = "BELAY_TOKEN_FROM_EXECUTOR", hide_env_values = true, value_name = "TOKEN")]
     pub token_from_executor: Option<String>,
-    /// The token that the approval gate shows here; needed when listening on TCP.
+    /// The token that the approval gate sends; required when listening on TCP.
     #[arg(long, env = "BELAY_TOKEN_FROM_GATE", hide_env_values = true, value_name = "TOKEN")]
     pub token_from_gate: Option<String>,
-    /// Where the approval gate publishes the policy: unix:/path or host:port.
+    /// The address of the approval gate, which publishes the policy: unix:/path or host:port.
     #[arg(long, env = "BELAY_GATE")]
     pub gate: Address,
-    /// The token to show to the approval gate.
+    /// The token to send to the approval gate.
     #[arg(long, env = "BELAY_GATE_TOKEN", hide_env_values = true)]
     pub gate_token: Option<String>,
-    /// The approval gate's public key: the file gate.pub that the gate has made, or its 64 hexadecimal digits.
+    /// The approval gate's public key: its file gate.pub, or the 64 hexadecimal digits.
     #[arg(long, env = "BELAY_GATE_KEY", value_name = "FILE|HEX")]
     pub gate_key: String,
-    /// Where the runner's own workspaces are, one for each execution that names none; STATE_DIR/workspaces unless said.
+    /// The directory of the runner's own workspaces, one per execution that names none [default: STATE_DIR/workspaces]
     #[arg(long, env = "BELAY_WORKSPACES", value_name = "DIR")]
     pub workspaces: Option<PathBuf>,
-    /// A folder in which callers may name workspaces; may be given several times. Without it they may name none.
+    /// A directory below which callers may name workspaces; may be given several times. Without it they may name none.
     #[arg(long = "workspace-root", env = "BELAY_WORKSPACE_ROOTS", value_delimiter = ':', value_name = "DIR")]
     pub workspace_roots: Vec<PathBuf>,
 }
@@ -76,30 +76,30 @@ impl Settings {
         users.into_iter().filter_map(|(service, user)| Some((service, user?.0))).collect()
     }
 
-    /// The services by the tokens they show.
+    /// The services by the tokens they send.
     pub fn tokens(&self) -> Vec<(Service, &str)> {
         let tokens = [(Service::Executor, &self.token_from_executor), (Service::ApprovalGate, &self.token_from_gate)];
         tokens.into_iter().filter_map(|(service, token)| Some((service, token.as_deref()?))).collect()
     }
 }
 
-/// Why there is no key in what was given.
+/// Why `--gate-key` holds no key.
 #[derive(Debug, Error)]
 pub enum NoKey {
     /// The file cannot be read.
-    #[error("--gate-key: `{given}` is neither 64 hexadecimal digits nor a file that can be read")]
+    #[error("--gate-key: `{given}` is neither 64 hexadecimal digits nor a readable file")]
     Unreadable {
         /// As it was given.
         given: String,
         /// What the system said.
         source: io::Error,
     },
-    /// It is no key.
-    #[error("--gate-key: {0}; give the gate's own gate.pub, which holds 64 hexadecimal digits")]
+    /// It is not a valid key.
+    #[error("--gate-key: {0}; use the gate.pub of the gate, which holds 64 hexadecimal digits")]
     Malformed(String),
 }
 
-/// The gate's public key from 64 hexadecimal digits, or from the file that holds them.
+/// Parses the gate's public key from 64 hexadecimal digits, or from a file that holds them.
 ///
 /// # Errors
 /// [`NoKey`].
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_settings_hold_together() {
+    fn the_command_line_is_consistent() {
         use clap::CommandFactory as _;
         Settings::command().debug_assert();
     }

@@ -1,4 +1,4 @@
-//! What a decision is about, made from a call and from what it changed. Pure.
+//! Builds the subject of an approval from a call and its effect. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,22 @@ use belay_workspace::{Act, Content, Digest, Flag, Manifest, Node, RelPath};
 
 use crate::{Operation, secrets::CallSecrets};
 
-/// The most bytes a subject may have for a person to be asked about it: what the gate takes.
-pub(crate) const LARGEST_SUBJECT: usize = 8 << 20;
+/// The limit of a subject, in bytes: what the gate accepts.
+pub(crate) const MAX_SUBJECT_BYTES: usize = 8 << 20;
 
-/// How many paths a summary names.
-const NAMED: usize = 100;
+/// The limit of paths in a summary.
+const MAX_NAMED_PATHS: usize = 100;
 
-/// What a call did to one path: of a folder that came or went, to each path in it.
+/// What a call did to one path. A directory that is created or removed has one fact per path in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fact {
     pub(crate) path: RelPath,
     pub(crate) kind: ChangeKind,
-    /// What was there.
+    /// The node before.
     pub(crate) before: Option<Node>,
-    /// What will be there.
+    /// The node after.
     pub(crate) after: Option<Node>,
-    /// The permission bits that a folder gets which keeps its contents.
+    /// The new permission bits of a directory that keeps its content.
     mode: Option<u32>,
     pub(crate) flags: BTreeSet<&'static str>,
 }
@@ -49,7 +49,7 @@ impl Fact {
     }
 }
 
-/// What a manifest does to each path, sorted.
+/// The facts of a manifest, sorted by path.
 pub(crate) fn facts(manifest: &Manifest) -> Vec<Fact> {
     let mut facts = BTreeMap::new();
     for change in &manifest.changes {
@@ -66,7 +66,7 @@ pub(crate) fn facts(manifest: &Manifest) -> Vec<Fact> {
             }
         }
         for flagged in &change.flags {
-            // What is flagged is shown, even where nothing else about it is new.
+            // A flagged path is shown even if nothing else about it changes.
             let fact = facts.entry(flagged.path.clone()).or_insert_with(|| {
                 let find = |nodes: &BTreeMap<&RelPath, &Node>| nodes.get(&flagged.path).copied().cloned();
                 Fact::new(&flagged.path, find(&before).as_ref(), find(&after).as_ref())
@@ -122,7 +122,6 @@ pub(crate) fn changes(facts: &[Fact]) -> Vec<Change> {
     facts.iter().map(change).collect()
 }
 
-/// What a change is to the policy.
 pub(crate) fn kind_for_policy(kind: ChangeKind) -> belay_policy::ChangeKind {
     match kind {
         ChangeKind::Created => belay_policy::ChangeKind::Created,
@@ -135,13 +134,13 @@ fn gravity(change: &Change) -> Gravity {
     Gravity::of(&change.path, kind_for_policy(change.kind), &change.flags)
 }
 
-/// The changes in short, the gravest named first.
+/// A summary of the changes, the gravest first.
 pub(crate) fn summary(changes: &[Change]) -> v1::EffectSummary {
     let count = |kind| i32::try_from(changes.iter().filter(|change| change.kind == kind).count()).unwrap_or(i32::MAX);
     let mut gravest: Vec<&Change> = changes.iter().collect();
-    // Stable: of equal gravity they stay sorted by path.
+    // The sort is stable: changes of equal gravity stay sorted by path.
     gravest.sort_by_cached_key(|change| gravity(change));
-    let named = gravest.into_iter().take(NAMED).map(|change| v1::PathChange {
+    let named = gravest.into_iter().take(MAX_NAMED_PATHS).map(|change| v1::PathChange {
         path: change.path.clone(),
         kind: match change.kind {
             ChangeKind::Created => v1::path_change::Kind::Created,
@@ -159,11 +158,11 @@ pub(crate) fn summary(changes: &[Change]) -> v1::EffectSummary {
     }
 }
 
-/// The call that a subject is about.
+/// The context of a subject.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct About<'a> {
+pub(crate) struct SubjectContext<'a> {
     pub(crate) call: &'a v1::ToolCall,
-    /// What hides its secrets: a subject is shown, and says nothing else.
+    /// Redacts the subject, which people read.
     pub(crate) secrets: &'a CallSecrets,
     pub(crate) operation: &'a Operation,
     pub(crate) workspace: &'a str,
@@ -172,21 +171,21 @@ pub(crate) struct About<'a> {
     pub(crate) policy_revision: i64,
 }
 
-/// What a call did.
+/// The effect of a call.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Did {
+pub(crate) struct ObservedEffect {
     /// The manifest's digest, as the contract writes it.
     pub(crate) digest: String,
     pub(crate) changes: Vec<Change>,
 }
 
-impl About<'_> {
-    /// The subject of a decision about the call itself, or about what it did.
-    pub(crate) fn subject(self, did: Option<Did>) -> Subject {
+impl SubjectContext<'_> {
+    /// The subject of an approval of the call, or of its effect if `observed` is set.
+    pub(crate) fn subject(self, observed: Option<ObservedEffect>) -> Subject {
         let (execution, step) = parts(&self.call.name);
-        let kind = if did.is_some() { Kind::Effect } else { Kind::Call };
-        let Did { digest, changes } = did.unwrap_or_default();
-        let words = |text: &str| self.secrets.words(text);
+        let kind = if observed.is_some() { Kind::Effect } else { Kind::Call };
+        let ObservedEffect { digest, changes } = observed.unwrap_or_default();
+        let words = |text: &str| self.secrets.text(text);
         let shown = |change: Change| Change { path: words(&change.path), what: words(&change.what), ..change };
         Subject {
             v: 1,
@@ -209,7 +208,7 @@ impl About<'_> {
     }
 }
 
-/// The execution and the step's id in a call's name, which was checked.
+/// The execution and the step id of a validated call name.
 pub(crate) fn parts(call: &str) -> (&str, &str) {
     let (execution, rest) = call.split_once("/steps/").unwrap_or((call, ""));
     (execution, rest.split_once("/calls/").map_or(rest, |(step, _)| step))
@@ -238,9 +237,9 @@ mod tests {
         Touched { path: RelPath::parse(path).unwrap(), act, before, after, flags: Vec::new() }
     }
 
-    /// B-03: what a person is shown is every single path, also in a folder that is put or taken away as a whole.
+    /// B-03: a person sees every single path, also in a directory that is created or removed as a whole.
     #[test]
-    fn a_folder_that_is_replaced_is_told_path_by_path() {
+    fn a_replaced_directory_is_listed_path_by_path() {
         let folder = |path| node(path, 0o755, Content::Directory);
         let put = Act::Put { base: Some(fingerprint()), staged: fingerprint() };
         let mut replaced = touched(
@@ -266,12 +265,12 @@ mod tests {
             ..Manifest::default()
         };
         let changes = changes(&facts(&manifest));
-        let told: Vec<_> = changes
+        let listed: Vec<_> = changes
             .iter()
             .map(|change| (change.path.as_str(), change.kind, change.what.as_str(), change.flags.join(",")))
             .collect();
         assert_eq!(
-            told,
+            listed,
             [
                 ("a", ChangeKind::Deleted, "file 0644", String::new()),
                 ("d/gone", ChangeKind::Deleted, "file 0644", String::new()),
@@ -294,10 +293,13 @@ mod tests {
         let changes: Vec<_> =
             nodes.into_iter().map(|node| touched(&node.path.to_string(), put, Vec::new(), vec![node])).collect();
         let summary = summary(&super::changes(&facts(&Manifest { changes, ..Manifest::default() })));
-        assert_eq!((summary.created, summary.changes.len(), summary.changes[99].path.as_str()), (150, NAMED, "f099"));
+        assert_eq!(
+            (summary.created, summary.changes.len(), summary.changes[99].path.as_str()),
+            (150, MAX_NAMED_PATHS, "f099")
+        );
     }
 
-    /// B-18: however many harmless files come before it by name, the gravest change is the first that is named.
+    /// B-18: the gravest change is named first, however many harmless ones sort before it.
     #[test]
     fn a_summary_names_the_gravest_first() {
         let mut changes: Vec<Change> = (0..300)
@@ -319,11 +321,14 @@ mod tests {
             changes.push(Change { path: path.into(), kind, flags: Vec::new(), ..changes[0].clone() });
         }
         let named: Vec<String> = summary(&changes).changes.into_iter().map(|change| change.path).collect();
-        assert_eq!((&named[..4], named.len()), (&["a/.git/config", "b", "c", "+000"].map(str::to_owned)[..], NAMED));
+        assert_eq!(
+            (&named[..4], named.len()),
+            (&["a/.git/config", "b", "c", "+000"].map(str::to_owned)[..], MAX_NAMED_PATHS)
+        );
     }
 
     #[test]
-    fn a_call_s_name_tells_its_execution_and_step() {
+    fn a_call_name_holds_its_execution_and_step() {
         assert_eq!(parts("namespaces/n/executions/e/steps/s/calls/1.2"), ("namespaces/n/executions/e", "s"));
     }
 }

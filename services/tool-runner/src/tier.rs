@@ -1,4 +1,4 @@
-//! Whether the walls that stand are enough for a command.
+//! Whether the active sandbox layers suffice for a command.
 
 use belay_policy::Tier;
 use belay_proto::v1::{EnforcementReport, ErrorClass, enforcement_report};
@@ -15,16 +15,15 @@ fn tier(tier: enforcement_report::Tier) -> Option<Tier> {
     }
 }
 
-/// Refuses commands where the sandbox is weaker than the policy or the runner's own setting asks for, or where an attack got through.
+/// Rejects commands if the sandbox is weaker than the policy or the runner requires, or if an attack succeeded.
 ///
-/// # Errors
-/// SANDBOX_UNAVAILABLE, naming what is missing.
+/// SANDBOX_UNAVAILABLE, with the missing layers.
 pub(crate) fn check(report: &EnforcementReport, policy: Tier) -> Result<(), ToolFailure> {
     let refused = |message| Err(ToolFailure::new(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE, message));
     if !report.breaches.is_empty() {
         let attacks = report.breaches.join(", ");
         return refused(format!(
-            "The sandbox does not hold: {attacks} got through when it was tried out. No command runs."
+            "The sandbox is not secure on this machine: these attacks succeeded at startup: {attacks}. No command runs."
         ));
     }
     let Some(needed) = too_weak(tier(report.tier()), policy, tier(report.min_tier())) else {
@@ -39,10 +38,8 @@ pub(crate) fn check(report: &EnforcementReport, policy: Tier) -> Result<(), Tool
             fix => format!("{} ({}; {fix})", layer.name, layer.why),
         })
         .collect();
-    let missing = if missing.is_empty() { "it was not tried out".to_owned() } else { missing.join(", ") };
-    refused(format!(
-        "Commands need a sandbox of tier {needed:?} here, and this machine gives less. Missing: {missing}."
-    ))
+    let missing = if missing.is_empty() { "the sandbox was not probed".to_owned() } else { missing.join(", ") };
+    refused(format!("Commands require sandbox tier {needed:?}, which this machine does not reach. Missing: {missing}."))
 }
 
 #[cfg(test)]
@@ -51,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// B-10: what is missing is named, with what can be done.
+    /// B-10.
     #[test]
     fn a_refusal_names_what_is_missing() {
         let layer = |name: &str, active| EnforcementLayer {
@@ -71,6 +68,6 @@ mod tests {
         assert!(refused.message.contains("user namespace (EPERM; allow it)") && !refused.message.contains("landlock"));
         let leaky = EnforcementReport { breaches: vec!["host_pid_signal".into()], ..report };
         assert!(check(&leaky, Tier::C).unwrap_err().message.contains("host_pid_signal"));
-        assert!(check(&EnforcementReport::default(), Tier::C).unwrap_err().message.contains("not tried out"));
+        assert!(check(&EnforcementReport::default(), Tier::C).unwrap_err().message.contains("not probed"));
     }
 }

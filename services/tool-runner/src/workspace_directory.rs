@@ -1,10 +1,10 @@
-//! Where calls work: folders that are opened as workspaces. A seam, so that a simulation can keep its workspaces in memory.
+//! Directories opened as workspaces. Traits, so that the simulation can keep its workspaces in memory.
 //!
 //! Everything here blocks.
 
 mod real;
 
-pub use real::RealPlaces;
+pub use real::HostDirectories;
 
 use std::{
     path::{Path, PathBuf},
@@ -16,109 +16,104 @@ use serde::{Deserialize, Serialize};
 
 use crate::View;
 
-/// Opens folders as workspaces.
-pub trait Places: Send + Sync + 'static {
-    /// The folder's one name: absolute, without symbolic links.
+/// Opens directories as workspaces.
+pub trait WorkspaceDirectories: Send + Sync + 'static {
+    /// The canonical path of a directory.
     ///
-    /// # Errors
-    /// [`OpenError::Unreachable`] when it is not there.
+    /// [`OpenError::Unreachable`] when it does not exist.
     fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError>;
 
-    /// The state directory of a Belay, this one's or another's, that a folder is or lies in. `path` is as [`Self::resolve`] gives it.
-    fn stores_around(&self, path: &Path) -> Option<PathBuf>;
+    /// The state directory of this or another Belay that `path` is or lies in. `path` is as [`Self::resolve`] returns it.
+    fn enclosing_state_directory(&self, path: &Path) -> Option<PathBuf>;
 
-    /// Makes a folder of the runner's own, with those above it. One that is there is left as it is.
+    /// Creates a directory of the runner and its parents. Does nothing if it exists.
     ///
-    /// # Errors
-    /// [`OpenError`] when it cannot be made.
+    /// [`OpenError`] when it cannot be created.
     fn make(&self, path: &Path) -> Result<(), OpenError>;
 
-    /// Opens a folder, which nobody else may open until the value is dropped. `forbidden` are folders that calls must never reach.
+    /// Opens a directory and locks it against other processes until the value is dropped. `forbidden` are directories that calls must never
+    /// reach.
     ///
-    /// # Errors
-    /// [`OpenError`], which names the folder and says what to do.
-    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError>;
+    /// [`OpenError`], which names the directory and says what to do.
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError>;
 }
 
 /// An open workspace.
-pub trait Place: Send + Sync {
-    /// Where it is, without symbolic links.
+pub trait WorkspaceDirectory: Send + Sync {
+    /// Its canonical path.
     fn path(&self) -> &Path;
 
-    /// Removes what a process left behind that died: every view, and every staged effect that `keep` does not know.
+    /// Removes what a crashed process left behind: every view, and every staged effect that `keep` does not know.
     ///
     /// # Errors
-    /// What the file system refuses.
+    /// An error of the file system.
     fn sweep(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure>;
 
-    /// Begins a view for one call; it is gone when the value is dropped. `id`: 1 to 64 letters, digits, `-` and `_`, never used twice.
+    /// Creates a view for one call, which is removed when the value is dropped. `id`: 1 to 64 letters, digits, `-` and `_`, never reused.
     ///
     /// # Errors
-    /// What the file system refuses.
+    /// An error of the file system.
     fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError>;
 
-    /// What was changed in a view of this place. No process may be left that works in it. `stop` is asked again and again: once it returns
-    /// true, this fails soon.
+    /// The changes in a view of this workspace. No process may use the view any more. `stop` is polled: soon after it returns true, this
+    /// fails.
     ///
-    /// # Errors
-    /// [`EffectError::Conflict`] when somebody else changed a touched path meanwhile, and others when it cannot be committed, or was
-    /// stopped.
+    /// [`EffectError::Conflict`] when a touched path changed in the workspace meanwhile; others when the changes cannot be committed, or it
+    /// was stopped.
     fn effect(&self, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError>;
 
-    /// Brings what was changed in a view of this place onto the disk, beside the workspace, and with it for good
-    /// all that was put in place before. The view is used up; when this fails, nothing is left. `stop` as for [`Place::effect`].
+    /// Moves the changes of a view to disk beside the workspace, and syncs all effects applied before. Consumes the view; on an error
+    /// nothing is left. `stop` as for [`WorkspaceDirectory::effect`].
     ///
     /// # Errors
-    /// [`CommitError::Conflict`] when a touched path is no longer what it was.
+    /// [`CommitError::Conflict`] when a touched path has changed.
     fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError>;
 
-    /// Whether a staged effect can be put in place as things are.
+    /// Checks that a staged effect can be applied now.
     ///
     /// # Errors
-    /// [`CommitError::Conflict`] when a touched path is no longer what it was, [`CommitError::NotStaged`] when the staged files are gone.
+    /// [`CommitError::Conflict`] when a touched path has changed, [`CommitError::NotStaged`] when the staged files are gone.
     fn check(&self, staged: &Staged) -> Result<(), CommitError>;
 
-    /// Puts a staged effect in place. The power can take it back until a later [`Place::stage`] or [`Place::sync`] has succeeded:
-    /// until then the ledger has to know of it.
+    /// Applies a staged effect. A power loss can undo it until a later [`WorkspaceDirectory::stage`] or [`WorkspaceDirectory::sync`] has succeeded: until then the
+    /// ledger has to keep its row.
     ///
-    /// # Errors
-    /// [`CommitError::Stuck`] when it stands half done and has to be tried again. After any other the workspace is as it was.
+    /// [`CommitError::Stuck`] when it was applied in part and has to be retried. After any other error the workspace is unchanged.
     fn apply(&self, staged: &Staged) -> Result<(), CommitError>;
 
-    /// The same after a crash, from whatever that left; for all effects that the ledger knows to be committed, in the order in which they
-    /// were.
+    /// Applies a staged effect after a crash, from whatever state that left. To be called for all committed effects in the ledger, in their
+    /// order.
     ///
-    /// # Errors
-    /// As [`Place::apply`]; [`CommitError::NotStaged`] when it is in place and so is every one before it.
+    /// As [`WorkspaceDirectory::apply`]; [`CommitError::NotStaged`] when it and every one before it are applied.
     fn redo(&self, staged: &Staged) -> Result<(), CommitError>;
 
-    /// Brings all that was put in place onto the disk for good.
+    /// Syncs all applied effects to disk.
     ///
     /// # Errors
-    /// What the file system refuses. What is on the disk is not known then.
+    /// An error of the file system; what is on disk is unknown then.
     fn sync(&self) -> Result<(), IoFailure>;
 
-    /// Gives up a staged effect that was not put in place.
+    /// Discards a staged effect that was not applied.
     ///
     /// # Errors
-    /// What the file system refuses.
+    /// An error of the file system.
     fn discard(&self, staged: &Staged) -> Result<(), CommitError>;
 
-    /// Gives up what an effect that is in place displaced. What views may still look at that began before stays until [`Place::clear`].
+    /// Removes the files that an applied effect replaced. Files that older views may still use stay until [`WorkspaceDirectory::clear`].
     ///
     /// # Errors
-    /// What the file system refuses.
+    /// An error of the file system.
     fn finish(&self, staged: &Staged) -> Result<(), CommitError>;
 
-    /// Whether something was displaced that no view looks at any more. Does not block.
+    /// Whether replaced files are left that no view uses any more. Does not block.
     fn has_to_clear(&self) -> bool {
         false
     }
 
-    /// Removes what was displaced and no view looks at any more.
+    /// Removes replaced files that no view uses any more.
     ///
     /// # Errors
-    /// What the file system refuses.
+    /// An error of the file system.
     fn clear(&self) -> Result<(), IoFailure> {
         Ok(())
     }
@@ -129,6 +124,6 @@ pub trait Place: Send + Sync {
 pub struct Staged {
     /// The id of the view it came from.
     pub id: String,
-    /// What a place needs to know of it, in its own words.
+    /// The plan of the commit, opaque to the ledger.
     pub plan: String,
 }

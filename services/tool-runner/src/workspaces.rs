@@ -1,58 +1,58 @@
-//! Which folders may be workspaces here. Pure: paths are only compared.
+//! Which directories may be workspaces. Pure: it only compares paths.
 
 use std::path::{Component, Path, PathBuf};
 
 use thiserror::Error;
 
-/// Which folders a caller may name.
+/// Which directories a caller may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// Any but the forbidden ones: the caller is the user whose machine it is.
+    /// Any but the forbidden ones: the caller is the user of this machine.
     Any,
-    /// Those in these folders, given without symbolic links.
+    /// Those below these directories, which are canonical paths.
     Roots(Vec<PathBuf>),
 }
 
 /// The settings of workspaces.
 #[derive(Clone, Debug)]
 pub struct Workspaces {
-    /// Where the runner's own workspaces are: a folder for each namespace, and in it one for each execution.
+    /// The directory of the runner's own workspaces: one directory per namespace, and in it one per execution.
     pub own: PathBuf,
-    /// What else may be named.
+    /// Which other directories may be named.
     pub allowed: Allowed,
-    /// Folders that a named workspace may neither contain nor lie in, first of all the one with stores and keys.
+    /// Directories that a named workspace must not contain or lie in, such as the one with stores and keys.
     pub forbidden: Vec<PathBuf>,
 }
 
-/// A folder that is to be a call's workspace.
+/// The workspace of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) path: PathBuf,
-    /// It is the runner's own: made on demand. Any other is a folder that people work in too.
+    /// Whether it is one of the runner's own, created on demand. Any other is a directory that people work in too.
     pub(crate) own: bool,
 }
 
-/// Why a folder is no workspace here.
+/// Why a directory may not be a workspace.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NotAllowed {
-    /// It is not absolute.
-    #[error("`{0}` is not absolute: give the folder's absolute path")]
+    /// Its path is relative.
+    #[error("`{0}` is a relative path: give the absolute path of the directory")]
     Relative(String),
-    /// It lies where none may be.
-    #[error("`{path}` is not in a folder that this runner may work in: {why}")]
+    /// It is not below an allowed directory.
+    #[error("`{path}` is not allowed as a workspace: {why}")]
     Elsewhere {
-        /// The folder.
+        /// The directory.
         path: String,
-        /// What would have to be different.
+        /// What to change.
         why: &'static str,
     },
-    /// An id cannot be the name of a folder.
-    #[error("`{0}` cannot be the name of a folder: name a workspace, or choose another id")]
+    /// An id cannot be the name of a directory.
+    #[error("`{0}` cannot be a directory name: name a workspace, or choose another id")]
     Name(String),
 }
 
 impl Workspaces {
-    /// The folder for a call of `execution`, which is `namespaces/N/executions/E`, when its caller names `workspace`, or nothing.
+    /// The workspace for a call of `execution`, which is `namespaces/N/executions/E`. Without `workspace` it is one of the runner's own.
     pub(crate) fn choose(&self, workspace: &str, execution: &str) -> Result<Chosen, NotAllowed> {
         if !workspace.is_empty() {
             if !Path::new(workspace).is_absolute() {
@@ -72,12 +72,12 @@ impl Workspaces {
         Ok(Chosen { path, own: true })
     }
 
-    /// The same for a folder that a ledger knows.
+    /// The workspace of a path from the ledger.
     pub(crate) fn known(&self, path: PathBuf) -> Chosen {
         Chosen { own: path.starts_with(&self.own), path }
     }
 
-    /// Whether a folder, without symbolic links, may be one that a caller named.
+    /// Checks that a caller may name this canonical path.
     pub(crate) fn allow(&self, path: &Path) -> Result<(), NotAllowed> {
         let Allowed::Roots(roots) = &self.allowed else {
             return Ok(());
@@ -86,9 +86,9 @@ impl Workspaces {
             return Ok(());
         }
         let why = if roots.is_empty() {
-            "it works in folders of its own only, unless it is started with --workspace-root"
+            "this runner uses only its own workspaces unless it is started with --workspace-root"
         } else {
-            "name one in a folder given with --workspace-root, or none"
+            "name a directory below a --workspace-root, or none"
         };
         Err(NotAllowed::Elsewhere { path: path.display().to_string(), why })
     }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_execution_without_a_workspace_gets_a_folder_of_its_own() {
+    fn an_execution_without_a_workspace_gets_its_own() {
         let chosen = settings(Allowed::Any).choose("", "namespaces/n/executions/e-1").unwrap();
         assert_eq!(chosen, Chosen { path: "/var/own/n/e-1".into(), own: true });
         for id in ["..", ".", "a\0b"] {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_workspace_lies_under_a_root_by_whole_names() {
+    fn a_named_workspace_lies_below_a_root_by_whole_names() {
         let some = settings(Allowed::Roots(vec!["/srv/work".into()]));
         assert!(some.allow(Path::new("/srv/work/a")).is_ok());
         assert!(some.allow(Path::new("/srv/work")).is_ok());

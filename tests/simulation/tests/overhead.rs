@@ -17,7 +17,7 @@ use belay_service_kit::{Access, Clock, Hosted, Ids, Shutdown, Trigger};
 use belay_settings::{ExecutorLimits, RunnerLimits};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::Telemetry;
-use belay_tool_runner::{Allowed, Calls, Ledger, RealPlaces, Registry, Secrets, Tool, Workspaces, tools::Noop};
+use belay_tool_runner::{Allowed, Calls, HostDirectories, Ledger, Registry, Secrets, Tool, Workspaces, tools::Noop};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf, duplex, split},
@@ -98,7 +98,7 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown, max_ca
         clock,
         keys: Keys::new([key.verifying_key()]),
         workspaces: Workspaces { own: folder.join("own"), allowed: Allowed::Any, forbidden: Vec::new() },
-        places: Arc::new(RealPlaces),
+        directories: Arc::new(HostDirectories),
         enforcement: v1::EnforcementReport::default(),
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         threads: Threads::Inline,

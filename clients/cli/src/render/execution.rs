@@ -459,7 +459,7 @@ mod tests {
         let mut execution = failed();
         let output = LastOutput { stdout: "test adds ... FAILED\n3 != 0\n".to_owned(), ..Default::default() };
         let failure = |output| Failure {
-            message: "`cargo` ended with code 101.".to_owned(),
+            message: "`cargo` exited with code 101.".to_owned(),
             reason: "COMMAND_FAILED".to_owned(),
             last_output: output,
             ..Default::default()
@@ -469,8 +469,8 @@ mod tests {
         execution.steps[1].failure = Some(failure(Some(output.clone())));
         execution.steps[1].failed_attempts = vec![attempt(1, None), attempt(2, Some(output))];
         let shown = screen(&full(&execution, true, NOW));
-        let attempts = "\x20 b, attempt 1 of 2, 2026-11-21 03:04:06Z: `cargo` ended with code 101. (COMMAND_FAILED)\n\
-             \x20 b, attempt 2 of 2, 2026-11-21 03:04:07Z: `cargo` ended with code 101. (COMMAND_FAILED)\n\
+        let attempts = "\x20 b, attempt 1 of 2, 2026-11-21 03:04:06Z: `cargo` exited with code 101. (COMMAND_FAILED)\n\
+             \x20 b, attempt 2 of 2, 2026-11-21 03:04:07Z: `cargo` exited with code 101. (COMMAND_FAILED)\n\
              \x20    │ test adds ... FAILED\n\
              \x20    │ 3 != 0\nnext: ";
         assert!(shown.contains(attempts), "{shown}");

@@ -64,7 +64,7 @@ pub(crate) fn failure(failure: &Failure) -> String {
 /// How a call ended badly, for a line that has more: `exit 101` of a command, else the message without its full stop.
 pub(crate) fn ending(failure: &Failure) -> String {
     let message = failure.message.trim_end_matches('.');
-    match message.strip_prefix('`').and_then(|rest| rest.split_once("` ended with code ")) {
+    match message.strip_prefix('`').and_then(|rest| rest.split_once("` exited with code ")) {
         Some((_, code)) => format!("exit {code}"),
         None if message.is_empty() => reason(failure),
         None => message.to_owned(),

@@ -442,7 +442,7 @@ steps:
     let shown = home.run(&["executions", "get", "e1"]);
     let attempts = [
         "  test, attempt 1 of 2, 20",
-        "Z: `sh` ended with code 101. (COMMAND_FAILED)\n     │ adds: FAILED\n     │   left: 3\n",
+        "Z: `sh` exited with code 101. (COMMAND_FAILED)\n     │ adds: FAILED\n     │   left: 3\n",
     ];
     assert!(attempts.iter().all(|part| text(&shown.stdout).contains(part)), "{}", text(&shown.stdout));
     let value: Value = serde_json::from_slice(&home.run(&["executions", "get", "e1", "-o", "json"]).stdout).unwrap();

@@ -1,4 +1,5 @@
-//! How a staged effect gets its place: one commit of a workspace at a time, a last check, one durable row, and then the renames.
+//! Commits a staged effect: one commit per workspace at a time, a last conflict check, one durable row (the commit point), then the
+//! renames.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,176 +8,172 @@ use belay_workspace::CommitError;
 use tokio::sync::watch;
 
 use super::{
-    Call, Calls,
+    Call, Calls, cancel_requested,
     effect::{not_committed, overlapping},
-    record, stop_asked,
-    work::Unfinished,
+    record,
+    work::Unsuccessful,
 };
 use crate::{
-    LedgerFailure, Place, Staged,
+    LedgerFailure, Staged, WorkspaceDirectory,
     commit_log::Touched,
-    ledger::{InPlace, Row, Written},
-    subject::Did,
-    workspace_locks::{Presence, Turn, Visit},
+    ledger::{Row, WorkspaceEffect, Written},
+    subject::ObservedEffect,
+    workspace_locks::{CommitLock, CommitWindow, WorkspaceGuard},
 };
 
-/// What is to be put in place.
+/// The input of a commit.
 pub(super) struct Commit<'a> {
     pub(super) staged: &'a Staged,
-    /// The paths that it changes.
     pub(super) touched: Vec<Touched>,
     pub(super) call: &'a Call,
-    /// Of a call that has just run; nothing of one that waited for a decision, whose paths are compared by what they hold alone.
+    /// Set for a call that has just run. `None` for a call that waited for approval: no commit log covers the wait, so conflicts are found
+    /// by comparing files alone.
     pub(super) running: Option<Running<'a>>,
 }
 
-/// A call that has run, and goes on to its commit.
+/// A call that has run and commits without approval.
 pub(super) struct Running<'a> {
-    pub(super) presence: &'a Presence,
-    /// The turn, if the call had the folder to itself.
-    pub(super) turn: Option<Turn>,
-    pub(super) did: &'a Did,
+    pub(super) window: &'a CommitWindow,
+    /// The commit lock, if the call is exclusive and holds it already.
+    pub(super) lock: Option<CommitLock>,
+    pub(super) observed: &'a ObservedEffect,
 }
 
-/// What came of a commit.
-pub(super) enum Committed {
-    /// It is in place.
+/// The outcome of a commit.
+pub(super) enum CommitOutcome {
+    /// The effect is applied.
     Done,
-    /// It cannot be put in place. No row was written, and the staged files are still there.
-    Refused(Unfinished),
-    /// The row was written, and then it could not be put in place: the ledger has to be told, before the staged files go.
-    Undone(Unfinished),
-    /// The grant was spent before. As for `Refused`.
+    /// The effect cannot be applied. No row was written, and the staged files are still there.
+    Refused(Unsuccessful),
+    /// The row was written, but the effect could not be applied: the caller has to write another row before it discards the staged files.
+    NotApplied(Unsuccessful),
+    /// The grant was already spent. Otherwise as `Refused`.
     GrantSpent,
-    /// The row is not known to be written: a disk may keep what it did not promise. Nothing is in place, and the staged files are there.
+    /// The write of the row failed, and the disk may hold the row all the same. The effect is not applied, and the staged files are still
+    /// there.
     NotWritten(LedgerFailure),
 }
 
 impl Calls {
-    /// Puts an effect in place. `row` says how the call ends then; it is the commit point.
+    /// Commits an effect. `row` is the ended call; writing it is the commit point.
     pub(super) async fn commit(
         self: &Arc<Self>,
-        visit: &Arc<Visit>,
+        guard: &Arc<WorkspaceGuard>,
         Commit { staged, touched, call, running }: Commit<'_>,
         mut row: Row,
         cancelled: &mut watch::Receiver<bool>,
-    ) -> Committed {
-        let (presence, did, turn) = match running {
-            Some(Running { presence, turn, did }) => (Some(presence), Some(did), turn),
+    ) -> CommitOutcome {
+        let (window, observed, lock) = match running {
+            Some(Running { window, lock, observed }) => (Some(window), Some(observed), lock),
             None => (None, None, None),
         };
-        let turn = match turn {
-            Some(turn) => turn,
+        let lock = match lock {
+            Some(lock) => lock,
             None => tokio::select! {
                 biased;
-                () = stop_asked(cancelled) => {
-                    return Committed::Refused((State::Cancelled, record::cancelled()));
+                () = cancel_requested(cancelled) => {
+                    return CommitOutcome::Refused((State::Cancelled, record::cancelled()));
                 }
-                turn = visit.turn(&call.waits_for) => turn,
+                lock = guard.commit_lock(&call.waits_for) => lock,
             },
         };
-        if let Some(conflict) = presence.zip(did).and_then(|(presence, did)| overlapping(presence, did)) {
-            return Committed::Refused(conflict);
+        if let Some(conflict) = window.zip(observed).and_then(|(window, observed)| overlapping(window, observed)) {
+            return CommitOutcome::Refused(conflict);
         }
-        if let Err(error) = self.on(visit, staged, |place, staged| place.check(staged)).await {
-            return Committed::Refused(not_committed(&error, presence));
+        if let Err(error) = self.on(guard, staged, |directory, staged| directory.check(staged)).await {
+            return CommitOutcome::Refused(not_committed(&error, window));
         }
-        self.rooms.keep(&staged.id);
-        row.staged = Some(InPlace { workspace: visit.path().to_owned(), staged: staged.clone() });
+        self.workspaces.keep_staged(&staged.id);
+        row.staged = Some(WorkspaceEffect { workspace: guard.path().to_owned(), staged: staged.clone() });
         let name = row.call.name.clone();
         match self.write(row).await {
             Ok(Written::Done) => self.acknowledgements.committed(&name),
-            Ok(Written::GrantSpent) => return Committed::GrantSpent,
-            Err(error) => return Committed::NotWritten(error),
+            Ok(Written::GrantSpent) => return CommitOutcome::GrantSpent,
+            Err(error) => return CommitOutcome::NotWritten(error),
         }
-        if let Err(error) = self.apply(visit, staged).await {
-            return Committed::Undone(not_committed(&error, presence));
+        if let Err(error) = self.apply(guard, staged).await {
+            return CommitOutcome::NotApplied(not_committed(&error, window));
         }
-        visit.applied(name, staged, touched);
-        drop(turn);
-        self.finish_later(Arc::clone(visit), staged.clone());
-        Committed::Done
+        guard.applied(name, staged, touched);
+        drop(lock);
+        self.finish_later(Arc::clone(guard), staged.clone());
+        CommitOutcome::Done
     }
 
-    /// Goes on until it stands wholly in place or not at all: half done it can be left to nobody.
-    async fn apply(self: &Arc<Self>, visit: &Arc<Visit>, staged: &Staged) -> Result<(), CommitError> {
-        const LONGEST: Duration = Duration::from_secs(60);
-        let mut pause = Duration::from_secs(1);
+    /// Retries until the effect is applied as a whole or not at all.
+    async fn apply(self: &Arc<Self>, guard: &Arc<WorkspaceGuard>, staged: &Staged) -> Result<(), CommitError> {
+        const MAX_BACKOFF: Duration = Duration::from_secs(60);
+        let mut backoff = Duration::from_secs(1);
         loop {
-            match self.on(visit, staged, |place, staged| place.apply(staged)).await {
+            match self.on(guard, staged, |directory, staged| directory.apply(staged)).await {
                 Err(error @ CommitError::Stuck { .. }) => {
-                    let workspace = visit.path().display();
-                    tracing::error!(%workspace, %error, "A commit is half in place; it is tried again");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST);
+                    let workspace = guard.path().display();
+                    tracing::error!(%workspace, %error, "A commit is applied in part; retrying");
+                    tokio::time::sleep(backoff).await;
+                    backoff = (backoff * 2).min(MAX_BACKOFF);
                 }
                 done => return done,
             }
         }
     }
 
-    /// Gives up what an effect displaced, after its caller has the answer: it may be a large tree.
-    fn finish_later(self: &Arc<Self>, visit: Arc<Visit>, staged: Staged) {
+    /// Removes the files that an effect replaced, in the background: it may be a large tree.
+    fn finish_later(self: &Arc<Self>, guard: Arc<WorkspaceGuard>, staged: Staged) {
         let calls = Arc::clone(self);
         tokio::spawn(async move {
-            if let Err(error) = calls.on(&visit, &staged, |place, staged| place.finish(staged)).await {
-                tracing::warn!(%error, "What a commit displaced stays until the workspace is opened again");
+            if let Err(error) = calls.on(&guard, &staged, |directory, staged| directory.finish(staged)).await {
+                tracing::warn!(%error, "Cannot remove files that a commit replaced; they stay until the workspace is next opened");
             }
-            if visit.has_much_to_sync() {
-                calls.rooms.sync_room(&visit).await;
-            }
+            guard.sync_if_due().await;
         });
     }
 
-    /// Removes what was displaced under views that have ended now, after their callers have the answer.
-    pub(super) fn clear_later(self: &Arc<Self>, visit: &Arc<Visit>) {
-        let place = visit.place();
-        if !place.has_to_clear() {
+    /// Removes replaced files that the last view has released, in the background.
+    pub(super) fn clear_later(self: &Arc<Self>, guard: &Arc<WorkspaceGuard>) {
+        let directory = guard.directory();
+        if !directory.has_to_clear() {
             return;
         }
-        let (lane, visit) = (self.lanes.effects.clone(), Arc::clone(visit));
+        let (lane, guard) = (self.lanes.effects.clone(), Arc::clone(guard));
         tokio::spawn(async move {
-            if let Err(error) = lane.run(move || place.clear()).await {
-                tracing::warn!(%error, "What commits displaced stays until the workspace is opened again");
+            if let Err(error) = lane.run(move || directory.clear()).await {
+                tracing::warn!(%error, "Cannot remove files that commits replaced; they stay until the workspace is next opened");
             }
-            drop(visit);
+            drop(guard);
         });
     }
 
-    /// Gives up an effect that is not in place.
-    pub(super) async fn discard(self: &Arc<Self>, visit: &Arc<Visit>, staged: &Staged) {
-        if let Err(error) = self.on(visit, staged, |place, staged| place.discard(staged)).await {
-            tracing::warn!(%error, "What was staged stays until the workspace is opened again");
+    /// Discards a staged effect.
+    pub(super) async fn discard(self: &Arc<Self>, guard: &Arc<WorkspaceGuard>, staged: &Staged) {
+        if let Err(error) = self.on(guard, staged, |directory, staged| directory.discard(staged)).await {
+            tracing::warn!(%error, "Cannot remove staged files; they stay until the workspace is next opened");
         }
-        self.rooms.forget(&staged.id);
+        self.workspaces.release_staged(&staged.id);
     }
 
     async fn on(
         &self,
-        visit: &Arc<Visit>,
+        guard: &Arc<WorkspaceGuard>,
         staged: &Staged,
-        work: impl FnOnce(&dyn Place, &Staged) -> Result<(), CommitError> + Send + 'static,
+        work: impl FnOnce(&dyn WorkspaceDirectory, &Staged) -> Result<(), CommitError> + Send + 'static,
     ) -> Result<(), CommitError> {
-        let (visit, staged) = (Arc::clone(visit), staged.clone());
-        self.lanes.commits.run(move || work(&*visit.place(), &staged)).await
+        let (guard, staged) = (Arc::clone(guard), staged.clone());
+        self.lanes.commits.run(move || work(&*guard.directory(), &staged)).await
     }
 
-    /// Tells the ledger that what it was told to be committed is not, and gives up the staged files. `row` says how the call ends
-    /// instead.
+    /// Replaces the row of a commit that could not be applied, then discards the staged files. `row` is the ended call without its effect.
     ///
-    /// # Errors
-    /// When the ledger does not take it: the effect is left to the next start, and nobody knows what that will find. The staged files
-    /// stay, because a row that says it was committed has to find them.
-    pub(super) async fn take_back(
+    /// When the write fails. The staged files stay, because recovery may find the row that committed them and has to redo it.
+    pub(super) async fn revert(
         self: &Arc<Self>,
-        visit: &Arc<Visit>,
+        guard: &Arc<WorkspaceGuard>,
         staged: &Staged,
         row: Row,
     ) -> Result<(), LedgerFailure> {
         let name = row.call.name.clone();
         self.write(row).await?;
-        self.acknowledgements.settled(vec![name]);
-        self.discard(visit, staged).await;
+        self.acknowledgements.synced(vec![name]);
+        self.discard(guard, staged).await;
         Ok(())
     }
 }

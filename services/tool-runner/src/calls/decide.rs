@@ -1,23 +1,22 @@
-//! What follows from a verdict. Pure: everything that can happen to a call stands in these tables.
+//! Decision tables: what a policy verdict means for a call. Pure.
 
 use belay_policy::{Tier, Verdict};
 
 use crate::{Recovery, Touches};
 
-/// What follows for a call that has not run.
+/// The next step of a call that has not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
-    /// It is refused.
+    /// It ends as DENIED.
     Refuse,
-    /// A person is asked.
+    /// It waits for approval.
     Ask,
-    /// It runs.
     Run,
 }
 
-/// What the verdict on an intent means for a tool. `approved`: a person has said yes to this very call.
+/// The next step after the verdict on an intent. `approved`: a grant for this call was verified.
 pub(super) fn before(verdict: Verdict, recovery: Recovery, touches: Touches, approved: bool) -> Before {
-    // Only what stays in a view can be looked at before it counts.
+    // Only an effect that stays in a view can be previewed.
     let can_be_previewed =
         recovery == Recovery::ReadOnly || recovery == Recovery::Transactional && touches == Touches::Changes;
     match verdict {
@@ -29,18 +28,18 @@ pub(super) fn before(verdict: Verdict, recovery: Recovery, touches: Touches, app
     }
 }
 
-/// What follows for a call that has run and changed something.
+/// The next step of a call that has run and changed files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
-    /// What it changed is thrown away.
+    /// Its effect is discarded.
     Refuse,
-    /// A person is asked.
+    /// Its effect waits for approval.
     Ask,
-    /// What it changed is put in place.
+    /// Its effect is committed.
     Commit,
 }
 
-/// What the verdict on an effect means. `approved`: a person has said yes to this very effect.
+/// The next step after the verdict on an effect. `approved`: a grant for this effect was verified.
 pub(super) fn after(verdict: Verdict, approved: bool) -> After {
     match verdict {
         Verdict::Deny => After::Refuse,
@@ -50,8 +49,8 @@ pub(super) fn after(verdict: Verdict, approved: bool) -> After {
     }
 }
 
-/// Whether a call leaves a row when it ends that had none before. One that lost its row runs again, so only those need one that must not;
-/// what is committed has its row anyway.
+/// Whether a call without a row gets one when it ends. A call without a row runs again after a loss, so only classes that must not run
+/// twice need one; a commit writes its row in any case.
 pub(super) fn ends_with_a_row(recovery: Recovery) -> bool {
     match recovery {
         Recovery::ReadOnly | Recovery::Transactional => false,
@@ -59,7 +58,7 @@ pub(super) fn ends_with_a_row(recovery: Recovery) -> bool {
     }
 }
 
-/// The weakest sandbox in which a command runs, if the one there is does not reach it.
+/// The tier that a command needs (the stricter of policy and runner), if the sandbox does not reach it.
 pub(crate) fn too_weak(there: Option<Tier>, policy: Tier, own: Option<Tier>) -> Option<Tier> {
     let needed = own.map_or(policy, |own| own.max(policy));
     (there < Some(needed)).then_some(needed)
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_from_the_verdict_on_an_intent() {
+    fn verdicts_on_an_intent() {
         use {Before::*, Recovery::*, Touches::*, Verdict::*};
         for (verdict, recovery, touches, approved, expected) in [
             (Deny, ReadOnly, Nothing, false, Refuse),
@@ -80,7 +79,7 @@ mod tests {
             (Preview, Transactional, Changes, false, Run),
             (Preview, ReadOnly, Reads, false, Run),
             (Preview, ReadOnly, Nothing, false, Run),
-            // What leaves the workspace, or repeats itself, cannot be previewed.
+            // Effects outside the workspace, and repeated ones, cannot be previewed.
             (Preview, Manual, Changes, false, Ask),
             (Preview, Manual, Nothing, true, Run),
             (Preview, Idempotent, Nothing, false, Ask),
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_from_the_verdict_on_an_effect() {
+    fn verdicts_on_an_effect() {
         use {After::*, Verdict::*};
         for (verdict, approved, expected) in [
             (Auto, false, Commit),
@@ -116,7 +115,7 @@ mod tests {
 
     /// B-10.
     #[test]
-    fn a_sandbox_below_the_strictest_demand_is_too_weak() {
+    fn a_sandbox_below_the_strictest_required_tier_is_too_weak() {
         use Tier::*;
         for (there, policy, own, expected) in [
             (Some(A), A, None, None),

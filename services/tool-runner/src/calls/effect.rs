@@ -1,4 +1,5 @@
-//! What a call did in its view: looked at, judged, and staged where it may come to be committed. Everything here blocks.
+//! Examines what a call changed in its view: collects the changes, checks them against the policy and other commits, and stages them.
+//! Everything here blocks.
 
 use std::sync::Arc;
 
@@ -11,19 +12,19 @@ use belay_workspace::{CommitError, EffectError, LeftOut, Manifest, RelPath, Stop
 use super::{
     decide::{self, After},
     record,
-    work::Unfinished,
+    work::Unsuccessful,
 };
 use crate::{
-    Place, Staged, ToolFailure, View,
+    Staged, ToolFailure, View, WorkspaceDirectory,
     commit_log::{self, Overlap},
     contents::{self, Content},
     ledger::Basis,
     repository,
-    subject::{self, Did},
-    workspace_locks::Presence,
+    subject::{self, ObservedEffect},
+    workspace_locks::CommitWindow,
 };
 
-/// Who judges the effect of a call: a policy, with what it has to know of the call.
+/// Evaluates the policy on a call's effect.
 #[derive(Clone)]
 pub(super) struct Judge {
     pub(super) policy: Arc<Revised>,
@@ -52,27 +53,27 @@ impl Judge {
     }
 }
 
-/// What became of what a call did.
+/// The result of examining a view.
 pub(super) enum Examined {
-    /// It changed nothing.
+    /// The call changed nothing.
     Nothing,
-    /// The policy forbids it; it is gone.
+    /// The policy denies the effect; it was discarded.
     Refused(Decision),
-    /// It is staged.
+    /// The effect is staged.
     Staged(Box<Proposal>),
-    /// It can be neither shown nor committed; it is gone.
-    Failed(Unfinished),
+    /// The effect cannot be committed; it was discarded.
+    Failed(Unsuccessful),
 }
 
-/// The call was to be stopped before all of its effect was looked at; the effect is gone.
+/// The call was cancelled or timed out during the examination; its effect was discarded.
 pub(super) struct Stopped;
 
-/// An effect that lies beside the workspace.
+/// A staged effect.
 pub(super) struct Proposal {
     pub(super) staged: Staged,
-    pub(super) did: Did,
+    pub(super) observed: ObservedEffect,
     pub(super) decision: Decision,
-    /// What to show to a person; nothing when nobody is asked.
+    /// File contents for the approval; empty when the policy allows the effect.
     pub(super) contents: Vec<Content>,
 }
 
@@ -82,89 +83,90 @@ impl Proposal {
     }
 }
 
-/// What examines a view needs to know.
+/// The inputs of an examination.
 pub(super) struct Examination<'a> {
-    pub(super) place: &'a dyn Place,
+    pub(super) directory: &'a dyn WorkspaceDirectory,
     pub(super) view_id: &'a str,
     pub(super) judge: &'a Judge,
-    pub(super) presence: &'a Presence,
+    pub(super) window: &'a CommitWindow,
     /// Returns true once the call was cancelled or its time is up.
     pub(super) stop: Stop<'a>,
 }
 
 impl Examination<'_> {
-    /// Looks at a view in which nobody works any more, and uses it up. With what became of it come the special files that were left out.
+    /// Examines a view that no process uses any more, and consumes it. Also returns the special files that were skipped.
     pub(super) fn run(&self, view: Box<dyn View>) -> Result<(Examined, Vec<LeftOut>), Stopped> {
-        match self.place.effect(&*view, self.stop) {
+        match self.directory.effect(&*view, self.stop) {
             Ok(mut manifest) => {
                 let left_out = std::mem::take(&mut manifest.left_out);
                 let examined = if manifest.is_empty() { Examined::Nothing } else { self.judge(view, &manifest)? };
                 Ok((examined, left_out))
             }
             Err(EffectError::Tree(TreeError::Stopped)) => Err(Stopped),
-            Err(error) => Ok((Examined::Failed(no_effect(&error, self.presence)), Vec::new())),
+            Err(error) => Ok((Examined::Failed(no_effect(&error, self.window)), Vec::new())),
         }
     }
 
     fn judge(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Examined, Stopped> {
-        let Self { place, view_id, judge, presence, stop } = *self;
+        let Self { directory, view_id, judge, window, stop } = *self;
         let mut facts = subject::facts(manifest);
         repository::flag(&mut facts, &*view);
-        let did = Did { digest: subject::prefixed(&manifest.digest()), changes: subject::changes(&facts) };
-        if let Some(conflict) = overlapping(presence, &did) {
+        let observed =
+            ObservedEffect { digest: subject::prefixed(&manifest.digest()), changes: subject::changes(&facts) };
+        if let Some(conflict) = overlapping(window, &observed) {
             return Ok(Examined::Failed(conflict));
         }
-        let decision = judge.judge(&did.changes);
+        let decision = judge.judge(&observed.changes);
         let contents = match decide::after(decision.verdict, false) {
             After::Refuse => return Ok(Examined::Refused(decision)),
             After::Commit => Vec::new(),
-            After::Ask => match place.view(&format!("{view_id}-base")) {
+            After::Ask => match directory.view(&format!("{view_id}-base")) {
                 Ok(base) => contents::collect(&facts, &*base, &*view),
                 Err(error) => return Ok(Examined::Failed(record::workspace_failed(&error))),
             },
         };
-        match place.stage(view, manifest, stop) {
-            Ok(staged) => Ok(Examined::Staged(Box::new(Proposal { staged, did, decision, contents }))),
+        match directory.stage(view, manifest, stop) {
+            Ok(staged) => Ok(Examined::Staged(Box::new(Proposal { staged, observed, decision, contents }))),
             Err(CommitError::Stopped | CommitError::Tree(TreeError::Stopped)) => Err(Stopped),
-            Err(error) => Ok(Examined::Failed(not_committed(&error, Some(presence)))),
+            Err(error) => Ok(Examined::Failed(not_committed(&error, Some(window)))),
         }
     }
 }
 
-/// The conflict, if another call's commit has touched since what this call touches, a folder above it or something in it.
-pub(super) fn overlapping(presence: &Presence, did: &Did) -> Option<Unfinished> {
-    let Overlap { paths, calls } = presence.overlap(&commit_log::touched(&did.changes))?;
+/// The conflict, if another call's commit has touched one of these paths, a parent or a child of one since this call began.
+pub(super) fn overlapping(window: &CommitWindow, observed: &ObservedEffect) -> Option<Unsuccessful> {
+    let Overlap { paths, calls } = window.overlap(&commit_log::touched(&observed.changes))?;
     let named = paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
     let more = match paths.len().saturating_sub(5) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let what = format!("changed by somebody else during the call: {named}{more}; run it again on what is there now");
+    let what = format!("{named}{more} changed during the call; retry it on the current files");
     Some((State::Cancelled, record::conflict(&what, &calls)))
 }
 
-/// Whose commits touched these paths since the call began.
-fn others(presence: Option<&Presence>, paths: &[RelPath]) -> Vec<String> {
+/// The calls whose commits touched these paths since this call began.
+fn others(window: Option<&CommitWindow>, paths: &[RelPath]) -> Vec<String> {
     let paths: Vec<String> = paths.iter().map(ToString::to_string).collect();
-    presence.map(|presence| presence.committers(&paths)).unwrap_or_default()
+    window.map(|window| window.committers(&paths)).unwrap_or_default()
 }
 
-fn no_effect(error: &EffectError, presence: &Presence) -> Unfinished {
+fn no_effect(error: &EffectError, window: &CommitWindow) -> Unsuccessful {
     match error {
-        EffectError::Conflict { paths } => (State::Cancelled, record::conflict(error, &others(Some(presence), paths))),
+        EffectError::Conflict { paths } => (State::Cancelled, record::conflict(error, &others(Some(window), paths))),
         EffectError::Io(_) | EffectError::Tree(belay_workspace::TreeError::Io(_)) => record::workspace_failed(error),
         EffectError::Reserved { .. } | EffectError::Tree(_) => {
-            let message = format!("What the call left behind cannot be committed: {error}.");
+            let message = format!("The changes of the call cannot be committed: {error}.");
             (State::Failed, ToolFailure::new(ErrorClass::SandboxViolation, reasons::EFFECT_REFUSED, message))
         }
     }
 }
 
-/// Why a staged effect did not get its place. `presence` is that of the call, if it runs.
-pub(super) fn not_committed(error: &CommitError, presence: Option<&Presence>) -> Unfinished {
+/// The failure of a commit. `window` is set if the call has just run.
+pub(super) fn not_committed(error: &CommitError, window: Option<&CommitWindow>) -> Unsuccessful {
     match error {
-        CommitError::Conflict { paths } => (State::Cancelled, record::conflict(error, &others(presence, paths))),
-        // Somebody removed them, so there is nothing that could be committed any more.
+        CommitError::Conflict { paths } => (State::Cancelled, record::conflict(error, &others(window, paths))),
+        // The staged files were deleted by someone else, so there is nothing left to commit.
         CommitError::NotStaged { .. } => (State::Cancelled, record::conflict(error, &[])),
         _ => record::workspace_failed(error),
     }

@@ -1,4 +1,4 @@
-//! What is said of a call, as messages. Arguments, results and failures leave the runner through here and nowhere else.
+//! Builds the messages about calls. Arguments, results and failures leave the runner only through this module.
 
 use std::{error::Error, time::Duration};
 
@@ -10,20 +10,20 @@ use belay_telemetry::TraceContext;
 
 use belay_workspace::LeftOut;
 
-use super::work::Unfinished;
-use crate::{ToolFailure, room::is_full};
+use super::work::Unsuccessful;
+use crate::{ToolFailure, disk_full::is_full};
 
 /// JSON text as a payload.
 pub(crate) fn payload(json: String) -> v1::Payload {
     v1::Payload { content: Some(Content::Json(json)) }
 }
 
-/// A place in a trace, as tools pass it on.
+/// A trace context as tools pass it on.
 pub(super) fn trace(trace: &TraceContext) -> v1::TraceContext {
     v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().to_owned() }
 }
 
-/// The JSON text of a payload that holds one.
+/// The JSON text of a payload; empty if it holds a blob or nothing.
 pub(crate) fn json_of(payload: Option<&v1::Payload>) -> String {
     match payload.and_then(|payload| payload.content.as_ref()) {
         Some(Content::Json(json)) => json.clone(),
@@ -43,12 +43,12 @@ pub(super) fn failure(ToolFailure { class, reason, message }: ToolFailure) -> v1
     v1::Failure { error_class: class.into(), message, reason, retryable, last_output: None }
 }
 
-/// A special file that was left out, for a receipt.
+/// A skipped special file, for a receipt.
 pub(super) fn left_out(LeftOut { path, kind }: &LeftOut) -> String {
     format!("{path} ({})", kind.name())
 }
 
-/// What a policy of `revision` said.
+/// A decision of policy `revision`.
 pub(super) fn decision(decision: &Decision, revision: i64) -> v1::PolicyDecision {
     let verdict = match decision.verdict {
         Verdict::Auto => policy_decision::Verdict::Auto,
@@ -64,23 +64,22 @@ pub(super) fn decision(decision: &Decision, revision: i64) -> v1::PolicyDecision
     }
 }
 
-/// Why a policy refuses.
+/// The failure of a call that the policy denies.
 pub(super) fn denied(decision: &Decision) -> ToolFailure {
-    let message = format!("The policy's rule `{}` forbids it: {}", decision.rule, decision.reason);
+    let message = format!("Policy rule `{}` denies it: {}", decision.rule, decision.reason);
     ToolFailure::new(ErrorClass::PolicyDenied, reasons::POLICY_DENIED, message)
 }
 
-/// Why a call has to run again on what is there now. `others` are the calls that committed there meanwhile.
+/// The failure of a call whose workspace changed under it. `others` are the calls that committed meanwhile.
 pub(super) fn conflict(error: &dyn std::fmt::Display, others: &[String]) -> ToolFailure {
     let by = match others {
         [] => String::new(),
-        others => format!(" Committed meanwhile by {}.", list(others)),
+        others => format!(" Calls that committed meanwhile: {}.", list(others)),
     };
-    let message = format!("The workspace changed under the call: {error}.{by}");
+    let message = format!("The workspace changed during the call: {error}.{by}");
     ToolFailure::new(ErrorClass::Cancelled, reasons::CONFLICT, message)
 }
 
-/// Names for a sentence.
 fn list(names: &[String]) -> String {
     const MAX_NAMED: usize = 5;
     let named = names.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -90,15 +89,16 @@ fn list(names: &[String]) -> String {
     }
 }
 
-/// Why a workspace could not be worked in.
-pub(super) fn workspace_failed(error: &(dyn Error + 'static)) -> Unfinished {
+/// The failure of a call whose workspace could not be used.
+pub(super) fn workspace_failed(error: &(dyn Error + 'static)) -> Unsuccessful {
     let message = format!("The workspace could not be used: {error}.");
     let reason = if is_full(error) { reasons::WORKSPACE_FULL } else { reasons::WORKSPACE_FAILED };
-    unfinished(ToolFailure::new(ErrorClass::Transient, reason, message))
+    unsuccessful(ToolFailure::new(ErrorClass::Transient, reason, message))
 }
 
-/// How a call ends that failed. One that met a full disk has changed nothing and is not at fault: it is given back, to run again later.
-pub(super) fn unfinished(failure: ToolFailure) -> Unfinished {
+/// The end of a failed call. A call that failed on a full disk has changed nothing: it ends as cancelled, so that the executor retries it
+/// later.
+pub(super) fn unsuccessful(failure: ToolFailure) -> Unsuccessful {
     let state = if failure.reason == reasons::WORKSPACE_FULL && !is_planted(Defect::FailsForWantOfRoom) {
         State::Cancelled
     } else {
@@ -107,11 +107,11 @@ pub(super) fn unfinished(failure: ToolFailure) -> Unfinished {
     (state, failure)
 }
 
-/// The end of a call that took too long. It names the field of the plan that sets the limit.
+/// The failure of a call that timed out. It names the field of the plan that sets the limit.
 pub(crate) fn timed_out(limit: Duration) -> ToolFailure {
     let message = format!(
-        "The call took longer than its limit of {limit:?}. To allow more, set `attempt_timeout` on the step, or `timeout` for all of its \
-         attempts together."
+        "The call timed out after {limit:?}. To allow more time, set `attempt_timeout` on the step, or `timeout` for all of its attempts \
+         together."
     );
     ToolFailure::new(ErrorClass::Timeout, reasons::TIMEOUT, message)
 }

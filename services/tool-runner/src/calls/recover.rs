@@ -1,4 +1,4 @@
-//! What is made of the ledger when a runner starts: nothing that had begun is left in between.
+//! Restores calls from the ledger at startup. No call stays half done.
 
 use std::{
     collections::HashMap,
@@ -25,15 +25,15 @@ use crate::{
     Ledger, Parts, PolicyHolder, Staged, ToolFailure,
     acknowledgements::Acknowledgements,
     lanes::Lanes,
-    ledger::{Entry, InPlace, Row},
-    workspace_locks::{Closed, Rooms},
+    ledger::{Entry, Row, WorkspaceEffect},
+    workspace_locks::{WorkspaceLocks, WorkspaceUnavailable},
 };
 
-/// How long a spent grant is remembered after it has expired: longer than a clock is ever set back by.
-const REMEMBERED: i64 = 7 * 24 * 3600;
+/// How long the nonce of a spent grant is kept after the grant expired, in seconds: longer than a clock is ever set back.
+const SPENT_GRANT_RETENTION_SECS: i64 = 7 * 24 * 3600;
 
-/// A commit of which the ledger knows, and not whether it was carried out.
-struct Unsettled {
+/// A committed effect that may not have been applied before the crash.
+struct PendingCommit {
     call: Call,
     row: Row,
     staged: Staged,
@@ -41,11 +41,10 @@ struct Unsettled {
 }
 
 impl Calls {
-    /// The calls of a ledger, with what was under way when it was last open settled: what was committed is carried out before anything
-    /// else touches its workspace, what waits goes on waiting, and what ran is settled by its recovery class.
+    /// Restores the calls of a ledger. Committed effects are applied before anything else touches their workspaces, calls that wait for
+    /// approval keep waiting, and calls that were running end by their recovery class.
     ///
-    /// # Errors
-    /// [`Status`] when that cannot be made durable.
+    /// [`Status`] when the ledger cannot be written.
     pub async fn recover(parts: Parts) -> Result<Arc<Self>, Status> {
         let Parts {
             registry,
@@ -53,7 +52,7 @@ impl Calls {
             clock,
             keys,
             workspaces,
-            places,
+            directories,
             enforcement,
             telemetry,
             threads,
@@ -65,37 +64,41 @@ impl Calls {
         let tag = digest_of(ledger.file_id().as_bytes())["sha256:".len()..][..8].to_owned();
         let acknowledgements = Acknowledgements::new(Arc::clone(&ledger), thresholds.max_waiting_rows);
         let lanes = Lanes::new(threads);
-        let rooms = Rooms::new(workspaces, places, lanes.clone(), tag, Arc::clone(&acknowledgements), thresholds);
+        let workspaces =
+            WorkspaceLocks::new(workspaces, directories, lanes.clone(), tag, Arc::clone(&acknowledgements), thresholds);
         let now = clock.now_micros().div_euclid(1_000_000);
-        ledger.write(Entry::Expired { before: now.saturating_sub(REMEMBERED) }).await.map_err(not_durable)?;
+        ledger
+            .write(Entry::Expired { before: now.saturating_sub(SPENT_GRANT_RETENTION_SECS) })
+            .await
+            .map_err(not_durable)?;
 
         let mut known = HashMap::new();
-        let mut unsettled = HashMap::<PathBuf, Vec<Unsettled>>::new();
+        let mut commits_by_workspace = HashMap::<PathBuf, Vec<PendingCommit>>::new();
         for row in contents.calls {
             let name = row.call.name.clone();
-            match settle(row) {
-                Settled::Forgotten => {
-                    // It may run again, so it is as if it had never arrived.
-                    ledger.write(Entry::Forgotten { name }).await.map_err(not_durable)?;
+            match classify(row) {
+                Recovered::Deleted => {
+                    // It may run again, so the ledger forgets it.
+                    ledger.write(Entry::Delete { name }).await.map_err(not_durable)?;
                 }
-                Settled::Unknown(row) => {
+                Recovered::OutcomeUnknown(row) => {
                     ledger.write(Entry::Call(Box::new(row.clone()))).await.map_err(not_durable)?;
-                    known.insert(name, as_known(&ledger, &row, Progress::Ended(Arc::new(row.call.clone()))));
+                    known.insert(name, restore(&ledger, &row, Progress::Ended(Arc::new(row.call.clone()))));
                 }
-                Settled::Ended(row) => {
-                    known.insert(name, as_known(&ledger, &row, Progress::Ended(Arc::new(row.call.clone()))));
+                Recovered::Ended(row) => {
+                    known.insert(name, restore(&ledger, &row, Progress::Ended(Arc::new(row.call.clone()))));
                 }
-                Settled::Held(row) => {
-                    if let Some(InPlace { staged, .. }) = &row.staged {
-                        rooms.keep(&staged.id);
+                Recovered::AwaitingApproval(row) => {
+                    if let Some(WorkspaceEffect { staged, .. }) = &row.staged {
+                        workspaces.keep_staged(&staged.id);
                     }
-                    known.insert(name, as_known(&ledger, &row, Progress::Held(Arc::new(row.call.clone()))));
+                    known.insert(name, restore(&ledger, &row, Progress::AwaitingApproval(Arc::new(row.call.clone()))));
                 }
-                Settled::Committed(row, InPlace { workspace, staged }) => {
-                    let call = as_known(&ledger, &row, Progress::Running);
+                Recovered::Committed(row, WorkspaceEffect { workspace, staged }) => {
+                    let call = restore(&ledger, &row, Progress::Running);
                     known.insert(name, call.clone());
-                    let done = rooms.redo(workspace.clone(), staged.clone());
-                    unsettled.entry(workspace).or_default().push(Unsettled { call, row, staged, done });
+                    let done = workspaces.redo(workspace.clone(), staged.clone());
+                    commits_by_workspace.entry(workspace).or_default().push(PendingCommit { call, row, staged, done });
                 }
             }
         }
@@ -103,7 +106,7 @@ impl Calls {
         let calls = Arc::new(Self {
             registry,
             enforcement,
-            rooms,
+            workspaces,
             policy,
             ledger,
             acknowledgements,
@@ -113,58 +116,64 @@ impl Calls {
             limit: Limit::new("services.runner.calls", "calls under way", limits.calls.value),
             fences: Mutex::new(contents.fences),
             known: Mutex::new(known),
-            forgotten: Mutex::default(),
+            recent: Mutex::default(),
         });
-        for (workspace, commits) in unsettled {
-            if let Some(commits) = calls.carry_on(&workspace, commits).await {
-                tokio::spawn(Arc::clone(&calls).keep_trying(workspace, commits));
+        for (workspace, commits) in commits_by_workspace {
+            if let Some(commits) = calls.apply_commits(&workspace, commits).await {
+                tokio::spawn(Arc::clone(&calls).retry_commits(workspace, commits));
             }
         }
         Ok(calls)
     }
 
-    /// Carries the commits of a workspace out; gives them back if it cannot be opened now.
-    async fn carry_on(self: &Arc<Self>, workspace: &Path, commits: Vec<Unsettled>) -> Option<Vec<Unsettled>> {
-        let visit = match self.rooms.enter(self.rooms.known(workspace.to_owned())).await {
-            Ok(visit) => Arc::new(visit),
-            Err(Closed::Open(OpenError::Unreachable { source, .. }))
+    /// Applies the commits of a workspace; returns them if the workspace cannot be opened now.
+    async fn apply_commits(
+        self: &Arc<Self>,
+        workspace: &Path,
+        commits: Vec<PendingCommit>,
+    ) -> Option<Vec<PendingCommit>> {
+        let guard = match self.workspaces.open(self.workspaces.known(workspace.to_owned())).await {
+            Ok(guard) => Arc::new(guard),
+            Err(WorkspaceUnavailable::Open(OpenError::Unreachable { source, .. }))
                 if source.kind() == std::io::ErrorKind::NotFound =>
             {
-                // It has gone with all that was staged in it.
+                // The workspace was deleted, with everything staged in it.
                 for commit in commits {
                     commit.call.progress.send_replace(Progress::Ended(Arc::new(commit.row.call)));
                 }
                 return None;
             }
-            Err(closed) => {
+            Err(unavailable) => {
                 let workspace = workspace.display();
-                tracing::error!(%workspace, %closed, "Commits of before wait for their workspace to be opened");
+                tracing::error!(%workspace, %unavailable, "Cannot open the workspace to apply its commits; retrying");
                 return Some(commits);
             }
         };
-        for Unsettled { call, row, staged, done } in commits {
+        for PendingCommit { call, row, staged, done } in commits {
             let end = match done.await {
                 Ok(Ok(())) => Ok(row),
                 Ok(Err(error)) => {
-                    let noted = self.note(row, &error).await;
-                    if noted.is_ok() {
-                        self.discard(&visit, &staged).await;
+                    let recorded = self.record_failed_commit(row, &error).await;
+                    if recorded.is_ok() {
+                        self.discard(&guard, &staged).await;
                     }
-                    noted
+                    recorded
                 }
                 Err(_) => continue,
             };
             match end {
                 Ok(row) => drop(call.progress.send_replace(Progress::Ended(Arc::new(row.call)))),
-                Err(status) => tracing::error!(%status, call = call.started.name, "How a commit ended was not kept"),
+                Err(status) => {
+                    tracing::error!(%status, call = call.started.name, "Cannot record the outcome of a commit")
+                }
             }
         }
-        drop(visit);
+        drop(guard);
         None
     }
 
-    /// Writes down that a commit could not be carried out.
-    async fn note(&self, row: Row, error: &CommitError) -> Result<Row, Status> {
+    /// Records that a commit could not be applied.
+    async fn record_failed_commit(&self, row: Row, error: &CommitError) -> Result<Row, Status> {
         let (state, failed) = not_committed(error, None);
         let receipt = row.call.receipt.clone().map(|receipt| v1::Receipt {
             effect_digest: String::new(),
@@ -178,13 +187,13 @@ impl Calls {
         Ok(row)
     }
 
-    async fn keep_trying(self: Arc<Self>, workspace: PathBuf, mut commits: Vec<Unsettled>) {
-        const LONGEST: Duration = Duration::from_secs(60);
-        let mut pause = Duration::from_secs(1);
+    async fn retry_commits(self: Arc<Self>, workspace: PathBuf, mut commits: Vec<PendingCommit>) {
+        const MAX_BACKOFF: Duration = Duration::from_secs(60);
+        let mut backoff = Duration::from_secs(1);
         loop {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST);
-            match self.carry_on(&workspace, commits).await {
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(MAX_BACKOFF);
+            match self.apply_commits(&workspace, commits).await {
                 None => return,
                 Some(left) => commits = left,
             }
@@ -192,36 +201,36 @@ impl Calls {
     }
 }
 
-/// What a row of before comes to.
-enum Settled {
-    Forgotten,
-    Unknown(Row),
+/// What recovery does with a row.
+enum Recovered {
+    Deleted,
+    OutcomeUnknown(Row),
     Ended(Row),
-    Held(Row),
-    Committed(Row, InPlace),
+    AwaitingApproval(Row),
+    Committed(Row, WorkspaceEffect),
 }
 
-fn settle(mut row: Row) -> Settled {
+fn classify(mut row: Row) -> Recovered {
     if row.call.state() == State::AwaitingApproval {
-        return Settled::Held(row);
+        return Recovered::AwaitingApproval(row);
     }
     if row.ended {
         return match row.staged.take() {
-            None => Settled::Ended(row),
-            Some(staged) => Settled::Committed(row, staged),
+            None => Recovered::Ended(row),
+            Some(staged) => Recovered::Committed(row, staged),
         };
     }
     if row.call.recovery() != v1::RecoveryClass::Manual {
-        return Settled::Forgotten;
+        return Recovered::Deleted;
     }
-    let message = "The tool runner was lost while the call ran; what it did cannot be known.";
+    let message = "The tool runner crashed while the call ran; its outcome is unknown.";
     row.call.set_state(State::OutcomeUnknown);
     row.call.failure = Some(failure(ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message)));
     row.ended = true;
-    Settled::Unknown(row)
+    Recovered::OutcomeUnknown(row)
 }
 
-fn as_known(ledger: &Ledger, row: &Row, progress: Progress) -> Call {
+fn restore(ledger: &Ledger, row: &Row, progress: Progress) -> Call {
     let started = v1::ToolCall {
         state: State::Running.into(),
         result: None,

@@ -1,4 +1,4 @@
-//! How a call runs, from its intent to its end or to the question that it waits with.
+//! Runs a call, from the check of its intent to its end or to the approval that it waits for.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -26,68 +26,68 @@ use tokio::{
 use tracing::Instrument as _;
 
 use super::{
-    Call, Calls, Order, Progress,
-    commit::{Commit, Committed, Running},
+    Call, CallRequest, Calls, Progress, cancel_requested,
+    commit::{Commit, CommitOutcome, Running},
     decide::{self, Before},
     effect::{Examination, Examined, Judge, Proposal, Stopped},
     record,
-    span::Stretch,
-    stop_asked,
-    work::{self, Unfinished, Why},
+    span::CallSpan,
+    work::{self, StopCause, Unsuccessful},
 };
 use crate::{
     Operation, Recovery, ToolFailure, Touches, View, ViewHandle,
-    commit_log::{self, Beside},
+    commit_log::{self, ConcurrentCommits},
     ledger::{Basis, Row, Spent, Written},
     subject::{parts, summary},
     tier,
-    workspace_locks::{Presence, Turn, Visit},
+    workspace_locks::{CommitLock, CommitWindow, WorkspaceGuard},
 };
 
-/// The time that examining an effect has in any case, also of a call that ended its work in the last instant of its own.
-const LEAST_EXAMINATION: Duration = Duration::from_secs(1);
+/// Minimum time for examining an effect, even if the tool used up the time limit of the call.
+const MIN_EXAMINATION: Duration = Duration::from_secs(1);
 
-/// How many of the special files that were left out a receipt names.
+/// How many skipped special files a receipt names.
 const MAX_LEFT_OUT: usize = 16;
 
-/// A yes to a call that was held back before its work.
+/// A verified approval of a call that waited before its tool ran.
 pub(super) struct Approved {
     pub(super) spends: Spent,
-    /// Whether a person said so, and not the policy in the place of one.
+    /// Whether a person signed the approval, as opposed to the policy.
     pub(super) by_person: bool,
-    /// How it stood while it waited.
-    pub(super) held: Arc<v1::ToolCall>,
+    /// The call as it waited, restored if the grant turns out to be spent.
+    pub(super) waiting: Arc<v1::ToolCall>,
 }
 
-/// A call at work.
+/// A running call.
 pub(super) struct Job {
     pub(super) call: Call,
-    pub(super) order: Order,
+    pub(super) request: CallRequest,
     pub(super) policy: Arc<Revised>,
     approved: Option<Approved>,
 }
 
-/// Where a call has run, and beside whom.
-struct Alongside<'a> {
-    visit: &'a Arc<Visit>,
-    presence: &'a Presence,
-    /// Where it had the folder to itself.
-    turn: Option<Turn>,
+/// The workspace that a call has run in.
+struct RanIn<'a> {
+    guard: &'a Arc<WorkspaceGuard>,
+    window: &'a CommitWindow,
+    /// The commit lock, if the call is exclusive.
+    lock: Option<CommitLock>,
 }
 
-/// What was asked, as the policy and people see it.
-pub(super) struct Asked {
+/// What a call is about to do, and the policy decision on it.
+pub(super) struct JudgedIntent {
     pub(super) operation: Operation,
     pub(super) decision: Decision,
 }
 
 impl Job {
-    pub(super) fn judge(&self, asked: &Asked) -> Judge {
-        let spec = &self.order.tool.spec;
-        // Only a person who has seen the paths frees them: where the policy itself said yes, they are judged like any others.
+    pub(super) fn judge(&self, intent: &JudgedIntent) -> Judge {
+        let spec = &self.request.tool.spec;
+        // Only a person has seen the paths, so only their approval covers them; if the policy approved, the effect is judged like any
+        // other.
         let by_person = self.approved.as_ref().is_some_and(|approved| approved.by_person);
-        let covered = if by_person { asked.operation.paths.clone() } else { Vec::new() };
-        let basis = Basis { intent: asked.decision.verdict, covered };
+        let covered = if by_person { intent.operation.paths.clone() } else { Vec::new() };
+        let basis = Basis { intent: intent.decision.verdict, covered };
         Judge { policy: Arc::clone(&self.policy), tool: spec.name.to_owned(), kind: spec.kind, basis }
     }
 
@@ -95,73 +95,73 @@ impl Job {
         record::decision(decision, self.policy.revision)
     }
 
-    /// The grant that a call used up which ends in this state: none when it came to nothing.
+    /// The grant that a call spends by ending in this state: none if it is cancelled or denied.
     fn used(&self, state: State) -> Option<&Spent> {
-        let came_to_nothing = matches!(state, State::Cancelled | State::Denied);
-        self.approved.as_ref().map(|approved| &approved.spends).filter(|_| !came_to_nothing)
+        let unspent = matches!(state, State::Cancelled | State::Denied);
+        self.approved.as_ref().map(|approved| &approved.spends).filter(|_| !unspent)
     }
 
-    /// A row about it. A call that reaches out has spent its grant when it began, any other spends it with this row.
+    /// The row of the call. A MANUAL call has spent its grant before it started; any other spends it with this row.
     pub(super) fn row(&self, call: v1::ToolCall, ended: bool) -> Row {
-        let reaches_out = self.order.tool.spec.recovery == Recovery::Manual;
-        let spends = self.used(call.state()).filter(|_| !reaches_out).cloned();
-        Row { digest: self.call.digest.to_string(), ended, call, staged: None, held: None, spends }
+        let is_manual = self.request.tool.spec.recovery == Recovery::Manual;
+        let spends = self.used(call.state()).filter(|_| !is_manual).cloned();
+        Row { digest: self.call.digest.to_string(), ended, call, staged: None, pending: None, spends }
     }
 }
 
 impl Calls {
-    /// Has a call run, in a task of its own.
+    /// Starts a task that runs the call.
     pub(super) fn spawn_run(
         self: &Arc<Self>,
         call: Call,
-        mut order: Order,
+        mut request: CallRequest,
         policy: Arc<Revised>,
         approved: Option<Approved>,
         taken: Option<Taken>,
     ) {
         let calls = Arc::clone(self);
         let now = self.clock.now_micros();
-        let stretch = order.trace.take().map(|parent| Stretch::begin(&self.telemetry, parent, now));
-        order.trace = stretch.as_ref().map(|stretch| stretch.context().clone());
-        let trace_id = order.trace.as_ref().map(TraceContext::trace_id);
-        let execution = parts(&order.name).0;
-        let log_span = tracing::error_span!("call", execution, call = order.name, trace_id);
+        let call_span = request.trace.take().map(|parent| CallSpan::begin(&self.telemetry, parent, now));
+        request.trace = call_span.as_ref().map(|call_span| call_span.context().clone());
+        let trace_id = request.trace.as_ref().map(TraceContext::trace_id);
+        let execution = parts(&request.name).0;
+        let log_span = tracing::error_span!("call", execution, call = request.name, trace_id);
         let work = async move {
-            let job = Job { call, order, policy, approved };
-            let progress = match AssertUnwindSafe(calls.carry_out(&job)).catch_unwind().await {
+            let job = Job { call, request, policy, approved };
+            let progress = match AssertUnwindSafe(calls.execute(&job)).catch_unwind().await {
                 Ok(progress) => progress,
-                Err(_) => calls.broke_off(&job),
+                Err(_) => calls.unknown_outcome(&job),
             };
-            let read_only = job.order.tool.spec.recovery == Recovery::ReadOnly;
+            let read_only = job.request.tool.spec.recovery == Recovery::ReadOnly;
             if read_only && job.approved.is_none() && matches!(progress, Progress::Ended(_)) {
-                // Whoever waits holds the outcome; whoever asks later may have it run again.
-                calls.known().remove(&job.order.name);
+                // Subscribers hold the outcome already, and a read-only call may run again for later requests.
+                calls.known().remove(&job.request.name);
             }
-            if let Some(stretch) = stretch {
-                stretch.end(&progress, calls.clock.now_micros());
+            if let Some(call_span) = call_span {
+                call_span.end(&progress, calls.clock.now_micros());
             }
-            // Before anybody hears of its end, who may send the next.
+            // Released before the end is published: a subscriber may send its next call at once.
             drop(taken);
             job.call.progress.send_replace(progress);
         };
-        // Boxed, because it is large and would be moved several times on its way to a task.
+        // Boxed: the future is large and would be copied several times on its way to a task.
         tokio::spawn(Box::pin(work).instrument(log_span));
     }
 
-    async fn carry_out(self: &Arc<Self>, job: &Job) -> Progress {
-        let order = &job.order;
-        let spec = &order.tool.spec;
+    async fn execute(self: &Arc<Self>, job: &Job) -> Progress {
+        let request = &job.request;
+        let spec = &request.tool.spec;
         let mut receipt = v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() };
-        let arguments = match work::arguments(order) {
+        let arguments = match work::arguments(request) {
             Ok(arguments) => arguments,
             Err(failure) => return self.end(job, receipt, Err((State::Failed, failure)), false).await,
         };
-        let asked = asked(job, &arguments);
-        receipt.decision = Some(job.decision(&asked.decision));
+        let intent = judge_intent(job, &arguments);
+        receipt.decision = Some(job.decision(&intent.decision));
         let approved = job.approved.is_some();
-        let next = decide::before(asked.decision.verdict, spec.recovery, spec.touches, approved);
+        let next = decide::before(intent.decision.verdict, spec.recovery, spec.touches, approved);
         if next == Before::Refuse {
-            return self.end(job, receipt, Err((State::Denied, record::denied(&asked.decision))), false).await;
+            return self.end(job, receipt, Err((State::Denied, record::denied(&intent.decision))), false).await;
         }
         if spec.kind == ToolKind::Terminal
             && let Err(failure) = tier::check(&self.enforcement, job.policy.policy.min_tier())
@@ -169,14 +169,14 @@ impl Calls {
             return self.end(job, receipt, Err((State::Failed, failure)), false).await;
         }
         if next == Before::Ask {
-            return Box::pin(self.hold_call(job, receipt, &asked)).await;
+            return Box::pin(self.require_call_approval(job, receipt, &intent)).await;
         }
         if spec.recovery == Recovery::Manual {
-            // What it does cannot be taken back, so that it began has to outlive the runner.
+            // A MANUAL call cannot be undone, so its start must be durable before it runs.
             let started = job.row((*job.call.started).clone(), false);
             match self.write(Row { spends: job.used(State::Running).cloned(), ..started }).await {
                 Ok(Written::Done) => {}
-                Ok(Written::GrantSpent) => return self.stays_held(job),
+                Ok(Written::GrantSpent) => return self.restore_pending(job),
                 Err(_) => return Progress::Unresolved,
             }
         }
@@ -185,10 +185,10 @@ impl Calls {
             let (outcome, receipt) = self.work(job, receipt, arguments, None, &mut cancelled).await;
             return self.end(job, receipt, outcome, true).await;
         }
-        Box::pin(self.in_workspace(job, receipt, arguments, &asked, &mut cancelled)).await
+        Box::pin(self.run_in_workspace(job, receipt, arguments, &intent, &mut cancelled)).await
     }
 
-    /// The work, with what the receipt says of it.
+    /// Runs the tool and fills in the receipt.
     async fn work(
         &self,
         job: &Job,
@@ -196,72 +196,74 @@ impl Calls {
         arguments: Value,
         view: Option<ViewHandle>,
         cancelled: &mut watch::Receiver<bool>,
-    ) -> (Result<Value, Unfinished>, v1::Receipt) {
+    ) -> (Result<Value, Unsuccessful>, v1::Receipt) {
         let began = Instant::now();
         let (output, enforced) = (Arc::clone(&job.call.output), Arc::<OnceLock<Vec<String>>>::default());
-        let outcome = work::work(&job.order, arguments, view, output, Arc::clone(&enforced), cancelled).await;
+        let outcome = work::work(&job.request, arguments, view, output, Arc::clone(&enforced), cancelled).await;
         job.call.output.finish();
         receipt.duration = Some(belay_proto::duration(began.elapsed()));
         receipt.enforced = enforced.get().cloned().unwrap_or_default();
-        // Nothing was bounded where nothing ran.
+        // If nothing ran in the sandbox, nothing was bounded.
         if enforced.get().is_some() {
-            receipt.write_bounds = job.order.tool.tool.write_bounds();
+            receipt.write_bounds = job.request.tool.tool.write_bounds();
         }
         (outcome, receipt)
     }
 
-    async fn in_workspace(
+    async fn run_in_workspace(
         self: &Arc<Self>,
         job: &Job,
         mut receipt: v1::Receipt,
         arguments: Value,
-        asked: &Asked,
+        intent: &JudgedIntent,
         cancelled: &mut watch::Receiver<bool>,
     ) -> Progress {
-        // Then its row says already that it has begun.
-        let begun = job.order.tool.spec.recovery == Recovery::Manual;
-        let visit = match self.rooms.enter(job.order.workspace.clone()).await {
-            Ok(visit) => Arc::new(visit),
-            Err(closed) => return self.end(job, receipt, Err(record::unfinished(closed.into())), begun).await,
+        // A MANUAL call has a row already.
+        let has_row = job.request.tool.spec.recovery == Recovery::Manual;
+        let guard = match self.workspaces.open(job.request.workspace.clone()).await {
+            Ok(guard) => Arc::new(guard),
+            Err(unavailable) => {
+                return self.end(job, receipt, Err(record::unsuccessful(unavailable.into())), has_row).await;
+            }
         };
-        receipt.live_base = visit.live && job.order.tool.spec.touches == Touches::Changes;
-        let turn = if job.order.exclusive || asked.decision.exclusive {
+        receipt.live_base = guard.live && job.request.tool.spec.touches == Touches::Changes;
+        let lock = if job.request.exclusive || intent.decision.exclusive {
             tokio::select! {
                 biased;
-                () = stop_asked(cancelled) => {
-                    return self.end(job, receipt, Err((State::Cancelled, record::cancelled())), begun).await;
+                () = cancel_requested(cancelled) => {
+                    return self.end(job, receipt, Err((State::Cancelled, record::cancelled())), has_row).await;
                 }
-                turn = visit.turn_alone(&job.order.name, &job.call.waits_for) => Some(turn),
+                lock = guard.exclusive_lock(&job.request.name, &job.call.waits_for) => Some(lock),
             }
         } else {
             None
         };
-        let presence = Arc::new(visit.begin());
-        let view_id = visit.view_id(self.clock.now_micros());
+        let window = Arc::new(guard.commit_window());
+        let view_id = guard.view_id(self.clock.now_micros());
         let view = {
-            let (visit, id) = (Arc::clone(&visit), view_id.clone());
-            self.lanes.quick.run(move || visit.place().view(&id)).await
+            let (guard, id) = (Arc::clone(&guard), view_id.clone());
+            self.lanes.quick.run(move || guard.directory().view(&id)).await
         };
         let view = match view {
             Ok(view) => ViewHandle::new(view, self.lanes.tools.clone()),
             Err(error) => {
-                return self.end(job, receipt, Err(record::workspace_failed(&error)), begun).await;
+                return self.end(job, receipt, Err(record::workspace_failed(&error)), has_row).await;
             }
         };
-        let deadline = Instant::now() + work::limit_of(&job.order);
+        let deadline = Instant::now() + work::limit_of(&job.request);
         let (outcome, mut receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;
-        // Nobody works in it any more once it is here.
+        // Waits until the tool has released the view.
         let view = view.take().await;
         let examined = match (&outcome, view) {
-            (Ok(_), Some(view)) if job.order.tool.spec.touches == Touches::Changes => {
-                let at = (&visit, &presence);
-                match self.examine(at, view, view_id, job.judge(asked), cancelled, deadline).await {
+            (Ok(_), Some(view)) if job.request.tool.spec.touches == Touches::Changes => {
+                let at = (&guard, &window);
+                match self.examine(at, view, view_id, job.judge(intent), cancelled, deadline).await {
                     Ok((examined, left_out)) => {
                         receipt.left_out_count = i64::try_from(left_out.len()).unwrap_or(i64::MAX);
                         receipt.left_out = left_out.iter().take(MAX_LEFT_OUT).map(record::left_out).collect();
                         examined
                     }
-                    Err(why) => Examined::Failed(work::broken_off(&job.order, why)),
+                    Err(why) => Examined::Failed(work::stopped_by(&job.request, why)),
                 }
             }
             (_, view) => {
@@ -269,12 +271,12 @@ impl Calls {
                 Examined::Nothing
             }
         };
-        self.clear_later(&visit);
-        let Beside { calls, count } = presence.beside();
+        self.clear_later(&guard);
+        let ConcurrentCommits { calls, count } = window.concurrent();
         (receipt.commits_beside, receipt.commit_count_beside) = (calls, i64::try_from(count).unwrap_or(i64::MAX));
         match (outcome, examined) {
-            (Err(unfinished), _) | (Ok(_), Examined::Failed(unfinished)) => {
-                self.end(job, receipt, Err(unfinished), true).await
+            (Err(unsuccessful), _) | (Ok(_), Examined::Failed(unsuccessful)) => {
+                self.end(job, receipt, Err(unsuccessful), true).await
             }
             (Ok(result), Examined::Nothing) => self.end(job, receipt, Ok(result), true).await,
             (Ok(_), Examined::Refused(decision)) => {
@@ -282,46 +284,46 @@ impl Calls {
                 self.end(job, receipt, Err((State::Denied, record::denied(&decision))), true).await
             }
             (Ok(result), Examined::Staged(proposal)) if proposal.asks() => {
-                // Whoever waits for a person keeps nobody from committing.
-                drop(turn);
-                self.hold_effect(job, receipt, asked, &visit, result, *proposal).await
+                // A call that waits for approval does not block other commits.
+                drop(lock);
+                self.require_effect_approval(job, receipt, intent, &guard, result, *proposal).await
             }
             (Ok(result), Examined::Staged(proposal)) => {
-                let beside = Alongside { visit: &visit, presence: &presence, turn };
-                self.commit_now(job, receipt, beside, result, *proposal, cancelled).await
+                let ran_in = RanIn { guard: &guard, window: &window, lock };
+                self.commit_now(job, receipt, ran_in, result, *proposal, cancelled).await
             }
         }
     }
 
-    /// Examines what a call changed, until it is cancelled or its time is up.
+    /// Examines what a call changed. Stops when the call is cancelled or its time is up.
     async fn examine(
         &self,
-        (visit, presence): (&Arc<Visit>, &Arc<Presence>),
+        (guard, window): (&Arc<WorkspaceGuard>, &Arc<CommitWindow>),
         view: Box<dyn View>,
         view_id: String,
         judge: Judge,
         cancelled: &mut watch::Receiver<bool>,
         deadline: Instant,
-    ) -> Result<(Examined, Vec<LeftOut>), Why> {
+    ) -> Result<(Examined, Vec<LeftOut>), StopCause> {
         let stop = Arc::new(AtomicBool::new(false));
-        let applied = visit.applied_by_now();
+        let applied = guard.applied_count();
         let examining = {
-            let (visit, presence, stop) = (Arc::clone(visit), Arc::clone(presence), Arc::clone(&stop));
+            let (guard, window, stop) = (Arc::clone(guard), Arc::clone(window), Arc::clone(&stop));
             self.lanes.effects.run(move || {
-                let (place, stop) = (visit.place(), || stop.load(Ordering::Relaxed));
-                let (place, view_id, judge, presence) = (&*place, &*view_id, &judge, &*presence);
-                Examination { place, view_id, judge, presence, stop: &stop }.run(view)
+                let (directory, stop) = (guard.directory(), || stop.load(Ordering::Relaxed));
+                let (directory, view_id, judge, window) = (&*directory, &*view_id, &judge, &*window);
+                Examination { directory, view_id, judge, window, stop: &stop }.run(view)
             })
         };
         let mut examining = pin!(examining);
         let why = tokio::select! {
             biased;
             done = &mut examining => Err(done),
-            () = stop_asked(cancelled) => Ok(Why::Cancelled),
-            () = sleep_until(deadline.max(Instant::now() + LEAST_EXAMINATION)) => Ok(Why::OutOfTime),
+            () = cancel_requested(cancelled) => Ok(StopCause::Cancelled),
+            () = sleep_until(deadline.max(Instant::now() + MIN_EXAMINATION)) => Ok(StopCause::TimedOut),
         };
         let (done, why) = match why {
-            Err(done) => (done, Why::Cancelled),
+            Err(done) => (done, StopCause::Cancelled),
             Ok(why) => {
                 stop.store(true, Ordering::Relaxed);
                 (examining.await, why)
@@ -329,94 +331,94 @@ impl Calls {
         };
         let (examined, left_out) = done.map_err(|Stopped| why)?;
         if let Examined::Staged(_) = examined {
-            visit.was_staged(applied);
+            guard.staged_after(applied);
         }
         Ok((examined, left_out))
     }
 
-    /// Commits what the policy lets pass.
+    /// Commits an effect that the policy allows.
     async fn commit_now(
         self: &Arc<Self>,
         job: &Job,
         mut receipt: v1::Receipt,
-        Alongside { visit, presence, turn }: Alongside<'_>,
+        RanIn { guard, window, lock }: RanIn<'_>,
         result: Value,
-        Proposal { staged, did, decision, .. }: Proposal,
+        Proposal { staged, observed, decision, .. }: Proposal,
         cancelled: &mut watch::Receiver<bool>,
     ) -> Progress {
-        let not_in_place = receipt.clone();
+        let unapplied_receipt = receipt.clone();
         if !decision.follows_the_intent() {
             receipt.decision = Some(job.decision(&decision));
         }
-        receipt.effect_digest.clone_from(&did.digest);
-        receipt.effect = Some(summary(&did.changes));
+        receipt.effect_digest.clone_from(&observed.digest);
+        receipt.effect = Some(summary(&observed.changes));
         let call = self.ended(job, receipt, Ok(result));
-        let touched = commit_log::touched(&did.changes);
-        let running = Some(Running { presence, turn, did: &did });
+        let touched = commit_log::touched(&observed.changes);
+        let running = Some(Running { window, lock, observed: &observed });
         let commit = Commit { staged: &staged, touched, call: &job.call, running };
-        match self.commit(visit, commit, job.row(call.clone(), true), cancelled).await {
-            Committed::Done => Progress::Ended(Arc::new(call)),
-            Committed::Refused(unfinished) => {
-                self.discard(visit, &staged).await;
-                self.end(job, not_in_place, Err(unfinished), true).await
+        match self.commit(guard, commit, job.row(call.clone(), true), cancelled).await {
+            CommitOutcome::Done => Progress::Ended(Arc::new(call)),
+            CommitOutcome::Refused(unsuccessful) => {
+                self.discard(guard, &staged).await;
+                self.end(job, unapplied_receipt, Err(unsuccessful), true).await
             }
-            Committed::Undone(unfinished) => {
-                let end = self.ended(job, not_in_place, Err(unfinished));
-                // The grant, if there was one, goes with the row that is taken back.
+            CommitOutcome::NotApplied(unsuccessful) => {
+                let end = self.ended(job, unapplied_receipt, Err(unsuccessful));
+                // The grant was spent with the row that this one replaces.
                 let row = Row { spends: None, ..job.row(end.clone(), true) };
-                match self.take_back(visit, &staged, row).await {
+                match self.revert(guard, &staged, row).await {
                     Ok(()) => Progress::Ended(Arc::new(end)),
                     Err(_) => Progress::Unresolved,
                 }
             }
-            Committed::GrantSpent => {
-                self.discard(visit, &staged).await;
-                self.stays_held(job)
+            CommitOutcome::GrantSpent => {
+                self.discard(guard, &staged).await;
+                self.restore_pending(job)
             }
-            Committed::NotWritten(_) if is_planted(Defect::DoubtsWhatDidNotHappen) => {
+            CommitOutcome::NotWritten(_) if is_planted(Defect::DoubtsWhatDidNotHappen) => {
                 let doubt = ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, "Planted.");
-                Progress::Ended(Arc::new(self.ended(job, not_in_place, Err((State::OutcomeUnknown, doubt)))))
+                Progress::Ended(Arc::new(self.ended(job, unapplied_receipt, Err((State::OutcomeUnknown, doubt)))))
             }
-            Committed::NotWritten(_) => Progress::Unresolved,
+            CommitOutcome::NotWritten(_) => Progress::Unresolved,
         }
     }
 
-    pub(super) fn stays_held(&self, job: &Job) -> Progress {
+    pub(super) fn restore_pending(&self, job: &Job) -> Progress {
         let approved = job.approved.as_ref().expect("only an approved call spends a grant");
-        Progress::Held(Arc::clone(&approved.held))
+        Progress::AwaitingApproval(Arc::clone(&approved.waiting))
     }
 
-    /// Ends a call that commits nothing. `ran`: the tool has begun its work, or the ledger says so.
+    /// Ends a call that commits nothing. `ran`: the tool has started, or the ledger says so.
     pub(super) async fn end(
         &self,
         job: &Job,
         receipt: v1::Receipt,
-        outcome: Result<Value, Unfinished>,
+        outcome: Result<Value, Unsuccessful>,
         ran: bool,
     ) -> Progress {
         let call = self.ended(job, receipt, outcome);
-        let recovery = job.order.tool.spec.recovery;
+        let recovery = job.request.tool.spec.recovery;
         if job.approved.is_none() && !(ran && decide::ends_with_a_row(recovery)) {
             return Progress::Ended(Arc::new(call));
         }
         match self.write(job.row(call.clone(), true)).await {
             Ok(Written::Done) => Progress::Ended(Arc::new(call)),
-            Ok(Written::GrantSpent) => self.stays_held(job),
-            // Its row may still say that it waits.
+            Ok(Written::GrantSpent) => self.restore_pending(job),
+            // The ledger may still hold the row that waits for approval.
             Err(_) if job.approved.is_some() => Progress::Unresolved,
-            // It is the truth, whatever the ledger says of it later: that it is not known, or nothing, and then it runs again.
+            // The outcome is true even if the ledger does not hold it: recovery reports an unknown outcome or runs the call again.
             Err(_) => Progress::Ended(Arc::new(call)),
         }
     }
 
-    /// The call as it ends.
-    fn ended(&self, job: &Job, mut receipt: v1::Receipt, outcome: Result<Value, Unfinished>) -> v1::ToolCall {
+    /// Builds the message of the ended call.
+    fn ended(&self, job: &Job, mut receipt: v1::Receipt, outcome: Result<Value, Unsuccessful>) -> v1::ToolCall {
         let (state, result, failed) = match outcome {
             Ok(result) => (State::Completed, Some(record::payload(result.to_string())), None),
             Err((state, mut failed)) => {
-                failed.message = job.call.secrets.words(&failed.message);
-                // Whoever stopped a call does not ask why it ended.
-                let last_output = job.call.output.last().filter(|_| state != State::Cancelled);
+                failed.message = job.call.secrets.text(&failed.message);
+                // Output does not explain a cancellation.
+                let last_output = job.call.output.tail().filter(|_| state != State::Cancelled);
                 (state, None, Some(v1::Failure { last_output, ..record::failure(failed) }))
             }
         };
@@ -433,22 +435,22 @@ impl Calls {
         }
     }
 
-    /// After a fault in the runner itself. What was written by then is not known here.
-    fn broke_off(&self, job: &Job) -> Progress {
-        let message = "The tool runner broke off the call: a fault in Belay.";
-        let unfinished = if job.order.tool.spec.recovery == Recovery::ReadOnly {
+    /// The outcome after a panic. What was written before it is unknown here.
+    fn unknown_outcome(&self, job: &Job) -> Progress {
+        let message = "The tool runner failed while it ran the call. This is a bug in Belay.";
+        let unsuccessful = if job.request.tool.spec.recovery == Recovery::ReadOnly {
             (State::Failed, ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, message))
         } else {
             (State::OutcomeUnknown, ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message))
         };
         let receipt = v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() };
-        Progress::Ended(Arc::new(self.ended(job, receipt, Err(unfinished))))
+        Progress::Ended(Arc::new(self.ended(job, receipt, Err(unsuccessful))))
     }
 }
 
-/// What a call is asked to do, and what the policy says of it. Paths are judged by what they lead to, not by their spelling.
-fn asked(job: &Job, arguments: &Value) -> Asked {
-    let tool = &job.order.tool;
+/// Evaluates the policy on the intent of a call. Paths are normalised first, so that their spelling does not matter.
+fn judge_intent(job: &Job, arguments: &Value) -> JudgedIntent {
+    let tool = &job.request.tool;
     let mut operation = tool.tool.operation(arguments);
     for path in operation.paths.iter_mut().chain([&mut operation.working_directory]) {
         if let Ok(plain) = RelPath::parse(path) {
@@ -464,5 +466,5 @@ fn asked(job: &Job, arguments: &Value) -> Asked {
         environment: &operation.environment,
         paths: &operation.paths,
     });
-    Asked { operation, decision }
+    JudgedIntent { operation, decision }
 }

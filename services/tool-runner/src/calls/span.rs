@@ -1,4 +1,4 @@
-//! The span of one stretch of a call's work: from where it begins, or goes on with a grant, to where it ends or is held.
+//! The span of one stretch of a call: from its start, or its resumption on a grant, to its end or the approval that it waits for.
 
 use belay_proto::v1;
 use belay_telemetry::{
@@ -8,27 +8,27 @@ use belay_telemetry::{
 
 use super::Progress;
 
-/// Work that has begun, in the trace of whoever asked for it.
-pub(super) struct Stretch {
+/// An open span in the trace of the caller.
+pub(super) struct CallSpan {
     telemetry: Telemetry,
     parent: TraceContext,
     context: TraceContext,
     start_micros: i64,
 }
 
-impl Stretch {
+impl CallSpan {
     pub(super) fn begin(telemetry: &Telemetry, parent: TraceContext, now_micros: i64) -> Self {
         let context = telemetry.child(&parent);
         Self { telemetry: telemetry.clone(), parent, context, start_micros: now_micros }
     }
 
-    /// The work's own span, which a command is started in.
+    /// The context of this span, which commands inherit.
     pub(super) fn context(&self) -> &TraceContext {
         &self.context
     }
 
     pub(super) fn end(self, progress: &Progress, now_micros: i64) {
-        let (Progress::Held(call) | Progress::Ended(call)) = progress else { return };
+        let (Progress::AwaitingApproval(call) | Progress::Ended(call)) = progress else { return };
         if !self.telemetry.records(&self.context) {
             return;
         }
@@ -47,7 +47,7 @@ impl Stretch {
         {
             attributes.push(KeyValue::new(semconv::BELAY_EFFECT_CHANGES, i64::from(created + modified + deleted)));
         }
-        // The code only: a message is for people, and may quote what the tool was given.
+        // Only the code: the message may quote arguments.
         let status = call.failure.as_ref().map_or(Status::Unset, |failure| {
             let class = failure.error_class().as_str_name().trim_start_matches("ERROR_CLASS_");
             attributes.push(KeyValue::new(semconv::ERROR_TYPE, failure.reason.clone()));

@@ -1,4 +1,4 @@
-//! How the ledger's entries become rows, and rows entries again.
+//! Converts the ledger's entries to rows and back.
 
 use std::{os::unix::ffi::OsStrExt as _, path::PathBuf, sync::PoisonError};
 
@@ -13,7 +13,7 @@ use rusqlite::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Basis, Contents, Entry, Held, InPlace, Row, Spent, Unreadable, Written};
+use super::{Basis, Contents, Entry, PendingApproval, Row, Spent, Unreadable, WorkspaceEffect, Written};
 use crate::{
     Secrets, Staged,
     contents::Content,
@@ -22,7 +22,7 @@ use crate::{
 
 type Sql<T> = Result<T, rusqlite::Error>;
 
-/// The ledger's id and its key; both are made where there are none. No key when it is another one that sealed what is there.
+/// The ledger's id and key, created if there are none. The key is `None` if the content was sealed with another key.
 pub(super) fn identify(
     connection: &Connection,
     secrets: &Secrets,
@@ -47,7 +47,7 @@ pub(super) fn identify(
     if connection.query_row(in_use, [], |row| row.get(0))? {
         return Ok((id, None));
     }
-    // Nothing is lost with the old key.
+    // Nothing in use was sealed with the old key.
     let key = secrets.new_key(&id);
     connection.execute("UPDATE meta SET seal_key = ?1", [&key])?;
     let sealer = secrets.with_key(&id, &key).expect("it was just wrapped");
@@ -86,17 +86,17 @@ fn decoded(row: &SqlRow<'_>, sealer: &Sealer, name: &str) -> Sql<Row> {
     if call.name != name {
         return Err(unreadable(2, Type::Blob, Misplaced(call.name)));
     }
-    let staged = in_place(row, 4, sealer, name)?;
-    Ok(Row { digest: row.get(0)?, ended: row.get(1)?, call, staged, held: None, spends: None })
+    let staged = workspace_effect(row, 4, sealer, name)?;
+    Ok(Row { digest: row.get(0)?, ended: row.get(1)?, call, staged, pending: None, spends: None })
 }
 
-/// The row of one call stands under the name of another.
+/// A row is stored under the name of another call.
 #[derive(Debug, thiserror::Error)]
 #[error("it is the row of {0}")]
 struct Misplaced(String);
 
-/// Moves rows that cannot be read out of the way, as they are. What is known of such a call afterwards is that its outcome is unknown; one
-/// that waited for a decision had not happened, so nothing is known of it.
+/// Moves undecodable rows to `set_aside`, unchanged. The outcome of such a call becomes unknown; a call that waited for approval had not
+/// happened, so it is dropped.
 pub(super) fn set_aside(
     connection: &mut Connection,
     sealer: &Sealer,
@@ -118,7 +118,7 @@ pub(super) fn set_aside(
         tracing::error!(
             call = name,
             why,
-            "The ledger's row of a call cannot be read; it is kept in the table `set_aside`, and the call's outcome is unknown"
+            "Cannot decode the ledger's row of a call; the row was moved to the table `set_aside`, and the outcome of the call is unknown"
         );
         if !held {
             let row = unknown(name, ledger_id);
@@ -129,9 +129,9 @@ pub(super) fn set_aside(
     transaction.commit()
 }
 
-/// What is known of a call whose row cannot be read.
+/// The row of a call whose stored row cannot be decoded.
 fn unknown(name: &str, ledger_id: &str) -> Row {
-    let message = "The tool runner's ledger was damaged where it says what became of the call; what the call did cannot be known.";
+    let message = "The tool runner's ledger is damaged in the row of this call; the outcome of the call is unknown.";
     let failure = v1::Failure {
         error_class: v1::ErrorClass::OutcomeUnknown.into(),
         reason: reasons::OUTCOME_UNKNOWN.into(),
@@ -145,36 +145,40 @@ fn unknown(name: &str, ledger_id: &str) -> Row {
         receipt: Some(v1::Receipt { ledger_id: ledger_id.to_owned(), ..v1::Receipt::default() }),
         ..v1::ToolCall::default()
     };
-    // Without a digest it fits whatever was asked.
-    Row { digest: String::new(), ended: true, call, staged: None, held: None, spends: None }
+    // An empty digest matches any request.
+    Row { digest: String::new(), ended: true, call, staged: None, pending: None, spends: None }
 }
 
-/// The number of the effect that was committed last, of those that are left.
+/// The highest commit number of the rows.
 pub(super) fn last_committed(connection: &Connection) -> Sql<i64> {
     connection.query_row("SELECT coalesce(max(committed), 0) FROM call", [], |row| row.get(0))
 }
 
-/// What is sealed of a call that waits, as JSON.
+/// The sealed part of a pending approval, as JSON.
 #[derive(Serialize, Deserialize)]
-struct Waits {
+struct SealedApproval {
     basis: Basis,
     result: Option<String>,
     changes: Vec<Change>,
 }
 
-/// What a call waits with.
-pub(super) fn held(connection: &Connection, sealer: &Sealer, name: &str) -> Sql<Option<(Held, Option<InPlace>)>> {
+/// The pending approval of a call.
+pub(super) fn pending_approval(
+    connection: &Connection,
+    sealer: &Sealer,
+    name: &str,
+) -> Sql<Option<(PendingApproval, Option<WorkspaceEffect>)>> {
     connection
         .prepare_cached(
             "SELECT subject, waits, contents, workspace, staged_id, staged FROM held JOIN call USING (name) WHERE name = ?1",
         )?
         .query_row([name], |row| {
-            let waits = opened(row, 1, sealer, name, Part::Waits)?;
-            let waits = serde_json::from_slice(&waits).map_err(|error| unreadable(1, Type::Blob, error))?;
-            let Waits { basis, result, changes } = waits;
+            let sealed_approval = opened(row, 1, sealer, name, Part::Approval)?;
+            let sealed_approval = serde_json::from_slice(&sealed_approval).map_err(|error| unreadable(1, Type::Blob, error))?;
+            let SealedApproval { basis, result, changes } = sealed_approval;
             let contents = opened(row, 2, sealer, name, Part::Contents)?;
             let contents = unpack(&contents).map_err(|error| unreadable(2, Type::Blob, error))?;
-            Ok((Held { subject: row.get(0)?, basis, result, changes, contents }, in_place(row, 3, sealer, name)?))
+            Ok((PendingApproval { subject: row.get(0)?, basis, result, changes, contents }, workspace_effect(row, 3, sealer, name)?))
         })
         .optional()
 }
@@ -183,7 +187,7 @@ pub(super) fn is_spent(connection: &Connection, nonce: &str) -> Sql<bool> {
     connection.prepare_cached("SELECT 1 FROM spent WHERE nonce = ?1")?.exists([nonce])
 }
 
-/// The call: what is sealed beside the shown form, where there is such a thing.
+/// The call: the sealed original if there is one, else the stored message.
 fn message(row: &SqlRow<'_>, column: usize, sealer: &Sealer) -> Sql<v1::ToolCall> {
     let decode = |bytes: &[u8]| v1::ToolCall::decode(bytes).map_err(|error| unreadable(column, Type::Blob, error));
     let shown = decode(row.get_ref(column)?.as_blob()?)?;
@@ -198,7 +202,7 @@ fn opened(row: &SqlRow<'_>, column: usize, sealer: &Sealer, call: &str, part: Pa
     sealer.open(call, part, sealed).map_err(|error| unreadable(column, Type::Blob, error))
 }
 
-fn in_place(row: &SqlRow<'_>, first: usize, sealer: &Sealer, call: &str) -> Sql<Option<InPlace>> {
+fn workspace_effect(row: &SqlRow<'_>, first: usize, sealer: &Sealer, call: &str) -> Sql<Option<WorkspaceEffect>> {
     let workspace: Option<Vec<u8>> = row.get(first)?;
     let Some(workspace) = workspace else { return Ok(None) };
     let workspace = PathBuf::from(std::ffi::OsStr::from_bytes(&workspace));
@@ -207,14 +211,14 @@ fn in_place(row: &SqlRow<'_>, first: usize, sealer: &Sealer, call: &str) -> Sql<
             .map_err(|error| unreadable(first + 2, Type::Blob, error))?,
         text => text.as_str()?.to_owned(),
     };
-    Ok(Some(InPlace { workspace, staged: Staged { id: row.get(first + 1)?, plan } }))
+    Ok(Some(WorkspaceEffect { workspace, staged: Staged { id: row.get(first + 1)?, plan } }))
 }
 
 fn unreadable(column: usize, kind: Type, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, kind, error.into())
 }
 
-/// Contents one after the other, as `ContentChunk`s with their lengths in front.
+/// Contents in sequence, as length-delimited `ContentChunk`s.
 fn pack(contents: &[Content]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for Content { digest, data } in contents {
@@ -234,19 +238,19 @@ fn unpack(mut bytes: &[u8]) -> Result<Vec<Content>, prost::DecodeError> {
     Ok(contents)
 }
 
-/// Writes a batch in one transaction, after the rows that are `going` have gone. An entry whose grant is spent is left out; the others are
-/// not. Returns what came of each, and the commit's number. `last` is the number of the effect that was committed last.
+/// Writes a batch in one transaction, after deleting the rows `deletes`. An entry whose grant is spent is left out; the others are written.
+/// Returns the result of each entry and the number of the commit. `last` is the highest commit number of effects.
 pub(super) fn write(
     store: &Store,
     sealer: &Sealer,
     positions: &Stores,
-    going: &[String],
+    deletes: &[String],
     batch: &[Entry],
     last: &mut i64,
 ) -> Sql<(Vec<Written>, i64)> {
     let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
     let transaction = connection.transaction()?;
-    for name in going {
+    for name in deletes {
         transaction.prepare_cached("DELETE FROM call WHERE name = ?1 AND ended")?.execute([name])?;
     }
     let written = batch.iter().map(|entry| write_one(&transaction, sealer, entry, last)).collect::<Sql<Vec<_>>>()?;
@@ -258,8 +262,8 @@ pub(super) fn write(
 fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last: &mut i64) -> Sql<Written> {
     match entry {
         Entry::Call(row) => return write_call(transaction, sealer, row, last),
-        Entry::LetGo => {}
-        Entry::Forgotten { name } => {
+        Entry::FlushDeletes => {}
+        Entry::Delete { name } => {
             transaction.prepare_cached("DELETE FROM call WHERE name = ?1")?.execute([name])?;
         }
         Entry::Fence { shard, token } => {
@@ -284,7 +288,7 @@ fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last
 }
 
 fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &mut i64) -> Sql<Written> {
-    let Row { digest, ended, call, staged, held, spends } = row;
+    let Row { digest, ended, call, staged, pending, spends } = row;
     if let Some(Spent { nonce, expires }) = spends {
         let taken = transaction
             .prepare_cached("INSERT INTO spent (nonce, expires) VALUES (?1, ?2) ON CONFLICT (nonce) DO NOTHING")?
@@ -325,15 +329,15 @@ fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &
             committed
         ])?;
     transaction.prepare_cached("DELETE FROM held WHERE name = ?1")?.execute([&call.name])?;
-    if let Some(Held { subject, basis, result, changes, contents }) = held {
-        let waits = Waits { basis: basis.clone(), result: result.clone(), changes: changes.clone() };
-        let waits = serde_json::to_vec(&waits).expect("words and texts are always JSON");
+    if let Some(PendingApproval { subject, basis, result, changes, contents }) = pending {
+        let sealed_approval = SealedApproval { basis: basis.clone(), result: result.clone(), changes: changes.clone() };
+        let sealed_approval = serde_json::to_vec(&sealed_approval).expect("words and texts are always JSON");
         transaction
             .prepare_cached("INSERT INTO held (name, subject, waits, contents) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![
                 call.name,
                 subject,
-                sealer.seal(&call.name, Part::Waits, &waits),
+                sealer.seal(&call.name, Part::Approval, &sealed_approval),
                 sealer.seal(&call.name, Part::Contents, &pack(contents))
             ])?;
     }

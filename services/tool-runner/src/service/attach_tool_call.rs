@@ -4,30 +4,30 @@ use belay_proto::v1::{self, attach_tool_call_response::Event};
 use belay_service_kit::status;
 use tonic::Status;
 
-use super::{News, attempt_of};
-use crate::{Calls, calls::Followed, output::Position};
+use super::{CallUpdate, attempt_of};
+use crate::{Calls, calls::Subscription, output::Position};
 
 pub(super) fn attach_tool_call(
     calls: &Calls,
     request: &v1::AttachToolCallRequest,
-) -> Result<(Followed, Position), Status> {
+) -> Result<(Subscription, Position), Status> {
     attempt_of(&request.name)?;
     for (field, offset) in [("stdout_offset", request.stdout_offset), ("stderr_offset", request.stderr_offset)] {
         if offset < 0 {
             return Err(status::invalid(field, "must not be negative").into());
         }
     }
-    let followed = calls.attach(&request.name)?;
-    Ok((followed, Position::after(request.stdout_offset, request.stderr_offset)))
+    let subscription = calls.attach(&request.name)?;
+    Ok((subscription, Position::after(request.stdout_offset, request.stderr_offset)))
 }
 
-pub(super) fn message(news: News) -> v1::AttachToolCallResponse {
-    let event = match news {
-        News::Started(name) => Event::Started(v1::ToolCallStarted { name }),
-        News::Output(output) => Event::Output(output),
-        News::Waits(exclusive_call) => Event::Waiting(v1::ToolCallWaiting { exclusive_call }),
-        News::Held(call) => Event::Held(Arc::unwrap_or_clone(call)),
-        News::Ended(call) => Event::Result(Arc::unwrap_or_clone(call)),
+pub(super) fn message(update: CallUpdate) -> v1::AttachToolCallResponse {
+    let event = match update {
+        CallUpdate::Started(name) => Event::Started(v1::ToolCallStarted { name }),
+        CallUpdate::Output(output) => Event::Output(output),
+        CallUpdate::WaitingFor(exclusive_call) => Event::Waiting(v1::ToolCallWaiting { exclusive_call }),
+        CallUpdate::AwaitingApproval(call) => Event::Held(Arc::unwrap_or_clone(call)),
+        CallUpdate::Ended(call) => Event::Result(Arc::unwrap_or_clone(call)),
     };
     v1::AttachToolCallResponse { event: Some(event) }
 }

@@ -6,21 +6,21 @@ use belay_service_kit::status;
 use belay_telemetry::TraceContext;
 use tonic::{Code, Status};
 
-use super::{News, attempt_of, not_allowed};
+use super::{CallUpdate, attempt_of, not_allowed};
 use crate::{
     Calls,
-    calls::{Followed, Order},
+    calls::{CallRequest, Subscription},
     subject::parts,
 };
 
-/// The largest arguments that are taken inline, in bytes of JSON: as much as a plan may hold, and what templates may make of it.
-const LARGEST_ARGUMENTS: usize = 4 * 1024 * 1024;
+/// The limit for inline arguments, in bytes of JSON: what a plan may hold, and what templates may make of it.
+const MAX_ARGUMENTS_BYTES: usize = 4 * 1024 * 1024;
 
-pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) -> Result<Followed, Status> {
+pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) -> Result<Subscription, Status> {
     let attempt = attempt_of(&request.name)?;
     if !request.ledger_id.is_empty() && request.ledger_id != calls.ledger_id() {
         let message = format!(
-            "This runner's ledger is {}, not {}: it does not remember the same calls.",
+            "The ledger of this runner is {}, not {}, so it does not know the same calls.",
             calls.ledger_id(),
             request.ledger_id
         );
@@ -38,13 +38,13 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) 
     };
     let arguments = match request.arguments.and_then(|payload| payload.content) {
         None => "{}".to_owned(),
-        Some(Content::Json(json)) if json.len() <= LARGEST_ARGUMENTS => json,
+        Some(Content::Json(json)) if json.len() <= MAX_ARGUMENTS_BYTES => json,
         Some(Content::Json(json)) => {
-            let message = format!("are {} bytes, and at most {LARGEST_ARGUMENTS} are taken", json.len());
+            let message = format!("has {} bytes; the limit is {MAX_ARGUMENTS_BYTES}", json.len());
             return Err(status::invalid("arguments.json", message).into());
         }
         Some(Content::Blob(_)) => {
-            return Err(status::invalid("arguments.blob", "this runner takes arguments inline only").into());
+            return Err(status::invalid("arguments.blob", "is not supported: send inline JSON").into());
         }
     };
     let timeout = request
@@ -54,22 +54,22 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) 
                 .ok_or_else(|| Status::from(status::invalid("timeout", "must not be negative")))
         })
         .transpose()?;
-    let workspace = calls.rooms.choose(&request.workspace, parts(&request.name).0).map_err(not_allowed)?;
+    let workspace = calls.workspaces.choose(&request.workspace, parts(&request.name).0).map_err(not_allowed)?;
     calls.admit(request.fence).await?;
-    // One that is not in order is as good as none.
+    // An invalid trace context is ignored.
     let trace = request.trace.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok());
     let (name, grant, exclusive) = (request.name, request.grant, request.exclusive);
     let token = request.fence.unwrap_or_default().token;
-    calls.call(Order { name, attempt, tool, arguments, timeout, workspace, exclusive, grant, token, trace }).await
+    calls.call(CallRequest { name, attempt, tool, arguments, timeout, workspace, exclusive, grant, token, trace }).await
 }
 
-pub(super) fn message(news: News) -> v1::CallToolResponse {
-    let event = match news {
-        News::Started(name) => Event::Started(v1::ToolCallStarted { name }),
-        News::Output(output) => Event::Output(output),
-        News::Waits(exclusive_call) => Event::Waiting(v1::ToolCallWaiting { exclusive_call }),
-        News::Held(call) => Event::Held(Arc::unwrap_or_clone(call)),
-        News::Ended(call) => Event::Result(Arc::unwrap_or_clone(call)),
+pub(super) fn message(update: CallUpdate) -> v1::CallToolResponse {
+    let event = match update {
+        CallUpdate::Started(name) => Event::Started(v1::ToolCallStarted { name }),
+        CallUpdate::Output(output) => Event::Output(output),
+        CallUpdate::WaitingFor(exclusive_call) => Event::Waiting(v1::ToolCallWaiting { exclusive_call }),
+        CallUpdate::AwaitingApproval(call) => Event::Held(Arc::unwrap_or_clone(call)),
+        CallUpdate::Ended(call) => Event::Result(Arc::unwrap_or_clone(call)),
     };
     v1::CallToolResponse { event: Some(event) }
 }

@@ -2,9 +2,9 @@ use belay_proto::v1;
 use belay_service_kit::status;
 use tonic::Status;
 
-use crate::{Calls, Foreseen};
+use crate::{Calls, PlannedProblem};
 
-/// Most calls of one request; a plan has fewer steps.
+/// The limit of calls per request; a plan has fewer steps.
 const MAX_CALLS: usize = 10_000;
 
 pub(super) fn check_calls(calls: &Calls, request: &v1::CheckCallsRequest) -> Result<v1::CheckCallsResponse, Status> {
@@ -13,12 +13,13 @@ pub(super) fn check_calls(calls: &Calls, request: &v1::CheckCallsRequest) -> Res
     }
     let mut problems = Vec::new();
     for (call, planned) in (0..).zip(&request.calls) {
-        // The caller checks tools and schemas; this is about what only the runner knows.
+        // The caller checks tools and schemas; this method checks what only the runner knows.
         let Some(registered) = calls.registry.find(&planned.tool) else { continue };
         let Ok(arguments) = serde_json::from_str(&planned.arguments) else { continue };
-        let foreseen = registered.tool.foresee(&arguments).into_iter();
-        let problem = |Foreseen { pointer, message, refused }| v1::CallProblem { call, pointer, message, refused };
-        problems.extend(foreseen.map(problem));
+        let found = registered.tool.check_planned(&arguments).into_iter();
+        let problem =
+            |PlannedProblem { pointer, message, refused }| v1::CallProblem { call, pointer, message, refused };
+        problems.extend(found.map(problem));
     }
     Ok(v1::CheckCallsResponse { problems })
 }

@@ -11,7 +11,7 @@ pub(super) fn list_tools(calls: &Calls, request: &v1::ListToolsRequest) -> Resul
             .map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?
             .min(1000),
     };
-    // The token is the name that the last page ended with.
+    // The token is the last name of the previous page.
     let mut tools: Vec<v1::Tool> =
         calls.registry.tools().filter(|tool| tool.name.as_str() > request.page_token.as_str()).take(size + 1).collect();
     let more = tools.len() > size;

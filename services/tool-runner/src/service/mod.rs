@@ -28,9 +28,9 @@ use tonic::{Code, Request, Response, Status, service::Routes};
 
 use crate::{
     Calls, NotAllowed,
-    calls::{Followed, Order, Progress, unresolved},
+    calls::{CallRequest, Progress, Subscription, unresolved},
     output::Position,
-    workspace_locks::Closed,
+    workspace_locks::WorkspaceUnavailable,
 };
 
 /// The service, ready to be served.
@@ -62,8 +62,8 @@ impl ToolRunnerService for Service {
     }
 
     async fn call_tool(&self, request: Request<v1::CallToolRequest>) -> Result<Response<Self::CallToolStream>, Status> {
-        let followed = call_tool::call_tool(&self.calls, request.into_inner()).await?;
-        Ok(Response::new(follow(followed, Position::default(), self.shutdown.clone(), call_tool::message)))
+        let subscription = call_tool::call_tool(&self.calls, request.into_inner()).await?;
+        Ok(Response::new(follow(subscription, Position::default(), self.shutdown.clone(), call_tool::message)))
     }
 
     async fn get_tool_call(&self, request: Request<v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
@@ -74,8 +74,8 @@ impl ToolRunnerService for Service {
         &self,
         request: Request<v1::AttachToolCallRequest>,
     ) -> Result<Response<Self::AttachToolCallStream>, Status> {
-        let (followed, position) = attach_tool_call::attach_tool_call(&self.calls, request.get_ref())?;
-        Ok(Response::new(follow(followed, position, self.shutdown.clone(), attach_tool_call::message)))
+        let (subscription, position) = attach_tool_call::attach_tool_call(&self.calls, request.get_ref())?;
+        Ok(Response::new(follow(subscription, position, self.shutdown.clone(), attach_tool_call::message)))
     }
 
     async fn cancel_tool_call(
@@ -95,20 +95,20 @@ impl ToolRunnerService for Service {
     }
 
     async fn commit_effect(&self, request: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
-        let span = self.calls.answering("belay.v1.ToolRunnerService/CommitEffect", request.metadata());
-        let answer = commit_effect::commit_effect(&self.calls, request.into_inner()).await;
-        self.calls.answered(span, &answer);
-        answer.map(Response::new)
+        let span = self.calls.start_span("belay.v1.ToolRunnerService/CommitEffect", request.metadata());
+        let result = commit_effect::commit_effect(&self.calls, request.into_inner()).await;
+        self.calls.end_span(span, &result);
+        result.map(Response::new)
     }
 
     async fn discard_effect(
         &self,
         request: Request<v1::DiscardEffectRequest>,
     ) -> Result<Response<v1::ToolCall>, Status> {
-        let span = self.calls.answering("belay.v1.ToolRunnerService/DiscardEffect", request.metadata());
-        let answer = discard_effect::discard_effect(&self.calls, request.into_inner()).await;
-        self.calls.answered(span, &answer);
-        answer.map(Response::new)
+        let span = self.calls.start_span("belay.v1.ToolRunnerService/DiscardEffect", request.metadata());
+        let result = discard_effect::discard_effect(&self.calls, request.into_inner()).await;
+        self.calls.end_span(span, &result);
+        result.map(Response::new)
     }
 
     async fn check_workspace(
@@ -151,35 +151,35 @@ impl ToolRunnerService for Service {
     }
 }
 
-/// What a follower hears about a call.
-enum News {
+/// An update that a subscriber of a call gets.
+enum CallUpdate {
     Started(String),
     Output(v1::ToolCallOutput),
-    /// It waits for the end of this call, which has the workspace to itself; empty when it does not wait any more.
-    Waits(String),
-    Held(Arc<v1::ToolCall>),
+    /// It waits for the end of this exclusive call; empty once it does not wait any more.
+    WaitingFor(String),
+    AwaitingApproval(Arc<v1::ToolCall>),
     Ended(Arc<v1::ToolCall>),
 }
 
-/// Follows a call until it ends or waits for a decision. One that has ended already, and said nothing, is one message, not two.
+/// Streams a call until it ends or waits for approval. A call that has ended already, without output, is one message, not two.
 fn follow<T: Send + 'static>(
-    followed: Followed,
+    subscription: Subscription,
     mut position: Position,
     shutdown: Shutdown,
-    message: fn(News) -> T,
+    message: fn(CallUpdate) -> T,
 ) -> Messages<T> {
     Box::pin(async_stream::stream! {
-        let Followed { name, mut progress, mut waits_for, output } = followed;
-        let mut told = None;
-        let mut more = output.listen();
-        let (mut waited, mut started) = (false, false);
+        let Subscription { name, mut progress, mut waits_for, output } = subscription;
+        let mut sent_waits_for = None;
+        let mut more = output.subscribe();
+        let (mut yielded, mut started) = (false, false);
         loop {
-            // Seen first: whatever the tool said, it said before.
+            // Marked before `progress` is read: all output precedes the end of the call.
             more.mark_unchanged();
             let last = match &*progress.borrow_and_update() {
-                Progress::Running | Progress::Settling => Ok(None),
-                Progress::Held(call) => Ok(Some(News::Held(Arc::clone(call)))),
-                Progress::Ended(call) => Ok(Some(News::Ended(Arc::clone(call)))),
+                Progress::Running | Progress::Resolving => Ok(None),
+                Progress::AwaitingApproval(call) => Ok(Some(CallUpdate::AwaitingApproval(Arc::clone(call)))),
+                Progress::Ended(call) => Ok(Some(CallUpdate::Ended(Arc::clone(call)))),
                 Progress::Unresolved => Err(unresolved()),
             };
             let last = match last {
@@ -189,36 +189,36 @@ fn follow<T: Send + 'static>(
                     return;
                 }
             };
-            if last.is_none() && !waited {
-                // A call that is quick has ended when this goes on.
-                waited = true;
+            if last.is_none() && !yielded {
+                // Lets a quick call end first.
+                yielded = true;
                 tokio::task::yield_now().await;
                 continue;
             }
             if last.is_none() && !started {
                 started = true;
-                yield Ok(message(News::Started(name.clone())));
+                yield Ok(message(CallUpdate::Started(name.clone())));
             }
             let now = waits_for.borrow_and_update().clone();
-            if last.is_none() && now != told {
-                yield Ok(message(News::Waits(now.as_deref().unwrap_or_default().to_owned())));
-                told = now;
+            if last.is_none() && now != sent_waits_for {
+                yield Ok(message(CallUpdate::WaitingFor(now.as_deref().unwrap_or_default().to_owned())));
+                sent_waits_for = now;
             }
             while let Some(piece) = output.next(&mut position, last.is_some()) {
-                yield Ok(message(News::Output(piece)));
+                yield Ok(message(CallUpdate::Output(piece)));
             }
             if let Some(last) = last {
                 yield Ok(message(last));
                 return;
             }
-            let alive = tokio::select! {
+            let open = tokio::select! {
                 biased;
                 changed = progress.changed() => changed.is_ok(),
                 _ = more.changed() => true,
                 Ok(()) = waits_for.changed() => true,
                 () = shutdown.requested() => false,
             };
-            if !alive {
+            if !open {
                 yield Err(stopping());
                 return;
             }
@@ -230,17 +230,16 @@ fn stopping() -> Status {
     status::error(Code::Unavailable, reasons::RUNNER_STOPPING, "The tool runner is stopping.").into()
 }
 
-/// The refusal of a folder that may be no workspace here.
 fn not_allowed(refused: NotAllowed) -> Status {
-    Closed::from(refused).into_status()
+    WorkspaceUnavailable::from(refused).into_status()
 }
 
-/// What makes two requests the same: the tool, the workspace as it was named, and the arguments.
-pub(crate) fn digest(order: &Order) -> String {
-    let Order { tool, workspace, arguments, .. } = order;
+/// The identity of a request: tool, workspace as named, and arguments.
+pub(crate) fn digest(order: &CallRequest) -> String {
+    let CallRequest { tool, workspace, arguments, .. } = order;
     let named = if workspace.own { &[][..] } else { workspace.path.as_os_str().as_bytes() };
     let parts = [tool.spec.name.as_bytes(), named, arguments.as_bytes()];
-    // A name has no NUL in it, and neither has a path.
+    // Names and paths contain no NUL.
     hex(parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part).chain_update([0])))
 }
 
@@ -256,7 +255,7 @@ fn hex(digest: Sha256) -> String {
 fn attempt_of(name: &str) -> Result<u32, Status> {
     let wrong = || {
         let message =
-            format!("`{name}` is not the name of a call: use namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER");
+            format!("`{name}` is not a valid call name: use namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER");
         Status::from(status::invalid("name", message))
     };
     let parts: Vec<&str> = name.split('/').collect();

@@ -10,8 +10,8 @@ use tonic::Status;
 use super::{Messages, stopping};
 use crate::Calls;
 
-/// How many names go into one message.
-const PAGE: usize = 1000;
+/// The number of names per message.
+const NAMES_PER_MESSAGE: usize = 1000;
 
 pub(super) fn watch_unacknowledged_tool_calls(
     calls: &Calls,
@@ -21,7 +21,7 @@ pub(super) fn watch_unacknowledged_tool_calls(
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
     let names = calls.unacknowledged();
     Ok(Box::pin(async_stream::try_stream! {
-        for page in names.chunks(PAGE) {
+        for page in names.chunks(NAMES_PER_MESSAGE) {
             yield v1::WatchUnacknowledgedToolCallsResponse { names: page.to_vec() };
         }
         loop {

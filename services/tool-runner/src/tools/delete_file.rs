@@ -1,4 +1,4 @@
-//! `delete_file`: takes a file away, or a folder with all that is in it.
+//! `delete_file`: removes a file, or a directory with its content.
 
 use belay_policy::ToolKind;
 use belay_workspace::{FileKind, RelPath, ViewError};
@@ -26,7 +26,7 @@ impl Tool for DeleteFile {
         ToolSpec {
             name: "delete_file",
             aliases: &[],
-            description: "Removes a file or a symbolic link of the workspace; with `recursive` also a folder and all that is in it.",
+            description: "Removes a file or a symbolic link from the workspace; with `recursive` also a directory and its content.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -34,7 +34,7 @@ impl Tool for DeleteFile {
   "required": ["path"],
   "properties": {
     "path": {"type": "string", "format": "workspace-path", "description": "What to remove, relative to the workspace.", "examples": ["build/old.log"]},
-    "recursive": {"type": "boolean", "default": false, "description": "Remove a folder with all that is in it."}
+    "recursive": {"type": "boolean", "default": false, "description": "Remove a directory with its content."}
   }
 }"#,
             result: r#"{
@@ -43,8 +43,8 @@ impl Tool for DeleteFile {
   "additionalProperties": false,
   "required": ["path", "deleted"],
   "properties": {
-    "path": {"type": "string", "description": "What was removed, in its one spelling."},
-    "deleted": {"type": "integer", "description": "How many files, links and folders that were."}
+    "path": {"type": "string", "description": "The removed path, normalised."},
+    "deleted": {"type": "integer", "description": "The number of removed files, links and directories."}
   }
 }"#,
             kind: ToolKind::FileDelete,
@@ -71,7 +71,7 @@ fn delete(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
         FileKind::Directory if arguments.recursive => count(view, stop, &path)?,
         FileKind::Directory => {
             return Err(wrong_type(format!(
-                "`{path}` is a directory: set recursive: true to remove it with all that is in it"
+                "`{path}` is a directory: set recursive: true to remove it with its content"
             )));
         }
         _ => 1,
@@ -80,7 +80,7 @@ fn delete(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
     Ok(json!({"path": path.to_string(), "deleted": deleted}))
 }
 
-/// A folder itself, and all that is in it.
+/// Counts a directory and everything below it.
 fn count(view: &dyn View, stop: &Stop, folder: &RelPath) -> Result<u64, ToolFailure> {
     let mut count = 1;
     let mut folders = vec![folder.clone()];
@@ -99,49 +99,49 @@ fn count(view: &dyn View, stop: &Stop, folder: &RelPath) -> Result<u64, ToolFail
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::tests::Ground;
+    use crate::tools::tests::TestWorkspace;
 
     /// S2-X-27.
     #[tokio::test]
     async fn it_removes_files_links_and_folders_and_counts_them() {
         let files =
             [("a", "1"), ("kept", "1"), ("link", "-> kept"), ("f/b", "1"), ("f/g/c", "1"), ("f/up", "-> ../kept")];
-        let ground = Ground::with(&files);
+        let workspace = TestWorkspace::with(&files);
         for (path, deleted) in [("a", 1), ("link", 1), ("f", 5)] {
-            let done = ground.call(&DeleteFile, json!({"path": path, "recursive": true})).await.unwrap();
+            let done = workspace.call(&DeleteFile, json!({"path": path, "recursive": true})).await.unwrap();
             assert_eq!(done, json!({"path": path, "deleted": deleted}));
         }
-        let gone = ground.call(&DeleteFile, json!({"path": "a"})).await.unwrap_err();
+        let gone = workspace.call(&DeleteFile, json!({"path": "a"})).await.unwrap_err();
         assert_eq!(gone.reason, "FILE_NOT_FOUND");
-        ground.commit();
-        assert_eq!(ground.names(), ["kept"]);
+        workspace.commit();
+        assert_eq!(workspace.names(), ["kept"]);
     }
 
     #[tokio::test]
-    async fn a_folder_needs_a_second_word_and_the_workspace_stays() {
-        let ground = Ground::with(&[("f/b", "1")]);
-        let refused = ground.call(&DeleteFile, json!({"path": "f"})).await.unwrap_err();
+    async fn a_directory_needs_recursive_and_the_root_cannot_be_removed() {
+        let workspace = TestWorkspace::with(&[("f/b", "1")]);
+        let refused = workspace.call(&DeleteFile, json!({"path": "f"})).await.unwrap_err();
         assert!(refused.reason == "WRONG_FILE_TYPE" && refused.message.contains("recursive: true"), "{refused:?}");
         for root in [".", "f/.."] {
-            let refused = ground.call(&DeleteFile, json!({"path": root, "recursive": true})).await.unwrap_err();
+            let refused = workspace.call(&DeleteFile, json!({"path": root, "recursive": true})).await.unwrap_err();
             assert_eq!(refused.reason, "WRONG_FILE_TYPE", "{root}");
         }
-        ground.commit();
-        assert_eq!(ground.names(), ["f", "f/b"]);
+        workspace.commit();
+        assert_eq!(workspace.names(), ["f", "f/b"]);
     }
 
-    /// S2-X-12: neither the link's target nor what lies behind it goes.
+    /// S2-X-12: neither the target of a link nor anything in it is removed.
     #[tokio::test]
     async fn nothing_behind_a_link_is_removed() {
-        let ground = Ground::with(&[("kept/file", "1"), ("in", "-> kept")]);
-        let outside = ground.link_outside("out");
+        let workspace = TestWorkspace::with(&[("kept/file", "1"), ("in", "-> kept")]);
+        let outside = workspace.link_outside("out");
         for path in ["in/file", "out/secret"] {
-            let refused = ground.call(&DeleteFile, json!({"path": path})).await.unwrap_err();
+            let refused = workspace.call(&DeleteFile, json!({"path": path})).await.unwrap_err();
             assert!(["WRONG_FILE_TYPE", "OUTSIDE_WORKSPACE"].contains(&refused.reason.as_str()), "{refused:?}");
         }
-        ground.call(&DeleteFile, json!({"path": "out", "recursive": true})).await.unwrap();
-        ground.commit();
-        assert_eq!(ground.names(), ["in", "kept", "kept/file"]);
+        workspace.call(&DeleteFile, json!({"path": "out", "recursive": true})).await.unwrap();
+        workspace.commit();
+        assert_eq!(workspace.names(), ["in", "kept", "kept/file"]);
         assert!(outside.path().join("secret").exists());
     }
 }

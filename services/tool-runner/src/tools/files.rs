@@ -1,4 +1,4 @@
-//! What the tools that work on files have in common: how they get at their view, and how its refusals read.
+//! Shared by the tools that work on files: access to the view, and the wording of its errors.
 
 use std::{
     io::ErrorKind,
@@ -17,12 +17,12 @@ use belay_redaction::REDACTED;
 use belay_workspace::{FileKind, PathError, RelPath, ViewError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View, room::is_full};
+use crate::{Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View, disk_full::is_full};
 
-/// A tool's work, under way.
+/// The future of a tool.
 pub(super) type Work = Pin<Box<dyn Future<Output = ToolResult> + Send>>;
 
-/// What the tools that change files say of themselves alike; name, description and schemas are each one's own.
+/// The common specification of the tools that change files; each sets its own name, description and schemas.
 pub(super) const CHANGES_FILES: ToolSpec = ToolSpec {
     name: "",
     aliases: &[],
@@ -36,7 +36,7 @@ pub(super) const CHANGES_FILES: ToolSpec = ToolSpec {
     annotations: Annotations { destructive: true, idempotent: false, open_world: false },
 };
 
-/// How the content of a file stands in JSON.
+/// How the content of a file is encoded in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) enum Encoding {
     #[default]
@@ -46,18 +46,18 @@ pub(super) enum Encoding {
     Base64,
 }
 
-/// Whether a call was stopped. What goes over many files or much of one asks between two of them.
+/// Whether a call was stopped. Loops over many files or much of one check it on each iteration.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Fails once the call was stopped. Nobody hears of it: whoever stopped it knows.
+    /// Fails once the call was stopped. The failure is never reported, because the call has ended already.
     pub(super) fn check(&self) -> Result<(), ToolFailure> {
         if self.0.load(Ordering::Relaxed) { Err(stopped()) } else { Ok(()) }
     }
 }
 
-/// Stops the work when the call's future is dropped.
+/// Stops the work when the future of the call is dropped.
 struct StopOnDrop(Stop);
 
 impl Drop for StopOnDrop {
@@ -66,7 +66,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Does a tool's work in the view of its call.
+/// Runs a tool in the view of its call.
 pub(super) fn in_view<A: DeserializeOwned>(
     invocation: Invocation,
     work: impl FnOnce(&mut dyn View, &Stop, A) -> ToolResult + Send + 'static,
@@ -82,7 +82,7 @@ pub(super) fn in_view<A: DeserializeOwned>(
     })
 }
 
-/// A tool's arguments. They fit its schema, which leaves nothing but numbers beyond what a machine can count.
+/// Decodes arguments. They are valid against the schema, so only numbers out of range can fail.
 pub(super) fn read_arguments<A: DeserializeOwned>(arguments: serde_json::Value) -> Result<A, ToolFailure> {
     serde_json::from_value(arguments).map_err(|error| invalid(format!("arguments: {error}")))
 }
@@ -91,13 +91,13 @@ pub(super) fn invalid(message: impl Into<String>) -> ToolFailure {
     ToolFailure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)
 }
 
-/// Whether it holds what the redactor puts in a secret's place.
+/// Whether the text contains the mark that the redactor puts in place of a secret.
 pub(super) fn holds_mark(text: &[u8]) -> bool {
     text.windows(REDACTED.len()).any(|piece| piece == REDACTED.as_bytes())
 }
 
-/// Refuses what would put `[REDACTED]` into a file where it does not stand: whoever wrote that has read a file with its secrets hidden, and
-/// would write the mark over them.
+/// Rejects a write that adds `[REDACTED]` to a file: its author has read the file with its secrets redacted, and would overwrite them with
+/// the mark.
 pub(super) fn check_marks(
     path: &dyn std::fmt::Display,
     old: &[u8],
@@ -109,9 +109,9 @@ pub(super) fn check_marks(
         return Ok(());
     }
     let message = format!(
-        "`{path}` would hold `{REDACTED}` where it does not hold it now, which stands for a secret that was hidden from whoever wrote this. \
-         Take the text from the step that read it (`${{step.result.content}}`), edit only the lines around it with modify_file, or set \
-         allow_redacted_mark if these very characters are meant."
+        "This would write `{REDACTED}` into `{path}`, in place of a secret that was redacted when the file was read. Take the text from \
+         the step that read it (`${{step.result.content}}`), edit only the lines around it with modify_file, or set allow_redacted_mark to \
+         write these characters."
     );
     Err(ToolFailure::new(ErrorClass::InvalidArguments, reasons::REDACTED_MARK, message))
 }
@@ -124,11 +124,11 @@ pub(super) fn no_view() -> ToolFailure {
     ToolFailure::new(
         ErrorClass::Internal,
         reasons::INTERNAL,
-        "The call was given no view of its workspace: a fault of Belay.",
+        "The call has no view of its workspace. This is a bug in Belay.",
     )
 }
 
-/// A path as an argument, `field`, names it.
+/// Parses the path in the argument `field`.
 pub(super) fn path(field: &str, text: &str) -> Result<RelPath, ToolFailure> {
     RelPath::parse(text).map_err(|error| match error {
         PathError::Outside { .. } | PathError::Reserved { .. } => outside(error),
@@ -156,13 +156,13 @@ pub(super) fn not_text(message: impl Into<String>) -> ToolFailure {
     ToolFailure::new(ErrorClass::InvalidArguments, reasons::NOT_TEXT, message)
 }
 
-/// What a view refused. Trying again helps against the disk's refusals only.
+/// Only errors of the disk are worth a retry.
 impl From<ViewError> for ToolFailure {
     fn from(error: ViewError) -> Self {
         match &error {
             ViewError::Outside { .. } | ViewError::Stores { .. } => outside(error),
             ViewError::NotFound { .. } => not_found(error.to_string()),
-            // Taken away between two looks at it.
+            // Removed between two accesses.
             ViewError::Io(failure) if failure.source.kind() == ErrorKind::NotFound => not_found(error.to_string()),
             ViewError::Link { .. } | ViewError::NotADirectory { .. } | ViewError::NotAFile { .. } | ViewError::Root => {
                 wrong_type(error.to_string())

@@ -1,4 +1,4 @@
-//! `list_directory`: what is in a folder.
+//! `list_directory`: lists a directory.
 
 use std::time::Duration;
 
@@ -29,16 +29,16 @@ impl Tool for ListDirectory {
         ToolSpec {
             name: "list_directory",
             aliases: &[],
-            description: "Lists a folder of the workspace, sorted; with `depth` also the folders in it. Symbolic links are listed and not \
+            description: "Lists a directory of the workspace, sorted; with `depth` also its subdirectories. Symbolic links are listed but not \
                           followed.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "additionalProperties": false,
   "properties": {
-    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "The folder, relative to the workspace.", "examples": ["src"]},
-    "depth": {"type": "integer", "minimum": 1, "maximum": 16, "default": 1, "description": "How deep to go; 1 is the folder itself."},
-    "limit": {"type": "integer", "minimum": 1, "maximum": 10000, "default": 1000, "description": "How many entries at most."}
+    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "The directory, relative to the workspace.", "examples": ["src"]},
+    "depth": {"type": "integer", "minimum": 1, "maximum": 16, "default": 1, "description": "The maximum depth; 1 lists the directory itself."},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 10000, "default": 1000, "description": "The maximum number of entries."}
   }
 }"#,
             result: r#"{
@@ -49,15 +49,15 @@ impl Tool for ListDirectory {
   "properties": {
     "entries": {
       "type": "array",
-      "description": "What is there, each folder before what is in it.",
+      "description": "The entries, each directory before its content.",
       "items": {
         "type": "object",
         "additionalProperties": false,
         "required": ["path", "kind"],
         "properties": {
-          "path": {"type": "string", "description": "Relative to the workspace; bytes that are no UTF-8 stand as \\xNN."},
+          "path": {"type": "string", "description": "Relative to the workspace; bytes that are not UTF-8 appear as \\xNN."},
           "kind": {"enum": ["file", "directory", "symlink", "fifo", "socket", "device"]},
-          "size_bytes": {"type": "integer", "description": "A file's size."}
+          "size_bytes": {"type": "integer", "description": "The size of a file."}
         }
       }
     },
@@ -92,7 +92,7 @@ fn list(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
             return Ok(false);
         }
         let mut entry = json!({"path": path.to_string(), "kind": kind(found)});
-        // A person may take a file away meanwhile.
+        // The file may be removed meanwhile.
         if found == FileKind::File
             && let Ok(metadata) = view.metadata(path)
         {
@@ -104,7 +104,7 @@ fn list(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
     Ok(json!({"entries": entries, "truncated": truncated}))
 }
 
-/// Shows entries in order, and those of the folders among them down to a depth, until `show` says that it is enough. Whether it did.
+/// Visits entries in order, down to a depth, until `show` returns false. Returns whether it did.
 fn walk(
     view: &dyn View,
     stop: &Stop,
@@ -118,7 +118,7 @@ fn walk(
             return Ok(true);
         }
         if kind == FileKind::Directory && depth > 1 {
-            // One that is closed to us, or gone by now, is shown without what is in it.
+            // A directory that cannot be read, or no longer exists, is listed without its content.
             let inside = view.list(&path).unwrap_or_default();
             if walk(view, stop, inside, depth - 1, show)? {
                 return Ok(true);
@@ -131,10 +131,10 @@ fn walk(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::tests::Ground;
+    use crate::tools::tests::TestWorkspace;
 
-    async fn paths(ground: &Ground, arguments: Value) -> (Vec<String>, bool) {
-        let listed = ground.call(&ListDirectory, arguments).await.unwrap();
+    async fn paths(workspace: &TestWorkspace, arguments: Value) -> (Vec<String>, bool) {
+        let listed = workspace.call(&ListDirectory, arguments).await.unwrap();
         let entries = listed["entries"].as_array().unwrap();
         let paths = entries.iter().map(|entry| entry["path"].as_str().unwrap().to_owned());
         (paths.collect(), listed["truncated"].as_bool().unwrap())
@@ -142,10 +142,10 @@ mod tests {
 
     /// S2-X-27.
     #[tokio::test]
-    async fn it_shows_what_is_there_in_order_and_as_deep_as_asked() {
-        let ground = Ground::with(&[("b", "12345"), ("a/y/z", ""), ("a/x", ""), ("link", "-> a")]);
-        ground.fifo("pipe");
-        let listed = ground.call(&ListDirectory, json!({})).await.unwrap();
+    async fn it_lists_entries_in_order_down_to_the_depth() {
+        let workspace = TestWorkspace::with(&[("b", "12345"), ("a/y/z", ""), ("a/x", ""), ("link", "-> a")]);
+        workspace.fifo("pipe");
+        let listed = workspace.call(&ListDirectory, json!({})).await.unwrap();
         assert_eq!(
             listed["entries"],
             json!([
@@ -156,36 +156,40 @@ mod tests {
             ])
         );
         let deep = ["a", "a/x", "a/y", "a/y/z", "b", "link", "pipe"].map(str::to_owned).to_vec();
-        assert_eq!(paths(&ground, json!({"depth": 16})).await, (deep.clone(), false));
-        assert_eq!(paths(&ground, json!({"depth": 2, "limit": 3})).await, (deep[..3].to_vec(), true));
-        assert_eq!(paths(&ground, json!({"depth": 16, "limit": 7})).await, (deep, false));
-        assert_eq!(paths(&ground, json!({"path": "a/y"})).await, (vec!["a/y/z".to_owned()], false));
+        assert_eq!(paths(&workspace, json!({"depth": 16})).await, (deep.clone(), false));
+        assert_eq!(paths(&workspace, json!({"depth": 2, "limit": 3})).await, (deep[..3].to_vec(), true));
+        assert_eq!(paths(&workspace, json!({"depth": 16, "limit": 7})).await, (deep, false));
+        assert_eq!(paths(&workspace, json!({"path": "a/y"})).await, (vec!["a/y/z".to_owned()], false));
     }
 
     #[tokio::test]
-    async fn links_in_a_circle_end_the_walk() {
-        let ground = Ground::with(&[("a/b/back", "-> ../../a"), ("self", "-> self")]);
-        let (paths, truncated) = paths(&ground, json!({"depth": 16})).await;
+    async fn link_cycles_do_not_loop() {
+        let workspace = TestWorkspace::with(&[("a/b/back", "-> ../../a"), ("self", "-> self")]);
+        let (paths, truncated) = paths(&workspace, json!({"depth": 16})).await;
         assert_eq!((paths.join(" ").as_str(), truncated), ("a a/b a/b/back self", false));
-        let refused = ground.call(&ListDirectory, json!({"path": "self"})).await.unwrap_err();
+        let refused = workspace.call(&ListDirectory, json!({"path": "self"})).await.unwrap_err();
         assert_eq!(refused.reason, "WRONG_FILE_TYPE", "{}", refused.message);
     }
 
     #[tokio::test]
-    async fn a_file_and_nothing_at_all_are_told_apart() {
-        let ground = Ground::with(&[("file", "")]);
+    async fn a_file_and_a_missing_path_fail_differently() {
+        let workspace = TestWorkspace::with(&[("file", "")]);
         for (path, reason) in [("file", "WRONG_FILE_TYPE"), ("file/x", "WRONG_FILE_TYPE"), ("none", "FILE_NOT_FOUND")] {
-            assert_eq!(ground.call(&ListDirectory, json!({"path": path})).await.unwrap_err().reason, reason, "{path}");
+            assert_eq!(
+                workspace.call(&ListDirectory, json!({"path": path})).await.unwrap_err().reason,
+                reason,
+                "{path}"
+            );
         }
     }
 
     #[tokio::test]
-    async fn a_folder_of_a_hundred_thousand_names_is_listed_in_part() {
-        let ground = Ground::with(&[]);
+    async fn a_directory_of_a_hundred_thousand_entries_is_truncated() {
+        let workspace = TestWorkspace::with(&[]);
         for n in 0..100_000 {
-            std::fs::write(ground.root.join(format!("{n:06}")), "").unwrap();
+            std::fs::write(workspace.root.join(format!("{n:06}")), "").unwrap();
         }
-        let (paths, truncated) = paths(&ground, json!({"limit": 10_000})).await;
+        let (paths, truncated) = paths(&workspace, json!({"limit": 10_000})).await;
         assert_eq!((paths.len(), paths[9_999].as_str(), truncated), (10_000, "009999", true));
     }
 }

@@ -1,6 +1,6 @@
 //! The built-in tools, one file each.
 //!
-//! A tool decides about its arguments and its result. What it may do is a policy's to say, and what becomes of its changes the runner's.
+//! A tool handles its arguments and its result. The policy decides what it may do, and the runner what happens to its changes.
 
 mod delete_file;
 mod files;
@@ -27,7 +27,8 @@ use serde_json::Value;
 
 use crate::{CommandSettings, Enforcement, Operation, Tool};
 
-/// Every built-in tool; commands run behind the walls of `enforcement`, as the operator's settings say. A new tool is a file beside this one and a line here.
+/// All built-in tools. Commands run in the sandbox of `enforcement`, with the operator's settings. A new tool is a file in this directory
+/// and a line here.
 pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> Vec<Box<dyn Tool>> {
     vec![
         Box::new(DeleteFile),
@@ -41,7 +42,7 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
     ]
 }
 
-/// What a tool is asked to do whose argument `path` names all that it works on; without it, the workspace.
+/// The operation of a tool that works on its argument `path` only; the default is the workspace.
 fn operation_on_path(arguments: &Value) -> Operation {
     Operation { paths: vec![arguments["path"].as_str().unwrap_or(".").to_owned()], ..Operation::default() }
 }

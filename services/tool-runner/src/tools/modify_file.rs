@@ -1,4 +1,4 @@
-//! `modify_file`: replaces pieces of a text file that the caller quotes, all of them or none.
+//! `modify_file`: replaces quoted parts of a text file, all of them or none.
 
 mod edits;
 
@@ -11,8 +11,8 @@ use super::files::{CHANGES_FILES, Stop, Work, check_marks, in_view, not_text, pa
 use crate::{Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path};
 use edits::{Edit, EditError};
 
-/// The largest file, before and after, in bytes. What is edited by quoting is text that somebody wrote.
-const LARGEST: usize = 16 << 20;
+/// The largest file, before and after, in bytes. Files edited by quotation are text that people write.
+const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,9 +31,9 @@ impl Tool for ModifyFile {
         ToolSpec {
             name: "modify_file",
             aliases: &[],
-            description: "Edits a UTF-8 text file of the workspace. Each edit quotes a piece of the file (`search`) and gives what replaces \
-                          it; the piece has to occur exactly once, or `all` set. The edits are applied in order, all or none. Line endings \
-                          stay as the file has them.",
+            description: "Edits a UTF-8 text file of the workspace. Each edit quotes a part of the file (`search`) and gives its replacement; \
+                          the part has to occur exactly once unless `all` is set. The edits are applied in order, all or none. Line \
+                          endings of the file are kept.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -45,15 +45,15 @@ impl Tool for ModifyFile {
       "type": "array",
       "minItems": 1,
       "maxItems": 1000,
-      "description": "What to replace. Each edit sees what those before it have made.",
+      "description": "The edits, applied in order; each sees the result of those before it.",
       "examples": [[{"search": "old text", "replace": "new text"}]],
       "items": {
         "type": "object",
         "additionalProperties": false,
         "required": ["search", "replace"],
         "properties": {
-          "search": {"type": "string", "minLength": 1, "description": "A piece of the file, exactly as it stands there."},
-          "replace": {"type": "string", "description": "What is to stand there instead."},
+          "search": {"type": "string", "minLength": 1, "description": "A part of the file, quoted exactly."},
+          "replace": {"type": "string", "description": "The replacement."},
           "all": {"type": "boolean", "default": false, "description": "Replace every occurrence, however many there are."}
         }
       }
@@ -61,7 +61,7 @@ impl Tool for ModifyFile {
     "allow_redacted_mark": {
       "type": "boolean",
       "default": false,
-      "description": "Write `[REDACTED]` where the file does not hold it: without this it is refused, since it stands for a hidden secret."
+      "description": "Allow writing `[REDACTED]` where the file does not contain it. Rejected by default, because it stands for a redacted secret."
     }
   }
 }"#,
@@ -71,10 +71,10 @@ impl Tool for ModifyFile {
   "additionalProperties": false,
   "required": ["path", "replacements", "diff", "diff_truncated"],
   "properties": {
-    "path": {"type": "string", "description": "The file, in its one spelling."},
-    "replacements": {"type": "integer", "description": "How many pieces were replaced."},
-    "diff": {"type": "string", "description": "What changed, as a unified diff."},
-    "diff_truncated": {"type": "boolean", "description": "Whether that is too much to be shown in full."}
+    "path": {"type": "string", "description": "The path, normalised."},
+    "replacements": {"type": "integer", "description": "The number of replaced parts."},
+    "diff": {"type": "string", "description": "The changes, as a unified diff."},
+    "diff_truncated": {"type": "boolean", "description": "Whether the diff is too large to be shown in full."}
   }
 }"#,
             ..CHANGES_FILES
@@ -92,21 +92,21 @@ impl Tool for ModifyFile {
 
 fn modify(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
     let path = path("path", &arguments.path)?;
-    let bytes = view.read(&path, 0, Some(LARGEST as u64 + 1))?;
-    if bytes.len() > LARGEST {
+    let bytes = view.read(&path, 0, Some(MAX_FILE_BYTES as u64 + 1))?;
+    if bytes.len() > MAX_FILE_BYTES {
         return Err(too_large(format!(
-            "`{path}` is larger than the {LARGEST} bytes that can be edited: write it as a whole"
+            "`{path}` is larger than the limit of {MAX_FILE_BYTES} bytes for edits: write it as a whole"
         )));
     }
     let old = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         not_text(format!("`{path}` is not UTF-8 text (at byte {at}): write it as a whole with encoding: base64"))
     })?;
-    let edited = edits::apply(&old, &arguments.edits, LARGEST, || stop.check().is_err());
+    let edited = edits::apply(&old, &arguments.edits, MAX_FILE_BYTES, || stop.check().is_err());
     let edited = edited.map_err(|(n, error)| match error {
         EditError::Stopped => stopped(),
         EditError::TooLarge => too_large(format!(
-            "arguments/edits/{n}: `{path}` would become larger than the {LARGEST} bytes that can be edited: write it as a whole"
+            "arguments/edits/{n}: `{path}` would exceed the limit of {MAX_FILE_BYTES} bytes for edits: write it as a whole"
         )),
         error => {
             let message = format!("arguments/edits/{n}/search: in `{path}` {error}");
@@ -125,77 +125,79 @@ fn modify(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::tests::Ground;
+    use crate::tools::tests::TestWorkspace;
 
     fn edit(search: &str, replace: &str) -> Value {
         json!({"search": search, "replace": replace})
     }
 
     #[tokio::test]
-    async fn what_stands_for_a_hidden_secret_is_not_written_unless_it_is_meant() {
-        let ground = Ground::with(&[("a.env", "token=abc\nport=1\n")]);
+    async fn a_redaction_mark_is_written_only_on_request() {
+        let workspace = TestWorkspace::with(&[("a.env", "token=abc\nport=1\n")]);
         let replace = json!({"path": "a.env", "edits": [edit("token=abc\nport=1", "token=[REDACTED]\nport=2")]});
-        let refused = ground.call(&ModifyFile, replace.clone()).await.unwrap_err();
+        let refused = workspace.call(&ModifyFile, replace.clone()).await.unwrap_err();
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "REDACTED_MARK"));
         let mut meant = replace;
         meant["allow_redacted_mark"] = true.into();
-        ground.call(&ModifyFile, meant).await.unwrap();
-        // What is there already may stay.
+        workspace.call(&ModifyFile, meant).await.unwrap();
+        // A mark that the file contains already is allowed.
         let around = json!({"path": "a.env", "edits": [edit("port=2", "port=3")]});
-        ground.call(&ModifyFile, around).await.unwrap();
-        ground.commit();
-        assert_eq!(ground.read("a.env"), "token=[REDACTED]\nport=3\n");
+        workspace.call(&ModifyFile, around).await.unwrap();
+        workspace.commit();
+        assert_eq!(workspace.read("a.env"), "token=[REDACTED]\nport=3\n");
     }
 
     /// S2-FR-041, as far as edits go.
     #[tokio::test]
-    async fn pieces_are_replaced_and_the_diff_comes_back() {
-        let ground = Ground::with(&[("a.txt", "one\ntwo\nthree\n")]);
+    async fn parts_are_replaced_and_the_diff_is_returned() {
+        let workspace = TestWorkspace::with(&[("a.txt", "one\ntwo\nthree\n")]);
         let edits = [edit("two", "2"), edit("2\nthree", "2\n3")];
-        let done = ground.call(&ModifyFile, json!({"path": "a.txt", "edits": edits})).await.unwrap();
+        let done = workspace.call(&ModifyFile, json!({"path": "a.txt", "edits": edits})).await.unwrap();
         let diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n-three\n+2\n+3\n";
         assert_eq!(done, json!({"path": "a.txt", "replacements": 2, "diff": diff, "diff_truncated": false}));
-        ground.commit();
-        assert_eq!(ground.read("a.txt"), "one\n2\n3\n");
+        workspace.commit();
+        assert_eq!(workspace.read("a.txt"), "one\n2\n3\n");
     }
 
     /// S2-FR-041: all or nothing.
     #[tokio::test]
-    async fn one_edit_that_does_not_fit_leaves_the_file_alone() {
-        let ground = Ground::with(&[("a.txt", "one\ntwo\n")]);
+    async fn one_edit_that_does_not_match_leaves_the_file_unchanged() {
+        let workspace = TestWorkspace::with(&[("a.txt", "one\ntwo\n")]);
         let edits = [edit("one", "1"), edit("tvvo", "2")];
-        let refused = ground.call(&ModifyFile, json!({"path": "a.txt", "edits": edits})).await.unwrap_err();
+        let refused = workspace.call(&ModifyFile, json!({"path": "a.txt", "edits": edits})).await.unwrap_err();
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "EDIT_MISMATCH"));
         assert!(refused.message.starts_with("arguments/edits/1/search: "), "{}", refused.message);
-        ground.commit();
-        assert_eq!(ground.read("a.txt"), "one\ntwo\n");
+        workspace.commit();
+        assert_eq!(workspace.read("a.txt"), "one\ntwo\n");
     }
 
     #[tokio::test]
     async fn an_edit_without_effect_changes_no_file() {
-        let ground = Ground::with(&[("a.txt", "one\n")]);
-        let done = ground.call(&ModifyFile, json!({"path": "a.txt", "edits": [edit("one", "one")]})).await.unwrap();
+        let workspace = TestWorkspace::with(&[("a.txt", "one\n")]);
+        let done = workspace.call(&ModifyFile, json!({"path": "a.txt", "edits": [edit("one", "one")]})).await.unwrap();
         assert_eq!((&done["replacements"], &done["diff"]), (&json!(1), &json!("")));
-        assert_eq!(ground.changes(), 0);
+        assert_eq!(workspace.changes(), 0);
     }
 
     #[tokio::test]
-    async fn what_is_no_text_is_refused() {
-        let ground = Ground::with(&[("folder/f", "")]);
-        std::fs::write(ground.root.join("binary"), [b'a', 0xff, b'b']).unwrap();
-        ground.fifo("pipe");
+    async fn only_text_files_can_be_edited() {
+        let workspace = TestWorkspace::with(&[("folder/f", "")]);
+        std::fs::write(workspace.root.join("binary"), [b'a', 0xff, b'b']).unwrap();
+        workspace.fifo("pipe");
         for (path, reason) in [
             ("binary", "NOT_TEXT"),
             ("folder", "WRONG_FILE_TYPE"),
             ("pipe", "WRONG_FILE_TYPE"),
             ("none", "FILE_NOT_FOUND"),
         ] {
-            let refused = ground.call(&ModifyFile, json!({"path": path, "edits": [edit("a", "b")]})).await.unwrap_err();
+            let refused =
+                workspace.call(&ModifyFile, json!({"path": path, "edits": [edit("a", "b")]})).await.unwrap_err();
             assert_eq!(refused.reason, reason, "{path}: {}", refused.message);
         }
-        let large = std::fs::File::create(ground.root.join("large")).unwrap();
-        large.set_len(LARGEST as u64 + 1).unwrap();
-        let refused = ground.call(&ModifyFile, json!({"path": "large", "edits": [edit("a", "b")]})).await.unwrap_err();
+        let large = std::fs::File::create(workspace.root.join("large")).unwrap();
+        large.set_len(MAX_FILE_BYTES as u64 + 1).unwrap();
+        let refused =
+            workspace.call(&ModifyFile, json!({"path": "large", "edits": [edit("a", "b")]})).await.unwrap_err();
         assert_eq!(refused.reason, "FILE_TOO_LARGE");
     }
 }

@@ -1,4 +1,4 @@
-//! `noop`: changes nothing. It gives back what it is told to, after a while or not at all: for trying plans out, and for measuring.
+//! `noop`: changes nothing. Returns `output` after a delay, or fails: for trying out plans, and for benchmarks.
 
 use std::{pin::Pin, time::Duration};
 
@@ -19,8 +19,8 @@ impl Tool for Noop {
         ToolSpec {
             name: "noop",
             aliases: &[],
-            description: "Does nothing and gives `output` back. It can take its time (`sleep_ms`) and fail (`fail`), always or in the \
-                          first attempts only (`fail_attempts`): for trying plans out and for measuring.",
+            description: "Does nothing and returns `output`. It can wait first (`sleep_ms`) and fail (`fail`), always or only in the first \
+                          attempts (`fail_attempts`): for trying out plans and for benchmarks.",
             parameters: r#"{
   "type": "object",
   "additionalProperties": false,
@@ -28,11 +28,11 @@ impl Tool for Noop {
     "output": {"description": "The result."},
     "sleep_ms": {"type": "integer", "minimum": 0, "maximum": 86400000, "description": "How long to wait first, in milliseconds."},
     "fail": {"type": "string", "description": "Fail with this message."},
-    "fail_attempts": {"type": "integer", "minimum": 1, "description": "Fail in this many attempts only; without it, in all."}
+    "fail_attempts": {"type": "integer", "minimum": 1, "description": "Fail only in the first this many attempts; by default in all."}
   },
   "dependentRequired": {"fail_attempts": ["fail"]}
 }"#,
-            result: r#"{"description": "What `output` said, or null."}"#,
+            result: r#"{"description": "The value of `output`, or null."}"#,
             recovery: Recovery::ReadOnly,
             touches: Touches::Nothing,
             kind: ToolKind::Other,
@@ -67,13 +67,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_gives_back_what_it_is_told_to() {
+    async fn it_returns_its_output() {
         assert_eq!(run(json!({"output": {"n": 1}, "sleep_ms": 5000}), 1).await, Ok(json!({"n": 1})));
         assert_eq!(run(json!({}), 1).await, Ok(Value::Null));
     }
 
     #[tokio::test]
-    async fn it_fails_in_as_many_attempts_as_it_is_told_to() {
+    async fn it_fails_in_the_first_attempts() {
         let arguments = json!({"fail": "not yet", "fail_attempts": 2, "output": 7});
         for attempt in [1, 2] {
             assert_eq!(run(arguments.clone(), attempt).await.unwrap_err().message, "not yet");

@@ -1,4 +1,4 @@
-//! `read_file`: the content of a file, or a part of it.
+//! `read_file`: returns the content of a file, or a part of it.
 
 mod lines;
 
@@ -17,8 +17,8 @@ use crate::{
 };
 use lines::Window;
 
-/// The most that one call gives, in bytes of content: what fits well into a message, and what a reader can take in at all.
-const MOST: u64 = 1 << 20;
+/// The limit of one call, in bytes of content: what suits a message and a reader.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,9 +40,9 @@ struct Arguments {
 /// Which part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// All of it, which has to be little enough.
+    /// All of it, up to the limit.
     Whole,
-    /// Lines, from 1 on, the last one included.
+    /// Lines, counted from 1, `last` included.
     Lines { first: u64, last: u64, numbered: bool },
     /// Bytes.
     Bytes { offset: u64, length: u64 },
@@ -54,10 +54,10 @@ impl Arguments {
         let bytes = self.offset.is_some() || self.length.is_some();
         match (lines, bytes) {
             (true, true) => Err(invalid(
-                "arguments: offset and length count bytes, start_line, end_line and line_numbers lines: use one kind",
+                "arguments: use either bytes (offset, length) or lines (start_line, end_line, line_numbers), not both",
             )),
             (true, false) if self.encoding == Encoding::Base64 => {
-                Err(invalid("arguments/encoding: base64 has no lines: name the part by offset and length"))
+                Err(invalid("arguments/encoding: base64 has no lines: select the part by offset and length"))
             }
             (true, false) => {
                 let (first, last) = (self.start_line.unwrap_or(1), self.end_line.unwrap_or(u64::MAX));
@@ -66,9 +66,10 @@ impl Arguments {
                 }
                 Ok(Part::Lines { first, last, numbered: self.line_numbers })
             }
-            (false, true) => {
-                Ok(Part::Bytes { offset: self.offset.unwrap_or(0), length: self.length.unwrap_or(MOST).min(MOST) })
-            }
+            (false, true) => Ok(Part::Bytes {
+                offset: self.offset.unwrap_or(0),
+                length: self.length.unwrap_or(MAX_BYTES).min(MAX_BYTES),
+            }),
             (false, false) => Ok(Part::Whole),
         }
     }
@@ -79,8 +80,8 @@ impl Tool for ReadFile {
         ToolSpec {
             name: "read_file",
             aliases: &[],
-            description: "Reads a file of the workspace: all of it, or a part named by lines or by bytes. One call gives at most 1 MiB. \
-                          A file that is not UTF-8 is read with `encoding: base64`.",
+            description: "Reads a file of the workspace: all of it, or a part selected by lines or by bytes. One call returns at most 1 MiB. \
+                          Use `encoding: base64` for a file that is not UTF-8.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -89,11 +90,11 @@ impl Tool for ReadFile {
   "properties": {
     "path": {"type": "string", "format": "workspace-path", "description": "The file, relative to the workspace.", "examples": ["src/main.rs"]},
     "start_line": {"type": "integer", "minimum": 1, "description": "The first line, counted from 1."},
-    "end_line": {"type": "integer", "minimum": 1, "description": "The last line, itself included."},
+    "end_line": {"type": "integer", "minimum": 1, "description": "The last line, inclusive."},
     "offset": {"type": "integer", "minimum": 0, "description": "The first byte, counted from 0."},
-    "length": {"type": "integer", "minimum": 1, "maximum": 1048576, "description": "How many bytes at most."},
-    "encoding": {"enum": ["utf-8", "base64"], "default": "utf-8", "description": "How `content` is to stand in the result."},
-    "line_numbers": {"type": "boolean", "default": false, "description": "Begin each line with its number and a tab."}
+    "length": {"type": "integer", "minimum": 1, "maximum": 1048576, "description": "The maximum number of bytes."},
+    "encoding": {"enum": ["utf-8", "base64"], "default": "utf-8", "description": "The encoding of `content` in the result."},
+    "line_numbers": {"type": "boolean", "default": false, "description": "Prefix each line with its number and a tab."}
   }
 }"#,
             result: r#"{
@@ -102,18 +103,18 @@ impl Tool for ReadFile {
   "additionalProperties": false,
   "required": ["content", "encoding", "size_bytes", "truncated"],
   "properties": {
-    "content": {"type": "string", "description": "What was read."},
-    "encoding": {"enum": ["utf-8", "base64"], "description": "How it stands in `content`."},
+    "content": {"type": "string", "description": "The content."},
+    "encoding": {"enum": ["utf-8", "base64"], "description": "The encoding of `content`."},
     "size_bytes": {"type": "integer", "description": "The size of the whole file."},
     "lines": {
       "type": "object",
       "additionalProperties": false,
       "required": ["start", "end"],
-      "description": "The first and the last line in `content`, where lines were asked for and there are any.",
+      "description": "The first and the last line in `content`, if lines were requested and there are any.",
       "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}}
     },
-    "next_offset": {"type": "integer", "description": "Where to read on, where bytes were asked for and the file has more."},
-    "truncated": {"type": "boolean", "description": "Whether the part that was asked for has more than one call gives."}
+    "next_offset": {"type": "integer", "description": "The offset to continue at, if bytes were requested and the file has more."},
+    "truncated": {"type": "boolean", "description": "Whether the requested part exceeds the limit of one call."}
   }
 }"#,
             recovery: Recovery::ReadOnly,
@@ -137,7 +138,7 @@ fn read(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
     let (part, path) = (arguments.part()?, path("path", &arguments.path)?);
     match part {
         Part::Lines { first, last, numbered } => {
-            let mut window = Window::new(first, last, numbered, MOST as usize);
+            let mut window = Window::new(first, last, numbered, MAX_BYTES as usize);
             let size = window.read(view, stop, &path)?;
             let lines = window.lines();
             let truncated = window.truncated();
@@ -153,7 +154,7 @@ fn read(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
             let size = view.size(&path)?;
             let bytes = if offset < size { view.read(&path, offset, Some(length))? } else { Vec::new() };
             let more = offset.saturating_add(bytes.len() as u64) < size;
-            // Only a part that nobody limited, or that is longer than a call gives, can be cut short.
+            // Only a part without a requested length can be truncated.
             let cut = more && arguments.length.is_none();
             let (content, used) = encode(&path, bytes, arguments.encoding, more)?;
             let mut result =
@@ -164,11 +165,11 @@ fn read(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
             Ok(result)
         }
         Part::Whole => {
-            let bytes = view.read(&path, 0, Some(MOST + 1))?;
-            if bytes.len() as u64 > MOST {
+            let bytes = view.read(&path, 0, Some(MAX_BYTES + 1))?;
+            if bytes.len() as u64 > MAX_BYTES {
                 let size = view.size(&path)?;
                 return Err(too_large(format!(
-                    "`{path}` has {size} bytes, and one call gives at most {MOST}: name a part by offset and length, or by \
+                    "`{path}` has {size} bytes, and one call returns at most {MAX_BYTES}: select a part by offset and length, or by \
                      start_line and end_line"
                 )));
             }
@@ -179,7 +180,7 @@ fn read(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
     }
 }
 
-/// The content as it stands in a result, and how many bytes of it that is: a character that the part cuts in two is left for the next.
+/// The encoded content, and how many bytes it covers: a character that the part cuts in two is left to the next part.
 fn encode(path: &RelPath, bytes: Vec<u8>, encoding: Encoding, more: bool) -> Result<(String, u64), ToolFailure> {
     if encoding == Encoding::Base64 {
         return Ok((BASE64_STANDARD.encode(&bytes), bytes.len() as u64));
@@ -189,18 +190,18 @@ fn encode(path: &RelPath, bytes: Vec<u8>, encoding: Encoding, more: bool) -> Res
     Ok((text, used))
 }
 
-/// Bytes as text. Where they were `cut` off, a character that has lost its end is left out.
+/// Decodes UTF-8. If the bytes were `cut` off, an incomplete last character is dropped.
 fn text(path: &RelPath, mut bytes: Vec<u8>, cut: bool) -> Result<String, ToolFailure> {
     if let Err(error) = std::str::from_utf8(&bytes) {
         let valid = error.valid_up_to();
         if !cut || error.error_len().is_some() || valid == 0 {
             return Err(not_text(format!(
-                "`{path}` is not UTF-8 text ({valid} bytes into what was read): read it with encoding: base64"
+                "`{path}` is not UTF-8 text (invalid after {valid} bytes): read it with encoding: base64"
             )));
         }
         bytes.truncate(valid);
     }
-    Ok(String::from_utf8(bytes).expect("it was just looked at"))
+    Ok(String::from_utf8(bytes).expect("it was just validated"))
 }
 
 #[cfg(test)]

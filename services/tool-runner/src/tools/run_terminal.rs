@@ -1,6 +1,6 @@
-//! `run_terminal`: a command, behind the walls of the sandbox, in a view of the workspace.
+//! `run_terminal`: runs a command in the sandbox, in a view of the workspace.
 //!
-//! An argument vector, never a shell: what a shell would take for its own is bytes like any other. Without the sandbox nothing runs.
+//! It takes an argument vector and uses no shell, so shell syntax has no effect. Without the sandbox no command runs.
 
 mod ending;
 mod process;
@@ -22,17 +22,17 @@ use serde_json::Value;
 
 use super::files::{Work, no_view, path, read_arguments, stopped};
 use crate::{
-    Annotations, CommandSettings, Enforcement, Foreseen, Invocation, Mount, Operation, Recovery, Tool, ToolFailure,
-    ToolSpec, Touches,
+    Annotations, CommandSettings, Enforcement, Invocation, Mount, Operation, PlannedProblem, Recovery, Tool,
+    ToolFailure, ToolSpec, Touches,
 };
 
 /// The tool.
 #[derive(Clone)]
 pub struct RunTerminal {
-    /// What starts commands, or why nothing can.
+    /// The launcher, or why no command can run.
     launcher: Result<Arc<dyn Launcher>, ToolFailure>,
-    walls: Vec<String>,
-    /// The folders in which programs are looked for.
+    layers: Vec<String>,
+    /// The directories in which programs are looked up.
     path: Vec<PathBuf>,
     settings: Arc<CommandSettings>,
     lanes: process::Lanes,
@@ -49,20 +49,20 @@ struct Arguments {
 }
 
 impl RunTerminal {
-    /// Runs commands behind these walls. Where they do not stand, every call is refused with what is missing.
+    /// Runs commands in this sandbox. If the sandbox is unavailable, every call is refused with what is missing.
     pub fn new(enforcement: &Enforcement) -> Self {
         let launcher = enforcement.launcher();
-        let walls = if launcher.is_ok() { enforcement.walls() } else { Vec::new() };
+        let layers = if launcher.is_ok() { enforcement.active_layers() } else { Vec::new() };
         Self {
             launcher,
-            walls,
+            layers,
             path: enforcement.path().to_vec(),
             settings: Arc::default(),
             lanes: process::Lanes::new(),
         }
     }
 
-    /// The same, with what the operator decides about commands.
+    /// Sets the operator's settings of commands.
     #[must_use]
     pub fn with(self, settings: Arc<CommandSettings>) -> Self {
         Self { settings, ..self }
@@ -75,7 +75,7 @@ impl Tool for RunTerminal {
             name: "run_terminal",
             aliases: &["run_command"],
             description: "Runs a program with arguments in the workspace, in a sandbox without network. There is no shell: `|`, `>`, `$` and \
-                          the like mean nothing special. What it changed counts only when it succeeds.",
+                          the like have no special meaning. Its changes are kept only if it succeeds.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -87,26 +87,26 @@ impl Tool for RunTerminal {
       "minItems": 1,
       "maxItems": 10000,
       "items": {"type": "string"},
-      "description": "The program and its arguments, one string each. No shell looks at them.",
+      "description": "The program and its arguments, one string each. No shell interprets them.",
       "examples": [["git", "status", "--short"]]
     },
-    "cwd": {"type": "string", "format": "workspace-path", "default": ".", "description": "Where to start, relative to the workspace.", "examples": ["src"]},
+    "cwd": {"type": "string", "format": "workspace-path", "default": ".", "description": "The working directory, relative to the workspace.", "examples": ["src"]},
     "env": {
       "type": "object",
       "additionalProperties": {"type": "string"},
-      "description": "Variables beside PATH, HOME, LANG and the like, which are fixed.",
+      "description": "Additional environment variables. PATH, HOME, LANG and the like are fixed.",
       "examples": [{"CI": "true"}]
     },
     "timeout_ms": {
       "type": "integer",
       "minimum": 1,
       "maximum": 86400000,
-      "description": "The time limit in milliseconds, where it is to be shorter than the call's."
+      "description": "A time limit in milliseconds, if shorter than that of the call."
     },
     "check": {
       "type": "boolean",
       "default": true,
-      "description": "Fail, and leave no change, when the program ends with another code than 0."
+      "description": "Fail and discard all changes if the exit code is not 0."
     }
   }
 }"#,
@@ -116,12 +116,12 @@ impl Tool for RunTerminal {
   "additionalProperties": false,
   "required": ["exit_code", "stdout", "stderr", "stdout_bytes", "stderr_bytes", "truncated"],
   "properties": {
-    "exit_code": {"type": "integer", "description": "The code with which the program ended."},
-    "stdout": {"type": "string", "description": "The standard output: the first and the last 512 KiB where it is longer."},
+    "exit_code": {"type": "integer", "description": "The exit code of the program."},
+    "stdout": {"type": "string", "description": "The standard output; if it is longer, its first and last 512 KiB."},
     "stderr": {"type": "string", "description": "The standard error, likewise."},
-    "stdout_bytes": {"type": "integer", "description": "All that was written to the standard output, in bytes."},
-    "stderr_bytes": {"type": "integer", "description": "All that was written to the standard error, in bytes."},
-    "truncated": {"type": "boolean", "description": "Whether the middle of one of the two was left out."}
+    "stdout_bytes": {"type": "integer", "description": "The full length of the standard output, in bytes."},
+    "stderr_bytes": {"type": "integer", "description": "The full length of the standard error, in bytes."},
+    "truncated": {"type": "boolean", "description": "Whether the middle of either stream was left out."}
   }
 }"#,
             recovery: Recovery::Transactional,
@@ -138,7 +138,7 @@ impl Tool for RunTerminal {
         let environment: Vec<String> =
             arguments["env"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
         let is_there = |path: &Path| path.exists();
-        // A PATH of the call's own may lead anywhere.
+        // If the call sets PATH, the program may be anywhere.
         let program = command.first().filter(|_| !environment.iter().any(|name| name == "PATH"));
         Operation {
             program: program.and_then(|program| program::outside(program, &self.path, is_there)),
@@ -149,11 +149,11 @@ impl Tool for RunTerminal {
         }
     }
 
-    fn foresee(&self, arguments: &Value) -> Vec<Foreseen> {
+    fn check_planned(&self, arguments: &Value) -> Vec<PlannedProblem> {
         let set = arguments["env"].as_object().into_iter().flat_map(|env| env.keys());
         let refused = set.clone().filter(|name| belay_sandbox::is_reserved(name) && !self.settings.plan_may_set(name));
-        let mut foreseen: Vec<_> = refused
-            .map(|name| Foreseen {
+        let mut problems: Vec<_> = refused
+            .map(|name| PlannedProblem {
                 pointer: format!("/env/{}", name.replace('~', "~0").replace('/', "~1")),
                 message: ending::not_the_plans(name),
                 refused: true,
@@ -161,17 +161,17 @@ impl Tool for RunTerminal {
             .collect();
         let sets_path = set.clone().any(|name| name == "PATH" && self.settings.plan_may_set(name));
         let program = arguments["command"][0].as_str().filter(|_| !sets_path);
-        foreseen.extend(program.and_then(|program| self.settings.missing(program)).map(|message| Foreseen {
+        problems.extend(program.and_then(|program| self.settings.missing(program)).map(|message| PlannedProblem {
             pointer: "/command/0".to_owned(),
             message,
             refused: false,
         }));
-        foreseen
+        problems
     }
 
     fn enforced(&self) -> Vec<String> {
-        let kept = self.settings.kept_caches().filter(|_| !self.walls.is_empty());
-        self.walls.iter().cloned().chain(kept).collect()
+        let kept = self.settings.kept_caches().filter(|_| !self.layers.is_empty());
+        self.layers.iter().cloned().chain(kept).collect()
     }
 
     fn write_bounds(&self) -> Vec<WriteBound> {
@@ -193,14 +193,14 @@ impl Tool for RunTerminal {
             let (life, over) = process::Life::new();
             let guard = process::KillOnDrop(life.clone());
             let host = process::Host { launcher, settings, lanes, enforced };
-            // A task of its own, which outlives this future: the view is nobody else's before the last process of the command has ended.
+            // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.
             let ended = tokio::spawn(process::run(view, host, asked, life, over, output)).await;
             drop(guard);
             let process::Ended { outcome, output, loopback } = match ended {
                 Ok(ended) => ended?,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    // The runtime is going down, and the call with it.
+                    // The runtime is shutting down.
                     Err(_) => return Err(stopped()),
                 },
             };
@@ -209,7 +209,7 @@ impl Tool for RunTerminal {
     }
 }
 
-/// What a call asks for.
+/// The request of a call.
 struct Asked {
     name: String,
     arguments: Arguments,

@@ -1,4 +1,4 @@
-//! `search_code`: the lines of files that a regular expression finds.
+//! `search_code`: finds lines that match a regular expression.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use crate::{
     tools::operation_on_path,
 };
 
-/// How much of a file is read at a time, in bytes.
-const PIECE: u64 = 1 << 20;
+/// How many bytes are read at a time.
+const CHUNK_BYTES: u64 = 1 << 20;
 
-/// A line that is longer, in bytes, is searched in pieces of this length: the time of a search grows with the pattern times the line.
-const LONGEST_LINE: usize = 16 << 10;
+/// A longer line, in bytes, is searched in parts of this length: search time grows with the product of pattern and line.
+const MAX_LINE_BYTES: usize = 16 << 10;
 
-/// The largest pattern once it is compiled, in bytes. Matching never backtracks; what is left to bound is the size of the machine.
-const LARGEST_PATTERN: usize = 2 << 20;
+/// The limit of a compiled pattern, in bytes. Matching never backtracks, so only the size of the automaton has to be bounded.
+const MAX_PATTERN_BYTES: usize = 2 << 20;
 
-/// How much of a line is shown, in bytes.
-const SHOWN: usize = 400;
+/// How many bytes of a line are shown.
+const MAX_SHOWN_BYTES: usize = 400;
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,8 +45,8 @@ impl Tool for SearchCode {
         ToolSpec {
             name: "search_code",
             aliases: &[],
-            description: "Finds the lines of text files in the workspace that match a regular expression, by path and line. Binary files, \
-                          `.git` folders and symbolic links are left out.",
+            description: "Finds the lines of text files in the workspace that match a regular expression. Binary files, `.git` directories and \
+                          symbolic links are skipped.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -60,16 +60,16 @@ impl Tool for SearchCode {
       "description": "A regular expression in Rust's syntax (no look-around, no back-references), matched line by line.",
       "examples": ["fn \\w+_test"]
     },
-    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "A folder or a file, relative to the workspace.", "examples": ["src"]},
+    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "A directory or a file, relative to the workspace.", "examples": ["src"]},
     "glob": {
       "type": "string",
       "minLength": 1,
       "maxLength": 1000,
-      "description": "Only files whose path from the workspace on fits; without `/` the name alone has to.",
+      "description": "Only search files whose path relative to the workspace matches; a pattern without `/` matches the file name.",
       "examples": ["*.rs"]
     },
-    "case_sensitive": {"type": "boolean", "default": true, "description": "Whether capitals matter."},
-    "max_matches": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100, "description": "How many lines at most."}
+    "case_sensitive": {"type": "boolean", "default": true, "description": "Whether the match is case-sensitive."},
+    "max_matches": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100, "description": "The maximum number of matching lines."}
   }
 }"#,
             result: r#"{
@@ -80,20 +80,20 @@ impl Tool for SearchCode {
   "properties": {
     "matches": {
       "type": "array",
-      "description": "The lines, by path and number.",
+      "description": "The matching lines, sorted by path and number.",
       "items": {
         "type": "object",
         "additionalProperties": false,
         "required": ["path", "line", "text"],
         "properties": {
-          "path": {"type": "string", "description": "Relative to the workspace; bytes that are no UTF-8 stand as \\xNN."},
+          "path": {"type": "string", "description": "Relative to the workspace; bytes that are not UTF-8 appear as \\xNN."},
           "line": {"type": "integer", "description": "Counted from 1."},
-          "text": {"type": "string", "description": "The line, or what is around the match in one that is long."}
+          "text": {"type": "string", "description": "The line; of a long one, the part around the match."}
         }
       }
     },
-    "files_searched": {"type": "integer", "description": "How many files were looked into."},
-    "truncated": {"type": "boolean", "description": "Whether there are more lines than `max_matches`."}
+    "files_searched": {"type": "integer", "description": "The number of searched files."},
+    "truncated": {"type": "boolean", "description": "Whether more lines match than `max_matches`."}
   }
 }"#,
             recovery: Recovery::ReadOnly,
@@ -120,7 +120,7 @@ fn search(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
         stop,
         pattern: pattern(&arguments.pattern, arguments.case_sensitive.unwrap_or(true))?,
         glob: arguments.glob.as_deref().map(glob).transpose()?,
-        most: arguments.max_matches.unwrap_or(100),
+        max_matches: arguments.max_matches.unwrap_or(100),
         matches: Vec::new(),
         files: 0,
         truncated: false,
@@ -136,12 +136,12 @@ fn search(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
 fn pattern(text: &str, case_sensitive: bool) -> Result<Regex, ToolFailure> {
     RegexBuilder::new(text)
         .case_insensitive(!case_sensitive)
-        .size_limit(LARGEST_PATTERN)
-        .dfa_size_limit(LARGEST_PATTERN)
+        .size_limit(MAX_PATTERN_BYTES)
+        .dfa_size_limit(MAX_PATTERN_BYTES)
         .build()
         .map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => {
-                invalid("arguments/pattern: becomes too large: repeat fewer things fewer times")
+                invalid("arguments/pattern: too large once compiled: use fewer or smaller repetitions")
             }
             error => invalid(format!("arguments/pattern: {error}")),
         })
@@ -158,7 +158,7 @@ struct Search<'a> {
     stop: &'a Stop,
     pattern: Regex,
     glob: Option<GlobMatcher>,
-    most: usize,
+    max_matches: usize,
     matches: Vec<Value>,
     files: u64,
     truncated: bool,
@@ -171,7 +171,7 @@ impl Search<'_> {
             match kind {
                 _ if self.truncated => break,
                 FileKind::Directory if path.name().is_some_and(|name| name == ".git") => {}
-                // What is closed to us, or gone by now, has nothing to find in it. (A stop is seen before the next one.)
+                // A directory that cannot be read is skipped. (A stop is noticed at the next entry.)
                 FileKind::Directory => self.folder(self.view.list(&path).unwrap_or_default())?,
                 FileKind::File if self.glob.as_ref().is_none_or(|glob| glob.is_match(&path)) => drop(self.file(&path)),
                 _ => {}
@@ -184,7 +184,7 @@ impl Search<'_> {
         let (mut at, mut line) = (0, 1);
         let mut held: Vec<u8> = Vec::new();
         loop {
-            let piece = self.view.read(path, at, Some(PIECE))?;
+            let piece = self.view.read(path, at, Some(CHUNK_BYTES))?;
             if at == 0 {
                 if piece.contains(&0) {
                     return Ok(());
@@ -192,7 +192,7 @@ impl Search<'_> {
                 self.files += 1;
             }
             at += piece.len() as u64;
-            let last = (piece.len() as u64) < PIECE;
+            let last = (piece.len() as u64) < CHUNK_BYTES;
             held.extend_from_slice(&piece);
             let mut rest = held.as_slice();
             while let Some((text, ended, after)) = next_line(rest, last) {
@@ -213,39 +213,39 @@ impl Search<'_> {
 
     fn line(&mut self, path: &RelPath, line: u64, text: &[u8]) {
         let Some(found) = self.pattern.find(text) else { return };
-        if self.matches.len() == self.most {
+        if self.matches.len() == self.max_matches {
             self.truncated = true;
             return;
         }
-        let shown = if text.len() <= SHOWN { text } else { around(text, found.start()) };
+        let shown = if text.len() <= MAX_SHOWN_BYTES { text } else { around(text, found.start()) };
         self.matches.push(json!({"path": path.to_string(), "line": line, "text": String::from_utf8_lossy(shown)}));
     }
 }
 
-/// The next line without its end, whether it has one, and what follows. `None` when more has to be read first, or nothing is left.
+/// The next line without its line end, whether it has one, and the rest. `None` when more has to be read first, or nothing is left.
 fn next_line(bytes: &[u8], last: bool) -> Option<(&[u8], bool, &[u8])> {
-    let within = &bytes[..bytes.len().min(LONGEST_LINE)];
+    let within = &bytes[..bytes.len().min(MAX_LINE_BYTES)];
     if let Some(end) = within.iter().position(|byte| *byte == b'\n') {
         let text = &bytes[..end];
         return Some((text.strip_suffix(b"\r").unwrap_or(text), true, &bytes[end + 1..]));
     }
-    let whole = within.len() == LONGEST_LINE || last && !within.is_empty();
+    let whole = within.len() == MAX_LINE_BYTES || last && !within.is_empty();
     whole.then(|| (within, false, &bytes[within.len()..]))
 }
 
-/// A part of a long line with the place of a match in it.
+/// The part of a long line around a match.
 fn around(text: &[u8], at: usize) -> &[u8] {
-    let from = at.saturating_sub(SHOWN / 4).min(text.len() - SHOWN);
-    &text[from..from + SHOWN]
+    let from = at.saturating_sub(MAX_SHOWN_BYTES / 4).min(text.len() - MAX_SHOWN_BYTES);
+    &text[from..from + MAX_SHOWN_BYTES]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::tests::Ground;
+    use crate::tools::tests::TestWorkspace;
 
-    async fn found(ground: &Ground, arguments: Value) -> (Vec<String>, u64, bool) {
-        let result = ground.call(&SearchCode, arguments).await.unwrap();
+    async fn found(workspace: &TestWorkspace, arguments: Value) -> (Vec<String>, u64, bool) {
+        let result = workspace.call(&SearchCode, arguments).await.unwrap();
         let shown = |found: &Value| {
             format!("{}:{}:{}", found["path"].as_str().unwrap(), found["line"], found["text"].as_str().unwrap())
         };
@@ -260,87 +260,90 @@ mod tests {
     /// S2-X-27.
     #[tokio::test]
     async fn it_finds_lines_in_order() {
-        let ground =
-            Ground::with(&[("src/b.rs", "fn b() {}\r\n// Fn\r\n"), ("src/a/c.rs", "x\nfn c() {}"), ("z.md", "fn\n")]);
+        let workspace = TestWorkspace::with(&[
+            ("src/b.rs", "fn b() {}\r\n// Fn\r\n"),
+            ("src/a/c.rs", "x\nfn c() {}"),
+            ("z.md", "fn\n"),
+        ]);
         assert_eq!(
-            found(&ground, json!({"pattern": "^fn"})).await,
+            found(&workspace, json!({"pattern": "^fn"})).await,
             (lines(&["src/a/c.rs:2:fn c() {}", "src/b.rs:1:fn b() {}", "z.md:1:fn"]), 3, false)
         );
         let (matches, files, _) =
-            found(&ground, json!({"pattern": "FN$", "case_sensitive": false, "glob": "*.rs"})).await;
+            found(&workspace, json!({"pattern": "FN$", "case_sensitive": false, "glob": "*.rs"})).await;
         assert_eq!((matches, files), (lines(&["src/b.rs:2:// Fn"]), 2));
-        assert_eq!(found(&ground, json!({"pattern": "fn", "glob": "src/*.rs"})).await.1, 1);
+        assert_eq!(found(&workspace, json!({"pattern": "fn", "glob": "src/*.rs"})).await.1, 1);
         assert_eq!(
-            found(&ground, json!({"pattern": "fn", "path": "src/a"})).await.0,
+            found(&workspace, json!({"pattern": "fn", "path": "src/a"})).await.0,
             lines(&["src/a/c.rs:2:fn c() {}"])
         );
-        assert_eq!(found(&ground, json!({"pattern": "fn", "path": "z.md"})).await.0, lines(&["z.md:1:fn"]));
+        assert_eq!(found(&workspace, json!({"pattern": "fn", "path": "z.md"})).await.0, lines(&["z.md:1:fn"]));
     }
 
     #[tokio::test]
-    async fn it_says_when_there_is_more() {
-        let ground = Ground::with(&[("a", "x\nx\n"), ("b", "x\n")]);
+    async fn it_reports_when_there_are_more_matches() {
+        let workspace = TestWorkspace::with(&[("a", "x\nx\n"), ("b", "x\n")]);
         assert_eq!(
-            found(&ground, json!({"pattern": "x", "max_matches": 2})).await,
+            found(&workspace, json!({"pattern": "x", "max_matches": 2})).await,
             (lines(&["a:1:x", "a:2:x"]), 2, true)
         );
-        assert!(!found(&ground, json!({"pattern": "x", "max_matches": 3})).await.2);
+        assert!(!found(&workspace, json!({"pattern": "x", "max_matches": 3})).await.2);
     }
 
     #[tokio::test]
-    async fn what_is_no_text_of_the_project_is_left_out() {
-        let ground = Ground::with(&[
+    async fn binary_files_git_directories_and_links_are_skipped() {
+        let workspace = TestWorkspace::with(&[
             (".git/config", "x"),
             ("sub/.git/HEAD", "x"),
             ("link", "-> text"),
             ("text", "x"),
             ("loop", "-> ."),
         ]);
-        std::fs::write(ground.root.join("binary"), b"x\0x").unwrap();
-        std::fs::write(ground.root.join("latin1"), b"x\xe9\n").unwrap();
-        ground.fifo("pipe");
-        let _outside = ground.link_outside("out");
-        let (matches, files, _) = found(&ground, json!({"pattern": "x"})).await;
+        std::fs::write(workspace.root.join("binary"), b"x\0x").unwrap();
+        std::fs::write(workspace.root.join("latin1"), b"x\xe9\n").unwrap();
+        workspace.fifo("pipe");
+        let _outside = workspace.link_outside("out");
+        let (matches, files, _) = found(&workspace, json!({"pattern": "x"})).await;
         assert_eq!((matches, files), (lines(&["latin1:1:x\u{fffd}", "text:1:x"]), 2));
-        let refused = ground.call(&SearchCode, json!({"pattern": "x", "path": "pipe"})).await.unwrap_err();
+        let refused = workspace.call(&SearchCode, json!({"pattern": "x", "path": "pipe"})).await.unwrap_err();
         assert_eq!(refused.reason, "WRONG_FILE_TYPE");
-        let refused = ground.call(&SearchCode, json!({"pattern": "x", "path": "none"})).await.unwrap_err();
+        let refused = workspace.call(&SearchCode, json!({"pattern": "x", "path": "none"})).await.unwrap_err();
         assert_eq!(refused.reason, "FILE_NOT_FOUND");
     }
 
     #[tokio::test]
-    async fn huge_lines_are_searched_in_pieces_and_shown_in_part() {
-        let ground = Ground::with(&[]);
+    async fn huge_lines_are_searched_and_shown_in_parts() {
+        let workspace = TestWorkspace::with(&[]);
         let content = format!("{}needle{}\nneedle\n", "a".repeat(3 << 20), "b".repeat(3 << 20));
-        std::fs::write(ground.root.join("minified.js"), content).unwrap();
-        let (matches, ..) = found(&ground, json!({"pattern": "needle"})).await;
+        std::fs::write(workspace.root.join("minified.js"), content).unwrap();
+        let (matches, ..) = found(&workspace, json!({"pattern": "needle"})).await;
         assert_eq!(matches.len(), 2);
         assert!(matches[0].starts_with("minified.js:1:") && matches[0].len() < 500 && matches[0].contains("needle"));
         assert_eq!(matches[1], "minified.js:2:needle");
     }
 
     #[tokio::test]
-    async fn patterns_that_explode_are_refused_or_end_soon() {
-        let ground = Ground::with(&[("a", &"a".repeat(100_000))]);
+    async fn hostile_patterns_are_rejected_or_finish_quickly() {
+        let workspace = TestWorkspace::with(&[("a", &"a".repeat(100_000))]);
         for bad in ["(", "a{1000}{1000}{1000}", r"\w{5000}", "(?=x)", "*"] {
-            let refused = ground.call(&SearchCode, json!({"pattern": bad})).await.unwrap_err();
+            let refused = workspace.call(&SearchCode, json!({"pattern": bad})).await.unwrap_err();
             assert!(
                 refused.reason == "INVALID_ARGUMENTS" && refused.message.starts_with("arguments/pattern: "),
                 "{refused:?}"
             );
         }
-        // Backtracking would take longer than the universe lasts.
-        assert_eq!(found(&ground, json!({"pattern": "(a|aa)+(a|aa)+(a|aa)+$x"})).await.0, lines(&[]));
-        let refused = ground.call(&SearchCode, json!({"pattern": "a", "glob": "{a"})).await.unwrap_err();
+        // A backtracking engine would never finish.
+        assert_eq!(found(&workspace, json!({"pattern": "(a|aa)+(a|aa)+(a|aa)+$x"})).await.0, lines(&[]));
+        let refused = workspace.call(&SearchCode, json!({"pattern": "a", "glob": "{a"})).await.unwrap_err();
         assert!(refused.message.starts_with("arguments/glob: "), "{refused:?}");
     }
 
     #[test]
-    fn lines_end_where_they_do() {
+    fn lines_are_split_at_their_ends() {
         assert_eq!(next_line(b"a\r\nb", false), Some((&b"a"[..], true, &b"b"[..])));
         assert_eq!((next_line(b"b", false), next_line(b"", true)), (None, None));
         assert_eq!(next_line(b"b", true), Some((&b"b"[..], false, &b""[..])));
-        let long = vec![b'x'; LONGEST_LINE + 1];
-        assert_eq!(next_line(&long, false), Some((&long[..LONGEST_LINE], false, &b"x"[..])));
+        let long = vec![b'x'; MAX_LINE_BYTES + 1];
+        assert_eq!(next_line(&long, false), Some((&long[..MAX_LINE_BYTES], false, &b"x"[..])));
     }
 }

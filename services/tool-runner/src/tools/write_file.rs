@@ -1,4 +1,4 @@
-//! `write_file`: a whole file, new or in the place of another.
+//! `write_file`: creates or replaces a file.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use belay_proto::v1::ErrorClass;
@@ -34,8 +34,7 @@ impl Tool for WriteFile {
         ToolSpec {
             name: "write_file",
             aliases: &["create_file"],
-            description: "Writes a whole file of the workspace and makes the folders above it. A file that is there is replaced, never \
-                          appended to.",
+            description: "Writes a whole file of the workspace, creating parent directories. An existing file is replaced, never appended to.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -43,19 +42,19 @@ impl Tool for WriteFile {
   "required": ["path", "content"],
   "properties": {
     "path": {"type": "string", "format": "workspace-path", "description": "The file, relative to the workspace.", "examples": ["docs/notes.md"]},
-    "content": {"type": "string", "description": "All that the file is to hold."},
-    "encoding": {"enum": ["utf-8", "base64"], "default": "utf-8", "description": "How `content` stands here."},
+    "content": {"type": "string", "description": "The complete content of the file."},
+    "encoding": {"enum": ["utf-8", "base64"], "default": "utf-8", "description": "The encoding of `content`."},
     "mode": {
       "type": "string",
       "pattern": "^0[0-7]{3}$",
-      "description": "The file's permissions, octal. Without it a new file gets 0644, and one that is there keeps its own.",
+      "description": "The permissions of the file, octal. By default a new file gets 0644, and an existing one keeps its own.",
       "examples": ["0755"]
     },
-    "create_only": {"type": "boolean", "default": false, "description": "Fail if something of this name is there."},
+    "create_only": {"type": "boolean", "default": false, "description": "Fail if the path exists."},
     "allow_redacted_mark": {
       "type": "boolean",
       "default": false,
-      "description": "Write `[REDACTED]` where the file does not hold it: without this it is refused, since it stands for a hidden secret."
+      "description": "Allow writing `[REDACTED]` where the file does not contain it. Rejected by default, because it stands for a redacted secret."
     }
   }
 }"#,
@@ -65,9 +64,9 @@ impl Tool for WriteFile {
   "additionalProperties": false,
   "required": ["path", "size_bytes", "created"],
   "properties": {
-    "path": {"type": "string", "description": "The file, in its one spelling."},
-    "size_bytes": {"type": "integer", "description": "Its size now."},
-    "created": {"type": "boolean", "description": "Whether there was none before."}
+    "path": {"type": "string", "description": "The path, normalised."},
+    "size_bytes": {"type": "integer", "description": "The new size."},
+    "created": {"type": "boolean", "description": "Whether the file is new."}
   }
 }"#,
             annotations: Annotations { idempotent: true, ..CHANGES_FILES.annotations },
@@ -98,8 +97,7 @@ fn write(view: &mut dyn View, _stop: &Stop, arguments: Arguments) -> ToolResult 
         Err(ViewError::NotFound { .. }) => true,
         Err(error) => return Err(error.into()),
         Ok(_) if arguments.create_only => {
-            let message =
-                format!("`{path}` exists already: choose another name, or leave create_only out to replace it");
+            let message = format!("`{path}` already exists: choose another name, or omit create_only to replace it");
             return Err(ToolFailure::new(ErrorClass::InvalidArguments, reasons::FILE_EXISTS, message));
         }
         Ok(_) => false,
@@ -117,95 +115,95 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::tools::tests::Ground;
+    use crate::tools::tests::TestWorkspace;
 
     #[tokio::test]
-    async fn what_stands_for_a_hidden_secret_is_not_written_unless_it_is_meant() {
-        let ground = Ground::with(&[("config.env", "token=abc\n"), ("notes.md", "shown as [REDACTED]\n")]);
+    async fn a_redaction_mark_is_written_only_on_request() {
+        let workspace = TestWorkspace::with(&[("config.env", "token=abc\n"), ("notes.md", "shown as [REDACTED]\n")]);
         for path in ["config.env", "new.env"] {
-            let refused = ground.call(&WriteFile, json!({"path": path, "content": "a\ntoken=[REDACTED]\n"})).await;
+            let refused = workspace.call(&WriteFile, json!({"path": path, "content": "a\ntoken=[REDACTED]\n"})).await;
             let refused = refused.unwrap_err();
             assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "REDACTED_MARK"));
             assert!(refused.message.contains("allow_redacted_mark"), "{}", refused.message);
         }
-        ground
+        workspace
             .call(&WriteFile, json!({"path": "notes.md", "content": "# it is\nshown as [REDACTED]\n"}))
             .await
             .unwrap();
         let meant = json!({"path": "config.env", "content": "token=[REDACTED]\n", "allow_redacted_mark": true});
-        ground.call(&WriteFile, meant).await.unwrap();
-        ground.commit();
-        assert_eq!(ground.read("config.env"), "token=[REDACTED]\n");
+        workspace.call(&WriteFile, meant).await.unwrap();
+        workspace.commit();
+        assert_eq!(workspace.read("config.env"), "token=[REDACTED]\n");
     }
 
-    /// S2-FR-040, S2-BP-006: a file is made with the folders above it, and replaced as a whole.
+    /// S2-FR-040, S2-BP-006.
     #[tokio::test]
-    async fn it_makes_and_replaces_files() {
-        let ground = Ground::with(&[("old.txt", "a long old content\n")]);
-        let made = ground.call(&WriteFile, json!({"path": "./a/b/new.txt", "content": "x"})).await.unwrap();
+    async fn it_creates_and_replaces_files() {
+        let workspace = TestWorkspace::with(&[("old.txt", "a long old content\n")]);
+        let made = workspace.call(&WriteFile, json!({"path": "./a/b/new.txt", "content": "x"})).await.unwrap();
         assert_eq!(made, json!({"path": "a/b/new.txt", "size_bytes": 1, "created": true}));
-        let replaced = ground.call(&WriteFile, json!({"path": "old.txt", "content": "new\n"})).await.unwrap();
+        let replaced = workspace.call(&WriteFile, json!({"path": "old.txt", "content": "new\n"})).await.unwrap();
         assert_eq!(replaced, json!({"path": "old.txt", "size_bytes": 4, "created": false}));
-        let again = ground.call(&WriteFile, json!({"path": "old.txt", "content": "new\n"})).await.unwrap();
+        let again = workspace.call(&WriteFile, json!({"path": "old.txt", "content": "new\n"})).await.unwrap();
         assert_eq!(again, replaced);
-        ground.commit();
-        assert_eq!((ground.read("a/b/new.txt"), ground.read("old.txt")), ("x".into(), "new\n".into()));
+        workspace.commit();
+        assert_eq!((workspace.read("a/b/new.txt"), workspace.read("old.txt")), ("x".into(), "new\n".into()));
     }
 
     #[tokio::test]
-    async fn it_sets_rights_and_otherwise_keeps_them() {
-        let ground = Ground::with(&[("run.sh", "#!/bin/sh\n")]);
-        ground.chmod("run.sh", 0o750);
-        ground.call(&WriteFile, json!({"path": "run.sh", "content": "#!/bin/sh\nexit\n"})).await.unwrap();
-        ground.call(&WriteFile, json!({"path": "new.sh", "content": "", "mode": "0755"})).await.unwrap();
-        ground.call(&WriteFile, json!({"path": "plain", "content": ""})).await.unwrap();
-        ground.commit();
-        let mode = |path| std::fs::metadata(ground.root.join(path)).unwrap().permissions().mode() & 0o7777;
+    async fn it_sets_permissions_and_otherwise_keeps_them() {
+        let workspace = TestWorkspace::with(&[("run.sh", "#!/bin/sh\n")]);
+        workspace.chmod("run.sh", 0o750);
+        workspace.call(&WriteFile, json!({"path": "run.sh", "content": "#!/bin/sh\nexit\n"})).await.unwrap();
+        workspace.call(&WriteFile, json!({"path": "new.sh", "content": "", "mode": "0755"})).await.unwrap();
+        workspace.call(&WriteFile, json!({"path": "plain", "content": ""})).await.unwrap();
+        workspace.commit();
+        let mode = |path| std::fs::metadata(workspace.root.join(path)).unwrap().permissions().mode() & 0o7777;
         assert_eq!([mode("run.sh"), mode("new.sh"), mode("plain")], [0o750, 0o755, 0o644]);
     }
 
     #[tokio::test]
     async fn any_bytes_can_be_written_as_base64() {
-        let ground = Ground::with(&[]);
-        ground.call(&WriteFile, json!({"path": "b", "content": "AP8KgA==", "encoding": "base64"})).await.unwrap();
+        let workspace = TestWorkspace::with(&[]);
+        workspace.call(&WriteFile, json!({"path": "b", "content": "AP8KgA==", "encoding": "base64"})).await.unwrap();
         let refused =
-            ground.call(&WriteFile, json!({"path": "c", "content": "A", "encoding": "base64"})).await.unwrap_err();
+            workspace.call(&WriteFile, json!({"path": "c", "content": "A", "encoding": "base64"})).await.unwrap_err();
         assert!(
             refused.reason == "INVALID_ARGUMENTS" && refused.message.starts_with("arguments/content: "),
             "{refused:?}"
         );
-        ground.commit();
-        assert_eq!(std::fs::read(ground.root.join("b")).unwrap(), [0, 255, 10, 128]);
-        assert!(!ground.root.join("c").exists());
+        workspace.commit();
+        assert_eq!(std::fs::read(workspace.root.join("b")).unwrap(), [0, 255, 10, 128]);
+        assert!(!workspace.root.join("c").exists());
     }
 
     #[tokio::test]
-    async fn what_exists_is_spared_on_request() {
-        let ground = Ground::with(&[("here", "old")]);
+    async fn create_only_does_not_replace() {
+        let workspace = TestWorkspace::with(&[("here", "old")]);
         let only = |path: &str| json!({"path": path, "content": "new", "create_only": true});
-        let refused = ground.call(&WriteFile, only("here")).await.unwrap_err();
+        let refused = workspace.call(&WriteFile, only("here")).await.unwrap_err();
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "FILE_EXISTS"));
-        ground.call(&WriteFile, only("there")).await.unwrap();
-        ground.commit();
-        assert_eq!((ground.read("here"), ground.read("there")), ("old".into(), "new".into()));
+        workspace.call(&WriteFile, only("there")).await.unwrap();
+        workspace.commit();
+        assert_eq!((workspace.read("here"), workspace.read("there")), ("old".into(), "new".into()));
     }
 
     #[tokio::test]
-    async fn five_megabytes_are_a_file_like_any_other() {
-        let ground = Ground::with(&[]);
+    async fn a_file_of_five_megabytes_is_written() {
+        let workspace = TestWorkspace::with(&[]);
         let content = "0123456789abcdé\n".repeat(5 << 16);
-        let wrote = ground.call(&WriteFile, json!({"path": "big", "content": content})).await.unwrap();
+        let wrote = workspace.call(&WriteFile, json!({"path": "big", "content": content})).await.unwrap();
         assert_eq!(wrote["size_bytes"], content.len());
-        ground.commit();
-        assert_eq!(ground.read("big"), content);
+        workspace.commit();
+        assert_eq!(workspace.read("big"), content);
     }
 
     #[tokio::test]
-    async fn what_is_no_file_is_not_written_to() {
-        let ground = Ground::with(&[("folder/file", "x"), ("link", "-> folder/file")]);
-        ground.fifo("pipe");
+    async fn only_regular_files_are_written() {
+        let workspace = TestWorkspace::with(&[("folder/file", "x"), ("link", "-> folder/file")]);
+        workspace.fifo("pipe");
         for path in ["folder", "link", "pipe", "folder/file/below", "."] {
-            let refused = ground.call(&WriteFile, json!({"path": path, "content": "y"})).await.unwrap_err();
+            let refused = workspace.call(&WriteFile, json!({"path": path, "content": "y"})).await.unwrap_err();
             assert_eq!(refused.reason, "WRONG_FILE_TYPE", "{path}: {}", refused.message);
         }
     }

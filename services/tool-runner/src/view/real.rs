@@ -10,7 +10,7 @@ impl View for belay_workspace::View {
     }
 
     fn size(&self, path: &RelPath) -> Result<u64, ViewError> {
-        let failed = |source| IoFailure { doing: "asking for the size of", path: path.to_string(), source };
+        let failed = |source| IoFailure { doing: "reading the size of", path: path.to_string(), source };
         Ok(self.open(path)?.metadata().map_err(failed)?.len())
     }
 

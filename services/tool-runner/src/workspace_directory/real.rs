@@ -1,4 +1,4 @@
-//! Workspaces on the disk.
+//! Workspaces on disk.
 
 use std::{
     any::Any,
@@ -13,33 +13,34 @@ use belay_workspace::{
     Commit, CommitError, Digest, EffectError, IoFailure, Limits, Manifest, OpenError, Stop, ViewError, Workspace,
 };
 
-use super::{Place, Places, Staged};
+use super::{Staged, WorkspaceDirectories, WorkspaceDirectory};
 use crate::View;
 
-/// Folders of this machine.
+/// Directories of this machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RealPlaces;
+pub struct HostDirectories;
 
-impl Places for RealPlaces {
+impl WorkspaceDirectories for HostDirectories {
     fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
         canonicalize(path).map_err(|source| OpenError::Unreachable { path: path.to_owned(), source })
     }
 
-    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
-        belay_workspace::stores_around(path)
+    fn enclosing_state_directory(&self, path: &Path) -> Option<PathBuf> {
+        belay_workspace::enclosing_state_directory(path)
     }
 
     fn make(&self, path: &Path) -> Result<(), OpenError> {
         make_for_good(path).map_err(|source| OpenError::Unreachable { path: path.to_owned(), source })
     }
 
-    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
         let forbidden: Vec<&Path> = forbidden.iter().map(PathBuf::as_path).collect();
         Ok(Arc::new(Workspace::open(path, &forbidden)?))
     }
 }
 
-/// Makes a folder with those above it. Their names are on the disk for good: what a ledger says was committed there must not go with them.
+/// Creates a directory and its parents, and syncs their names: an effect that the ledger holds as committed there must not be lost with
+/// them.
 fn make_for_good(path: &Path) -> io::Result<()> {
     let is_there = |folder: &&Path| folder.try_exists().unwrap_or(false);
     let Some(above) = path.ancestors().find(is_there).filter(|above| *above != path) else { return Ok(()) };
@@ -48,7 +49,7 @@ fn make_for_good(path: &Path) -> io::Result<()> {
     made_in.map(File::open).try_for_each(|folder| folder?.sync_all())
 }
 
-impl Place for Workspace {
+impl WorkspaceDirectory for Workspace {
     fn path(&self) -> &Path {
         Self::path(self)
     }
@@ -63,13 +64,13 @@ impl Place for Workspace {
 
     fn effect(&self, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError> {
         let view: &dyn Any = view;
-        let view = view.downcast_ref::<belay_workspace::View>().expect("the view is of this place");
+        let view = view.downcast_ref::<belay_workspace::View>().expect("the view belongs to this workspace");
         view.effect_until(Limits::default(), stop)
     }
 
     fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError> {
         let view: Box<dyn Any> = view;
-        let view = view.downcast::<belay_workspace::View>().expect("the view is of this place");
+        let view = view.downcast::<belay_workspace::View>().expect("the view belongs to this workspace");
         let id = view.id().to_owned();
         match self.stage_until(*view, manifest, stop) {
             Ok(commit) => {
@@ -79,7 +80,7 @@ impl Place for Workspace {
             Err(error) => {
                 let unfinished = Commit { id, manifest: Digest::of(&[]), ops: Vec::new() };
                 if let Err(left) = Self::discard(self, &unfinished) {
-                    tracing::warn!(error = %left, "What was staged stays until the workspace is opened again");
+                    tracing::warn!(error = %left, "Cannot remove staged files; they stay until the workspace is next opened");
                 }
                 Err(error)
             }
@@ -125,10 +126,10 @@ impl Place for Workspace {
     }
 }
 
-/// Marks a commit as done before the next one begins. It is in place whether or not that succeeds.
+/// Marks a commit as done before the next one starts. The commit is applied even if this fails.
 fn retire(workspace: &Workspace, commit: &Commit) {
     if let Err(error) = workspace.retire(commit) {
-        tracing::warn!(%error, "What a commit displaced stays in its place until it is removed");
+        tracing::warn!(%error, "Cannot mark a commit as done; the files that it replaced stay in their directory until they are removed");
     }
 }
 

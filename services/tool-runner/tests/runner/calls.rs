@@ -1,4 +1,4 @@
-//! What is promised about every call: its identity, its ends, its memory.
+//! The guarantees of every call: its identity, its outcomes, and what the runner remembers of it.
 
 use belay_proto::v1::{self, ErrorClass, tool_call::State};
 use belay_service_kit::status::fact;
@@ -7,19 +7,19 @@ use tonic::Code;
 
 use crate::support::*;
 
-/// S2-FR-058, S2-NFR-007: asking again under the same name attaches, running or finished, and the body runs once.
+/// S2-FR-058, S2-NFR-007: sending the same name again attaches, running or ended, and the tool runs once.
 #[tokio::test]
-async fn the_same_call_runs_once_however_often_it_is_asked_for() {
+async fn the_same_call_runs_once_however_often_it_is_sent() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let request = runner.request("a", KEEP, json!([["wait"]]));
     let (first, second) = (runner.spawn(request.clone()), runner.spawn(request.clone()));
-    bench.stage.let_go.add_permits(5);
+    bench.signals.resume.add_permits(5);
     for call in [first, second] {
         assert_eq!(state(&call.await.unwrap().unwrap()), State::Completed);
     }
     let later = runner.call(request.clone()).await.unwrap();
-    assert_eq!((state(&later), bench.stage.runs()), (State::Completed, 1));
+    assert_eq!((state(&later), bench.signals.runs()), (State::Completed, 1));
 
     let other = runner.call(runner.request("a", KEEP, json!([]))).await.unwrap_err();
     assert_eq!((other.code(), refusal(&other)), (Code::AlreadyExists, "CALL_EXISTS".into()));
@@ -27,32 +27,33 @@ async fn the_same_call_runs_once_however_often_it_is_asked_for() {
     assert_eq!(
         refusal(&runner.call(elsewhere).await.unwrap_err()),
         "CALL_EXISTS",
-        "the workspace is part of what is asked"
+        "the workspace is part of the identity"
     );
 
     runner.acknowledge("a").await;
-    assert_eq!(runner.get("a").await.unwrap_err().code(), Code::NotFound, "what was acknowledged is forgotten");
+    assert_eq!(runner.get("a").await.unwrap_err().code(), Code::NotFound, "an acknowledged call is forgotten");
     let late = runner.call(request.clone()).await.unwrap_err();
-    assert_eq!(refusal(&late), "CALL_ACKNOWLEDGED", "and a request that comes late does not run it again");
-    assert_eq!(bench.stage.runs(), 1);
+    assert_eq!(refusal(&late), "CALL_ACKNOWLEDGED", "a late request does not run it again");
+    assert_eq!(bench.signals.runs(), 1);
 
-    // A later owner has a journal that was restored from a backup: it does not know of the acknowledgement, and its request is meant.
+    // An executor with a newer token may have restored its journal from a backup: it does not know of the acknowledgement, so its request
+    // runs.
     let anew = v1::CallToolRequest { fence: Some(v1::Fence { shard: 0, token: 1 }), ..request };
-    bench.stage.let_go.add_permits(1);
+    bench.signals.resume.add_permits(1);
     assert_eq!(state(&runner.call(anew).await.unwrap()), State::Completed);
-    assert_eq!(bench.stage.runs(), 2);
+    assert_eq!(bench.signals.runs(), 2);
 }
 
-/// B-08: a stale owner is refused on every method that changes something, also after the runner was restarted.
+/// B-08: every mutating method rejects a stale owner, also after a restart of the runner.
 #[tokio::test]
-async fn an_older_fence_is_refused_for_good() {
+async fn an_older_fence_is_rejected_also_after_a_restart() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let fence = |token| Some(v1::Fence { shard: 7, token });
     let with = |call: &str, token| v1::CallToolRequest { fence: fence(token), ..runner.request(call, LOOK, json!([])) };
     runner.call(with("a", 5)).await.unwrap();
     let other_shard = v1::CallToolRequest { fence: Some(v1::Fence { shard: 8, token: 1 }), ..with("b", 0) };
-    runner.call(other_shard).await.expect("shards have owners of their own");
+    runner.call(other_shard).await.expect("each shard has its own owner");
     runner.lose().await;
 
     let runner = bench.start(FREE).await;
@@ -79,23 +80,23 @@ async fn an_older_fence_is_refused_for_good() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_ends_and_one_that_never_arrived_is_forbidden() {
+async fn a_cancelled_call_ends_and_an_unknown_one_gets_a_tombstone() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let running = runner.spawn(runner.request("running", KEEP, json!([["wait"]])));
-    bench.stage.has_run(1).await;
+    bench.signals.has_run(1).await;
     assert_eq!(state(&runner.cancel("running").await.unwrap()), State::Cancelled);
     assert_eq!(state(&running.await.unwrap().unwrap()), State::Cancelled);
     assert_eq!(state(&runner.cancel("never").await.unwrap()), State::Cancelled);
     runner.lose().await;
     let runner = bench.start(FREE).await;
     let late = runner.run("never", KEEP, json!([])).await;
-    assert_eq!((state(&late), bench.stage.runs()), (State::Cancelled, 1), "a tombstone outlives the runner");
+    assert_eq!((state(&late), bench.signals.runs()), (State::Cancelled, 1), "a tombstone outlives the runner");
 }
 
-/// B-01: what a lost runner leaves behind is decided by the tool's recovery class, and never guessed.
+/// B-01: after a crash the recovery class of the tool decides; the outcome is never guessed.
 #[tokio::test]
-async fn a_call_that_was_running_when_the_runner_was_lost_is_settled_by_its_class() {
+async fn a_call_that_was_running_at_a_crash_ends_by_its_recovery_class() {
     for (tool, expected) in [
         (LOOK, (State::Completed, 2)),
         (KEEP, (State::Completed, 2)),
@@ -105,17 +106,17 @@ async fn a_call_that_was_running_when_the_runner_was_lost_is_settled_by_its_clas
         let bench = Bench::new();
         let runner = bench.start(FREE).await;
         drop(runner.spawn(runner.request("a", tool, json!([["wait"]]))));
-        bench.stage.has_run(1).await;
+        bench.signals.has_run(1).await;
         runner.lose().await;
-        bench.stage.let_go.add_permits(1);
+        bench.signals.resume.add_permits(1);
         let runner = bench.start(FREE).await;
         let end = runner.run("a", tool, json!([["wait"]])).await;
-        assert_eq!((state(&end), bench.stage.runs()), expected, "{tool}");
+        assert_eq!((state(&end), bench.signals.runs()), expected, "{tool}");
     }
 }
 
 #[tokio::test]
-async fn arguments_results_and_time_are_held_to_what_was_said() {
+async fn arguments_results_and_time_limits_are_enforced() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let class = |call: &v1::ToolCall| call.failure.clone().unwrap().error_class();
@@ -124,16 +125,20 @@ async fn arguments_results_and_time_are_held_to_what_was_said() {
     let odd = runner.run("odd", KEEP, json!([["odd"]])).await;
     assert_eq!(class(&odd), ErrorClass::InvalidResult);
     let broken = runner.run("broken", CHANGE, json!([["panic"]])).await;
-    assert_eq!((class(&broken), reason(&broken)), (ErrorClass::Internal, "INTERNAL"), "a tool's fault ends its call");
+    assert_eq!(
+        (class(&broken), reason(&broken)),
+        (ErrorClass::Internal, "INTERNAL"),
+        "a panic of a tool ends its call"
+    );
     let timeout = Some(belay_proto::duration(std::time::Duration::from_millis(20)));
     let late = v1::CallToolRequest { timeout, ..runner.request("late", KEEP, json!([["wait"]])) };
     let late = runner.call(late).await.unwrap();
     assert_eq!((state(&late), class(&late)), (State::TimedOut, ErrorClass::Timeout));
 }
 
-/// Output comes while the call works, line by line, to whoever comes when, from wherever they left off; then the end.
+/// Output is streamed line by line while the call runs. A subscriber continues at any offset; the result comes last.
 #[tokio::test]
-async fn output_is_heard_live_and_again() {
+async fn output_is_streamed_live_and_replayed() {
     use v1::{attach_tool_call_response::Event as Attached, call_tool_response::Event};
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
@@ -141,23 +146,23 @@ async fn output_is_heard_live_and_again() {
     let mut events = runner.client.clone().call_tool(runner.request("a", KEEP, todo)).await.unwrap().into_inner();
     let mut next = async || events.message().await.unwrap().and_then(|message| message.event);
     assert!(matches!(next().await, Some(Event::Started(started)) if started.name == name("a")));
-    let said = |event: Option<Event>| match event {
-        Some(Event::Output(piece)) => (piece.offset, piece.text),
+    let output = |event: Option<Event>| match event {
+        Some(Event::Output(chunk)) => (chunk.offset, chunk.text),
         other => panic!("{other:?}"),
     };
-    assert_eq!(said(next().await), (0, "häl\n".into()));
-    bench.stage.let_go.add_permits(1);
-    assert_eq!(said(next().await), (5, "lo\n".into()));
+    assert_eq!(output(next().await), (0, "häl\n".into()));
+    bench.signals.resume.add_permits(1);
+    assert_eq!(output(next().await), (5, "lo\n".into()));
 
     let attach = v1::AttachToolCallRequest { name: name("a"), stdout_offset: 4, stderr_offset: 0 };
     let mut attached = runner.client.clone().attach_tool_call(attach).await.unwrap().into_inner();
     let mut then = async || attached.message().await.unwrap().and_then(|message| message.event);
     assert!(matches!(then().await, Some(Attached::Started(_))));
     assert!(
-        matches!(then().await, Some(Attached::Output(piece)) if (piece.offset, piece.text.as_str()) == (4, "\nlo\n"))
+        matches!(then().await, Some(Attached::Output(chunk)) if (chunk.offset, chunk.text.as_str()) == (4, "\nlo\n"))
     );
-    bench.stage.let_go.add_permits(1);
+    bench.signals.resume.add_permits(1);
     assert!(matches!(next().await, Some(Event::Result(_))));
     assert!(matches!(then().await, Some(Attached::Result(_))));
-    assert!(then().await.is_none(), "the end is the end");
+    assert!(then().await.is_none(), "nothing follows the result");
 }

@@ -1,4 +1,4 @@
-//! From the intent to the effect: what runs, what is asked, what is committed.
+//! From the intent to the commit: what runs, what needs approval, and what is committed.
 
 use belay_grant::{ChangeKind, Kind, digest_of};
 use belay_policy::Tier;
@@ -8,12 +8,11 @@ use tonic::Code;
 
 use crate::support::*;
 
-/// The call itself is asked about.
+/// The call itself needs approval.
 const ASK_CALL: &str = "file_write: prompt\nrules: [{id: look-first, on: intent, tools: [change, send], decide: prompt, reason: Look first.}]\n";
 
-/// What the policy lets pass is committed at once, and the receipt says what was done.
 #[tokio::test]
-async fn what_the_policy_lets_pass_is_committed_with_a_receipt() {
+async fn an_allowed_effect_is_committed_with_a_receipt() {
     let bench = Bench::new();
     bench.put("old", "1");
     let runner = bench.start(FREE).await;
@@ -21,17 +20,20 @@ async fn what_the_policy_lets_pass_is_committed_with_a_receipt() {
     assert_eq!((state(&call), bench.text("new/file"), bench.text("old")), (State::Completed, "x".into(), "2".into()));
     let receipt = call.receipt.unwrap();
     let effect = receipt.effect.unwrap();
-    assert_eq!((effect.created, effect.modified, effect.deleted), (2, 1, 0), "a folder counts, and what is in it");
+    assert_eq!(
+        (effect.created, effect.modified, effect.deleted),
+        (2, 1, 0),
+        "a directory counts, and so does its content"
+    );
     let paths: Vec<_> = effect.changes.iter().map(|change| change.path.as_str()).collect();
-    assert_eq!(paths, ["old", "new", "new/file"], "what was there and is another now comes before what is new");
+    assert_eq!(paths, ["old", "new", "new/file"], "modified paths come before new ones");
     assert!(receipt.effect_digest.starts_with("sha256:") && receipt.live_base && receipt.grant_nonce.is_empty());
     assert_eq!(receipt.decision.unwrap().verdict(), Verdict::Auto);
     assert_eq!(receipt.ledger_id, "a ledger");
 }
 
-/// What changes nothing never asks.
 #[tokio::test]
-async fn a_call_that_changed_nothing_never_asks() {
+async fn a_call_without_effect_needs_no_approval() {
     let bench = Bench::new();
     bench.put("same", "1");
     let runner = bench.start(ASK).await;
@@ -41,7 +43,7 @@ async fn a_call_that_changed_nothing_never_asks() {
     assert_eq!((call.receipt.unwrap().effect, bench.left_over()), (None, Vec::<String>::new()));
 }
 
-/// S2-NFR-006: an effect waits, through restarts and with nothing in place, until it is granted; then it is committed once.
+/// S2-NFR-006: a staged effect survives restarts unapplied until it is granted, and is then committed once.
 #[tokio::test]
 async fn an_effect_waits_for_its_grant() {
     let bench = Bench::new();
@@ -53,12 +55,12 @@ async fn an_effect_waits_for_its_grant() {
     let held = runner.run("a", CHANGE, todo.clone()).await;
     let need = held.approval_need.clone().unwrap();
     assert_eq!((state(&held), need.kind()), (State::AwaitingApproval, approval_need::Kind::Effect));
-    assert_eq!(held.result, None, "a result that is not committed is nobody's");
+    assert_eq!(held.result, None, "the result is returned only with the commit");
     let effect = need.effect.clone().unwrap();
     assert_eq!((effect.created, effect.modified, effect.deleted), (1, 1, 1));
     assert_eq!(bench.tree(), before);
     assert_eq!(runner.get("a").await.unwrap(), held);
-    assert_eq!(runner.run("a", CHANGE, todo.clone()).await, held, "asking again is told the same");
+    assert_eq!(runner.run("a", CHANGE, todo.clone()).await, held, "the same call returns the same state");
     runner.lose().await;
 
     let runner = bench.start(ASK).await;
@@ -74,7 +76,7 @@ async fn an_effect_waits_for_its_grant() {
         (contents[&kept.before].as_slice(), contents[&kept.after].as_slice()),
         (&b"old text\n"[..], &b"new text\n"[..])
     );
-    assert_eq!(contents.len(), 4, "what is no text too");
+    assert_eq!(contents.len(), 4, "binary files too");
     assert!(contents.iter().all(|(digest, data)| digest_of(data) == *digest));
 
     let done = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap();
@@ -84,14 +86,14 @@ async fn an_effect_waits_for_its_grant() {
     assert_eq!((receipt.grant_nonce, receipt.effect), (bench.grant(&held).nonce, Some(effect)));
     assert_eq!(receipt.effect_digest, subject.effect_digest);
     let again = runner.commit("a", v1::Grant::default()).await.unwrap();
-    assert_eq!(again, done, "once it has ended, asking again does nothing");
+    assert_eq!(again, done, "committing again does nothing");
     let refused = runner.effect("a").await.unwrap_err();
     assert_eq!((refused.code(), refusal(&refused)), (Code::FailedPrecondition, "CALL_NOT_HELD".into()));
 }
 
-/// An approved call runs then, and not before. Its declared paths are covered; others are judged.
+/// A call runs only after approval. The approval covers its declared paths; other paths are judged by the policy.
 #[tokio::test]
-async fn a_call_that_is_asked_about_runs_when_it_is_granted() {
+async fn a_call_that_needs_approval_runs_once_it_is_granted() {
     let bench = Bench::new();
     let runner = bench.start(ASK_CALL).await;
     let request = |call: &str, paths: &[&str]| {
@@ -102,7 +104,7 @@ async fn a_call_that_is_asked_about_runs_when_it_is_granted() {
     let covered = request("a", &["sub", "./sub/../sub/declared"]);
     let held = runner.call(covered.clone()).await.unwrap();
     let need = held.approval_need.clone().unwrap();
-    assert_eq!((need.kind(), need.effect.clone(), bench.stage.runs()), (approval_need::Kind::Call, None, 0));
+    assert_eq!((need.kind(), need.effect.clone(), bench.signals.runs()), (approval_need::Kind::Call, None, 0));
     let decision = need.decision.unwrap();
     assert_eq!((decision.rule.as_str(), decision.reason.as_str()), ("look-first", "Look first."));
     assert_eq!(runner.effect("a").await.unwrap().0.kind, Kind::Call);
@@ -112,43 +114,43 @@ async fn a_call_that_is_asked_about_runs_when_it_is_granted() {
     let done = runner.call(granted.clone()).await.unwrap();
     assert_eq!((state(&done), bench.text("sub/declared").as_str()), (State::Completed, "x"));
     assert_eq!(done.receipt.as_ref().unwrap().grant_nonce, bench.grant(&held).nonce);
-    assert_eq!(runner.call(granted).await.unwrap(), done, "sent again, it is not run again");
-    assert_eq!(bench.stage.runs(), 1);
+    assert_eq!(runner.call(granted).await.unwrap(), done, "sent again, it does not run again");
+    assert_eq!(bench.signals.runs(), 1);
 
     std::fs::remove_dir_all(bench.workspace().join("sub")).unwrap();
     let uncovered = request("b", &["other"]);
     let held = runner.call(uncovered.clone()).await.unwrap();
     let granted = v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..uncovered };
-    let asks_again = runner.call(granted).await.unwrap();
-    assert_eq!(asks_again.approval_need.unwrap().kind(), approval_need::Kind::Effect);
+    let second = runner.call(granted).await.unwrap();
+    assert_eq!(second.approval_need.unwrap().kind(), approval_need::Kind::Effect);
 }
 
-/// B-01: a granted call that reaches out has spent its grant before it begins; when the runner is lost meanwhile, nobody repeats it.
+/// B-01: a MANUAL call spends its grant before it starts; after a crash nothing runs it again.
 #[tokio::test]
-async fn a_granted_call_that_reaches_out_begins_once() {
+async fn a_granted_manual_call_starts_once() {
     let bench = Bench::new();
     let runner = bench.start(ASK_CALL).await;
     let request = runner.request("a", SEND, json!([["wait"]]));
     let held = runner.call(request.clone()).await.unwrap();
     let granted = v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..request };
     drop(runner.spawn(granted.clone()));
-    bench.stage.has_run(1).await;
+    bench.signals.has_run(1).await;
     runner.lose().await;
     let runner = bench.start(ASK_CALL).await;
     assert_eq!(state(&runner.call(granted).await.unwrap()), State::OutcomeUnknown);
-    assert_eq!(bench.stage.runs(), 1);
+    assert_eq!(bench.signals.runs(), 1);
 }
 
-/// S2-X-07: what the policy forbids is denied: before it runs, or after, without a trace.
+/// S2-X-07: a denial before or after the run leaves no trace.
 #[tokio::test]
-async fn what_the_policy_forbids_leaves_nothing() {
+async fn a_denied_call_leaves_no_trace() {
     let policy = "file_write: auto\nrules:
   - {id: no-sending, on: intent, tools: [send], decide: deny, reason: It stays here.}
   - {id: no-secrets, on: effect, paths: [secret], decide: deny, reason: Not there.}\n";
     let bench = Bench::new();
     let runner = bench.start(policy).await;
     let sent = runner.run("a", SEND, json!([])).await;
-    assert_eq!((state(&sent), reason(&sent), bench.stage.runs()), (State::Denied, "POLICY_DENIED", 0));
+    assert_eq!((state(&sent), reason(&sent), bench.signals.runs()), (State::Denied, "POLICY_DENIED", 0));
     assert_eq!(sent.failure.unwrap().error_class(), ErrorClass::PolicyDenied);
     let wrote = runner.run("b", CHANGE, json!([["write", "fine", "x"], ["write", "secret", "x"]])).await;
     assert_eq!((state(&wrote), reason(&wrote)), (State::Denied, "POLICY_DENIED"));
@@ -156,7 +158,7 @@ async fn what_the_policy_forbids_leaves_nothing() {
     assert_eq!((bench.tree().len(), bench.left_over()), (0, Vec::<String>::new()));
 }
 
-/// B-06, S2-X-07: failed, cancelled, timed-out, invalid and broken calls leave the workspace byte for byte as it was.
+/// B-06, S2-X-07: a call that failed, was cancelled, timed out or was invalid leaves the workspace byte for byte unchanged.
 #[tokio::test]
 async fn a_call_that_does_not_complete_changes_nothing() {
     let bench = Bench::new();
@@ -171,27 +173,27 @@ async fn a_call_that_does_not_complete_changes_nothing() {
     let late = v1::CallToolRequest { timeout, ..runner.request("late", CHANGE, after(json!(["wait"]))) };
     assert_eq!(state(&runner.call(late).await.unwrap()), State::TimedOut);
     let running = runner.spawn(runner.request("cancelled", CHANGE, after(json!(["wait"]))));
-    bench.stage.has_run(5).await;
+    bench.signals.has_run(5).await;
     assert_eq!(state(&runner.cancel("cancelled").await.unwrap()), State::Cancelled);
-    assert_eq!(bench.left_over(), Vec::<String>::new(), "B-07: it is gone when the cancelling is answered");
+    assert_eq!(bench.left_over(), Vec::<String>::new(), "B-07: it is gone when the cancellation returns");
     running.await.unwrap().unwrap();
-    // A tool that only reads may write into its view, and nothing comes of it.
+    // A read-only tool may write to its view; the changes are dropped.
     assert_eq!(state(&runner.run("look", LOOK, json!([["write", "kept", "3"]])).await), State::Completed);
     assert_eq!((bench.tree(), bench.left_over()), (before, Vec::new()));
 }
 
-/// S2-X-07: a no is durable, and leaves nothing; so does cancelling.
+/// S2-X-07: a denial is durable and leaves no trace, and so does a cancellation.
 #[tokio::test]
-async fn a_held_call_that_is_given_up_leaves_nothing() {
+async fn a_discarded_call_leaves_no_trace() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     let todo = json!([["write", "new", "x"]]);
     let held = runner.run("a", CHANGE, todo.clone()).await;
     let denied = runner.discard("a").await.unwrap();
     assert_eq!((state(&denied), reason(&denied)), (State::Denied, "APPROVAL_DENIED"));
-    assert_eq!(runner.discard("a").await.unwrap(), denied, "twice is once");
+    assert_eq!(runner.discard("a").await.unwrap(), denied, "discarding is idempotent");
     let late = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap();
-    assert_eq!(late, denied, "what has ended is not committed any more");
+    assert_eq!(late, denied, "an ended call is never committed");
     runner.run("b", CHANGE, todo.clone()).await;
     assert_eq!(state(&runner.cancel("b").await.unwrap()), State::Cancelled);
     runner.run("call", SEND, json!([])).await;
@@ -203,22 +205,22 @@ async fn a_held_call_that_is_given_up_leaves_nothing() {
     assert_eq!((bench.tree().len(), bench.left_over()), (0, Vec::<String>::new()));
 
     let running = runner.spawn(runner.request("busy", KEEP, json!([["wait"]])));
-    bench.stage.has_run(3).await;
+    bench.signals.has_run(3).await;
     assert_eq!(refusal(&runner.discard("busy").await.unwrap_err()), "CALL_NOT_HELD");
     runner.cancel("busy").await.unwrap();
     running.await.unwrap().unwrap();
 }
 
-/// A workspace that changed under a call, or under what a call waits with, is a conflict: nothing is left, and it can run again.
+/// A change of the workspace under a running or waiting call is a conflict: it leaves no trace, and the call can run again.
 #[tokio::test]
 async fn a_workspace_that_changed_meanwhile_is_a_conflict() {
     let bench = Bench::new();
     bench.put("file", "1");
     let runner = bench.start(FREE).await;
     let running = runner.spawn(runner.request("a", CHANGE, json!([["append", "file", "2"], ["wait"]])));
-    bench.stage.has_run(1).await;
+    bench.signals.has_run(1).await;
     bench.put("file", "a person's");
-    bench.stage.let_go.add_permits(1);
+    bench.signals.resume.add_permits(1);
     let ended = running.await.unwrap().unwrap();
     assert_eq!(
         (state(&ended), reason(&ended), bench.text("file").as_str()),
@@ -235,11 +237,11 @@ async fn a_workspace_that_changed_meanwhile_is_a_conflict() {
         (state(&ended), reason(&ended), bench.text("file").as_str()),
         (State::Cancelled, "CONFLICT", "changed again")
     );
-    assert!(ended.receipt.unwrap().grant_nonce.is_empty(), "nothing was committed on it");
+    assert!(ended.receipt.unwrap().grant_nonce.is_empty(), "the grant was not spent");
     bench.cleared().await;
 }
 
-/// Somebody who empties Belay's own folder takes a held effect away: that is a conflict, and never half a commit.
+/// If someone empties Belay's own directory, a waiting call ends with a conflict, never with a partial commit.
 #[tokio::test]
 async fn staged_files_that_were_removed_are_a_conflict() {
     let bench = Bench::new();
@@ -254,9 +256,9 @@ async fn staged_files_that_were_removed_are_a_conflict() {
     assert_eq!(bench.tree().len(), 0);
 }
 
-/// What was approved under one policy is committed only if the policy that holds then does not forbid it.
+/// An approved effect is committed only if the current policy does not deny it.
 #[tokio::test]
-async fn a_newer_policy_can_still_forbid_what_was_approved() {
+async fn a_newer_policy_can_still_deny_an_approved_effect() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     let held = runner.run("a", CHANGE, json!([["write", "new", "x"]])).await;
@@ -267,24 +269,24 @@ async fn a_newer_policy_can_still_forbid_what_was_approved() {
     assert_eq!((decision.policy_revision, decision.verdict()), (2, Verdict::Deny));
 }
 
-/// B-10: commands are refused where the walls are weaker than the policy, or the runner, asks for.
+/// B-10: a command is refused if the sandbox is weaker than the policy or the runner requires.
 #[tokio::test]
-async fn commands_need_their_walls() {
+async fn commands_need_the_required_tier() {
     let mut bench = Bench::new();
     bench.enforcement.tier = v1::enforcement_report::Tier::C.into();
     let runner = bench.start(&format!("sandbox: {{min_tier: {:?}}}\n", Tier::A)).await;
     let refused = runner.run("a", COMMAND, json!([])).await;
-    assert_eq!((reason(&refused), bench.stage.runs()), ("SANDBOX_UNAVAILABLE", 0));
+    assert_eq!((reason(&refused), bench.signals.runs()), ("SANDBOX_UNAVAILABLE", 0));
     assert_eq!(refused.failure.unwrap().error_class(), ErrorClass::SandboxViolation);
-    assert_eq!(state(&runner.run("b", CHANGE, json!([])).await), State::Completed, "other tools need none");
+    assert_eq!(state(&runner.run("b", CHANGE, json!([])).await), State::Completed, "other tools need no sandbox");
     runner.offer(&bench, 2, "sandbox: {min_tier: C}\nterminal_commands: auto\n").await;
     let done = runner.run("c", COMMAND, json!([["write", "x", "y"]])).await;
-    assert_eq!((state(&done), done.receipt.unwrap().enforced), (State::Completed, vec!["a wall".to_owned()]));
+    assert_eq!((state(&done), done.receipt.unwrap().enforced), (State::Completed, vec!["a layer".to_owned()]));
     let report = runner.client.clone().get_enforcement(v1::GetEnforcementRequest {}).await.unwrap().into_inner();
     assert_eq!(report, bench.enforcement);
 }
 
-/// One durable transaction for a call that changes something, none for one that does not.
+/// A call that changes something costs one durable transaction; others cost none.
 #[tokio::test]
 async fn a_call_costs_at_most_one_commit_of_the_ledger() {
     let bench = Bench::new();
@@ -304,9 +306,9 @@ async fn a_call_costs_at_most_one_commit_of_the_ledger() {
     }
 }
 
-/// A folder that Git takes for a repository has no `.git` by which it could be told, and its configuration runs programs all the same.
+/// Git treats such a directory as a repository although it has no `.git`, and obeys its configuration.
 #[tokio::test]
-async fn what_steers_a_bare_repository_is_asked_about() {
+async fn changes_to_a_bare_repository_need_approval() {
     let bench = Bench::new();
     for (path, text) in
         [("r/HEAD", "ref: refs/heads/x\n"), ("r/objects/x", ""), ("r/refs/x", ""), ("s/HEAD", ""), ("s/objects/x", "")]

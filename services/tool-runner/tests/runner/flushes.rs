@@ -1,4 +1,4 @@
-//! What a call that changes files costs in flushes, and what is kept until the disk has the rest.
+//! The number of flushes per call that changes files, and which rows stay until the disk has the rest.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,14 +9,14 @@ use std::{
 };
 
 use belay_proto::v1::{self, tool_call::State};
-use belay_tool_runner::{Place, RealPlaces, Staged};
+use belay_tool_runner::{HostDirectories, Staged, WorkspaceDirectory};
 use belay_workspace::{Call, CommitError, OpenError, Order, Seam};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::{places::*, support::*};
+use crate::{hooks::*, support::*};
 
-/// A disk that is taken to keep the order of its changes, counts its syncs, and can be lost for them.
+/// A disk that preserves the order of changes, counts syncs, and can fail them.
 #[derive(Default)]
 struct Counts {
     syncs: AtomicUsize,
@@ -37,13 +37,13 @@ impl Seam for Counts {
 #[derive(Clone, Default)]
 struct Counted(Arc<Counts>);
 
-impl Hand for Counted {
-    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+impl Hooks for Counted {
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
         open_on(path, forbidden, self.0.clone())
     }
 }
 
-/// Places where effects are put in place only as long as there is power.
+/// Applies effects only while the power is on.
 #[derive(Clone, Default)]
 struct Powered(Arc<AtomicBool>);
 
@@ -53,21 +53,21 @@ impl Powered {
     }
 }
 
-impl Hand for Powered {
-    fn check(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+impl Hooks for Powered {
+    fn check(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
         if self.is_off() { Ok(()) } else { place.check(staged) }
     }
 
-    fn apply(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
         if self.is_off() { Ok(()) } else { place.apply(staged) }
     }
 
-    fn finish(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+    fn finish(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
         if self.is_off() { Ok(()) } else { place.finish(staged) }
     }
 }
 
-/// The calls of which the ledger has a row.
+/// The calls with a row in the ledger.
 fn rows(bench: &Bench) -> Vec<String> {
     let ledger = Connection::open(bench.path().join("state/ledger.db")).unwrap();
     let mut rows = ledger.prepare("SELECT name FROM call ORDER BY name").unwrap();
@@ -75,13 +75,13 @@ fn rows(bench: &Bench) -> Vec<String> {
     names.map(|name| name.unwrap().split('/').nth(5).unwrap().to_owned()).collect()
 }
 
-/// S2-NFR-005: one sync of the file and one of the ledger for each call that writes one, acknowledged or not.
+/// S2-NFR-005: one sync of the file and one of the ledger for each call that writes one file, acknowledged or not.
 #[tokio::test]
 async fn a_call_that_writes_a_file_costs_two_flushes() {
     const CALLS: usize = 20;
     let mut bench = Bench::new();
     let counted = Counted::default();
-    bench.places = Arc::new(InHand(counted.clone()));
+    bench.directories = Arc::new(Hooked(counted.clone()));
     let runner = bench.start(FREE).await;
     runner.run("first", CHANGE, json!([["write", "first", "x"]])).await;
     runner.acknowledge("first").await;
@@ -95,7 +95,7 @@ async fn a_call_that_writes_a_file_costs_two_flushes() {
     }
     let (syncs, commits) = now();
     assert!((CALLS..=CALLS + 1).contains(&(syncs - before.0)), "{} syncs", syncs - before.0);
-    // Rows that may go wait five seconds at most, which a slow machine may take.
+    // Deletes wait for at most five seconds, which a slow machine may take.
     assert!((CALLS..=CALLS + 2).contains(&(commits - before.1)), "{} commits", commits - before.1);
     assert!(rows(&bench).len() <= 3, "{:?}", rows(&bench));
     runner.stop().await;
@@ -104,11 +104,11 @@ async fn a_call_that_writes_a_file_costs_two_flushes() {
     assert_eq!(left, 0, "commits are left over");
 }
 
-/// S2-NFR-005: what was acknowledged stays in the ledger until the effect is on the disk, and goes with the next commit after that.
+/// S2-NFR-005: an acknowledged row stays until its effect is synced, and is deleted with the next commit after that.
 #[tokio::test]
-async fn a_row_stays_until_its_effect_is_on_the_disk() {
+async fn a_row_stays_until_its_effect_is_synced() {
     let mut bench = Bench::new();
-    bench.places = Arc::new(InHand(Counted::default()));
+    bench.directories = Arc::new(Hooked(Counted::default()));
     let runner = bench.start(FREE).await;
     runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
     runner.acknowledge("a").await;
@@ -116,18 +116,18 @@ async fn a_row_stays_until_its_effect_is_on_the_disk() {
     assert_eq!(rows(&bench), ["a", "b"]);
     runner.acknowledge("b").await;
     runner.run("c", CHANGE, json!([["remove", "a"]])).await;
-    assert_eq!(rows(&bench), ["c"], "what brought the one onto the disk brought the other");
+    assert_eq!(rows(&bench), ["c"], "one sync covers both");
     runner.acknowledge("c").await;
     runner.stop().await;
     assert_eq!(rows(&bench), Vec::<String>::new());
 }
 
-/// S2-NFR-005: what the disk did not take stays in the ledger, and is put right at the next start.
+/// S2-NFR-005: after a failed sync the row stays, and the next start redoes the effect.
 #[tokio::test]
 async fn a_row_stays_when_its_workspace_cannot_be_synced() {
     let mut bench = Bench::new();
     let counted = Counted::default();
-    bench.places = Arc::new(InHand(counted.clone()));
+    bench.directories = Arc::new(Hooked(counted.clone()));
     let runner = bench.start(FREE).await;
     runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
     bench.cleared().await;
@@ -135,7 +135,7 @@ async fn a_row_stays_when_its_workspace_cannot_be_synced() {
     counted.0.is_lost.store(true, Ordering::SeqCst);
     runner.stop().await;
     assert_eq!(rows(&bench), ["a"]);
-    bench.places = Arc::new(RealPlaces);
+    bench.directories = Arc::new(HostDirectories);
     let runner = bench.start(FREE).await;
     assert_eq!(state(&runner.get("a").await.unwrap()), State::Completed);
     runner.acknowledge("a").await;
@@ -143,13 +143,13 @@ async fn a_row_stays_when_its_workspace_cannot_be_synced() {
     assert_eq!((bench.text("a").as_str(), rows(&bench)), ("x", Vec::new()));
 }
 
-/// S2-NFR-005, B-01: what the power took although it was acknowledged is put in place again at the next start, in the order of the commits:
-/// each one's base is what the one before it made.
+/// S2-NFR-005, B-01: acknowledged effects that a power failure undid are redone at the next start in the order of their commits: each is
+/// based on the one before.
 #[tokio::test]
-async fn what_the_power_took_is_put_in_place_again_in_order() {
+async fn effects_lost_in_a_power_failure_are_redone_in_order() {
     let mut bench = Bench::new();
     let power = Powered::default();
-    bench.places = Arc::new(InHand(power.clone()));
+    bench.directories = Arc::new(Hooked(power.clone()));
     bench.put("f", "1");
     let runner = bench.start(ASK).await;
     let commit = async |call: &str, held: &v1::ToolCall| {
@@ -166,7 +166,7 @@ async fn what_the_power_took_is_put_in_place_again_in_order() {
     commit("a", &waits).await;
     assert_eq!(bench.text("f"), "2");
     runner.lose().await;
-    bench.places = Arc::new(RealPlaces);
+    bench.directories = Arc::new(HostDirectories);
     let runner = bench.start(ASK).await;
     assert_eq!(bench.text("f"), "3");
     for call in ["a", "c"] {
@@ -179,7 +179,7 @@ async fn what_the_power_took_is_put_in_place_again_in_order() {
     assert_eq!(rows(&bench), Vec::<String>::new());
 }
 
-/// Nobody waits for an acknowledgement to be written: it goes with the next commit.
+/// An acknowledgement does not wait for a write: it goes with the next commit.
 #[tokio::test]
 async fn an_acknowledgement_has_no_commit_of_its_own() {
     let bench = Bench::new();
@@ -194,19 +194,19 @@ async fn an_acknowledgement_has_no_commit_of_its_own() {
     assert_eq!((bench.ledger_commits() - before, rows(&bench)), (1, vec!["b".to_owned()]));
 }
 
-/// B-01: a tool that reaches out and did not begin has ended for good, and no start makes it unknown.
+/// B-01: a MANUAL call that failed before it started has ended for good; no restart makes its outcome unknown.
 #[tokio::test]
-async fn a_call_that_did_not_begin_ends_for_good() {
+async fn a_manual_call_that_did_not_start_stays_ended() {
     let mut bench = Bench::new();
-    bench.places = Arc::new(InHand(Counted::default()));
+    bench.directories = Arc::new(Hooked(Counted::default()));
     let runner = bench.start(FREE).await;
     let workspace = bench.workspace();
     let mut request = runner.request("a", REACH, json!([]));
     request.workspace = workspace.join("never").to_str().unwrap().to_owned();
     let end = runner.call(request.clone()).await.unwrap();
-    assert_eq!((state(&end), bench.stage.runs()), (State::Failed, 0));
+    assert_eq!((state(&end), bench.signals.runs()), (State::Failed, 0));
     runner.lose().await;
     let runner = bench.start(FREE).await;
     assert_eq!(runner.call(request).await.unwrap(), end);
-    assert_eq!(bench.stage.runs(), 0);
+    assert_eq!(bench.signals.runs(), 0);
 }

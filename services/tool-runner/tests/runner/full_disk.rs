@@ -1,17 +1,17 @@
-//! The ledger cannot be written in the worst moment: when a call has done its work.
+//! The ledger fails at the worst moment: when a tool has done its work.
 
 use std::sync::{Arc, Mutex};
 
 use belay_proto::v1::{self, tool_call::State};
-use belay_tool_runner::{Place, Staged};
+use belay_tool_runner::{Staged, WorkspaceDirectory};
 use belay_workspace::CommitError;
 use rusqlite::{Connection, params};
 use serde_json::json;
 use tonic::Code;
 
-use crate::{places::*, support::*};
+use crate::{hooks::*, support::*};
 
-/// Every change is asked about before it is made, and not again.
+/// Every change needs approval before it runs, and not again after.
 const FIRST: &str = "file_write: auto\nrules: [{id: first, on: intent, tools: [change], decide: prompt}]\n";
 
 /// A ledger that no runner has open.
@@ -19,7 +19,7 @@ fn ledger(bench: &Bench) -> Connection {
     Connection::open(bench.path().join("state/ledger.db")).unwrap()
 }
 
-/// A bench whose ledger refuses the rows of calls of which this holds.
+/// A bench whose ledger rejects the rows that match a condition.
 async fn refusing(policy: &str, rows: &str) -> Bench {
     let bench = Bench::new();
     bench.start(policy).await.lose().await;
@@ -32,29 +32,29 @@ async fn refusing(policy: &str, rows: &str) -> Bench {
     bench
 }
 
-fn mend(bench: &Bench) {
+fn repair(bench: &Bench) {
     ledger(bench).execute_batch("DROP TRIGGER no_insert; DROP TRIGGER no_update").unwrap();
 }
 
-/// Places that remember the last effect they were asked to put in place.
+/// Remembers the last effect that was to be applied.
 #[derive(Clone, Default)]
 struct Remembers(Arc<Mutex<Option<Staged>>>);
 
-impl Hand for Remembers {
-    fn check(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+impl Hooks for Remembers {
+    fn check(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
         *self.0.lock().unwrap() = Some(staged.clone());
         place.check(staged)
     }
 }
 
-/// What a runner answers about a call of which it is not known whether its row was written.
+/// Expects the error for a call whose outcome is in doubt.
 async fn unavailable(runner: &Runner, request: v1::CallToolRequest) {
-    let refused = runner.call(request).await.expect_err("nobody can know");
+    let refused = runner.call(request).await.expect_err("the outcome is in doubt");
     assert_eq!((refused.code(), refusal(&refused).as_str()), (Code::Unavailable, "LEDGER_UNAVAILABLE"), "{refused}");
 }
 
-/// B-01: a commit that could not be written down is told as such, and the runner begins nothing more. After a restart the truth is told: it
-/// did not happen, and it can run again.
+/// B-01: a failed write of a commit is reported as such, and the runner starts nothing more. After a restart the truth is known: it did not
+/// happen, and the call can run again.
 #[tokio::test]
 async fn a_commit_that_was_not_written_did_not_happen() {
     let bench = refusing(FREE, "NEW.staged IS NOT NULL").await;
@@ -69,31 +69,31 @@ async fn a_commit_that_was_not_written_did_not_happen() {
     assert_eq!(bench.tree().len(), 0);
     unavailable(&runner, runner.request("a", CHANGE, todo.clone())).await;
     unavailable(&runner, runner.request("b", CHANGE, todo.clone())).await;
-    assert_eq!(refusal(&runner.get("c").await.unwrap_err()), "LEDGER_UNAVAILABLE", "it may have arrived before");
-    assert_eq!(bench.stage.runs(), 1);
+    assert_eq!(refusal(&runner.get("c").await.unwrap_err()), "LEDGER_UNAVAILABLE", "its row may have been written");
+    assert_eq!(bench.signals.runs(), 1);
     runner.lose().await;
-    mend(&bench);
+    repair(&bench);
     let runner = bench.start(FREE).await;
     assert_eq!(state(&runner.run("a", CHANGE, todo).await), State::Completed);
-    assert_eq!((bench.text("a").as_str(), bench.stage.runs()), ("x", 2));
+    assert_eq!((bench.text("a").as_str(), bench.signals.runs()), ("x", 2));
     bench.cleared().await;
 }
 
-/// B-01, S2-NFR-005: a disk may keep a row that it said it had not written. Nobody is told a guess, and the next start finds the files with
-/// the row, or neither.
+/// B-01, S2-NFR-005: a disk may keep a row although the write failed. The runner does not guess; the next start finds both row and files,
+/// or neither.
 #[tokio::test]
-async fn a_commit_of_which_nothing_is_known_happens_wholly_or_not_at_all() {
+async fn a_commit_in_doubt_happens_as_a_whole_or_not_at_all() {
     for appears in [true, false] {
         let mut bench = refusing(FREE, "NEW.ended").await;
         let remembers = Remembers::default();
-        bench.places = Arc::new(InHand(remembers.clone()));
+        bench.directories = Arc::new(Hooked(remembers.clone()));
         let todo = json!([["write", "a", "x"]]);
         let runner = bench.start(FREE).await;
         unavailable(&runner, runner.request("a", CHANGE, todo.clone())).await;
         assert_eq!(bench.tree().len(), 0);
         let call = runner.get("a").await.unwrap();
         runner.lose().await;
-        mend(&bench);
+        repair(&bench);
         if appears {
             let Staged { id, plan } = remembers.0.lock().unwrap().clone().unwrap();
             let call = v1::ToolCall { state: State::Completed.into(), ..call };
@@ -106,7 +106,7 @@ async fn a_commit_of_which_nothing_is_known_happens_wholly_or_not_at_all() {
         let runner = bench.start(FREE).await;
         if appears {
             assert_eq!(state(&runner.get("a").await.unwrap()), State::Completed);
-            assert_eq!(bench.text("a"), "x", "what is said to have been done has been done");
+            assert_eq!(bench.text("a"), "x", "a completed call has its effect");
         } else {
             assert_eq!(refusal(&runner.get("a").await.unwrap_err()), "CALL_NOT_FOUND");
             assert_eq!(state(&runner.run("a", CHANGE, todo).await), State::Completed);
@@ -116,25 +116,21 @@ async fn a_commit_of_which_nothing_is_known_happens_wholly_or_not_at_all() {
     }
 }
 
-/// B-01: what left no trace in a workspace is told as it is, whether or not it could be written down.
+/// B-01: the outcome of a call without effect on a workspace is returned even if it could not be written.
 #[tokio::test]
-async fn the_end_of_a_call_that_reached_out_is_told_though_it_is_not_written() {
+async fn the_outcome_of_a_manual_call_is_returned_though_it_was_not_written() {
     let bench = refusing(FREE, "NEW.ended").await;
     let runner = bench.start(FREE).await;
     assert_eq!(state(&runner.run("a", SEND, json!([])).await), State::Completed);
     runner.lose().await;
-    mend(&bench);
+    repair(&bench);
     let runner = bench.start(FREE).await;
-    assert_eq!(
-        state(&runner.get("a").await.unwrap()),
-        State::OutcomeUnknown,
-        "the ledger knows that it began, and no more"
-    );
+    assert_eq!(state(&runner.get("a").await.unwrap()), State::OutcomeUnknown, "the ledger only knows that it started");
 }
 
-/// An approved call whose end cannot be written goes on waiting, as its row says: it may be given up, or go on, once the disk has room.
+/// An approved call whose end cannot be written keeps waiting, as its row says: it can be discarded or resumed once the disk has space.
 #[tokio::test]
-async fn an_approved_call_whose_end_is_not_written_still_waits() {
+async fn an_approved_call_whose_end_was_not_written_still_waits() {
     for todo in [json!([]), json!([["fail"]]), json!([["write", "a", "x"]])] {
         let bench = refusing(FIRST, "NEW.ended").await;
         let runner = bench.start(FIRST).await;
@@ -146,7 +142,7 @@ async fn an_approved_call_whose_end_is_not_written_still_waits() {
         unavailable(&runner, request.clone()).await;
         assert_eq!(bench.tree().len(), 0);
         runner.lose().await;
-        mend(&bench);
+        repair(&bench);
         let runner = bench.start(FIRST).await;
         assert_eq!(runner.get("a").await.unwrap(), held, "{todo}");
         let end = runner.call(request).await.unwrap();
@@ -156,12 +152,12 @@ async fn an_approved_call_whose_end_is_not_written_still_waits() {
     }
 }
 
-/// One row that makes no sense keeps nobody from anything: it is set aside as it is, and its call's outcome is unknown.
+/// An undecodable row does not stop the runner: it is set aside unchanged, and the outcome of its call is unknown.
 #[tokio::test]
-async fn a_row_that_cannot_be_read_is_set_aside() {
+async fn an_undecodable_row_is_set_aside() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
-    for call in ["begun", "ended", "good"] {
+    for call in ["active", "ended", "good"] {
         assert_eq!(state(&runner.run(call, KEEP, json!([])).await), State::Completed);
     }
     assert_eq!(state(&runner.run("held", CHANGE, json!([["write", "a", "x"]])).await), State::AwaitingApproval);
@@ -170,12 +166,12 @@ async fn a_row_that_cannot_be_read_is_set_aside() {
         let damaged = ledger(&bench).execute(&format!("UPDATE call SET {set} WHERE name = ?1"), [name(call)]).unwrap();
         assert_eq!(damaged, 1);
     };
-    damage("call = x'0affffff', ended = 0", "begun");
+    damage("call = x'0affffff', ended = 0", "active");
     damage("call = (SELECT call FROM call WHERE name LIKE '%/good/%')", "ended");
     damage("call = x'ff'", "held");
     for start in 0..2 {
         let runner = bench.start(ASK).await;
-        for call in ["begun", "ended"] {
+        for call in ["active", "ended"] {
             let found = runner.get(call).await.unwrap();
             assert_eq!(
                 (state(&found), reason(&found)),
@@ -184,7 +180,7 @@ async fn a_row_that_cannot_be_read_is_set_aside() {
             );
         }
         assert_eq!(state(&runner.get("good").await.unwrap()), State::Completed);
-        // It had not happened, so it can be asked for again.
+        // It had not happened, so it can be sent again.
         assert_eq!(refusal(&runner.get("held").await.unwrap_err()), "CALL_NOT_FOUND");
         runner.lose().await;
     }
@@ -195,23 +191,24 @@ async fn a_row_that_cannot_be_read_is_set_aside() {
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    assert_eq!(aside.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), ["begun", "ended", "held"].map(name));
+    assert_eq!(aside.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), ["active", "ended", "held"].map(name));
     assert_eq!((aside[0].1.as_slice(), aside[2].1.as_slice()), (&b"\x0a\xff\xff\xff"[..], &b"\xff"[..]));
 
-    // Acknowledged, they are forgotten like any other.
+    // Acknowledged, they are forgotten like any other call.
     let runner = bench.start(ASK).await;
-    for call in ["begun", "ended"] {
+    for call in ["active", "ended"] {
         runner.acknowledge(call).await;
     }
     runner.stop().await;
     let runner = bench.start(ASK).await;
-    assert_eq!(refusal(&runner.get("begun").await.unwrap_err()), "CALL_NOT_FOUND");
+    assert_eq!(refusal(&runner.get("active").await.unwrap_err()), "CALL_NOT_FOUND");
     assert_eq!(runner.unacknowledged().await, [name("good")]);
 }
 
-/// S2-NFR-005: what was acknowledged to a runner that died before it wrote that down is named by the next one, and what still waits is not.
+/// S2-NFR-005: a call whose acknowledgement was lost in a crash is listed again by the next runner; one that waits for approval is not
+/// listed.
 #[tokio::test]
-async fn whoever_asks_hears_which_calls_are_unacknowledged() {
+async fn unacknowledged_calls_are_listed() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     runner.run("a", KEEP, json!([])).await;
@@ -222,7 +219,7 @@ async fn whoever_asks_hears_which_calls_are_unacknowledged() {
     assert_eq!(runner.unacknowledged().await, [name("b")]);
     runner.lose().await;
     let runner = bench.start(ASK).await;
-    assert_eq!(runner.unacknowledged().await, ["a", "b"].map(name), "the row had not gone yet");
+    assert_eq!(runner.unacknowledged().await, ["a", "b"].map(name), "the row was not deleted yet");
     runner.acknowledge("a").await;
     runner.acknowledge("b").await;
     runner.stop().await;

@@ -1,4 +1,4 @@
-//! An executor that lies. Whatever it sends, nothing is committed that a person did not approve, and what waits goes on waiting.
+//! A hostile executor: nothing is committed without approval, and a waiting call keeps waiting.
 
 use belay_grant::{Grant, Signed, SigningKey};
 use belay_proto::v1::{self, tool_call::State};
@@ -7,9 +7,9 @@ use tonic::Code;
 
 use crate::support::*;
 
-/// B-05: the runner refuses without a valid, unspent grant for this very call and effect; the call stays held.
+/// B-05: without a valid, unspent grant for exactly this call and effect the runner refuses, and the call keeps waiting.
 #[tokio::test]
-async fn a_grant_that_is_not_for_this_very_effect_is_refused() {
+async fn a_grant_for_anything_else_is_rejected() {
     let bench = Bench::new();
     bench.put("file", "1");
     let runner = bench.start(ASK).await;
@@ -59,9 +59,9 @@ async fn a_grant_that_is_not_for_this_very_effect_is_refused() {
     assert_eq!((state(&done), bench.text("file").as_str()), (State::Completed, "2"));
 }
 
-/// B-05: a call that is asked about does not run on a false grant either.
+/// B-05.
 #[tokio::test]
-async fn a_call_does_not_run_on_a_false_grant() {
+async fn a_call_does_not_run_on_an_invalid_grant() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     let request = runner.request("a", SEND, json!([]));
@@ -70,19 +70,19 @@ async fn a_call_does_not_run_on_a_false_grant() {
     for grant in [v1::Grant::default(), sign(&SigningKey::from_bytes(&[8; 32]), &bench.grant(&held))] {
         assert_eq!(refusal(&runner.call(with(grant)).await.unwrap_err()), "GRANT_REFUSED");
     }
-    assert_eq!((runner.get("a").await.unwrap(), bench.stage.runs()), (held.clone(), 0));
-    // A grant for something that never was held counts for nothing.
-    let unasked = runner.request("b", SEND, json!([]));
+    assert_eq!((runner.get("a").await.unwrap(), bench.signals.runs()), (held.clone(), 0));
+    // A grant for a call that never waited has no effect.
+    let request_b = runner.request("b", SEND, json!([]));
     let grant = Grant { call: name("b"), ..bench.grant(&held) };
-    let answer = runner.call(v1::CallToolRequest { grant: Some(bench.sign(&grant)), ..unasked }).await.unwrap();
-    assert_eq!((state(&answer), bench.stage.runs()), (State::AwaitingApproval, 0));
+    let answer = runner.call(v1::CallToolRequest { grant: Some(bench.sign(&grant)), ..request_b }).await.unwrap();
+    assert_eq!((state(&answer), bench.signals.runs()), (State::AwaitingApproval, 0));
     runner.call(with(bench.sign(&bench.grant(&held)))).await.unwrap();
-    assert_eq!(bench.stage.runs(), 1);
+    assert_eq!(bench.signals.runs(), 1);
 }
 
-/// B-01, B-05: a grant is good once: not for another call, not after a restart, and not for the same name after it was acknowledged.
+/// B-01, B-05: not for another call, not after a restart, and not for a call of the same name after an acknowledgement.
 #[tokio::test]
-async fn a_grant_is_good_once() {
+async fn a_grant_is_valid_once() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     let todo = json!([["append", "log", "x"]]);
@@ -99,7 +99,7 @@ async fn a_grant_is_good_once() {
     std::fs::remove_file(bench.workspace().join("log")).unwrap();
     runner.stop().await;
 
-    // The same name, the same workspace, the same effect: the subject's digest is the same again, and the grant has not expired.
+    // Same name, workspace and effect: the digest of the subject is the same, and the grant has not expired.
     let runner = bench.start(ASK).await;
     let again = runner.run("a", CHANGE, todo).await;
     assert_eq!(again.approval_need, held.approval_need);
@@ -107,7 +107,7 @@ async fn a_grant_is_good_once() {
     assert_eq!(bench.tree().len(), 0);
 }
 
-/// B-05: many hands, one grant: one commit, and all are told the same.
+/// B-05: concurrent commits with one grant commit once, and all get the same response.
 #[tokio::test]
 async fn committing_many_times_at_once_commits_once() {
     let bench = Bench::new();
@@ -126,14 +126,14 @@ async fn committing_many_times_at_once_commits_once() {
     let (committed, discarded, cancelled) =
         tokio::join!(runner.commit("b", grant), runner.discard("b"), runner.cancel("b"));
     let ends = [committed.unwrap(), discarded.unwrap(), cancelled.unwrap()];
-    assert!(ends.iter().all(|end| *end == ends[0]), "one of them was first, and it ended once");
+    assert!(ends.iter().all(|end| *end == ends[0]), "one of them was first, and the call ended once");
     let expected = if state(&ends[0]) == State::Completed { "xy" } else { "x" };
     assert_eq!(bench.text("log"), expected);
 }
 
-/// Names that are no names, and grants for calls that never were.
+/// Invalid names, and grants for unknown calls.
 #[tokio::test]
-async fn what_never_was_is_not_committed() {
+async fn an_unknown_call_is_not_committed() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     let mut client = runner.client.clone();

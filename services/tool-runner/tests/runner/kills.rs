@@ -1,4 +1,4 @@
-//! The runner dies at every change it makes to a workspace, again while it recovers, and every effect still happens exactly once.
+//! The runner is killed at every change that it makes to a workspace, and again during recovery; every effect still happens exactly once.
 
 use std::{
     env,
@@ -12,18 +12,18 @@ use std::{
 };
 
 use belay_proto::v1::{self, tool_call::State};
-use belay_tool_runner::Place;
+use belay_tool_runner::WorkspaceDirectory;
 use belay_workspace::{Call, OpenError, Order, Seam};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::{places::*, support::*};
+use crate::{hooks::*, support::*};
 
 const FOLDER: &str = "BELAY_TEST_FOLDER";
 const DIES_AT: &str = "BELAY_TEST_DIES_AT";
 const POLICY: &str = "BELAY_TEST_POLICY";
 
-/// Dies before the change of this number.
+/// Aborts the process before the change of this number.
 struct Dies {
     at: usize,
     seen: AtomicUsize,
@@ -45,8 +45,8 @@ impl Seam for Dies {
 #[derive(Clone)]
 struct Deadly(Arc<Dies>);
 
-impl Hand for Deadly {
-    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+impl Hooks for Deadly {
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
         open_on(path, forbidden, self.0.clone())
     }
 }
@@ -55,8 +55,8 @@ fn todo() -> Value {
     json!([["append", "log", "once\n"], ["write", "new/file", "x"], ["remove", "old"]])
 }
 
-/// Makes the call, and commits it if it is asked to.
-async fn make_the_call(bench: &Bench, policy: &str) -> v1::ToolCall {
+/// Runs the call, and commits it if it needs approval.
+async fn run_call(bench: &Bench, policy: &str) -> v1::ToolCall {
     let runner = bench.start(policy).await;
     let call = runner.run("a", CHANGE, todo()).await;
     let end = match state(&call) {
@@ -67,14 +67,14 @@ async fn make_the_call(bench: &Bench, policy: &str) -> v1::ToolCall {
     end
 }
 
-/// The process that dies; run by the other test, with what to do in its environment.
+/// The process to be killed. The other test starts it, configured by environment variables.
 #[tokio::test]
-#[ignore = "it is the process that `an_effect_happens_exactly_once` kills"]
+#[ignore = "started and killed by `an_effect_happens_exactly_once`"]
 async fn child() {
     let number = env::var(DIES_AT).unwrap().parse().unwrap();
     let mut bench = Bench::in_folder(env::var_os(FOLDER).unwrap().as_ref());
-    bench.places = Arc::new(InHand(Deadly(Arc::new(Dies { at: number, seen: AtomicUsize::new(0) }))));
-    make_the_call(&bench, &env::var(POLICY).unwrap()).await;
+    bench.directories = Arc::new(Hooked(Deadly(Arc::new(Dies { at: number, seen: AtomicUsize::new(0) }))));
+    run_call(&bench, &env::var(POLICY).unwrap()).await;
 }
 
 async fn die(folder: &Path, at: usize, policy: &str) -> ExitStatus {
@@ -88,7 +88,7 @@ async fn die(folder: &Path, at: usize, policy: &str) -> ExitStatus {
     tokio::task::spawn_blocking(move || child.status().unwrap()).await.unwrap()
 }
 
-/// A disk of which nothing is known, and which only ever loses the process.
+/// A disk with unknown ordering that only loses the process.
 struct Unknown;
 
 impl Seam for Unknown {
@@ -104,21 +104,22 @@ impl Seam for Unknown {
 #[derive(Clone)]
 struct OnUnknown;
 
-impl Hand for OnUnknown {
-    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+impl Hooks for OnUnknown {
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
         open_on(path, forbidden, Arc::new(Unknown))
     }
 }
 
-/// B-01: what a person did to a file after its call has ended stays as it is when the runner is killed: a file that they renamed does not come
-/// back, and one that they removed does not either. On the disk that is there, and on one of which nothing is known.
+/// B-01: what a person did to a file after its call ended stays when the runner is killed: renamed and removed files do not come back. On
+/// the real disk, and on one with unknown ordering.
 #[tokio::test]
-async fn what_a_person_did_after_the_call_outlives_a_kill() {
-    for places in
-        [Arc::new(belay_tool_runner::RealPlaces) as Arc<dyn belay_tool_runner::Places>, Arc::new(InHand(OnUnknown))]
-    {
+async fn changes_made_after_a_call_survive_a_kill() {
+    for directories in [
+        Arc::new(belay_tool_runner::HostDirectories) as Arc<dyn belay_tool_runner::WorkspaceDirectories>,
+        Arc::new(Hooked(OnUnknown)),
+    ] {
         let mut bench = Bench::new();
-        bench.places = places;
+        bench.directories = directories;
         let runner = bench.start(FREE).await;
         for file in ["r.txt", "gone.txt"] {
             assert_eq!(state(&runner.run(file, CHANGE, json!([["write", file, "x"]])).await), State::Completed);
@@ -136,7 +137,7 @@ async fn what_a_person_did_after_the_call_outlives_a_kill() {
     }
 }
 
-/// Whether there is a change of this number.
+/// Whether the runner makes a change of this number.
 async fn killed_at(at: usize, policy: &str) -> bool {
     let bench = Bench::new();
     bench.put("log", "");
@@ -146,11 +147,11 @@ async fn killed_at(at: usize, policy: &str) -> bool {
     }
     let thoroughly = at.is_multiple_of(3);
     if thoroughly {
-        // And once more, somewhere in its recovery.
+        // Killed again during recovery.
         die(bench.path(), 1 + at * 7 % 13, policy).await;
     }
     for _ in 0..if thoroughly { 2 } else { 1 } {
-        let end = make_the_call(&bench, policy).await;
+        let end = run_call(&bench, policy).await;
         assert_eq!((state(&end), reason(&end)), (State::Completed, ""), "killed at {at}");
         assert_eq!((bench.text("log").as_str(), bench.text("new/file").as_str()), ("once\n", "x"), "killed at {at}");
         assert_eq!(bench.tree().into_keys().collect::<Vec<_>>(), ["log", "new", "new/file"], "killed at {at}");
@@ -159,8 +160,8 @@ async fn killed_at(at: usize, policy: &str) -> bool {
     true
 }
 
-/// B-01, S2-FR-058, S2-NFR-005: killed before each of its changes to the disk, and a second time while it recovers, the runner commits what was
-/// asked exactly once, wholly, and spends one grant on it.
+/// B-01, S2-FR-058, S2-NFR-005: killed before each change to the disk, and again during recovery, the runner commits the effect exactly
+/// once, as a whole, and spends one grant.
 #[tokio::test]
 async fn an_effect_happens_exactly_once() {
     const AT_ONCE: usize = 8;

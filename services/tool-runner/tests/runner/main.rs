@@ -1,15 +1,15 @@
-//! The runner as its callers see it: over gRPC, on real folders, with tools that do what they are told.
+//! Tests of the runner over gRPC, on real directories, with scripted tools.
 
 mod calls;
 mod flow;
 mod flushes;
 mod full_disk;
+mod hooks;
 mod hostile;
+mod interference;
 mod kills;
 mod limits;
-mod meddling;
 mod parallel;
-mod places;
 mod policies;
 mod secrets;
 mod support;

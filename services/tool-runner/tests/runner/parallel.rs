@@ -1,4 +1,4 @@
-//! Many calls on one workspace at once: what comes out is what some order of them would have given.
+//! Concurrent calls on one workspace: the result is that of some serial order.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,8 @@ use crate::support::*;
 
 const CALLS: usize = 64;
 
-/// Disjoint calls all commit.
 #[tokio::test]
-async fn calls_on_other_paths_do_not_hinder_each_other() {
+async fn calls_on_disjoint_paths_all_commit() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let calls = (0..CALLS).map(|n| {
@@ -20,7 +19,7 @@ async fn calls_on_other_paths_do_not_hinder_each_other() {
         runner.spawn(runner.request(&format!("s{n}"), CHANGE, todo))
     });
     let ends = join_all(calls).await.into_iter().map(|end| end.unwrap().unwrap()).collect::<Vec<_>>();
-    // Two that both make a folder that was not there change the same path.
+    // Two calls that create the same directory change the same path.
     for (n, end) in ends.iter().enumerate() {
         if state(end) == State::Cancelled {
             assert_eq!(reason(end), "CONFLICT");
@@ -36,9 +35,9 @@ async fn calls_on_other_paths_do_not_hinder_each_other() {
     assert_eq!(bench.tree().len(), CALLS + 4);
 }
 
-/// S2-NFR-007: no change is lost and none counts twice, however often the calls get into each other's way.
+/// S2-NFR-007: no change is lost or applied twice, however many calls conflict.
 #[tokio::test]
-async fn calls_on_one_path_come_out_as_in_some_order() {
+async fn calls_on_one_path_are_serialisable() {
     let bench = Bench::new();
     bench.put("log", "");
     let runner = bench.start(FREE).await;
@@ -60,24 +59,25 @@ async fn calls_on_one_path_come_out_as_in_some_order() {
     let lines: Vec<usize> = log.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!((lines.len(), lines.iter().collect::<BTreeSet<_>>().len()), (CALLS, CALLS), "{conflicts} conflicts");
     assert_eq!(bench.tree().len(), CALLS + 1);
-    assert_eq!(bench.stage.runs(), CALLS + conflicts);
+    assert_eq!(bench.signals.runs(), CALLS + conflicts);
 }
 
-/// B-17: a short call never waits for a longer one, neither to read nor to commit; the longer one's receipt says who committed.
+/// B-17: a short call never waits for a longer one, neither to read nor to commit; the receipt of the longer one names the calls that
+/// committed.
 #[tokio::test]
-async fn nobody_waits_for_a_call_that_runs() {
+async fn no_call_waits_for_a_running_call() {
     let bench = Bench::new();
     bench.put("f", "0");
     let runner = bench.start(FREE).await;
     let slow = runner.spawn(runner.request("slow", CHANGE, json!([["write", "slow", ""], ["wait"]])));
-    bench.stage.has_run(1).await;
+    bench.signals.has_run(1).await;
     for (n, call) in ["a", "b", "c"].into_iter().enumerate() {
         let todo = json!([["write", "f", n.to_string()], ["write", format!("new/{call}"), ""]]);
         assert_eq!(state(&runner.run(call, CHANGE, todo).await), State::Completed);
         assert_eq!(state(&runner.run(&format!("look-{call}"), LOOK, json!([])).await), State::Completed);
     }
     assert_eq!(bench.text("f"), "2");
-    bench.stage.let_go.add_permits(1);
+    bench.signals.resume.add_permits(1);
     let slow = slow.await.unwrap().unwrap();
     assert_eq!(state(&slow), State::Completed);
     let receipt = slow.receipt.unwrap();
@@ -87,8 +87,8 @@ async fn nobody_waits_for_a_call_that_runs() {
     assert_eq!(alone.receipt.unwrap().commit_count_beside, 0);
 }
 
-/// B-17: who touches what another call's commit has touched meanwhile, or a folder around it, is told whose commit that was. Also where
-/// the files that are there now are older than the call.
+/// B-17: a call that touches a path that another commit has touched meanwhile, or its parent, gets a conflict that names that commit, even
+/// if the files there are older than the call.
 #[tokio::test]
 async fn a_conflict_names_the_call_that_committed() {
     for (theirs, ours, met) in [
@@ -101,14 +101,14 @@ async fn a_conflict_names_the_call_that_committed() {
         let bench = Bench::new();
         let runner = bench.start(FREE).await;
         runner.run("base", CHANGE, json!([["write", "f", "0"], ["write", "d/x", "0"], ["write", "d/e/y", "0"]])).await;
-        // It begins before the other one, and does its work after that has committed.
+        // It starts before the other call, and works after that one has committed.
         let mut todo = vec![json!(["wait"])];
         todo.extend(ours.as_array().unwrap().clone());
         let held = runner.spawn(runner.request("ours", CHANGE, json!(todo)));
-        bench.stage.has_run(2).await;
+        bench.signals.has_run(2).await;
         assert_eq!(state(&runner.run("theirs", CHANGE, theirs.clone()).await), State::Completed);
         let after = bench.tree();
-        bench.stage.let_go.add_permits(1);
+        bench.signals.resume.add_permits(1);
         let end = held.await.unwrap().unwrap();
         assert_eq!((state(&end), reason(&end)), (State::Cancelled, "CONFLICT"), "{theirs} {ours}");
         let message = end.failure.unwrap().message;
@@ -117,9 +117,10 @@ async fn a_conflict_names_the_call_that_committed() {
     }
 }
 
-/// B-17: a call that has the folder to itself holds off the commits of others, which say for whom they wait, and no reader. It commits itself.
+/// B-17: an exclusive call blocks the commits of others, which report the call that they wait for. It does not block readers, and can
+/// commit itself.
 #[tokio::test]
-async fn an_exclusive_call_holds_off_commits_and_nobody_else() {
+async fn an_exclusive_call_blocks_commits_only() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let request = v1::CallToolRequest {
@@ -127,49 +128,49 @@ async fn an_exclusive_call_holds_off_commits_and_nobody_else() {
         ..runner.request("alone", CHANGE, json!([["write", "alone", ""], ["wait"]]))
     };
     let alone = runner.spawn(request.clone());
-    bench.stage.has_run(1).await;
+    bench.signals.has_run(1).await;
     let other = runner.request("other", CHANGE, json!([["write", "other", ""]]));
     assert_eq!(runner.waits_for(&other).await, name("alone"));
     let other = runner.spawn(other);
-    assert_eq!(state(&runner.run("look", LOOK, json!([])).await), State::Completed, "who only reads waits for nobody");
+    assert_eq!(state(&runner.run("look", LOOK, json!([])).await), State::Completed, "a reader never waits");
     let cancelled = runner.request("cancelled", CHANGE, json!([["write", "cancelled", ""]]));
     assert_eq!(runner.waits_for(&cancelled).await, name("alone"));
     assert_eq!(state(&runner.cancel("cancelled").await.unwrap()), State::Cancelled);
     let second = v1::CallToolRequest { name: name("second"), ..request };
-    assert_eq!(runner.waits_for(&second).await, name("alone"), "and so does one that is to be alone next");
+    assert_eq!(runner.waits_for(&second).await, name("alone"), "an exclusive call waits too");
     let second = runner.spawn(second);
-    let runs = bench.stage.runs();
+    let runs = bench.signals.runs();
     assert!(bench.tree().is_empty());
-    bench.stage.let_go.add_permits(1);
+    bench.signals.resume.add_permits(1);
     let alone = alone.await.unwrap().unwrap();
     assert_eq!((state(&alone), alone.receipt.unwrap().commit_count_beside), (State::Completed, 0));
     assert_eq!(state(&other.await.unwrap().unwrap()), State::Completed);
-    bench.stage.has_run(runs + 1).await;
-    bench.stage.let_go.add_permits(1);
+    bench.signals.has_run(runs + 1).await;
+    bench.signals.resume.add_permits(1);
     let second = second.await.unwrap().unwrap();
-    assert_eq!((state(&second), reason(&second)), (State::Completed, ""), "it began after the others");
+    assert_eq!((state(&second), reason(&second)), (State::Completed, ""), "it started after the others");
     assert_eq!(bench.tree().into_keys().collect::<Vec<_>>(), ["alone", "other"]);
 }
 
-/// A policy may ask for it.
+/// A policy rule can make a call exclusive.
 #[tokio::test]
 async fn a_policy_makes_a_call_exclusive() {
     const RULES: &str = "file_write: auto\nfile_delete: auto\nrules: [{id: one, on: intent, programs: [do], decide: auto, exclusive: true}]\n";
     let bench = Bench::new();
     let runner = bench.start(RULES).await;
     let build = runner.spawn(runner.request("build", COMMAND, json!([["wait"]])));
-    bench.stage.has_run(1).await;
+    bench.signals.has_run(1).await;
     let other = runner.request("other", CHANGE, json!([["write", "other", ""]]));
     assert_eq!(runner.waits_for(&other).await, name("build"));
     let other = runner.spawn(other);
-    bench.stage.let_go.add_permits(1);
+    bench.signals.resume.add_permits(1);
     assert_eq!(state(&build.await.unwrap().unwrap()), State::Completed);
     assert_eq!(state(&other.await.unwrap().unwrap()), State::Completed);
 }
 
-/// Whoever waits for a person keeps nobody from committing, even if it has run alone.
+/// A call that waits for approval does not block commits, even if it is exclusive.
 #[tokio::test]
-async fn an_exclusive_call_that_waits_for_a_person_lets_others_commit() {
+async fn an_exclusive_call_that_waits_for_approval_blocks_no_commits() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     let request =

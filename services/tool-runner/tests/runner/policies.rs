@@ -1,4 +1,4 @@
-//! The policy: whose it is, which one holds, and that nothing runs without.
+//! The policy: who signs it, which revision is in force, and that nothing runs without it.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -18,7 +18,7 @@ use tonic::{Code, Request, Response, Status, service::Routes};
 use crate::support::*;
 
 #[tokio::test]
-async fn without_a_policy_nothing_runs_and_it_is_kept_through_a_restart() {
+async fn nothing_runs_without_a_policy_which_survives_a_restart() {
     let bench = Bench::new();
     let runner = bench.start_without_policy().await;
     let refused = runner.call(runner.request("a", LOOK, json!([]))).await.unwrap_err();
@@ -29,7 +29,7 @@ async fn without_a_policy_nothing_runs_and_it_is_kept_through_a_restart() {
 
     let runner = bench.start_without_policy().await;
     let done = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap();
-    assert_eq!(state(&done), State::Completed, "the last policy holds, though the gate is away");
+    assert_eq!(state(&done), State::Completed, "the stored policy is in force while the gate is down");
     assert_eq!(done.receipt.unwrap().decision.unwrap().policy_revision, 3);
     runner.lose().await;
 
@@ -37,21 +37,21 @@ async fn without_a_policy_nothing_runs_and_it_is_kept_through_a_restart() {
     bench.key = SigningKey::from_bytes(&[9; 32]);
     let runner = bench.start_without_policy().await;
     let refused = runner.call(runner.request("b", LOOK, json!([]))).await.unwrap_err();
-    assert_eq!(refusal(&refused), "POLICY_MISSING", "a policy of another gate does not hold");
+    assert_eq!(refusal(&refused), "POLICY_MISSING", "the policy of another gate is not valid");
     runner.offer(&bench, 1, FREE).await;
 }
 
 #[tokio::test]
-async fn only_the_gate_s_and_only_newer_policies_are_taken() {
+async fn only_newer_policies_of_the_gate_are_accepted() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let policy = runner.calls.as_ref().unwrap().policy();
     assert_eq!(policy.offer(bench.signed(1, FREE)).await.unwrap(), Accepted::Same);
-    assert!(matches!(policy.offer(bench.signed(1, ASK)).await, Err(Refused::NotNewer { offered: 1, held: 1 })));
+    assert!(matches!(policy.offer(bench.signed(1, ASK)).await, Err(Refused::NotNewer { offered: 1, current: 1 })));
     assert_eq!(policy.offer(bench.signed(5, ASK)).await.unwrap(), Accepted::New);
-    assert!(matches!(policy.offer(bench.signed(4, FREE)).await, Err(Refused::NotNewer { offered: 4, held: 5 })));
+    assert!(matches!(policy.offer(bench.signed(4, FREE)).await, Err(Refused::NotNewer { offered: 4, current: 5 })));
     let renumbered = v1::SignedPolicy { revision: 6, ..bench.signed(4, FREE) };
-    assert!(matches!(policy.offer(renumbered).await, Err(Refused::Revision { said: 6, signed: 4 })));
+    assert!(matches!(policy.offer(renumbered).await, Err(Refused::Revision { claimed: 6, signed: 4 })));
     let mut tampered = bench.signed(7, FREE);
     let end = tampered.body.len() - 2;
     tampered.body[end] ^= 1;
@@ -59,7 +59,7 @@ async fn only_the_gate_s_and_only_newer_policies_are_taken() {
     assert_eq!(policy.current().unwrap().revision, 5);
 }
 
-/// The gate as the runner hears it: the policy that holds, then every later one.
+/// A gate that publishes the current policy, then every later one.
 struct Gate(watch::Receiver<Option<v1::SignedPolicy>>);
 
 type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -84,65 +84,65 @@ impl ApprovalGateService for Gate {
         Ok(Response::new(Box::pin(policies)))
     }
 
-    async fn create_approval(&self, _: Request<v1::CreateApprovalRequest>) -> Answer<v1::Approval> {
-        unasked()
+    async fn create_approval(&self, _: Request<v1::CreateApprovalRequest>) -> Reply<v1::Approval> {
+        unexpected()
     }
-    async fn get_approval(&self, _: Request<v1::GetApprovalRequest>) -> Answer<v1::Approval> {
-        unasked()
+    async fn get_approval(&self, _: Request<v1::GetApprovalRequest>) -> Reply<v1::Approval> {
+        unexpected()
     }
-    async fn list_approvals(&self, _: Request<v1::ListApprovalsRequest>) -> Answer<v1::ListApprovalsResponse> {
-        unasked()
+    async fn list_approvals(&self, _: Request<v1::ListApprovalsRequest>) -> Reply<v1::ListApprovalsResponse> {
+        unexpected()
     }
-    async fn watch_approvals(&self, _: Request<v1::WatchApprovalsRequest>) -> Answer<Self::WatchApprovalsStream> {
-        unasked()
+    async fn watch_approvals(&self, _: Request<v1::WatchApprovalsRequest>) -> Reply<Self::WatchApprovalsStream> {
+        unexpected()
     }
     async fn list_approval_changes(
         &self,
         _: Request<v1::ListApprovalChangesRequest>,
-    ) -> Answer<v1::ListApprovalChangesResponse> {
-        unasked()
+    ) -> Reply<v1::ListApprovalChangesResponse> {
+        unexpected()
     }
     async fn get_approval_change(
         &self,
         _: Request<v1::GetApprovalChangeRequest>,
-    ) -> Answer<v1::GetApprovalChangeResponse> {
-        unasked()
+    ) -> Reply<v1::GetApprovalChangeResponse> {
+        unexpected()
     }
-    async fn decide_approval(&self, _: Request<v1::DecideApprovalRequest>) -> Answer<v1::Approval> {
-        unasked()
+    async fn decide_approval(&self, _: Request<v1::DecideApprovalRequest>) -> Reply<v1::Approval> {
+        unexpected()
     }
-    async fn cancel_approval(&self, _: Request<v1::CancelApprovalRequest>) -> Answer<v1::Approval> {
-        unasked()
+    async fn cancel_approval(&self, _: Request<v1::CancelApprovalRequest>) -> Reply<v1::Approval> {
+        unexpected()
     }
     async fn acknowledge_approvals(
         &self,
         _: Request<v1::AcknowledgeApprovalsRequest>,
-    ) -> Answer<v1::AcknowledgeApprovalsResponse> {
-        unasked()
+    ) -> Reply<v1::AcknowledgeApprovalsResponse> {
+        unexpected()
     }
-    async fn get_grant(&self, _: Request<v1::GetGrantRequest>) -> Answer<v1::Grant> {
-        unasked()
+    async fn get_grant(&self, _: Request<v1::GetGrantRequest>) -> Reply<v1::Grant> {
+        unexpected()
     }
-    async fn get_policy(&self, _: Request<v1::GetPolicyRequest>) -> Answer<v1::SignedPolicy> {
-        unasked()
+    async fn get_policy(&self, _: Request<v1::GetPolicyRequest>) -> Reply<v1::SignedPolicy> {
+        unexpected()
     }
     async fn get_verification_keys(
         &self,
         _: Request<v1::GetVerificationKeysRequest>,
-    ) -> Answer<v1::GetVerificationKeysResponse> {
-        unasked()
+    ) -> Reply<v1::GetVerificationKeysResponse> {
+        unexpected()
     }
 }
 
-type Answer<T> = Result<Response<T>, Status>;
+type Reply<T> = Result<Response<T>, Status>;
 
-fn unasked<T>() -> Answer<T> {
-    Err(Status::unimplemented("a runner asks for policies only"))
+fn unexpected<T>() -> Reply<T> {
+    Err(Status::unimplemented("a runner only watches the policy"))
 }
 
-/// The policies of the gate are followed; a bad one is left out, and the watch goes on.
+/// An invalid policy is skipped, and the watch continues.
 #[tokio::test]
-async fn the_gate_is_followed() {
+async fn the_runner_follows_the_policy_of_the_gate() {
     let bench = Bench::new();
     let runner = bench.start_without_policy().await;
     let (publish, published) = watch::channel(Some(bench.signed(1, ASK)));

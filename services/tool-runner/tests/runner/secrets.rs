@@ -1,4 +1,4 @@
-//! Secrets that a call was given, writes, says and answers: none of them lies in the ledger or is shown, and the executor gets them all.
+//! Secrets in arguments, files, output and results: the ledger and every display hide them, and the executor gets them unredacted.
 
 use std::fs;
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::support::{ASK, Bench, CHANGE, FREE, KEEP, Runner, SEND, name, state};
 
-/// Known by its shape.
+/// Found by its shape.
 const TOKEN: &str = concat!("ghp_", "Zx81mQ7Lr0aVt5KcNw3Yb9Ud2Ef6Hg4Js1Pk");
-/// Known by what the tool's schema says of the argument.
+/// Marked by the schema of the tool.
 const PIN: &str = "zebra-umbrella-7";
 
 fn assert_hidden(what: &str, bytes: &[u8]) {
@@ -31,7 +31,7 @@ fn assert_ledger_hides(bench: &Bench) {
     }
 }
 
-/// A call with a marked argument and whatever there is to do.
+/// A call with a secret argument and scripted steps.
 fn request(runner: &Runner, call: &str, tool: &str, todo: Value) -> v1::CallToolRequest {
     let mut request = runner.request(call, tool, json!([]));
     let arguments = json!({"do": todo, "pin": PIN}).to_string();
@@ -42,13 +42,13 @@ fn request(runner: &Runner, call: &str, tool: &str, todo: Value) -> v1::CallTool
 fn result(call: &v1::ToolCall) -> String {
     match call.result.as_ref().and_then(|payload| payload.content.as_ref()) {
         Some(Content::Json(json)) => json.clone(),
-        other => panic!("{other:?} is no result"),
+        other => panic!("{other:?} is not a result"),
     }
 }
 
-/// S2-FR-077a, S2-X-16: a result is kept sealed, and comes back as it was after a loss.
+/// S2-FR-077a, S2-X-16: a result is stored sealed, and returned unchanged after a crash.
 #[tokio::test]
-async fn the_executor_gets_what_the_ledger_does_not_show() {
+async fn the_executor_gets_the_result_that_the_ledger_seals() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let request = request(&runner, "s", KEEP, json!([["answer", format!("{TOKEN} and {PIN}")]]));
@@ -58,13 +58,13 @@ async fn the_executor_gets_what_the_ledger_does_not_show() {
     runner.lose().await;
 
     let runner = bench.start(FREE).await;
-    assert_eq!(runner.get("s").await.unwrap(), ended, "to the last byte");
+    assert_eq!(runner.get("s").await.unwrap(), ended, "unchanged");
     assert_eq!(runner.call(request).await.unwrap(), ended);
 }
 
-/// B-03, S2-FR-077a: what people are asked hides secrets in arguments and in names; the contents are the true ones, for the digests.
+/// B-03, S2-FR-077a: an approval hides secrets in arguments and names; the contents are unredacted, so that their digests match.
 #[tokio::test]
-async fn a_call_that_waits_keeps_its_secrets_sealed() {
+async fn a_waiting_call_keeps_its_secrets_sealed() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     let path = format!("{TOKEN}.txt");
@@ -87,26 +87,26 @@ async fn a_call_that_waits_keeps_its_secrets_sealed() {
     assert_ledger_hides(&bench);
 }
 
-/// The bench's ledger by itself, with another key or its own.
+/// Opens the ledger of the bench, with its key or another.
 fn open_ledger(bench: &Bench, key: u8) -> Result<Ledger, LedgerError> {
     let location = Location::file(bench.path().join("state/ledger.db"));
     let registry = Registry::new(Vec::new()).unwrap();
     let secrets = Secrets::new(Redactor::new(), MasterKey::new([key; 32]), registry, || [1; 32]);
     loop {
         match Ledger::open(&location, Threads::Real, secrets.clone(), || "another".into()) {
-            // Whoever held it before has not let go of it yet.
+            // The previous holder has not released the lock yet.
             Err(LedgerError::Store(SqliteError::Locked)) => std::thread::yield_now(),
             opened => return opened,
         }
     }
 }
 
-/// S2-FR-077a: without the key nothing of what is sealed comes back, and no new key takes its place; with the key put back all goes on.
+/// S2-FR-077a: without the key nothing sealed can be opened, and no new key replaces it; with the key restored the runner continues.
 #[tokio::test]
-async fn a_ledger_whose_key_is_lost_says_what_to_put_back() {
+async fn a_ledger_with_a_lost_key_says_what_to_restore() {
     let bench = Bench::new();
     drop(open_ledger(&bench, 7).unwrap());
-    drop(open_ledger(&bench, 8).expect("nothing is sealed in it, so that nothing is lost with the old key"));
+    drop(open_ledger(&bench, 8).expect("nothing in it is sealed, so the old key is not needed"));
     let runner = bench.start(ASK).await;
     let todo = json!([["write", "a", TOKEN], ["answer", TOKEN]]);
     let held = runner.call(request(&runner, "s", CHANGE, todo)).await.unwrap();
@@ -115,9 +115,9 @@ async fn a_ledger_whose_key_is_lost_says_what_to_put_back() {
 
     let refused = open_ledger(&bench, 9).unwrap_err();
     assert!(matches!(refused, LedgerError::KeyLost), "{refused:?}");
-    let words = refused.to_string();
-    for part in ["ledger.db are sealed", "seal.key: put that back from a backup", "move ledger.db away"] {
-        assert!(words.contains(part), "{words}");
+    let message = refused.to_string();
+    for part in ["ledger.db were sealed", "seal.key: restore that file from a backup", "move ledger.db away"] {
+        assert!(message.contains(part), "{message}");
     }
 
     let runner = bench.start(ASK).await;
@@ -126,7 +126,7 @@ async fn a_ledger_whose_key_is_lost_says_what_to_put_back() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_not_run_yet_is_asked_about_without_its_secrets() {
+async fn the_approval_of_a_call_shows_no_secrets() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     runner.call(request(&runner, "s", SEND, json!([["say", TOKEN]]))).await.unwrap();
@@ -136,24 +136,24 @@ async fn a_call_that_was_not_run_yet_is_asked_about_without_its_secrets() {
     assert_ledger_hides(&bench);
 }
 
-/// S2-FR-077a: live output and error messages, with a secret that comes in pieces.
+/// S2-FR-077a: also for a secret that is written in parts.
 #[tokio::test]
-async fn what_a_call_says_hides_secrets() {
+async fn output_and_failures_show_no_secrets() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let (first, second) = TOKEN.split_at(20);
     let todo = json!([["say", format!("a {first}")], ["say", format!("{second} b {PIN}")], ["fail", TOKEN]]);
     let mut events = runner.client.clone().call_tool(request(&runner, "s", KEEP, todo)).await.unwrap().into_inner();
-    let (mut said, mut ended) = (String::new(), None);
+    let (mut output, mut ended) = (String::new(), None);
     while let Some(message) = events.message().await.unwrap() {
         match message.event.unwrap() {
-            Event::Output(output) => said += &output.text,
+            Event::Output(chunk) => output += &chunk.text,
             Event::Result(call) => ended = Some(call),
             Event::Started(_) | Event::Held(_) | Event::Waiting(_) => {}
         }
     }
-    assert_eq!(said, "a [REDACTED] b [REDACTED]");
-    assert_eq!(ended.unwrap().failure.unwrap().message, "as it was told [REDACTED]");
+    assert_eq!(output, "a [REDACTED] b [REDACTED]");
+    assert_eq!(ended.unwrap().failure.unwrap().message, "failed as scripted: [REDACTED]");
     assert_eq!(runner.get("s").await.unwrap().name, name("s"));
     assert_ledger_hides(&bench);
 }

@@ -1,4 +1,4 @@
-//! A runner on a real folder, with tools that do what their arguments say, and a gate's key to sign with.
+//! A runner on a real directory, with scripted tools and the key of a gate.
 
 use std::{
     collections::BTreeMap,
@@ -25,8 +25,9 @@ use belay_settings::{RunnerLimits, Sourced};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{
-    Allowed, Annotations, Calls, Invocation, Ledger, LedgerError, Operation, Parts, Places, RealPlaces, Recovery,
-    Registry, Secrets, Thresholds, Tool, ToolFailure, ToolResult, ToolSpec, Touches, Workspaces, hosted,
+    Allowed, Annotations, Calls, HostDirectories, Invocation, Ledger, LedgerError, Operation, Parts, Recovery,
+    Registry, Secrets, Thresholds, Tool, ToolFailure, ToolResult, ToolSpec, Touches, WorkspaceDirectories, Workspaces,
+    hosted,
 };
 use belay_workspace::RelPath;
 use serde_json::{Value, json};
@@ -43,27 +44,27 @@ pub(crate) const SEND: &str = "send";
 pub(crate) const REACH: &str = "reach";
 pub(crate) const COMMAND: &str = "command";
 
-/// Everything is asked about.
+/// Every call and effect needs approval.
 pub(crate) const ASK: &str = "file_write: prompt\nfile_delete: prompt\nterminal_commands: prompt\nrules: [{id: others, on: intent, tools: [keep, look], decide: auto}]\n";
-/// Nothing is.
+/// Nothing needs approval.
 pub(crate) const FREE: &str = "file_write: auto\nfile_delete: auto\nterminal_commands: auto\nrules: [{id: others, on: intent, tools: [keep, send, reach, look], decide: auto}]\n";
 
-/// What the tools have in common with the test.
+/// The state shared by the tools and the test.
 #[derive(Clone)]
-pub(crate) struct Stage {
-    /// How often a tool began.
+pub(crate) struct Signals {
+    /// How many calls have started.
     pub(crate) runs: Arc<watch::Sender<usize>>,
-    /// Those that wait go on with a permit of this.
-    pub(crate) let_go: Arc<Semaphore>,
+    /// Each permit resumes one waiting tool.
+    pub(crate) resume: Arc<Semaphore>,
 }
 
-impl Default for Stage {
+impl Default for Signals {
     fn default() -> Self {
-        Self { runs: Arc::new(watch::Sender::new(0)), let_go: Arc::new(Semaphore::new(0)) }
+        Self { runs: Arc::new(watch::Sender::new(0)), resume: Arc::new(Semaphore::new(0)) }
     }
 }
 
-impl Stage {
+impl Signals {
     pub(crate) async fn has_run(&self, times: usize) {
         self.runs.subscribe().wait_for(|runs| *runs >= times).await.unwrap();
     }
@@ -73,13 +74,13 @@ impl Stage {
     }
 }
 
-/// Does what its arguments say, in their order: `{"do": [["write", path, text], …]}`.
+/// Runs the steps in its arguments, in order: `{"do": [["write", path, text], …]}`.
 struct Scripted {
     name: &'static str,
     recovery: Recovery,
     touches: Touches,
     kind: ToolKind,
-    stage: Stage,
+    signals: Signals,
 }
 
 fn paths(arguments: &Value) -> Vec<String> {
@@ -109,32 +110,32 @@ impl Tool for Scripted {
     }
 
     fn enforced(&self) -> Vec<String> {
-        if self.kind == ToolKind::Terminal { vec!["a wall".to_owned()] } else { Vec::new() }
+        if self.kind == ToolKind::Terminal { vec!["a layer".to_owned()] } else { Vec::new() }
     }
 
     fn call(&self, invocation: Invocation) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> {
-        let stage = self.stage.clone();
-        let walls = Some(self.enforced()).filter(|walls| !walls.is_empty());
+        let signals = self.signals.clone();
+        let layers = Some(self.enforced()).filter(|layers| !layers.is_empty());
         Box::pin(async move {
-            stage.runs.send_modify(|runs| *runs += 1);
-            if let Some(walls) = walls {
-                invocation.enforced.set(walls).expect("nobody else sets it");
+            signals.runs.send_modify(|runs| *runs += 1);
+            if let Some(layers) = layers {
+                invocation.enforced.set(layers).expect("set only here");
             }
             for step in invocation.arguments["do"].as_array().cloned().unwrap_or_default() {
                 let text = |at: usize| step[at].as_str().unwrap_or_default().to_owned();
                 let (what, path, content) = (text(0), text(1), text(2));
                 match what.as_str() {
-                    "wait" => stage.let_go.acquire().await.expect("never closed").forget(),
+                    "wait" => signals.resume.acquire().await.expect("never closed").forget(),
                     "say" => invocation.output.write(Stream::Stdout, path.as_bytes()),
                     "fail" => {
                         return Err(ToolFailure::new(
                             ErrorClass::Transient,
                             "TOOL_FAILED",
-                            format!("as it was told {path}"),
+                            format!("failed as scripted: {path}"),
                         ));
                     }
                     "answer" => return Ok(json!(path)),
-                    "panic" => panic!("as it was told"),
+                    "panic" => panic!("as scripted"),
                     "odd" => return Ok(json!([])),
                     _ => {
                         let view = invocation.view.clone().expect("a tool that changes files has a view");
@@ -148,7 +149,7 @@ impl Tool for Scripted {
                                     view.write(&path, &bytes, None)
                                 }
                                 "remove" => view.remove(&path),
-                                other => panic!("{other} is nothing to do"),
+                                other => panic!("{other} is not a scripted step"),
                             }
                         });
                         done.await.expect("the view is there").map_err(|error| {
@@ -162,9 +163,9 @@ impl Tool for Scripted {
     }
 }
 
-fn tools(stage: &Stage) -> Vec<Box<dyn Tool>> {
+fn tools(signals: &Signals) -> Vec<Box<dyn Tool>> {
     let tool = |name, recovery, touches, kind| -> Box<dyn Tool> {
-        Box::new(Scripted { name, recovery, touches, kind, stage: stage.clone() })
+        Box::new(Scripted { name, recovery, touches, kind, signals: signals.clone() })
     };
     vec![
         tool(CHANGE, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
@@ -192,7 +193,7 @@ impl SetClock {
     }
 }
 
-/// Compiled once: runners start again and again.
+/// Compiled once, because the tests start many runners.
 static REDACTOR: std::sync::LazyLock<Redactor> = std::sync::LazyLock::new(Redactor::new);
 
 pub(crate) const NOW: i64 = 1_800_000_000;
@@ -202,15 +203,15 @@ enum Folder {
     Given(PathBuf),
 }
 
-/// A folder with a workspace and the state of a runner, which may start and be lost.
+/// A directory with a workspace and the state of a runner, which can be started and crashed.
 pub(crate) struct Bench {
     folder: Folder,
-    pub(crate) stage: Stage,
+    pub(crate) signals: Signals,
     pub(crate) clock: Arc<SetClock>,
     pub(crate) key: SigningKey,
     pub(crate) enforcement: v1::EnforcementReport,
     pub(crate) allowed: Allowed,
-    pub(crate) places: Arc<dyn Places>,
+    pub(crate) directories: Arc<dyn WorkspaceDirectories>,
     pub(crate) max_calls: u32,
 }
 
@@ -222,7 +223,7 @@ impl Bench {
         Self::at(Folder::Own(folder))
     }
 
-    /// In a folder that another one has made.
+    /// In a directory of another bench.
     pub(crate) fn in_folder(folder: &Path) -> Self {
         Self::at(Folder::Given(folder.to_owned()))
     }
@@ -232,12 +233,12 @@ impl Bench {
             v1::EnforcementReport { tier: v1::enforcement_report::Tier::A.into(), staging: true, ..Default::default() };
         Self {
             folder,
-            stage: Stage::default(),
+            signals: Signals::default(),
             clock: Arc::new(SetClock(AtomicI64::new(NOW * 1_000_000))),
             key: SigningKey::from_bytes(&[7; 32]),
             enforcement,
             allowed: Allowed::Any,
-            places: Arc::new(RealPlaces),
+            directories: Arc::new(HostDirectories),
             max_calls: 1000,
         }
     }
@@ -284,7 +285,7 @@ impl Bench {
         found
     }
 
-    /// What lies in Belay's own folder: views and staged effects that are still there.
+    /// The views and staged effects left in Belay's own directory.
     pub(crate) fn left_over(&self) -> Vec<String> {
         let names = |folder: &str| -> Vec<String> {
             let entries = fs::read_dir(self.workspace().join(".belay").join(folder));
@@ -294,14 +295,14 @@ impl Bench {
         [names("views"), names("commits")].concat()
     }
 
-    /// Waits until nothing is left over: what a commit displaced goes after its caller has the answer.
+    /// Waits until nothing is left over: replaced files are removed after the response.
     pub(crate) async fn cleared(&self) {
         while !self.left_over().is_empty() {
             tokio::task::yield_now().await;
         }
     }
 
-    /// How many transactions the ledger has made durable since it was opened, read off its write-ahead log.
+    /// How many transactions the ledger has committed since it was opened, read from its write-ahead log.
     pub(crate) fn ledger_commits(&self) -> usize {
         let log = fs::read(self.path().join("state/ledger.db-wal")).unwrap_or_default();
         if log.len() < 32 {
@@ -322,16 +323,17 @@ impl Bench {
     pub(crate) async fn start_without_policy(&self) -> Runner {
         let socket = self.path().join("runner.sock");
         let state = self.path().join("state");
-        let (registry, clock) = (Registry::new(tools(&self.stage)).unwrap(), self.clock.clone());
+        let (registry, clock) = (Registry::new(tools(&self.signals)).unwrap(), self.clock.clone());
         let keys = Keys::new([self.key.verifying_key()]);
         let workspaces =
             Workspaces { own: state.join("own"), allowed: self.allowed.clone(), forbidden: vec![state.clone()] };
-        let (places, enforcement, max_calls) = (self.places.clone(), self.enforcement.clone(), self.max_calls);
+        let (directories, enforcement, max_calls) =
+            (self.directories.clone(), self.enforcement.clone(), self.max_calls);
         let started = tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             let threads = Threads::Real;
             let location = Location::file(state.join("ledger.db"));
-            // Whoever held it before ends with its runtime; the lock goes a moment later.
+            // The previous holder ends with its runtime; it releases the lock a moment later.
             let ids = Arc::new(Ids::from_system());
             let secrets =
                 Secrets::new(REDACTOR.clone(), MasterKey::new([8; 32]), registry.clone(), move || ids.next_key());
@@ -350,7 +352,7 @@ impl Bench {
                 clock,
                 keys,
                 workspaces,
-                places,
+                directories,
                 enforcement,
                 telemetry,
                 threads,
@@ -379,7 +381,7 @@ impl Bench {
         v1::SignedPolicy { revision, body: signed.body, signature: signed.signature, key_id: signed.key_id }
     }
 
-    /// A yes to what a call waits with.
+    /// A grant that approves a waiting call.
     pub(crate) fn grant(&self, held: &v1::ToolCall) -> Grant {
         let need = held.approval_need.as_ref().expect("it waits");
         Grant {
@@ -408,7 +410,7 @@ pub(crate) fn sign(key: &SigningKey, grant: &Grant) -> v1::Grant {
     v1::Grant { body, signature, key_id }
 }
 
-/// A runner that is up.
+/// A running runner.
 pub(crate) struct Runner {
     pub(crate) client: ToolRunnerServiceClient<Channel>,
     pub(crate) calls: Option<Arc<Calls>>,
@@ -434,7 +436,7 @@ impl Runner {
         calls.policy().offer(bench.signed(revision, policy)).await.unwrap();
     }
 
-    /// Stops it as one is to be stopped.
+    /// Stops it gracefully.
     pub(crate) async fn stop(self) {
         let (calls, runtime) =
             (Arc::clone(self.calls.as_ref().unwrap()), self.runtime.as_ref().unwrap().handle().clone());
@@ -442,7 +444,7 @@ impl Runner {
         self.lose().await;
     }
 
-    /// Loses it: everything in it stops where it is.
+    /// Crashes it: everything in it stops where it is.
     pub(crate) async fn lose(mut self) {
         drop(self.calls.take());
         let runtime = self.runtime.take();
@@ -460,7 +462,7 @@ impl Runner {
         }
     }
 
-    /// Makes a call and answers with its end, or with what it waits for.
+    /// Sends a call and returns its end, or its state when it waits for approval.
     pub(crate) async fn call(&self, request: v1::CallToolRequest) -> Result<v1::ToolCall, Status> {
         let mut events = self.client.clone().call_tool(request).await?.into_inner();
         while let Some(message) = events.message().await? {
@@ -472,7 +474,7 @@ impl Runner {
         Err(Status::aborted("the stream ended without a result"))
     }
 
-    /// The first call for whose end a call waits. It is made, or attached to if it was made before.
+    /// The first call whose end a call waits for. Starts the call, or attaches to it.
     pub(crate) async fn waits_for(&self, request: &v1::CallToolRequest) -> String {
         let mut events = self.client.clone().call_tool(request.clone()).await.unwrap().into_inner();
         loop {
@@ -486,7 +488,7 @@ impl Runner {
         self.call(self.request(call, tool, todo)).await.unwrap()
     }
 
-    /// The same, without waiting for the end.
+    /// Sends a call without waiting for its end.
     pub(crate) fn spawn(&self, request: v1::CallToolRequest) -> tokio::task::JoinHandle<Result<v1::ToolCall, Status>> {
         let client = self.client.clone();
         let runner = Self { client, calls: None, runtime: None, workspace: self.workspace.clone() };
@@ -519,7 +521,7 @@ impl Runner {
         self.client.clone().acknowledge_tool_calls(request).await.unwrap();
     }
 
-    /// The calls that have ended and were not acknowledged.
+    /// The calls that have ended and are not acknowledged.
     pub(crate) async fn unacknowledged(&self) -> Vec<String> {
         let request = v1::WatchUnacknowledgedToolCallsRequest::default();
         let mut watch = self.client.clone().watch_unacknowledged_tool_calls(request).await.unwrap().into_inner();
@@ -532,13 +534,13 @@ impl Runner {
         }
     }
 
-    /// What a call waits with.
+    /// The subject and contents of a waiting call.
     pub(crate) async fn effect(&self, call: &str) -> Result<(Subject, Vec<u8>, BTreeMap<String, Vec<u8>>), Status> {
         let request = v1::GetEffectRequest { name: name(call) };
-        let mut pieces = self.client.clone().get_effect(request).await?.into_inner();
+        let mut chunks = self.client.clone().get_effect(request).await?.into_inner();
         let (mut subject, mut contents) = (Vec::new(), BTreeMap::<String, Vec<u8>>::new());
-        while let Some(piece) = pieces.message().await? {
-            match piece.content.unwrap() {
+        while let Some(chunk) = chunks.message().await? {
+            match chunk.content.unwrap() {
                 v1::get_effect_response::Content::Subject(bytes) => subject.extend(bytes),
                 v1::get_effect_response::Content::Chunk(chunk) => {
                     contents.entry(chunk.digest).or_default().extend(chunk.data);
@@ -558,5 +560,5 @@ pub(crate) fn reason(call: &v1::ToolCall) -> &str {
 }
 
 pub(crate) fn refusal(status: &Status) -> String {
-    belay_service_kit::status::reason(status).unwrap_or_else(|| panic!("no status of ours: {status}"))
+    belay_service_kit::status::reason(status).unwrap_or_else(|| panic!("not a status of Belay: {status}"))
 }

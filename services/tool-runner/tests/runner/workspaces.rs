@@ -1,4 +1,4 @@
-//! Which folders calls work in.
+//! Which directories calls may use as workspaces.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -10,9 +10,9 @@ use tonic::Code;
 
 use crate::support::*;
 
-/// S2-FR-043: it gets a folder by its id, and an id that climbs gets none.
+/// S2-FR-043: it gets a directory by its id; an id with `..` is rejected.
 #[tokio::test]
-async fn an_execution_that_names_none_has_a_workspace_of_its_own() {
+async fn an_execution_without_a_workspace_gets_its_own() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let request = |call: &str| v1::CallToolRequest {
@@ -21,15 +21,15 @@ async fn an_execution_that_names_none_has_a_workspace_of_its_own() {
     };
     let done = runner.call(request("a")).await.unwrap();
     assert_eq!(state(&done), State::Completed);
-    assert!(!done.receipt.unwrap().live_base, "nobody else works in it");
+    assert!(!done.receipt.unwrap().live_base, "no one else uses it");
     assert_eq!(fs::read_to_string(bench.path().join("state/own/default/e/x")).unwrap(), "y");
     let climbing = request("namespaces/../executions/e/steps/s/calls/1.1");
     assert_eq!(runner.call(climbing).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
-/// A workspace is where it may be, by its true path.
+/// Checked by canonical path.
 #[tokio::test]
-async fn a_named_workspace_is_where_it_may_be() {
+async fn a_named_workspace_must_be_allowed() {
     let mut bench = Bench::new();
     let check = async |runner: &Runner, folder: &std::path::Path| {
         let request = v1::CheckWorkspaceRequest { workspace: folder.to_str().unwrap().into() };
@@ -38,7 +38,7 @@ async fn a_named_workspace_is_where_it_may_be() {
     let real = bench.workspace().canonicalize().unwrap();
     symlink(&real, bench.path().join("link")).unwrap();
     fs::write(bench.path().join("file"), "").unwrap();
-    // Another Belay's state directory, known by what is in it.
+    // The state directory of another Belay, recognised by its files.
     fs::create_dir_all(bench.path().join("other/deep/er")).unwrap();
     fs::write(bench.path().join("other/gate.key"), "").unwrap();
     fs::write(bench.path().join("other/gate.db"), "").unwrap();
@@ -64,7 +64,7 @@ async fn a_named_workspace_is_where_it_may_be() {
             folder.display()
         );
     }
-    // One folder has one name: calls by either go through the same door.
+    // One directory has one canonical path: calls by either name share its lock.
     let by_link = v1::CallToolRequest {
         workspace: bench.path().join("link").to_str().unwrap().into(),
         ..runner.request("b", CHANGE, json!([["write", "b", ""]]))
@@ -85,13 +85,13 @@ async fn a_named_workspace_is_where_it_may_be() {
     assert_eq!((state(&refused), reason(&refused)), (State::Failed, "WORKSPACE_NOT_ALLOWED"));
 }
 
-/// A workspace that nobody works in is free for another process, and one that another has is refused for a while only.
+/// An idle workspace is free for other processes; one in use elsewhere is refused with a transient error.
 #[tokio::test]
-async fn a_workspace_is_shared_in_turn() {
+async fn an_idle_workspace_is_free_for_another_process() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     let held = runner.run("a", CHANGE, json!([["write", "x", "y"]])).await;
-    // It closes by itself a moment after the last call; what is held keeps nobody out.
+    // It closes a moment after the last call; a waiting call does not keep it open.
     let other = loop {
         match Workspace::open(&bench.workspace(), &[]) {
             Ok(other) => break other,
@@ -106,5 +106,5 @@ async fn a_workspace_is_shared_in_turn() {
     assert_eq!((reason(&busy), busy.failure.as_ref().unwrap().retryable), ("WORKSPACE_FAILED", true));
     drop(other);
     let done = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap();
-    assert_eq!((state(&done), bench.text("x").as_str()), (State::Completed, "y"), "what was held is still there");
+    assert_eq!((state(&done), bench.text("x").as_str()), (State::Completed, "y"), "the staged effect is still there");
 }

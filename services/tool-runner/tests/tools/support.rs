@@ -22,23 +22,23 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-/// The walls of this machine, tried once.
+/// The sandbox of this machine, probed once.
 pub(crate) fn enforcement() -> &'static Enforcement {
-    static TRIED: OnceLock<Enforcement> = OnceLock::new();
-    TRIED.get_or_init(|| Enforcement::tried_out(SandboxSettings::default()))
+    static PROBED: OnceLock<Enforcement> = OnceLock::new();
+    PROBED.get_or_init(|| Enforcement::probed(SandboxSettings::default()))
 }
 
-/// A workspace with one file in it, and a view in which commands run.
-pub(crate) struct Room {
+/// A workspace with one file, whose views commands run in.
+pub(crate) struct Fixture {
     pub(crate) folder: TempDir,
     pub(crate) workspace: PathBuf,
     opened: Workspace,
 }
 
-impl Room {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Walls, not modes, have to keep commands out.
+        // The sandbox, not file modes, has to keep commands out.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let workspace = folder.path().join("workspace");
         fs::create_dir(&workspace).unwrap();
@@ -54,21 +54,21 @@ impl Room {
         ViewHandle::new(Box::new(self.opened.view(&id).unwrap()), Lane::new(Threads::Real, 4))
     }
 
-    /// Calls the tool in a view of its own.
+    /// Calls the tool in a new view.
     pub(crate) fn call(&self, arguments: Value) -> ToolResult {
         self.call_in(&self.view(), arguments)
     }
 
     /// Calls the tool in a view.
     pub(crate) fn call_in(&self, view: &ViewHandle, arguments: Value) -> ToolResult {
-        block_on(RunTerminal::new(enforcement()).call(invocation(arguments, view, Arc::new(Heard::default()))))
+        block_on(RunTerminal::new(enforcement()).call(invocation(arguments, view, Arc::new(Recorder::default()))))
     }
 
     pub(crate) fn fail(&self, arguments: Value) -> ToolFailure {
         self.call(arguments).expect_err("the command fails")
     }
 
-    /// Runs a shell script that has to succeed, and gives its standard output.
+    /// Runs a shell script that has to succeed, and returns its standard output.
     pub(crate) fn script(&self, script: &str) -> String {
         let result = self.call(sh(script)).unwrap_or_else(|failure| panic!("{failure:?}"));
         result["stdout"].as_str().unwrap().to_owned()
@@ -95,7 +95,7 @@ pub(crate) fn invocation(arguments: Value, view: &ViewHandle, output: Arc<dyn Ou
         output,
         trace: TraceContext { traceparent: "00-aa-bb-01".into(), tracestate: "vendor=1".into() },
         enforced: Arc::default(),
-        // So long that no test ends because of it: whoever relies on something else waits for ever where that is broken.
+        // Long enough that no test depends on it: a test of another limit hangs if that limit is broken.
         limit: Duration::from_secs(86_400),
     }
 }
@@ -104,40 +104,40 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// Keeps what a command says while it says it.
+/// Records output.
 #[derive(Default)]
-pub(crate) struct Heard(Mutex<Vec<(Stream, Vec<u8>)>>);
+pub(crate) struct Recorder(Mutex<Vec<(Stream, Vec<u8>)>>);
 
-impl Heard {
+impl Recorder {
     pub(crate) fn of(&self, wanted: Stream) -> Vec<u8> {
-        let heard = self.0.lock().unwrap();
-        heard.iter().filter(|(stream, _)| *stream == wanted).flat_map(|(_, bytes)| bytes.clone()).collect()
+        let recorder = self.0.lock().unwrap();
+        recorder.iter().filter(|(stream, _)| *stream == wanted).flat_map(|(_, bytes)| bytes.clone()).collect()
     }
 }
 
-impl Output for Heard {
+impl Output for Recorder {
     fn write(&self, stream: Stream, bytes: &[u8]) {
         self.0.lock().unwrap().push((stream, bytes.to_vec()));
     }
 }
 
-/// Tells when a command says something.
-pub(crate) struct Told(mpsc::UnboundedSender<Vec<u8>>);
+/// Forwards output to a channel.
+pub(crate) struct Forwarder(mpsc::UnboundedSender<Vec<u8>>);
 
-impl Told {
+impl Forwarder {
     pub(crate) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Vec<u8>>) {
-        let (teller, told) = mpsc::unbounded_channel();
-        (Arc::new(Self(teller)), told)
+        let (teller, forwarder) = mpsc::unbounded_channel();
+        (Arc::new(Self(teller)), forwarder)
     }
 }
 
-impl Output for Told {
+impl Output for Forwarder {
     fn write(&self, _stream: Stream, bytes: &[u8]) {
         let _ = self.0.send(bytes.to_vec());
     }
 }
 
-/// A number of seconds nobody else sleeps for, by which processes are found.
+/// A number of seconds that no other process sleeps for, by which the processes are found.
 pub(crate) fn nap() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("{}.{}", 2_000_000 + process::id(), COUNT.fetch_add(1, Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! A thousand commands at once, through the runner: no thread each, and nothing waits for them.
+//! A thousand concurrent commands, through the runner: they do not take a thread each, and nothing waits for them.
 
 use std::{fs, sync::Arc};
 
@@ -13,7 +13,7 @@ use belay_settings::RunnerLimits;
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{
-    Allowed, Calls, Ledger, Parts, RealPlaces, Registry, Secrets, Tool, Workspaces, hosted,
+    Allowed, Calls, HostDirectories, Ledger, Parts, Registry, Secrets, Tool, Workspaces, hosted,
     tools::{ReadFile, RunTerminal},
 };
 use serde_json::{Value, json};
@@ -26,16 +26,16 @@ use crate::{
     user::USER,
 };
 
-pub(crate) const TESTS: &[Test] = tests![a_thousand_commands_take_no_thread_each_and_nothing_waits_for_them];
+pub(crate) const TESTS: &[Test] = tests![a_thousand_commands_need_few_threads_and_block_nothing];
 
 /// How many commands run at once.
 const COMMANDS: usize = 1000;
-/// More threads than all lanes of a runner have slots, with those of the runtime and the stores; a thread for each command is far more.
+/// More than the slots of all lanes, the runtime and the stores need; one thread per command is far more.
 const MAX_THREADS: usize = 400;
 
 type Client = ToolRunnerServiceClient<Channel>;
 
-/// A runner of the built-in tools in `folder`, where nothing is asked.
+/// A runner of the built-in tools in `folder` without approvals.
 async fn start(folder: &std::path::Path) -> (Client, String, Arc<Calls>) {
     let (state, workspace, socket) = (folder.join("state"), folder.join("work"), folder.join("s"));
     fs::create_dir(&state).unwrap();
@@ -52,7 +52,7 @@ async fn start(folder: &std::path::Path) -> (Client, String, Arc<Calls>) {
         clock: Arc::new(SystemClock),
         keys: Keys::new([key.verifying_key()]),
         workspaces: Workspaces { own: state.join("own"), allowed: Allowed::Any, forbidden: vec![state] },
-        places: Arc::new(RealPlaces),
+        directories: Arc::new(HostDirectories),
         enforcement: enforcement().to_proto(),
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         threads: Threads::Real,
@@ -111,9 +111,9 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-fn a_thousand_commands_take_no_thread_each_and_nothing_waits_for_them() -> Verdict {
+fn a_thousand_commands_need_few_threads_and_block_nothing() -> Verdict {
     if rustix::process::geteuid().as_raw() == USER {
-        return Verdict::Skipped("once is enough".to_owned());
+        return Verdict::Skipped("runs as root only".to_owned());
     }
     let folder = tempfile::tempdir().unwrap();
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -137,14 +137,14 @@ fn a_thousand_commands_take_no_thread_each_and_nothing_waits_for_them() -> Verdi
         }
         let running = starting.join_all().await;
         assert_eq!(running.len(), COMMANDS);
-        // What a command says comes a moment before it sleeps.
+        // The output arrives a moment before the command sleeps.
         while sleepers(&nap).len() < COMMANDS {
             tokio::task::yield_now().await;
         }
         let busy = threads();
         assert!(busy < MAX_THREADS, "{busy} threads beside {COMMANDS} commands");
 
-        // None of the commands ends before these have been answered.
+        // All commands still run while these calls complete.
         let read = end(call(client.clone(), COMMANDS, "read_file", json!({"path": "file"}), workspace.clone()).await);
         assert_eq!(read.await.state(), State::Completed);
         let quick = json!({"command": ["true"]});

@@ -58,7 +58,7 @@ pub use manifest::{Act, Change, Flag, Flagged, Manifest};
 pub use order::Order;
 pub use path::{OWN, PathError, RelPath};
 pub use stat::{FileKind, FileTime};
-pub use stores::stores_around;
+pub use stores::enclosing_state_directory;
 pub use tree::{Content, Digest, LeftOut, Limits, Node, Stop, TreeError};
 pub use view::{Metadata, UPPER, View, ViewError, WORK};
 pub use workspace::{OpenError, Workspace};

@@ -130,7 +130,7 @@ fn holds_any(folder: impl AsFd, names: &[&str]) -> Result<bool, Errno> {
 /// The state directory of a Belay, this one's or another's, that `path` is or lies in. A folder that cannot be looked into is none: what
 /// lies in it has a path that others may pass and not read.
 #[must_use]
-pub fn stores_around(path: &Path) -> Option<PathBuf> {
+pub fn enclosing_state_directory(path: &Path) -> Option<PathBuf> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let is_one = |folder: &&Path| openat(CWD, *folder, flags, Mode::empty()).and_then(are_in).unwrap_or(false);
     path.ancestors().find(is_one).map(Path::to_owned)

@@ -141,7 +141,7 @@ fn a_program_that_will_not_be_there_is_told_before_anything_starts() {
     let warnings = checked["warnings"].as_array().unwrap();
     assert_eq!((code, warnings.len()), (0, 1), "{checked:#}");
     assert_eq!((&warnings[0]["field"], &warnings[0]["line"]), (&"steps[1].arguments.command[0]".into(), &9.into()));
-    assert!(warnings[0]["message"].as_str().unwrap().contains("`no-such-program` does not exist for commands"));
+    assert!(warnings[0]["message"].as_str().unwrap().contains("`no-such-program` not found: commands search"));
     let shown = home.run(["run", "plan.yaml", "--dry-run", "--workspace", "w"]);
     assert!(shown.code == 0 && shown.out.contains("warning: plan.yaml:9:17: "), "{shown:?}");
 }

@@ -19,30 +19,30 @@ pub(super) struct Edit {
 pub(super) struct Edited {
     pub(super) text: String,
     pub(super) replacements: usize,
-    /// No more lines than these differ.
+    /// An upper bound of the lines that differ.
     changed_lines: usize,
 }
 
-/// Why an edit does not fit.
+/// Why an edit cannot be applied.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EditError {
-    /// The piece does not occur; where the most similar line stands, and what it says.
+    /// The quoted part does not occur. `similar`: number and text of the most similar line.
     Missing { similar: Option<(usize, String)> },
-    /// The piece occurs more than once; the lines where it begins, as far as they are few.
+    /// The quoted part occurs more than once. `lines`: where the first occurrences begin.
     Ambiguous { times: usize, lines: Vec<usize> },
-    /// The text would grow beyond its limit.
+    /// The text would exceed its limit.
     TooLarge,
-    /// Nobody waits any more.
+    /// The call was stopped.
     Stopped,
 }
 
-/// How many places a message names.
-const NAMED: usize = 5;
+/// The number of lines that a message names.
+const MAX_NAMED_LINES: usize = 5;
 
 impl fmt::Display for EditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing { similar: None } => f.write_str("the text does not occur, nor anything like it"),
+            Self::Missing { similar: None } => f.write_str("the text does not occur, nor anything similar"),
             Self::Missing { similar: Some((line, text)) } => {
                 write!(f, "the text does not occur; the most similar line is line {line}: `{text}`")
             }
@@ -61,9 +61,9 @@ impl fmt::Display for EditError {
     }
 }
 
-/// Applies edits in order, or none; the number of the one that does not fit with the reason.
+/// Applies edits in order, all or none. On an error returns the index of the edit that failed.
 ///
-/// In a text all of whose lines end in CRLF, the line ends of an edit mean that as well. `stopped` is asked before each edit.
+/// If all lines of the text end in CRLF, a line end in an edit matches and becomes CRLF. `stopped` is polled before each edit.
 pub(super) fn apply(
     text: &str,
     edits: &[Edit],
@@ -90,7 +90,7 @@ pub(super) fn apply(
     Ok(edited)
 }
 
-/// Whether a text has lines, and all of them end in CRLF.
+/// Whether the text has line ends, and all are CRLF.
 fn has_crlf_only(text: &str) -> bool {
     let mut ends = text.split('\n');
     ends.next_back();
@@ -98,12 +98,12 @@ fn has_crlf_only(text: &str) -> bool {
     ends.peek().is_some() && ends.all(|line| line.ends_with('\r'))
 }
 
-/// A piece of text with the line ends of the text it is for.
+/// Converts the line ends of an edit to those of the text.
 fn ends(piece: &str, crlf: bool) -> Cow<'_, str> {
     if crlf && piece.contains('\n') { piece.replace("\r\n", "\n").replace('\n', "\r\n").into() } else { piece.into() }
 }
 
-/// How many occurrences to replace.
+/// The number of occurrences to replace.
 fn times(text: &str, search: &str, all: bool) -> Result<usize, EditError> {
     let Some(first) = text.find(search) else {
         return Err(EditError::Missing { similar: most_similar(text, search) });
@@ -111,10 +111,10 @@ fn times(text: &str, search: &str, all: bool) -> Result<usize, EditError> {
     if all {
         return Ok(text.matches(search).count());
     }
-    // Occurrences that overlap are two as well: which one is meant?
+    // Overlapping occurrences are ambiguous too.
     let next = first + search.chars().next().map_or(1, char::len_utf8);
     let Some(second) = text[next..].find(search) else { return Ok(1) };
-    let apart: Vec<usize> = text.match_indices(search).map(|(at, _)| at).take(NAMED).collect();
+    let apart: Vec<usize> = text.match_indices(search).map(|(at, _)| at).take(MAX_NAMED_LINES).collect();
     let (times, places) = match apart.len() {
         1 => (2, vec![first, next + second]),
         _ => (text.matches(search).count(), apart),
@@ -124,37 +124,37 @@ fn times(text: &str, search: &str, all: bool) -> Result<usize, EditError> {
     Err(EditError::Ambiguous { times, lines })
 }
 
-/// The line that is most like the first line of a piece that has something on it. Looks at so much and no more: it is a help, not a search.
+/// The line most similar to the first non-blank line of `search`. The search is bounded: it only helps the author of the edit.
 fn most_similar(text: &str, search: &str) -> Option<(usize, String)> {
-    const LINES: usize = 50_000;
-    const LONGEST: usize = 200;
-    const ALIKE: f64 = 0.5;
-    let short = |line: &str| line.trim().chars().take(LONGEST).collect::<String>();
+    const MAX_LINES: usize = 50_000;
+    const MAX_LINE_CHARS: usize = 200;
+    const MIN_SCORE: f64 = 0.5;
+    let short = |line: &str| line.trim().chars().take(MAX_LINE_CHARS).collect::<String>();
     let wanted = short(search.lines().find(|line| !line.trim().is_empty())?);
     let alike = |line: &str| strsim::sorensen_dice(&wanted, line);
-    let lines = text.lines().take(LINES).enumerate().map(|(n, line)| (n + 1, short(line)));
-    let scored = lines.map(|(n, line)| (alike(&line), n, line)).filter(|(score, ..)| *score > ALIKE);
-    // Of equals the first.
+    let lines = text.lines().take(MAX_LINES).enumerate().map(|(n, line)| (n + 1, short(line)));
+    let scored = lines.map(|(n, line)| (alike(&line), n, line)).filter(|(score, ..)| *score > MIN_SCORE);
+    // The first of equal scores.
     let (_, n, line) = scored.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
     Some((n, line))
 }
 
-/// The unified diff of a text and what became of it, and whether it is not all there because there is too much of it.
+/// The unified diff of the edits, and whether it was truncated.
 pub(super) fn diff(path: &str, old: &str, edited: &Edited) -> (String, bool) {
-    // The time that finding a shortest diff takes grows with the square of what differs.
-    const MOST_LINES: usize = 4_000;
-    const MOST_BYTES: usize = 256 << 10;
+    // The time to find a shortest diff grows with the square of the difference.
+    const MAX_CHANGED_LINES: usize = 4_000;
+    const MAX_DIFF_BYTES: usize = 256 << 10;
     if old == edited.text {
         return (String::new(), false);
     }
-    if edited.changed_lines > MOST_LINES {
+    if edited.changed_lines > MAX_CHANGED_LINES {
         return (String::new(), true);
     }
     let diff = TextDiff::from_lines(old, &edited.text);
     let mut shown = diff.unified_diff().header(&format!("a/{path}"), &format!("b/{path}")).to_string();
-    let cut = shown.len() > MOST_BYTES;
+    let cut = shown.len() > MAX_DIFF_BYTES;
     if cut {
-        let line = shown.as_bytes()[..MOST_BYTES].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let line = shown.as_bytes()[..MAX_DIFF_BYTES].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         shown.truncate(line);
     }
     (shown, cut)
@@ -185,51 +185,51 @@ mod tests {
     }
 
     #[test]
-    fn each_edit_sees_what_those_before_it_made() {
+    fn each_edit_sees_the_result_of_those_before_it() {
         assert_eq!(edited("a b c", &[edit("a", "x"), edit("x b", "y"), edit(" c", "")]), "y");
         assert_eq!(edited("a.a.a", &[all("a", "aa")]), "aa.aa.aa");
         assert_eq!(apply("a.a.a", &[all("a", "b")], 1000).unwrap().replacements, 3);
     }
 
     #[test]
-    fn line_ends_and_a_missing_last_one_stay() {
+    fn line_ends_are_preserved() {
         assert_eq!(edited("a\r\nb\r\nc", &[edit("a\nb", "x\ny\nz")]), "x\r\ny\r\nz\r\nc");
         assert_eq!(edited("a\r\nb\r\n", &[edit("b\r\n", "c\r\n")]), "a\r\nc\r\n");
         assert_eq!(edited("a\nb", &[edit("b", "c")]), "a\nc");
-        assert_eq!(edited("a\r\nb\nc", &[edit("b\nc", "x\ny")]), "a\r\nx\ny", "a mixture is taken as it stands");
+        assert_eq!(edited("a\r\nb\nc", &[edit("b\nc", "x\ny")]), "a\r\nx\ny", "mixed line ends are matched exactly");
         assert_eq!(edited("one line", &[edit("one", "a\nb")]), "a\nb line");
     }
 
     #[test]
-    fn what_is_ambiguous_is_refused_with_its_lines() {
-        let said = refusal("x\ny\nx\n", edit("x", "z"));
-        assert!(said.contains("2 times (lines 1, 3)") && said.contains("all: true"), "{said}");
+    fn an_ambiguous_edit_names_its_lines() {
+        let message = refusal("x\ny\nx\n", edit("x", "z"));
+        assert!(message.contains("2 times (lines 1, 3)") && message.contains("all: true"), "{message}");
         assert!(refusal("aaa", edit("aa", "b")).contains("2 times (lines 1"), "overlapping occurrences are two");
-        let said = refusal(&"x\n".repeat(300), edit("x", "z"));
-        assert!(said.contains("300 times (lines 1, 2, 3, 4, 5, …)"), "{said}");
+        let message = refusal(&"x\n".repeat(300), edit("x", "z"));
+        assert!(message.contains("300 times (lines 1, 2, 3, 4, 5, …)"), "{message}");
     }
 
     #[test]
-    fn what_is_missing_is_refused_with_what_is_like_it() {
+    fn a_missing_text_names_the_most_similar_line() {
         let text = "fn main() {\n    println!(\"hello\");\n}\n";
-        let said = refusal(text, edit("println!(\"helo\");", ""));
-        assert!(said.contains("line 2: `println!(\"hello\");`"), "{said}");
-        assert!(refusal(text, edit("zzzz", "")).contains("nor anything like it"));
-        assert!(refusal("", edit("x", "")).contains("nor anything like it"));
-        assert!(refusal("a\n", edit("\n\n", "")).contains("nor anything like it"));
+        let message = refusal(text, edit("println!(\"helo\");", ""));
+        assert!(message.contains("line 2: `println!(\"hello\");`"), "{message}");
+        assert!(refusal(text, edit("zzzz", "")).contains("nor anything similar"));
+        assert!(refusal("", edit("x", "")).contains("nor anything similar"));
+        assert!(refusal("a\n", edit("\n\n", "")).contains("nor anything similar"));
     }
 
     #[test]
-    fn nothing_grows_beyond_its_limit() {
+    fn the_result_is_bounded() {
         let refused = apply(&"a".repeat(500), &[all("a", &"b".repeat(1 << 20))], 1000).unwrap_err();
         assert_eq!(refused, (0, EditError::TooLarge));
         let near = apply(&"a".repeat(500), &[all("a", "bb")], 1000).unwrap();
         assert_eq!(near.text.len(), 1000);
     }
 
-    /// Texts that make a naive search or diff take for ever.
+    /// Texts on which a naive search or diff would take forever.
     #[test]
-    fn hostile_texts_end_soon() {
+    fn hostile_texts_are_handled_quickly() {
         let text = "a".repeat(4 << 20);
         assert!(apply(&text, &[edit(&"a".repeat(2 << 20), "b")], 16 << 20).is_err());
         let lines = "a\n".repeat(1 << 20);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn many_edits_end_when_nobody_waits() {
+    fn edits_stop_when_the_call_was_stopped() {
         let refused = super::apply("a", &[edit("a", "b")], 1000, || true).unwrap_err();
         assert_eq!(refused, (0, EditError::Stopped));
     }

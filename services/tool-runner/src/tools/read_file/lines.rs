@@ -1,50 +1,60 @@
-//! Some lines out of a file of any size.
+//! Reads lines from a file of any size.
 
 use belay_workspace::RelPath;
 
 use crate::{ToolFailure, View, tools::files::Stop};
 
-/// How much of a file is read at a time.
-const PIECE: u64 = 1 << 20;
+/// How many bytes are read at a time.
+const CHUNK_BYTES: u64 = 1 << 20;
 
-/// The lines between two numbers, as far as they fit.
+/// The lines between two numbers, up to a limit of bytes.
 pub(super) struct Window {
     first: u64,
     last: u64,
     numbered: bool,
-    most: usize,
-    /// The number of the line that is being read.
+    max_bytes: usize,
+    /// The number of the current line.
     line: u64,
     at_start: bool,
     content: Vec<u8>,
-    /// The last line of which there is something in `content`.
+    /// The last line that `content` holds, in part or in full.
     shown: Option<u64>,
     full: bool,
 }
 
 impl Window {
-    /// Lines `first` to `last`, counted from 1, in at most `most` bytes.
-    pub(super) fn new(first: u64, last: u64, numbered: bool, most: usize) -> Self {
-        Self { first, last, numbered, most, line: 1, at_start: true, content: Vec::new(), shown: None, full: false }
+    /// Lines `first` to `last`, counted from 1, in at most `max_bytes` bytes.
+    pub(super) fn new(first: u64, last: u64, numbered: bool, max_bytes: usize) -> Self {
+        Self {
+            first,
+            last,
+            numbered,
+            max_bytes,
+            line: 1,
+            at_start: true,
+            content: Vec::new(),
+            shown: None,
+            full: false,
+        }
     }
 
-    /// Reads a file as far as needed, and gives its size in bytes.
+    /// Reads a file as far as needed. Returns its size in bytes.
     pub(super) fn read(&mut self, view: &dyn View, stop: &Stop, path: &RelPath) -> Result<u64, ToolFailure> {
         let mut at = 0;
         loop {
             stop.check()?;
-            let piece = view.read(path, at, Some(PIECE))?;
-            at += piece.len() as u64;
-            let wants_more = self.feed(&piece);
-            if !wants_more || (piece.len() as u64) < PIECE {
+            let chunk = view.read(path, at, Some(CHUNK_BYTES))?;
+            at += chunk.len() as u64;
+            let needs_more = self.feed(&chunk);
+            if !needs_more || (chunk.len() as u64) < CHUNK_BYTES {
                 return Ok(view.size(path)?);
             }
         }
     }
 
-    /// Takes the next bytes of the file. Whether more of them are wanted.
-    fn feed(&mut self, piece: &[u8]) -> bool {
-        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+    /// Feeds the next bytes of the file. Returns whether more are needed.
+    fn feed(&mut self, chunk: &[u8]) -> bool {
+        for part in chunk.split_inclusive(|byte| *byte == b'\n') {
             if self.line > self.last || self.full {
                 return false;
             }
@@ -59,8 +69,8 @@ impl Window {
 
     fn show(&mut self, part: &[u8]) {
         let number = if self.numbered && self.at_start { format!("{}\t", self.line) } else { String::new() };
-        let room = self.most.saturating_sub(self.content.len() + number.len());
-        let fitting = &part[..part.len().min(room)];
+        let remaining = self.max_bytes.saturating_sub(self.content.len() + number.len());
+        let fitting = &part[..part.len().min(remaining)];
         self.full = fitting.len() < part.len();
         if !fitting.is_empty() {
             self.content.extend_from_slice(number.as_bytes());
@@ -69,12 +79,12 @@ impl Window {
         }
     }
 
-    /// Whether the lines did not fit.
+    /// Whether lines were cut off at the limit.
     pub(super) fn truncated(&self) -> bool {
         self.full
     }
 
-    /// The first and the last line that are there.
+    /// The first and the last line in the content.
     pub(super) fn lines(&self) -> Option<(u64, u64)> {
         self.shown.map(|last| (self.first, last))
     }
@@ -89,15 +99,15 @@ mod tests {
     use super::*;
 
     fn window(
-        pieces: &[&str],
+        chunks: &[&str],
         first: u64,
         last: u64,
         numbered: bool,
-        most: usize,
+        max_bytes: usize,
     ) -> (String, Option<(u64, u64)>, bool) {
-        let mut window = Window::new(first, last, numbered, most);
-        for piece in pieces {
-            if !window.feed(piece.as_bytes()) {
+        let mut window = Window::new(first, last, numbered, max_bytes);
+        for chunk in chunks {
+            if !window.feed(chunk.as_bytes()) {
                 break;
             }
         }
@@ -106,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_wherever_the_pieces_end() {
+    fn lines_are_found_across_chunk_boundaries() {
         let text = "one\ntwo\r\nthree\nfour";
         for at in 0..=text.len() {
             let (left, right) = text.split_at(at);
@@ -121,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_said() {
+    fn lines_beyond_the_limit_are_truncated() {
         assert_eq!(window(&["abcdef\ngh\n"], 1, 9, false, 10), ("abcdef\ngh\n".into(), Some((1, 2)), false));
         assert_eq!(window(&["abcdef\ngh\n"], 1, 9, false, 9), ("abcdef\ngh".into(), Some((1, 2)), true));
         assert_eq!(window(&["abcdef\ngh\n"], 1, 9, false, 4), ("abcd".into(), Some((1, 1)), true));

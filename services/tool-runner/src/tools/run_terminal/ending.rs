@@ -1,4 +1,4 @@
-//! What the end of a command means for its call. Pure.
+//! Maps the end of a command to the result of its call. Pure.
 
 use std::{io, time::Duration};
 
@@ -11,26 +11,25 @@ use super::streams::text;
 use crate::{
     CommandSettings, ToolFailure, ToolResult,
     calls::timed_out,
-    room::is_full,
+    disk_full::is_full,
     tools::files::{invalid, not_found, stopped, wrong_type},
 };
 
-/// SIGXCPU and SIGXFSZ, whose limits the sandbox sets; the same numbers on all architectures it runs on.
+/// SIGXCPU and SIGXFSZ, whose limits the sandbox sets; the numbers are the same on all supported architectures.
 const OUT_OF_CPU: i32 = 24;
 const FILE_TOO_LARGE: i32 = 25;
 
-/// What was asked of a command, and what it had.
+/// The conditions that a command ran under.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
-    /// Whether a code other than 0 is a failure.
+    /// Whether an exit code other than 0 is a failure.
     pub(super) check: bool,
-    /// Its time limit.
     pub(super) limit: Duration,
-    /// Whether it had a loopback interface of its own.
+    /// Whether it had its own loopback interface.
     pub(super) loopback: bool,
 }
 
-/// The result of a command that ended, or why it counts as a failure. What the command wrote goes with every failure of a call.
+/// The result of a command, or its failure. Every failure of a call also carries the end of the output.
 pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, asked: Asked) -> ToolResult {
     let Asked { check, limit, loopback } = asked;
     let killed = |why: &str| failed(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` {why}."));
@@ -43,69 +42,73 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, asked: Ask
             "stderr_bytes": output.stderr.total,
             "truncated": output.stdout.dropped() + output.stderr.dropped() > 0,
         })),
-        // What shells and the like say of a program they were to run.
+        // The exit codes by which shells report that a program could not be run.
         Status::Exited(code @ (126 | 127)) => {
-            let why = if code == 126 { "cannot be executed" } else { "was not found" };
-            let message = format!("`{program}` ended with code {code}: a program it was to run {why}.");
+            let why = if code == 126 { "is not executable" } else { "was not found" };
+            let message = format!("`{program}` exited with code {code}: a program that it tried to run {why}.");
             failed(ErrorClass::AgentUnavailable, reasons::PROGRAM_NOT_FOUND, message)
         }
-        // 128 + SIGKILL, which is how a shell reports it of what it ran.
-        Status::Exited(137) => killed("ended with code 137: something it ran was killed, perhaps for want of memory"),
+        // 128 + SIGKILL, by which a shell reports a killed child.
+        Status::Exited(137) => {
+            killed("exited with code 137: a process it started was killed, perhaps because memory ran out")
+        }
         Status::Exited(code) => {
             let hint = if wanted_network(output) { no_network(loopback) } else { String::new() };
-            failed(ErrorClass::Transient, reasons::COMMAND_FAILED, format!("`{program}` ended with code {code}{hint}."))
+            failed(
+                ErrorClass::Transient,
+                reasons::COMMAND_FAILED,
+                format!("`{program}` exited with code {code}{hint}."),
+            )
         }
-        Status::Signalled(OUT_OF_CPU) => killed("used more processor time than it may"),
+        Status::Signalled(OUT_OF_CPU) => killed("exceeded its CPU time limit (`commands.limits.cpu_time`)"),
         Status::Signalled(FILE_TOO_LARGE) => killed(
-            "wrote a larger file than the operator's settings allow (`commands.limits.file_size`, and the budget of the place)",
+            "exceeded the maximum file size (`commands.limits.file_size`, or the size of the place that it wrote to)",
         ),
-        Status::Signalled(signal) => killed(&format!("was ended by signal {signal}")),
+        Status::Signalled(signal) => killed(&format!("was terminated by signal {signal}")),
         Status::TimedOut => Err(timed_out(limit)),
         Status::DiskLimit(limit) => Err(over_disk_limit(program, limit)),
         Status::Killed => Err(stopped()),
-        Status::Lost => {
-            killed("was killed together with its sandbox from outside, perhaps by the kernel for want of memory")
-        }
+        Status::Lost => killed("was killed together with its sandbox, perhaps by the kernel because memory ran out"),
     }
 }
 
-/// Which bound a command met on the disk, and which setting raises it.
+/// The failure of a command that exceeded a bound on the disk. It names the setting that raises the bound.
 fn over_disk_limit(program: &str, DiskLimit { bound, unit, limit, found }: DiskLimit) -> ToolFailure {
     let (place, section) = match bound {
-        WriteBound::View => ("changed its view of the workspace", "view"),
-        WriteBound::Tmp => ("filled /tmp", "scratch"),
-        WriteBound::Home => ("filled its home", "scratch"),
+        WriteBound::View => ("the changes in its view of the workspace", "view"),
+        WriteBound::Tmp => ("/tmp", "scratch"),
+        WriteBound::Home => ("its home", "scratch"),
         WriteBound::Reserve => {
             let (amount, key) = match unit {
-                Unit::Bytes => (format!("{} free, and commands leave {}", size(found), size(limit)), "size"),
-                Unit::Inodes => (format!("{found} inodes free, and commands leave {limit}"), "files"),
+                Unit::Bytes => (format!("{} free; commands must leave {}", size(found), size(limit)), "size"),
+                Unit::Inodes => (format!("{found} inodes free; commands must leave {limit}"), "files"),
             };
             let message = format!(
-                "`{program}` was ended to keep the disk from filling up: it had {amount} (`commands.reserve.{key}`). Of the commands that \
-                 wrote to it, this one held most."
+                "`{program}` was terminated because the disk is nearly full: {amount} (`commands.reserve.{key}`). Of the running \
+                 commands, this one used the most space."
             );
-            // Where another program has filled it, a retry waits until there is room.
+            // A retry waits until there is space, which another program may have used up.
             return ToolFailure::new(ErrorClass::Transient, reasons::DISK_LIMIT, message);
         }
     };
     let (amount, key) = match (unit, bound) {
-        (Unit::Bytes, WriteBound::Tmp) => (format!("{}, and may hold {}", size(found), size(limit)), "tmp"),
-        (Unit::Bytes, WriteBound::Home) => (format!("{}, and may hold {}", size(found), size(limit)), "home"),
-        (Unit::Bytes, _) => (format!("{}, and may hold {}", size(found), size(limit)), "size"),
-        (Unit::Inodes, _) => (format!("{found} files and folders, and may hold {limit}"), "files"),
+        (Unit::Bytes, WriteBound::Tmp) => (format!("{}; the limit is {}", size(found), size(limit)), "tmp"),
+        (Unit::Bytes, WriteBound::Home) => (format!("{}; the limit is {}", size(found), size(limit)), "home"),
+        (Unit::Bytes, _) => (format!("{}; the limit is {}", size(found), size(limit)), "size"),
+        (Unit::Inodes, _) => (format!("{found} files and directories; the limit is {limit}"), "files"),
     };
     let message = format!(
-        "`{program}` was ended because it {place} beyond what it may: it held {amount}. An operator raises that with \
-         `commands.{section}.{key}`."
+        "`{program}` was terminated because {place} grew to {amount}. To raise the limit, set `commands.{section}.{key}` in the \
+         operator's settings."
     );
     ToolFailure::new(ErrorClass::Transient, reasons::DISK_LIMIT, message)
 }
 
-/// Bytes for a person, in the largest unit of which there is one.
+/// Formats bytes in the largest unit that fits.
 fn size(bytes: u64) -> String {
     let unit = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)].into_iter().find(|(_, unit)| bytes >= *unit);
     match unit {
-        // Rounded up: what is over is more than what is allowed, and should read so.
+        // Rounded up, so that a size above a limit never reads as equal to it.
         Some((name, unit)) => {
             let tenths = (u128::from(bytes) * 10).div_ceil(u128::from(unit));
             match tenths % 10 {
@@ -117,19 +120,19 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Said of a command that seems to have failed for want of a network: what this one had of it.
+/// The hint for a command that seems to have failed without a network.
 fn no_network(loopback: bool) -> String {
     let had = match loopback {
-        true => "had no network beyond a loopback interface of its own",
-        false => "had no network, and no loopback interface either",
+        true => "had no network except its own loopback interface",
+        false => "had no network, not even a loopback interface",
     };
     format!(
-        ". It seems to need the network, and it {had}: put what it downloads into the workspace, or into a cache that the operator's \
-         settings show"
+        ". It seems to need the network, but it {had}: put what it downloads into the workspace, or into a cache that the \
+         operator's settings make visible"
     )
 }
 
-/// What resolvers, package managers and git print when they cannot reach the network or are told that they are offline.
+/// What resolvers, package managers and git print if they cannot reach the network or run in offline mode.
 const NETWORK_ERRORS: [&str; 17] = [
     "Name or service not known",
     "Temporary failure in name resolution",
@@ -150,7 +153,7 @@ const NETWORK_ERRORS: [&str; 17] = [
     "could not be found in registry index",
 ];
 
-/// Whether a command's output reads as if it failed for want of a network.
+/// Whether the output suggests that the command failed without a network.
 fn wanted_network(output: &Output) -> bool {
     [&output.stderr, &output.stdout].into_iter().any(|stream| {
         let said = text(stream);
@@ -162,33 +165,34 @@ fn failed(class: ErrorClass, reason: &str, message: String) -> ToolResult {
     Err(ToolFailure::new(class, reason, message))
 }
 
-/// A command whose end nobody could see.
+/// The failure of a command whose end could not be observed.
 pub(super) fn lost(program: &str, why: &str) -> ToolFailure {
-    ToolFailure::new(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` was lost while it ran: {why}."))
+    ToolFailure::new(
+        ErrorClass::Crash,
+        reasons::COMMAND_KILLED,
+        format!("Lost track of `{program}` while it ran: {why}."),
+    )
 }
 
-/// No command can run here.
 pub(super) fn unavailable(why: &str) -> ToolFailure {
-    ToolFailure::new(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE, format!("No command can run: {why}."))
+    ToolFailure::new(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE, format!("Commands cannot run: {why}."))
 }
 
-/// Why a plan must not set a variable, and what an operator can do.
 pub(super) fn not_the_plans(name: &str) -> String {
     belay_sandbox::not_the_calls(name)
 }
 
-/// A cache of the workspace cannot be made.
 pub(super) fn no_cache(error: &io::Error) -> ToolFailure {
-    unavailable(&format!("a cache of its workspace cannot be made: {error}"))
+    unavailable(&format!("cannot create a cache of the workspace: {error}"))
 }
 
-/// Why a command was not started: nothing of it ran.
+/// The failure of a command that was not started.
 pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &CommandSettings) -> ToolFailure {
     match &error {
         LaunchError::Spec { field, .. } if field == "wall" => timed_out(limit),
-        // The mount is the runner's to say.
+        // The runner sets the mount, not the call.
         LaunchError::Spec { field, .. } if field.starts_with("workspace") => {
-            ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, format!("{error}: a fault of Belay."))
+            ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, format!("{error}. This is a bug in Belay."))
         }
         LaunchError::Spec { field, problem } => invalid(format!("arguments/{}: {problem}", argument(field))),
         LaunchError::ProgramNotFound { program, .. } => {
@@ -214,20 +218,20 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
                 Unit::Inodes => (format!("{} inodes", limit.found), limit.limit.to_string(), "files"),
             };
             let message = format!(
-                "No command begins while the disk of {} has {found} free: commands leave {wanted} (`commands.reserve.{key}`).",
+                "No command is started while the disk of {} has only {found} free; commands must leave {wanted} (`commands.reserve.{key}`).",
                 place.display()
             );
             ToolFailure::new(ErrorClass::Transient, reasons::WORKSPACE_FULL, message)
         }
         LaunchError::Layer { source, .. } => {
-            // A machine that is short of something now may have it again soon.
+            // A temporary shortage of resources is worth a retry.
             let short = matches!(
                 source.kind(),
                 io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory | io::ErrorKind::StorageFull
             );
             let failure = unavailable(&error.to_string());
             if is_full(source) {
-                // The layer is there; what it is to be mounted on has no room.
+                // The layer works; the disk that it is mounted on is full.
                 return ToolFailure { class: ErrorClass::Transient, reason: reasons::WORKSPACE_FULL.into(), ..failure };
             }
             if short { ToolFailure { class: ErrorClass::Transient, ..failure } } else { failure }
@@ -237,7 +241,7 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
     }
 }
 
-/// The argument that a field of the sandbox's spec stands for, as a JSON pointer without its first slash.
+/// The argument that corresponds to a field of the sandbox's spec, as a JSON pointer without its first slash.
 fn argument(field: &str) -> String {
     match field.split_once(['.', '[']) {
         None if field == "program" => "command/0".to_owned(),
@@ -269,7 +273,7 @@ mod tests {
         (failure.class, failure.reason)
     }
 
-    /// S1-05, S1-08, S1-09, S2-FR-047: how an end is classed.
+    /// S1-05, S1-08, S1-09, S2-FR-047.
     #[test]
     fn each_end_has_its_class() {
         let pair = |class, reason: &str| (class, reason.to_owned());
@@ -285,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_for_want_of_a_network_says_so() {
+    fn a_failure_without_network_gives_a_hint() {
         let outputs = [
             "curl: (6) Could not resolve host: example.org",
             "npm error code ENOTCACHED",
@@ -295,14 +299,14 @@ mod tests {
         ];
         for output in outputs {
             let message = judged(Status::Exited(1), output, true).unwrap_err().message;
-            assert!(message.contains("need the network, and it had no network beyond a loopback"), "{message}");
+            assert!(message.contains("need the network, but it had no network except its own loopback"), "{message}");
         }
         let other = judged(Status::Exited(1), "error: expected `;`", true).unwrap_err().message;
         assert!(!other.contains("network"), "{other}");
     }
 
     #[test]
-    fn a_bound_on_the_disk_is_named_with_its_setting() {
+    fn a_disk_limit_names_its_setting() {
         let failed = |bound, unit, limit, found| {
             judged(Status::DiskLimit(DiskLimit { bound, unit, limit, found }), "", true).unwrap_err()
         };
@@ -316,34 +320,34 @@ mod tests {
             let failure = failed(bound, unit, 8 << 20, (8 << 20) + 1);
             assert_eq!((failure.class, failure.reason.as_str()), (ErrorClass::Transient, reasons::DISK_LIMIT));
             assert!(failure.message.contains(setting), "{failure:?}");
-            let amount = if unit == Unit::Bytes { "8.1 MiB, and may hold 8 MiB" } else { "8388609 files" };
+            let amount = if unit == Unit::Bytes { "8.1 MiB; the limit is 8 MiB" } else { "8388609 files" };
             assert!(failure.message.contains(amount), "{failure:?}");
         }
         let failure = failed(WriteBound::Reserve, Unit::Bytes, 1 << 30, 1000 << 20);
         assert_eq!((failure.class, failure.reason.as_str()), (ErrorClass::Transient, reasons::DISK_LIMIT));
-        assert!(failure.message.contains("1000 MiB free, and commands leave 1 GiB"), "{failure:?}");
+        assert!(failure.message.contains("1000 MiB free; commands must leave 1 GiB"), "{failure:?}");
         assert!(failure.message.contains("commands.reserve.size"), "{failure:?}");
     }
 
     #[test]
-    fn a_command_that_finds_no_room_waits_for_it() {
+    fn a_command_without_disk_space_is_retried() {
         let limit = DiskLimit { bound: WriteBound::Reserve, unit: Unit::Inodes, limit: 10_000, found: 7 };
         let refused = LaunchError::NoRoom { place: "/w/.belay/views/1".into(), limit };
         let refused = not_started(refused, Duration::from_secs(9), &CommandSettings::default());
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::Transient, reasons::WORKSPACE_FULL));
-        assert!(refused.message.contains("7 inodes free") && refused.message.contains("commands.reserve.files"));
+        assert!(refused.message.contains("only 7 inodes free") && refused.message.contains("commands.reserve.files"));
     }
 
     #[test]
-    fn a_code_is_a_result_where_it_is_not_checked() {
+    fn an_exit_code_is_a_result_unless_it_is_checked() {
         for code in [1, 127, 137] {
             assert_eq!(judged(Status::Exited(code), "oh", false).unwrap()["exit_code"], code);
         }
-        assert!(judged(Status::Signalled(11), "", false).is_err(), "what crashed has no result");
+        assert!(judged(Status::Signalled(11), "", false).is_err(), "a crash has no result");
     }
 
     #[test]
-    fn a_refusal_names_the_argument() {
+    fn an_invalid_spec_names_the_argument() {
         let settings = CommandSettings::default();
         let refused = |error| not_started(error, Duration::from_secs(9), &settings);
         let spec = |field: &str| LaunchError::Spec { field: field.into(), problem: "is odd".into() };
@@ -360,7 +364,7 @@ mod tests {
         assert_eq!(refused(spec("workspace.staging")).reason, "INTERNAL");
     }
 
-    // B-10: the missing layer and what to do about it.
+    // B-10.
     #[test]
     fn a_missing_layer_is_named_with_its_fix() {
         let layer = |error| LaunchError::Layer {

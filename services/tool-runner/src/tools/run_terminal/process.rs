@@ -1,4 +1,4 @@
-//! A command from its start until nothing of it is left. While it runs, no thread waits for it.
+//! Runs a command until its last process has ended. No thread blocks while it runs.
 
 use std::{
     io,
@@ -16,8 +16,7 @@ use tokio::{
 use super::{Asked, ending, spec, streams};
 use crate::{CommandSettings, HeldView, Output, ToolFailure, tools::files::stopped};
 
-/// Where the blocking moments of commands run: the milliseconds in which one starts, and the instant in which what is left of it is
-/// cleared away.
+/// The lanes for the blocking parts of a command: starting it, and tearing it down.
 #[derive(Clone)]
 pub(super) struct Lanes {
     starts: Lane,
@@ -25,7 +24,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Starting commands is work for the processors: more at a time than a few for each only has all of them start later.
+    /// Starting a command is CPU-bound: more concurrent starts only delay all of them.
     pub(super) fn new() -> Self {
         const STARTS_PER_PROCESSOR: usize = 4;
         let processors = available_parallelism().map_or(2, usize::from);
@@ -34,24 +33,24 @@ impl Lanes {
     }
 }
 
-/// What commands are started with.
+/// The dependencies of a command.
 pub(super) struct Host {
     pub(super) launcher: Arc<dyn Launcher>,
     pub(super) settings: Arc<CommandSettings>,
     pub(super) lanes: Lanes,
-    /// Where to say what holds around the command.
+    /// Receives the names of the active layers.
     pub(super) enforced: Arc<OnceLock<Vec<String>>>,
 }
 
-/// How a command ended.
+/// The end of a command.
 pub(super) struct Ended {
     pub(super) outcome: Outcome,
     pub(super) output: Kept,
-    /// Whether it had a loopback interface of its own.
+    /// Whether it had its own loopback interface.
     pub(super) loopback: bool,
 }
 
-/// Runs a command, and holds its view until nothing of it is left. `over` ends with the call's future.
+/// Runs a command, and holds its view until its last process has ended. `over` resolves when the call's future is dropped.
 pub(super) async fn run(
     mut view: HeldView,
     host: Host,
@@ -76,7 +75,7 @@ pub(super) async fn run(
         let running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit, &settings))?;
         life.begin(running.kill_handle());
         let layers = running.layers().into_iter().map(|layer| layer.name().to_owned());
-        // Nobody else sets it.
+        // Set only here.
         let _ = enforced.set(layers.chain(settings.kept_caches()).collect());
         Ok::<_, ToolFailure>((view, program, running))
     });
@@ -88,17 +87,16 @@ pub(super) async fn run(
     Ok(Ended { outcome, output, loopback })
 }
 
-/// Hands on what a command says until it has ended, and with it its processes and its mounts: they have to be gone before anybody else gets
-/// the view.
+/// Forwards the output of a command until it has ended and its processes and mounts are gone, which has to be before the view is released.
 async fn follow(mut running: Running, lane: &Lane, output: &dyn Output) -> io::Result<(Outcome, Kept)> {
     let kill = running.kill_handle();
     let said = streams::relay(running.stdout.take(), running.stderr.take(), output).await;
     if said.is_err() {
         end(&kill);
     }
-    // Where the kernel gives no descriptors, the thread waits that clears up.
+    // If the kernel has no pidfds, the thread that tears down waits instead.
     if let Err(error) = gone(&running).await {
-        tracing::warn!(%error, "A command is waited for on a thread");
+        tracing::warn!(%error, "Cannot wait for a command asynchronously; a thread waits for it");
     }
     let outcome = lane.run(move || running.tear_down()).await?;
     Ok((outcome, said?))
@@ -112,39 +110,39 @@ async fn gone(running: &Running) -> io::Result<()> {
             reason = "sound here, and the way that is not deprecated is unsafe: a process end has one descriptor for life"
         )]
         let process: AsyncFd<ProcessEnd> = AsyncFd::with_interest(process, Interest::READABLE)?;
-        // It stays readable: the guard may keep its readiness.
+        // A pidfd stays readable, so the guard may keep its readiness.
         process.readable().await?.retain_ready();
     }
     Ok(())
 }
 
-/// A command's life, as far as whoever may end it has to know.
+/// The lifecycle of a command, shared with the guard that kills it.
 #[derive(Clone)]
 pub(super) struct Life(Arc<Mutex<Stage>>);
 
 enum Stage {
-    /// It has not begun. Dropping the sender takes it out of the line.
+    /// Not started. Dropping the sender removes it from the queue.
     Before(#[expect(dead_code, reason = "held for its end")] oneshot::Sender<()>),
-    /// It has.
+    /// Started.
     Running(KillHandle),
-    /// It is to end, or must not begin.
+    /// Cancelled: it must end, or must not start.
     Over,
 }
 
 impl Life {
-    /// One that has not begun, with a receiver that ends when it is not to begin any more.
+    /// A command that has not started. The receiver resolves when it is cancelled.
     pub(super) fn new() -> (Self, oneshot::Receiver<()>) {
         let (held, over) = oneshot::channel();
         (Self(Arc::new(Mutex::new(Stage::Before(held)))), over)
     }
 
-    /// Fails when it must not begin any more.
+    /// Fails once it is cancelled.
     fn check(&self) -> Result<(), ToolFailure> {
         let stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*stage, Stage::Over) { Err(stopped()) } else { Ok(()) }
     }
 
-    /// Says that it has begun: if it was not to, it ends here.
+    /// Marks it as started; kills it if it was cancelled meanwhile.
     fn begin(&self, kill: KillHandle) {
         let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match *stage {
@@ -154,7 +152,7 @@ impl Life {
     }
 }
 
-/// Kills a command when its call's future is dropped, whether it has begun or not.
+/// Cancels a command when the future of its call is dropped.
 pub(super) struct KillOnDrop(pub(super) Life);
 
 impl Drop for KillOnDrop {
@@ -167,8 +165,8 @@ impl Drop for KillOnDrop {
 }
 
 fn end(kill: &KillHandle) {
-    // A kernel that refuses leaves the command to its time limit.
+    // If the kill fails, the time limit still ends the command.
     if let Err(error) = kill.kill() {
-        tracing::error!(%error, "A command could not be killed; it ends with its time limit");
+        tracing::error!(%error, "Cannot kill a command; it ends at its time limit");
     }
 }

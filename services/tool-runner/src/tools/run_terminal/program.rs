@@ -1,13 +1,13 @@
-//! Which program a command would start, as far as a policy may know it by its name.
+//! The program that a command starts, if a policy may identify it by name.
 
 use std::path::{Path, PathBuf};
 
-/// Where a command sees its workspace.
+/// The path of the workspace in the view of a command.
 const WORKSPACE: &str = "/workspace";
 
-/// The name of a program that lies on the `PATH` outside the workspace. `None` for what lies, or may lie, in the workspace: a plan can put
-/// a file of any name there. `folders` is the `PATH`; `is_there` says whether a file exists, and is asked only where the `PATH` leads into
-/// the workspace.
+/// The name of a program on the `PATH` outside the workspace. `None` for a program that is, or may be, in the workspace, because a plan can
+/// create a file of any name there. `folders` is the `PATH`; `is_there` reports whether a file exists, and is called only if the `PATH`
+/// contains a directory of the workspace.
 pub(super) fn outside(program: &str, folders: &[PathBuf], is_there: impl Fn(&Path) -> bool) -> Option<String> {
     let is_inside = |folder: &Path| !folder.is_absolute() || folder.starts_with(WORKSPACE);
     if program.contains('/') {
@@ -39,14 +39,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_name_and_a_file_on_the_path_are_programs_by_name() {
+    fn a_bare_name_and_a_file_on_the_path_are_identified_by_name() {
         for program in ["rustfmt", "/usr/bin/rustfmt", "/usr/bin//rustfmt", "/usr/local/bin/./rustfmt"] {
             assert_eq!(found(program, &PATH, &[]).as_deref(), Some("rustfmt"), "{program}");
         }
     }
 
     #[test]
-    fn what_lies_elsewhere_is_no_program_by_name() {
+    fn a_program_elsewhere_is_not_identified_by_name() {
         for program in [
             "./rustfmt",
             "x/rustfmt",
@@ -64,15 +64,15 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_the_workspace_on_the_path_counts_as_the_workspace() {
+    fn a_workspace_directory_on_the_path_counts_as_the_workspace() {
         let path = ["/usr/bin", "/workspace/node_modules/.bin", "/opt/bin"];
-        assert_eq!(found("tsc", &path, &["/opt/bin/tsc"]), None, "the workspace may have one, and comes first");
+        assert_eq!(found("tsc", &path, &["/opt/bin/tsc"]), None, "the workspace may have one, and it comes first");
         assert_eq!(found("node", &path, &["/usr/bin/node"]).as_deref(), Some("node"));
         assert_eq!(found("/workspace/node_modules/.bin/tsc", &path, &[]), None);
         assert_eq!(
             found("tsc", &["bin", "/usr/bin"], &["/usr/bin/tsc"]),
             None,
-            "a relative folder is one of the workspace"
+            "a relative directory is in the workspace"
         );
     }
 }

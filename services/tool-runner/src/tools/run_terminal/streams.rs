@@ -1,4 +1,4 @@
-//! What a command says: handed on while it says it, and kept as far as it fits.
+//! The output of a command: forwarded while it runs, and kept up to a limit.
 
 use std::io::{self, ErrorKind, PipeReader};
 
@@ -8,10 +8,10 @@ use tokio::net::unix::pipe::Receiver;
 
 use crate::Output;
 
-/// How much is read at a time, in bytes.
-const PIECE: usize = 16 << 10;
+/// How many bytes are read at a time.
+const READ_BYTES: usize = 16 << 10;
 
-/// Reads both streams to their ends. Nothing a command says makes it wait, or takes more memory than the caps of [`OutputCaps`].
+/// Reads both streams to their ends. Output never blocks the command, nor uses more memory than [`OutputCaps`] allows.
 pub(super) async fn relay(
     stdout: Option<PipeReader>,
     stderr: Option<PipeReader>,
@@ -33,7 +33,7 @@ async fn follow(pipe: Option<PipeReader>, stream: Stream, kept: &mut Kept, outpu
         pipe.readable().await?;
         match read(&pipe, stream, kept, output) {
             Ok(0) => return Ok(()),
-            // One that never pauses leaves the thread to others between two pieces.
+            // A stream that is always ready yields to other tasks.
             Ok(_) => tokio::task::yield_now().await,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
@@ -41,9 +41,9 @@ async fn follow(pipe: Option<PipeReader>, stream: Stream, kept: &mut Kept, outpu
     }
 }
 
-/// Reads one piece. The memory for it is on the stack: a command that says nothing costs none.
+/// Reads once. The buffer is on the stack, so a silent command needs none.
 fn read(pipe: &Receiver, stream: Stream, kept: &mut Kept, output: &dyn Output) -> io::Result<usize> {
-    let mut piece = [0; PIECE];
+    let mut piece = [0; READ_BYTES];
     let read = pipe.try_read(&mut piece)?;
     if read > 0 {
         output.write(stream, &piece[..read]);
@@ -61,7 +61,7 @@ fn keep(kept: &mut Kept, bytes: &[u8], caps: OutputCaps) {
     kept.tail.drain(..kept.tail.len().saturating_sub(caps.tail));
 }
 
-/// What was kept, as text, with a line that says how much is missing where something is.
+/// The kept output as text, with a line that says how many bytes are missing, if any.
 pub(super) fn text(kept: &Kept) -> String {
     let tail: Vec<u8> = kept.tail.iter().copied().collect();
     if kept.dropped() == 0 {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_are_kept_and_the_gap_is_named() {
+    fn both_ends_are_kept_and_the_gap_is_reported() {
         let caps = OutputCaps { head: 4, tail: 3 };
         let mut kept = Kept::default();
         keep(&mut kept, b"abc", caps);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_that_two_pieces_share_stays_whole() {
+    fn a_character_split_across_reads_stays_whole() {
         let mut kept = Kept::default();
         keep(&mut kept, &[0xc3], OutputCaps { head: 1, tail: 9 });
         keep(&mut kept, &[0xa9], OutputCaps { head: 1, tail: 9 });

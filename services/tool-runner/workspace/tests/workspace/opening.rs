@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use belay_workspace::{OpenError, Workspace, stores_around};
+use belay_workspace::{OpenError, Workspace, enclosing_state_directory};
 
 use crate::support::{Ground, commit, path};
 
@@ -45,7 +45,7 @@ fn a_link_to_a_forbidden_folder_is_seen_through() {
 #[test]
 fn the_state_directory_around_a_folder_is_found() {
     let ground = Ground::with(&[("state/gate.key", ""), ("state/workspaces/n/e/", ""), ("apart/seal.key", "")]);
-    let around = |folder: &str| stores_around(&ground.root.join(folder));
+    let around = |folder: &str| enclosing_state_directory(&ground.root.join(folder));
     assert_eq!(around("state"), None, "a key alone is no state directory");
     fs::write(ground.root.join("state/gate.db"), "").unwrap();
     let state = Some(ground.root.join("state"));

@@ -25,7 +25,7 @@ use super::bugs::{Bugs, Memory, WritesBehind};
 use super::knobs::Knobs;
 use super::outside::Outside;
 use super::people::PERSON_NAME;
-use super::workspaces::{self, Change, ModelPlaces};
+use super::workspaces::{self, Change, ModelDirectories};
 use super::{EXECUTOR, GATE, RUNNER, tools};
 use crate::checker::Checker;
 use crate::{disk, kill_points, machine, net, trace, vfs};
@@ -270,7 +270,7 @@ async fn run_runner(site: Site) -> Outcome {
             allowed: Allowed::Roots(vec![SHARED_WORKSPACE.into()]),
             forbidden: vec![FOLDER.into()],
         },
-        places: Arc::new(ModelPlaces::new(site.bugs.workspaces, &site.outside)),
+        directories: Arc::new(ModelDirectories::new(site.bugs.workspaces, &site.outside)),
         enforcement: EnforcementReport::default(),
         threads: Threads::Inline,
         thresholds: site.knobs.runner,

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use belay_tool_runner::{Place, Places, Staged, View};
+use belay_tool_runner::{Staged, View, WorkspaceDirectories, WorkspaceDirectory};
 use belay_workspace::{CommitError, Digest, EffectError, IoFailure, Manifest, OpenError, RelPath, Stop, ViewError};
 
 pub(super) use self::files::{Change, contents};
@@ -37,13 +37,13 @@ pub(super) enum Flaw {
 }
 
 /// The workspaces of one run of the runner.
-pub(super) struct ModelPlaces {
+pub(super) struct ModelDirectories {
     flaw: Flaw,
     outside: Outside,
     open: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
-impl ModelPlaces {
+impl ModelDirectories {
     pub(super) fn new(flaw: Flaw, outside: &Outside) -> Self {
         Self { flaw, outside: outside.clone(), open: Arc::default() }
     }
@@ -58,7 +58,7 @@ fn failed(doing: &'static str, path: impl AsRef<Path>, source: io::Error) -> IoF
     IoFailure { doing, path: path.as_ref().display().to_string(), source }
 }
 
-impl Places for ModelPlaces {
+impl WorkspaceDirectories for ModelDirectories {
     fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
         match disk::exists(path) {
             Ok(true) => Ok(path.to_owned()),
@@ -68,7 +68,7 @@ impl Places for ModelPlaces {
     }
 
     /// No store lies in a workspace of the simulation.
-    fn stores_around(&self, _: &Path) -> Option<PathBuf> {
+    fn enclosing_state_directory(&self, _: &Path) -> Option<PathBuf> {
         None
     }
 
@@ -77,7 +77,7 @@ impl Places for ModelPlaces {
             .map_err(|failure| OpenError::Unreachable { path: path.to_owned(), source: failure.into() })
     }
 
-    fn open(&self, path: &Path, _forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
+    fn open(&self, path: &Path, _forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
         if !lock(&self.open).insert(path.to_owned()) {
             return Err(OpenError::InUse { path: path.to_owned() });
         }
@@ -170,7 +170,7 @@ impl Workspace {
     }
 }
 
-impl Place for Workspace {
+impl WorkspaceDirectory for Workspace {
     fn path(&self) -> &Path {
         &self.held.path
     }
@@ -289,13 +289,13 @@ mod tests {
     const FOLDER: &str = "/work";
     const LONGEST: Duration = Duration::from_secs(10);
 
-    fn open(flaw: Flaw) -> Arc<dyn Place> {
+    fn open(flaw: Flaw) -> Arc<dyn WorkspaceDirectory> {
         disk::make_folder(Path::new(FOLDER)).unwrap();
-        ModelPlaces::new(flaw, &Outside::default()).open(Path::new(FOLDER), &[]).unwrap()
+        ModelDirectories::new(flaw, &Outside::default()).open(Path::new(FOLDER), &[]).unwrap()
     }
 
     /// Stages two files.
-    fn stage(place: &dyn Place) -> Staged {
+    fn stage(place: &dyn WorkspaceDirectory) -> Staged {
         let mut view = place.view("one").unwrap();
         for path in ["a", "b"] {
             view.write(&RelPath::parse(path).unwrap(), path.as_bytes(), None).unwrap();

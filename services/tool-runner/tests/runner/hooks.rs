@@ -1,66 +1,70 @@
-//! Real places in which a test has a hand.
+//! Real workspace directories with hooks.
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use belay_tool_runner::{Place, Places, RealPlaces, Staged, View};
+use belay_tool_runner::{HostDirectories, Staged, View, WorkspaceDirectories, WorkspaceDirectory};
 use belay_workspace::{CommitError, EffectError, IoFailure, Manifest, OpenError, Seam, Stop, ViewError, Workspace};
 
-/// What a test does where a place does something; all else happens as it does.
-pub(crate) trait Hand: Clone + Send + Sync + 'static {
-    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
-        RealPlaces.open(path, forbidden)
+/// Hooks that replace operations of a workspace directory; the defaults forward.
+pub(crate) trait Hooks: Clone + Send + Sync + 'static {
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
+        HostDirectories.open(path, forbidden)
     }
 
-    fn effect(&self, place: &dyn Place, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError> {
+    fn effect(&self, place: &dyn WorkspaceDirectory, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError> {
         place.effect(view, stop)
     }
 
-    fn check(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+    fn check(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
         place.check(staged)
     }
 
-    fn apply(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
         place.apply(staged)
     }
 
-    fn finish(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+    fn finish(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
         place.finish(staged)
     }
 }
 
-/// Opens a folder on a disk behind this seam.
-pub(crate) fn open_on(path: &Path, forbidden: &[PathBuf], seam: Arc<dyn Seam>) -> Result<Arc<dyn Place>, OpenError> {
+/// Opens a directory through a seam.
+pub(crate) fn open_on(
+    path: &Path,
+    forbidden: &[PathBuf],
+    seam: Arc<dyn Seam>,
+) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
     let forbidden: Vec<&Path> = forbidden.iter().map(PathBuf::as_path).collect();
     Ok(Arc::new(Workspace::open_with(path, &forbidden, seam)?))
 }
 
-/// Places with this hand in them.
-pub(crate) struct InHand<H>(pub(crate) H);
+/// Workspace directories with these hooks.
+pub(crate) struct Hooked<H>(pub(crate) H);
 
-struct HandIn<H>(H, Arc<dyn Place>);
+struct HookedDirectory<H>(H, Arc<dyn WorkspaceDirectory>);
 
-impl<H: Hand> Places for InHand<H> {
+impl<H: Hooks> WorkspaceDirectories for Hooked<H> {
     fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
-        RealPlaces.resolve(path)
+        HostDirectories.resolve(path)
     }
 
-    fn stores_around(&self, path: &Path) -> Option<PathBuf> {
-        RealPlaces.stores_around(path)
+    fn enclosing_state_directory(&self, path: &Path) -> Option<PathBuf> {
+        HostDirectories.enclosing_state_directory(path)
     }
 
     fn make(&self, path: &Path) -> Result<(), OpenError> {
-        RealPlaces.make(path)
+        HostDirectories.make(path)
     }
 
-    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn Place>, OpenError> {
-        Ok(Arc::new(HandIn(self.0.clone(), self.0.open(path, forbidden)?)))
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
+        Ok(Arc::new(HookedDirectory(self.0.clone(), self.0.open(path, forbidden)?)))
     }
 }
 
-impl<H: Hand> Place for HandIn<H> {
+impl<H: Hooks> WorkspaceDirectory for HookedDirectory<H> {
     fn path(&self) -> &Path {
         self.1.path()
     }

@@ -1,8 +1,8 @@
-//! What is made of a disk without room under a workspace: nobody is at fault, and it passes.
+//! Recognises a full disk: a temporary condition that is no fault of the call.
 
 use std::{error::Error, io};
 
-/// Whether a failure comes from a disk, or a quota on it, that has no room.
+/// Whether an error was caused by a full disk or an exceeded quota.
 pub(crate) fn is_full(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -26,7 +26,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_found_under_what_was_being_done() {
+    fn a_full_disk_is_found_in_the_chain_of_causes() {
         for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
             assert!(
                 is_full(&failure(kind))

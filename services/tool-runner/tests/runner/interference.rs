@@ -1,39 +1,39 @@
-//! What goes wrong in the worst moment: after the row, before the files.
+//! Failures at the worst moment: after the row, before the renames.
 
 use std::{fs, sync::Arc};
 
 use belay_proto::v1::tool_call::State;
-use belay_tool_runner::{Place, RealPlaces, Staged};
+use belay_tool_runner::{HostDirectories, Staged, WorkspaceDirectory};
 use belay_workspace::CommitError;
 use serde_json::json;
 
-use crate::{places::*, support::*};
+use crate::{hooks::*, support::*};
 
-/// What happens just before a commit is carried out.
+/// What happens just before a commit is applied.
 #[derive(Clone, Copy)]
-enum Meddler {
-    /// A person saves `file`.
+enum Interference {
+    /// Someone saves `file`.
     Saves,
-    /// The runner itself has a fault.
+    /// The runner panics.
     Breaks,
 }
 
-impl Hand for Meddler {
-    fn apply(&self, place: &dyn Place, staged: &Staged) -> Result<(), CommitError> {
+impl Hooks for Interference {
+    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
         match self {
             Self::Saves => fs::write(place.path().join("file"), "saved meanwhile").unwrap(),
-            Self::Breaks => panic!("a fault"),
+            Self::Breaks => panic!("planned"),
         }
         place.apply(staged)
     }
 }
 
-/// A save that slips in between the row and the renames is kept, the call is a conflict, and the ledger says so for good.
+/// A save between the row and the renames is kept; the call ends with a conflict, durably.
 #[tokio::test]
-async fn a_save_that_slips_in_is_kept() {
+async fn a_save_before_the_renames_is_kept() {
     for policy in [FREE, ASK] {
         let mut bench = Bench::new();
-        bench.places = Arc::new(InHand(Meddler::Saves));
+        bench.directories = Arc::new(Hooked(Interference::Saves));
         bench.put("file", "1");
         let todo = json!([["write", "a", "x"], ["write", "file", "2"]]);
         let runner = bench.start(policy).await;
@@ -50,12 +50,12 @@ async fn a_save_that_slips_in_is_kept() {
     }
 }
 
-/// B-01, S2-NFR-005: after a fault between the row and the renames nobody is told a guess, and the next start carries out what the row says.
+/// B-01, S2-NFR-005: after a panic between the row and the renames the outcome is unknown, and the next start applies what the row says.
 #[tokio::test]
-async fn a_fault_after_the_row_is_put_right_at_the_next_start() {
+async fn a_panic_after_the_row_is_recovered_at_the_next_start() {
     for policy in [FREE, ASK] {
         let mut bench = Bench::new();
-        bench.places = Arc::new(InHand(Meddler::Breaks));
+        bench.directories = Arc::new(Hooked(Interference::Breaks));
         let todo = json!([["write", "a", "x"]]);
         let runner = bench.start(policy).await;
         let mut end = runner.run("a", CHANGE, todo.clone()).await;
@@ -64,9 +64,9 @@ async fn a_fault_after_the_row_is_put_right_at_the_next_start() {
         }
         assert_eq!((state(&end), reason(&end)), (State::OutcomeUnknown, "OUTCOME_UNKNOWN"));
         runner.lose().await;
-        bench.places = Arc::new(RealPlaces);
+        bench.directories = Arc::new(HostDirectories);
         let runner = bench.start(policy).await;
-        assert_eq!(bench.text("a"), "x", "it is there before anybody asks");
+        assert_eq!(bench.text("a"), "x", "it is applied at startup");
         assert_eq!(state(&runner.run("a", CHANGE, todo).await), State::Completed);
         assert_eq!(bench.left_over(), Vec::<String>::new());
     }

@@ -1,0 +1,137 @@
+//! How a call is suspended until it is approved. The approval requirement is durable before the caller sees it.
+
+use std::sync::Arc;
+
+use belay_grant::digest_of;
+use belay_policy::Decision;
+use belay_proto::v1::{self, ErrorClass, approval_need, tool_call::State};
+use belay_reasons as reasons;
+use serde_json::Value;
+
+use super::{
+    Calls, Progress,
+    effect::Proposal,
+    run::{Job, JudgedIntent},
+};
+use crate::{
+    ToolFailure, Touches,
+    ledger::{PendingApproval, Row, WorkspaceEffect, Written},
+    subject::{MAX_SUBJECT_BYTES, ObservedEffect, SubjectContext, summary},
+    workspace_locks::WorkspaceGuard,
+};
+
+impl Calls {
+    /// Suspends a call before its tool runs.
+    pub(super) async fn require_call_approval(
+        self: &Arc<Self>,
+        job: &Job,
+        receipt: v1::Receipt,
+        intent: &JudgedIntent,
+    ) -> Progress {
+        let workspace = match job.request.tool.spec.touches {
+            Touches::Nothing => String::new(),
+            Touches::Reads | Touches::Changes => match self.workspaces.resolve(job.request.workspace.clone()).await {
+                Ok(path) => path.display().to_string(),
+                Err(unavailable) => {
+                    return self.end(job, receipt, Err((State::Failed, unavailable.into())), false).await;
+                }
+            },
+        };
+        let enforced = job.request.tool.tool.enforced();
+        let (requirement, pending) = self.requirement(job, intent, &intent.decision, (&workspace, &enforced), None);
+        self.suspend(job, receipt, requirement, pending, None).await
+    }
+
+    /// Suspends a call whose effect is staged, before the commit.
+    pub(super) async fn require_effect_approval(
+        self: &Arc<Self>,
+        job: &Job,
+        mut receipt: v1::Receipt,
+        intent: &JudgedIntent,
+        guard: &Arc<WorkspaceGuard>,
+        result: Value,
+        Proposal { staged, observed, decision, contents }: Proposal,
+    ) -> Progress {
+        receipt.decision = Some(job.decision(&decision));
+        let workspace = guard.path().display().to_string();
+        let (requirement, pending) =
+            self.requirement(job, intent, &decision, (&workspace, &receipt.enforced), Some(observed));
+        if pending.subject.len() > MAX_SUBJECT_BYTES {
+            self.discard(guard, &staged).await;
+            let message = format!(
+                "The effect is too large to be approved: listing its changes takes {} bytes, and the limit is {MAX_SUBJECT_BYTES}. Change fewer \
+                 files in one call, or let a policy rule decide.",
+                pending.subject.len()
+            );
+            let failed = ToolFailure::new(ErrorClass::SandboxViolation, reasons::EFFECT_TOO_LARGE, message);
+            return self.end(job, receipt, Err((State::Failed, failed)), true).await;
+        }
+        let pending = PendingApproval { result: Some(result.to_string()), contents, ..pending };
+        self.workspaces.keep_staged(&staged.id);
+        let effect = WorkspaceEffect { workspace: guard.path().to_owned(), staged };
+        self.suspend(job, receipt, requirement, pending, Some((guard, effect))).await
+    }
+
+    /// Builds the approval requirement of a call, or of its effect if `observed` is set.
+    fn requirement(
+        &self,
+        job: &Job,
+        intent: &JudgedIntent,
+        decision: &Decision,
+        (workspace, enforced): (&str, &[String]),
+        observed: Option<ObservedEffect>,
+    ) -> (v1::ApprovalNeed, PendingApproval) {
+        let (kind, effect) = match &observed {
+            None => (approval_need::Kind::Call, None),
+            Some(observed) => (approval_need::Kind::Effect, Some(summary(&observed.changes))),
+        };
+        let context = SubjectContext {
+            call: &job.call.started,
+            secrets: &job.call.secrets,
+            operation: &intent.operation,
+            workspace,
+            enforced,
+            decision,
+            policy_revision: job.policy.revision,
+        };
+        let changes = observed.as_ref().map_or_else(Vec::new, |observed| observed.changes.clone());
+        let subject = context.subject(observed).canonical_bytes();
+        let requirement = v1::ApprovalNeed {
+            kind: kind.into(),
+            subject_digest: digest_of(&subject),
+            decision: Some(job.decision(decision)),
+            effect,
+        };
+        (
+            requirement,
+            PendingApproval { subject, basis: job.judge(intent).basis, result: None, changes, contents: Vec::new() },
+        )
+    }
+
+    async fn suspend(
+        self: &Arc<Self>,
+        job: &Job,
+        receipt: v1::Receipt,
+        requirement: v1::ApprovalNeed,
+        pending: PendingApproval,
+        effect: Option<(&Arc<WorkspaceGuard>, WorkspaceEffect)>,
+    ) -> Progress {
+        let call = v1::ToolCall {
+            state: State::AwaitingApproval.into(),
+            receipt: Some(receipt),
+            approval_need: Some(requirement),
+            ..(*job.call.started).clone()
+        };
+        let staged = effect.as_ref().map(|(_, effect)| effect.clone());
+        let row = Row { staged, pending: Some(pending), ..job.row(call.clone(), false) };
+        let written = self.write(row).await;
+        if let (Ok(Written::GrantSpent), Some((guard, effect))) = (&written, effect) {
+            self.discard(guard, &effect.staged).await;
+        }
+        match written {
+            Ok(Written::Done) => Progress::AwaitingApproval(Arc::new(call)),
+            Ok(Written::GrantSpent) => self.restore_pending(job),
+            Err(_) => Progress::Unresolved,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Why a workspace cannot be used, as a failure of a call and as the status of an RPC.
+
+use std::io;
+
+use belay_proto::v1::ErrorClass;
+use belay_reasons as reasons;
+use belay_service_kit::status;
+use belay_workspace::{CommitError, IoFailure, OpenError};
+use rustix::io::Errno;
+use thiserror::Error;
+use tonic::{Code, Status};
+
+use crate::{ToolFailure, disk_full::is_full, workspaces::NotAllowed};
+
+/// Why a workspace cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum WorkspaceUnavailable {
+    /// The runner's settings do not allow it.
+    #[error(transparent)]
+    NotAllowed(#[from] NotAllowed),
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The leftovers of a crash cannot be removed.
+    #[error(transparent)]
+    Sweep(#[from] IoFailure),
+    /// An earlier commit was applied in part, and can be neither completed nor reverted now.
+    #[error(transparent)]
+    Stuck(#[from] CommitError),
+}
+
+impl WorkspaceUnavailable {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::NotAllowed(_) => reasons::WORKSPACE_NOT_ALLOWED,
+            Self::Open(OpenError::Io(failure)) | Self::Sweep(failure) if is_full(failure) => reasons::WORKSPACE_FULL,
+            Self::Open(OpenError::InUse { .. } | OpenError::Io(_)) | Self::Sweep(_) | Self::Stuck(_) => {
+                reasons::WORKSPACE_FAILED
+            }
+            Self::Open(OpenError::Unreachable { source, .. }) if is_transient(source) => reasons::WORKSPACE_FAILED,
+            Self::Open(_) => reasons::WORKSPACE_INVALID,
+        }
+    }
+
+    /// The status for a caller that named the workspace.
+    pub(crate) fn into_status(self) -> Status {
+        let ToolFailure { class, reason, message } = self.into();
+        let code = if class == ErrorClass::Transient { Code::Unavailable } else { Code::InvalidArgument };
+        status::error(code, &reason, message.clone()).field("workspace", message).into()
+    }
+}
+
+impl From<WorkspaceUnavailable> for ToolFailure {
+    fn from(unavailable: WorkspaceUnavailable) -> Self {
+        let reason = unavailable.reason();
+        let class = match reason {
+            reasons::WORKSPACE_FULL | reasons::WORKSPACE_FAILED => ErrorClass::Transient,
+            _ => ErrorClass::SandboxViolation,
+        };
+        Self::new(class, reason, format!("{unavailable}."))
+    }
+}
+
+/// Whether the machine fails, as opposed to the path being wrong.
+fn is_transient(source: &io::Error) -> bool {
+    match Errno::from_io_error(source) {
+        Some(error) => matches!(error, Errno::IO | Errno::NOMEM | Errno::MFILE | Errno::NFILE),
+        None => source.kind() == io::ErrorKind::Other,
+    }
+}
