@@ -35,9 +35,9 @@ macro_rules! execution_help {
             "\n\nExit codes:\n  0    done; the execution completed\n  1    it was cancelled, or a fault of Belay or its surroundings\n  \
              2    refused or used wrongly; nothing happened\n  30   it failed (one failed step is enough)\n  \
              32   it failed: a tool reached out of its workspace\n  33   it failed: the policy or a person denied a call\n  \
-             34   it failed: a time limit ran out; or --wait-timeout did, and then it goes on or can be resumed\n  \
+             34   it failed: a time limit ran out; or --wait-timeout did, and then it continues or can be resumed\n  \
              35   it ended in part: nothing failed, and a step was skipped that others needed, or all were\n  \
-             130  interrupted (143: terminated, 129: the terminal was closed, 141: the reader of the output has gone); it goes on or can be resumed"
+             130  interrupted (143: terminated, 129: the terminal was closed, 141: the reader of the output has gone); it continues or can be resumed"
         )
     };
 }
@@ -53,20 +53,20 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// Flags that every command takes.
+/// The flags of every command.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Everywhere {
-    /// Where everything is kept [default: $XDG_STATE_HOME/belay or ~/.local/state/belay]
+    /// The state directory [default: $XDG_STATE_HOME/belay or ~/.local/state/belay]
     #[arg(long, global = true, value_name = "DIR", env = "BELAY_STATE_DIR", value_hint = clap::ValueHint::DirPath)]
     state_dir: Option<PathBuf>,
-    /// The server to use: unix:/path or http://host:port. Without it, the one that holds the state directory, or this process itself
+    /// The server to use: unix:/path or http://host:port [default: the process that holds the state directory, else this process]
     #[arg(long, global = true, value_name = "ADDR", env = "BELAY_SERVER")]
     server: Option<Address>,
     /// The approval gate, where it is not at the server's address: unix:/path or http://host:port
     #[arg(long, global = true, value_name = "ADDR", env = "BELAY_GATE")]
     gate: Option<Address>,
-    /// What to show to a server over TCP; in BELAY_TOKEN it is not in the list of processes
+    /// The token for a server over TCP; BELAY_TOKEN keeps it out of the list of processes
     #[arg(long, global = true, value_name = "TOKEN", env = "BELAY_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// The operator's settings, for services that start in this process [default: $XDG_CONFIG_HOME/belay/config.yaml, then
@@ -96,7 +96,7 @@ impl Everywhere {
     }
 }
 
-/// What comes out on standard output.
+/// The format of standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
@@ -133,8 +133,8 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The policy that the services are to start with, if they start in this process. Commands that only look, decide or go on leave the
-    /// one in force.
+    /// The policy that the services are to start with, if they start in this process. Commands that only read, decide
+    /// or resume keep the policy in force.
     pub(crate) fn policy(&self) -> PolicyChoice {
         match self {
             Command::Run(verb) => verb.policy.choice(),
@@ -158,7 +158,7 @@ impl Command {
     }
 }
 
-/// Answer questions that wait for a person
+/// List, show and decide approvals
 #[derive(Debug, Subcommand)]
 pub(crate) enum Approvals {
     List(approvals::list::List),
@@ -168,13 +168,13 @@ pub(crate) enum Approvals {
     Skip(approvals::decide::Skip),
 }
 
-/// Look at policies: what runs by itself, what asks, what is refused
+/// Check policies: what runs without approval, what needs approval, what is denied
 #[derive(Debug, Subcommand)]
 pub(crate) enum Policy {
     Check(policy::Check),
 }
 
-/// Look at the operator's settings: what commands see and may use
+/// Show the operator's settings: what commands see and may use
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     Show(config::Show),
@@ -203,13 +203,13 @@ impl PolicyFile {
     }
 }
 
-/// Look at plans without running them
+/// Check plans without running them
 #[derive(Debug, Subcommand)]
 pub(crate) enum Plan {
     Validate(plan::Validate),
 }
 
-/// Look at executions and steer them
+/// List, watch and control executions
 #[derive(Debug, Subcommand)]
 pub(crate) enum Executions {
     List(executions::list::List),
@@ -220,7 +220,7 @@ pub(crate) enum Executions {
     Resume(executions::resume::Resume),
 }
 
-/// See what steps can use
+/// Show the tools that steps can use
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tools {
     List(tools::list::List),
@@ -245,7 +245,7 @@ pub(crate) fn label(text: &str) -> Result<(String, String), String> {
 
 /// Flags of every command that lead to the services and to what is kept.
 const CONTEXT: [&str; 5] = ["--state-dir", "--server", "--gate", "--config", "--namespace"];
-/// Flags of every command that do not: a secret, which is not printed, and what comes out.
+/// Flags of every command that do not: a secret, which is never printed, and the output format.
 const NO_CONTEXT: [&str; 3] = ["--token", "--output", "-o"];
 
 /// What was typed, whether it can be parsed or not: the flags that lead to the same place, and all other words. What the environment says is
@@ -273,7 +273,7 @@ pub(crate) fn typed(arguments: &[String]) -> Typed {
     typed
 }
 
-/// Whether programs are to read what comes out, told from arguments that could not be parsed.
+/// Whether the output is for programs, read from arguments that could not be parsed.
 pub(crate) fn wants_json(arguments: &[String]) -> bool {
     let is_json = |value: &str| matches!(value, "json" | "jsonl");
     let joined = |argument: &String| {

@@ -1,5 +1,5 @@
-//! Stays with an execution to its end: shows what happens, asks what a person has to decide, survives broken connections, ends as the
-//! execution does.
+//! Watches an execution to its end: shows its events, asks a person for decisions, survives broken connections, and exits as the execution
+//! ended.
 
 mod view;
 
@@ -39,31 +39,31 @@ use crate::{
 };
 use view::View;
 
-/// How often moving lines are redrawn: often enough for seconds to tick evenly.
+/// The interval at which the live rows are redrawn, so that seconds tick evenly.
 const REDRAW: Duration = Duration::from_millis(250);
-/// How often the server is asked what the execution waits for, since no event says that: a service that is away is said within a second.
+/// The interval at which the server is asked what the execution waits for, since no event reports an unavailable service; below a second.
 const ASK_AGAIN: Duration = Duration::from_millis(750);
-/// How long it may take to answer; the next question will do.
+/// How long it may take to answer; without an answer the next request follows.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// After so many tries in a row (some 6 s) the place of a server that has gone is taken by this process. A `belay serve` that is only being
-/// restarted needs less.
+/// After this many failed tries in a row (some 6 s) this process takes the place of a server that has ended. A `belay serve` that is being
+/// restarted is back sooner.
 const TRIES_BEFORE_DRIVING: u32 = 6;
-/// How long recording the pause may take before the screen says that it goes on.
+/// How long recording the pause may take before the screen says so.
 const PAUSES_SILENTLY: Duration = Duration::from_millis(500);
-/// The most open approvals that the last word names.
+/// The most pending approvals that are named at the end.
 const ASKED_SHOWN: usize = 3;
 
-/// What to stay with, and for how long.
+/// Which execution to watch, and how.
 pub(crate) struct Attendance {
     /// The execution's full name.
     pub(crate) name: String,
     /// Events after this one are shown; 0 for all.
     pub(crate) after: i64,
-    /// Whether this process carries the execution out if no server does.
+    /// Whether this process drives the execution if no server does.
     pub(crate) drive: bool,
-    /// Whether somebody is there to decide, and sees to it.
+    /// Whether a person at the terminal is asked for decisions.
     pub(crate) asks: bool,
-    /// The longest stay; `None` for as long as it takes.
+    /// The longest wait; `None` for no limit.
     pub(crate) longest: Option<Duration>,
 }
 
@@ -71,17 +71,17 @@ pub(crate) struct Attendance {
 enum End {
     /// The execution ended.
     Finished,
-    /// All there is has been shown, and nobody drives the execution on.
+    /// Every event has been shown, and no process drives the execution.
     Idle,
-    /// Somebody stopped this process.
+    /// A signal stopped this process.
     Stopped(Stop),
-    /// The longest stay is over.
+    /// The longest wait is over.
     WaitedLongEnough,
     /// The watching itself failed.
     Failed(Failure),
 }
 
-/// Stays to the end, closes the session, says the last word.
+/// Watches to the end, closes the session, and prints the outcome.
 pub(crate) async fn attend(
     context: &Context,
     mut session: Session,
@@ -126,7 +126,7 @@ async fn pause(context: &Context, session: Session, name: &str) {
     }
 }
 
-/// The last word on an execution that ended.
+/// Prints the outcome of an execution that ended.
 fn conclude(context: &Context, ended: &Execution) -> Result<Exit, Failure> {
     let exit = Exit::of_execution(ended);
     match context.screen.format {
@@ -149,14 +149,14 @@ fn conclude(context: &Context, ended: &Execution) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The last word when the execution did not end: it is never lost, and this is how to come back to it.
+/// The report when the execution has not ended: it is kept, and `next` returns to it.
 fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, last: i64) -> Failure {
     let id = names::id(&attendance.name);
     let resume = next::about(&["executions", "resume"], &attendance.name, &[]);
     let (kept, next) = match embedded {
-        true => ("it is kept, and goes on when it is resumed", resume.clone()),
+        true => ("it is paused", resume.clone()),
         false => (
-            "it goes on at the server",
+            "it continues on the server",
             next::about(&["executions", "watch"], &attendance.name, &["--after", &last.to_string()]),
         ),
     };
@@ -175,12 +175,12 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
         }
         End::Idle => Report::new(
             reasons::EXECUTION_NOT_DRIVEN,
-            format!("execution {id} has not ended, and no server drives it on"),
+            format!("execution {id} has not ended, and no process drives it"),
         )
         .next(resume)
         .into(),
         End::Failed(Failure::ClosedPipe) if attendance.drive => Failure::Quiet(Exit::CLOSED_PIPE),
-        // Refused for good: there is nothing to come back to by the same way.
+        // Refused permanently: the same request would be refused again.
         End::Failed(Failure::Report(mut report)) if report.exit == Exit::REFUSED => {
             report.next.get_or_insert_with(|| next::about(&["executions", "get"], &attendance.name, &[]));
             Failure::Report(report)
@@ -267,7 +267,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
     }
 }
 
-/// One approval, put to the person at the terminal.
+/// Asks the person at the terminal about one approval.
 fn question(screen: Screen, to_gate: ToGate, terminal: &Rc<Mutex<Terminal>>, name: &str, turn: Turn) -> Question {
     let (terminal, name) = (Rc::clone(terminal), name.to_owned());
     async move {
@@ -278,7 +278,7 @@ fn question(screen: Screen, to_gate: ToGate, terminal: &Rc<Mutex<Terminal>>, nam
     .boxed_local()
 }
 
-/// What is known of the session while the watch has it.
+/// The parts of the session that are used while the watch borrows it.
 struct Connection {
     /// For questions beside the watch.
     client: RefCell<Client>,
@@ -293,7 +293,7 @@ impl Connection {
         self.embedded.borrow().is_some()
     }
 
-    /// Answers when the store of this process's own services has failed: nothing would ever happen again.
+    /// Returns when the store of this process's services has failed: the execution could not make progress.
     async fn failed(&self) -> StartError {
         let embedded = self.embedded.borrow().clone();
         match embedded {
@@ -303,7 +303,7 @@ impl Connection {
     }
 }
 
-/// One execution of a session, as `follow` wants it.
+/// One execution of a session, for `follow`.
 struct Watched<'a> {
     session: &'a mut Session,
     attendance: &'a Attendance,
@@ -336,8 +336,7 @@ impl Watchable for Watched<'_> {
     }
 }
 
-/// Lets the services drive the execution on, whether it was paused or its last driver has gone. One that is at work or has ended stays as
-/// it is.
+/// Resumes the execution if it is paused, or drives it if no process does. One that is already driven stays as it is.
 pub(crate) async fn take_up(client: &mut Client, name: &str) -> Result<Execution, Failure> {
     let request = ResumeExecutionRequest { name: name.to_owned(), ..Default::default() };
     match client.resume_execution(request).await {

@@ -1,4 +1,4 @@
-//! Finds somebody to talk to: the server that is named, the `belay` that holds the state directory, or services started in this process.
+//! Finds the services: the named server, the `belay` that holds the state directory, or services started in this process.
 
 use std::{
     env, io,
@@ -116,7 +116,7 @@ impl Place {
         !matches!(self.server, Some(Address::Http(_)))
     }
 
-    /// The execution with the folder that it works in where it names none, as far as that can be told from here.
+    /// Adds the folder that the execution works in where it names none, if that folder is known here.
     pub(crate) fn with_workspace(&self, mut execution: Execution) -> Execution {
         if let (true, None, Ok(state_dir)) = (execution.workspace.is_empty(), &self.server, self.state_dir()) {
             let own = belay_all_in_one::own_workspace(&state_dir, &execution.name);
@@ -125,7 +125,7 @@ impl Place {
         execution
     }
 
-    /// The state directory: the one that is named, or the user's.
+    /// The named state directory, or the user's.
     pub(crate) fn state_dir(&self) -> Result<PathBuf, Failure> {
         Ok(StateDir::resolve(self.state_dir.as_deref(), &|name| env::var_os(name))?)
     }
@@ -153,22 +153,22 @@ impl ToGate {
 /// What a command needs of the services, and so of the state directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// A state directory, which is made where it is not there.
+    /// A state directory; created if it does not exist.
     StateDir,
-    /// What a state directory keeps already: where there is none the command is refused, and none is made.
+    /// The records of an existing state directory: without one the command is refused, and none is created.
     Records,
-    /// The services and nothing that they keep: where there is no state directory, they get one that goes with the command.
+    /// The services without their records: where there is no state directory, they get a temporary one, removed with the command.
     Services,
 }
 
-/// Somebody to talk to, for the length of a command.
+/// The services that a command uses, for its duration.
 pub(crate) struct Session {
     /// The executor's client; cheap to clone.
     pub(crate) client: Client,
     wire: Wire,
     place: Place,
     embedded: Option<Rc<Embedded>>,
-    /// The state directory of services that keep nothing beyond the command.
+    /// The temporary state directory of services that keep nothing after the command.
     passing: Option<TempDir>,
 }
 
@@ -234,13 +234,13 @@ impl Session {
         self.embedded.is_some()
     }
 
-    /// The services in this process, to look after; let go of them before [`Session::close`].
+    /// The services in this process; drop the result before [`Session::close`].
     pub(crate) fn embedded(&self) -> Option<Rc<Embedded>> {
         self.embedded.clone()
     }
 
-    /// After a broken connection. A named server's channel mends itself. The holder of a state directory may have another socket now; where
-    /// there is none any more, its place is taken if `take_its_place` says so.
+    /// Reconnects. A named server's channel reconnects automatically. The holder of a state directory may have another socket now; if there
+    /// is no holder and `take_its_place` is set, this process becomes it.
     pub(crate) async fn reconnect(&mut self, take_its_place: bool) -> Result<(), Failure> {
         if self.place.server.is_some() || self.embedded.is_some() {
             return Ok(());
@@ -255,17 +255,17 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the embedded services, if there are any, in good order.
+    /// Shuts the embedded services down gracefully, if there are any.
     pub(crate) async fn close(self) {
         if let Some(embedded) = self.embedded.and_then(Rc::into_inner) {
             embedded.shutdown().await;
         }
-        // Only now does nobody write there any more.
+        // Its services have ended: only now is the directory unused.
         drop(self.passing);
     }
 }
 
-/// A command is to read what a state directory keeps, and there is none.
+/// A command needs an existing state directory, and there is none.
 fn nothing_kept(state_dir: &Path) -> Report {
     let message = format!("nothing is kept in {}: no plan has been run with this state directory", state_dir.display());
     Report::new(reasons::STATE_DIR_MISSING, message).advice().next(next::command(&["run", "--help"]))
@@ -299,7 +299,7 @@ async fn connect_to(endpoint: &Endpoint, trace: Option<&TraceContext>) -> Result
 
 async fn connect(address: &Address, token: Option<&str>, trace: Option<&TraceContext>) -> Result<Wire, Failure> {
     let token = token.map(bearer).transpose()?;
-    // The name is for the `:authority` header; a socket has none of its own.
+    // The name is for the `:authority` header; a socket has none.
     let url = match address {
         Address::Unix(_) => "http://localhost",
         Address::Http(url) => url,
@@ -346,14 +346,14 @@ fn unreachable(address: &Address, error: &tonic::transport::Error) -> Report {
     no_answer(address, kind, &cause.to_string())
 }
 
-/// What is known about a server that does not answer: how far one got, and what starts one.
+/// Reports a server that does not answer: how far the connection got, and the command that starts a server.
 fn no_answer(address: &Address, kind: Option<io::ErrorKind>, cause: &str) -> Report {
     let far = match (address, kind) {
         (Address::Unix(_), Some(io::ErrorKind::NotFound)) => "there is no such socket: no server runs there",
         (Address::Unix(_), Some(io::ErrorKind::ConnectionRefused)) => {
-            "the socket is there, but nobody listens: its server has gone"
+            "the socket exists, but no server listens on it: the server has ended"
         }
-        (Address::Unix(_), Some(io::ErrorKind::PermissionDenied)) => "the socket belongs to somebody else",
+        (Address::Unix(_), Some(io::ErrorKind::PermissionDenied)) => "the socket belongs to another user",
         (Address::Http(_), Some(io::ErrorKind::ConnectionRefused)) => {
             "the machine was reached, but nothing listens at that port"
         }
@@ -427,14 +427,14 @@ mod tests {
         let path = folder.path().join("socket");
         let detail = async || match connect(&Address::Unix(path.clone()), None, None).await {
             Err(Failure::Report(report)) => report.details.join(""),
-            _ => panic!("nobody is there"),
+            _ => panic!("a connection without a server"),
         };
         assert!(detail().await.starts_with("there is no such socket"));
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        assert!(detail().await.starts_with("the socket is there, but nobody listens"));
+        assert!(detail().await.starts_with("the socket exists, but no server listens on it"));
     }
 
-    /// The holder of a state directory is killed while a command has just found it: what the command is told is no word of the kernel's.
+    /// The holder of a state directory is killed just after a command found it: the error is not the kernel's.
     #[tokio::test]
     async fn a_server_that_ends_before_it_is_asked_is_told_as_that() {
         let folder = tempfile::tempdir().unwrap();
@@ -444,9 +444,9 @@ mod tests {
         let (wire, accepted) = tokio::join!(connect(&address, None, None), listener.accept());
         drop((accepted, listener));
         std::fs::remove_file(&path).unwrap();
-        let mut client = Client::new(wire.unwrap_or_else(|_| panic!("somebody listened")));
+        let mut client = Client::new(wire.unwrap_or_else(|_| panic!("the listener was there")));
         let status = loop {
-            let status = client.list_capabilities(ListCapabilitiesRequest {}).await.expect_err("nobody is there");
+            let status = client.list_capabilities(ListCapabilitiesRequest {}).await.expect_err("the server has ended");
             // The end of the first connection may be seen by the first request.
             if status.message().contains("No such file") {
                 break status;
@@ -457,7 +457,7 @@ mod tests {
             (report.code.as_str(), report.exit, report.retryable),
             ("SERVER_UNREACHABLE", crate::exit::Exit::INTERNAL, true)
         );
-        assert_eq!(report.message, "the server ended before it could be asked, and none has taken its place");
+        assert_eq!(report.message, "the server ended before the request was sent, and no other has taken its place");
         assert!(report.details[1].contains("give the command again"), "{:?}", report.details);
     }
 }

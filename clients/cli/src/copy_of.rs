@@ -1,4 +1,4 @@
-//! `--copy-of`: a folder of its own for an execution, filled with a copy, so that a plan can be tried without touching the original.
+//! `--copy-of`: copies a folder for one execution, so that a plan can be tried without touching the original.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -11,24 +11,24 @@ use belay_reasons as reasons;
 
 use crate::failure::{Failure, Report};
 
-/// More than any source tree has that somebody wants to try a plan on; below it a copy takes seconds.
+/// More than a source tree has on which one tries a plan; a copy below it takes seconds.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_ENTRIES: u64 = 100_000;
 
-/// Where copies are kept: `$XDG_DATA_HOME/belay/copies`, else `~/.local/share/belay/copies`. Beside the state directory and never in it,
-/// since what is in there no tool may reach.
+/// The folder for copies: `$XDG_DATA_HOME/belay/copies`, else `~/.local/share/belay/copies`. Never in the state directory, which no tool
+/// may access.
 pub(crate) fn home(env: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, Failure> {
     let from = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     from("XDG_DATA_HOME")
         .or_else(|| from("HOME").map(|home| home.join(".local/share")))
         .map(|data| data.join("belay/copies"))
-        .ok_or_else(|| refused("there is no place for it: neither XDG_DATA_HOME nor HOME is set").into())
+        .ok_or_else(|| refused("there is no folder for copies: neither XDG_DATA_HOME nor HOME is set").into())
 }
 
-/// Copies a folder into a new one under `home`, and answers where that is.
+/// Copies a folder into a new one under `home`, and returns its path.
 ///
-/// A git repository is cloned, as it was committed. Any other folder is copied file by file, without what says of itself that it is a cache
-/// (`CACHEDIR.TAG`).
+/// A git repository is cloned, as it was committed. Any other folder is copied file by file, without folders that are marked as
+/// caches (`CACHEDIR.TAG`).
 pub(crate) fn make(source: &Path, home: &Path) -> Result<PathBuf, Failure> {
     let cannot = |doing: &str, error: &io::Error| refused(format!("{doing}: {error}"));
     let source = source.canonicalize().map_err(|error| cannot(&source.display().to_string(), &error))?;
@@ -39,7 +39,7 @@ pub(crate) fn make(source: &Path, home: &Path) -> Result<PathBuf, Failure> {
     let home = home.canonicalize().map_err(|error| cannot(&home.display().to_string(), &error))?;
     if home.starts_with(&source) {
         let message = format!(
-            "{} holds the place for copies, {}: it would be copied into itself",
+            "{} contains the folder for copies, {}: it would be copied into itself",
             source.display(),
             home.display()
         );
@@ -54,7 +54,7 @@ pub(crate) fn make(source: &Path, home: &Path) -> Result<PathBuf, Failure> {
     match copied {
         Ok(()) => Ok(target),
         Err(error) => {
-            // Half a copy is worth nothing; what cannot be removed is only in the way of nobody.
+            // Half a copy is useless; a rest of it that cannot be removed does no harm.
             drop(fs::remove_dir_all(&target));
             Err(cannot(&format!("copying {}", source.display()), &error).into())
         }
@@ -86,7 +86,7 @@ fn clone(source: &Path, target: &Path) -> bool {
         |command: &mut Command| command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let cloned = quiet(Command::new("git").args(["clone", "--quiet", "--no-hardlinks", "--"]).arg(source).arg(target))
         .is_ok_and(|status| status.success());
-    // The way back to the original is nothing that a tool should find.
+    // A tool must not find the way back to the original.
     cloned && quiet(Command::new("git").arg("-C").arg(target).args(["remote", "remove", "origin"])).is_ok()
 }
 

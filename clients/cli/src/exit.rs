@@ -9,19 +9,19 @@ pub(crate) struct Exit(pub(crate) u8);
 impl Exit {
     /// All went well.
     pub(crate) const OK: Exit = Exit(0);
-    /// A fault of Belay or its surroundings; also an execution that was cancelled.
+    /// A fault of Belay or of the machine; also an execution that was cancelled.
     pub(crate) const INTERNAL: Exit = Exit(1);
     /// Refused, or used wrongly: nothing happened.
     pub(crate) const REFUSED: Exit = Exit(2);
-    /// The execution failed, in no class that has a number of its own.
+    /// The execution failed, in a class without a separate number.
     pub(crate) const FAILED: Exit = Exit(30);
-    /// The execution reached out of its workspace.
+    /// A call tried to reach outside the workspace.
     pub(crate) const SANDBOX_VIOLATION: Exit = Exit(32);
-    /// A person or a policy said no.
+    /// A person or the policy denied a call.
     pub(crate) const DENIED: Exit = Exit(33);
     /// A time limit ran out.
     pub(crate) const TIMED_OUT: Exit = Exit(34);
-    /// No step failed, and one that others needed was skipped, or all were.
+    /// No step failed, and a step that others needed was skipped, or all were.
     pub(crate) const PARTIAL: Exit = Exit(35);
     /// SIGHUP, as shells count it: 128 + 1.
     pub(crate) const HUNG_UP: Exit = Exit(129);
@@ -32,7 +32,7 @@ impl Exit {
     /// SIGTERM, as shells count it: 128 + 15.
     pub(crate) const TERMINATED: Exit = Exit(143);
 
-    /// What an execution that has ended is worth. PARTIAL counts as failed where a step failed; one that has not ended is a fault of the caller.
+    /// The exit code for an execution that has ended. PARTIAL counts as failed where a step failed.
     pub(crate) fn of_execution(execution: &Execution) -> Exit {
         match execution.state() {
             State::Completed => Exit::OK,

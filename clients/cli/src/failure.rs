@@ -1,4 +1,4 @@
-//! What went wrong, told once: one screen for people, one object for programs.
+//! Errors, reported once: one screen for people, one object for programs.
 
 mod lost;
 
@@ -31,11 +31,11 @@ const VIOLATIONS_SHOWN: usize = 6;
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Nothing is left to say: the process ends with this code.
+    /// Everything has been said: the process ends with this code.
     Quiet(Exit),
-    /// Whoever read standard output has gone.
+    /// The reader of standard output has closed it.
     ClosedPipe,
-    /// This has to be said.
+    /// An error to report.
     Report(Box<Report>),
 }
 
@@ -69,12 +69,12 @@ pub(crate) struct Report {
 }
 
 impl Failure {
-    /// A fault of Belay or of what it runs on.
+    /// A fault of Belay or of the machine.
     pub(crate) fn internal(message: impl Into<String>) -> Failure {
         Report::new(reasons::INTERNAL, message).into()
     }
 
-    /// What there is to say, for tests of what leads to it.
+    /// The report, for tests of what leads to it.
     #[cfg(test)]
     pub(crate) fn report(self) -> Report {
         match self {
@@ -203,17 +203,17 @@ impl Report {
         let code = reason.as_deref().unwrap_or(code_name(status.code()));
         let mut report = Report::new(code, message);
         if reasons::find(code).is_none() {
-            // A reason of a newer service: its gRPC code tells what it is worth.
+            // A reason of a newer service: its gRPC code decides.
             let worth = Report::new(code_name(status.code()), "");
             report = Report { exit: worth.exit, retryable: worth.retryable, ..report };
         }
         report.retry_after = details.retry_info().and_then(|info| info.retry_delay);
         report.retryable |= report.retry_after.is_some();
-        let told = violations.iter().map(|violation| match violation.field.as_str() {
+        let described = violations.iter().map(|violation| match violation.field.as_str() {
             "" => violation.description.clone(),
             field => format!("{field}: {}", violation.description),
         });
-        report.details.extend(told.filter(|line| line != message));
+        report.details.extend(described.filter(|line| line != message));
         if let Some(field) =
             violations.first().map(|violation| violation.field.as_str()).filter(|field| !field.is_empty())
         {
@@ -231,7 +231,7 @@ impl Report {
         if matches!(status.code(), Code::Unauthenticated) {
             report.details.push("set BELAY_TOKEN, or give --token".to_owned());
         }
-        // A service that says why it is unavailable is there: starting another would not help.
+        // A service that gives a reason for being unavailable is running: starting another would not help.
         if report.next.is_none() && (reason.is_none() || status.code() != Code::Unavailable) {
             report.next = next_command(status.code());
         }
@@ -242,14 +242,14 @@ impl Report {
     fn gone(lost: &Lost) -> Report {
         let (message, cause, advice) = match lost {
             Lost::BeforeAsked(cause) => (
-                "the server ended before it could be asked, and none has taken its place",
+                "the server ended before the request was sent, and no other has taken its place",
                 cause,
-                "nothing was asked of it: give the command again",
+                "nothing was sent: give the command again",
             ),
             Lost::BeforeAnswered(cause) => (
                 "the connection to the server broke before it had answered",
                 cause,
-                "it may have ended; what was asked of it may be done or not: look, or give the command again",
+                "the server may have ended, before or after it did what was requested: check, or give the command again",
             ),
         };
         let mut report = Report::new(reasons::SERVER_UNREACHABLE, message);
@@ -268,17 +268,17 @@ impl Report {
         };
         let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
-            // Some messages tell their cause themselves.
-            let cause_told = cause.to_string();
-            if !report.message.contains(&cause_told) {
-                report.details.push(cause_told);
+            // Some messages contain their cause.
+            let cause_text = cause.to_string();
+            if !report.message.contains(&cause_text) {
+                report.details.push(cause_text);
             }
             source = cause.source();
         }
         report.advice()
     }
 
-    /// The command to type next: the one that fits best, unless it is what was just typed, else what explains the code.
+    /// The command to type next: `next`, unless it is what was just typed; otherwise the command that explains the code.
     fn next_command(&self) -> String {
         match &self.next {
             Some(next) if !next::is_typed(next) => next.clone(),
@@ -313,7 +313,7 @@ impl Report {
         lines
     }
 
-    /// The same for programs, in the manner of proto3 JSON: what there is none of is left out, durations are `"1.500s"`. `code`, `message`,
+    /// The same for programs, in the manner of proto3 JSON: empty fields are left out, durations are `"1.500s"`. `code`, `message`,
     /// `retryable` and `nextCommand` are always there; `violations` for files that were refused only.
     pub(crate) fn json(&self) -> Value {
         let mut value = json!({
@@ -389,7 +389,7 @@ fn placed(field: &str, number: u32, message: &str, text: &str) -> PlanViolation 
 }
 
 impl From<io::Error> for Failure {
-    /// Only output is written with `?`; whatever else can fail says what it was doing.
+    /// Only output is written with `?`; all other I/O errors say what the command was doing.
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,

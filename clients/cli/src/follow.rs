@@ -17,12 +17,12 @@ use crate::failure::{Failure, Report};
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A stream that is silent for longer counts as broken: three heartbeats missed, and some room for a slow network.
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
-/// Waits before the tries to connect again: 0.1, 0.2, 0.4, … s, at most 5 s each; after so many without any news the command gives up.
+/// Waits before the tries to connect again: 0.1, 0.2, 0.4, … s, at most 5 s each; after that many without a new event the command ends.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const TRIES: u32 = 12;
 
-/// Whatever can be watched.
+/// A source of executions to watch.
 pub(crate) trait Watchable {
     /// The messages of one watch.
     type Messages: Stream<Item = Result<WatchExecutionResponse, Status>> + Unpin;
@@ -30,7 +30,7 @@ pub(crate) trait Watchable {
     /// Begins a watch after an event of a journal; `None` for only what is new, and an empty text where the journal is not known.
     fn watch(&mut self, after: Option<i64>, journal: &str) -> impl Future<Output = Result<Self::Messages, Status>>;
 
-    /// Makes ready for another watch after `tries` broken ones in a row.
+    /// Prepares for another watch after `tries` broken ones in a row.
     fn reconnect(&mut self, tries: u32) -> impl Future<Output = Result<(), Failure>>;
 }
 
@@ -50,11 +50,12 @@ pub(crate) enum Seen {
         /// How long until the next try.
         wait: Duration,
     },
-    /// The connection is there again.
+    /// The connection works again.
     Back,
 }
 
-/// Everything from the cursor to the end of the execution. Ends in an error only when the server refuses for good, or is away for too long.
+/// Yields everything from the cursor to the end of the execution. Ends in an error only when the server refuses permanently or stays
+/// unreachable.
 pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl Stream<Item = Result<Seen, Failure>> {
     try_stream! {
         let mut cursor = Cursor::new(after);
@@ -65,7 +66,7 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
                 Err(status) => status,
                 Ok(mut messages) => loop {
                     match tokio::time::timeout(LONGEST_SILENCE, messages.next()).await {
-                        Err(_) => break Status::unavailable("the server says nothing any more"),
+                        Err(_) => break Status::unavailable("the server has sent nothing for 20 s"),
                         Ok(Some(Err(status))) => break status,
                         Ok(None) if cursor.is_at_the_end() => return,
                         Ok(None) => break Status::unavailable("the server ended the watch before the execution ended"),
@@ -111,7 +112,7 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
     }
 }
 
-/// A cursor that the caller made up.
+/// The cursor names an event that does not exist.
 fn out_of_range(after: i64, last: i64) -> Report {
     let message = format!("after_sequence: {after} is out of range: the oldest event kept is 1 and the last is {last}");
     let mut report = Report::new(reasons::SEQUENCE_OUT_OF_RANGE, message);
@@ -119,15 +120,15 @@ fn out_of_range(after: i64, last: i64) -> Report {
     report
 }
 
-/// The server has been away for too long.
+/// The server has been unreachable for too long.
 fn away(why: &Status) -> Report {
-    let message = format!("the server does not answer any more: {}", why.message());
+    let message = format!("the server no longer answers: {}", why.message());
     let mut report = Report::new(reasons::SERVER_UNREACHABLE, message);
     report.retryable = true;
     report
 }
 
-/// Whether another watch may do better.
+/// Whether another watch may succeed.
 fn may_pass(code: Code) -> bool {
     !matches!(
         code,
@@ -161,13 +162,13 @@ struct Cursor {
 /// What a message means to a follower.
 #[derive(Debug, PartialEq)]
 enum Taken {
-    /// Has been seen before.
+    /// Seen before.
     Known,
-    /// No news, but the other side is there.
+    /// Nothing new; the server is alive.
     Alive,
     /// Has to be shown.
     New(Seen),
-    /// The caller has named an event that there is not.
+    /// The caller named an event that does not exist.
     OutOfRange { after: i64, last: i64 },
     /// An event before this one is missing.
     Gap,
@@ -340,7 +341,7 @@ mod tests {
         assert_eq!(script.asked, [Some(0), Some(3)]);
         assert_eq!(script.journals, ["", "one"], "the server is told which journal the number is from");
 
-        // A number that the caller has made up is told as such.
+        // A number that no watch has shown is an error.
         let mut script =
             Script { answers: [Ok(vec![reset(7), snapshot(State::Running, 7)])].into(), ..Default::default() };
         assert_eq!(story(&mut script, Some(999)).await, "error(SEQUENCE_OUT_OF_RANGE)");

@@ -1,6 +1,6 @@
-//! `belay`: the command line. Reads what was typed, finds the services, does one thing, tells the truth in the exit code.
+//! `belay`: the command line. Parses the arguments, finds the services, runs one command, and reports its outcome in the exit code.
 //!
-//! Knows only the contract (`belay-proto`); what may run inside this process is `belay-all-in-one`'s business.
+//! Depends on the contract (`belay-proto`); `belay-all-in-one` starts the services inside this process.
 
 mod args;
 mod ask;
@@ -42,24 +42,24 @@ fn main() -> ExitCode {
     next::remember(args::typed(&arguments));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return usage::tell(&error, &arguments).into(),
+        Err(error) => return usage::print(&error, &arguments).into(),
     };
     let screen = Screen::of_process(cli.everywhere.output);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return told(&screen, Failure::internal(format!("no threads can be started: {error}"))).into();
+            return report(&screen, Failure::internal(format!("no threads can be started: {error}"))).into();
         }
     };
-    let exit = runtime.block_on(perform(cli, screen)).unwrap_or_else(|failure| told(&screen, failure));
-    // Whatever still runs, such as a read from a terminal, has nothing left to do for anybody.
+    let exit = runtime.block_on(perform(cli, screen)).unwrap_or_else(|failure| report(&screen, failure));
+    // A read from a terminal may still block a thread; the process does not wait for it.
     runtime.shutdown_background();
     exit.into()
 }
 
 async fn perform(cli: Cli, screen: Screen) -> Result<Exit, Failure> {
     let Some(command) = cli.command else {
-        return commands::welcome(&screen);
+        return commands::overview(&screen);
     };
     let trace = Trace::begin(command.span())?;
     let place = Place { trace: trace.context().cloned(), ..cli.everywhere.place(command.policy()) };
@@ -71,8 +71,8 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit, Failure> {
     trace.end(outcome).await
 }
 
-/// The services' own log goes to standard error, so that it is seen beside what `serve` prints. Other commands have their own words for
-/// what happens, and stay silent unless BELAY_LOG asks, such as `BELAY_LOG=debug`.
+/// Sends the services' log to standard error, beside what `serve` prints. Other commands log nothing unless BELAY_LOG is set, such as
+/// `BELAY_LOG=debug`.
 fn log_to_stderr(server: Option<&ConfigSource>) -> Result<(), Failure> {
     let log = server.map(ConfigSource::read).transpose()?.map(|loaded| loaded.settings.log);
     let (level, format) = log.map_or(("off", "text"), |log| (log.level.value.word(), log.format.value.word()));
@@ -82,8 +82,8 @@ fn log_to_stderr(server: Option<&ConfigSource>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what went wrong, and with which code the process ends.
-fn told(screen: &Screen, failure: Failure) -> Exit {
+/// Reports a failure, and returns the exit code.
+fn report(screen: &Screen, failure: Failure) -> Exit {
     match failure {
         Failure::Quiet(exit) => exit,
         Failure::ClosedPipe => Exit::OK,

@@ -1,4 +1,4 @@
-//! Names of executions and approvals: what people type, and what the contract wants.
+//! Names of executions and approvals: from what people type to what the contract takes.
 
 use belay_proto::v1::{ExecutionView, GetExecutionRequest, ListExecutionsRequest, ListNamespacesRequest};
 use belay_reasons as reasons;
@@ -98,7 +98,7 @@ pub(crate) async fn namespaces(client: &mut Client) -> Vec<String> {
 /// The namespace of an execution that a mistyped one probably means.
 pub(crate) fn similar<'a>(namespace: &str, known: &'a [String]) -> Option<&'a str> {
     let likeness = |known: &str| match strsim::damerau_levenshtein(known, namespace) {
-        // One slip of the finger, also in a short name.
+        // One typing error, also in a short name.
         1 if namespace.len() > 2 => 1.0,
         _ => strsim::jaro_winkler(known, namespace),
     };
@@ -106,7 +106,7 @@ pub(crate) fn similar<'a>(namespace: &str, known: &'a [String]) -> Option<&'a st
     (likely.0 >= ALIKE).then_some(likely.1)
 }
 
-/// What is wrong with a namespace that has no executions while others have, and the command that was typed with the one that was probably
+/// What is wrong with a namespace that has no executions while others have, and what was typed with the namespace that was probably
 /// meant: ``namespace `defualt` has no executions; did you mean `default`?``. `None` where the namespace has executions, or none has.
 pub(crate) fn elsewhere(namespace: &str, known: &[String]) -> Option<(String, String)> {
     if known.is_empty() || known.iter().any(|known| known == namespace) {
@@ -159,10 +159,10 @@ pub(crate) fn in_another_namespace(report: Report, namespace: &str, known: &[Str
     }
 }
 
-/// The one name among those that begin with the prefix.
+/// The only name that begins with the prefix.
 ///
 /// # Errors
-/// When there is none, or more than one; each with the command that goes on.
+/// When there is none or more than one, with the command to type next.
 pub(crate) fn choose(noun: Noun, namespace: &str, prefix: &str, mut found: Vec<String>) -> Result<String, Failure> {
     let (word, collection) = noun.words();
     let missing = match noun {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_is_no_execution() {
+    fn an_approval_is_not_an_execution() {
         let name = "namespaces/x/approvals/a";
         assert_eq!(read(Noun::Approval, name).unwrap(), Typed::Full(name));
         assert!(read(Noun::Execution, name).is_err());

@@ -1,5 +1,5 @@
-//! The command to type next. Every `belay …` line on a screen is made here, so that each works when it is typed as it stands: it is quoted
-//! for a shell and carries the flags that lead to where this command worked.
+//! The command to type next. Every `belay …` line on a screen is built here, so that it works when it is typed as printed: it is quoted for a
+//! shell and has the flags that lead to the same services, state directory and namespace.
 
 use std::{path::Path, sync::OnceLock};
 
@@ -40,7 +40,7 @@ static TYPED: OnceLock<Typed> = OnceLock::new();
 
 /// Remembers what was typed.
 pub(crate) fn remember(typed: Typed) {
-    // A second call would be a fault, and losing it harmless.
+    // It is called once; a second value would be dropped.
     drop(TYPED.set(typed));
 }
 
@@ -108,7 +108,7 @@ fn about_in(typed: &Typed, verb: &[&str], name: &str, rest: &[&str]) -> String {
     join(&typed, &owned(&[verb, &[id], rest].concat()))
 }
 
-/// `next: COMMAND`, on one row whatever the window: a command is copied.
+/// `next: COMMAND`, on one row in any window, so that it can be copied.
 pub(crate) fn line(command: impl AsRef<str>) -> Line {
     Line::default().and(Style::Dim, "next: ").and(Style::Strong, command).verbatim()
 }
@@ -118,7 +118,7 @@ pub(crate) fn also(command: impl AsRef<str>) -> Line {
     Line::new("      ").and(Style::Strong, command).verbatim()
 }
 
-/// What shows what a code means; for one that the table does not have, the list of all.
+/// The command that explains a code; the list of all codes for one that is not in the table.
 pub(crate) fn explain(code: &str) -> String {
     match reasons::find(code) {
         Some(reason) => command(&["explain", reason.name]),
@@ -158,7 +158,7 @@ pub(crate) fn in_namespace(namespace: &str) -> String {
     join(&typed, &typed.words)
 }
 
-/// The `belay run` that was typed, as a new execution with other flags about approvals; those that were typed stay where none are given.
+/// The `belay run` that was typed, as a new execution with other flags for approvals; the typed ones stay when `flags` is empty.
 /// `None` where something else was typed, or the plan came from standard input and is gone.
 pub(crate) fn run_again(flags: &[&str]) -> Option<String> {
     const ID: [(&str, bool); 2] = [("--id", true), ("--request-id", true)];
@@ -184,7 +184,7 @@ fn reflagged(words: &[String], without: &[(&str, bool)], with: &[&str]) -> Vec<S
     kept
 }
 
-/// What starts a server where this command looked for one; `None` where that is another machine.
+/// The command that starts a server at the address; `None` if that is another machine.
 pub(crate) fn serve(address: Option<&Address>) -> Option<String> {
     match address {
         None => Some(command(&["serve"])),
@@ -198,20 +198,20 @@ pub(crate) fn serve(address: Option<&Address>) -> Option<String> {
             let listen = url.trim_start_matches("http://");
             let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
             matches!(host, "localhost" | "127.0.0.1" | "[::1]").then(|| {
-                // What listens takes an address and no name.
+                // `--listen` takes an address, not a host name.
                 command(&["serve", "--listen", &listen.replacen("localhost", "127.0.0.1", 1)])
             })
         }
     }
 }
 
-/// A command that a service suggests, led to where this command worked. Anything that is no `belay` command is not repeated.
+/// A command that a service suggests, with the context flags of this one; `None` if it is not a `belay` command.
 pub(crate) fn of_server(suggested: &str) -> Option<String> {
     let mut words = suggested.split_whitespace();
     (words.next() == Some("belay")).then(|| command(&words.collect::<Vec<_>>()))
 }
 
-/// Whether this line is what was just typed: to type it again would lead nowhere.
+/// Whether this line is what was just typed, so that typing it again would change nothing.
 pub(crate) fn is_typed(next: &str) -> bool {
     TYPED.get().is_some_and(|typed| join(typed, &typed.words) == next)
 }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn only_commands_of_ours_are_repeated() {
+    fn only_belay_commands_are_repeated() {
         assert_eq!(of_server("belay executions get e1").as_deref(), Some("belay executions get e1"));
         assert_eq!(of_server("belay executions get $(reboot)").as_deref(), Some("belay executions get '$(reboot)'"));
         assert_eq!(of_server("rm -rf /"), None);

@@ -1,4 +1,4 @@
-//! Reads the plan that the user names. What it means is the server's business.
+//! Reads the plan file. The server parses and checks it.
 
 use std::{
     fs::File,
@@ -27,7 +27,7 @@ pub(crate) struct PlanFile {
 }
 
 impl PlanFile {
-    /// Reads a file, or standard input for `-`. On a thread of its own, since a terminal or a pipe may take its time.
+    /// Reads a file, or standard input for `-`. On a blocking thread, since a terminal or a pipe may be slow.
     pub(crate) async fn read(path: &Path) -> Result<PlanFile, Failure> {
         let path = path.to_owned();
         match tokio::task::spawn_blocking(move || PlanFile::read_now(&path)).await {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_cannot_be_read_gets_one_answer_whatever_is_there() {
+    fn a_missing_plan_and_a_folder_get_the_same_answer() {
         let home = tempfile::tempdir().unwrap();
         let report = |path: &Path| PlanFile::read_now(path).unwrap_err().report();
         let (missing, folder) = (report(&home.path().join("nowhere.yaml")), report(home.path()));

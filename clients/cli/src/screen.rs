@@ -1,4 +1,4 @@
-//! Standard output for data, standard error for talk, and who looks at them.
+//! Standard output for data, standard error for messages, and what kind of terminals they are.
 
 use std::{
     env,
@@ -105,17 +105,17 @@ impl Screen {
         put(&text)
     }
 
-    /// How many columns talk has, where somebody looks at it.
+    /// How many columns standard error has; `None` where it is not a terminal.
     pub(crate) fn talk_columns(&self) -> Option<usize> {
         columns(io::stderr())
     }
 
-    /// Data for programs: one value, indented for `json`, on a line of its own for `jsonl`.
+    /// Data for programs: one value, indented for `json`, on one line for `jsonl`.
     pub(crate) fn print_json(&self, value: &Value) -> io::Result<()> {
         put(&(json::text(value, self.format == Format::Json) + "\n"))
     }
 
-    /// Talk. Nobody listening is no reason to stop.
+    /// Writes to standard error. A closed standard error does not stop the command.
     pub(crate) fn say(&self, line: &Line) {
         let rows = text::rows(std::slice::from_ref(line), columns(io::stderr()));
         let text: String = rows.iter().map(|row| row.render(self.talk_colours) + "\n").collect();
@@ -133,7 +133,7 @@ impl Screen {
     pub(crate) fn report(&self, report: &Report) {
         match self.format {
             Format::Text => report.lines().iter().for_each(|line| self.say(line)),
-            // Whoever should read it has gone, and nothing is left to try.
+            // The reader has closed the output; there is no other place to report to.
             Format::Json | Format::Jsonl => drop(self.print_json(&report.json())),
         }
     }

@@ -41,13 +41,13 @@ impl Stop {
     }
 }
 
-/// The wish to stop, once it is there.
+/// The request to stop, once there is one.
 pub(crate) struct Signals {
     wish: watch::Receiver<Option<Stop>>,
 }
 
 impl Signals {
-    /// Begins to listen: the first signal asks the command to stop, the second ends the process at once, whatever it is doing (everything
+    /// Begins to listen: the first signal asks the command to stop, the second ends the process at once (everything
     /// that was recorded survives that). SIGHUP stays ignored where the process was started to ignore it, which is what `nohup` is for;
     /// SIGINT is taken in any case, because scripts start commands with SIGINT ignored (`belay run … &`) and send it to stop them. Needs a
     /// running tokio runtime.
@@ -67,7 +67,7 @@ impl Signals {
         Ok(Signals { wish: received })
     }
 
-    /// Answers when somebody wants the process to stop; from then on at once.
+    /// Returns when the process has been asked to stop; from then on at once.
     pub(crate) async fn next(&mut self) -> Stop {
         match self.wish.wait_for(Option::is_some).await.map(|wish| *wish) {
             Ok(Some(stop)) => stop,

@@ -1,4 +1,4 @@
-//! The command's own span: where the trace of what it asks for begins, or goes on when the command was started within one.
+//! The command's own span: the root of the trace of its requests, or a child where the command was started within a trace.
 
 use std::env;
 
@@ -14,7 +14,7 @@ use crate::{
     failure::{Failure, Report},
 };
 
-/// The span of a command that changes something; nothing for one that only looks.
+/// The span of a command that changes something; `None` for one that only reads.
 pub(crate) struct Trace {
     span: Option<Span>,
 }
@@ -36,7 +36,7 @@ impl Trace {
         let parent = TraceContext::parse(&variable("TRACEPARENT"), &variable("TRACESTATE")).ok();
         let context = match &parent {
             Some(parent) => Some(telemetry.child(parent)),
-            // Without telemetry the services begin the trace: nobody would find its beginning here.
+            // Without telemetry the services begin the trace: a root here would be exported nowhere.
             None => telemetry.is_on().then(|| telemetry.root()),
         };
         let span = context.map(|context| Span { name, telemetry, context, parent, start_micros: now() });
@@ -68,7 +68,7 @@ impl Trace {
         }
         let record = SpanRecord::new(context.clone(), name, start_micros, now());
         telemetry.emit(SpanRecord { parent, kind: SpanKind::Client, attributes, status, ..record });
-        // What could not be delivered has been logged, and is no reason to fail.
+        // Telemetry has logged what it could not deliver; the command does not fail for it.
         drop(telemetry.shutdown(LAST_FLUSH).await);
         match outcome {
             Err(Failure::Report(report)) if context.is_sampled() => Err(named(*report, &context.trace_id()).into()),

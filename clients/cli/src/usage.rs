@@ -1,4 +1,4 @@
-//! What is said when a command is mistyped: the mistake and what was probably meant, never the usage text.
+//! Errors of the command line: the mistake and what was probably meant, never the usage text.
 
 use belay_reasons as reasons;
 use clap::{
@@ -14,7 +14,7 @@ use crate::{
     screen::Screen,
 };
 
-/// What people type who know other tools, and what it is called here.
+/// Words of other tools and their commands here.
 const ELSEWHERE: &[(&str, &[&str])] = &[
     ("help", &["--help"]),
     ("ls", &["executions", "list"]),
@@ -56,10 +56,10 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
 const ALIKE: f64 = 0.7;
 
 /// Prints help and versions as they are, and everything else as an error.
-pub(crate) fn tell(error: &Error, arguments: &[String]) -> Exit {
+pub(crate) fn print(error: &Error, arguments: &[String]) -> Exit {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe leaves nobody to tell.
+            // A closed pipe has no reader.
             let _ = error.print();
             Exit::OK
         }
@@ -93,7 +93,7 @@ fn mistyped(rendered: &str, words: &[String]) -> Report {
     report.next(next::help_of(&words.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
-/// A word that is no command: what was probably meant, with everything else as it was typed.
+/// The report on an unknown command: what was probably meant, with the other words as they were typed.
 fn unknown(wrong: &str, words: &[String]) -> Report {
     let at = words.iter().position(|word| word == wrong).unwrap_or(0);
     let (before, after) = (&words[..at], words.get(at + 1..).unwrap_or_default());
@@ -123,7 +123,7 @@ fn unknown(wrong: &str, words: &[String]) -> Report {
     }
 }
 
-/// The command that a word stands for: the one that is spelt most like it, else what another tool calls so.
+/// The command that a word means: what another tool calls so, otherwise the one with the most similar name.
 fn meant(wrong: &str, path: &[&str]) -> Option<Vec<String>> {
     let elsewhere = ELSEWHERE.iter().find(|(word, _)| path.is_empty() && *word == wrong);
     if let Some((_, words)) = elsewhere {
@@ -141,7 +141,7 @@ fn meant(wrong: &str, path: &[&str]) -> Option<Vec<String>> {
     (likeness >= ALIKE).then(|| vec![name])
 }
 
-/// A group of commands without the one that is meant: which there are.
+/// The report on a group of commands that was typed alone: the commands in it.
 fn missing(words: &[String]) -> Report {
     let root = Cli::command();
     let mut at = &root;

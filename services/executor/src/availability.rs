@@ -88,6 +88,7 @@ fn reason(kind: Kind, since: Timestamp, who: &str) -> v1::WaitingReason {
         until: None,
         who: who.to_owned(),
         next_command: String::new(),
+        principal: String::new(),
     }
 }
 

@@ -49,8 +49,8 @@ pub(crate) async fn file(gate: &mut Gate, name: &str, path: &str) -> Result<File
     }
 }
 
-/// Puts every change with its whole difference in the place of what the preview shows of them. What was decided before has no contents any
-/// more: of that every path is there, and the differences that were shown.
+/// Replaces the preview by every change with its whole difference. The contents of a decided approval no longer exist: it gets every path,
+/// and the differences that the preview has.
 pub(crate) async fn complete(gate: &mut Gate, approval: &mut Approval) -> Result<(), Failure> {
     if approval.kind() != approval_need::Kind::Effect {
         return Ok(());
@@ -74,7 +74,7 @@ pub(crate) async fn complete(gate: &mut Gate, approval: &mut Approval) -> Result
     Ok(())
 }
 
-/// Whether the gate says that the contents are no longer there.
+/// Whether the gate says that the contents no longer exist.
 fn is_gone(status: &Status) -> bool {
     status.get_details_error_info().is_some_and(|info| info.reason == reasons::CONTENTS_GONE)
 }

@@ -1,4 +1,4 @@
-//! Puts an approval to the person at the terminal, and tells the gate what was decided.
+//! Asks the person at the terminal about an approval, and sends the decision to the gate.
 
 pub(crate) mod changes;
 mod prompt;
@@ -40,16 +40,17 @@ const HELP: [&str; 5] = [
     "q  quit: nothing is decided; the execution waits, and you come back with `belay approve`",
 ];
 
-/// What came of a question.
+/// The outcome of a question.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// It is decided, by this person or before.
+    /// It is decided, by this person or earlier.
     Decided(Box<Approval>),
     /// The person decided nothing.
     Left,
 }
 
-/// Shows an approval and asks until it is decided or the person goes away. `turn` is which of how many it is. Dropping the future takes the question back.
+/// Shows an approval and asks until it is decided or the person leaves. `turn` is its place in the queue. Dropping the future withdraws the
+/// question.
 pub(crate) async fn ask(
     screen: Screen,
     gate: &mut Gate,
@@ -94,7 +95,7 @@ pub(crate) async fn get(gate: &mut Gate, name: &str) -> Result<Approval, Failure
     Ok(gate.get_approval(request).await?.into_inner())
 }
 
-/// Tells the gate what was decided about what was shown.
+/// Sends the decision about what was shown to the gate.
 pub(crate) async fn decide(
     gate: &mut Gate,
     shown: &Approval,
@@ -111,7 +112,7 @@ pub(crate) async fn decide(
         Ok(decided) => Ok(decided.into_inner()),
         Err(status) => {
             let mut report = Report::of_status(&status);
-            // A refusal that names a command, such as the one that gives a missing role, knows better.
+            // A refusal may name a better command, such as the one that adds a missing role.
             let details = status.get_error_details();
             if !details.error_info().is_some_and(|info| info.metadata.contains_key("next_command")) {
                 report.next = Some(words::show_approval(&shown.name));

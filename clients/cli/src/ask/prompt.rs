@@ -1,4 +1,4 @@
-//! The questions put to a person, as a machine over the lines that are typed. Only a whole word for it approves.
+//! The approval prompt as a state machine over the typed lines. Only `a` or `approve` approves.
 
 use belay_proto::v1::decide_approval_request::Decision;
 
@@ -8,14 +8,14 @@ const LONGEST_REASON: usize = 2_000;
 /// Where the questions are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Prompt {
-    /// What is to be done?
+    /// Waiting for a letter.
     #[default]
     Choosing,
-    /// Why not?
+    /// Waiting for the reason of a denial.
     Denying,
 }
 
-/// What follows from a line.
+/// What to do after a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// Ask again; say this before, if it is not empty.
@@ -26,7 +26,7 @@ pub(crate) enum Reply {
     Help,
     /// The person has decided.
     Decided(Decision, String),
-    /// The person goes away without having decided.
+    /// The person leaves without a decision.
     Leave,
 }
 
@@ -41,7 +41,7 @@ impl Prompt {
         }
     }
 
-    /// Takes the line that was typed; `None` when there will be none any more.
+    /// Handles a typed line; `None` at the end of the input.
     pub(crate) fn take(&mut self, line: Option<&str>) -> Reply {
         let Some(line) = line else { return Reply::Leave };
         let line = line.trim();

@@ -1,4 +1,4 @@
-//! Several approvals may wait at once: they are asked about one after the other, and taken back when they no longer wait.
+//! Several approvals may be pending at once: they are asked about one after the other, and withdrawn when they are no longer pending.
 
 use std::collections::BTreeSet;
 
@@ -7,27 +7,27 @@ use futures::future::LocalBoxFuture;
 use super::Answer;
 use crate::{failure::Failure, render::approval::Turn};
 
-/// A question under way. Dropping it takes it back.
+/// An open question. Dropping it withdraws it.
 pub(crate) type Question = LocalBoxFuture<'static, Result<Answer, Failure>>;
 
 /// The questions of one execution.
 #[derive(Default)]
 pub(crate) struct Queue {
     open: Option<(String, Question)>,
-    /// Asked about, whatever came of it; the execution may not have heard of it yet.
-    settled: BTreeSet<String>,
+    /// Asked about, with any outcome; the execution's events may not show it yet.
+    answered: BTreeSet<String>,
     /// How many have been put to the person since none waited.
     put: usize,
 }
 
 impl Queue {
-    /// Whether somebody is being asked.
+    /// Whether a question is open.
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Takes note of the approvals that wait now: takes back what no longer waits, and asks about the next with `put`, which is told which
-    /// of how many it is. The one that was taken back.
+    /// Updates the queue to the approvals that are pending now: withdraws the open question if its approval is no longer pending, and asks
+    /// about the next with `put`, which gets its number and the total. Returns the approval whose question was withdrawn.
     pub(crate) fn update<'a>(
         &mut self,
         waiting: impl Iterator<Item = &'a str>,
@@ -36,7 +36,7 @@ impl Queue {
         let waiting: Vec<&str> = waiting.collect();
         let withdrawn = self.open.take_if(|(name, _)| !waiting.contains(&name.as_str())).map(|(name, _)| name);
         if self.open.is_none() {
-            let mut open = waiting.into_iter().filter(|name| !self.settled.contains(*name));
+            let mut open = waiting.into_iter().filter(|name| !self.answered.contains(*name));
             match open.next() {
                 Some(name) => {
                     self.put += 1;
@@ -49,20 +49,20 @@ impl Queue {
         withdrawn
     }
 
-    /// The answer to the open question, once it is there; for ever without one.
+    /// Waits for the answer to the open question; never returns without one.
     pub(crate) async fn answer(&mut self) -> Result<Answer, Failure> {
         let Some((name, question)) = &mut self.open else {
             return std::future::pending().await;
         };
         let answer = question.await;
-        self.settled.insert(std::mem::take(name));
+        self.answered.insert(std::mem::take(name));
         self.open = None;
         answer
     }
 
     /// Asks again about what still waits, such as after a connection broke.
     pub(crate) fn begin_again(&mut self) {
-        self.settled.clear();
+        self.answered.clear();
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
         let mut queue = Queue::default();
         assert_eq!(queue.update(["a", "b"].into_iter(), decided), None);
         assert_eq!(answer(&mut queue).await, "a");
-        // The execution has not heard of the decision: both still wait.
+        // The execution's events do not show the decision yet: both are still pending.
         queue.update(["a", "b"].into_iter(), decided);
         assert_eq!(answer(&mut queue).await, "b");
         queue.update(["a", "b"].into_iter(), decided);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_question_goes_away_when_somebody_else_decides() {
+    async fn a_question_is_withdrawn_when_another_person_decides() {
         let mut queue = Queue::default();
         queue.update(["a"].into_iter(), |_, _| futures::future::pending().boxed_local());
         assert!(queue.answer().now_or_never().is_none());

@@ -8,7 +8,7 @@ use std::{
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
 
-/// Whether there is a person to ask: somebody types, and sees what is asked.
+/// Whether a person can be asked: standard input and standard error are terminals.
 pub(crate) fn is_attended() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
@@ -20,22 +20,22 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Forgets what was typed before a question was there to be answered.
+    /// Discards what was typed before the question was shown.
     pub(crate) fn forget_typed(&mut self) {
-        // Where standard input is no terminal there is nothing to flush.
+        // Fails where standard input is not a terminal, and then there is nothing to flush.
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         if let Some(typed) = &mut self.typed {
             while typed.try_recv().is_ok() {}
         }
     }
 
-    /// The next line; `None` when there will be none any more.
+    /// The next line; `None` at the end of the input.
     pub(crate) async fn line(&mut self) -> Option<String> {
         self.typed.get_or_insert_with(read).recv().await
     }
 }
 
-/// Reads on a thread of its own, which ends with the input or the process.
+/// Reads on a separate thread, which ends with the input or the process.
 fn read() -> mpsc::UnboundedReceiver<String> {
     let (sender, typed) = mpsc::unbounded_channel();
     thread::spawn(move || {

@@ -38,11 +38,11 @@ pub(super) struct View {
     last_sequence: i64,
     /// Moving lines: on standard output for people, on standard error beside JSON for programs.
     live: Option<(Live<Terminal>, Terminal)>,
-    /// Whether its events are shown from the first on, so that what they tell needs no other words.
+    /// Whether all events are shown, so that what they announce need not be repeated.
     from_start: bool,
-    /// What holds it up, as it was last told, without the seconds that pass.
-    told: Vec<String>,
-    /// What has to wait while somebody is asked, so that nothing comes between the question and the answer.
+    /// The waits that were last printed, without their durations.
+    printed_waits: Vec<String>,
+    /// Lines held back while a question is open, so that nothing is printed between the question and the answer.
     held_back: Option<Vec<Line>>,
 }
 
@@ -61,7 +61,7 @@ impl View {
             last_sequence: after,
             live,
             from_start: after == 0,
-            told: Vec::new(),
+            printed_waits: Vec::new(),
             held_back: None,
         }
     }
@@ -99,13 +99,13 @@ impl View {
             Seen::Lost { why, wait } => {
                 self.talk(
                     Line::default()
-                        .and(Style::Warn, format!("connection lost ({why}); trying again in {}", time::short(wait))),
+                        .and(Style::Warn, format!("connection lost ({why}); retrying in {}", time::short(wait))),
                 )?;
             }
             Seen::Reset(last) => {
                 self.last_sequence = last;
                 let message = format!(
-                    "the server's journal was lost or restored: it ends at event {last}, and what was shown after that is forgotten"
+                    "the server's journal was lost or restored: it ends at event {last}, and the events shown after that one no longer exist"
                 );
                 self.talk(Line::default().and(Style::Warn, message))?;
             }
@@ -121,7 +121,7 @@ impl View {
             return Ok(());
         };
         picture.apply(event);
-        // Whoever saw the command write need not see it again.
+        // Output that was shown while the command ran is not repeated.
         let unseen = match &event.kind {
             Some(Kind::ToolCallFailed(ToolCallFailed { failure: Some(failure), .. }))
                 if !self.outputs.has(&event.call) =>
@@ -146,13 +146,13 @@ impl View {
         match self.screen.format {
             Format::Jsonl => self.screen.print_json(&json::of(event)?)?,
             Format::Json if self.live.is_none() => {}
-            Format::Json | Format::Text => self.tell(lines)?,
+            Format::Json | Format::Text => self.print(lines)?,
         }
         Ok(())
     }
 
     /// Lines that stay.
-    fn tell(&mut self, lines: Vec<Line>) -> io::Result<()> {
+    fn print(&mut self, lines: Vec<Line>) -> io::Result<()> {
         match (&mut self.held_back, &mut self.live) {
             (Some(held_back), _) => held_back.extend(lines),
             (None, _) if lines.is_empty() => {}
@@ -162,7 +162,7 @@ impl View {
         Ok(())
     }
 
-    /// Asks about what waits for a decision, and takes back what no longer does. Only where the execution is to wait for a person.
+    /// Asks about pending approvals, and withdraws questions that are no longer pending. Only if the execution waits for a person.
     pub(super) fn ask(
         &mut self,
         questions: &mut Queue,
@@ -182,13 +182,13 @@ impl View {
         }
         match questions.is_open() {
             true if !was_open || withdrawn.is_some() => self.hold_back(),
-            false if was_open => self.go_on()?,
+            false if was_open => self.release()?,
             _ => {}
         }
         Ok(())
     }
 
-    /// Tells what came of a question, and goes on; `false` when the person leaves.
+    /// Prints the outcome of a question, and continues; `false` when the person leaves.
     pub(super) fn answered(&mut self, answer: Result<Answer, Failure>) -> Result<bool, Failure> {
         let goes_on = match answer {
             Ok(Answer::Decided(approval)) => {
@@ -196,33 +196,33 @@ impl View {
                 true
             }
             Ok(Answer::Left) => false,
-            // Somebody else was faster, or the gate is away: the execution waits, and can be decided elsewhere.
+            // Another person was faster, or the gate is unavailable: the approval can be decided elsewhere.
             Err(Failure::Report(report)) => {
                 report.lines().iter().for_each(|line| self.screen.say(line));
                 true
             }
             Err(failure) => return Err(failure),
         };
-        self.go_on()?;
+        self.release()?;
         Ok(goes_on)
     }
 
     fn hold_back(&mut self) {
         self.held_back.get_or_insert_default();
         if let Some((live, _)) = &mut self.live {
-            // Whoever closed the terminal is asked nothing.
+            // A closed terminal cannot be asked.
             let _ = live.clear();
         }
     }
 
-    fn go_on(&mut self) -> io::Result<()> {
+    fn release(&mut self) -> io::Result<()> {
         let held_back = self.held_back.take().unwrap_or_default();
-        self.tell(held_back)?;
+        self.print(held_back)?;
         self.redraw();
         Ok(())
     }
 
-    /// Asks what holds it up. Without an answer the next question will do.
+    /// Asks the server what the execution waits for. Without an answer the next request follows.
     pub(super) async fn wait_for(&mut self, client: &mut Client, name: &str) -> Result<(), Failure> {
         let request = GetExecutionRequest { name: name.to_owned(), view: ExecutionView::Basic.into() };
         let answer = tokio::time::timeout(ANSWER_WITHIN, client.get_execution(request)).await;
@@ -235,9 +235,9 @@ impl View {
         }
         if self.live.is_none() && self.held_back.is_none() {
             let steady = picture.waits_for(self.from_start);
-            if self.told != steady {
+            if self.printed_waits != steady {
                 steady.iter().for_each(|wait| self.screen.say(&Line::default().and(Style::Warn, wait)));
-                self.told = steady;
+                self.printed_waits = steady;
             }
         }
         self.redraw();
@@ -246,7 +246,7 @@ impl View {
 
     fn talk(&mut self, line: Line) -> io::Result<()> {
         if self.live.is_some() {
-            return self.tell(vec![line]);
+            return self.print(vec![line]);
         }
         self.screen.say(&line);
         Ok(())
@@ -258,18 +258,18 @@ impl View {
         }
         if let (Some((live, terminal)), Some(picture)) = (&mut self.live, &self.picture) {
             let size = terminal.size();
-            // A terminal that has gone is noticed by what has to stay on it.
+            // A closed terminal is noticed when lines are printed.
             let _ = live.draw(&picture.rows(clock::now(), size.0), size);
         }
     }
 }
 
 impl Drop for View {
-    /// What was held back is told before the last word.
+    /// Prints what was held back before the outcome.
     fn drop(&mut self) {
         if let Some(lines) = self.held_back.take() {
             self.screen.say(&Line::default());
-            let _ = self.tell(lines);
+            let _ = self.print(lines);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 /// Show each setting with its value and where that comes from
 ///
 /// From the settings file (with the line), an environment variable, a flag, what was found on this machine, or the default. Shows what
-/// services that start here would get; those that run already have what they started with.
+/// services that start here would get; running services keep the values they started with.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay config show"))]
 pub(crate) struct Show {}

@@ -1,4 +1,4 @@
-//! What the verbs that list things by the page have in common: the filter by state, the pages, and what is printed of them.
+//! What the `list` commands share: the filter by state, the pages, and the output.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
@@ -19,13 +19,13 @@ use crate::{
 /// How much of a list is wanted, and from where on.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Extent {
-    /// At most so many
+    /// The maximum number of entries
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Go on behind an earlier list, by the token it ended with; the filters have to be the same
+    /// Continue an earlier list, by the token it ended with; the filters must be the same
     #[arg(long, value_name = "TOKEN")]
     page_token: Option<String>,
-    /// List all of them
+    /// List all entries
     #[arg(long, conflicts_with = "limit")]
     all: bool,
 }
@@ -65,7 +65,7 @@ pub(super) async fn elsewhere<T>(context: &Context, client: &mut Client, found: 
     }
 }
 
-/// What was found, and the token of the page after it; empty when there is no more.
+/// What was found, and the token of the next page; empty on the last.
 pub(super) struct Found<T> {
     pub(super) items: Vec<T>,
     pub(super) next_page_token: String,
@@ -104,8 +104,8 @@ async fn pages_after<T>(
     }
 }
 
-/// Prints what was found, as the screen's format says: in JSON as the contract's own message, which `whole` makes. An empty list says what
-/// it looked for, and where it probably should have looked: `namespaces` are those that have executions.
+/// Prints what was found, as the screen's format says: in JSON as the contract's own message, which `whole` makes. For an empty list
+/// it says what was looked for, or that the namespace has no executions: `namespaces` are those that have some.
 pub(super) fn print<T: Serialize, W: Serialize>(
     context: &Context,
     Found { items, next_page_token }: Found<T>,

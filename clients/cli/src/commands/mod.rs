@@ -37,7 +37,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Asks the services something that is answered at once, and leaves them again.
+    /// Makes short requests to the services, and closes the session.
     async fn ask<T>(
         &self,
         needs: Needs,
@@ -49,7 +49,7 @@ impl Context {
         answer
     }
 
-    /// The same with the approval gate at hand.
+    /// The same with a client of the approval gate.
     async fn ask_gate<T>(
         &self,
         question: impl AsyncFnOnce(&mut Gate, &mut Client) -> Result<T, Failure>,
@@ -64,7 +64,7 @@ impl Context {
     }
 }
 
-/// Does what was asked. Long verbs treat Ctrl-C in their own way; the others just end.
+/// Runs a command. Long commands handle Ctrl-C themselves; the others end.
 pub(crate) async fn dispatch(context: &Context, command: Command, signals: &mut Signals) -> Result<Exit, Failure> {
     match command {
         Command::Run(verb) => run::run(context, verb, signals).await,
@@ -103,7 +103,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
     }
 }
 
-/// The work's outcome, or a quiet end at a signal.
+/// Returns the work's outcome, or a quiet failure after a signal.
 async fn unless_stopped<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Result<T, Failure> {
     tokio::select! {
         stop = signals.next() => Err(Failure::Quiet(stop.exit())),
@@ -111,8 +111,8 @@ async fn unless_stopped<T>(signals: &mut Signals, work: impl Future<Output = T>)
     }
 }
 
-/// What `belay` alone says: five lines that get one going.
-pub(crate) fn welcome(screen: &Screen) -> Result<Exit, Failure> {
+/// The output of `belay` alone: five commands to begin with.
+pub(crate) fn overview(screen: &Screen) -> Result<Exit, Failure> {
     let row = |command: &str, what: &str| Line::new("  ").column(Style::Strong, command, 32).and(Style::Plain, what);
     screen.print(&[
         row("belay run plan.yaml", "carry out a plan, and watch it"),

@@ -1,4 +1,4 @@
-//! `belay policy …`, and what there is to say about a policy that is given where it does not count.
+//! `belay policy …`, and the note about a `--policy` that is ignored.
 
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ pub(crate) fn settings(facts: &PolicyFacts) -> Vec<Line> {
         .iter()
         .map(|(name, value)| vec![(Style::Dim, (*name).to_owned()), (Style::Plain, value.clone())])
         .collect();
-    let rules = if facts.rules.is_empty() { "none of its own".to_owned() } else { facts.rules.join(", ") };
+    let rules = if facts.rules.is_empty() { "only the built-in ones".to_owned() } else { facts.rules.join(", ") };
     rows.push(vec![(Style::Dim, "rules".to_owned()), (Style::Plain, rules)]);
     table(&rows)
 }
@@ -61,16 +61,16 @@ pub(crate) fn as_json(facts: &PolicyFacts) -> serde_json::Value {
 /// Says so when a policy was named and other services, which have a policy already, are at work.
 ///
 /// # Errors
-/// When the policy that is named cannot be read: it would not do what its author thinks, wherever it counts.
+/// When the named policy cannot be read.
 pub(super) async fn note_if_ignored(context: &Context, session: &Session, file: &PolicyFile) -> Result<(), Failure> {
     let Some(path) = file.named().filter(|_| !session.is_embedded()) else {
         return Ok(());
     };
-    // Read first: a broken one is an error wherever it would have counted.
+    // Read first: a broken policy is an error even where it is ignored.
     belay_all_in_one::check_policy(path)?;
     let mut gate = session.to_gate().client().await?;
     let Ok(in_force) = gate.get_policy(GetPolicyRequest {}).await.map(tonic::Response::into_inner) else {
-        // Whether it differs cannot be told; that it does not count here can.
+        // Whether it differs is not known, only that it is ignored here.
         let words = format!("--policy {} is ignored: the services run already", path.display());
         context.screen.say(&Line::default().and(Style::Warn, words));
         return Ok(());

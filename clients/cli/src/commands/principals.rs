@@ -1,4 +1,4 @@
-//! `belay principals …`: who may call a server, and what each may do.
+//! `belay principals …`: who may call a server, and with which roles.
 
 use std::path::PathBuf;
 
@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-/// Say who may call a server, and what each may do
+/// Manage who may call a server, and with which roles
 ///
-/// Whoever owns the state directory may do everything and needs no entry. Others are added here. A server that runs sees every change with
-/// its next request; none needs to run.
+/// The owner of the state directory has every role and needs no entry. A running server applies a change from its next request on; no server
+/// has to run.
 #[derive(Args, Debug)]
 pub(crate) struct Principals {
     /// The file of principals, for services in separate processes [default: principals.json in the state directory]
@@ -53,10 +53,10 @@ struct Add {
     /// What it may do; may be given several times
     #[arg(long = "role", value_name = "ROLE", required = true, value_parser = roles())]
     roles: Vec<Role>,
-    /// A user of this machine who is this principal over a unix socket; may be given several times
+    /// A user id that authenticates as this principal over a unix socket; may be given several times
     #[arg(long = "uid", value_name = "UID")]
     uids: Vec<u32>,
-    /// Make no token: only its users are this principal
+    /// Create no token: only the users authenticate as this principal
     #[arg(long, requires = "uids")]
     no_token: bool,
 }
@@ -80,7 +80,7 @@ struct Update {
     /// Its users from now on, all of them; may be given several times
     #[arg(long = "uid", value_name = "UID")]
     uids: Vec<u32>,
-    /// No user is this principal any more
+    /// Remove all of its users
     #[arg(long, conflicts_with = "uids")]
     no_uid: bool,
 }
@@ -96,9 +96,10 @@ struct Rotate {
     name: String,
 }
 
-/// Let a principal in no more, by its token nor by its users
+/// Revoke a principal: its token and its users are rejected
 ///
-/// Its next request is refused, and its streams end within seconds. Its name stays taken. What it started goes on.
+/// The server rejects its next request and ends its streams within seconds. Its name cannot be used again. Executions that it started
+/// continue.
 #[derive(Args, Debug)]
 #[command(after_help = help!("belay principals revoke ci-bot"))]
 struct Revoke {
@@ -111,7 +112,7 @@ fn roles() -> impl clap::builder::TypedValueParser<Value = Role> {
     PossibleValuesParser::new(Role::ALL.map(Role::as_str)).try_map(|word| word.parse::<Role>())
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub(crate) fn principals(context: &Context, asked: &Principals) -> Result<Exit, Failure> {
     if let (Some(address), None) = (&context.place.server, &asked.file) {
         let message = format!(
@@ -173,7 +174,7 @@ fn list(context: &Context, file: &PrincipalsFile) -> Result<(), Failure> {
 }
 
 fn rows(entries: &[PrincipalEntry]) -> Vec<Line> {
-    let head = ["name", "roles", "comes in by", "since"].map(|word| (Style::Dim, word.to_owned())).to_vec();
+    let head = ["name", "roles", "authenticates by", "since"].map(|word| (Style::Dim, word.to_owned())).to_vec();
     let row = |entry: &PrincipalEntry| {
         let (style, since) = match entry.revoked_at {
             Some(time) => (Style::Bad, format!("revoked {}", date(time))),
@@ -189,7 +190,7 @@ fn rows(entries: &[PrincipalEntry]) -> Vec<Line> {
     table(&std::iter::once(head).chain(entries.iter().map(row)).collect::<Vec<_>>())
 }
 
-/// How a principal shows who it is: `token, uid 1001`.
+/// How a principal authenticates: `token, uid 1001`.
 fn ways(entry: &PrincipalEntry) -> String {
     let token = entry.token_sha256.iter().map(|_| "token".to_owned());
     token.chain(entry.uids.iter().map(|uid| format!("uid {uid}"))).collect::<Vec<_>>().join(", ")
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_says_who_comes_in_how_and_shows_no_token() {
+    fn a_list_shows_how_each_authenticates_and_no_token() {
         let entry = PrincipalEntry {
             name: "ann".to_owned(),
             roles: vec!["planner".to_owned(), "approver".to_owned()],
@@ -257,9 +258,9 @@ mod tests {
         assert_eq!(
             text,
             [
-                "  name  roles              comes in by      since",
-                "  ann   planner, approver  token, uid 1001  2023-11-14 22:13:20Z",
-                "  bot   planner, approver  token            revoked 2023-11-14 22:14:20Z",
+                "  name  roles              authenticates by  since",
+                "  ann   planner, approver  token, uid 1001   2023-11-14 22:13:20Z",
+                "  bot   planner, approver  token             revoked 2023-11-14 22:14:20Z",
             ]
         );
         let value = as_json(&entry, None);

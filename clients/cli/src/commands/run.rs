@@ -34,10 +34,10 @@ use crate::{
     signals::Signals,
 };
 
-/// Carry out a plan and watch it to its end
+/// Run a plan and watch it until it ends
 ///
-/// Without a server, the services run inside this command and end with it; what was not finished is kept, and goes on with
-/// `belay executions resume`.
+/// Without a server, the services run inside this command and end with it; `belay executions resume` continues an execution that has not
+/// ended.
 #[derive(clap::Args, Debug)]
 #[command(after_help = execution_help!("belay run plan.yaml --workspace . --label team=docs"))]
 pub(crate) struct Run {
@@ -53,24 +53,24 @@ pub(crate) struct Run {
     /// The execution's id: lower-case letters, digits and - [default: one that the services make]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Makes starting twice start once: the same request id answers with the same execution
+    /// Idempotency key: the same request with the same id returns the same execution instead of starting another
     #[arg(long, value_name = "R")]
     request_id: Option<String>,
-    /// A label for finding it again; may be given more than once
+    /// A label, for filters; may be given more than once
     #[arg(long = "label", value_name = "K=V", value_parser = label)]
     labels: Vec<(String, String)>,
-    /// Check everything, show what would run, call no tool
+    /// Check everything and show what would run, without calling a tool
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// What happens where a person would be asked [default: prompt on a terminal, else fail; auto in a copy]
+    /// What to do when a call needs approval [default: prompt on a terminal, else fail; auto in a copy]
     #[arg(long, value_name = "HOW", value_enum)]
     approve: Option<Approve>,
-    /// Ask nobody: the same as --approve fail
+    /// Never ask: the same as --approve fail
     #[arg(long, conflicts_with = "approve")]
     no_input: bool,
     #[command(flatten)]
     pub(crate) policy: PolicyFile,
-    /// Stay for at most so long, such as 90s or 15m
+    /// Wait for at most this long, such as 90s or 15m
     #[arg(long, value_name = "D", value_parser = time::parse)]
     wait_timeout: Option<Duration>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Run {
 /// The most steps of a plan that are shown before it runs.
 const STEPS_PREVIEWED: usize = 20;
 
-/// What happens where a person would be asked.
+/// What to do when a call needs approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Approve {
     /// What the policy allows without a person is approved, everything else denied; never a protected or flagged change
@@ -90,7 +90,7 @@ enum Approve {
 }
 
 impl Run {
-    /// Whether what asks is approved because the workspace is a copy, which is nobody's work, and nobody is there to be asked.
+    /// Whether calls that need approval are approved automatically: the workspace is a copy, and there is no terminal to ask at.
     fn approves_in_copy(&self, is_attended: bool) -> bool {
         self.copy_of.is_some() && self.approve.is_none() && !self.no_input && !is_attended
     }
@@ -106,7 +106,7 @@ impl Run {
     }
 }
 
-/// Starts the execution and stays with it.
+/// Starts the execution and watches it.
 pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> Result<Exit, Failure> {
     let file = unless_stopped(signals, PlanFile::read(&verb.plan)).await??;
     let request = request(context, &verb, &file)?;
@@ -150,7 +150,7 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     attend(context, session, signals, attendance).await
 }
 
-/// Says that no execution has run in this namespace where the name resembles one that has executions: it may be mistyped.
+/// Warns where the namespace is new and its name resembles that of another: it may be mistyped.
 async fn note_new_namespace(context: &Context, client: &mut Client) {
     if context.namespace == names::DEFAULT_NAMESPACE || context.screen.format != Format::Text {
         return;
@@ -165,14 +165,14 @@ async fn note_new_namespace(context: &Context, client: &mut Client) {
     }
 }
 
-/// Shows what is going to run.
+/// Shows the plan before it runs.
 fn preview(context: &Context, checked: ValidatePlanResponse, file: &PlanFile) {
     let mut lines = plan::warnings(&checked, file);
     lines.extend(render::plan::preview(&checked.plan.unwrap_or_default(), STEPS_PREVIEWED));
     lines.iter().for_each(|line| context.screen.say(line));
 }
 
-/// Says which execution it is, where it works, and who is asked.
+/// Prints the execution's id, its workspace, and whether approvals are automatic.
 fn begun(context: &Context, verb: &Run, started: &Execution) {
     let mut line = Line::new("execution ").and(Style::Strong, names::id(&started.name));
     if !started.workspace.is_empty() {
@@ -185,7 +185,7 @@ fn begun(context: &Context, verb: &Run, started: &Execution) {
     }
     context.screen.say(&line);
     if verb.approves_in_copy(ask::is_attended()) {
-        let said = "nobody is at a terminal, and this is a copy: what needs approval is approved, except protected and flagged changes";
+        let said = "no terminal, and the workspace is a copy: what needs approval is approved, except protected and flagged changes";
         context.screen.say(&Line::default().and(Style::Warn, said));
     }
 }
@@ -209,7 +209,7 @@ fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecut
     })
 }
 
-/// The folder as the services name it. One on another machine cannot be looked at from here, so it must be absolute already.
+/// The folder's path for the services. A folder on another machine cannot be resolved here, so its path must be absolute.
 fn workspace(folder: &Path, is_local: bool) -> Result<String, Failure> {
     let refused = |why: &str| -> Failure {
         let message = format!("the workspace {}: {why}", folder.display());
@@ -231,7 +231,7 @@ fn workspace(folder: &Path, is_local: bool) -> Result<String, Failure> {
     path.into_os_string().into_string().map_err(|_| refused("its path is not UTF-8"))
 }
 
-/// Starts the execution in a copy of a folder, which does not stay when nothing was started.
+/// Starts the execution in a copy of a folder; removes the copy if the start is refused.
 async fn start_in_copy(
     context: &Context,
     client: &mut Client,
@@ -251,7 +251,7 @@ async fn start_in_copy(
         Ok(workspace) => start(context, client, file, StartExecutionRequest { workspace, ..request }).await,
         Err(refused) => Err(refused),
     };
-    // An answer that was lost may have been a yes. The refusal is what counts: a copy that cannot be removed is in nobody's way.
+    // Only after a refusal: if the reply was lost, the execution may have started. A copy that cannot be removed does no harm.
     if matches!(&started, Err(Failure::Report(report)) if report.exit == Exit::REFUSED) {
         drop(std::fs::remove_dir_all(&copy));
     }
@@ -277,7 +277,7 @@ async fn start(
     }
 }
 
-/// Says that the id, or the request id, is taken, and by what; the server names it where it is not the one that was asked for.
+/// Reports that the id or the request id is in use, and by which execution; the server names it where it is not the requested one.
 async fn already_exists(client: &mut Client, asked: String, status: &Status) -> Report {
     let mut report = Report::of_status(status);
     let named = status.get_details_error_info().and_then(|mut info| info.metadata.remove("existing"));
@@ -343,9 +343,9 @@ mod tests {
         assert!(file.message.ends_with("/f: it is a file, and a workspace is a folder"), "{}", file.message);
     }
 
-    // S2-X-18: nothing waits for a person without a terminal unless told so.
+    // S2-X-18: without a terminal no execution waits for a person, unless a flag says so.
     #[test]
-    fn nobody_is_asked_where_nobody_is() {
+    fn without_a_terminal_approvals_fail_unless_a_flag_says_otherwise() {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(mode(&["--approve", "auto"], true), Some(ApprovalMode::Auto));
         assert_eq!(mode(&["--approve", "fail"], true), Some(ApprovalMode::Fail));
         assert_eq!(mode(&["--approve", "fail", "--no-input"], true), None);
-        // A copy is nobody's work.
+        // What needs approval is approved automatically in a copy.
         assert_eq!(mode(&["--copy-of", "."], false), Some(ApprovalMode::Auto));
         assert_eq!(mode(&["--copy-of", "."], true), Some(ApprovalMode::Wait));
         assert_eq!(mode(&["--copy-of", ".", "--no-input"], false), Some(ApprovalMode::Fail));

@@ -16,31 +16,31 @@ use crate::{
     signals::Signals,
 };
 
-/// A server that was told to stop has done what it was asked.
-const HELP: &str = "Example:\n  belay serve --listen 127.0.0.1:7433\n\nExit codes:\n  0    stopped by Ctrl-C, SIGTERM or SIGHUP, in good order\n  \
-                    1    it cannot start, or its store takes no more\n  2    used wrongly\n  130  stopped at once by a second Ctrl-C \
+/// A server that is stopped on request ends with 0.
+const HELP: &str = "Example:\n  belay serve --listen 127.0.0.1:7433\n\nExit codes:\n  0    stopped by Ctrl-C, SIGTERM or SIGHUP, gracefully\n  \
+                    1    it cannot start, or its store can no longer be written\n  2    used wrongly\n  130  stopped at once by a second Ctrl-C \
                     (143: SIGTERM)";
 
-/// Run the services until Ctrl-C, and carry on with everything that is not finished
+/// Run the services until Ctrl-C, and continue all unfinished executions
 ///
-/// BELAY_LOG sets how much is logged on standard error, such as BELAY_LOG=warn.
+/// BELAY_LOG sets the log level, such as BELAY_LOG=warn; the log goes to standard error.
 #[derive(clap::Args, Debug)]
 #[command(after_help = HELP)]
 pub(crate) struct Serve {
-    /// Listen on TCP, too, such as 127.0.0.1:7433; port 0 takes a free one
+    /// Also listen on TCP, such as 127.0.0.1:7433; port 0 chooses a free port
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Go on with a store that was restored or lost, once: what came after its last commit is forgotten
+    /// Accept a store that was restored or lost, once: everything after its last commit is lost
     #[arg(long)]
     accept_older_store: bool,
-    /// Listen beyond this machine although nothing is encrypted: everybody on the way can read tokens and plans
+    /// Listen beyond loopback without encryption: anyone on the network path can read tokens and plans
     #[arg(long, requires = "listen")]
     insecure_listen_beyond_loopback: bool,
     #[command(flatten)]
     pub(crate) policy: PolicyFile,
 }
 
-/// Serves until told to stop; stops in good order.
+/// Serves until it is stopped; stops gracefully.
 pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals) -> Result<Exit, Failure> {
     if let Some(address) = &context.place.server {
         return Err(Report::new(
@@ -73,7 +73,7 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
         }
     };
     if let Err(failure) = announce(context, &embedded, &state_dir.display().to_string()) {
-        // Whoever started the server may close its output; that is no reason to stop serving.
+        // A server keeps serving after the reader of its output has closed it.
         if !matches!(failure, Failure::ClosedPipe) {
             embedded.shutdown().await;
             return Err(failure);
@@ -83,7 +83,7 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
         _ = signals.next() => None,
         reason = embedded.failed() => Some(reason),
     };
-    context.screen.say(&Line::new("stopping; what is not finished goes on at the next start"));
+    context.screen.say(&Line::new("stopping; unfinished executions continue at the next start"));
     embedded.shutdown().await;
     match failed {
         Some(reason) => Err(reason.into()),
@@ -98,7 +98,7 @@ fn announce(context: &Context, embedded: &Embedded, state_dir: &str) -> Result<(
         let url = http.map(|(url, _)| url);
         return Ok(context.screen.print_json(&json!({ "socket": socket, "listen": url, "stateDir": state_dir }))?);
     }
-    // The token is for the person at the terminal; files and logs that output is sent to are read by others.
+    // The token is for the person at the terminal; others may read files and logs.
     Ok(context.screen.print(&announcement(&socket, http, state_dir, context.screen.output_moves))?)
 }
 
@@ -111,13 +111,10 @@ fn announcement(socket: &str, http: Option<(String, &str)>, state_dir: &str, to_
         }
     }
     rows.push(("keeps data in", state_dir.to_owned()));
-    rows.push((
-        "try here",
-        "belay run plan.yaml   (commands of the same user find this server by themselves)".to_owned(),
-    ));
+    rows.push(("try here", "belay run plan.yaml   (commands of the same user find this server)".to_owned()));
     let rows: Vec<_> =
         rows.into_iter().map(|(name, value)| vec![(Style::Dim, name.to_owned()), (Style::Plain, value)]).collect();
-    let mut lines = vec![Line::default().and(Style::Strong, "belay serves; Ctrl-C stops it")];
+    let mut lines = vec![Line::default().and(Style::Strong, "belay is serving; Ctrl-C stops it")];
     // Commands are copied, and a break in one would make two of it.
     lines.extend(table(&rows).into_iter().map(Line::verbatim));
     lines
@@ -145,11 +142,11 @@ mod tests {
         assert!(text(true).contains("BELAY_TOKEN=s3cret"));
         assert_eq!(
             text(false),
-            "belay serves; Ctrl-C stops it\n\
+            "belay is serving; Ctrl-C stops it\n\
              \x20 listens at     unix:/s/sock\n\
              \x20 and at         http://127.0.0.1:7\n\
              \x20 keeps data in  /s\n\
-             \x20 try here       belay run plan.yaml   (commands of the same user find this server by themselves)\n"
+             \x20 try here       belay run plan.yaml   (commands of the same user find this server)\n"
         );
     }
 }

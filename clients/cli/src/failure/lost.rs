@@ -1,4 +1,4 @@
-//! Requests to which no server's word came back.
+//! Requests that got no reply from a server.
 
 use tonic::Status;
 
@@ -12,7 +12,7 @@ pub(super) enum Lost {
 }
 
 impl Lost {
-    /// How a request was lost; nothing when a server refused it. No server's word has a source on this side.
+    /// Returns how a request was lost; `None` when a server rejected it. A status from a server has no source on this side.
     pub(super) fn of(status: &Status) -> Option<Self> {
         let (mut lost, mut cause) = (false, String::new());
         let mut source = std::error::Error::source(status);

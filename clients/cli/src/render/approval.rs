@@ -24,12 +24,12 @@ const LONGEST_OPERATION: usize = 60;
 /// The most lines of a headline.
 const LONGEST_HEADLINE: usize = 20;
 
-/// Which of how many questions one is.
+/// A question's place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// Counted from 1.
     pub(crate) number: usize,
-    /// This one, those before it, and those that wait.
+    /// This one, the earlier ones, and the pending ones.
     pub(crate) of: usize,
 }
 
@@ -38,7 +38,7 @@ impl Turn {
     pub(crate) const ONLY: Turn = Turn { number: 1, of: 1 };
 }
 
-/// What is put to a person who is to decide now, in a window of so many columns.
+/// The question to a person, for a window of this many columns.
 pub(crate) fn question(approval: &Approval, turn: Turn, columns: usize) -> Vec<Line> {
     let wants = Line::default()
         .and(Style::Warn, "? ")
@@ -110,7 +110,7 @@ fn headline(approval: &Approval) -> Vec<Line> {
     lines
 }
 
-/// What a person weighs; in a brief view without what only tells approvals apart.
+/// The facts about an approval; a brief view leaves out its id and time.
 fn facts(approval: &Approval, extent: Extent) -> Vec<Vec<(Style, String)>> {
     let preview = approval.preview.clone().unwrap_or_default();
     let folder = match (preview.workspace.as_str(), preview.working_directory.as_str()) {
@@ -296,8 +296,7 @@ mod tests {
         );
     }
 
-    // S2-X-17: the question fits a narrow window, and whoever answers sees which of how many it is, what the call can access, and what
-    // would change.
+    // S2-X-17: the question fits a narrow window and shows its place in the queue, what the call can access, and what would change.
     #[test]
     fn the_question_in_three_windows() {
         let shown = |columns| {

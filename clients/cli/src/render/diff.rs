@@ -34,7 +34,7 @@ pub(crate) fn files(files: &[FileDiff], more: i32, extent: Extent) -> Vec<Line> 
     for (index, file) in files.iter().take(named).enumerate() {
         lines.push(heading(file));
         let diff = numbered(&file.unified);
-        // No file takes the place of another: what is left is shared among those that still come.
+        // Every file gets some lines: the room that is left is shared among the files that follow.
         let shown = picked(diff.clone(), room.checked_div(named - index).unwrap_or(room).max(usize::from(room > 0)));
         room -= shown.len();
         left_out += diff.len() - shown.len();
@@ -71,7 +71,7 @@ struct Row<'a> {
     text: &'a str,
 }
 
-/// The lines of a unified difference with their numbers: those that go in the file as it was, the others in the file as it would be.
+/// The lines of a unified difference with their numbers: removed lines count in the old file, the others in the new one.
 fn numbered(unified: &str) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     let (mut old, mut new) = (None, None);

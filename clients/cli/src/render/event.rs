@@ -14,7 +14,7 @@ use super::{
 use crate::names;
 
 /// The event as a line of a log: when, about what, what happened. `None` for an event that may be skipped by those who do not know it, and
-/// for a tool's output, which has lines of its own.
+/// for a tool's output, which `Outputs` prints.
 pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
     let when = event.time.as_ref().map(time::time_of_day).unwrap_or_default();
     let (style, what) = what(event, picture)?;
@@ -176,11 +176,11 @@ fn approval_decided(decided: &ApprovalDecided) -> (Style, String) {
     let (style, what) = match decided.state() {
         State::Approved => (Style::Good, "approved"),
         State::Skipped => (Style::Warn, "to be skipped"),
-        State::Expired => (Style::Bad, "denied: nobody decided in time"),
+        State::Expired => (Style::Bad, "expired: no decision in time"),
         _ => (Style::Bad, "denied"),
     };
-    let nobody_asked = if decided.approval.is_empty() { ", without asking anybody" } else { "" };
-    (style, format!("{what}{}{nobody_asked}{}", by(&decided.principal), why(&decided.reason)))
+    let automatic = if decided.approval.is_empty() { ", without asking a person" } else { "" };
+    (style, format!("{what}{}{automatic}{}", by(&decided.principal), why(&decided.reason)))
 }
 
 /// `: Deleting asks first. (rule file_delete)`.
@@ -261,7 +261,7 @@ mod tests {
         Some(Progress { done, total: 2 })
     }
 
-    // S2-FR-068 to S2-FR-072: start, call, result, end and overall progress are told. S1-22, S1-34: so are retries.
+    // S2-FR-068 to S2-FR-072: start, call, result, end and overall progress are printed. S1-22, S1-34: so are retries.
     #[test]
     fn a_run_reads_like_a_log() {
         let plan = Plan { id: "quickstart".to_owned(), steps: vec![Step::default(); 2], ..Default::default() };
@@ -332,7 +332,7 @@ mod tests {
         );
     }
 
-    // S2-FR-052, S2-FR-053, S2-X-19: that a person is asked, about what, why, and how it was decided, is told.
+    // S2-FR-052, S2-FR-053, S2-X-19: an approval's request, its subject, its reason and its decision are printed.
     #[test]
     fn an_approval_reads_like_a_log() {
         let need = Some(ApprovalNeed {
@@ -405,8 +405,8 @@ mod tests {
             "waiting for approval",
             "approved by unix:1000",
             "denied by unix:1000: wrong file",
-            "denied, without asking anybody: NON_INTERACTIVE",
-            "denied: nobody decided in time",
+            "denied, without asking a person: NON_INTERACTIVE",
+            "expired: no decision in time",
             "call denied: wrong file (APPROVAL_DENIED)",
             "call answered {}; 1 deleted; not committed: run/app.sock (a socket)",
             "call cancelled: a.txt changed meanwhile (CONFLICT)",

@@ -156,7 +156,7 @@ fn took_in_words(execution: &Execution, now: Duration) -> Option<String> {
     let end = execution.end_time.as_ref().map_or(Some(now), time::since_epoch);
     let whole = time::between(execution.create_time.as_ref(), end)?;
     let before = execution.approval_wait.as_ref().map(time::duration).unwrap_or_default();
-    // Since the last of its steps waits, it does nothing else.
+    // It has done nothing else since the last of its steps began to wait.
     let is_waiting = execution.state() == execution::State::AwaitingApproval;
     let waits = execution.waiting.iter().filter(|wait| is_waiting && wait.kind() == waiting_reason::Kind::Approval);
     let since = waits.filter_map(|wait| time::since_epoch(wait.since.as_ref()?)).max();
@@ -168,7 +168,7 @@ fn took_in_words(execution: &Execution, now: Duration) -> Option<String> {
     })
 }
 
-/// What a person types next about an execution; one that nobody drives has to be resumed, whatever its state.
+/// The command to type next about an execution; one that no process drives has to be resumed, in any state.
 fn next_command(execution: &Execution, is_driven: bool) -> String {
     let name = execution.name.as_str();
     let said = execution.waiting.iter().map(|reason| reason.next_command.as_str()).find(|command| !command.is_empty());
@@ -204,7 +204,7 @@ pub(crate) fn list(executions: &[Execution], now: Duration) -> Vec<Line> {
     table(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
 }
 
-/// What is said of an execution that ended well, or that is being steered.
+/// The last lines about an execution that ended well or that a command controls.
 pub(crate) fn summary(execution: &Execution, now: Duration) -> Vec<Line> {
     use execution::State;
     let state = execution.state();
@@ -254,7 +254,7 @@ fn place(execution: &Execution) -> String {
 /// The most steps that a line names.
 const STEPS_NAMED: usize = 5;
 
-/// What was let through without a person, by rule: what the policy approved in the place of one first.
+/// What no person approved, by rule: first the calls that needed approval and got it automatically.
 fn unattended(execution: &Execution) -> Vec<Line> {
     let mut by_rule: BTreeMap<(bool, &str), (Vec<&str>, EffectSummary)> = BTreeMap::new();
     for step in &execution.steps {
@@ -270,7 +270,7 @@ fn unattended(execution: &Execution) -> Vec<Line> {
         effect.deleted += let_by.deleted;
     }
     let line = |((alone, rule), (steps, effect)): (&(bool, &str), &(Vec<&str>, EffectSummary))| {
-        let how = if *alone { "let through by rule" } else { "approved without a person, asked by rule" };
+        let how = if *alone { "allowed by rule" } else { "approved automatically, asked by rule" };
         let named: Vec<&str> = steps.iter().take(STEPS_NAMED).copied().collect();
         let more = steps.len().checked_sub(STEPS_NAMED).filter(|more| *more > 0);
         let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
@@ -282,7 +282,7 @@ fn unattended(execution: &Execution) -> Vec<Line> {
     by_rule.iter().map(line).collect()
 }
 
-/// What is said, last and once, after an execution that ended in any other way.
+/// The report, printed last and once, on an execution that ended in any other way.
 pub(crate) fn report(execution: &Execution) -> Report {
     use execution::State as Ended;
     let failure = execution.failure.as_ref();
@@ -293,7 +293,7 @@ pub(crate) fn report(execution: &Execution) -> Report {
         Ended::Partial => (failed_with(), "✗ ", "failed in part"),
         _ => (failed_with(), "✗ ", "failed"),
     };
-    // Only what has ended is reported: no clock is needed.
+    // The execution has ended: no clock is needed.
     let took = execution.end_time.and_then(|_| took_in_words(execution, Duration::ZERO));
     let what = format!("{what}{}", took.map(|took| format!(" after {took}")).unwrap_or_default());
     let totals = execution.totals.as_ref().map(|totals| format!(": {}", words::totals(totals))).unwrap_or_default();
@@ -330,7 +330,7 @@ fn failed(execution: &Execution) -> impl Iterator<Item = &StepStatus> {
 }
 
 /// Why an execution failed, step by step: `build  cargo test · exit 101 · attempt 2 of 2`, and below it what the program wrote last. The reason
-/// stands beside a step where it is another than the `code` of the whole.
+/// stands beside a step where it differs from the `code` of the execution.
 fn failed_steps(execution: &Execution, code: &str) -> Vec<Line> {
     let shown: Vec<&StepStatus> = failed(execution).take(FAILED_SHOWN).collect();
     let ids = shown.iter().map(|step| step.step_id.width()).max().unwrap_or(0);
@@ -497,7 +497,7 @@ mod tests {
         assert_eq!(report.exit, Exit::SANDBOX_VIOLATION);
     }
 
-    // The time that a person takes is never the machine's, also while it goes on.
+    // The time that a person takes is never the machine's, even while the wait lasts.
     #[test]
     fn one_that_waits_for_a_person_shows_that_time_apart() {
         let since = |seconds| WaitingReason {

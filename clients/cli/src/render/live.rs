@@ -41,7 +41,7 @@ impl<W: Write> Live<W> {
         self.put(frame, drawn, size)
     }
 
-    /// Replaces the moving rows: lines are cut at the window's edge, and those that it has no room for are left out.
+    /// Replaces the live rows: lines are cut at the window's edge, and lines that do not fit its height are left out.
     pub(crate) fn draw(&mut self, lines: &[Line], size: Size) -> io::Result<()> {
         let (columns, rows) = size;
         // The last column stays free: some terminals go to the next row as soon as it is filled.
@@ -79,7 +79,7 @@ impl<W: Write> Live<W> {
 
 impl<W: Write> Drop for Live<W> {
     fn drop(&mut self) {
-        // A terminal that has gone away needs no clearing.
+        // A closed terminal needs no clearing.
         let _ = self.clear();
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Outputs {
 struct Stream {
     /// The beginning of a line whose end has not come.
     begun: String,
-    /// Where the next piece should begin; `None` where that cannot be told.
+    /// The offset at which the next piece should begin; `None` if it is unknown.
     next: Option<i64>,
 }
 
@@ -135,7 +135,7 @@ mod tests {
 
     // S2-X-33: what a tool writes is seen while it works.
     #[test]
-    fn pieces_become_lines_whatever_their_borders() {
+    fn pieces_become_lines_wherever_they_are_cut() {
         let mut outputs = Outputs::default();
         assert_eq!(take(&mut outputs, 1, 0, "one\ntw"), ["  build │ one"]);
         assert!(take(&mut outputs, 2, 0, "warn").is_empty(), "the other stream has lines of its own");

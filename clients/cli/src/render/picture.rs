@@ -15,8 +15,7 @@ use super::{
 };
 use crate::{follow::is_over, next};
 
-/// The most steps that are shown of those that are at work, and of those to come: the rest is counted, so that the picture fits a small
-/// window.
+/// The most active and the most pending steps that are shown; the others are counted, so that the picture fits a small window.
 const STEPS_SHOWN: usize = 8;
 const NEXT_SHOWN: usize = 3;
 /// The longest error inside a line, in characters.
@@ -121,8 +120,8 @@ impl Picture {
             return;
         }
         self.execution.last_sequence = event.sequence;
-        // What waits for a person or a resume is known from the events; of services that are away the server tells.
-        self.execution.waiting.retain(|reason| !words::is_told_by_events(reason));
+        // Events announce waits for a person or a resume; the server reports services that are unavailable.
+        self.execution.waiting.retain(|reason| !words::is_announced_by_event(reason));
         let Some(kind) = &event.kind else { return };
         match kind {
             Kind::ExecutionStarted(_) => {
@@ -131,12 +130,12 @@ impl Picture {
             }
             Kind::ExecutionResumed(_) => self.execution.set_state(execution::State::Running),
             Kind::ExecutionAwaitingApproval(_) => self.execution.set_state(execution::State::AwaitingApproval),
-            Kind::ExecutionPaused(_) => {
+            Kind::ExecutionPaused(paused) => {
                 self.execution.set_state(execution::State::Paused);
                 let next_command = next::about(&["executions", "resume"], &self.execution.name, &[]);
-                let kind = waiting_reason::Kind::Resume.into();
+                let (kind, principal) = (waiting_reason::Kind::Resume.into(), paused.principal.clone());
                 self.execution.waiting =
-                    vec![WaitingReason { kind, since: event.time, next_command, ..Default::default() }];
+                    vec![WaitingReason { kind, since: event.time, next_command, principal, ..Default::default() }];
             }
             Kind::ExecutionCancelRequested(_) => self.execution.set_state(execution::State::Cancelling),
             Kind::ExecutionFinished(finished) => {
@@ -221,8 +220,8 @@ impl Picture {
         }
     }
 
-    /// The rows that are redrawn while it runs, for a window of so many columns: how far it is, what goes on, what holds it up, what comes
-    /// next.
+    /// The rows that are redrawn while it runs, for a window of so many columns: progress, active steps, what they wait for, next
+    /// steps.
     pub(crate) fn rows(&self, now: Duration, columns: usize) -> Vec<Line> {
         let is_active = |state: State| {
             matches!(state, State::Running | State::AwaitingApproval | State::BackingOff | State::OutcomeUnknown)
@@ -232,7 +231,7 @@ impl Picture {
         let mut lines = vec![self.header(now, columns)];
         lines.extend(active.iter().take(STEPS_SHOWN).map(|place| self.step_row(*place, now, columns)));
         if let Some(more @ 1..) = active.len().checked_sub(STEPS_SHOWN) {
-            lines.push(Line::default().and(Style::Dim, format!("  … and {more} more at work")));
+            lines.push(Line::default().and(Style::Dim, format!("  … and {more} more active")));
         }
         for wait in self.waits(now) {
             let line = Line::default().and(Style::Warn, format!("! {wait}"));
@@ -242,13 +241,13 @@ impl Picture {
             let next = || steps().filter(|(_, step)| matches!(step.state(), State::Pending | State::Ready));
             lines.extend(next().take(NEXT_SHOWN).map(|(place, _)| self.step_row(place, now, columns)));
             if let Some(more @ 1..) = next().count().checked_sub(NEXT_SHOWN) {
-                lines.push(Line::default().and(Style::Dim, format!("  … and {more} more to come")));
+                lines.push(Line::default().and(Style::Dim, format!("  … and {more} more pending")));
             }
         }
         lines
     }
 
-    /// `tidy  3 of 6 · 1 running · 1 waiting for approval                12s`. What there is no room for is left out from its end.
+    /// `tidy  3 of 6 · 1 running · 1 waiting for approval                12s`. Parts that do not fit are left out from the end.
     fn header(&self, now: Duration, columns: usize) -> Line {
         let count = |state: State| self.execution.steps.iter().filter(|step| step.state() == state).count();
         let ended = self.execution.steps.iter().filter(|step| has_ended(step.state())).count();
@@ -359,14 +358,14 @@ impl Picture {
         at_the_edge(left.with(text), right, columns)
     }
 
-    /// What the execution waits for, other than its own calls and timers; each with the command that goes on.
+    /// What the execution waits for, other than its own calls and timers; each with the command to type next.
     pub(crate) fn waits(&self, now: Duration) -> Vec<String> {
         self.each_wait(|_| true, |reason| words::waiting(reason, now))
     }
 
-    /// The same without the seconds that pass; and, where every event has been shown, without what events tell.
+    /// The same without durations; and, if every event has been shown, without what events announce.
     pub(crate) fn waits_for(&self, events_shown: bool) -> Vec<String> {
-        self.each_wait(|reason| !(events_shown && words::is_told_by_events(reason)), words::waited_for)
+        self.each_wait(|reason| !(events_shown && words::is_announced_by_event(reason)), words::waited_for)
     }
 
     fn each_wait(

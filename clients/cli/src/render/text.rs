@@ -2,7 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
-/// The fewest columns that are worth having beside an indent; below that a line goes on near the left edge.
+/// The fewest columns beside an indent; with less room a line continues near the left edge.
 const MIN_COLUMNS: usize = 24;
 
 /// How a piece of a line looks where colours are wanted.
@@ -39,9 +39,9 @@ impl Style {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     pieces: Vec<(Style, String)>,
-    /// The column under which the line goes on where it does not fit; `None` for two columns behind its own beginning.
+    /// The column at which a folded line continues; `None` for two columns after its beginning.
     hang: Option<usize>,
-    /// The terminal may break it wherever it likes: what a program wrote is not to be changed.
+    /// The terminal wraps it: a program's output and commands are not folded.
     verbatim: bool,
 }
 
@@ -70,13 +70,13 @@ impl Line {
         self.and(style, text).and(Style::Plain, fill)
     }
 
-    /// The line, going on under this column where it does not fit.
+    /// The line, which continues at this column where it is folded.
     pub(crate) fn hanging(mut self, column: usize) -> Line {
         self.hang = Some(column);
         self
     }
 
-    /// The line as it is, however narrow the window.
+    /// The line as it is, in a window of any width.
     pub(crate) fn verbatim(mut self) -> Line {
         self.verbatim = true;
         self
@@ -148,7 +148,7 @@ impl Line {
         }
     }
 
-    /// The line on as many rows of so many columns as it needs. It breaks at spaces where it can, and goes on under its beginning; the
+    /// The line on as many rows of so many columns as it needs. It breaks at spaces where it can, and continues under its beginning; the
     /// spaces that align columns shrink where they would cost a row.
     pub(crate) fn fold(self, columns: usize) -> Vec<Line> {
         if self.verbatim || self.width() <= columns {
@@ -312,9 +312,9 @@ mod tests {
         assert_eq!(line.render(true).matches('\x1b').count(), 2, "only the two colour codes of our own");
     }
 
-    // S2-X-17: what is shown for a decision is all that is there.
+    // S2-X-17: what is shown for a decision hides nothing.
     #[test]
-    fn nothing_hides_from_whoever_decides() {
+    fn nothing_is_hidden_from_the_person_who_decides() {
         assert_eq!(visible("a\tb\r"), "a    b\\r");
         assert_eq!(visible("rm\u{200b}\u{202e}txt.\u{e0041}\x1b[2K"), "rm\\u{200b}\\u{202e}txt.\\u{e0041}\\u{1b}[2K");
         assert_eq!(visible("x  "), "x··");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_under_each_other_whatever_the_width_of_their_letters() {
+    fn columns_are_aligned_with_wide_letters_too() {
         let row = |a: &str, b: &str| vec![(Style::Plain, a.to_owned()), (Style::Plain, b.to_owned())];
         let lines: Vec<String> =
             table(&[row("日本", "x"), row("abcde", "y")]).iter().map(|line| line.render(false)).collect();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_on_under_its_beginning() {
+    fn a_folded_line_continues_under_its_beginning() {
         let line = || Line::new("  next: ").and(Style::Strong, "belay executions watch e1 --after 12");
         assert_eq!(folded(line(), 80), ["  next: belay executions watch e1 --after 12"]);
         assert_eq!(folded(line(), 30), ["  next: belay executions watch", "    e1 --after 12"]);

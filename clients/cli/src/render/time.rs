@@ -48,7 +48,7 @@ fn rfc3339(time: &Timestamp) -> Option<String> {
     }
 }
 
-/// Short and as exact as anybody needs: `0.4s`, `12s`, `3m 5s`, `2h 10m`, `4d 3h`.
+/// Short, rounded down: `0.4s`, `12s`, `3m 5s`, `2h 10m`, `4d 3h`.
 pub(crate) fn short(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -59,6 +59,14 @@ pub(crate) fn short(duration: Duration) -> String {
         60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
         3_600..86_400 => two(seconds / 3_600, "h", seconds / 60 % 60, "m"),
         _ => two(seconds / 86_400, "d", seconds / 3_600 % 24, "h"),
+    }
+}
+
+/// `just now`, or `12s ago`.
+pub(crate) fn ago(since: Duration) -> String {
+    match since.as_secs() {
+        0 => "just now".to_owned(),
+        seconds => format!("{} ago", short(Duration::from_secs(seconds))),
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn describe(tool: &Tool) -> Vec<Line> {
     lines
 }
 
-/// The properties of a JSON Schema; the schema itself where it is no object's.
+/// The properties of a JSON Schema; the schema itself if it has none.
 fn fields(heading: &str, schema: &str) -> Vec<Line> {
     if schema.is_empty() {
         return Vec::new();

@@ -30,7 +30,7 @@ pub(crate) fn word(name: &str, prefix: &str) -> String {
     name.strip_prefix(prefix).unwrap_or(name).to_ascii_lowercase()
 }
 
-/// How an execution's state looks.
+/// The style of an execution's state.
 pub(crate) fn execution_style(state: execution::State) -> Style {
     use execution::State;
     match state {
@@ -41,7 +41,7 @@ pub(crate) fn execution_style(state: execution::State) -> Style {
     }
 }
 
-/// How a step's state looks.
+/// The style of a step's state.
 pub(crate) fn step_style(state: step_status::State) -> Style {
     use step_status::State;
     match state {
@@ -97,7 +97,7 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
         SkipReason::Cancelled => "the execution was cancelled".to_owned(),
         SkipReason::TimedOut => "the execution ran out of time".to_owned(),
         SkipReason::ApprovalSkipped => "a person chose to skip it".to_owned(),
-        SkipReason::NonInteractive => "it needs approval, and this run asks nobody".to_owned(),
+        SkipReason::NonInteractive => "it needs approval, and this run cannot ask".to_owned(),
         SkipReason::Unspecified => "for a reason that this version of belay does not know".to_owned(),
     }
 }
@@ -113,6 +113,10 @@ pub(crate) fn payload(payload: &Payload) -> String {
 
 /// What is waited for, and for how long: `waiting for the tool runner, which does not answer (12s)`.
 pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
+    if reason.kind() == Kind::Resume {
+        let ago = time::between(reason.since.as_ref(), Some(now)).map(time::ago);
+        return format!("{} {}", waited_for(reason), ago.unwrap_or_default()).trim_end().to_owned();
+    }
     let what = match reason.until.as_ref().and_then(time::since_epoch) {
         Some(until) if reason.kind() == Kind::Timer => {
             format!("retrying in {}", time::short(until.saturating_sub(now)))
@@ -128,10 +132,11 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
 /// What is waited for, without the seconds that pass.
 pub(crate) fn waited_for(reason: &WaitingReason) -> String {
     match (reason.kind(), reason.who.as_str()) {
-        (Kind::Timer, _) => "waiting for a moment in time".to_owned(),
+        (Kind::Timer, _) => "waiting for a timer".to_owned(),
         (Kind::Approval, _) if !is_service_away(reason) => "waiting for approval".to_owned(),
-        (Kind::Resume, _) => "paused until somebody resumes it".to_owned(),
-        (Kind::Outcome, _) => "a call's outcome is unknown; somebody has to find out what it did".to_owned(),
+        (Kind::Resume, _) if reason.principal.is_empty() => "paused".to_owned(),
+        (Kind::Resume, _) => format!("paused by {}", reason.principal),
+        (Kind::Outcome, _) => "the outcome of a call is unknown; a person has to find out what it did".to_owned(),
         (Kind::Call, _) if is_own_call(reason) => "running".to_owned(),
         (Kind::Call, "") => "waiting for another call".to_owned(),
         (Kind::Runner, "") => "waiting for the tool runner".to_owned(),
@@ -142,17 +147,17 @@ pub(crate) fn waited_for(reason: &WaitingReason) -> String {
     }
 }
 
-/// Whether it waits for nothing but a call of its own that runs.
+/// Whether it only waits for its own running call.
 pub(crate) fn is_own_call(reason: &WaitingReason) -> bool {
     reason.kind() == Kind::Call && matches!(reason.who.as_str(), "" | "the tool")
 }
 
-/// Whether an event has said so: a question was asked, or the execution was paused.
-pub(crate) fn is_told_by_events(reason: &WaitingReason) -> bool {
+/// Whether an event announces it: an approval was requested, or the execution was paused.
+pub(crate) fn is_announced_by_event(reason: &WaitingReason) -> bool {
     matches!(reason.kind(), Kind::Resume | Kind::Approval | Kind::Outcome) && !is_service_away(reason)
 }
 
-/// Whether a service that does not answer holds it up: then no person can end the wait by a decision.
+/// Whether it waits for a service that does not answer: then no person can end the wait by a decision.
 pub(crate) fn is_service_away(reason: &WaitingReason) -> bool {
     match reason.kind() {
         Kind::Runner => true,
@@ -161,7 +166,7 @@ pub(crate) fn is_service_away(reason: &WaitingReason) -> bool {
     }
 }
 
-/// `2 completed, 1 failed`; only what there is.
+/// `2 completed, 1 failed`, without zeros.
 pub(crate) fn totals(totals: &StepTotals) -> String {
     let parts = [
         (totals.completed, "completed"),
@@ -184,7 +189,7 @@ pub(crate) fn approval_state(state: approval::State) -> String {
     word(state.as_str_name(), "STATE_")
 }
 
-/// How an approval's state looks.
+/// The style of an approval's state.
 pub(crate) fn approval_style(state: approval::State) -> Style {
     use approval::State;
     match state {
@@ -226,7 +231,7 @@ pub(crate) fn decision(decision: &PolicyDecision) -> String {
     }
 }
 
-/// What a person should look at twice, as a sentence about a file.
+/// A flag of a change, as a sentence about the file.
 pub(crate) fn flag(flag: &str) -> String {
     match flag {
         "protected" => "is protected: programs execute or obey it unasked",
@@ -235,8 +240,8 @@ pub(crate) fn flag(flag: &str) -> String {
         "link_leaves" => "is a link that leads out of the workspace",
         "odd_name" => "has a name with characters that cannot be seen or do not belong in names",
         "case_collision" => "differs from another name only in upper and lower case",
-        "set_id_stripped" => "asked to run as its owner, and that was taken away",
-        "made_writable" => "becomes writable for everybody",
+        "set_id_stripped" => "had its set-user-ID or set-group-ID bit removed",
+        "made_writable" => "becomes writable by every user",
         other => return format!("is marked {other}"),
     }
     .to_owned()
@@ -275,7 +280,7 @@ mod tests {
         let glossary = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/glossary.md");
         let glossary = std::fs::read_to_string(glossary).unwrap();
         let executions = (1..).map_while(|n| execution::State::try_from(n).ok()).map(execution_state);
-        // The numbers of states that are no longer there are reserved.
+        // The numbers of removed states are reserved.
         let steps = (1..32).filter_map(|n| step_status::State::try_from(n).ok()).map(step_state);
         let approvals = (1..).map_while(|n| approval::State::try_from(n).ok()).map(approval_state);
         let missing: Vec<String> = executions
@@ -306,6 +311,14 @@ mod tests {
         assert!(is_service_away(&runner));
         let timer = WaitingReason { kind: Kind::Timer.into(), since: at(988), until: at(1_004), ..Default::default() };
         assert_eq!(waiting(&timer, now), "retrying in 4s");
+        let paused = |principal: &str, seconds| WaitingReason {
+            kind: Kind::Resume.into(),
+            since: at(seconds),
+            principal: principal.to_owned(),
+            ..Default::default()
+        };
+        assert_eq!(waiting(&paused("unix:0", 1_000), now), "paused by unix:0 just now");
+        assert_eq!(waiting(&paused("", 970), now), "paused 30s ago");
         let call = |who: &str| WaitingReason {
             kind: Kind::Call.into(),
             since: at(998),

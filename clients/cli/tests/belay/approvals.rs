@@ -129,7 +129,7 @@ fn a_script_approves_what_it_was_shown() {
     assert_eq!(again.status.code(), Some(2));
     assert!(
         text(&again.stderr)
-            .contains("approval x7k2 is approved already; nothing was changed\nnext: belay approvals show x7k2\n")
+            .contains("approval x7k2 was already approved; nothing has changed\nnext: belay approvals show x7k2\n")
     );
     assert_eq!(decisions(&server).len(), 1);
 }
@@ -265,7 +265,7 @@ fn a_run_asks_the_person_at_its_terminal() {
 }
 
 #[test]
-fn a_question_goes_away_when_somebody_else_decides() {
+fn a_question_is_withdrawn_when_another_person_decides() {
     let server = Server::start(waiting());
     let mut person = run_into_question(&server);
     server.happen(decided(5, State::Approved));
@@ -275,7 +275,7 @@ fn a_question_goes_away_when_somebody_else_decides() {
     assert!(decisions(&server).is_empty());
 }
 
-// S0-11: an interruption passes on at once; what waits goes on waiting.
+// S0-11: an interruption ends the command at once; the approval stays pending.
 #[test]
 fn ctrl_c_at_a_question_leaves_everything_as_it_is() {
     let server = Server::start(waiting());
@@ -285,11 +285,11 @@ fn ctrl_c_at_a_question_leaves_everything_as_it_is() {
     let (code, rest) = person.end();
     assert_eq!(code, Some(130));
     // The question may be there before the events that led to it.
-    let (said, seen) = rest.trim_end().rsplit_once(" --after ").expect("it says from where to go on");
+    let (said, seen) = rest.trim_end().rsplit_once(" --after ").expect("it says where to continue");
     assert!((1..=4).contains(&seen.parse().unwrap()), "{rest}");
     assert!(
         said.ends_with(
-            "waiting for approval: belay approvals show x7k2\nstopped watching e1: it goes on at the server\n\
+            "waiting for approval: belay approvals show x7k2\nstopped watching e1: it continues on the server\n\
              next: belay executions watch e1"
         ),
         "{rest}"
@@ -310,7 +310,7 @@ fn who_only_watches_is_told_what_to_type() {
 
 // S2-X-18: without a terminal the step fails instead of waiting, unless the caller says otherwise.
 #[test]
-fn without_a_terminal_nobody_is_asked() {
+fn without_a_terminal_no_question_is_asked() {
     for (flags, mode) in [
         (&[][..], ApprovalMode::Fail),
         (&["--approve", "auto"], ApprovalMode::Auto),

@@ -1,4 +1,4 @@
-//! The `belay` binary against a scripted server: what comes out where, and with which code it ends.
+//! The `belay` binary against a scripted server: its output and its exit codes.
 
 mod approvals;
 mod gate;
@@ -69,7 +69,7 @@ fn story(end: Kind) -> World {
     World { story: Some((accepted("e1"), life(end))), ..Default::default() }
 }
 
-/// One execution that has begun and goes on.
+/// One execution that has started and not ended.
 fn under_way() -> World {
     let mut events = life(finished(State::Completed, None));
     events.truncate(2);
@@ -142,7 +142,7 @@ fn a_dry_run_only_asks() {
     assert!(server.world().executions.is_empty());
 }
 
-/// A watch under way, once it has told an event.
+/// A watch that has printed an event.
 fn watching(server: &Server) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child =
         belay(server, &["executions", "watch", "@last"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -150,7 +150,7 @@ fn watching(server: &Server) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut line = String::new();
     while !line.contains("started") {
         line.clear();
-        assert_ne!(output.read_line(&mut line).unwrap(), 0, "the watch ended before it told anything");
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "the watch ended before it printed an event");
     }
     (child, output)
 }
@@ -161,7 +161,7 @@ fn end(mut child: Child) -> (Option<i32>, String) {
     (child.wait().unwrap().code(), talk)
 }
 
-// What holds an execution up is no event: whoever watches is told within a second all the same, and so is whoever looks.
+// An unavailable service is not an event: `watch` and `get` report it within a second all the same.
 #[test]
 fn a_runner_that_is_away_is_said_while_watching_and_when_asked() {
     let server = Server::start(under_way());
@@ -187,7 +187,7 @@ fn ctrl_c_stops_the_watching_and_says_how_to_come_back() {
         let server = Server::start(under_way());
         let (child, _output) = watching(&server);
         kill_process(Pid::from_child(&child), signal).unwrap();
-        let told = "stopped watching e1: it goes on at the server\nnext: belay executions watch e1 --after 2\n";
+        let told = "stopped watching e1: it continues on the server\nnext: belay executions watch e1 --after 2\n";
         assert_eq!(end(child), (Some(code), told.to_owned()));
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     whole::{Home, Started},
 };
 
-/// Where everything happens: a folder whose name a shell has to be told about, and a namespace of one's own.
+/// The context of every command: a folder whose name needs quoting in a shell, and another namespace than the default.
 const CONTEXT: [&str; 4] = ["--state-dir", "my state", "--namespace", "team"];
 
 /// The longest chain of commands that is followed.
@@ -111,14 +111,14 @@ fn every_printed_command_works_as_it_stands() {
         "run plan.yaml --config config.yaml",
         "config show --config config.yaml",
         "executions get tidy",
-        "executions get nobody",
+        "executions get missing",
         "executions watch tidy --after 999",
         "executions cancel tidy",
         "executions",
         "executions lst",
         "rnu plan.yaml --dry-run",
         "status tidy",
-        "approvals show nobody",
+        "approvals show missing",
         "approve @last",
         "tools describe raed_file",
         "executions list --server unix:/nowhere/executor.sock",

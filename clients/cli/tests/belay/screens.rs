@@ -102,7 +102,7 @@ fn the_rows_of_a_run_fit_the_window_and_survive_its_change() {
     ];
     assert_eq!(window.shows(&frame), second);
 
-    // Whatever the terminal has made of the rows that no longer fit, none of it stays.
+    // The terminal wraps rows that no longer fit; nothing of them stays.
     person.resize(40, 24);
     window.0.resize(40, 24);
     let frame = drawn(&mut person, "--releas…", 3);

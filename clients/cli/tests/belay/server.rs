@@ -98,7 +98,7 @@ impl Server {
         self.world.lock().unwrap()
     }
 
-    /// Waits until somebody watches.
+    /// Waits until a client watches.
     pub(crate) fn wait_for_watch(&self) {
         let mut changed = self.changed.subscribe();
         while self.world().watches.is_empty() {

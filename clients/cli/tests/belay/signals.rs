@@ -53,7 +53,7 @@ fn execution(home: &Home) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The execution goes on to its end from where it was, and the slow step's one attempt is its first.
+/// Resumes the execution: it continues from where it was, and the slow step's first attempt is its only one.
 fn goes_on(home: &Home) {
     let resumed = home.run(&["executions", "resume", "e1"]);
     assert_eq!(resumed.status.code(), Some(0), "{}", crate::text(&resumed.stderr));
@@ -71,13 +71,13 @@ fn completed_at_first_attempt(home: &Home) {
 // S0-11, S2-FR-057
 #[test]
 fn ctrl_c_pauses_what_runs_and_burns_no_attempt() {
-    // The signal reaches whatever shares the terminal in any order: once proves little.
+    // The signal reaches the processes of the terminal in any order: one run proves little.
     for _ in 0..3 {
         let home = home();
         let (mut shell, ended) = under_way(&home);
         shell.ctrl('C');
         let screen = shell.wait_for("left=");
-        assert!(screen.contains("stopped watching e1: it is kept, and goes on when it is resumed"), "{screen}");
+        assert!(screen.contains("stopped watching e1: it is paused"), "{screen}");
         shell.wait_for("130");
         ended.join().unwrap();
         assert_eq!(execution(&home)["state"], "STATE_PAUSED");
@@ -114,7 +114,7 @@ fn ctrl_z_stops_the_command_and_fg_goes_on() {
     completed_at_first_attempt(&home);
 }
 
-// S2-FR-057: closing the window is no way to lose work, nor to leave something that says it runs.
+// S2-FR-057: closing the window loses no work, and leaves no execution that seems to run.
 #[test]
 fn a_closed_terminal_pauses_what_runs() {
     let home = home();
@@ -159,7 +159,7 @@ fn a_guest_leaves_and_the_server_goes_on() {
         match closes {
             false => {
                 guest.ctrl('C');
-                guest.wait_for("stopped watching e1: it goes on at the server");
+                guest.wait_for("stopped watching e1: it continues on the server");
                 guest.wait_for("left=130");
             }
             true => guest.close(),

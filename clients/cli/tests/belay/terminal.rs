@@ -17,8 +17,8 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-/// How long anything may take before the test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a wait may take before the test fails.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A command whose three streams are a terminal.
 pub(crate) struct AtTerminal {
@@ -79,7 +79,7 @@ impl AtTerminal {
                 let rest = self.seen.split_off(place + words.len());
                 return std::mem::replace(&mut self.seen, rest);
             }
-            match self.screen.recv_timeout(PATIENCE) {
+            match self.screen.recv_timeout(TIMEOUT) {
                 Ok(more) => self.seen += &more,
                 Err(end) => panic!("{words:?} did not come ({end}) after:\n{}", self.seen),
             }
@@ -96,7 +96,7 @@ impl AtTerminal {
         self.keyboard.as_ref().unwrap().write_all(&[key as u8 & 0x1f]).unwrap();
     }
 
-    /// Closes the terminal's window: whatever runs in it is hung up.
+    /// Closes the terminal's window: its processes get SIGHUP.
     pub(crate) fn close(&mut self) {
         let (close, reading) = self.reading.take().unwrap();
         drop(close);
@@ -117,14 +117,14 @@ impl AtTerminal {
 
     /// Waits for its end: the exit code, and what came on the screen since the last wait.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        while let Ok(more) = self.screen.recv_timeout(PATIENCE) {
+        while let Ok(more) = self.screen.recv_timeout(TIMEOUT) {
             self.seen += &more;
         }
         (self.child.wait().unwrap().code(), std::mem::take(&mut self.seen).replace("\r\n", "\n"))
     }
 }
 
-/// Reads the screen until everybody has left the terminal, or `closed` is.
+/// Reads the screen until the last process has closed the terminal, or `closed` is closed.
 fn read(mut glass: File, closed: &PipeReader, screen: &Sender<String>) {
     let mut bytes = [0; 4096];
     loop {

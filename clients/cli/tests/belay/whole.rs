@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::text;
 
-/// Writes a file, deletes another, goes on.
+/// Writes a file, deletes another, and has a step after that.
 const TIDY: &str = "
 id: tidy
 steps:
@@ -112,9 +112,9 @@ fn last_line(bytes: &[u8]) -> &str {
     text(bytes).lines().last().unwrap_or_default()
 }
 
-// S2-X-19: deleting asks by default; where nobody is there to ask, the file stays.
+// S2-X-19: a deletion needs approval by default; where no person can be asked, the file stays.
 #[test]
-fn a_deletion_that_nobody_can_approve_does_not_happen() {
+fn a_deletion_that_no_person_can_approve_does_not_happen() {
     let home = Home::new();
     for flags in [&["--approve", "fail"][..], &["--no-input"], &[]] {
         let output = home.tidy(flags);
@@ -141,9 +141,9 @@ fn a_deletion_that_the_policy_approves_goes_on() {
     assert!(home.notes().exists());
 }
 
-// A copy is nobody's work: without a terminal what asks is approved there, and the end says so. What programs execute or obey is not.
+// Without a terminal, what needs approval in a copy is approved automatically, and the end says so; protected files are not.
 #[test]
-fn what_asks_in_a_copy_is_approved_where_nobody_is_there() {
+fn without_a_terminal_what_needs_approval_in_a_copy_is_approved() {
     let home = Home::new();
     let in_copy = |flags: &[&str]| {
         let mut command = home.belay(&[&["run", "plan.yaml", "--copy-of", "work"], flags].concat());
@@ -160,10 +160,13 @@ fn what_asks_in_a_copy_is_approved_where_nobody_is_there() {
         "{said}"
     );
     assert!(
-        said.contains(&format!(" works in {}, a copy that is kept\nnobody is at a terminal", copy.display())),
+        said.contains(&format!(
+            " works in {}, a copy that is kept\nno terminal, and the workspace is a copy",
+            copy.display()
+        )),
         "{said}"
     );
-    assert!(out.contains("\napproved without a person, asked by rule file_delete: 1 deleted (tidy)\n"), "{out}");
+    assert!(out.contains("\napproved automatically, asked by rule file_delete: 1 deleted (tidy)\n"), "{out}");
     assert!(home.notes().exists() && !copy.join("notes.txt").exists() && copy.join("new.txt").exists());
     assert_eq!(in_copy(&["--no-input"]).status.code(), Some(33));
 
@@ -253,7 +256,7 @@ fn lists_come_page_by_page_or_whole() {
     assert!(text(&home.run(&["approvals", "list", "--all"]).stderr).starts_with("no approval in namespace default"));
 }
 
-// A yes in advance is no yes to what programs execute or obey; and what was let through without a person is said, with the rule.
+// `--approve auto` never covers protected files; the end lists what was approved automatically, with the rule.
 #[test]
 fn approving_in_advance_lets_nothing_protected_through_and_says_what_it_did() {
     let home = Home::new();
@@ -274,13 +277,13 @@ fn approving_in_advance_lets_nothing_protected_through_and_says_what_it_did() {
     let output = home.tidy(&["--approve", "auto"]);
     let said = text(&output.stdout).to_owned();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(said.contains("approved without a person, asked by rule file_delete: 1 deleted (gone)"), "{said}");
-    assert!(said.contains("let through by rule file_write: 1 created (new)"), "{said}");
+    assert!(said.contains("approved automatically, asked by rule file_delete: 1 deleted (gone)"), "{said}");
+    assert!(said.contains("allowed by rule file_write: 1 created (new)"), "{said}");
 }
 
-// S2-FR-052, S2-X-19: what waits for a person waits, and goes on when somebody decides from another process.
+// S2-FR-052, S2-X-19: a pending approval holds the step until a person decides from another process.
 #[test]
-fn somebody_else_approves_while_a_server_runs() {
+fn an_approval_from_another_process_is_taken_while_a_server_runs() {
     let home = Home::new();
     let server = home.start(&["serve"], "keeps data in");
     let flags = ["run", "plan.yaml", "--workspace", "work", "--id", "e1", "--approve", "prompt"];
@@ -307,7 +310,7 @@ fn somebody_else_approves_while_a_server_runs() {
     assert_eq!(server.end(), Some(0));
 }
 
-// S0-11, S2-FR-057: an interruption leaves what waits as it is; it can be decided without anybody running, and goes on later.
+// S0-11, S2-FR-057: an interruption leaves the approval pending; it can be decided while no process drives the execution.
 #[test]
 fn an_interrupted_run_is_decided_and_resumed() {
     let home = Home::new();
@@ -318,7 +321,7 @@ fn an_interrupted_run_is_decided_and_resumed() {
     let listed = home.run(&["approvals", "list", "--state", "pending", "--execution", "e1"]);
     assert_eq!(text(&listed.stdout).lines().count(), 2, "{}", text(&listed.stderr));
     let approved = home.run(&["approve", "@last", "--yes"]);
-    assert!(home.notes().exists(), "nobody drives it");
+    assert!(home.notes().exists(), "no process drives it");
     assert_eq!(last_line(&approved.stdout), "next: belay executions resume e1");
     let resumed = home.run(&["executions", "resume", "e1"]);
     assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed.stderr));

@@ -52,11 +52,12 @@ impl Execution {
                 self.transition_execution(ExecutionTrigger::Started, None)?;
                 self.started_at = Some(time);
             }
-            K::Paused { discard_calls, request_id, .. } => {
+            K::Paused { principal, discard_calls, request_id, .. } => {
                 self.transition_execution(ExecutionTrigger::Paused, None)?;
                 self.record_request_id(request_id);
                 let sequence = self.last_sequence + 1;
-                self.paused = Some(PausedBy { since: time, discard_calls: *discard_calls, sequence });
+                let principal = principal.clone();
+                self.paused = Some(PausedBy { principal, since: time, discard_calls: *discard_calls, sequence });
             }
             K::Resumed { request_id, .. } => {
                 self.transition_execution(ExecutionTrigger::Resumed, None)?;

@@ -66,6 +66,7 @@ pub struct Execution {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PausedBy {
+    pub(crate) principal: String,
     pub(crate) since: Timestamp,
     pub(crate) discard_calls: bool,
     /// The sequence number of the event.
@@ -494,6 +495,11 @@ impl Execution {
     /// The calls whose approval is pending at the gate; none while the execution is being stopped.
     pub fn requested_approvals(&self) -> impl Iterator<Item = CallId> + '_ {
         self.awaiting.iter().copied().filter(|_| self.stop.is_none())
+    }
+
+    /// The principal that paused it; `None` when it is not paused.
+    pub fn paused_by(&self) -> Option<&str> {
+        self.paused.as_ref().map(|paused| paused.principal.as_str())
     }
 
     /// The ledger that its last intent names; empty before the first intent.

@@ -124,6 +124,7 @@ impl Driver {
                 who: "the clocks of the tool runner and the approval gate, which differ by more than a day: set them"
                     .into(),
                 next_command: String::new(),
+                principal: String::new(),
             });
         }
         if let Some(&since) = self.disk_full.values().min() {
@@ -133,6 +134,7 @@ impl Driver {
                 until: None,
                 who: "free space on the workspace's disk, which is full".into(),
                 next_command: String::new(),
+                principal: String::new(),
             });
         }
         if let Some(since) = self.gate_unavailable_since {
@@ -155,6 +157,7 @@ impl Driver {
                 until: None,
                 who: format!("{other}, which has the workspace to itself"),
                 next_command: String::new(),
+                principal: String::new(),
             };
             described.waiting.push(waiting.clone());
             if let Some(step) = described.steps.get_mut(call.step) {
@@ -177,6 +180,7 @@ fn limit_reached(service: Busy, since: Timestamp) -> v1::WaitingReason {
         until: None,
         who: who.into(),
         next_command: String::new(),
+        principal: String::new(),
     }
 }
 

@@ -218,7 +218,7 @@ fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting)
             Kind::Outcome,
             since,
             None,
-            "somebody to find out what the call did".to_owned(),
+            "a person to find out what the call did".to_owned(),
             format!("belay executions cancel {}", name.id),
         ),
         Waiting::Call { since } => (Kind::Call, since, None, "the tool".to_owned(), String::new()),
@@ -237,5 +237,16 @@ fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting)
             (Kind::Approval, since, None, who, id.map(|id| format!("belay approvals show {id}")).unwrap_or_default())
         }
     };
-    v1::WaitingReason { kind: kind.into(), since: Some(time(since)), until: until.map(time), who, next_command }
+    let principal = match kind {
+        Kind::Resume => execution.paused_by().unwrap_or_default().to_owned(),
+        _ => String::new(),
+    };
+    v1::WaitingReason {
+        kind: kind.into(),
+        since: Some(time(since)),
+        until: until.map(time),
+        who,
+        next_command,
+        principal,
+    }
 }

@@ -31,7 +31,7 @@ pub const EXIT_CODES: &[ExitCode] = &[
     },
     ExitCode {
         code: 32,
-        what: "The execution failed: a step reached out of its workspace, or the sandbox is not available.",
+        what: "The execution failed: a step tried to reach outside its workspace, or the sandbox is not available.",
         advice: "`belay executions get @last` names the path or the layer; `belay doctor` examines the machine.",
     },
     ExitCode {
@@ -42,7 +42,7 @@ pub const EXIT_CODES: &[ExitCode] = &[
     ExitCode {
         code: 34,
         what: "A time limit ran out: a step's, the plan's, or `--wait-timeout`; after the last one the execution is kept.",
-        advice: "Raise the limit that the error names; after `--wait-timeout`, `belay executions resume @last` or `watch @last` comes back to it.",
+        advice: "Raise the limit that the error names; after `--wait-timeout`, `belay executions resume @last` or `watch @last` returns to it.",
     },
     ExitCode {
         code: 35,
@@ -61,7 +61,7 @@ pub const EXIT_CODES: &[ExitCode] = &[
     },
     ExitCode {
         code: 141,
-        what: "The reader of the output has gone (SIGPIPE).",
+        what: "The reader of the output has closed it (SIGPIPE).",
         advice: "`belay executions list` shows what was started; an execution is kept and can be resumed.",
     },
     ExitCode {

@@ -1,8 +1,8 @@
 //! Every reason that Belay gives for an error, in one table: the services' errors, the exit codes and messages of `belay`,
 //! `belay explain` and docs/errors.md come from it.
 //!
-//! A reason is a constant of its own name ([`WORKSPACE_FULL`]), so that a misspelt one does not compile. Nothing else in the code
-//! writes a reason as text; `tests/architecture` checks that.
+//! Each reason is a constant ([`WORKSPACE_FULL`]), so that a misspelt one does not compile. No other code writes a reason as text;
+//! `tests/architecture` checks that.
 
 mod exit;
 mod page;
@@ -29,7 +29,7 @@ pub enum Topic {
     Stores,
     /// Servers, connections and callers.
     Servers,
-    /// What passes between the services, and rarely reaches a person.
+    /// Requests between the services; people rarely see these.
     Internal,
     /// gRPC codes without a reason of Belay's.
     Grpc,
@@ -80,7 +80,7 @@ pub enum Class {
     InvalidArguments,
     /// The tool's result does not fit its schema.
     InvalidResult,
-    /// The call reached for something outside its workspace.
+    /// The call tried to access something outside its workspace.
     SandboxViolation,
     /// A person denied the call.
     ApprovalDenied,
@@ -212,7 +212,7 @@ pub struct Reason {
     pub advice: &'static str,
 }
 
-/// The reason of this name, if there is one. Case and `-` for `_` do not matter.
+/// The reason with this name. Case does not matter, nor `-` instead of `_`.
 pub fn find(name: &str) -> Option<&'static Reason> {
     let name = name.trim().replace('-', "_");
     ALL.iter().find(|reason| reason.name.eq_ignore_ascii_case(&name))
@@ -227,7 +227,7 @@ pub fn similar(name: &str) -> Vec<&'static str> {
     let mut likely: Vec<_> = ALL
         .iter()
         .map(|reason| {
-            // A part of a name is what people remember of it.
+            // People remember parts of a name.
             let holds = name.len() >= 3 && reason.name.split('_').any(|word| word == name);
             (if holds { 1.0 } else { strsim::jaro_winkler(reason.name, &name) }, reason.name)
         })

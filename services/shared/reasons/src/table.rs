@@ -60,10 +60,10 @@ table! {
 
     WORKSPACE_NOT_ALLOWED Input 2 false [SandboxViolation] [InvalidArgument]
     "The folder is not below any root that the tool runner may work in. Symbolic links are resolved first."
-    "Name a folder below one of the runner's `--workspace-root` folders, or none: then the execution gets a folder of its own."
+    "Name a folder below one of the runner's `--workspace-root` folders, or none: then the execution gets a new folder."
 
     TELEMETRY_UNUSABLE Input 2 false [] []
-    "An `OTEL_…` variable has a value that cannot be used. Nothing was started. A collector that is away is no error."
+    "An `OTEL_…` variable has a value that cannot be used. Nothing was started. An unavailable collector is not an error."
     "Set the variable as the message says, or `OTEL_SDK_DISABLED=true` to send no spans."
 
     NO_TERMINAL Input 2 false [] []
@@ -84,7 +84,7 @@ table! {
 
     EXECUTION_NOT_FOUND Executions 2 false [] [NotFound]
     "No execution has this name, or an id that begins with what was typed."
-    "`belay executions list` shows what there is. Check `--namespace`, `--state-dir` and `BELAY_SERVER`."
+    "`belay executions list` shows the executions. Check `--namespace`, `--state-dir` and `BELAY_SERVER`."
 
     EXECUTION_AMBIGUOUS Executions 2 false [] []
     "More than one execution has an id that begins with what was typed."
@@ -119,8 +119,8 @@ table! {
     "`belay executions get ID` shows each step's error."
 
     WAIT_TIMEOUT Executions 34 true [] []
-    "The execution had not ended when `--wait-timeout` was over. It is kept: a server goes on with it, a `belay run` of its own paused it."
-    "The `next` line comes back to it."
+    "The execution had not ended when `--wait-timeout` was over. A server continues it; a `belay run` without a server has paused it."
+    "The `next` line returns to it."
 
     SEQUENCE_OUT_OF_RANGE Executions 2 false [] [OutOfRange]
     "The watch was to begin after an event that the execution does not have."
@@ -168,10 +168,10 @@ table! {
 
     WORKSPACE_FULL Calls 30 true [Transient] [Unavailable]
     "The disk of the workspace, or a quota on it, has no room for what a call changes, or less than commands leave free (`commands.reserve`). The call changed nothing and runs again after a growing delay, for about an hour, without using up an attempt."
-    "Make room. A waiting execution goes on by itself; a failed one must be started again."
+    "Make room. A waiting execution continues automatically; a failed one must be started again."
 
     EFFECT_REFUSED Calls 32 false [SandboxViolation] []
-    "A call ran, and what it left behind cannot be committed, so all of it was dropped: changes to Belay's own files, or more files and bytes than one call may change."
+    "A call ran, and its changes cannot be committed, so they were discarded: changes to Belay's own files, or more files and bytes than one call may change."
     "Leave Belay's own files where they are, or change less in one step. What the command printed is kept with the failed attempt."
 
     EFFECT_TOO_LARGE Calls 32 false [SandboxViolation] []
@@ -211,7 +211,7 @@ table! {
     "Look with `list_directory`. If another step creates the file, name that step in `depends_on`."
 
     WRONG_FILE_TYPE Tools 30 false [InvalidArguments] []
-    "What is at the path is not what the tool works on: a folder for a file or the reverse, a symbolic link, a pipe, a socket or a device."
+    "What is at the path is not what the tool works on: a folder instead of a file or the reverse, a symbolic link, a pipe, a socket or a device."
     "Look with `list_directory`. Name the file that a link leads to; to delete a folder, set `recursive: true`."
 
     FILE_EXISTS Tools 30 false [InvalidArguments] []
@@ -240,7 +240,7 @@ table! {
 
     COMMAND_FAILED Tools 30 true [Transient] []
     "A command ended with an exit code other than 0. What it changed was dropped."
-    "`belay executions get ID` shows what it printed last. Where the code is no failure (`diff`, `grep`), set `check: false`."
+    "`belay executions get ID` shows what it printed last. For programs whose exit code is a result (`diff`, `grep`), set `check: false`."
 
     COMMAND_KILLED Tools 30 true [Crash] []
     "A command was ended by a signal, by a limit of its sandbox, or together with it. What it changed was dropped."
@@ -259,24 +259,24 @@ table! {
     "Do what the message says, then check with `belay doctor`."
 
     POLICY_DENIED Approvals 33 false [PolicyDenied] []
-    "A rule of the policy forbids the call or what it changed. Nothing of it is left."
-    "Change the plan, or ask whoever keeps the policy to change the rule that the message names."
+    "A rule of the policy denies the call or what it changed. Its changes were discarded."
+    "Change the plan, or have the policy's owner change the rule that the message names."
 
     APPROVAL_DENIED Approvals 33 false [ApprovalDenied] []
-    "A person denied the call, or nobody decided before the policy's time limit. Nothing of it is left."
-    "Read the reason, change the plan and start it again. A step that may be left out is better skipped."
+    "A person denied the call, or the policy's time limit ended before a decision. Its changes were discarded."
+    "Read the reason, change the plan and start it again. To leave a step out, skip it instead."
 
     APPROVAL_SKIPPED Approvals 35 false [] []
-    "A person skipped the step. Nothing of the call is left; steps that depend on it are skipped too."
+    "A person skipped the step. The call's changes were discarded; steps that depend on the step are skipped too."
     "Nothing, unless the step was meant to run."
 
     NON_INTERACTIVE Approvals 33 false [ApprovalDenied] []
-    "A rule of the policy requires approval, and this execution asks nobody (`--approve fail`, or `auto` where a person is required). Nothing of the call is left."
-    "Use `--approve prompt` and decide on the terminal or with `belay approve`; or write a rule that lets it through, such as the one that the message names with `decide: auto`."
+    "A rule of the policy requires approval, and this execution cannot ask a person (`--approve fail`, or `auto` where a person is required). The call's changes were discarded."
+    "Use `--approve prompt` and decide on the terminal or with `belay approve`; or allow it with a rule: the message shows one with `decide: auto`."
 
     APPROVAL_NOT_FOUND Approvals 2 false [] [NotFound]
     "No approval has this name, or an id that begins with what was typed."
-    "`belay approvals list` shows what there is. Check `--namespace`, `--state-dir` and `BELAY_SERVER`."
+    "`belay approvals list` shows the approvals. Check `--namespace`, `--state-dir` and `BELAY_SERVER`."
 
     APPROVAL_AMBIGUOUS Approvals 2 false [] []
     "More than one approval has an id that begins with what was typed. Nothing was decided."
@@ -292,7 +292,7 @@ table! {
 
     OWN_REQUEST Approvals 2 false [] [PermissionDenied]
     "You started what is to be decided, and the policy has `approvals: {separate_duties: true}`. Nothing was decided."
-    "Let somebody else decide, or change the policy."
+    "Have another person decide, or change the policy."
 
     CONTENTS_GONE Approvals 2 false [] [FailedPrecondition]
     "The contents of the approval's files are gone, because its call no longer waits for a decision."
@@ -303,7 +303,7 @@ table! {
     "`belay approvals show ID --all` shows every path as it must be typed."
 
     SUBJECT_TOO_LARGE Approvals 2 false [] [FailedPrecondition]
-    "The list of what a call changed is longer than 8 MiB, so nobody can look at it."
+    "The list of what a call changed is longer than 8 MiB, which no approval can show."
     "Change less in one step, or let a rule of the policy decide about these paths."
 
     GRANT_REFUSED Approvals 1 false [Internal] [PermissionDenied]
@@ -312,19 +312,19 @@ table! {
 
     POLICY_MISSING Approvals 1 true [] [Unavailable]
     "The tool runner has no policy yet, and runs nothing without one. It gets it from the approval gate."
-    "Start the gate, and give the runner its address (`--gate`) and key (`--gate-key`). Executions wait and then go on by themselves."
+    "Start the gate, and give the runner its address (`--gate`) and key (`--gate-key`). Executions wait and then continue automatically."
 
     UNAPPROVED_RESULT Approvals 1 false [OutcomeUnknown] []
-    "The tool runner completed a call that waited for approval and that nobody had approved. The result is not used."
+    "The tool runner completed a call whose approval was still pending. The result is not used."
     "Look at what the call changed, and at the runner: it is broken or not Belay's own."
 
     STATE_DIR_UNUSABLE Stores 1 false [] []
     "The state directory cannot be created or used: not writable, owned by another user, open to others and in use for other things, or unknown because HOME is not set."
-    "Name a folder of your own with `--state-dir` or `BELAY_STATE_DIR`; or `chmod 700` the one that is named if nobody else needs it."
+    "Name a folder of your own with `--state-dir` or `BELAY_STATE_DIR`; or `chmod 700` the named one if no other user needs it."
 
     STATE_DIR_MISSING Stores 2 false [] []
-    "A command was to show or change what is kept, and nothing is kept where it looked. Nothing happened, and no state directory was made."
-    "Check the path that `--state-dir` or `BELAY_STATE_DIR` names. Only `belay run` and `belay serve` make a state directory."
+    "The command needs an existing state directory, and there is none at the path. Nothing happened, and none was created."
+    "Check the path that `--state-dir` or `BELAY_STATE_DIR` names. Only `belay run` and `belay serve` create one."
 
     STORE_LOCKED Stores 2 true [] [Unavailable]
     "Another process uses the store. Nothing happened."
@@ -348,7 +348,7 @@ table! {
 
     STORE_BEHIND Stores 1 false [] [Unavailable]
     "A store ends before what another service has seen of it, or is another file: it was removed, cut off (its `-wal` was lost), or restored from an older backup. Nothing is acknowledged."
-    "Put the newest copy back, with its `-wal`. Without one, `belay serve --accept-older-store` goes on once with what there is; docs/operations.md says what is forgotten then."
+    "Put the newest copy back, with its `-wal`. Without one, `belay serve --accept-older-store` accepts the older store once; docs/operations.md says what is lost then."
 
     STORE_NEWER Stores 1 false [] [FailedPrecondition Unavailable]
     "A newer version of Belay wrote the store. Nothing was changed."
@@ -364,19 +364,19 @@ table! {
 
     LEDGER_CHANGED Stores 1 false [OutcomeUnknown Transient] [FailedPrecondition]
     "The tool runner has another ledger than the one that had the call: its state directory was emptied or replaced."
-    "Calls that are safe to repeat run again by themselves. For the others, find out whether they took effect."
+    "Belay repeats calls that are safe to repeat. For the others, find out whether they took effect."
 
     FENCED Stores 1 false [] [FailedPrecondition Aborted Unavailable]
     "A newer process has taken over these executions, or the store was restored to an older state. Nothing was done."
-    "Stop the old process; the new one goes on. After a restore, put the newest journal.db and gate.db back."
+    "Stop the old process; the new one continues. After a restore, put the newest journal.db and gate.db back."
 
     GATE_KEY_UNUSABLE Stores 1 false [] []
     "The key that signs policies and grants cannot be used: `gate.key` or `gate.pub` is missing, damaged, not the other's partner, or open to other users. Nothing was started."
-    "Put both files back from a backup. Without one, move gate.key, gate.pub, gate.db and ledger.db away: a new key is made, and pending approvals are asked again."
+    "Put both files back from a backup. Without one, move gate.key, gate.pub, gate.db and ledger.db away: Belay creates a new key and requests pending approvals again."
 
     SEAL_KEY_UNUSABLE Stores 1 false [] []
     "The key that seals secrets, `seal.key`, is damaged, cannot be read, or is open to other users. Nothing was started."
-    "Set mode 0600 if nobody else has read it, or put it back from a backup. Without one, executions whose secrets it sealed cannot go on."
+    "Set mode 0600 if no other user has read it, or restore it from a backup. Without one, executions whose secrets it sealed cannot continue."
 
     SEAL_KEY_LOST Stores 1 false [] [DataLoss]
     "Secrets of an execution, or calls in ledger.db, are sealed with another key than the one in `seal.key`. Nothing was changed."
@@ -395,8 +395,8 @@ table! {
     "The owner of the state directory adds the role with the command that is shown; it counts from the next request on."
 
     PERMISSION_DENIED Servers 2 false [] [PermissionDenied]
-    "The caller may not do that, or a proxy refused. Nothing happened."
-    "Use a token that may."
+    "The caller is not allowed to do that, or a proxy refused. Nothing happened."
+    "Use the token of a principal that is allowed to."
 
     NOT_A_PERSON Servers 2 false [] [PermissionDenied]
     "A service made a request that only a person may make, such as a decision. Nothing happened."
@@ -411,7 +411,7 @@ table! {
     "`belay principals list` shows who there is."
 
     PRINCIPALS_UNUSABLE Servers 1 true [] [Unavailable]
-    "The file of principals is damaged, has another format, or others may change it. Every request is refused, since nobody can tell who was revoked."
+    "The file of principals is damaged, has another format, or others may change it. Every request is refused, since revoked principals could not be recognized."
     "Put a backup of `principals.json` in its place, or set its mode to 0600. Without the file, only the owner may call."
 
     PORT_IN_USE Servers 1 true [] []
@@ -420,7 +420,7 @@ table! {
 
     CANNOT_LISTEN Servers 1 false [] []
     "The server cannot listen at the address: it is not one of this machine, the port needs more rights, or a socket's path is too long."
-    "Give an address of this machine with `--listen`, or a shorter `--state-dir`."
+    "Use an address of this machine with `--listen`, or a shorter `--state-dir`."
 
     INSECURE_LISTEN Servers 2 false [] []
     "The address can be reached from other machines, and the connection is not encrypted. The server did not start."
@@ -436,18 +436,18 @@ table! {
 
     STOPPING Servers 1 true [] [Unavailable]
     "The server is stopping and takes no requests."
-    "Give the command again when it is back. A watching command does so by itself."
+    "Give the command again when it is back. Watching commands reconnect automatically."
 
     OVERLOADED Servers 1 true [] [ResourceExhausted]
-    "The service has as much to do as it takes on. Nothing of the request was kept; steps wait without using up an attempt."
+    "The service is at its capacity. The request had no effect; steps wait without using up an attempt."
     "Send it again after the delay that the error carries."
 
     LIMIT_REACHED Servers 1 true [] [ResourceExhausted]
-    "The service has as many executions, calls, approvals or watchers as the operator's settings let it take on at once. Nothing of the request was kept; steps wait without using up an attempt."
+    "The service has as many executions, calls, approvals or watchers as the operator's settings allow at once. The request had no effect; steps wait without using up an attempt."
     "Send it again after the delay that the error carries. If it stays so, raise the setting that the message names, decide what waits for approval, or start less at once."
 
     MESSAGE_TOO_LARGE Servers 1 false [] [ResourceExhausted]
-    "The request's message is larger than a service reads (16 MiB). Nothing of it was kept."
+    "The request's message is larger than the 16 MiB that a service reads. The request had no effect."
     "Name files instead of their content, or split the plan."
 
     MESSAGE_MALFORMED Servers 2 false [] [InvalidArgument]
@@ -456,7 +456,7 @@ table! {
 
     CALL_EXISTS Internal 2 false [Internal] [AlreadyExists]
     "The runner has another call of this name. It was not run: two executors with different stores use one runner, or a store was restored."
-    "Give each executor a runner of its own, or start the runner with an empty state directory after restoring an old backup."
+    "Give each executor its own runner, or start the runner with an empty state directory after restoring an old backup."
 
     CALL_NOT_FOUND Internal 2 false [] [NotFound]
     "The runner never received this call. The executor sends it."
@@ -491,7 +491,7 @@ table! {
     "Look at the tool runner and what lies between it and the gate: something is damaged or hostile."
 
     INTERNAL Grpc 1 false [Internal] [Internal]
-    "A fault of Belay or of the machine, or, as a bare gRPC code, of something in between. What was recorded is kept."
+    "A fault of Belay or of the machine, or, as a bare gRPC code, of a proxy. What was recorded is kept."
     "Report it with what `BELAY_LOG=debug` prints."
 
     ABORTED Grpc 1 true [] [Aborted]
@@ -499,7 +499,7 @@ table! {
     "Give the command again."
 
     ALREADY_EXISTS Grpc 2 false [] [AlreadyExists]
-    "What was to be created exists already."
+    "The resource to create exists already."
     "Choose another name, or use what exists."
 
     DATA_LOSS Grpc 1 false [] [DataLoss]
@@ -523,7 +523,7 @@ table! {
     "Use one from the range that the message names."
 
     RESOURCE_EXHAUSTED Grpc 1 true [] [ResourceExhausted]
-    "A limit of the server, or of something in between, was reached."
+    "A limit of the server or of a proxy was reached."
     "Wait and give the command again."
 
     UNAVAILABLE Grpc 1 true [] [Unavailable]
@@ -535,6 +535,6 @@ table! {
     "Check the address, and use the same version on both sides."
 
     UNKNOWN Grpc 1 false [] [Unknown]
-    "Something between the command and the server answered with an unexplained error."
-    "Look into the logs of what stands in between; it may be no Belay at all."
+    "A proxy between the command and the server answered with an unexplained error."
+    "Read the proxy's log; the address may not be Belay's."
 }

@@ -172,8 +172,9 @@ fn a_run_beside_a_server_is_its_client() {
         run.signal(signal);
         let ended = run.end();
         assert_eq!(ended.code, code);
-        let told =
-            format!("\nstopped watching {id}: it goes on at the server\nnext: belay executions watch {id} --after 8\n");
+        let told = format!(
+            "\nstopped watching {id}: it continues on the server\nnext: belay executions watch {id} --after 8\n"
+        );
         assert!(
             ended.talk.contains(&format!("\nexecution {id} works in ")) && ended.talk.ends_with(&told),
             "{}",
@@ -182,7 +183,7 @@ fn a_run_beside_a_server_is_its_client() {
         assert_eq!(home.run(["executions", "watch", id, "--after", "8"]).code, 0);
         assert_eq!(count(&home.events(id), "executionPaused", ""), 0);
     }
-    // The exit code of an execution that somebody cancelled: S4-27.
+    // The exit code of an execution that a person cancelled: S4-27.
     let long = home.file("long.yaml", "{id: p, steps: [{id: a, tool: noop, arguments: {sleep_ms: 600000}}]}");
     let mut run = home.start(["run", &long, "--id", "e3"]);
     run.wait_for("calls noop");
@@ -203,9 +204,9 @@ fn a_run_beside_a_server_is_its_client() {
     assert_eq!(server.end().code, 0, "a server that is told to stop has done what it was asked");
 }
 
-/// B-01, S2-FR-057, S2-X-01: a server that is killed goes on by itself when it is started again, and whoever watches misses nothing.
+/// B-01, S2-FR-057, S2-X-01: a killed server continues its executions when it is started again, and a watcher misses no event.
 #[test]
-fn a_killed_server_goes_on_by_itself() {
+fn a_killed_server_continues_when_it_is_started_again() {
     let home = Home::new();
     let server = home.serve();
     let mut run = home.start(["run", &home.file("slow.yaml", SLOW), "--id", "e1"]);
@@ -221,7 +222,7 @@ fn a_killed_server_goes_on_by_itself() {
     assert_eq!(said(&ended.out).iter().filter(|line| line.starts_with("b completed")).count(), 1);
 }
 
-/// B-01, S2-FR-057, S2-X-01: what a killed `run` leaves goes on when it is resumed.
+/// B-01, S2-FR-057, S2-X-01: an execution whose `run` was killed continues when it is resumed.
 #[test]
 fn a_killed_run_is_resumed() {
     let home = Home::new();
@@ -229,7 +230,7 @@ fn a_killed_run_is_resumed() {
     run.wait_for("calls noop {\"output\":1,");
     run.kill();
     let watch = home.run(["executions", "watch", "e1"]);
-    assert_eq!(watch.code, 2, "nobody drives it");
+    assert_eq!(watch.code, 2, "no process drives it");
     assert!(watch.talk.contains("next: belay executions resume e1\ncode: EXECUTION_NOT_DRIVEN "), "{}", watch.talk);
     let resumed = home.run(["executions", "resume", "e1"]);
     assert_eq!(resumed.code, 0, "{}", resumed.talk);
@@ -239,9 +240,9 @@ fn a_killed_run_is_resumed() {
     assert_eq!(home.run(["executions", "resume", "e1"]).code, 2, "what has ended is not resumed");
 }
 
-/// S0-11: whoever stops a run gets its own exit code and the way back, and no attempt is burnt.
+/// S0-11: a stopped run has its own exit code, prints how to resume, and uses up no attempt.
 #[test]
-fn a_stopped_run_is_paused_and_says_how_to_go_on() {
+fn a_stopped_run_is_paused_and_says_how_to_resume() {
     let home = Home::new();
     let slow = home.file("slow.yaml", SLOW);
     for (signal, code, id) in [(Signal::INT, 130, "e1"), (Signal::TERM, 143, "e2")] {
@@ -250,9 +251,7 @@ fn a_stopped_run_is_paused_and_says_how_to_go_on() {
         run.signal(signal);
         let ended = run.end();
         assert_eq!(ended.code, code);
-        let told = format!(
-            "\nstopped watching {id}: it is kept, and goes on when it is resumed\nnext: belay executions resume {id}\n"
-        );
+        let told = format!("\nstopped watching {id}: it is paused\nnext: belay executions resume {id}\n");
         assert!(
             ended.talk.contains(&format!("\nexecution {id} works in ")) && ended.talk.ends_with(&told),
             "{}",
@@ -272,7 +271,7 @@ fn a_stopped_run_is_paused_and_says_how_to_go_on() {
     }
 }
 
-/// A second Ctrl-C does not wait for anything, and the next start finds everything that was recorded.
+/// A second Ctrl-C ends the process at once, and the next start finds everything that was recorded.
 #[test]
 fn a_second_ctrl_c_ends_at_once() {
     let home = Home::new();
@@ -285,7 +284,7 @@ fn a_second_ctrl_c_ends_at_once() {
     // The kernel keeps no order between two signals that are sent at once.
     run.wait_for_talk("pausing e1: press Ctrl-C again to end at once");
     run.signal(Signal::TERM);
-    assert_eq!(run.end().code, 143, "the last word counts");
+    assert_eq!(run.end().code, 143, "the last signal decides");
     drop(hold);
     let (_, left) = home.json(&["executions", "get", "e1"]);
     assert_eq!(left["state"], "STATE_RUNNING", "nothing was recorded after the first signal");
@@ -294,7 +293,7 @@ fn a_second_ctrl_c_ends_at_once() {
     assert_eq!(count(&home.events("e1"), "toolCallRequested", "a"), 1);
 }
 
-/// A reader that goes away is no error to talk about; what it started is kept.
+/// A closed pipe is not reported; the execution is kept.
 #[test]
 fn a_closed_pipe_is_quiet() {
     let home = Home::new();
@@ -320,9 +319,9 @@ fn a_closed_pipe_is_quiet() {
     assert!(matches!(ended.code, 0 | 1) && ended.talk.is_empty(), "{}: {}", ended.code, ended.talk);
 }
 
-/// Without a terminal nobody is asked: the execution is started so, and an input that says nothing is not waited for.
+/// Without a terminal no question is asked: approvals fail, and the command does not wait for an input that stays open.
 #[test]
-fn without_a_terminal_nobody_is_asked() {
+fn without_a_terminal_no_question_is_asked() {
     let home = Home::new();
     let mut command = home.belay(["run", &home.file("two.yaml", TWO), "--id", "e1"]);
     command.stdin(std::process::Stdio::piped());

@@ -40,11 +40,11 @@ fn the_quickstart_works_and_works_again() {
         let ended = home.run(arguments.iter().chain(&[id]));
         assert_eq!(ended.code, 0, "{id}: {}{}", ended.out, ended.talk);
         assert!(
-            ended.talk.contains("\nnobody is at a terminal, and this is a copy: what needs approval is approved"),
+            ended.talk.contains("\nno terminal, and the workspace is a copy: what needs approval is approved"),
             "{}",
             ended.talk
         );
-        let approved = "approved without a person, asked by rule terminal_commands: 1 modified (stamp)\n";
+        let approved = "approved automatically, asked by rule terminal_commands: 1 modified (stamp)\n";
         assert!(ended.out.contains(approved), "{}", ended.out);
         let (_, execution) = home.json(&["executions", "get", id]);
         let copy = Path::new(execution["workspace"].as_str().unwrap());

@@ -19,38 +19,38 @@ use crate::{
     },
 };
 
-/// Approve what is asked, after having been shown it
+/// Approve a call, after it has been shown
 ///
-/// On a terminal it is shown and asked about; without one, --yes is needed. The approval is bound to what was shown: if that has changed,
-/// it is refused.
+/// On a terminal the command shows it and asks; without one, --yes is required. The approval is bound to what was shown: if that has
+/// changed, the gate refuses it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay approve @last"))]
 pub(crate) struct Approve {
     #[command(flatten)]
     which: Which,
-    /// Approve without asking, once it has been shown
+    /// Show it and approve without asking
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Say no: the step fails, and the reason goes back to the plan's author
+/// Deny a call: the step fails, and the reason is sent to the planner
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay deny @last --reason 'wrong file'"))]
 pub(crate) struct Deny {
     #[command(flatten)]
     which: Which,
-    /// Why not
+    /// The reason
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
 
-/// Say no, and leave the step out instead of letting it fail
+/// Deny a call and skip its step instead of failing it
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay approvals skip @last"))]
 pub(crate) struct Skip {
     #[command(flatten)]
     which: Which,
-    /// Why
+    /// The reason
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
 }
@@ -80,7 +80,7 @@ pub(crate) async fn approve(context: &Context, verb: Approve) -> Result<Exit, Fa
 /// Denies it.
 pub(crate) async fn deny(context: &Context, verb: Deny) -> Result<Exit, Failure> {
     if verb.reason.trim().is_empty() {
-        let message = "a denial needs a reason: it goes back to the plan's author";
+        let message = "a denial needs a reason, which is sent to the planner";
         let mut report = Report::new(reasons::INVALID_USAGE, message).next(next::command(&[
             "deny",
             verb.which.id.as_str(),
@@ -107,7 +107,7 @@ async fn decide_at_once(context: &Context, which: &Which, decision: Decision, re
     .await
 }
 
-/// Has something decided at the gate, and says what follows.
+/// Makes a decision at the gate, and prints it with the command to type next.
 async fn with_gate(
     context: &Context,
     work: impl AsyncFnOnce(&mut Gate) -> Result<Option<Approval>, Failure>,
@@ -135,19 +135,19 @@ async fn with_gate(
     Ok(Exit::OK)
 }
 
-/// A decision is made once. The gate refuses a second one, too; this says it before anything is shown or asked.
+/// A decision is made once. The gate refuses a second one, too; this checks before anything is shown.
 fn refuse_decided(asked: &Approval) -> Result<(), Failure> {
     if asked.state() == State::Pending {
         return Ok(());
     }
     let by = if asked.decided_by.is_empty() { String::new() } else { format!(" by {}", asked.decided_by) };
     let state = words::approval_state(asked.state());
-    let message = format!("approval {} is {state}{by} already; nothing was changed", names::id(&asked.name));
+    let message = format!("approval {} was already {state}{by}; nothing has changed", names::id(&asked.name));
     Err(Report::new(reasons::ALREADY_DECIDED, message).next(words::show_approval(&asked.name)).into())
 }
 
 fn needs_yes(which: &Which) -> crate::failure::Report {
-    let message = "there is no terminal to show the approval and to ask at; --yes approves without asking";
+    let message = "no terminal to show the approval on; --yes approves without asking";
     Report::new(reasons::NO_TERMINAL, message).next(next::command(&["approvals", "show", which.id.as_str()]))
 }
 
@@ -165,7 +165,7 @@ mod tests {
             ..Default::default()
         };
         let report = refuse_decided(&approval).unwrap_err().report();
-        assert_eq!(report.message, "approval x7 is denied by unix:1000 already; nothing was changed");
+        assert_eq!(report.message, "approval x7 was already denied by unix:1000; nothing has changed");
         assert_eq!((report.exit, report.code.as_str()), (Exit::REFUSED, "ALREADY_DECIDED"));
         approval.set_state(State::Pending);
         assert!(refuse_decided(&approval).is_ok());

@@ -27,7 +27,7 @@ const STATES: [State; 8] = [
     State::Stale,
 ];
 
-/// List approvals: those that wait, the oldest first, then the others, the newest first
+/// List approvals: pending ones, oldest first; then the others, newest first
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay approvals list --state pending"))]
 pub(crate) struct List {
@@ -41,7 +41,7 @@ pub(crate) struct List {
     extent: Extent,
 }
 
-/// Lists what fits the filters.
+/// Lists what matches the filters.
 pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure> {
     let listed = context.ask_gate(async |gate, client| {
         let execution = match &verb.execution {

@@ -18,7 +18,7 @@ use crate::{
 /// The approval a command is about.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Which {
-    /// The approval: its id, the beginning of its id, its full name, or @last for the one that was asked last
+    /// The approval: its id, the beginning of its id, its full name, or @last for the latest
     #[arg(value_name = "ID")]
     id: String,
 }
@@ -64,7 +64,7 @@ async fn begins_with(gate: &mut Gate, namespace: &str, prefix: &str) -> Result<S
     names::choose(Noun::Approval, namespace, prefix, found.into_iter().map(|approval| approval.name).collect())
 }
 
-/// The one that was asked last among those that wait; where none waits, the newest.
+/// The newest pending approval; the newest of all if none is pending.
 async fn last(gate: &mut Gate, namespace: &str) -> Result<String, Failure> {
     let parent = names::parent(namespace);
     let pending = pages(usize::MAX, async |page_size, page_token| {

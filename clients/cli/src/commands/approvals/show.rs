@@ -14,9 +14,9 @@ use crate::{
 
 use belay_proto::v1::Preview;
 
-/// Show an approval: what is asked, why, what would change, and what to type next
+/// Show an approval: the call, why it needs approval, what would change, and what to type next
 ///
-/// The gravest changes come first; --path shows one of them whole, --all every one. JSON has every one.
+/// The gravest changes come first; --path shows one file's whole difference, --all every file's. JSON contains all of them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay approvals show @last --path src/main.rs"))]
 pub(crate) struct Show {

@@ -17,25 +17,25 @@ use crate::{
     render::{execution, time, words},
 };
 
-/// How long running calls are given to stop: a command has ten seconds between SIGTERM and SIGKILL, and its effect has to be discarded.
+/// How long running calls have to stop: a command has ten seconds between SIGTERM and SIGKILL, and its effect has to be discarded.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// How often the execution is looked at meanwhile.
+/// The interval at which the execution is read meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Stop an execution: running calls are cancelled, other steps are skipped
 ///
-/// Ends when the execution has: 0 when it was cancelled, 2 when it had ended before, 34 when a call has not stopped after 30 seconds.
+/// Returns when the execution has ended: 0 when it was cancelled, 2 when it had ended before, 34 when a call has not stopped after 30 s.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions cancel @last --reason 'wrong plan'"))]
 pub(crate) struct Cancel {
     #[command(flatten)]
     which: Which,
-    /// Why; kept with the execution
+    /// The reason, which is stored with the execution
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
 }
 
-/// Asks it to stop, and waits until it has.
+/// Requests the cancellation, and waits until the execution has ended.
 pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Failure> {
     let execution = context
         .ask(Needs::Records, async |client| {
@@ -74,7 +74,7 @@ fn still_running(name: &str) -> Failure {
     Report::new(reasons::WAIT_TIMEOUT, message).next(next::about(&["executions", "watch"], name, &[])).into()
 }
 
-/// It ended by itself before anything had to be stopped.
+/// The execution ended before it could be cancelled.
 fn not_cancelled(ended: &Execution) -> Failure {
     let (id, state) = (names::id(&ended.name), words::execution_state(ended.state()));
     Report::new(reasons::EXECUTION_ENDED, format!("execution {id} is {state}: it ended before it could be cancelled"))

@@ -13,7 +13,7 @@ use crate::{
     render::execution,
 };
 
-/// Show an execution: its steps, why they failed, what it waits for, what to type next
+/// Show an execution: its steps, their failures, what it waits for, what to type next
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions get @last"))]
 pub(crate) struct Get {

@@ -49,7 +49,7 @@ pub(crate) struct List {
     extent: Extent,
 }
 
-/// Lists what fits the filters.
+/// Lists what matches the filters.
 pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure> {
     let now = clock::now();
     let request = ListExecutionsRequest {

@@ -14,7 +14,7 @@ use crate::{
     next,
 };
 
-/// Why an execution cannot be steered so, with the command that shows how it is.
+/// The report on a refused request about an execution, with the command that shows its state.
 pub(crate) fn refused(status: &Status, name: &str) -> Failure {
     let mut report = Report::of_status(status);
     report.next.get_or_insert_with(|| next::about(&["executions", "get"], name, &[]));

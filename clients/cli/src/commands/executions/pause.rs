@@ -21,7 +21,7 @@ pub(crate) struct Pause {
     which: Which,
 }
 
-/// Asks it to pause.
+/// Requests the pause.
 pub(crate) async fn pause(context: &Context, verb: Pause) -> Result<Exit, Failure> {
     let execution = context
         .ask(Needs::Records, async |client| {

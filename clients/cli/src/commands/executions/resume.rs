@@ -13,7 +13,7 @@ use crate::{
     signals::Signals,
 };
 
-/// Let an execution go on that was paused or whose driver has gone, and watch it to its end
+/// Resume an execution that is paused or that no process drives, and watch it until it ends
 #[derive(clap::Args, Debug)]
 #[command(after_help = execution_help!("belay executions resume @last"))]
 pub(crate) struct Resume {
@@ -21,7 +21,7 @@ pub(crate) struct Resume {
     which: Which,
 }
 
-/// Resumes it and stays with it from there on; without a server, this process drives it.
+/// Resumes it and watches it from there; without a server, this process drives it.
 pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signals) -> Result<Exit, Failure> {
     let (session, execution) = unless_stopped(signals, async {
         let mut session = Session::open(&context.place, Needs::Records).await?;
@@ -40,7 +40,7 @@ pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signal
     .await??;
     if context.screen.format == Format::Text {
         let id = names::id(&execution.name);
-        context.screen.say(&Line::new("execution ").and(Style::Strong, id).and(Style::Plain, " goes on"));
+        context.screen.say(&Line::new("execution ").and(Style::Strong, id).and(Style::Plain, " continues"));
     }
     let attendance = Attendance {
         name: execution.name,

@@ -11,7 +11,7 @@ use crate::{
     signals::Signals,
 };
 
-/// Watch an execution from its first event to its end; ends as the execution does
+/// Watch an execution from its first event to its end; exits as the execution ended
 #[derive(clap::Args, Debug)]
 #[command(after_help = execution_help!("belay executions watch @last -o jsonl"))]
 pub(crate) struct Watch {
@@ -22,7 +22,7 @@ pub(crate) struct Watch {
     after: i64,
 }
 
-/// Watches, and drives nothing.
+/// Watches without driving the execution.
 pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals) -> Result<Exit, Failure> {
     let (session, name) = unless_stopped(signals, async {
         let mut session = Session::open(&context.place, Needs::Records).await?;

@@ -156,7 +156,7 @@ fn the_screen_of_a_run_in_three_windows() {
     }
 }
 
-// The rows of steps that have ended stay on the screen above those that move.
+// The rows of steps that have ended stay on the screen above the live rows.
 #[test]
 fn a_step_that_has_ended_leaves_a_row() {
     let mut picture = tidy();
@@ -167,7 +167,7 @@ fn a_step_that_has_ended_leaves_a_row() {
     );
     assert_eq!(ended(&picture, "promises", 40), "✓ promises    search \"^## \" in REA…  1s");
     assert_eq!(ended(&picture, "publish", 80), "- publish     skipped: a person chose to skip it");
-    assert!(picture.ended("stamp", Some(80)).is_none(), "it goes on");
+    assert!(picture.ended("stamp", Some(80)).is_none(), "it has not ended");
     picture.apply(&event(
         13,
         "build",
@@ -176,7 +176,7 @@ fn a_step_that_has_ended_leaves_a_row() {
     assert_eq!(ended(&picture, "build", 60), "✗ build       exit 101 (COMMAND_FAILED)                  5s");
 }
 
-// The time that a person took is no time of the machine's.
+// The time that a person took does not count as the machine's.
 #[test]
 fn the_time_a_person_thought_is_shown_apart() {
     let mut picture = picture();
@@ -230,12 +230,10 @@ fn an_event_the_snapshot_covers_changes_nothing() {
 #[test]
 fn what_holds_it_up_is_said_with_the_way_out() {
     let mut picture = picture();
-    picture.apply(&event(2, "", Kind::ExecutionPaused(ExecutionPaused::default())));
-    assert_eq!(
-        picture.waits(Duration::from_secs(105)),
-        ["paused until somebody resumes it (3s); next: belay executions resume e1"]
-    );
-    assert_eq!(picture.waits_for(false), ["paused until somebody resumes it; next: belay executions resume e1"]);
+    let paused = ExecutionPaused { principal: "unix:0".to_owned(), ..Default::default() };
+    picture.apply(&event(2, "", Kind::ExecutionPaused(paused)));
+    assert_eq!(picture.waits(Duration::from_secs(105)), ["paused by unix:0 3s ago; next: belay executions resume e1"]);
+    assert_eq!(picture.waits_for(false), ["paused by unix:0; next: belay executions resume e1"]);
     assert!(picture.waits_for(true).is_empty(), "its event has said so");
     picture.apply(&event(
         3,
@@ -245,7 +243,7 @@ fn what_holds_it_up_is_said_with_the_way_out() {
     assert!(picture.waits(Duration::from_secs(105)).is_empty());
 }
 
-// A service that does not answer stays on the screen while other steps go on.
+// An unavailable service stays on the screen while other steps run.
 #[test]
 fn a_runner_that_is_away_is_said_until_the_server_says_otherwise() {
     let mut picture = picture();
@@ -273,6 +271,6 @@ fn a_hundred_running_steps_fit_a_window() {
     let picture = Picture::new(Execution { steps: steps.collect(), ..Default::default() });
     let lines = shown(&picture, 0, 80);
     assert_eq!(lines.len(), 1 + STEPS_SHOWN + 1 + NEXT_SHOWN + 1);
-    assert_eq!(lines[1 + STEPS_SHOWN], "  … and 42 more at work");
-    assert_eq!(lines.last().unwrap(), "  … and 47 more to come");
+    assert_eq!(lines[1 + STEPS_SHOWN], "  … and 42 more active");
+    assert_eq!(lines.last().unwrap(), "  … and 47 more pending");
 }

@@ -136,6 +136,7 @@ fn cancelling_waits_for_the_call_and_not_for_a_person() {
     let paused = play.just_after(|kind| matches!(kind, EventKind::Paused { .. }));
     let cancelling = play.just_after(|kind| matches!(kind, EventKind::CancelRequested { .. }));
     assert!(matches!(paused.waiting()[..], [Waiting::Resume { .. }]));
+    assert!(paused.paused_by().is_some() && play.execution.paused_by().is_none());
     assert_eq!(cancelling.waiting(), []);
     let call = CallId { step: 0, attempt: 1, number: 1 };
     assert_eq!((paused.actions(), cancelling.actions()), (vec![Action::Dispatch(call)], vec![Action::Cancel(call)]));
