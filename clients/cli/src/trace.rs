@@ -4,7 +4,7 @@ use std::env;
 
 use belay_all_in_one::{
     NotStarted, Telemetry, TraceContext,
-    spans::{KeyValue, LAST_FLUSH, SpanKind, SpanRecord, Status, semconv},
+    spans::{KeyValue, SpanKind, SpanRecord, Status, end_of_command, semconv},
 };
 use belay_reasons as reasons;
 
@@ -68,8 +68,8 @@ impl Trace {
         }
         let record = SpanRecord::new(context.clone(), name, start_micros, now());
         telemetry.emit(SpanRecord { parent, kind: SpanKind::Client, attributes, status, ..record });
-        // Telemetry has logged what it could not deliver; the command does not fail for it.
-        drop(telemetry.shutdown(LAST_FLUSH).await);
+        // What could not be delivered is logged; the command does not fail for it.
+        end_of_command(&telemetry).await;
         match outcome {
             Err(Failure::Report(report)) if context.is_sampled() => Err(named(*report, &context.trace_id()).into()),
             outcome => outcome,

@@ -371,6 +371,6 @@ impl Embedded {
         if let Err(error) = self.calls.close().await {
             tracing::warn!(%error, "Acknowledged calls stay in the ledger");
         }
-        self.spans.shutdown().await;
+        self.spans.shutdown(self.drive_all).await;
     }
 }

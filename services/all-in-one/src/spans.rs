@@ -1,9 +1,14 @@
 //! Where the spans of the bundled services go: each under the name that it has as a process of its own.
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
 use belay_redaction::Redactor;
 use belay_service_kit::Ids;
-pub use belay_telemetry::{KeyValue, LAST_FLUSH, SpanKind, SpanRecord, Status, semconv};
-use belay_telemetry::{NotStarted, Telemetry};
+pub use belay_telemetry::{KeyValue, SpanKind, SpanRecord, Status, semconv};
+use belay_telemetry::{LAST_FLUSH, LAST_FLUSH_OF_COMMAND, NotStarted, Telemetry};
 
 /// One sender for each service.
 pub(crate) struct Spans {
@@ -22,11 +27,28 @@ impl Spans {
         })
     }
 
-    /// Sends what is left, within [`LAST_FLUSH`]. What could not be delivered has been logged.
-    pub(crate) async fn shutdown(&self) {
+    /// Sends what is left, within the time that a service has for it, or within that of a command whose services these were.
+    pub(crate) async fn shutdown(&self, is_service: bool) {
         let Self { executor, runner, gate } = self;
-        drop(tokio::join!(executor.shutdown(LAST_FLUSH), runner.shutdown(LAST_FLUSH), gate.shutdown(LAST_FLUSH)));
+        let limit = if is_service { LAST_FLUSH } else { LAST_FLUSH_OF_COMMAND };
+        end(&[executor, runner, gate], limit).await;
     }
+}
+
+/// Whether the collector has failed at the end of this process: it is the same for every sender, as the environment names it, and is waited
+/// for once.
+static FAILED: AtomicBool = AtomicBool::new(false);
+
+async fn end(senders: &[&Telemetry], limit: Duration) {
+    let limit = if FAILED.load(Ordering::Relaxed) { Duration::ZERO } else { limit };
+    if !Telemetry::end(senders, limit).await {
+        FAILED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sends what is left of a command's own spans, as it ends.
+pub async fn end_of_command(sender: &Telemetry) {
+    end(&[sender], LAST_FLUSH_OF_COMMAND).await;
 }
 
 /// Spans as the environment says, under this name unless the environment gives another.

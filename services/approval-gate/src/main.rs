@@ -74,7 +74,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     serving.await??;
     serving_services.await??;
     // What could not be delivered has been logged.
-    drop(spans.shutdown(LAST_FLUSH).await);
+    Telemetry::end(&[&spans], LAST_FLUSH).await;
     Ok(outcome?)
 }
 

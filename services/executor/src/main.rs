@@ -71,7 +71,6 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     trigger.pull();
     serving.await??;
-    // `Telemetry` has logged what it could not send.
-    drop(spans.shutdown(LAST_FLUSH).await);
+    Telemetry::end(&[&spans], LAST_FLUSH).await;
     Ok(outcome?)
 }

@@ -95,8 +95,8 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     {
         tracing::warn!(%error, "Cannot delete acknowledged calls from the ledger");
     }
-    // Undelivered spans have been logged.
-    drop(spans.shutdown(LAST_FLUSH).await);
+    // What could not be delivered has been logged.
+    Telemetry::end(&[&spans], LAST_FLUSH).await;
     Ok(outcome?)
 }
 

@@ -24,4 +24,4 @@ pub use opentelemetry::{
 pub use rpc::RpcSpan;
 pub use settings::{Settings, SettingsRefused};
 pub use span::{SpanEvent, SpanRecord};
-pub use telemetry::{LAST_FLUSH, NotDelivered, NotStarted, Telemetry};
+pub use telemetry::{LAST_FLUSH, LAST_FLUSH_OF_COMMAND, NotDelivered, NotStarted, Telemetry};

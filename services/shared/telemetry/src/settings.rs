@@ -31,6 +31,8 @@ pub struct Settings {
     /// For [`Protocol::HttpProtobuf`] the whole URL, its path included.
     pub(crate) endpoint: Uri,
     pub(crate) timeout: Duration,
+    /// How long a process that ends waits for the collector; `None` leaves that to the process.
+    pub(crate) last_flush: Option<Duration>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) service_name: String,
     pub(crate) attributes: Vec<(String, String)>,
@@ -98,11 +100,9 @@ impl Settings {
         }
         let timeout = match otlp("TIMEOUT", &get) {
             None => Duration::from_secs(10),
-            Some((name, text)) => match text.parse() {
-                Ok(milliseconds) if milliseconds > 0 => Duration::from_millis(milliseconds),
-                _ => return refuse(&name, format!("is `{text}`, and has to be a number of milliseconds above 0")),
-            },
+            Some((name, text)) => milliseconds(&name, &text)?,
         };
+        let last_flush = get(LAST_FLUSH).map(|text| milliseconds(LAST_FLUSH, &text)).transpose()?;
         let headers = match otlp("HEADERS", &get) {
             None => Vec::new(),
             Some((name, text)) => headers(&name, &text)?,
@@ -116,12 +116,22 @@ impl Settings {
         let named = attributes.iter().rfind(|(key, _)| key == "service.name").map(|(_, value)| value.clone());
         let service_name = get("OTEL_SERVICE_NAME").or(named).unwrap_or_else(|| service_name.to_owned());
         let sampler = sampler(&get)?;
-        Ok(Some(Self { protocol, endpoint, timeout, headers, service_name, attributes, sampler }))
+        Ok(Some(Self { protocol, endpoint, timeout, last_flush, headers, service_name, attributes, sampler }))
     }
 }
 
 /// The endpoint of every signal.
 const EVERY_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// How long an export may take, in OpenTelemetry's words: here that of what is left when the process ends.
+const LAST_FLUSH: &str = "OTEL_BSP_EXPORT_TIMEOUT";
+
+fn milliseconds(variable: &str, text: &str) -> Result<Duration, SettingsRefused> {
+    match text.parse() {
+        Ok(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds)),
+        _ => refuse(variable, format!("is `{text}`, and has to be a number of milliseconds above 0")),
+    }
+}
 
 /// The variable for traces, else the one for every signal, with its name.
 fn otlp(what: &str, get: &dyn Fn(&str) -> Option<String>) -> Option<(String, String)> {
@@ -306,6 +316,7 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://", "such as `http://localhost:4318`"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "milliseconds"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "0", "above 0"),
+            ("OTEL_BSP_EXPORT_TIMEOUT", "1s", "milliseconds"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "no pair", "key=value"),
             ("OTEL_RESOURCE_ATTRIBUTES", "a=%zz", "key=value"),
             ("OTEL_TRACES_SAMPLER", "xray", "parentbased_"),

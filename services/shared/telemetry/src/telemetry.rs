@@ -30,10 +30,13 @@ use crate::{
     settings::Protocol,
 };
 
-/// How long a process that ends waits for the collector to take its last spans.
+/// How long a service that stops waits for the collector to take its last spans, unless `OTEL_BSP_EXPORT_TIMEOUT` says otherwise.
 pub const LAST_FLUSH: Duration = Duration::from_secs(3);
 
-/// How long it waits for a connection before that: a collector that is away does not delay the end of a command.
+/// The same for a command, whose end a person waits for.
+pub const LAST_FLUSH_OF_COMMAND: Duration = Duration::from_millis(300);
+
+/// How long a process that ends waits for a connection before that.
 const LAST_CONNECT: Duration = Duration::from_millis(200);
 
 /// Fills the bytes with random ones.
@@ -62,8 +65,17 @@ pub enum NotStarted {
 
 /// Spans were not, or not yet, delivered. Nothing else is affected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("not all spans were delivered: {0}")]
-pub struct NotDelivered(String);
+pub enum NotDelivered {
+    /// The collector did not take them in time.
+    #[error("the collector did not take them within {} ms (OTEL_BSP_EXPORT_TIMEOUT sets how long a process waits)", .0.as_millis())]
+    Late(Duration),
+    /// The collector accepts no connection.
+    #[error("the collector does not accept a connection")]
+    Unreachable,
+    /// The collector refused them, or the exporter failed.
+    #[error("{0}")]
+    Refused(String),
+}
 
 /// Takes spans.
 type Sink = Box<dyn Fn(SpanRecord) + Send + Sync>;
@@ -105,6 +117,8 @@ struct Otlp {
     collector: Collector,
     /// As it may be logged.
     endpoint: String,
+    /// For how long a process that ends waits, where the environment says it.
+    last_flush: Option<Duration>,
     /// The connection lives here, so that it depends on no runtime of the service. Taken only when dropped.
     runtime: Option<Runtime>,
 }
@@ -161,6 +175,7 @@ impl Telemetry {
             scope: scope.build(),
             collector: Collector::of(&settings.endpoint),
             endpoint,
+            last_flush: settings.last_flush,
             runtime: Some(runtime),
         });
         let pipeline = Pipeline { sampler: settings.sampler.clone(), way_out };
@@ -236,15 +251,47 @@ impl Telemetry {
         self.finish(limit, |processor| processor.force_flush()).await
     }
 
-    /// Sends what was emitted, at most for `limit`, and nothing more from then on. Doing it again does nothing. Nothing is sent, and
-    /// nothing waited for, when the collector does not accept a connection.
+    /// Sends what was emitted, and nothing more from then on. It waits for that at most for `limit`, or for as long as
+    /// `OTEL_BSP_EXPORT_TIMEOUT` says, and not at all when the collector does not accept a connection. Doing it again does nothing.
     ///
     /// # Errors
     /// [`NotDelivered`], when that did not succeed in time.
     pub async fn shutdown(&self, limit: Duration) -> Result<(), NotDelivered> {
         let Some(WayOut::Otlp(otlp)) = self.pipeline.as_ref().map(|pipeline| &pipeline.way_out) else { return Ok(()) };
-        let limit = if otlp.is_reachable().await { limit } else { Duration::ZERO };
-        self.finish(limit, move |processor| processor.shutdown_with_timeout(limit)).await
+        let limit = if limit.is_zero() { limit } else { otlp.last_flush.unwrap_or(limit) };
+        if !limit.is_zero() && otlp.is_reachable().await {
+            return self.finish(limit, move |processor| processor.shutdown_with_timeout(limit)).await;
+        }
+        drop(self.finish(Duration::ZERO, |processor| processor.shutdown_with_timeout(Duration::ZERO)).await);
+        Err(NotDelivered::Unreachable)
+    }
+
+    /// Ends the senders of a process with it, each as [`Telemetry::shutdown`] does. What could not be delivered is logged, in one line,
+    /// unless `limit` is zero. Returns whether everything was.
+    pub async fn end(senders: &[&Self], limit: Duration) -> bool {
+        let ending = senders.iter().map(|sender| {
+            let sender = (*sender).clone();
+            tokio::spawn(async move { (sender.shutdown(limit).await, sender) })
+        });
+        let mut lost = None;
+        for sender in ending.collect::<Vec<_>>() {
+            // A task that panicked has said so itself.
+            if let Ok((Err(error), sender)) = sender.await {
+                lost.get_or_insert((error, sender));
+            }
+        }
+        if let Some((error, sender)) = lost.as_ref().filter(|_| !limit.is_zero()) {
+            tracing::warn!(endpoint = sender.endpoint(), %error, "The last spans are dropped");
+        }
+        lost.is_none()
+    }
+
+    /// Where spans go, as it may be logged.
+    fn endpoint(&self) -> &str {
+        match self.pipeline.as_ref().map(|pipeline| &pipeline.way_out) {
+            Some(WayOut::Otlp(otlp)) => &otlp.endpoint,
+            _ => "",
+        }
     }
 
     async fn finish(
@@ -260,9 +307,10 @@ impl Telemetry {
         let timed = runtime.spawn(async move { tokio::time::timeout(limit, work).await });
         match timed.await {
             Ok(Ok(Ok(Ok(()) | Err(OTelSdkError::AlreadyShutdown)))) => Ok(()),
-            Ok(Ok(Ok(Err(error)))) => Err(NotDelivered(error.to_string())),
-            Ok(Err(_)) => Err(NotDelivered(format!("{} ms were not enough", limit.as_millis()))),
-            Ok(Ok(Err(lost))) | Err(lost) => Err(NotDelivered(lost.to_string())),
+            // The processor's own limit is the same, and either may be met first.
+            Ok(Ok(Ok(Err(OTelSdkError::Timeout(_))))) | Ok(Err(_)) => Err(NotDelivered::Late(limit)),
+            Ok(Ok(Ok(Err(error)))) => Err(NotDelivered::Refused(error.to_string())),
+            Ok(Ok(Err(lost))) | Err(lost) => Err(NotDelivered::Refused(lost.to_string())),
         }
     }
 
@@ -290,11 +338,7 @@ impl Otlp {
     async fn is_reachable(&self) -> bool {
         let Some(runtime) = &self.runtime else { return false };
         let collector = self.collector.clone();
-        let reachable = runtime.spawn(async move { collector.is_reachable().await }).await.unwrap_or(false);
-        if !reachable {
-            tracing::warn!(endpoint = %self.endpoint, "The collector of spans does not accept a connection: the last spans are dropped");
-        }
-        reachable
+        runtime.spawn(async move { collector.is_reachable().await }).await.unwrap_or(false)
     }
 }
 

@@ -76,6 +76,8 @@ impl Collector {
         command.env_remove("TRACEPARENT").env_remove("TRACESTATE");
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &self.endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
         command.env("OTEL_BSP_SCHEDULE_DELAY", "20");
+        // However slow the machine is: what is asked of the spans is that they come.
+        command.env("OTEL_BSP_EXPORT_TIMEOUT", PATIENCE.as_millis().to_string());
         command
     }
 

@@ -163,6 +163,20 @@ belay: belay run WAIT_TIMEOUT
     assert_says_no_more_than_it_has_to(&home, &spans);
 }
 
+/// A run waits for nobody who is only told of it: its services and its own command lose their last spans together, and one line says so.
+#[test]
+fn a_collector_that_never_answers_costs_a_run_a_moment_and_a_line() {
+    let home = home("{id: unheard, steps: [{id: only, tool: noop}]}");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = run(&home, &[]);
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", silent.local_addr().unwrap()));
+    command.env_remove("OTEL_BSP_EXPORT_TIMEOUT").env("BELAY_LOG", "warn");
+    let ended = end(command);
+    assert_eq!(ended.code, 0, "{}", ended.talk);
+    let lost: Vec<&str> = ended.talk.lines().filter(|line| line.contains("spans are dropped")).collect();
+    assert!(lost.len() == 1 && lost[0].contains("within 300 ms (OTEL_BSP_EXPORT_TIMEOUT"), "{}", ended.talk);
+}
+
 /// Logs for programs: one object a line, and a line about an execution says which one and in which trace.
 #[test]
 fn a_log_line_about_an_execution_names_it_and_its_trace() {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, time::Duration};
 
 use belay_redaction::Redactor;
-use belay_telemetry::{LAST_FLUSH, Settings, SpanRecord, Telemetry};
+use belay_telemetry::{LAST_FLUSH, LAST_FLUSH_OF_COMMAND, Settings, SpanRecord, Telemetry};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message as _;
 use tokio::{
@@ -28,12 +28,17 @@ struct Collector {
 
 impl Collector {
     async fn start(status: &'static str) -> Self {
+        Self::slow(status, Duration::ZERO).await
+    }
+
+    /// One that answers so much later.
+    async fn slow(status: &'static str, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let (sender, posted) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, status, sender.clone()));
+                tokio::spawn(serve(stream, status, delay, sender.clone()));
             }
         });
         Self { endpoint, posted }
@@ -45,7 +50,12 @@ impl Collector {
 }
 
 /// Answers the requests of one connection until its client closes it.
-async fn serve(stream: TcpStream, status: &str, sender: mpsc::UnboundedSender<Posted>) -> io::Result<()> {
+async fn serve(
+    stream: TcpStream,
+    status: &str,
+    delay: Duration,
+    sender: mpsc::UnboundedSender<Posted>,
+) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let mut line = String::new();
@@ -61,6 +71,7 @@ async fn serve(stream: TcpStream, status: &str, sender: mpsc::UnboundedSender<Po
         }
         let mut body = vec![0; headers.get("content-length").map_or(0, |length| length.parse().unwrap())];
         stream.read_exact(&mut body).await?;
+        tokio::time::sleep(delay).await;
         stream.write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes()).await?;
         drop(sender.send(Posted { line: line.trim_end().to_owned(), headers, body }));
     }
@@ -129,4 +140,37 @@ async fn a_collector_that_is_away_does_not_delay_the_end() {
         let ended = tokio::time::timeout(LAST_FLUSH / 3, telemetry.shutdown(LAST_FLUSH)).await;
         ended.expect("it does not wait for the collector").expect_err("nothing was delivered");
     }
+}
+
+/// A collector that accepts connections and never answers costs a command a moment at its end, and a service no more than it may take.
+#[tokio::test]
+async fn a_collector_that_never_answers_hardly_delays_the_end_of_a_command() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    for protocol in ["grpc", "http/protobuf"] {
+        let sender = || {
+            let telemetry =
+                telemetry(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)]);
+            telemetry.emit(SpanRecord::new(telemetry.root(), "lost", 1, 2));
+            telemetry
+        };
+        let lost = sender().shutdown(LAST_FLUSH_OF_COMMAND).await.unwrap_err().to_string();
+        assert!(lost.contains("within 300 ms (OTEL_BSP_EXPORT_TIMEOUT"), "{lost}");
+        let (one, other) = (sender(), sender());
+        let ended = tokio::time::timeout(LAST_FLUSH, Telemetry::end(&[&one, &other], LAST_FLUSH_OF_COMMAND)).await;
+        assert_eq!(ended, Ok(false));
+    }
+}
+
+/// `OTEL_BSP_EXPORT_TIMEOUT`: who would rather wait than lose spans gets them all to a slow collector.
+#[tokio::test]
+async fn a_slow_collector_gets_everything_where_the_environment_allows_it_the_time() {
+    let mut collector = Collector::slow("200 OK", LAST_FLUSH_OF_COMMAND * 2).await;
+    let variables =
+        [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint.as_str()), ("OTEL_BSP_EXPORT_TIMEOUT", "60000")];
+    let telemetry = telemetry(&variables);
+    telemetry.emit(SpanRecord::new(telemetry.root(), "late", 1, 2));
+    assert!(Telemetry::end(&[&telemetry], LAST_FLUSH_OF_COMMAND).await);
+    let request = ExportTraceServiceRequest::decode(collector.next().await.body.as_slice()).unwrap();
+    assert_eq!(crate::collector::spans(request)[0].name, "late");
 }
