@@ -45,6 +45,8 @@ const SHOWN: &[(&str, &str)] = &[
     ("/etc/fonts", "fontconfig, which headless Java and plotting libraries use"),
     ("/etc/ImageMagick-*", "ImageMagick's type and policy tables"),
     ("/etc/OpenCL", "which compute libraries there are"),
+    ("/etc/manpath.config", "man finds no page without it"),
+    ("/etc/man_db.conf", "the same, on Fedora"),
     ("/etc/xml", "catalogues of XML schemas"),
     ("/etc/sgml", "the same for SGML"),
     // Tables.
