@@ -1,8 +1,8 @@
-//! What the walls cost: the median time of `/bin/true` in the sandbox over that of `/bin/true` spawned bare, taken in turns.
+//! The cost of the sandbox: the median time of `/bin/true` in it relative to that of `/bin/true` spawned directly, measured alternately.
 //!
 //! `cargo run --release -p belay-sandbox --example launch_ratio [-- rounds]`
 
-// The one place where time is measured rather than handed in.
+// This example measures time itself.
 #![allow(clippy::disallowed_methods)]
 
 use std::{

@@ -1,4 +1,4 @@
-//! How much one command may write, and how much it has to leave free for others.
+//! How much a command may write, and how much disk space it must leave free.
 
 use crate::{
     error::LaunchError,
@@ -10,16 +10,16 @@ use crate::{
 pub struct WriteBudget {
     /// Bytes.
     pub bytes: u64,
-    /// Files, folders and links together.
+    /// Files, directories and links.
     pub inodes: u64,
 }
 
 wire_struct!(WriteBudget { bytes, inodes });
 
 impl WriteBudget {
-    /// `field`: where this budget stands, for the message.
+    /// `field`: the path of this budget, for the message.
     pub(crate) fn check(&self, field: &str) -> Result<(), LaunchError> {
-        // A tmpfs takes 0 for "no bound", and rounds up to a page.
+        // A tmpfs treats 0 as unlimited, and rounds up to a page.
         if self.bytes < 4096 {
             return Err(LaunchError::spec(format!("{field}.bytes"), "must be at least 4096"));
         }
@@ -30,13 +30,13 @@ impl WriteBudget {
     }
 }
 
-/// How much has to stay free on every file system that a command writes to. `None`: relative to the size of the file system.
+/// How much must stay free on each file system that a command writes to. `None`: relative to the size of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
     /// Bytes; by default a tenth of the file system, and at most 1 GiB.
     pub bytes: Option<u64>,
-    /// Inodes; by default a fiftieth of the file system's, and at most 10,000. File systems that make inodes as they need them, such as
-    /// btrfs, have no bound on them and no reserve.
+    /// Inodes; by default a fiftieth of the file system's, and at most 10,000. File systems that allocate inodes dynamically, such as
+    /// btrfs, have no limit and no reserve of them.
     pub inodes: Option<u64>,
 }
 
@@ -58,13 +58,13 @@ impl Reserve {
 /// A bound on what a command writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteBound {
-    /// What it changes in its view of the workspace.
+    /// The changes in its view of the workspace.
     View,
     /// `/tmp`.
     Tmp,
-    /// HOME, with what it changes in [`crate::MountKind::Scratch`] mounts.
+    /// HOME, including changes in [`crate::MountKind::Scratch`] mounts.
     Home,
-    /// What it has to leave free: [`Reserve`].
+    /// The space that must stay free: [`Reserve`].
     Reserve,
 }
 
@@ -73,9 +73,9 @@ wire_enum!(WriteBound { 0 = View, 1 = Tmp, 2 = Home, 3 = Reserve });
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Bytes on the disk. The holes of a file take none.
+    /// Bytes on disk. Holes of sparse files do not count.
     Bytes,
-    /// Files, folders and links together.
+    /// Files, directories and links.
     Inodes,
 }
 
@@ -90,29 +90,29 @@ impl Unit {
     }
 }
 
-/// The bound for which a command was ended.
+/// The bound that a command exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskLimit {
     /// Which bound.
     pub bound: WriteBound,
     /// Of what.
     pub unit: Unit,
-    /// What the bound allows: at most this in a place, at least this free for [`WriteBound::Reserve`].
+    /// The maximum for a place; the minimum that stays free for [`WriteBound::Reserve`].
     pub limit: u64,
-    /// What was found: in the place, or free.
+    /// What was measured: in the place, or free.
     pub found: u64,
 }
 
 wire_struct!(DiskLimit { bound, unit, limit, found });
 
 impl DiskLimit {
-    /// The limit that a place is over, if it is.
+    /// The budget that a place exceeds, if any.
     pub(crate) fn of_place(bound: WriteBound, budget: WriteBudget, held: WriteBudget) -> Option<Self> {
         let over = |unit, limit, found| (found > limit).then_some(Self { bound, unit, limit, found });
         over(Unit::Bytes, budget.bytes, held.bytes).or_else(|| over(Unit::Inodes, budget.inodes, held.inodes))
     }
 
-    /// The reserve that a file system has less of than it should, if it has.
+    /// The reserve that a file system has fallen below, if any.
     pub(crate) fn of_reserve(reserve: WriteBudget, free: WriteBudget) -> Option<Self> {
         let below =
             |unit, limit, found| (found < limit).then_some(Self { bound: WriteBound::Reserve, unit, limit, found });
@@ -129,18 +129,18 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_relative_to_the_disk_unless_it_is_said() {
+    fn the_default_reserve_is_relative_to_the_disk() {
         let by_default = Reserve::default();
         assert_eq!(by_default.of(budget(1 << 40, 60_000_000)), budget(1 << 30, 10_000));
         assert_eq!(by_default.of(budget(600 << 20, 5_000)), budget(60 << 20, 100));
         // btrfs counts no inodes.
         assert_eq!(by_default.of(budget(2000, 0)), budget(200, 0));
-        let said = Reserve { bytes: Some(7), inodes: Some(9) };
-        assert_eq!((said.of(budget(100, 100)), said.of(budget(100, 0))), (budget(7, 9), budget(7, 0)));
+        let explicit = Reserve { bytes: Some(7), inodes: Some(9) };
+        assert_eq!((explicit.of(budget(100, 100)), explicit.of(budget(100, 0))), (budget(7, 9), budget(7, 0)));
     }
 
     #[test]
-    fn what_is_over_is_named() {
+    fn the_exceeded_unit_is_reported() {
         let over =
             |held| DiskLimit::of_place(WriteBound::Tmp, budget(100, 10), held).map(|over| (over.unit, over.found));
         assert_eq!(over(budget(100, 10)), None);

@@ -1,7 +1,7 @@
-//! What the running commands of one runner hold on disk, for their launchers to see who holds most.
+//! How much disk space the running commands of a runner hold, so that their launchers agree on which holds most.
 //!
-//! A table in shared memory, one row for each command. A command's launcher writes its row; the runner takes it back when the launcher has
-//! ended. It decides only in which order commands are ended when a disk runs out, so a torn read does no harm.
+//! A table in shared memory with one row per command. The launcher of a command writes the row; the runner frees it when the launcher has
+//! exited. The table only decides the order in which commands are terminated when a disk runs out, so a torn read does no harm.
 
 use std::{
     fs::File,
@@ -21,20 +21,20 @@ use crate::budget::{Unit, WriteBudget};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) state: State,
-    /// The file system that is meant (`st_dev`).
+    /// The file system (`st_dev`).
     pub(crate) disk: u64,
-    /// What the command holds there.
+    /// What the command holds on it.
     pub(crate) held: WriteBudget,
 }
 
-/// How current an entry is.
+/// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It may hold more by now.
+    /// The value may be out of date.
     Running = 1,
-    /// It was measured when the disk was short already.
+    /// Measured after the disk fell below the reserve.
     Measured = 2,
-    /// It is being ended, and gives back what it holds.
+    /// The command is being terminated and will free what it holds.
     Ending = 3,
 }
 
@@ -55,7 +55,7 @@ impl Entry {
         bytes
     }
 
-    /// `None`: the row is free.
+    /// Returns `None` for a free row.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (fields, _) = bytes.as_chunks::<8>();
         let &[state, disk, bytes, inodes] = fields else { return None };
@@ -70,10 +70,10 @@ impl Entry {
     }
 }
 
-/// Bytes of a row.
+/// The size of a row in bytes.
 const ROW: usize = 32;
 
-/// Rows. A command beyond them counts alone.
+/// The number of rows. A command without a row considers only itself.
 const MAX_ROWS: usize = 4096;
 
 /// The table, in the runner.
@@ -90,7 +90,7 @@ impl CommandTable {
         Ok(Self { file, taken: Mutex::default() })
     }
 
-    /// A row for one command. `None`: there are more commands than rows.
+    /// Takes a row for a command. `None`: all rows are taken.
     pub(crate) fn take_row(self: &Arc<Self>) -> Option<TakenRow> {
         let mut taken = self.taken();
         let row = taken.iter().position(|taken| !taken).unwrap_or(taken.len());
@@ -113,7 +113,7 @@ impl AsFd for CommandTable {
     }
 }
 
-/// A command's row, as long as its launcher lives.
+/// The row of a command, for as long as its launcher runs.
 #[derive(Debug)]
 pub(crate) struct TakenRow {
     table: Arc<CommandTable>,
@@ -122,13 +122,13 @@ pub(crate) struct TakenRow {
 
 impl TakenRow {
     pub(crate) fn number(&self) -> u32 {
-        u32::try_from(self.row).expect("there are a few thousand rows")
+        u32::try_from(self.row).expect("MAX_ROWS fits")
     }
 }
 
 impl Drop for TakenRow {
     fn drop(&mut self) {
-        // A row that cannot be emptied is written over by the next command that takes it.
+        // The next command that takes the row overwrites it in any case.
         let _ = self.table.file.write_all_at(&[0; ROW], (self.row * ROW) as u64);
         if let Some(taken) = self.table.taken().get_mut(self.row) {
             *taken = false;
@@ -136,7 +136,7 @@ impl Drop for TakenRow {
     }
 }
 
-/// The table, in a command's launcher.
+/// The table, in the launcher of a command.
 pub(crate) struct OwnRow {
     table: File,
     row: usize,
@@ -151,12 +151,12 @@ impl OwnRow {
         self.row
     }
 
-    /// Says what this command holds.
+    /// Publishes what this command holds.
     pub(crate) fn write(&self, entry: Entry) -> io::Result<()> {
         self.table.write_all_at(&entry.to_bytes(), (self.row * ROW) as u64)
     }
 
-    /// All commands, by the numbers of their rows.
+    /// All commands, by row.
     pub(crate) fn read(&self) -> io::Result<Vec<(usize, Entry)>> {
         let mut bytes = vec![0; ROW * MAX_ROWS];
         self.table.read_exact_at(&mut bytes, 0)?;
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_one_commands_until_it_is_dropped() {
+    fn a_row_belongs_to_one_command_until_it_is_dropped() {
         let table = Arc::new(CommandTable::new().unwrap());
         let (first, second) = (table.take_row().unwrap(), table.take_row().unwrap());
         let own = |row: &TakenRow| OwnRow::new(table.file.try_clone().unwrap().into(), row.number());

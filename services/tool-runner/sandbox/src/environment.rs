@@ -1,10 +1,10 @@
-//! The variables of a command.
+//! The environment of a command.
 
 use std::ffi::OsString;
 
 use crate::{HOME, settings::Settings};
 
-/// What every command gets beside `PATH`, and why. The operator's variables and the call's count over these.
+/// The variables that every command gets besides `PATH`. The operator's variables and those of the call override them.
 pub(crate) const DEFAULTS: &[(&str, &str)] = &[
     ("HOME", HOME),
     ("TMPDIR", "/tmp"),
@@ -13,18 +13,18 @@ pub(crate) const DEFAULTS: &[(&str, &str)] = &[
     ("LANG", "C.UTF-8"),
     ("TZ", "UTC"),
     ("TERM", "dumb"),
-    // A repository's own configuration is all the git there is: no system, no user, no questions.
+    // Git sees only the configuration of the repository, and never prompts.
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_TERMINAL_PROMPT", "0"),
-    // Package managers: there is no network, so that each should say so at once instead of trying again for minutes. What is in a
-    // cache or a vendored folder they still find.
+    // Package managers run in offline mode, so that they fail at once without a network instead of retrying for minutes. They still find
+    // what is in a cache or vendored.
     ("npm_config_offline", "true"),
     ("npm_config_audit", "false"),
     ("npm_config_fund", "false"),
     ("npm_config_update_notifier", "false"),
     ("YARN_ENABLE_NETWORK", "0"),
-    // One, after a quarter of a second: with none pip does not say why it found nothing.
+    // One retry, after a quarter of a second: with none pip does not say why it found nothing.
     ("PIP_RETRIES", "1"),
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
     ("UV_OFFLINE", "1"),
@@ -35,7 +35,7 @@ pub(crate) const DEFAULTS: &[(&str, &str)] = &[
     ("COMPOSER_DISABLE_NETWORK", "1"),
 ];
 
-/// The whole environment of a command: the sandbox's, then the operator's, then the call's; of equal names the last counts.
+/// The complete environment of a command: the defaults of the sandbox, then the operator's, then those of the call; later ones override.
 pub(crate) fn environment(settings: &Settings, call: Vec<(String, OsString)>) -> Vec<(String, OsString)> {
     let mut all: Vec<(String, OsString)> = vec![("PATH".to_owned(), settings.path_value())];
     all.extend(DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), value.into())));
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_variables_with_the_same_name_the_most_particular_counts() {
+    fn the_most_specific_variable_wins() {
         let env = [("TZ", "CET"), ("TEAM", "a"), ("GOPROXY", "file:///opt/proxy")];
         let env = env.map(|(name, value)| (name.to_owned(), value.into())).to_vec();
         let all = environment(&Settings { env, ..Settings::default() }, vec![("TEAM".into(), "b".into())]);

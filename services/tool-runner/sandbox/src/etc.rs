@@ -1,5 +1,5 @@
-//! Which of the host's `/etc` a command sees. What tells of the host's users, network and secrets is not in the list; what programs
-//! need of that is generated.
+//! The part of the host's `/etc` that a command sees. Files about the host's users, network and secrets are not listed; where programs need
+//! them, they are generated.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is shown where it exists, and who needs it.
+/// The visible paths, if they exist, and what needs them.
 const SHOWN: &[(&str, &str)] = &[
     // How programs and libraries are found.
     ("/etc/ld.so.cache", "the dynamic loader finds libraries by it"),
@@ -59,11 +59,11 @@ const SHOWN: &[(&str, &str)] = &[
     ("/etc/protocols", "getprotobyname"),
     ("/etc/services", "getservbyname"),
     ("/etc/rpc", "getrpcbyname"),
-    ("/etc/gai.conf", "the order of addresses"),
+    ("/etc/gai.conf", "the protocol of addresses"),
     ("/etc/shells", "getusershell"),
     ("/etc/terminfo", "local descriptions of terminals"),
     ("/etc/inputrc", "readline, in programs that are tested on a terminal"),
-    // Which system this is, by which builds choose.
+    // The distribution, by which builds choose.
     ("/etc/os-release", "nearly everything that asks"),
     ("/etc/lsb-release", "the same"),
     ("/etc/debian_version", "the same"),
@@ -71,36 +71,36 @@ const SHOWN: &[(&str, &str)] = &[
     ("/etc/alpine-release", "the same"),
 ];
 
-/// Something of the host's `/etc` in the view.
+/// A visible part of the host's `/etc`.
 pub(crate) enum Shown {
-    /// A link: to something in `/usr`, which is there.
+    /// A symbolic link into `/usr`, which is visible.
     Link { place: PathBuf, target: PathBuf },
-    /// A small file that everybody may read, copied: a fraction of what a mount costs.
+    /// A small world-readable file, copied: much cheaper than a mount.
     Copy { place: PathBuf, contents: Vec<u8> },
-    /// Another file or folder of the host.
-    Piece { place: PathBuf, source: PathBuf },
+    /// Another file or directory of the host, mounted.
+    HostMount { place: PathBuf, source: PathBuf },
 }
 
-/// The largest file that is copied, in bytes. The caches and tables in the list have some tens of kilobytes.
+/// The largest file that is copied, in bytes. The listed caches and tables have some tens of kilobytes.
 const MAX_COPY: u64 = 128 << 10;
 
-/// Everything in the list that exists.
+/// All listed paths that exist.
 pub(crate) fn shown() -> Vec<Shown> {
-    // Read once, and only where a name of the list has a wildcard.
+    // Read once for all listed names.
     let names: Vec<String> = fs::read_dir("/etc")
         .map(|entries| entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
         .unwrap_or_default();
     SHOWN.iter().flat_map(|(pattern, _)| expand(pattern, &names)).filter_map(|place| look(&place)).collect()
 }
 
-/// The paths that a name of the list stands for.
+/// Expands a listed name.
 fn expand(pattern: &str, names: &[String]) -> Vec<PathBuf> {
     let below = pattern.strip_prefix("/etc/").unwrap_or(pattern);
     match below.strip_suffix('*') {
         Some(start) => {
             names.iter().filter(|name| name.starts_with(start)).map(|name| Path::new("/etc").join(name)).collect()
         }
-        // Most names of the list are not there: one look at the listing instead of a system call each.
+        // Most listed names do not exist: checking the listing saves a system call for each.
         None if names.iter().any(|name| Some(name.as_str()) == below.split('/').next()) => vec![pattern.into()],
         None => Vec::new(),
     }
@@ -116,14 +116,14 @@ fn look(place: &Path) -> Option<Shown> {
         return Some(Shown::Copy { place: place.to_owned(), contents });
     }
     if !metadata.is_symlink() {
-        return Some(Shown::Piece { place: place.to_owned(), source: place.to_owned() });
+        return Some(Shown::HostMount { place: place.to_owned(), source: place.to_owned() });
     }
-    // A link to elsewhere (a store of packages) is resolved here, since elsewhere is not in the view.
+    // A link to elsewhere, such as a package store, is resolved here because its target is not visible.
     let source = fs::canonicalize(place).ok()?;
     Some(if source.starts_with("/usr") {
         Shown::Link { place: place.to_owned(), target: source }
     } else {
-        Shown::Piece { place: place.to_owned(), source }
+        Shown::HostMount { place: place.to_owned(), source }
     })
 }
 
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_a_wildcard_stand_for_what_is_there() {
+    fn wildcards_expand_to_existing_names() {
         let names = ["java-17-openjdk", "java-21-openjdk", "javascript", "ssl"].map(str::to_owned);
         assert_eq!(
             expand("/etc/java-*", &names),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_of_the_list_shows_secrets_or_the_hosts_users() {
+    fn no_listed_name_exposes_secrets_or_users() {
         let closed = [
             "shadow",
             "gshadow",

@@ -1,4 +1,4 @@
-//! The first process of the command's namespaces: builds the walls, starts the command, reaps, and reports when nothing is left.
+//! The first process in the namespaces of a command: sets up the sandbox, starts the command, reaps processes, and reports the end.
 
 use std::{
     fs,
@@ -13,18 +13,18 @@ use rustix::{
 };
 
 use crate::{
-    INNER_ID,
+    INNER_ID, command_process, confinement,
     layer::Layer,
-    order::{At as _, Command, Failure, Message},
+    protocol::{Command, Context as _, Failure, Message},
     running::{End, Ended, Usage},
     seccomp,
-    sources::{self, Sources, Taker},
-    sys::{self, OneThread, Side},
-    tool, view, walls,
+    sources::{self, MountAuthority, Sources},
+    sys::{self, Side, SingleThreaded},
+    view,
     wire::{frame, frame_length, unframe},
 };
 
-/// The namespaces init is cloned into. The user namespace comes with them and owns them.
+/// The namespaces of init. The user namespace owns the others.
 pub(crate) const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -33,28 +33,28 @@ pub(crate) const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
 
-/// Who init is outside of its user namespace.
+/// The ids of init outside its user namespace.
 #[derive(Clone, Copy)]
-pub(crate) struct Outside {
+pub(crate) struct HostIds {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
-/// Init's life. Exits with 0 when it has reported what became of the command.
+/// Runs init. Exits with 0 once it has reported the end of the command.
 ///
-/// `sources` is `None` where they are to be taken from in here; `launcher` reads as closed once the launcher is dead.
-pub(crate) fn live(
-    one: OneThread,
+/// `sources` is `None` if init has to take them; `launcher` reads as closed once the launcher is dead.
+pub(crate) fn run(
+    one: SingleThreaded,
     command: &Command,
-    outside: Outside,
+    host_ids: HostIds,
     sources: Option<Sources>,
     runner: &UnixStream,
     launcher: PipeReader,
 ) -> ! {
-    match start(one, command, outside, sources, launcher) {
+    match start(one, command, host_ids, sources, launcher) {
         Ok(started) => {
             report(runner, &started.message);
-            report(runner, &Message::Ended(reap(started.tool)));
+            report(runner, &Message::Ended(reap(started.command_pid)));
             sys::exit(0)
         }
         Err(failure) => {
@@ -64,96 +64,97 @@ pub(crate) fn live(
     }
 }
 
-/// One write is one frame: the launcher writes to the same socket.
+/// A frame is a single write, because the launcher writes to the same socket.
 fn report(mut runner: &UnixStream, message: &Message) {
-    // A runner that is gone hears nothing, and its launcher is about to end all this.
+    // If the runner is gone, the launcher is about to kill init.
     let _ = runner.write_all(&frame(message));
 }
 
 struct Started {
-    tool: i32,
+    command_pid: i32,
     message: Message,
 }
 
 fn start(
-    one: OneThread,
+    one: SingleThreaded,
     command: &Command,
-    outside: Outside,
+    host_ids: HostIds,
     sources: Option<Sources>,
     launcher: PipeReader,
 ) -> Result<Started, Failure> {
-    die_with(launcher).at(Layer::Launcher, || "tying init to the launcher".to_owned())?;
-    enter(outside).at(Layer::UserNamespace, || "mapping the user".to_owned())?;
+    tie_to_launcher(launcher).at(Layer::Launcher, || "tying init to the launcher".to_owned())?;
+    enter(host_ids).at(Layer::UserNamespace, || "mapping the user".to_owned())?;
     sethostname(b"sandbox").at(Layer::UserNamespace, || "naming the host (are capabilities stripped?)".to_owned())?;
     let sources = match sources {
         Some(sources) => sources,
-        None => sources::take(command, Taker::User)?,
+        None => sources::take(command, MountAuthority::User)?,
     };
     view::build(sources, command)?;
     let process_limit = limit_processes(command.limits.processes);
-    // Where it cannot be had, the command's filter refuses the sockets that would need it.
+    // If it fails, the seccomp filter refuses the sockets that would need it.
     let loopback = sys::bring_up_loopback().is_ok();
 
-    let (mut said, says) = io::pipe().at(Layer::Launcher, || "making a pipe".to_owned())?;
-    let tool = match sys::clone(one, 0).at(Layer::Limits, || "forking the command".to_owned())? {
-        Side::Child => tool::become_command(command, process_limit, loopback, says),
+    let (mut messages, sender) = io::pipe().at(Layer::Launcher, || "making a pipe".to_owned())?;
+    let command_pid = match sys::clone(one, 0).at(Layer::Limits, || "forking the command".to_owned())? {
+        Side::Child => command_process::become_command(command, process_limit, loopback, sender),
         Side::Parent { pid, .. } => pid,
     };
-    drop(says);
-    seal()?;
-    match last_message(&mut said) {
+    drop(sender);
+    restrict_init()?;
+    match last_message(&mut messages) {
         Some(Message::Failed(failure)) => Err(failure),
-        Some(message) => Ok(Started { tool, message }),
+        Some(message) => Ok(Started { command_pid, message }),
         None => Err(Failure::Layer(
             Layer::Limits,
-            "the command's process was killed before it began".to_owned(),
+            "the process of the command was killed before it started".to_owned(),
             libc::ESRCH,
         )),
     }
 }
 
-/// The launcher's death is this process's death; and with it every other's in here.
-fn die_with(launcher: PipeReader) -> io::Result<()> {
+/// Kills this process, and so the whole namespace, when the launcher dies.
+fn tie_to_launcher(launcher: PipeReader) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have died before it said so.
+    // The launcher may have died before the signal was set.
     let mut fds = [PollFd::new(&launcher, PollFlags::empty())];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
     if fds[0].revents().contains(PollFlags::HUP) { Err(io::Error::other("the launcher is dead")) } else { Ok(()) }
 }
 
-/// Becomes [`INNER_ID`] in here, which is the only id there is.
-pub(crate) fn enter(outside: Outside) -> io::Result<()> {
-    // A process that changed its user owns its /proc files again only when it says so.
+/// Maps this process to [`INNER_ID`], the only id in the namespace.
+pub(crate) fn enter(host_ids: HostIds) -> io::Result<()> {
+    // After a change of user, /proc files belong to the process only if it is dumpable.
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{INNER_ID} {} 1", outside.uid))?;
-    fs::write("/proc/self/gid_map", format!("{INNER_ID} {} 1", outside.gid))
+    fs::write("/proc/self/uid_map", format!("{INNER_ID} {} 1", host_ids.uid))?;
+    fs::write("/proc/self/gid_map", format!("{INNER_ID} {} 1", host_ids.gid))
 }
 
-/// The namespace's own limit, where the kernel has one: `pid_max`, which is never below 301.
+/// Sets the process limit of the pid namespace: `pid_max`, which is never below 301. Returns whether the kernel supports it.
 pub(crate) fn limit_processes(processes: u32) -> bool {
-    // Each number counts until it is reused, init and the command's first process included.
-    const LEAST: u32 = 301;
-    // Before Linux 6.14 the file is the machine's, and closed to us.
-    fs::write("/proc/sys/kernel/pid_max", processes.saturating_add(2).max(LEAST).to_string()).is_ok()
+    // Each pid counts until it is reused, including init and the first process of the command.
+    const MIN_PID_MAX: u32 = 301;
+    // Before Linux 6.14 the file is global, and read-only here.
+    fs::write("/proc/sys/kernel/pid_max", processes.saturating_add(2).max(MIN_PID_MAX).to_string()).is_ok()
 }
 
-/// From here on init only reaps and reports.
-fn seal() -> Result<(), Failure> {
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Layer::Privileges, || "closing init".to_owned())?;
-    // The command's output ends when the command does, and not when init does.
+/// Restricts init to reaping and reporting.
+fn restrict_init() -> Result<(), Failure> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .at(Layer::Privileges, || "making init non-dumpable".to_owned())?;
+    // The output must end with the command, not with init.
     let null = fs::File::open("/dev/null").at(Layer::View, || "opening /dev/null".to_owned())?;
     rustix::stdio::dup2_stdout(null.as_fd())
         .and_then(|()| rustix::stdio::dup2_stderr(null.as_fd()))
-        .at(Layer::View, || "letting go of the output".to_owned())?;
-    walls::drop_privileges().at(Layer::Privileges, || "dropping init's capabilities".to_owned())?;
-    sys::install_filter(&seccomp::for_init()).at(Layer::Seccomp, || "sealing init".to_owned())
+        .at(Layer::View, || "closing the output".to_owned())?;
+    confinement::drop_privileges().at(Layer::Privileges, || "dropping init's capabilities".to_owned())?;
+    sys::install_filter(&seccomp::for_init()).at(Layer::Seccomp, || "installing init's filter".to_owned())
 }
 
-/// What the command's process said last before it executed its program, or ended.
-fn last_message(said: &mut PipeReader) -> Option<Message> {
+/// The last message of the command's process before it executed the program or exited.
+fn last_message(messages: &mut PipeReader) -> Option<Message> {
     let mut bytes = Vec::new();
-    said.read_to_end(&mut bytes).ok()?;
+    messages.read_to_end(&mut bytes).ok()?;
     let (mut rest, mut last) = (&bytes[..], None);
     while let Some((header, after)) = rest.split_first_chunk() {
         let (body, after) = after.split_at_checked(frame_length(*header))?;
@@ -162,12 +163,12 @@ fn last_message(said: &mut PipeReader) -> Option<Message> {
     last
 }
 
-/// Reaps until the command ends, kills whatever it left behind, and reaps that.
-fn reap(tool: i32) -> Ended {
+/// Reaps processes until the command has ended, kills the rest, and reaps them.
+fn reap(command_pid: i32) -> Ended {
     let mut ended = Ended { end: End::Lost, usage: Usage::default() };
     while let Ok(Some(reaped)) = sys::wait(-1) {
         ended.usage += reaped.usage;
-        if reaped.pid == tool {
+        if reaped.pid == command_pid {
             ended.end = End::of(reaped.status);
             sys::kill_all_others();
         }

@@ -1,4 +1,4 @@
-//! The runner's half: hands the order to a launcher and waits until the command runs.
+//! The runner's side: sends a request to a launcher and waits until the command runs.
 
 use std::{
     io::{self, IoSlice, IoSliceMut, Write as _},
@@ -24,58 +24,56 @@ use crate::{
     error::LaunchError,
     limits::raise_open_files,
     mounts::{self, Mount},
-    order::{Command, Failure, Message, Order},
+    protocol::{Command, Failure, Message, Request},
     running::{End, Ended, KillHandle, Launched, Running, read_body},
     scratch::ScratchPlace,
-    scratch_folder::{self, OwnScratch},
+    scratch_directory::{self, RunnerScratch},
     settings::Settings,
     spec::Spec,
     take_over,
     wire::{Wire, frame},
 };
 
-/// Something that starts commands in a sandbox.
+/// Starts commands in a sandbox.
 ///
-/// Promises: when `launch` fails, nothing of the command has run and nothing is left of it. When it succeeds, the program is
-/// executing with every layer in force. A command never outlives the process that launched it.
+/// If `launch` fails, none of the command has run and nothing is left of it. If it succeeds, the program is running with every layer
+/// active. A command never outlives the process that launched it.
 pub trait Launcher: Send + Sync {
-    /// Starts a command. Blocks for the few milliseconds it takes.
+    /// Starts a command. Blocks for a few milliseconds.
     ///
-    /// # Errors
-    /// When the spec is refused, the program or its working directory is not there, or a layer is missing.
+    /// When the spec is invalid, the program or working directory does not exist, or a layer is missing.
     fn launch(&self, spec: Spec) -> Result<Running, LaunchError>;
 }
 
-/// Builds all layers from nothing for each command.
+/// Sets up all layers anew for each command.
 #[derive(Debug)]
 pub struct NamespaceLauncher {
     settings: Settings,
-    /// The folder of this launcher's scratch folders, where the settings name one.
-    scratch: Option<OwnScratch>,
-    /// What its commands hold on disk.
+    /// The parent of scratch directories, if the settings name one.
+    scratch: Option<RunnerScratch>,
+    /// The disk usage of its commands.
     table: Arc<CommandTable>,
-    /// Open files with which programs start, unless the limits say otherwise.
+    /// The initial soft limit of open files, unless the limits set one.
     open_files_at_start: u64,
 }
 
 impl NamespaceLauncher {
-    /// A launcher with these settings. It raises this process's soft limit on open files to the hard one, for many commands at once.
+    /// Raises the soft limit on open files of this process to the hard one, to allow many concurrent commands.
     ///
-    /// # Errors
-    /// When a setting is refused, or this program's `main` did not call [`crate::take_over_if_asked`].
+    /// When a setting is invalid, or this program's `main` does not call [`crate::take_over_if_asked`].
     pub fn new(settings: Settings) -> Result<Self, LaunchError> {
         if !take_over::ready() {
             return Err(LaunchError::NotReady);
         }
         settings.check()?;
         let scratch = match &settings.scratch.place {
-            ScratchPlace::Folder(folder) => Some(OwnScratch::new(folder).map_err(|error| {
-                LaunchError::spec("settings.scratch.place", format!("`{}` cannot be used: {error}", folder.display()))
+            ScratchPlace::Folder(folder) => Some(RunnerScratch::new(folder).map_err(|error| {
+                LaunchError::spec("settings.scratch.place", format!("cannot use `{}`: {error}", folder.display()))
             })?),
             ScratchPlace::Staging | ScratchPlace::Memory => None,
         };
         let table =
-            CommandTable::new().map_err(|source| LaunchError::launcher("making the table of commands", source))?;
+            CommandTable::new().map_err(|source| LaunchError::launcher("creating the command table", source))?;
         Ok(Self { settings, scratch, table: Arc::new(table), open_files_at_start: raise_open_files() })
     }
 
@@ -86,9 +84,9 @@ impl NamespaceLauncher {
 
     /// Starts the built-in attacks instead of a program.
     pub(crate) fn launch_attacks(&self, spec: Spec) -> Result<Running, LaunchError> {
-        // Not through the link: where it leads is no mount of ours once we are in another namespace.
+        // Not through /proc/self/exe: its target cannot be mounted from another namespace.
         let binary = std::fs::canonicalize(&self.settings.executable)
-            .map_err(|source| LaunchError::launcher("looking for this binary", source))?;
+            .map_err(|source| LaunchError::launcher("resolving the path of this binary", source))?;
         self.start(spec, Some(binary))
     }
 
@@ -96,28 +94,28 @@ impl NamespaceLauncher {
         let program = spec.program.clone();
         let row = self.table.take_row();
         let command = self.command(spec, attacks, row.as_ref().map(TakenRow::number))?;
-        let (stdout, command_stdout) = io::pipe().map_err(|source| LaunchError::launcher("making a pipe", source))?;
-        let (stderr, command_stderr) = io::pipe().map_err(|source| LaunchError::launcher("making a pipe", source))?;
+        let (stdout, command_stdout) = io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source))?;
+        let (stderr, command_stderr) = io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source))?;
         let cwd = command.cwd.clone();
-        let leaves = Leaves { scratch: command.scratch_folder.clone(), row };
+        let released = ReleasedOnExit { scratch: command.scratch_directory.clone(), row };
         let (stdout_end, stderr_end) = (Stdio::from(command_stdout), Stdio::from(command_stderr));
         let (mut control, mut launched) =
-            spawn(&self.settings, &Order::Run(command), Some(self.table.as_fd()), leaves, stdout_end, stderr_end)?;
+            spawn(&self.settings, &Request::Run(command), Some(self.table.as_fd()), released, stdout_end, stderr_end)?;
 
-        // Launcher and init speak at the same time: what init says may come before who it is, and its last word as well.
+        // Launcher and init write concurrently, so the messages of init, even its last, may arrive before its pidfd.
         let (mut init, mut enforced, mut ended) = (None, None, None);
         while init.is_none() || enforced.is_none() {
-            match receive(&mut control).map_err(|source| LaunchError::launcher("listening to the launcher", source))? {
+            match receive(&mut control).map_err(|source| LaunchError::launcher("reading from the launcher", source))? {
                 Some((Message::Init, Some(pidfd))) => init = Some(KillHandle::new(pidfd)),
                 Some((Message::Started(what), _)) => enforced = Some(what),
                 Some((Message::Ended(how), _)) => ended = Some(how),
                 Some((Message::Failed(failure), _)) => {
-                    // Its mounts go with it: the caller may try again at once.
+                    // Its mounts are removed with it, so the caller can retry at once.
                     let _ = launched.wait();
                     return Err(self.explain(failure, program, cwd));
                 }
                 None if matches!(ended, Some(Ended { end: End::TimedOut, .. })) => {
-                    return Err(LaunchError::spec("wall", "was up before the program could be started"));
+                    return Err(LaunchError::spec("timeout", "expired before the program was started"));
                 }
                 Some(_) | None => return Err(LaunchError::LauncherLost { program }),
             }
@@ -138,15 +136,15 @@ impl NamespaceLauncher {
     fn command(&self, spec: Spec, attacks: Option<PathBuf>, row: Option<u32>) -> Result<Command, LaunchError> {
         spec.check(&self.settings.calls_may_set)?;
         let settings = &self.settings;
-        let Spec { program, args, env, cwd, workspace, mounts, wall, limits } = spec;
+        let Spec { program, args, env, cwd, workspace, mounts, timeout, limits } = spec;
         let mut mounts: Vec<Mount> = settings.mounts.iter().cloned().chain(mounts).collect();
         mounts::check(&mounts, "mounts")?;
-        // What lies below another comes after it.
+        // Parents are mounted before their children.
         mounts.sort_by_key(|mount| mount.target.components().count());
-        let scratch_folder = match &self.scratch {
+        let scratch_directory = match &self.scratch {
             Some(own) => Some(own.next()),
             None if settings.scratch.place == ScratchPlace::Staging => {
-                workspace.staging.as_ref().map(|staging| staging.join(scratch_folder::NAME))
+                workspace.staging.as_ref().map(|staging| staging.join(scratch_directory::NAME))
             }
             None => None,
         };
@@ -165,12 +163,12 @@ impl NamespaceLauncher {
             hidden: workspace.hidden,
             mounts,
             scratch: settings.scratch.clone(),
-            scratch_folder,
+            scratch_directory,
             view: settings.view,
-            // What the attacks write is nothing, and a disk that is full at the start says nothing about the sandbox.
+            // The attacks write nothing, and a full disk says nothing about the sandbox.
             reserve: if attacks.is_some() { Reserve { bytes: Some(0), inodes: Some(0) } } else { settings.reserve },
             row,
-            wall,
+            timeout,
             limits,
             path: settings.path.clone(),
             service_uid: settings.service_uid,
@@ -194,7 +192,7 @@ impl NamespaceLauncher {
             Failure::ProgramNotExecutable(error) => LaunchError::ProgramNotExecutable { program, source: os(error) },
             Failure::WorkingDirectory(error) => LaunchError::WorkingDirectory { cwd, source: os(error) },
             Failure::Spec(field, problem) => LaunchError::Spec { field, problem },
-            Failure::NoRoom(place, limit) => LaunchError::NoRoom { place, limit },
+            Failure::DiskFull(place, limit) => LaunchError::DiskFull { place, limit },
         }
     }
 }
@@ -205,56 +203,56 @@ impl Launcher for NamespaceLauncher {
     }
 }
 
-/// What is given back when a launcher has ended.
+/// Resources that are released when a launcher has exited.
 #[derive(Default)]
-pub(crate) struct Leaves {
+pub(crate) struct ReleasedOnExit {
     pub(crate) scratch: Option<PathBuf>,
     pub(crate) row: Option<TakenRow>,
 }
 
-/// Executes this binary as a launcher with an order, and the table of commands.
+/// Executes this binary as a launcher, and sends it a request with the command table.
 pub(crate) fn spawn(
     settings: &Settings,
-    order: &Order,
+    protocol: &Request,
     table: Option<BorrowedFd<'_>>,
-    leaves: Leaves,
+    released: ReleasedOnExit,
     stdout: Stdio,
     stderr: Stdio,
 ) -> Result<(UnixStream, Launched), LaunchError> {
     let failed = |doing| move |source| LaunchError::launcher(doing, source);
-    let (mut control, theirs) = UnixStream::pair().map_err(failed("making a socket"))?;
-    // Nothing here makes std fork instead of posix_spawn, whose cost does not grow with the runner.
+    let (mut control, theirs) = UnixStream::pair().map_err(failed("creating a socket"))?;
+    // No option here makes std use fork instead of posix_spawn, whose cost does not grow with the runner.
     let child = std::process::Command::new(&settings.executable)
         .arg0(take_over::LAUNCHER)
         .env_clear()
-        // Ctrl-C, Ctrl-Z and Ctrl-\ at a terminal go to the process group of whoever started the runner. What becomes of the command is
-        // the runner's decision alone.
+        // A terminal sends Ctrl-C, Ctrl-Z and Ctrl-\ to the process group of the runner. Only the runner decides what happens to the
+        // command.
         .process_group(0)
         .stdin(OwnedFd::from(theirs))
         .stdout(stdout)
         .stderr(stderr)
         .spawn()
         .map_err(failed("executing this binary as the launcher"))?;
-    let launched = Launched::new(child, leaves.scratch, leaves.row);
-    send(&mut control, &frame(order), table).map_err(failed("telling the launcher what to do"))?;
+    let launched = Launched::new(child, released.scratch, released.row);
+    send(&mut control, &frame(protocol), table).map_err(failed("sending the request to the launcher"))?;
     Ok((control, launched))
 }
 
-/// Sends a frame, with a descriptor along with its header.
+/// Sends a frame, with a descriptor attached to its header.
 fn send(control: &mut UnixStream, frame: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let (header, body) = frame.split_at(4);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let fds = fd.as_slice();
     if !fds.is_empty() {
-        assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)), "the space is made for one descriptor");
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)), "the buffer has space for one descriptor");
     }
-    // Four bytes are sent whole or not at all.
+    // Four bytes are sent as a whole or not at all.
     sendmsg(&*control, &[IoSlice::new(header)], &mut ancillary, SendFlags::NOSIGNAL)?;
     control.write_all(body)
 }
 
-/// The next message, with the descriptor that came along. `None`: there will be none.
+/// The next message and its descriptor. `None`: the connection is closed.
 pub(crate) fn receive<T: Wire>(control: &mut UnixStream) -> io::Result<Option<(T, Option<OwnedFd>)>> {
     let mut header = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -279,7 +277,7 @@ mod tests {
 
     // Executing this test binary again would run the tests again.
     #[test]
-    fn a_program_that_does_not_take_over_is_refused() {
+    fn a_program_without_the_launcher_hook_is_rejected() {
         assert!(matches!(NamespaceLauncher::new(Settings::default()), Err(LaunchError::NotReady)));
     }
 }

@@ -1,31 +1,31 @@
-//! The layers the sandbox is made of, and what to do where the kernel does not give one.
+//! The layers of the sandbox, and how to fix a missing one.
 
 use std::fmt;
 
 use crate::wire::wire_enum;
 
-/// One wall of the sandbox, or one thing the walls stand on.
+/// A layer of the sandbox, or a precondition of the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layer {
     /// Executing this binary again as the launcher.
     Launcher,
-    /// Becoming the service user before anything else, when the runner is root.
+    /// Switching to the service user first, if the runner is root.
     ServiceUser,
     /// A user namespace with one id in it.
     UserNamespace,
     /// Namespaces for mounts, processes, network, System V IPC, host name and cgroups.
     Namespaces,
-    /// A root of the command's own: a tmpfs with read-only mounts.
+    /// The command's own root: a tmpfs with read-only mounts.
     View,
-    /// A fresh `/proc` that shows the command's processes only.
+    /// A new `/proc` with only the processes of the command.
     Proc,
-    /// The workspace's mount with its owner mapped to the service user (only when the runner is root).
+    /// The workspace mount with its owner mapped to the service user (only if the runner is root).
     IdMappedWorkspace,
-    /// The workspace at its place: an overlay, or a read-only mount.
+    /// The workspace mount: an overlay, or a read-only mount.
     Workspace,
-    /// The pid namespace's own process limit (Linux ≥ 6.14). Without it RLIMIT_NPROC counts alone.
+    /// The process limit of the pid namespace (Linux 6.14 or newer). Without it only RLIMIT_NPROC applies.
     ProcessLimit,
-    /// No capabilities, and none to be gained.
+    /// No capabilities, and no way to gain any.
     Privileges,
     /// Resource limits of the process.
     Limits,
@@ -72,37 +72,33 @@ impl Layer {
         }
     }
 
-    /// What an operator can do about the layer missing on this machine.
+    /// How an operator can fix the missing layer on this machine.
     #[must_use]
     pub fn fix(self) -> &'static str {
         match self {
-            Self::Launcher => {
-                "give `Settings::executable` the path of this binary, and leave the launcher alone while it works"
-            }
+            Self::Launcher => "set `Settings::executable` to the path of this binary, and do not kill the launcher",
             Self::ServiceUser => {
                 "run as root with CAP_SETUID and CAP_SETGID, or as an ordinary user; choose a service uid that this user \
-                 namespace knows (`cat /proc/self/uid_map`)"
+                 namespace maps (`cat /proc/self/uid_map`)"
             }
             Self::UserNamespace | Self::Namespaces => user_namespace_fix(),
-            Self::View => {
-                "needs Linux 5.12 or newer, and a seccomp profile of the container that allows the mount calls"
-            }
+            Self::View => "use Linux 5.12 or newer, and a container seccomp profile that allows the mount calls",
             Self::Proc => {
                 "the container masks parts of /proc: set `procMount: Unmasked` with `hostUsers: false` (Kubernetes), or \
                  `--security-opt systempaths=unconfined` (Docker)"
             }
             Self::IdMappedWorkspace => {
-                "put the workspace on a file system that can map owners (ext4, xfs, btrfs; Linux 5.19 for overlays; not a \
-                 container's own layer), or give it to the service uid"
+                "put the workspace on a file system with id-mapped mounts (ext4, xfs, btrfs; Linux 5.19 for overlays; not a \
+                 container's own layer), or change its owner to the service uid"
             }
             Self::Workspace => {
-                "the staging folder must be new, and on a local file system with user xattrs that overlays can write to \
+                "use a new staging directory on a local file system that supports user xattrs and overlay upper layers \
                  (ext4, xfs, btrfs; Linux 5.11; not a container's own layer, not NFS)"
             }
-            Self::ProcessLimit => "needs Linux 6.14 or newer; RLIMIT_NPROC is in force all the same",
-            Self::Privileges | Self::Limits => "the container's seccomp profile must allow prctl, capset and prlimit",
-            Self::Landlock => "needs Linux 5.13 or newer with `landlock` in the `lsm=` boot parameter",
-            Self::Seccomp => "needs a kernel with CONFIG_SECCOMP_FILTER",
+            Self::ProcessLimit => "use Linux 6.14 or newer; RLIMIT_NPROC applies in any case",
+            Self::Privileges | Self::Limits => "use a container seccomp profile that allows prctl, capset and prlimit",
+            Self::Landlock => "use Linux 5.13 or newer with `landlock` in the `lsm=` boot parameter",
+            Self::Seccomp => "use a kernel with CONFIG_SECCOMP_FILTER",
         }
     }
 }
@@ -113,11 +109,11 @@ impl fmt::Display for Layer {
     }
 }
 
-/// Three switches close user namespaces to ordinary users, and the call's error is the same for each: so ask them.
+/// Three settings disable unprivileged user namespaces with the same error, so read them.
 fn user_namespace_fix() -> &'static str {
     let is = |path: &str, value: &str| std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value);
     if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
-        "AppArmor strips unprivileged user namespaces here: install a profile for this binary with the rule `userns,`, or set \
+        "AppArmor restricts unprivileged user namespaces here: install a profile for this binary with the rule `userns,`, or set \
          kernel.apparmor_restrict_unprivileged_userns=0"
     } else if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
         "set kernel.unprivileged_userns_clone=1"

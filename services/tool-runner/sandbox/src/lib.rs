@@ -1,8 +1,8 @@
-//! Runs one command in a sandbox that the kernel enforces: namespaces, a root of its own, Landlock, seccomp, limits, no network.
+//! Runs a command in a sandbox that the kernel enforces: namespaces, its own root, Landlock, seccomp, limits, no network.
 //!
-//! The command gets an argument vector, never a shell. It sees `/usr`, an `/etc` of ours, five devices, an empty `/tmp` and the
-//! workspace at [`WORKSPACE`]; what it changes there lands in an upper folder the caller named, or nowhere. What the kernel does
-//! not give is refused with the layer's name and what to do about it, never left out in silence.
+//! The command is an argument vector; there is no shell. It sees `/usr`, a generated `/etc`, a few devices, an empty `/tmp` and the
+//! workspace at [`WORKSPACE`]; its changes go to an upper directory that the caller names, or nowhere. A layer that the kernel does not
+//! support is an error with its name and a fix, never silently skipped.
 //!
 //! ```text
 //! runner ──spec──▶ launcher (this binary executed again, one thread) ──clone──▶ init (pid 1, builds the sandbox) ──fork──▶ the command
@@ -10,16 +10,18 @@
 //!    └──────────────────────── started · ended (status, usage) ─────────────────────────────────────┘
 //! ```
 //!
-//! A program that launches anything must call [`take_over_if_asked`] on the first line of `main`.
+//! A program that launches commands must call [`take_over_if_asked`] first in `main`.
 //!
-//! This crate decides nothing about policy, secrets or what becomes of the changes; it holds all `unsafe` code of the services.
+//! This crate knows nothing of policy, secrets or what happens to the changes. It holds all `unsafe` code of the services.
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-compile_error!("the sandbox is made of Linux system calls and knows their numbers for x86_64 and aarch64 only");
+compile_error!("the sandbox supports Linux on x86_64 and aarch64 only");
 
 mod attacks;
 mod budget;
+mod command_process;
 mod command_table;
+mod confinement;
 mod disk_watch;
 mod environment;
 mod error;
@@ -30,12 +32,12 @@ mod layer;
 mod limits;
 mod monitor;
 mod mounts;
-mod order;
 mod output;
 mod probe;
+mod protocol;
 mod running;
 mod scratch;
-mod scratch_folder;
+mod scratch_directory;
 mod seccomp;
 mod self_test;
 mod settings;
@@ -43,10 +45,8 @@ mod sources;
 mod spec;
 mod sys;
 mod take_over;
-mod tool;
 mod usage;
 mod view;
-mod walls;
 mod wire;
 
 pub use budget::{DiskLimit, Reserve, Unit, WriteBound, WriteBudget};
@@ -61,20 +61,20 @@ pub use running::{Enforced, KillHandle, Outcome, ProcessEnd, Running, Status, Us
 pub use scratch::{Scratch, ScratchPlace};
 pub use self_test::{AttackResult, SelfTestError, self_test};
 pub use settings::Settings;
-pub use spec::{Spec, WorkspaceMount, is_reserved, not_the_calls};
+pub use spec::{Spec, WorkspaceMount, is_reserved, reserved_variable_problem};
 pub use take_over::take_over_if_asked;
 
-/// Where the workspace stands in the command's view.
+/// The path of the workspace in the view of the command.
 pub const WORKSPACE: &str = "/workspace";
 
 /// The command's home directory.
 pub const HOME: &str = "/home/belay";
 
-/// The folder of [`WorkspaceMount::staging`] in which the command's changes are found afterwards (an overlay's upper folder).
+/// The directory of [`WorkspaceMount::staging`] that receives the changes (the upper directory of the overlay).
 pub const UPPER: &str = "upper";
 
-/// The folder of [`WorkspaceMount::staging`] that the overlay uses for itself.
+/// The directory of [`WorkspaceMount::staging`] that the overlay uses internally.
 pub const WORK: &str = "work";
 
-/// The user and group the command sees itself as. Not 0: an `exec` then drops every capability, and no tool takes itself for root.
+/// The user and group id in the sandbox. Not 0, so that `exec` drops all capabilities and no tool assumes that it is root.
 pub const INNER_ID: u32 = 1000;

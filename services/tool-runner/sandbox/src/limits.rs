@@ -1,4 +1,4 @@
-//! What one command may use.
+//! The resource limits of a command.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -6,32 +6,30 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{error::LaunchError, wire::wire_struct};
 
-/// What one command may use. Where the runner itself is under a lower limit, that one counts.
+/// The resource limits of a command. A lower limit of the runner itself takes precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Processor time of each process, in whole seconds rounded up; then SIGXCPU, a second later SIGKILL. `None`: no limit.
+    /// CPU time of each process, rounded up to whole seconds; then SIGXCPU, and a second later SIGKILL. `None`: no limit.
     pub cpu: Option<Duration>,
-    /// Bytes of the largest file a process may write; beyond it SIGXFSZ. Never above the largest budget of a place it may write to, which
-    /// is the limit for `None`.
+    /// The largest file that a process may write, in bytes; beyond it SIGXFSZ. Capped at the largest write budget, which is also the limit
+    /// for `None`.
     pub file_size: Option<u64>,
-    /// Open files of each process (the hard RLIMIT_NOFILE: a program may raise its own limit up to this).
+    /// Open files per process (hard RLIMIT_NOFILE: a program may raise its own limit up to this).
     pub open_files: u64,
-    /// Open files with which a program starts (the soft RLIMIT_NOFILE). `None`: as many as the runner was started with, which is what
-    /// the program would start with outside.
+    /// Initial soft RLIMIT_NOFILE. `None`: the one that the runner was started with.
     pub open_files_at_start: Option<u64>,
-    /// Processes and threads of the whole command. The kernel counts up to 301 for each smaller number where only the
-    /// namespace's own limit applies.
+    /// Processes and threads of the whole command. If only the limit of the namespace applies, values below 301 count as 301.
     pub processes: u32,
-    /// Bytes of address space of each process. `None`: no limit. Runtimes that reserve far more than they use (Java, Go, V8, the
-    /// sanitizers) need tens of gigabytes.
+    /// Address space per process, in bytes. `None`: no limit. Runtimes that reserve far more than they use (Java, Go, V8, sanitizers) need
+    /// tens of gigabytes.
     pub address_space: Option<u64>,
 }
 
 wire_struct!(Limits { cpu, file_size, open_files, open_files_at_start, processes, address_space });
 
 impl Default for Limits {
-    /// What the test suites of ordinary projects live with: no limit on processor time and address space, files of 8 GiB,
-    /// 1,048,576 open files (or what the runner has), 4,096 processes and threads.
+    /// Limits that test suites of ordinary projects fit into: no limit on CPU time and address space, files of 8 GiB, 1,048,576 open files
+    /// (or the runner's limit), 4,096 processes and threads.
     fn default() -> Self {
         Self {
             cpu: None,
@@ -45,14 +43,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// `field`: where these limits stand, for the message.
+    /// `field`: the path of these limits, for the message.
     pub(crate) fn check(&self, field: &str) -> Result<(), LaunchError> {
-        // Below that not even a dynamic loader starts, and the failure would name no limit.
-        const FEWEST_FILES: u64 = 16;
-        if self.open_files < FEWEST_FILES {
+        // With fewer, not even the dynamic loader starts, and the failure would not name the limit.
+        const MIN_OPEN_FILES: u64 = 16;
+        if self.open_files < MIN_OPEN_FILES {
             return Err(LaunchError::spec(format!("{field}.open_files"), "must be at least 16"));
         }
-        if self.open_files_at_start.is_some_and(|files| files < FEWEST_FILES || files > self.open_files) {
+        if self.open_files_at_start.is_some_and(|files| files < MIN_OPEN_FILES || files > self.open_files) {
             return Err(LaunchError::spec(
                 format!("{field}.open_files_at_start"),
                 "must be at least 16 and at most open_files",
@@ -65,13 +63,14 @@ impl Limits {
     }
 }
 
-/// Raises this process's soft limit on open files to its hard one, once, and returns what it was before: each running command holds seven
-/// descriptors here, and 1,024 files, the customary soft limit, would not do for 150 commands. Programs still start with the old limit.
+/// Raises the soft limit on open files of this process to the hard one, once, and returns the previous soft limit. Each running command
+/// takes seven descriptors here, so the usual soft limit of 1,024 would not suffice for 150 commands. Programs still start with the
+/// previous limit.
 pub(crate) fn raise_open_files() -> u64 {
     static BEFORE: OnceLock<u64> = OnceLock::new();
     *BEFORE.get_or_init(|| {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        // A kernel that refuses leaves the limit as it was; commands beyond it fail with the kernel's own words.
+        // If this fails, commands beyond the limit fail with the kernel's error.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
         current.unwrap_or(u64::MAX)
     })

@@ -1,4 +1,4 @@
-//! The launcher: becomes the service user, starts init, and watches over it from outside.
+//! The launcher process: switches to the service user, starts init, and monitors it from outside.
 
 use std::{
     fs::{self, File},
@@ -25,56 +25,56 @@ use rustix::{
 use crate::{
     command_table::OwnRow,
     disk_watch::DiskWatch,
-    init::{self, Outside},
+    init::{self, HostIds},
     launcher::receive,
     layer::Layer,
-    order::{At as _, Command, Failure, Message, Order},
     probe,
+    protocol::{Command, Context as _, Failure, Message, Request},
     running::{End, Ended},
-    scratch_folder,
-    sources::{self, Sources, Taker},
-    sys::{self, OneThread, Side},
+    scratch_directory,
+    sources::{self, MountAuthority, Sources},
+    sys::{self, Side, SingleThreaded},
     wire::frame,
 };
 
-/// The launcher's life, as an exit code. The order comes on the standard input.
+/// Runs the launcher and returns its exit code. The request arrives on standard input.
 pub(crate) fn serve() -> i32 {
     match serve_order() {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("belay-sandbox: the launcher cannot work: {error}");
+            eprintln!("belay-sandbox: the launcher failed: {error}");
             1
         }
     }
 }
 
 fn serve_order() -> io::Result<()> {
-    let one = OneThread::check()?;
-    // Above the standard descriptors, which are the command's.
+    let one = SingleThreaded::check()?;
+    // Above the standard descriptors, which belong to the command.
     let mut runner = UnixStream::from(fcntl_dupfd_cloexec(io::stdin(), 3)?);
     umask(Mode::from(0o022));
     match receive(&mut runner)? {
-        Some((Order::Run(command), table)) => launch(one, &command, table, &runner),
-        Some((Order::Probe(uid, gid), _)) => runner.write_all(&frame(&Message::Probed(probe::layers(one, uid, gid)))),
+        Some((Request::Run(command), table)) => launch(one, &command, table, &runner),
+        Some((Request::Probe(uid, gid), _)) => runner.write_all(&frame(&Message::Probed(probe::layers(one, uid, gid)))),
         None => Ok(()),
     }
 }
 
-fn launch(one: OneThread, command: &Command, table: Option<OwnedFd>, mut runner: &UnixStream) -> io::Result<()> {
+fn launch(one: SingleThreaded, command: &Command, table: Option<OwnedFd>, mut runner: &UnixStream) -> io::Result<()> {
     let row = table.zip(command.row).map(|(table, row)| OwnRow::new(table, row));
     match start_init(one, command, row, runner) {
         Ok(mut init) => {
             send_init(runner, init.pidfd.as_fd())?;
-            let ended = watch(&mut init, command.wall, runner)?;
-            // What it wrote is dropped, and others need the room.
+            let ended = watch(&mut init, command.timeout, runner)?;
+            // Its files are discarded, because others need the space.
             let over = matches!(ended, Some(Ended { end: End::DiskLimit(_), .. }));
             if let Some(ended) = ended {
-                // The runner may have died.
+                // The runner may be dead.
                 let _ = runner.write_all(&frame(&Message::Ended(ended)));
             }
             let Some(disks) = &init.disks else { return Ok(()) };
             disks.empty(over)?;
-            if over { disks.wait_for_room() } else { Ok(()) }
+            if over { disks.wait_for_space() } else { Ok(()) }
         }
         Err(failure) => runner.write_all(&frame(&Message::Failed(failure))),
     }
@@ -83,142 +83,148 @@ fn launch(one: OneThread, command: &Command, table: Option<OwnedFd>, mut runner:
 struct Init {
     pid: i32,
     pidfd: OwnedFd,
-    /// What it writes to disk. `None`: nothing.
+    /// Monitors its disk writes. `None`: it writes to memory only.
     disks: Option<DiskWatch>,
-    /// Closes when this process dies, by which init knows.
+    /// Closes when this process dies, which init detects.
     _alive: io::PipeWriter,
 }
 
-fn start_init(one: OneThread, command: &Command, row: Option<OwnRow>, runner: &UnixStream) -> Result<Init, Failure> {
-    // Under memory pressure the command goes first, and the runner stays. Without /proc there is no such preference.
+fn start_init(
+    one: SingleThreaded,
+    command: &Command,
+    row: Option<OwnRow>,
+    runner: &UnixStream,
+) -> Result<Init, Failure> {
+    // Under memory pressure the kernel should kill the command before the runner. Without /proc this preference is not set.
     let _ = fs::write("/proc/self/oom_score_adj", "500");
     make_scratch(command)?;
-    let (outside, sources) = become_service_user(one, command)?;
+    let (host_ids, sources) = become_service_user(one, command)?;
     let disks = DiskWatch::open(command, sources.as_ref(), row)?;
-    let (dead, alive) = io::pipe().at(Layer::Launcher, || "making a pipe".to_owned())?;
+    let (dead, alive) = io::pipe().at(Layer::Launcher, || "creating a pipe".to_owned())?;
     match sys::clone(one, init::NAMESPACES) {
         Ok(Side::Child) => {
             drop((alive, disks));
-            init::live(one, command, outside, sources, runner, dead)
+            init::run(one, command, host_ids, sources, runner, dead)
         }
         Ok(Side::Parent { pid, pidfd }) => {
             drop((dead, sources));
-            // The output is the command's alone: it ends when the command does.
+            // Only the command may hold the output open: it must end with the command.
             let null = File::open("/dev/null").at(Layer::Launcher, || "opening /dev/null".to_owned())?;
             rustix::stdio::dup2_stdin(&null)
                 .and_then(|()| rustix::stdio::dup2_stdout(&null))
                 .and_then(|()| rustix::stdio::dup2_stderr(&null))
-                .at(Layer::Launcher, || "letting go of the output".to_owned())?;
+                .at(Layer::Launcher, || "closing the output".to_owned())?;
             Ok(Init { pid, pidfd, disks, _alive: alive })
         }
-        // EPERM and ENOSPC are about the user namespace: the others are made with its rights.
-        Err(error) => Err(error).at(Layer::UserNamespace, || "making the namespaces".to_owned()),
+        // EPERM and ENOSPC come from the user namespace: the other namespaces are created with its capabilities.
+        Err(error) => Err(error).at(Layer::UserNamespace, || "creating the namespaces".to_owned()),
     }
 }
 
-/// Makes the scratch places on disk. They belong to whom the folder above them does, which is the workspace's owner for a staging folder.
+/// Creates the scratch directories on disk. They get the owner of their parent, which is the owner of the workspace for a staging
+/// directory.
 fn make_scratch(command: &Command) -> Result<(), Failure> {
-    let Some(folder) = &command.scratch_folder else { return Ok(()) };
+    let Some(folder) = &command.scratch_directory else { return Ok(()) };
     let owner = || -> io::Result<Option<(u32, u32)>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
         }
         let above = match &command.staging {
-            // The staging folder is given to that owner when it is taken.
+            // The staging directory gets that owner when it is mounted.
             Some(staging) if folder.starts_with(staging) => command.lower.last().map(PathBuf::as_path),
             _ => folder.parent(),
         };
         let metadata = fs::metadata(above.unwrap_or(folder))?;
         Ok(Some((metadata.uid(), metadata.gid())))
     };
-    match owner().and_then(|owner| scratch_folder::make(folder, owner)) {
+    match owner().and_then(|owner| scratch_directory::make(folder, owner)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(sources::used_twice(folder)),
-        made => made.at(Layer::View, || format!("making {}", folder.display())),
+        made => made.at(Layer::View, || format!("creating {}", folder.display())),
     }
 }
 
-/// Stops being root, once what only root can take has been taken. An ordinary user stays who it is, and takes everything later.
-fn become_service_user(one: OneThread, command: &Command) -> Result<(Outside, Option<Sources>), Failure> {
+/// Drops root once the mounts that need root are taken. An ordinary user stays itself, and init takes all mounts.
+fn become_service_user(one: SingleThreaded, command: &Command) -> Result<(HostIds, Option<Sources>), Failure> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if !uid.is_root() {
-        return Ok((Outside { uid: uid.as_raw(), gid: gid.as_raw() }, None));
+        return Ok((HostIds { uid: uid.as_raw(), gid: gid.as_raw() }, None));
     }
-    let sources = sources::take(command, Taker::Root(one))?;
-    let outside = Outside { uid: command.service_uid, gid: command.service_gid };
-    // So that the command can open /dev/stdout, which is a pipe the runner made.
-    let owner = (Uid::from_raw(outside.uid), Gid::from_raw(outside.gid));
+    let sources = sources::take(command, MountAuthority::Root(one))?;
+    let host_ids = HostIds { uid: command.service_uid, gid: command.service_gid };
+    // The command must be able to open /dev/stdout, a pipe that the runner created.
+    let owner = (Uid::from_raw(host_ids.uid), Gid::from_raw(host_ids.gid));
     rustix::fs::fchown(io::stdout(), Some(owner.0), Some(owner.1))
         .and_then(|()| rustix::fs::fchown(io::stderr(), Some(owner.0), Some(owner.1)))
-        .at(Layer::ServiceUser, || "giving the output to the service user".to_owned())?;
-    drop_root(outside).at(Layer::ServiceUser, || format!("becoming user {}", outside.uid))?;
-    Ok((outside, Some(sources)))
+        .at(Layer::ServiceUser, || "changing the owner of the output to the service user".to_owned())?;
+    drop_root(host_ids).at(Layer::ServiceUser, || format!("becoming user {}", host_ids.uid))?;
+    Ok((host_ids, Some(sources)))
 }
 
-/// Becomes an ordinary user for good.
-pub(crate) fn drop_root(to: Outside) -> Result<(), Errno> {
+/// Switches to an ordinary user irrevocably.
+pub(crate) fn drop_root(to: HostIds) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(to.uid), Gid::from_raw(to.gid));
     set_thread_groups(&[])?;
     set_thread_res_gid(gid, gid, gid)?;
     set_thread_res_uid(uid, uid, uid)
 }
 
-/// Hands init's pidfd to the runner, who can then kill and wait for it by itself.
+/// Sends init's pidfd to the runner, which can then kill and wait for init itself.
 fn send_init(runner: &UnixStream, pidfd: BorrowedFd<'_>) -> io::Result<()> {
     let bytes = frame(&Message::Init);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fds = [pidfd];
-    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "the space is made for one descriptor");
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "the buffer has space for one descriptor");
     sendmsg(runner, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Waits for init's end, and kills it when the time is up, when the command has written too much or when the runner is gone. `None`: init
-/// has reported the end itself.
-fn watch(init: &mut Init, wall: Option<Duration>, runner: &UnixStream) -> io::Result<Option<Ended>> {
-    let clock = alarm(wall)?;
+/// Waits for the end of init. Kills it when the timeout expires, a disk bound is exceeded or the runner is gone. Returns `None` if init has
+/// reported the end itself.
+fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io::Result<Option<Ended>> {
+    let clock = alarm(timeout)?;
     let why = loop {
         let mut fds = vec![PollFd::new(&init.pidfd, PollFlags::IN), PollFd::new(runner, PollFlags::empty())];
         fds.extend(clock.as_ref().map(|clock| PollFd::new(clock, PollFlags::IN)));
         let pause = init.disks.as_ref().map(DiskWatch::pause);
-        let until_look = pause.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
-        // No handler is installed here, so nothing interrupts the wait.
-        let looked = poll(&mut fds, until_look.as_ref())? == 0;
+        let until_check = pause.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+        // No signal handler is installed, so the wait is not interrupted.
+        let check_due = poll(&mut fds, until_check.as_ref())? == 0;
         if fds[0].revents().contains(PollFlags::IN) {
             break None;
         }
         if fds.get(2).is_some_and(|clock| clock.revents().contains(PollFlags::IN)) {
             break Some(End::TimedOut);
         }
-        if !looked {
+        if !check_due {
             break Some(End::Lost);
         }
         if let (Some(disks), Some(slept)) = (&mut init.disks, pause)
-            && let Some(limit) = disks.look(slept, init.pid)?
+            && let Some(limit) = disks.check(slept, init.pid)?
         {
             break Some(End::DiskLimit(limit));
         }
     };
     if why.is_some() {
-        // The namespace dies with its init, down to processes that left their session.
+        // The kernel kills the whole pid namespace with init, including processes in other sessions.
         pidfd_send_signal(&init.pidfd, Signal::KILL)?;
     }
     let Some(reaped) = sys::wait(init.pid)? else { return Ok(None) };
     let end = match End::of(reaped.status) {
-        // It may have reported in the last instant; the first report counts.
+        // Init may have reported just before; the first report counts.
         End::Exited(0) => return Ok(None),
         _ => why.unwrap_or(End::Lost),
     };
     Ok(Some(Ended { end, usage: reaped.usage }))
 }
 
-/// Becomes readable when the time is up.
-fn alarm(wall: Option<Duration>) -> io::Result<Option<OwnedFd>> {
-    let Some(wall) = wall.and_then(|wall| Timespec::try_from(wall).ok()) else { return Ok(None) };
+/// A timer that becomes readable when the timeout expires.
+fn alarm(timeout: Option<Duration>) -> io::Result<Option<OwnedFd>> {
+    let Some(timeout) = timeout.and_then(|timeout| Timespec::try_from(timeout).ok()) else { return Ok(None) };
     let clock = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-    // Zero would set no alarm at all.
+    // Zero would disarm the timer.
     let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let it_value = if wall == nothing { Timespec { tv_sec: 0, tv_nsec: 1 } } else { wall };
+    let it_value = if timeout == nothing { Timespec { tv_sec: 0, tv_nsec: 1 } } else { timeout };
     timerfd_settime(&clock, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: nothing, it_value })?;
     Ok(Some(clock))
 }

@@ -1,4 +1,4 @@
-//! Folders and files of the host that a command sees beside the system's and its workspace.
+//! Directories and files of the host that a command sees besides the system and its workspace.
 
 use std::{
     collections::BTreeSet,
@@ -12,29 +12,29 @@ use crate::{
     wire::{wire_enum, wire_struct},
 };
 
-/// A folder or file of the host that a command sees.
+/// A directory or file of the host that a command sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// The folder or file on the host. An absolute path. It has to exist when a command starts, or the command is refused.
+    /// The path on the host. It must be absolute and exist when a command starts, or the command is refused.
     pub source: PathBuf,
-    /// Where the command sees it: an absolute path without `..`. It may lie below `/opt`, `/usr/local` (where it has to exist on the
-    /// host), `/etc`, a home, [`crate::HOME`] or any place of its own, and below the target of another mount; not in `/proc`, `/sys`,
-    /// `/dev` or the workspace, which the sandbox builds itself. Missing folders above it are made, and are not writable.
+    /// The path in the view: absolute, without `..`. It may lie below `/opt`, `/usr/local` (where it must exist on the host), `/etc`, a
+    /// home, [`crate::HOME`] or any new path, and below the target of another mount; not in `/proc`, `/sys`, `/dev` or the workspace, which
+    /// the sandbox builds itself. Missing parent directories are created, read-only.
     pub target: PathBuf,
-    /// What the command may do with it.
+    /// How the command may access it.
     pub kind: MountKind,
 }
 
-/// What a command may do with a [`Mount`].
+/// How a command may access a [`Mount`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountKind {
     /// Read and execute. Set-user-id bits and devices have no effect.
     ReadOnly,
-    /// Read, execute and change; the changes are the command's own and are dropped when it ends. The source is a folder and is never
-    /// written. Mounts below it are not shown.
+    /// Read, write and execute; changes are private to the command and dropped when it ends. The source is a directory and is never
+    /// written. Mounts below it are not visible.
     Scratch,
-    /// Read, execute and change; the changes stay. The source is a folder of Belay's own: what a command leaves there, later commands
-    /// meet, so that nothing outside of a sandbox may read it. When the runner is root, files get the owner of the source.
+    /// Read, write and execute; changes persist. The source is a directory of Belay: later commands see what a command leaves there, so
+    /// nothing outside a sandbox may read it. If the runner is root, files get the owner of the source.
     Writable,
 }
 
@@ -42,30 +42,30 @@ wire_struct!(Mount { source, target, kind });
 wire_enum!(MountKind { 0 = ReadOnly, 1 = Scratch, 2 = Writable });
 
 impl Mount {
-    /// A folder or file shown read-only at its own place.
+    /// A read-only mount at the same path.
     pub fn read_only(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         Self { source: path.clone(), target: path, kind: MountKind::ReadOnly }
     }
 }
 
-/// Places in the view that the launcher builds: nothing is mounted there or below.
+/// Paths that the launcher builds: nothing is mounted there or below.
 const BUILT: [&str; 4] = ["/proc", "/sys", "/dev", crate::WORKSPACE];
 
-/// Places that are the launcher's own as well, below which an operator may show something.
+/// Paths that the launcher builds, but below which an operator may mount something.
 const BUILT_ITSELF: [&str; 14] = [
     "/etc", "/tmp", "/var", "/var/tmp", "/run", "/home", HOME, "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64",
     "/libx32",
 ];
 
-/// Sources that are the machine rather than files. Below them, or as a whole, they would be a way out.
-const NEVER_SHOWN: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
+/// Sources that expose the running system rather than files.
+const NEVER_MOUNTED: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 
-/// Secrets of the machine that no toolchain has a use for.
+/// Secrets of the machine, which no toolchain needs.
 const SECRETS: [&str; 6] =
     ["/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh", "/etc/ssl/private"];
 
-/// Refuses mounts that would open the sandbox, or that cannot be. `field`: where they stand, for the message.
+/// Rejects mounts that would weaken the sandbox, or that are impossible. `field`: their path, for the message.
 pub(crate) fn check(mounts: &[Mount], field: &str) -> Result<(), LaunchError> {
     let mut targets = BTreeSet::new();
     for (n, mount) in mounts.iter().enumerate() {
@@ -78,23 +78,23 @@ pub(crate) fn check(mounts: &[Mount], field: &str) -> Result<(), LaunchError> {
                 return refuse(part, "contains a NUL byte".to_owned());
             }
             if path.parent().is_none() {
-                return refuse(part, "must not be the whole root".to_owned());
+                return refuse(part, "must not be `/`".to_owned());
             }
         }
         if let Some(secret) = SECRETS.iter().find(|secret| mount.source.starts_with(secret)) {
-            return refuse("source", format!("{secret} holds secrets of the machine: it is never shown"));
+            return refuse("source", format!("{secret} holds secrets of the machine and is never mounted"));
         }
         if mount.source == Path::new("/etc") || mount.source == Path::new("/etc/ssl") {
-            return refuse("source", "holds secrets of the machine: show the files that are needed".to_owned());
+            return refuse("source", "holds secrets of the machine: mount only the files that are needed".to_owned());
         }
-        if let Some(never) = NEVER_SHOWN.iter().find(|never| mount.source.starts_with(never)) {
-            return refuse("source", format!("{never} is the running system's: it is never shown"));
+        if let Some(never) = NEVER_MOUNTED.iter().find(|never| mount.source.starts_with(never)) {
+            return refuse("source", format!("{never} belongs to the running system and is never mounted"));
         }
         if let Some(built) = BUILT.iter().find(|built| mount.target.starts_with(built)) {
             return refuse("target", format!("the sandbox builds {built} itself"));
         }
         if let Some(built) = BUILT_ITSELF.iter().find(|built| mount.target == Path::new(built)) {
-            return refuse("target", format!("the sandbox builds {built} itself: show something below it"));
+            return refuse("target", format!("the sandbox builds {built} itself: mount something below it"));
         }
         if !targets.insert(&mount.target) {
             return refuse("target", format!("`{}` is the target of two mounts", mount.target.display()));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn toolchains_are_shown_where_they_are_or_below_home() {
+    fn toolchains_are_mounted_in_place_or_below_home() {
         let at = |source: &str, target: &str| Mount {
             source: source.into(),
             target: target.into(),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sandbox_builds_is_no_target() {
+    fn paths_that_the_sandbox_builds_are_rejected_as_targets() {
         for target in
             ["/proc/sys", "/sys", "/dev/shm", "/workspace/sub", "/tmp", "/etc", "/home/belay", "/usr", "/lib64"]
         {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_and_its_secrets_are_no_source() {
+    fn the_system_and_its_secrets_are_rejected_as_sources() {
         for source in [
             "/",
             "/proc/1",

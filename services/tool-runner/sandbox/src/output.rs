@@ -1,4 +1,4 @@
-//! Reading a command's output without letting it fill the memory or stop for a full pipe.
+//! Reads the output of a command with bounded memory and without blocking the command.
 
 use std::{
     collections::VecDeque,
@@ -12,12 +12,12 @@ use rustix::{
 
 use crate::running::{Outcome, Running};
 
-/// How many bytes of a stream are kept.
+/// The limits of kept output.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputCaps {
-    /// Bytes kept of its beginning.
+    /// Bytes kept of the beginning of a stream.
     pub head: usize,
-    /// Bytes kept of its end, where errors are told.
+    /// Bytes kept of its end, where error messages are.
     pub tail: usize,
 }
 
@@ -28,12 +28,12 @@ impl Default for OutputCaps {
     }
 }
 
-/// What was kept of one stream.
+/// The kept output of one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Its beginning.
     pub head: Vec<u8>,
-    /// Its end, as far as the head does not hold it.
+    /// Its end, beyond the head.
     pub tail: VecDeque<u8>,
     /// All bytes the command wrote.
     pub total: u64,
@@ -46,7 +46,7 @@ impl Kept {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
 
-    /// What was kept, as text. Bytes that are no UTF-8 become replacement characters.
+    /// The kept output as text. Invalid UTF-8 becomes replacement characters.
     #[must_use]
     pub fn text(&self) -> String {
         let (front, back) = self.tail.as_slices();
@@ -62,7 +62,7 @@ impl Kept {
     }
 }
 
-/// What was kept of both streams.
+/// The kept output of both streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// The standard output.
@@ -72,7 +72,7 @@ pub struct Output {
 }
 
 impl Running {
-    /// Reads both streams to their ends, as far as nobody took them, keeping `caps` of each, and waits for the command.
+    /// Reads the remaining streams to their ends, keeping `caps` of each, and waits for the command.
     ///
     /// # Errors
     /// When a stream or the connection to the launcher cannot be read.
@@ -97,7 +97,7 @@ impl Running {
     }
 }
 
-/// Which of the streams have something to say, or have ended.
+/// The streams that are readable or have ended.
 fn ready(streams: &[(PipeReader, &mut Kept)]) -> io::Result<Vec<usize>> {
     let mut fds: Vec<_> = streams.iter().map(|(stream, _)| PollFd::new(stream, PollFlags::IN)).collect();
     match poll(&mut fds, None) {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_nothing_of_what_fits() {
+    fn drops_nothing_within_the_limits() {
         let mut kept = Kept::default();
         kept.add(b"whole", OutputCaps { head: 3, tail: 3 });
         assert_eq!((kept.text().as_str(), kept.dropped()), ("whole", 0));

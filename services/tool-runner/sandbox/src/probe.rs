@@ -1,4 +1,4 @@
-//! What this machine gives: each layer tried for itself, so that all that is missing is known at once.
+//! Probes each layer on this machine separately, so that all missing ones are reported at once.
 
 use std::{io, os::fd::OwnedFd, process::Stdio};
 
@@ -13,28 +13,28 @@ use rustix::{
 
 use crate::{
     error::LaunchError,
-    init::{self, Outside},
-    launcher::{Leaves, receive, spawn},
+    init::{self, HostIds},
+    launcher::{ReleasedOnExit, receive, spawn},
     layer::Layer,
     monitor,
-    order::{Message, Order, Probed},
+    protocol::{Message, Probed, Request},
     seccomp,
     settings::Settings,
     sources,
-    sys::{self, OneThread, Side},
+    sys::{self, Side, SingleThreaded},
     take_over,
 };
 
-/// Whether a layer is there.
+/// The state of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayerState {
-    /// It works.
+    /// The layer works.
     Active,
-    /// It does not.
+    /// The layer does not work.
     Missing {
-        /// What the kernel said.
+        /// The error of the kernel.
         why: String,
-        /// What an operator can do.
+        /// How an operator can fix it.
         fix: &'static str,
     },
 }
@@ -44,49 +44,49 @@ pub enum LayerState {
 pub struct LayerReport {
     /// The layer.
     pub layer: Layer,
-    /// Whether it is there.
+    /// Its state.
     pub state: LayerState,
 }
 
-/// How strong a sandbox the kernel allows. Only [`Tier::Full`] can be launched.
+/// The strength of the sandbox that the kernel allows. Commands run at [`Tier::Full`] only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// Not even Landlock and seccomp.
+    /// Landlock or seccomp is missing.
     None,
     /// Landlock, seccomp and limits, without namespaces.
     Landlock,
-    /// Everything but a fresh `/proc`.
+    /// All layers except a new `/proc`.
     NoProc,
-    /// Everything.
+    /// All layers.
     Full,
 }
 
-/// What this machine gives.
+/// The layers that this machine supports.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The layers in the order they are put up.
+    /// The layers, in the order of their setup.
     pub layers: Vec<LayerReport>,
-    /// What they amount to.
+    /// The resulting tier.
     pub tier: Tier,
 }
 
-/// Tries each layer in a process of its own. Takes some milliseconds and changes nothing.
+/// Probes each layer in its own process. Takes some milliseconds and changes nothing.
 ///
-/// # Errors
-/// When no launcher can be executed at all.
+/// When no launcher can be executed.
 pub fn probe(settings: &Settings) -> Result<Report, LaunchError> {
     if !take_over::ready() {
         return Err(LaunchError::NotReady);
     }
     settings.check()?;
-    let order = Order::Probe(settings.service_uid, settings.service_gid);
-    let (mut control, mut launched) = spawn(settings, &order, None, Leaves::default(), Stdio::null(), Stdio::null())?;
-    let answer = receive(&mut control).map_err(|source| LaunchError::launcher("listening to the launcher", source))?;
-    // It has nothing more to say; what it exits with does not matter.
+    let protocol = Request::Probe(settings.service_uid, settings.service_gid);
+    let (mut control, mut launched) =
+        spawn(settings, &protocol, None, ReleasedOnExit::default(), Stdio::null(), Stdio::null())?;
+    let reply = receive(&mut control).map_err(|source| LaunchError::launcher("reading from the launcher", source))?;
+    // The launcher has nothing more to send, and its exit code does not matter.
     let _ = launched.wait();
-    match answer {
+    match reply {
         Some((Message::Probed(probed), _)) => Ok(report(&probed)),
-        _ => Err(LaunchError::LauncherLost { program: "the probe of this machine".to_owned() }),
+        _ => Err(LaunchError::LauncherLost { program: "the probe".to_owned() }),
     }
 }
 
@@ -125,40 +125,42 @@ fn report(probed: &[Probed]) -> Report {
     Report { layers, tier }
 }
 
-/// The launcher's half: tries the layers, for a service user where we are root.
-pub(crate) fn layers(one: OneThread, uid: u32, gid: u32) -> Vec<Probed> {
+/// The launcher's side: probes the layers, as the service user if it is root.
+pub(crate) fn layers(one: SingleThreaded, uid: u32, gid: u32) -> Vec<Probed> {
     let (own_uid, own_gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let root = own_uid.is_root();
-    let outside = if root { Outside { uid, gid } } else { Outside { uid: own_uid.as_raw(), gid: own_gid.as_raw() } };
-    let inside = |test: &dyn Fn() -> io::Result<()>| in_namespaces(one, root.then_some(outside), outside, test);
+    let host_ids = if root { HostIds { uid, gid } } else { HostIds { uid: own_uid.as_raw(), gid: own_gid.as_raw() } };
+    let inside = |test: &dyn Fn() -> io::Result<()>| in_namespaces(one, root.then_some(host_ids), host_ids, test);
 
     let mut probed = Vec::new();
-    let mut note = |layer, error| probed.push(Probed { layer, error });
+    let mut record = |layer, error| probed.push(Probed { layer, error });
     if root {
-        note(Layer::ServiceUser, in_child(one, 0, || Ok(monitor::drop_root(outside)?)));
-        note(Layer::IdMappedWorkspace, in_child(one, 0, || map_owner(one, outside)));
+        record(Layer::ServiceUser, in_child(one, 0, || Ok(monitor::drop_root(host_ids)?)));
+        record(Layer::IdMappedWorkspace, in_child(one, 0, || map_owner(one, host_ids)));
     }
-    note(Layer::UserNamespace, inside(&|| Ok(())));
-    note(
+    record(Layer::UserNamespace, inside(&|| Ok(())));
+    record(
         Layer::View,
-        inside(&|| place(&open_tree(CWD, SCAFFOLD, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE)?)),
+        inside(&|| {
+            mount_on_scaffold(&open_tree(CWD, SCAFFOLD, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE)?)
+        }),
     );
-    note(Layer::Proc, inside(&|| place(&fresh_proc()?)));
-    note(Layer::Workspace, inside(&overlay));
-    note(Layer::ProcessLimit, inside(&limit_processes));
-    note(Layer::Landlock, in_child(one, 0, landlock));
-    note(Layer::Seccomp, in_child(one, 0, filter));
+    record(Layer::Proc, inside(&|| mount_on_scaffold(&fresh_proc()?)));
+    record(Layer::Workspace, inside(&overlay));
+    record(Layer::ProcessLimit, inside(&limit_processes));
+    record(Layer::Landlock, in_child(one, 0, landlock));
+    record(Layer::Seccomp, in_child(one, 0, filter));
     probed
 }
 
-/// Something that is always there and may be covered in a namespace of our own.
+/// A directory that always exists and may be covered in a private namespace.
 const SCAFFOLD: &str = "/usr";
 
-/// Runs a test in a child in new namespaces. The error's number, 0 for none.
-fn in_child(one: OneThread, namespaces: i32, test: impl FnOnce() -> io::Result<()>) -> i32 {
+/// Runs a test in a child in new namespaces. Returns the error number, or 0.
+fn in_child(one: SingleThreaded, namespaces: i32, test: impl FnOnce() -> io::Result<()>) -> i32 {
     let number = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
     match sys::clone(one, namespaces) {
-        // An exit code has a byte; the kernel's errors fit.
+        // The error numbers of the kernel fit into an exit code.
         Ok(Side::Child) => sys::exit(test().map_or_else(number, |()| 0)),
         Ok(Side::Parent { pid, .. }) => match sys::wait(pid) {
             Ok(Some(reaped)) if libc::WIFEXITED(reaped.status) => libc::WEXITSTATUS(reaped.status),
@@ -168,15 +170,20 @@ fn in_child(one: OneThread, namespaces: i32, test: impl FnOnce() -> io::Result<(
     }
 }
 
-/// Runs a test where a command's init would run, as whom it would.
-fn in_namespaces(one: OneThread, drop_to: Option<Outside>, outside: Outside, test: &dyn Fn() -> io::Result<()>) -> i32 {
+/// Runs a test in the position of a command's init, as the same user.
+fn in_namespaces(
+    one: SingleThreaded,
+    drop_to: Option<HostIds>,
+    host_ids: HostIds,
+    test: &dyn Fn() -> io::Result<()>,
+) -> i32 {
     in_child(one, 0, || {
         if let Some(user) = drop_to {
             monitor::drop_root(user)?;
         }
         let error = in_child(one, init::NAMESPACES, || {
-            init::enter(outside)?;
-            // AppArmor gives the namespace and withholds its capabilities: this needs one.
+            init::enter(host_ids)?;
+            // AppArmor may allow the namespace but strip its capabilities; this call needs one.
             rustix::system::sethostname(b"sandbox")?;
             test()
         });
@@ -184,7 +191,7 @@ fn in_namespaces(one: OneThread, drop_to: Option<Outside>, outside: Outside, tes
     })
 }
 
-fn place(mount: &OwnedFd) -> io::Result<()> {
+fn mount_on_scaffold(mount: &OwnedFd) -> io::Result<()> {
     Ok(move_mount(mount, "", CWD, SCAFFOLD, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
@@ -199,19 +206,19 @@ fn overlay() -> io::Result<()> {
 }
 
 fn limit_processes() -> io::Result<()> {
-    place(&fresh_proc()?)?;
+    mount_on_scaffold(&fresh_proc()?)?;
     std::fs::write(format!("{SCAFFOLD}/sys/kernel/pid_max"), "301")
 }
 
-/// Where temporary files live, as the nearest guess at what file system workspaces live on.
-fn map_owner(one: OneThread, to: Outside) -> io::Result<()> {
+/// Uses the directory of temporary files as the best guess at the file system of workspaces.
+fn map_owner(one: SingleThreaded, to: HostIds) -> io::Result<()> {
     sources::map_owner(one, &std::env::temp_dir(), to)
 }
 
 fn landlock() -> io::Result<()> {
     let ruleset =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(ABI::V1));
-    // The crate's error hides the kernel's; there is one reason why this fails.
+    // The error of the crate hides that of the kernel, but there is only one cause.
     ruleset.and_then(Ruleset::create).map(drop).map_err(|_| io::Error::from_raw_os_error(libc::EOPNOTSUPP))
 }
 

@@ -1,4 +1,4 @@
-//! A command that is running, and what became of it.
+//! A running command, and its outcome.
 
 use std::{
     fs,
@@ -27,26 +27,26 @@ use crate::{
     budget::DiskLimit,
     command_table::TakenRow,
     layer::Layer,
-    order::Message,
+    protocol::Message,
     wire::{Wire, frame_length, unframe, wire_enum, wire_struct},
 };
 
-/// What is in force around a command beyond what every command has.
+/// The optional parts of the sandbox that are active for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enforced {
     /// The Landlock ABI.
     pub landlock_abi: u8,
-    /// Whether the pid namespace counts processes itself. If not, RLIMIT_NPROC does alone.
+    /// Whether the pid namespace limits processes. If not, only RLIMIT_NPROC does.
     pub process_limit: bool,
-    /// Whether the command's own loopback interface is up. If not, it has no sockets but local ones.
+    /// Whether the loopback interface of the command is up. If not, it can open local sockets only.
     pub loopback: bool,
 }
 
 wire_struct!(Enforced { landlock_abi, process_limit, loopback });
 
 impl Enforced {
-    /// The layers around a command, in the order in which they are put up. Where one that is not optional is missing, nothing is launched.
-    /// `as_root`: the runner is root, and gives up what it may before it launches anything.
+    /// The active layers, in the order of their setup. Nothing is launched without the mandatory ones. `as_root`: the runner is root and
+    /// drops its privileges first.
     pub(crate) fn layers(self, as_root: bool) -> Vec<Layer> {
         let all = [
             (Layer::ServiceUser, as_root),
@@ -62,35 +62,35 @@ impl Enforced {
             (Layer::Landlock, true),
             (Layer::Seccomp, true),
         ];
-        all.into_iter().filter(|(_, stands)| *stands).map(|(layer, _)| layer).collect()
+        all.into_iter().filter(|(_, active)| *active).map(|(layer, _)| layer).collect()
     }
 }
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It ended by itself with this code.
+    /// It exited with this code.
     Exited(i32),
-    /// A signal ended it. SIGXCPU (24) and SIGXFSZ (25) are its limits on time and file size.
+    /// It was terminated by a signal. SIGXCPU (24) and SIGXFSZ (25) come from its limits on CPU time and file size.
     Signalled(i32),
-    /// Its time on the wall was up.
+    /// It exceeded its timeout.
     TimedOut,
-    /// It wrote more than it may, or a disk that it writes to has less free than its reserve. What it changed in its view is gone.
+    /// It exceeded a write budget, or a disk that it writes to fell below its reserve. The changes in its view are discarded.
     DiskLimit(DiskLimit),
     /// A [`KillHandle`] was used.
     Killed,
-    /// Something outside killed the sandbox's own processes, such as the kernel for want of memory.
+    /// The processes of the sandbox were killed from outside, such as by the kernel when memory ran out.
     Lost,
 }
 
-/// What all processes of a command used together.
+/// The resource usage of all processes of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time in the programs.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// Processor time in the kernel.
+    /// CPU time in the kernel.
     pub system: Duration,
-    /// Bytes of memory of the largest process.
+    /// The peak memory of the largest process, in bytes.
     pub max_resident_bytes: u64,
 }
 
@@ -113,7 +113,7 @@ pub struct Outcome {
     pub usage: Usage,
 }
 
-/// The launcher's word on an end.
+/// The end of a command, as the launcher reports it.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) end: End,
@@ -144,7 +144,7 @@ impl End {
     }
 }
 
-/// Kills a command. Can be cloned and used from any thread, also after the command is over.
+/// Kills a command. Can be used from any thread, also after the command has ended.
 #[derive(Clone, Debug)]
 pub struct KillHandle(Arc<Init>);
 
@@ -154,7 +154,7 @@ struct Init {
     killed: AtomicBool,
 }
 
-/// The end of one process, as a descriptor that becomes readable with it. Whoever waits needs no thread for that.
+/// A descriptor that becomes readable when a process ends, so that no thread has to wait.
 #[derive(Clone, Debug)]
 pub struct ProcessEnd(Arc<OwnedFd>);
 
@@ -181,10 +181,9 @@ impl KillHandle {
         Self(Arc::new(Init { process: ProcessEnd::new(pidfd), killed: AtomicBool::new(false) }))
     }
 
-    /// Kills every process of the command at once. [`Running::wait`] returns when none is left; only then the kill is done.
+    /// Kills every process of the command. The kill is complete once [`Running::wait`] returns.
     ///
-    /// # Errors
-    /// When the kernel refuses the signal. A command that is over is no error.
+    /// When the signal cannot be sent. A command that has ended is not an error.
     pub fn kill(&self) -> io::Result<()> {
         self.0.killed.store(true, Ordering::Release);
         match pidfd_send_signal(&self.0.process, Signal::KILL) {
@@ -197,7 +196,7 @@ impl KillHandle {
         self.0.killed.load(Ordering::Acquire)
     }
 
-    /// Waits until init is dead, and with it everything in its namespace.
+    /// Waits until init, and with it everything in its namespace, is dead.
     fn wait_for_death(&self) -> io::Result<()> {
         loop {
             match poll(&mut [PollFd::new(&self.0.process, PollFlags::IN)], None) {
@@ -208,52 +207,51 @@ impl KillHandle {
     }
 }
 
-/// A command that is running. Dropping it kills the command.
+/// A running command. Dropping it kills the command.
 #[derive(Debug)]
 pub struct Running {
-    /// The command's standard output, until somebody takes it. Ends when no process of the command is left to write to it.
+    /// The standard output, until it is taken. Ends when no process of the command can write to it any more.
     pub stdout: Option<PipeReader>,
-    /// The command's standard error, likewise.
+    /// The standard error, likewise.
     pub stderr: Option<PipeReader>,
     pub(crate) enforced: Enforced,
     pub(crate) kill: KillHandle,
     pub(crate) control: UnixStream,
     pub(crate) launcher: Launched,
-    /// The launcher's word on the end, where it came before anybody waited for it.
+    /// The reported end, if it arrived before `wait`.
     pub(crate) ended: Option<Ended>,
     pub(crate) outcome: Option<Outcome>,
 }
 
 impl Running {
-    /// What is in force around it beyond what every command has.
+    /// The optional parts of its sandbox that are active.
     #[must_use]
     pub fn enforced(&self) -> Enforced {
         self.enforced
     }
 
-    /// The layers around it, in the order in which they were put up.
+    /// Its active layers, in the order of their setup.
     #[must_use]
     pub fn layers(&self) -> Vec<Layer> {
         self.enforced.layers(rustix::process::geteuid().is_root())
     }
 
-    /// A handle to kill it from elsewhere.
+    /// A handle to kill it.
     #[must_use]
     pub fn kill_handle(&self) -> KillHandle {
         self.kill.clone()
     }
 
-    /// The two processes that end last, in this order: the command's init, and with it everything in its namespace, then the launcher, and
-    /// with it the command's mounts. Once both have ended, [`Running::tear_down`] returns without waiting for anything.
+    /// The two processes that end last, in order: init, with everything in its namespace, then the launcher, with the mounts. Once both
+    /// have ended, [`Running::tear_down`] does not block.
     ///
-    /// # Errors
-    /// When the kernel gives no descriptor for the launcher.
+    /// When the kernel has no pidfd for the launcher.
     pub fn ends(&self) -> io::Result<[ProcessEnd; 2]> {
         Ok([self.kill.0.process.clone(), self.launcher.end()?])
     }
 
-    /// Waits until the command is over and no process of it is left: what it changed is final then. Its mounts may stand for a
-    /// moment longer, see [`Running::tear_down`]. Somebody has to read the output meanwhile, or the command waits for that.
+    /// Waits until no process of the command is left: its changes are final then. Its mounts may exist for a moment longer, see
+    /// [`Running::tear_down`]. The output must be read meanwhile, or the command blocks.
     ///
     /// # Errors
     /// When the connection to the launcher cannot be read.
@@ -267,7 +265,7 @@ impl Running {
         };
         let ended = match message {
             Some(Message::Ended(ended)) => ended,
-            // Nobody is left who could have said so. The command dies with them; see it through.
+            // Launcher and init are gone. The command dies with them; wait for that.
             _ => {
                 self.kill.wait_for_death()?;
                 Ended { end: End::Lost, usage: Usage::default() }
@@ -284,7 +282,7 @@ impl Running {
         Ok(*self.outcome.insert(Outcome { status, usage: ended.usage }))
     }
 
-    /// Waits like [`Running::wait`], then until the command's mounts are gone and its launcher has ended.
+    /// Waits as [`Running::wait`], then until the mounts are gone and the launcher has exited.
     ///
     /// # Errors
     /// When the launcher cannot be waited for.
@@ -298,13 +296,13 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.outcome.is_none() {
-            // That it cannot be killed is heard nowhere; the launcher does it when it sees this end of the connection close.
+            // If this fails, the launcher kills it when it sees the connection close.
             let _ = self.kill.kill();
         }
     }
 }
 
-/// The next message from the launcher, with no descriptor. `None`: there will be none.
+/// The next message from the launcher, without a descriptor. `None`: the connection is closed.
 pub(crate) fn read<T: Wire>(control: &mut UnixStream) -> io::Result<Option<T>> {
     let mut header = [0; 4];
     match control.read_exact(&mut header) {
@@ -320,18 +318,18 @@ pub(crate) fn read<T: Wire>(control: &mut UnixStream) -> io::Result<Option<T>> {
 pub(crate) fn read_body<T: Wire>(control: &mut UnixStream, header: [u8; 4]) -> io::Result<Option<T>> {
     let mut body = vec![0; frame_length(header)];
     control.read_exact(&mut body)?;
-    unframe(&body).map(Some).ok_or_else(|| io::Error::other("the launcher sent what is no message"))
+    unframe(&body).map(Some).ok_or_else(|| io::Error::other("the launcher sent an invalid message"))
 }
 
-/// Launchers that were left to end by themselves. The kernel keeps an ended child until its parent asks after it.
-static LEFT: Mutex<Vec<Launched>> = Mutex::new(Vec::new());
+/// Launchers that were dropped before they exited. The kernel keeps a zombie until its parent waits for it.
+static ABANDONED: Mutex<Vec<Launched>> = Mutex::new(Vec::new());
 
-/// Asks after all of them, and keeps `more` among them.
-fn sweep(more: Option<Launched>) {
-    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    left.extend(more);
-    left.retain_mut(|launched| {
-        // One that cannot be asked after is nobody's child any more.
+/// Reaps the abandoned launchers that have exited, and adds `more`.
+fn reap_abandoned(more: Option<Launched>) {
+    let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
+    abandoned.extend(more);
+    abandoned.retain_mut(|launched| {
+        // On an error it is not our child any more.
         let alive = launched.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
         if !alive {
             launched.child = None;
@@ -342,7 +340,7 @@ fn sweep(more: Option<Launched>) {
     });
 }
 
-/// A launcher, and the scratch folder that it empties at its end. Dropped, it is left to end by itself.
+/// A launcher process and the resources released when it exits. When dropped, it exits on its own.
 #[derive(Debug)]
 pub(crate) struct Launched {
     child: Option<Child>,
@@ -352,14 +350,14 @@ pub(crate) struct Launched {
 
 impl Launched {
     pub(crate) fn new(child: Child, scratch: Option<PathBuf>, row: Option<TakenRow>) -> Self {
-        sweep(None);
+        reap_abandoned(None);
         Self { child: Some(child), scratch, row }
     }
 
-    /// The launcher's end. It keeps its pid until [`Launched::wait`] asks after it, so the descriptor is of no other process.
+    /// A descriptor for the end of the launcher. Its pid is not reused before [`Launched::wait`] reaps it.
     fn end(&self) -> io::Result<ProcessEnd> {
         let pid = self.child.as_ref().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
-        let pid = pid.ok_or_else(|| io::Error::other("the launcher was waited for"))?;
+        let pid = pid.ok_or_else(|| io::Error::other("the launcher was already reaped"))?;
         Ok(ProcessEnd::new(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
@@ -374,8 +372,8 @@ impl Launched {
 
     fn remove_scratch(&mut self) {
         let Some(folder) = self.scratch.take() else { return };
-        // The launcher has left it empty, unless it was killed. What then cannot be removed goes with the staging folder, or when the
-        // next runner starts.
+        // The launcher leaves it empty unless it was killed. What cannot be removed goes with the staging directory, or when the next
+        // runner starts.
         if fs::remove_dir(&folder).is_err() {
             let _ = fs::remove_dir_all(&folder);
         }
@@ -385,7 +383,7 @@ impl Launched {
 impl Drop for Launched {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            sweep(Some(Self { child: Some(child), scratch: self.scratch.take(), row: self.row.take() }));
+            reap_abandoned(Some(Self { child: Some(child), scratch: self.scratch.take(), row: self.row.take() }));
         }
     }
 }

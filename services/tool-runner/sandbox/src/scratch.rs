@@ -1,4 +1,4 @@
-//! Where a command may write beside its workspace, and how much.
+//! Where a command may write outside its workspace, and how much.
 
 use std::path::{Component, PathBuf};
 
@@ -8,30 +8,30 @@ use crate::{
     wire::{wire_enum, wire_struct},
 };
 
-/// Where a command may write beside its workspace: `/tmp` (also `/var/tmp`), [`crate::HOME`] and `/dev/shm`. All of it is empty when
-/// the command starts and gone when it has ended.
+/// Where a command may write outside its workspace: `/tmp` (also `/var/tmp`), [`crate::HOME`] and `/dev/shm`. All are empty when the
+/// command starts and removed when it has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scratch {
-    /// Where `/tmp` and HOME lie.
+    /// The storage of `/tmp` and HOME.
     pub place: ScratchPlace,
     /// The size of `/tmp`.
     pub tmp: WriteBudget,
-    /// The size of HOME. What a command changes in [`crate::MountKind::Scratch`] mounts counts here too.
+    /// The size of HOME. Changes in [`crate::MountKind::Scratch`] mounts count here too.
     pub home: WriteBudget,
-    /// The size of `/dev/shm`, which is always memory.
+    /// The size of `/dev/shm`, which is always in memory.
     pub shm: WriteBudget,
 }
 
-/// Where `/tmp` and HOME lie.
+/// The storage of `/tmp` and HOME.
 ///
-/// In memory the kernel keeps the budgets: a write beyond them fails with ENOSPC. On disk the launcher measures the places while the file
-/// system fills, and ends a command that is over a budget with [`crate::Status::DiskLimit`].
+/// In memory the kernel enforces the budgets: a write beyond them fails with ENOSPC. On disk the launcher measures the places and
+/// terminates a command that exceeds a budget with [`crate::Status::DiskLimit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScratchPlace {
-    /// On disk, in the staging folder of the call ([`crate::WorkspaceMount::staging`]); in memory for a call that has none.
+    /// On disk, in the staging directory of the call ([`crate::WorkspaceMount::staging`]); in memory for a call without one.
     Staging,
-    /// On disk, each command in a folder of its own below this one. An absolute path to a folder that exists; the runner empties it
-    /// of what commands of runners that were killed have left. Nothing else may be kept there.
+    /// On disk, in a new directory per command below this one, which must be an absolute path of an existing directory. The runner removes
+    /// what the commands of crashed runners left there. It must not hold anything else.
     Folder(PathBuf),
     /// In memory.
     Memory,
@@ -41,8 +41,8 @@ wire_struct!(Scratch { place, tmp, home, shm });
 wire_enum!(ScratchPlace { 0 = Staging, 1 = Folder(path), 2 = Memory });
 
 impl Default for Scratch {
-    /// On disk in the staging folder; 8 GiB and 1,000,000 inodes each for `/tmp` and HOME, which hold a build's caches; 512 MiB and
-    /// 16,384 inodes for `/dev/shm`.
+    /// On disk in the staging directory; 8 GiB and 1,000,000 inodes each for `/tmp` and HOME, which hold build caches; 512 MiB and 16,384
+    /// inodes for `/dev/shm`.
     fn default() -> Self {
         let disk = WriteBudget { bytes: 8 << 30, inodes: 1_000_000 };
         Self {
@@ -70,8 +70,8 @@ impl Scratch {
     }
 }
 
-/// The folder of the scratch places with what the command sees as `/tmp`.
+/// The scratch directory of `/tmp`.
 pub(crate) const TMP: &str = "tmp";
 
-/// The folder of the scratch places with HOME and the changes of [`crate::MountKind::Scratch`] mounts.
+/// The scratch directory of HOME and the changes of [`crate::MountKind::Scratch`] mounts.
 pub(crate) const HOME: &str = "home";

@@ -1,4 +1,4 @@
-//! Proves by real attacks that the walls stand: a service that finds one of them possible must not serve.
+//! Proves with real attacks that the sandbox is secure. A service must not run commands if an attack succeeds.
 
 use std::{
     fs, io,
@@ -17,52 +17,51 @@ use crate::{
     error::LaunchError,
     launcher::NamespaceLauncher,
     limits::Limits,
-    order::ATTACKS,
     output::OutputCaps,
+    protocol::ATTACKS,
     running::Status,
     spec::{Spec, WorkspaceMount},
 };
 
-/// One attack and what came of it.
+/// The result of one attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttackResult {
-    /// What was tried.
+    /// The attack.
     pub attack: String,
-    /// Whether it was possible: then the sandbox is unsafe, and nothing may run in it.
+    /// Whether it succeeded: the sandbox is not secure then, and nothing may run in it.
     pub possible: bool,
-    /// What happened, such as the error the kernel gave.
+    /// Details, such as the error of the kernel.
     pub detail: String,
 }
 
-/// Why the walls could not be tried.
+/// Why the self-test could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum SelfTestError {
     /// The targets could not be set up.
-    #[error("the self-test could not set up what it attacks: {0}")]
+    #[error("the self-test could not set up its targets: {0}")]
     Targets(#[from] io::Error),
     /// The sandbox did not start.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// The attacks ended before all of them had been tried.
+    /// The attacks ended before all of them had run.
     #[error("the self-test's attacks ended early ({status:?}): {output}")]
     EndedEarly {
-        /// How they ended.
+        /// Their exit status.
         status: Status,
-        /// What they said.
+        /// Their output.
         output: String,
     },
 }
 
-/// The name under which the targets' secrets are known, so that no attack succeeds by chance.
+/// Marks the secrets of the targets, so that no attack succeeds by chance.
 pub(crate) const CANARY: &str = "belay-canary";
 
-/// Runs the built-in attacks inside of the sandbox, against targets made for them: a secret file, sockets, a listener, this process.
+/// Runs the built-in attacks inside the sandbox, against targets created for them: a secret file, sockets, a listener, this process.
 ///
-/// # Errors
-/// When the attacks could not be run to their end. That is no proof of safety.
+/// When the attacks could not be completed. That proves nothing.
 pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, SelfTestError> {
     let folder = tempfile::tempdir()?;
-    // What protects the targets has to be the walls, not the modes of their folder.
+    // The sandbox, not file modes, has to protect the targets.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
     let [workspace, staging] = ["workspace", "staging"].map(|name| folder.path().join(name));
     let hidden = workspace.join("hidden");
@@ -83,7 +82,7 @@ pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, Self
     let name = format!("{CANARY}-{}", id());
     let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
     let tcp = TcpListener::bind("127.0.0.1:0")?;
-    // Not every machine has the other loopback.
+    // Not every machine has an IPv6 loopback.
     let _tcp6 = TcpListener::bind(("::1", tcp.local_addr()?.port()));
 
     let mount = WorkspaceMount { hidden: vec!["hidden".into()], ..WorkspaceMount::staged(&workspace, &staging) };
@@ -99,10 +98,10 @@ pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, Self
     spec.limits = Some(Limits { processes: 64, ..Limits::default() });
     let (outcome, output) = launcher.launch_attacks(spec)?.collect(OutputCaps::default())?;
 
-    let said = output.stdout.text();
-    let mut results: Vec<AttackResult> = said.lines().filter_map(parse).collect();
+    let report = output.stdout.text();
+    let mut results: Vec<AttackResult> = report.lines().filter_map(parse).collect();
     if outcome.status != Status::Exited(0) || results.len() != crate::attacks::COUNT {
-        let output = format!("{said}{}", output.stderr.text());
+        let output = format!("{report}{}", output.stderr.text());
         return Err(SelfTestError::EndedEarly { status: outcome.status, output });
     }
     let untouched = fs::read_to_string(workspace.join("file"))? == CANARY;

@@ -1,4 +1,4 @@
-//! What the operator decides once for all commands.
+//! The operator's settings for all commands.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -10,37 +10,37 @@ use crate::{
     scratch::Scratch,
 };
 
-/// What the operator decides once for all commands.
+/// The operator's settings for all commands.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The binary to execute as the launcher. Its `main` has to call [`crate::take_over_if_asked`] first.
-    /// `/proc/self/exe` by default: it stays right when the file is replaced by an upgrade.
+    /// The binary to execute as the launcher, whose `main` has to call [`crate::take_over_if_asked`] first. The default, `/proc/self/exe`,
+    /// stays valid when an upgrade replaces the file.
     pub executable: PathBuf,
-    /// The user commands run as outside the sandbox when the runner is root. Never 0; nothing else should belong to it.
+    /// The user outside the sandbox that commands run as if the runner is root. Never 0, and used for nothing else.
     pub service_uid: u32,
-    /// The group to `service_uid`.
+    /// The group of `service_uid`.
     pub service_gid: u32,
-    /// Folders and files that every command sees beside `/usr`: toolchains outside of it, caches. [`crate::Spec::mounts`] adds to
-    /// them. They are mounted in the order of their depth, so that one may lie below another.
+    /// Mounts that every command sees besides `/usr`, such as toolchains and caches. [`crate::Spec::mounts`] adds to them. They are mounted
+    /// in order of depth, so that one may lie below another.
     pub mounts: Vec<Mount>,
-    /// Where a command may write beside its workspace, and how much.
+    /// Where a command may write outside its workspace, and how much.
     pub scratch: Scratch,
-    /// How much a command may change in its view of the workspace. The launcher measures it like scratch places on disk.
+    /// The budget for changes in the view of the workspace. The launcher measures it like scratch places on disk.
     pub view: WriteBudget,
-    /// How much a command leaves free on each disk that it writes to: one that would begin below is refused, and when the reserve is
-    /// touched, the commands of this runner are ended, the one that holds most first.
+    /// How much must stay free on each disk that a command writes to. A command that would start below it is refused; when a disk falls
+    /// below it, the commands of this runner are terminated, largest first.
     pub reserve: Reserve,
-    /// What one command may use, unless its [`crate::Spec::limits`] say otherwise.
+    /// The limits of a command without [`crate::Spec::limits`].
     pub limits: Limits,
-    /// The folders in which a program without a slash is looked for, and the command's `PATH`.
+    /// The `PATH` of commands, also used to find a program without a slash.
     pub path: Vec<PathBuf>,
-    /// Variables every command gets; of equal names these count over what the sandbox sets by default (`HOME`, `TZ`, and the offline
-    /// switches of package managers). Only here may names stand that loaders and interpreters obey (`LD_LIBRARY_PATH`, `PYTHONPATH`).
+    /// Variables of every command; they override the defaults of the sandbox (`HOME`, `TZ`, and the offline switches of package managers).
+    /// Variables that loaders and interpreters obey (`LD_LIBRARY_PATH`, `PYTHONPATH`) can be set only here.
     pub env: Vec<(String, OsString)>,
-    /// Variables of those that loaders and interpreters obey that a call may set all the same ([`crate::Spec::env`]).
+    /// Reserved variables that a call may set all the same ([`crate::Spec::env`]).
     pub calls_may_set: Vec<String>,
-    /// The Landlock ABI below which nothing is started. 1 (Linux 5.13) by default: it confines reads, writes and execution.
-    /// 3 (6.2) adds truncation, 4 (6.7) TCP ports, 6 (6.12) signals and abstract sockets, which namespaces confine as well.
+    /// The minimum Landlock ABI. The default, 1 (Linux 5.13), restricts reads, writes and execution. 3 (6.2) adds truncation, 4 (6.7) TCP
+    /// ports, 6 (6.12) signals and abstract sockets, which namespaces restrict as well.
     pub landlock_floor: u8,
 }
 
@@ -67,7 +67,7 @@ impl Default for Settings {
 impl Settings {
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
         if self.service_uid == 0 || self.service_gid == 0 {
-            return Err(LaunchError::spec("settings.service_uid", "must not be 0: no command ever runs as root"));
+            return Err(LaunchError::spec("settings.service_uid", "must not be 0: commands never run as root"));
         }
         if self.landlock_floor == 0 {
             return Err(LaunchError::spec(

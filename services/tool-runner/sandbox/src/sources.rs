@@ -1,7 +1,7 @@
-//! What the view is made of: pieces of the host, taken as mounts that stand nowhere yet.
+//! The sources of the view: mounts of the host that are not attached anywhere yet.
 //!
-//! When the runner is root this happens while the launcher still is, so that the workspace can be taken from wherever it lies and its
-//! owner be mapped; else inside of the user namespace, with the rights of the runner.
+//! If the runner is root, the launcher takes them while it is still root, so that it can reach the workspace and map its owner; else init
+//! takes them in the user namespace with the rights of the runner.
 
 use std::{
     fs, io,
@@ -19,14 +19,14 @@ use rustix::{
 
 use crate::{
     UPPER, WORK, etc,
-    init::Outside,
+    init::HostIds,
     layer::Layer,
     mounts::{Mount, MountKind},
-    order::{ATTACKS, At as _, Command, Failure},
-    sys::{self, OneThread, Reach, Side},
+    protocol::{ATTACKS, Command, Context as _, Failure},
+    sys::{self, Reach, Side, SingleThreaded},
 };
 
-/// Where programs and libraries live. Links on most systems (`/bin` to `/usr/bin`), folders on some.
+/// Where programs and libraries are. Links on most systems (`/bin` to `/usr/bin`), directories on some.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// Those of [`SYSTEM`] that exist.
@@ -34,56 +34,56 @@ pub(crate) fn system_folders() -> impl Iterator<Item = PathBuf> {
     SYSTEM.iter().map(PathBuf::from).filter(|place| place.exists())
 }
 
-/// How many processors there are, which runtimes size their thread pools by. The only part of `/sys` that is shown.
+/// The number of processors, by which runtimes size thread pools. The only visible part of `/sys`.
 pub(crate) const PROCESSORS: &str = "/sys/devices/system/cpu";
 
-/// The only devices of the host there are. `/dev/tty` is the terminal of the session that opens it: none, or one of the command's own.
+/// The only visible devices of the host. `/dev/tty` is the terminal of the session that opens it: none, or the command's own.
 pub(crate) const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
-/// A piece of the host, for the same place in the view.
-pub(crate) struct Piece {
+/// A mount of the host, for the same path in the view.
+pub(crate) struct HostMount {
     pub(crate) place: PathBuf,
     pub(crate) mount: OwnedFd,
     pub(crate) folder: bool,
 }
 
-/// What an operator's [`Mount`] shows.
+/// An operator's [`Mount`].
 pub(crate) struct Shown {
-    pub(crate) piece: Piece,
+    pub(crate) piece: HostMount,
     pub(crate) kind: MountKind,
 }
 
-/// All pieces.
+/// All sources.
 pub(crate) struct Sources {
-    /// Read-only, with everything mounted below them.
-    pub(crate) pieces: Vec<Piece>,
-    /// Places that are links in the view, with what they point to.
+    /// Read-only mounts, with everything mounted below them.
+    pub(crate) pieces: Vec<HostMount>,
+    /// Symbolic links in the view, with their targets.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
-    /// Small files of the host, with their contents.
+    /// Small files of the host, with their content.
     pub(crate) copies: Vec<(PathBuf, Vec<u8>)>,
-    pub(crate) devices: Vec<Piece>,
+    pub(crate) devices: Vec<HostMount>,
     /// The workspace's layers, the topmost first.
     pub(crate) lower: Vec<OwnedFd>,
-    /// The folder with [`UPPER`] and [`WORK`], where there is one.
+    /// The staging directory with [`UPPER`] and [`WORK`], if there is one.
     pub(crate) staging: Option<OwnedFd>,
-    /// The folder of the scratch places, as [`prepare_scratch`] made it. `None`: they are memory.
+    /// The directory of the scratch places. `None`: they are in memory.
     pub(crate) scratch: Option<OwnedFd>,
-    /// The operator's mounts, in the order in which they are mounted.
+    /// The operator's mounts, in order.
     pub(crate) mounts: Vec<Shown>,
 }
 
-/// Who takes the pieces.
+/// Who takes the mounts.
 #[derive(Clone, Copy)]
-pub(crate) enum Taker {
-    /// Real root, on behalf of the service user.
-    Root(OneThread),
-    /// An ordinary user, inside of a user namespace that holds nobody else.
+pub(crate) enum MountAuthority {
+    /// Root, on behalf of the service user.
+    Root(SingleThreaded),
+    /// An ordinary user, in its own user namespace.
     User,
 }
 
-impl Taker {
-    /// An owner map goes on single mounts; and without privilege a mount cannot be taken from under what is mounted on it.
+impl MountAuthority {
+    /// Only single mounts can be id-mapped; without privilege, only whole trees can be cloned.
     fn reach(self) -> Reach {
         match self {
             Self::Root(_) => Reach::One,
@@ -95,8 +95,8 @@ impl Taker {
 const NOT_TRUSTED: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | NOT_TRUSTED;
 
-/// Takes all pieces.
-pub(crate) fn take(command: &Command, taker: Taker) -> Result<Sources, Failure> {
+/// Takes all mounts.
+pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sources, Failure> {
     let mut sources = Sources {
         pieces: Vec::new(),
         links: Vec::new(),
@@ -118,7 +118,7 @@ pub(crate) fn take(command: &Command, taker: Taker) -> Result<Sources, Failure> 
         match shown {
             etc::Shown::Link { place, target } => sources.links.push((place, target)),
             etc::Shown::Copy { place, contents } => sources.copies.push((place, contents)),
-            etc::Shown::Piece { place, source } => sources.pieces.push(piece(&source, &place)?),
+            etc::Shown::HostMount { place, source } => sources.pieces.push(piece(&source, &place)?),
         }
     }
     if Path::new(PROCESSORS).is_dir() {
@@ -128,16 +128,16 @@ pub(crate) fn take(command: &Command, taker: Taker) -> Result<Sources, Failure> 
         sources.pieces.push(piece(binary, ATTACKS.as_ref())?);
     }
     for place in DEVICES.map(Path::new) {
-        let doing = || format!("taking {}", place.display());
+        let doing = || format!("cloning the mount of {}", place.display());
         let mount = clone(place, Reach::One).at(Layer::View, doing)?;
         let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
         sys::mount_setattr(mount.as_fd(), Reach::One, attributes, None).at(Layer::View, doing)?;
-        sources.devices.push(Piece { place: place.to_owned(), mount, folder: false });
+        sources.devices.push(HostMount { place: place.to_owned(), mount, folder: false });
     }
-    let mut owners = Owners { taker, to: (command.service_uid, command.service_gid), made: None };
+    let mut owners = Owners { authority, to: (command.service_uid, command.service_gid), made: None };
     take_workspace(command, &mut owners, &mut sources)?;
-    if let Some(folder) = &command.scratch_folder {
-        let owner = owner_of(folder).at(Layer::View, || format!("looking at {}", folder.display()))?;
+    if let Some(folder) = &command.scratch_directory {
+        let owner = owner_of(folder).at(Layer::View, || format!("inspecting {}", folder.display()))?;
         sources.scratch = Some(owners.take(folder, owner, NOT_TRUSTED, Layer::View)?);
     }
     for mount in &command.mounts {
@@ -146,12 +146,12 @@ pub(crate) fn take(command: &Command, taker: Taker) -> Result<Sources, Failure> 
     Ok(sources)
 }
 
-fn piece(source: &Path, place: &Path) -> Result<Piece, Failure> {
-    let doing = || format!("taking {} read-only", source.display());
+fn piece(source: &Path, place: &Path) -> Result<HostMount, Failure> {
+    let doing = || format!("cloning the mount of {} read-only", source.display());
     let folder = fs::metadata(source).at(Layer::View, doing)?.is_dir();
     let mount = clone(source, Reach::Tree).at(Layer::View, doing)?;
     sys::mount_setattr(mount.as_fd(), Reach::Tree, READ_ONLY, None).at(Layer::View, doing)?;
-    Ok(Piece { place: place.to_owned(), mount, folder })
+    Ok(HostMount { place: place.to_owned(), mount, folder })
 }
 
 fn clone(path: &Path, reach: Reach) -> io::Result<OwnedFd> {
@@ -167,27 +167,27 @@ fn owner_of(path: &Path) -> io::Result<(u32, u32)> {
     Ok((metadata.uid(), metadata.gid()))
 }
 
-/// Takes folders so that their owner's files are the command's.
+/// Takes directories with their owner mapped to the user of the command.
 struct Owners {
-    taker: Taker,
+    authority: MountAuthority,
     to: (u32, u32),
-    /// The last map made, and whose files it maps: most folders of a command have one owner, and a map costs a process.
+    /// The last mapping, and its owner: most directories of a command have one owner, and a mapping costs a process.
     made: Option<((u32, u32), OwnedFd)>,
 }
 
 impl Owners {
     fn take(&mut self, folder: &Path, owner: (u32, u32), attributes: u64, layer: Layer) -> Result<OwnedFd, Failure> {
-        let (reach, to) = (self.taker.reach(), self.to);
+        let (reach, to) = (self.authority.reach(), self.to);
         let mapping =
             self.mapping(owner).at(Layer::IdMappedWorkspace, || format!("mapping user {} to {}", owner.0, to.0))?;
-        let mount = clone(folder, reach).at(layer, || format!("taking {}", folder.display()))?;
+        let mount = clone(folder, reach).at(layer, || format!("cloning the mount of {}", folder.display()))?;
         sys::mount_setattr(mount.as_fd(), reach, attributes, mapping)
             .at(Layer::IdMappedWorkspace, || format!("mapping the owner of {}", folder.display()))?;
         Ok(mount)
     }
 
     fn mapping(&mut self, from: (u32, u32)) -> io::Result<Option<BorrowedFd<'_>>> {
-        let Taker::Root(one) = self.taker else { return Ok(None) };
+        let MountAuthority::Root(one) = self.authority else { return Ok(None) };
         if from == self.to {
             return Ok(None);
         }
@@ -199,15 +199,15 @@ impl Owners {
 }
 
 fn take_workspace(command: &Command, owners: &mut Owners, sources: &mut Sources) -> Result<(), Failure> {
-    let base = command.lower.last().expect("a spec without a workspace is refused");
+    let base = command.lower.last().expect("spec.check() requires a workspace");
     let metadata =
-        fs::metadata(base).at(Layer::Workspace, || format!("looking at the workspace {}", base.display()))?;
+        fs::metadata(base).at(Layer::Workspace, || format!("inspecting the workspace {}", base.display()))?;
     let owner = (metadata.uid(), metadata.gid());
     for folder in &command.lower {
         sources.lower.push(owners.take(folder, owner, READ_ONLY, Layer::Workspace)?);
     }
     if let Some(staging) = &command.staging {
-        prepare(staging, &metadata, owners.taker)?;
+        prepare(staging, &metadata, owners.authority)?;
         sources.staging = Some(owners.take(staging, owner, NOT_TRUSTED, Layer::Workspace)?);
     }
     Ok(())
@@ -215,38 +215,38 @@ fn take_workspace(command: &Command, owners: &mut Owners, sources: &mut Sources)
 
 fn take_mount(mount: &Mount, owners: &mut Owners) -> Result<Shown, Failure> {
     let Mount { source, target, kind } = mount;
-    let metadata = fs::metadata(source).at(Layer::View, || format!("looking at {}", source.display()))?;
+    let metadata = fs::metadata(source).at(Layer::View, || format!("inspecting {}", source.display()))?;
     let owner = (metadata.uid(), metadata.gid());
     let taken = match kind {
         MountKind::ReadOnly => piece(source, target)?,
         MountKind::Scratch | MountKind::Writable if !metadata.is_dir() => {
-            let problem = format!("`{}` is not a folder: only folders can be written to", source.display());
+            let problem = format!("`{}` is not a directory: only directories can be writable", source.display());
             return Err(Failure::Spec("mounts".to_owned(), problem));
         }
         MountKind::Scratch | MountKind::Writable => {
             let attributes = if *kind == MountKind::Scratch { READ_ONLY } else { NOT_TRUSTED };
             let mount = owners.take(source, owner, attributes, Layer::View)?;
-            Piece { place: target.clone(), mount, folder: true }
+            HostMount { place: target.clone(), mount, folder: true }
         }
     };
     Ok(Shown { piece: taken, kind: *kind })
 }
 
-/// Makes the overlay's two folders. The upper one stands for the workspace's root, so it gets its mode; all get its owner.
-fn prepare(staging: &Path, workspace: &fs::Metadata, taker: Taker) -> Result<(), Failure> {
-    let own = |path: &Path| match taker {
-        Taker::Root(_) => chown(path, Some(workspace.uid()), Some(workspace.gid())),
-        Taker::User => Ok(()),
+/// Creates the two directories of the overlay. The upper one represents the root of the workspace, so it gets its mode; both get its owner.
+fn prepare(staging: &Path, workspace: &fs::Metadata, authority: MountAuthority) -> Result<(), Failure> {
+    let own = |path: &Path| match authority {
+        MountAuthority::Root(_) => chown(path, Some(workspace.uid()), Some(workspace.gid())),
+        MountAuthority::User => Ok(()),
     };
-    own(staging).at(Layer::Workspace, || format!("giving {} to the workspace's owner", staging.display()))?;
+    own(staging).at(Layer::Workspace, || format!("changing the owner of {}", staging.display()))?;
     for name in [UPPER, WORK] {
         let path = staging.join(name);
         match fs::create_dir(&path) {
-            // A volatile overlay can be mounted once.
+            // A volatile overlay can be mounted only once.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(used_twice(staging));
             }
-            made => made.at(Layer::Workspace, || format!("making {}", path.display()))?,
+            made => made.at(Layer::Workspace, || format!("creating {}", path.display()))?,
         }
         let mode = fs::Permissions::from_mode(if name == UPPER { workspace.mode() & 0o777 } else { 0o700 });
         fs::set_permissions(&path, mode)
@@ -256,19 +256,19 @@ fn prepare(staging: &Path, workspace: &fs::Metadata, taker: Taker) -> Result<(),
     Ok(())
 }
 
-/// A folder for one launch has been used for another.
+/// The directory of a launch was used before.
 pub(crate) fn used_twice(folder: &Path) -> Failure {
-    let problem = format!("`{}` has been used for another launch: give each its own", folder.display());
+    let problem = format!("`{}` was used for another launch: use a new directory for each", folder.display());
     Failure::Spec("workspace.staging".to_owned(), problem)
 }
 
-/// A user namespace in which `from` is `to` of the namespace we are in: the form in which a mount takes its owner map.
-fn mapping(one: OneThread, from: (u32, u32), to: (u32, u32)) -> io::Result<OwnedFd> {
+/// Creates a user namespace that maps `from` to `to`, as id-mapped mounts need it.
+fn mapping(one: SingleThreaded, from: (u32, u32), to: (u32, u32)) -> io::Result<OwnedFd> {
     let (held, release) = io::pipe()?;
     match sys::clone(one, libc::CLONE_NEWUSER)? {
         Side::Child => {
             drop(release);
-            // Only there for its namespace; ends when the parent lets go, or dies.
+            // Exists only for its namespace; exits when the parent closes the pipe or dies.
             let _ = io::read_to_string(held);
             sys::exit(0)
         }
@@ -283,8 +283,8 @@ fn mapping(one: OneThread, from: (u32, u32), to: (u32, u32)) -> io::Result<Owned
     }
 }
 
-/// Tries to map the owner of a folder's mount; nobody sees the mount.
-pub(crate) fn map_owner(one: OneThread, folder: &Path, to: Outside) -> io::Result<()> {
+/// Probes id-mapping on a detached mount of a directory.
+pub(crate) fn map_owner(one: SingleThreaded, folder: &Path, to: HostIds) -> io::Result<()> {
     let mapping = mapping(one, (0, 0), (to.uid, to.gid))?;
     sys::mount_setattr(clone(folder, Reach::One)?.as_fd(), Reach::One, 0, Some(mapping.as_fd()))
 }

@@ -1,4 +1,4 @@
-//! One command: what to run, on which workspace, within which limits.
+//! A command: what to run, on which workspace, with which limits.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,30 +13,30 @@ use crate::{
     mounts::{self, Mount},
 };
 
-/// One command.
+/// A command.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// The program: a name to look for in [`crate::Settings::path`], or a path in the command's view.
+    /// The program: a name to find in [`crate::Settings::path`], or a path in the view.
     pub program: String,
-    /// Its arguments, without the program's name. No shell looks at them.
+    /// Its arguments, without the program name. No shell interprets them.
     pub args: Vec<OsString>,
-    /// Variables beside the fixed ones (`PATH`, `HOME`, `LANG`, `TZ`, …); nothing of the runner's own environment is passed on.
-    /// Names that loaders and interpreters obey are refused; `TRACEPARENT` and its like go here.
+    /// Variables besides the fixed ones (`PATH`, `HOME`, `LANG`, `TZ`, …). The environment of the runner is not passed on. Names that
+    /// loaders and interpreters obey are rejected; `TRACEPARENT` and the like go here.
     pub env: Vec<(String, OsString)>,
-    /// Where to start, relative to the workspace. Empty: at its root.
+    /// The working directory, relative to the workspace; empty for its root.
     pub cwd: PathBuf,
     /// The workspace.
     pub workspace: WorkspaceMount,
-    /// What it sees beside [`crate::Settings::mounts`], such as a cache of its workspace.
+    /// Additional mounts besides [`crate::Settings::mounts`], such as a cache of its workspace.
     pub mounts: Vec<Mount>,
-    /// Time on the wall from its start; all processes are killed when it is up. `None`: no limit.
-    pub wall: Option<Duration>,
-    /// What it may use instead of [`crate::Settings::limits`].
+    /// The time limit from its start, after which all its processes are killed. `None`: no limit.
+    pub timeout: Option<Duration>,
+    /// Overrides [`crate::Settings::limits`].
     pub limits: Option<Limits>,
 }
 
 impl Spec {
-    /// A command at the workspace's root with the operator's mounts and limits.
+    /// A command in the root of the workspace, with the operator's mounts and limits.
     pub fn new(
         program: impl Into<String>,
         args: impl IntoIterator<Item = impl Into<OsString>>,
@@ -49,7 +49,7 @@ impl Spec {
             cwd: PathBuf::new(),
             workspace,
             mounts: Vec::new(),
-            wall: None,
+            timeout: None,
             limits: None,
         }
     }
@@ -58,30 +58,30 @@ impl Spec {
 /// The workspace as the command sees it at [`crate::WORKSPACE`].
 #[derive(Clone, Debug)]
 pub struct WorkspaceMount {
-    /// The folders it is made of, the topmost first, the workspace's own last: its owner is whom the command's changes will belong to.
-    /// Absolute paths. They must not change while the command runs. Mounts inside of them are not shown when the runner is root.
+    /// The layers, topmost first, the workspace last: its owner will own the changes. Absolute paths. They must not change while the
+    /// command runs. Mounts inside them are not visible if the runner is root.
     pub lower: Vec<PathBuf>,
-    /// A folder for this one launch on a file system that overlays can write to. The launcher makes [`crate::UPPER`] in it, where the
-    /// changes are found afterwards with the workspace's owner, and [`crate::WORK`]. `None`: the workspace is read-only.
+    /// A new directory for this launch on a file system that supports overlay upper layers. The launcher creates [`crate::UPPER`] in it,
+    /// which receives the changes with the owner of the workspace, and [`crate::WORK`]. `None`: the workspace is read-only.
     pub staging: Option<PathBuf>,
-    /// Folders inside the workspace that the command sees empty and cannot write to, such as the one that holds the staging folders.
-    /// Relative to the workspace; those that do not exist are skipped.
+    /// Directories in the workspace that the command sees empty and read-only, such as the one with the staging directories. Relative to
+    /// the workspace; missing ones are skipped.
     pub hidden: Vec<PathBuf>,
 }
 
 impl WorkspaceMount {
-    /// One folder, which the command can only read.
+    /// A read-only directory.
     pub fn read_only(folder: impl Into<PathBuf>) -> Self {
         Self { lower: vec![folder.into()], staging: None, hidden: Vec::new() }
     }
 
-    /// One folder, with what the command changes kept apart in `staging`.
+    /// A directory whose changes go to `staging`.
     pub fn staged(folder: impl Into<PathBuf>, staging: impl Into<PathBuf>) -> Self {
         Self { staging: Some(staging.into()), ..Self::read_only(folder) }
     }
 }
 
-/// Names that change what a program loads or executes before its first line, or that the sandbox itself sets.
+/// Variables that change what a program loads or executes before it starts, or that the sandbox sets.
 const RESERVED: [&str; 18] = [
     "BASH_ENV",
     "ENV",
@@ -117,7 +117,7 @@ impl Spec {
             check_variable(name, value, may_set)?;
         }
         if !stays_inside(&self.cwd) {
-            return Err(LaunchError::spec("cwd", format!("`{}` is outside workspace", self.cwd.display())));
+            return Err(LaunchError::spec("cwd", format!("`{}` is host_ids workspace", self.cwd.display())));
         }
         without_nul("cwd", self.cwd.as_os_str())?;
         mounts::check(&self.mounts, "mounts")?;
@@ -131,9 +131,9 @@ impl Spec {
 impl WorkspaceMount {
     fn check(&self) -> Result<(), LaunchError> {
         if self.lower.is_empty() {
-            return Err(LaunchError::spec("workspace.lower", "needs at least one folder"));
+            return Err(LaunchError::spec("workspace.lower", "needs at least one directory"));
         }
-        // Beyond a few hundred layers an overlay refuses; the name of each costs a little of one page of options before that.
+        // An overlay supports a few hundred layers, but its options have to fit on one page.
         if self.lower.len() > 64 {
             return Err(LaunchError::spec("workspace.lower", "has more than 64 layers: merge some"));
         }
@@ -146,7 +146,7 @@ impl WorkspaceMount {
         for (n, folder) in self.hidden.iter().enumerate() {
             let field = format!("workspace.hidden[{n}]");
             if folder.as_os_str().is_empty() || !stays_inside(folder) {
-                return Err(LaunchError::spec(field, format!("`{}` is outside workspace", folder.display())));
+                return Err(LaunchError::spec(field, format!("`{}` is host_ids workspace", folder.display())));
             }
             without_nul(&field, folder.as_os_str())?;
         }
@@ -154,30 +154,30 @@ impl WorkspaceMount {
     }
 }
 
-/// Whether programs or loaders obey a variable before a program's first line, or the sandbox sets it: a call sets it only where
-/// [`crate::Settings::calls_may_set`] says so.
+/// Whether programs or loaders obey a variable before a program starts, or the sandbox sets it. A call can set it only if
+/// [`crate::Settings::calls_may_set`] lists it.
 #[must_use]
 pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Why a call must not set a reserved variable, and what an operator can do.
+/// Why a call must not set a reserved variable, and how an operator can allow it.
 #[must_use]
-pub fn not_the_calls(name: &str) -> String {
+pub fn reserved_variable_problem(name: &str) -> String {
     let name = name.escape_debug();
     format!(
-        "decides what programs load or execute: a plan may set it only where the operator's settings say so: \
-         `commands: {{plans_may_set: [{name}]}}`"
+        "is reserved, because it decides what programs load or execute; to let plans set it, put \
+         `commands: {{plans_may_set: [{name}]}}` in the operator's settings"
     )
 }
 
 fn check_variable(name: &str, value: &OsStr, may_set: &[String]) -> Result<(), LaunchError> {
     let field = format!("env.{}", name.escape_debug());
     if name.is_empty() || name.contains(['=', '\0']) {
-        return Err(LaunchError::spec(field, "is not the name of a variable"));
+        return Err(LaunchError::spec(field, "is not a valid variable name"));
     }
     if is_reserved(name) && !may_set.iter().any(|allowed| allowed == name) {
-        return Err(LaunchError::spec(field, not_the_calls(name)));
+        return Err(LaunchError::spec(field, reserved_variable_problem(name)));
     }
     without_nul(&field, value)
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_command_passes() {
+    fn a_plain_command_is_valid() {
         let mut spec = Spec::new("echo", ["a b", "$(id)"], WorkspaceMount::staged("/workspace", "/staging"));
         spec.env.push(("TRACEPARENT".into(), "00-1-2-01".into()));
         spec.cwd = "./src".into();
@@ -220,14 +220,14 @@ mod tests {
 
     // S2-X-06: the message says "outside workspace".
     #[test]
-    fn a_working_directory_outside_is_refused() {
-        for outside in ["/etc", "../other", "src/../../etc"] {
-            assert!(problem(|spec| spec.cwd = outside.into()).contains("outside workspace"), "{outside}");
+    fn a_working_directory_outside_is_rejected() {
+        for host_ids in ["/etc", "../other", "src/../../etc"] {
+            assert!(problem(|spec| spec.cwd = host_ids.into()).contains("host_ids workspace"), "{host_ids}");
         }
     }
 
     #[test]
-    fn each_refusal_names_its_field() {
+    fn each_error_names_its_field() {
         assert!(problem(|spec| spec.program.clear()).starts_with("program:"));
         assert!(problem(|spec| spec.args = vec!["a".into(), "b\0c".into()]).starts_with("args[1]:"));
         assert!(problem(|spec| spec.workspace.lower.clear()).starts_with("workspace.lower:"));
@@ -236,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_loaders_obey_are_refused() {
+    fn variables_that_loaders_obey_are_rejected() {
         for name in ["LD_PRELOAD", "BASH_ENV", "GIT_SSH_COMMAND", "PYTHONSTARTUP", "NODE_OPTIONS", "PATH", "A=B", ""] {
             assert!(problem(|spec| spec.env = vec![(name.into(), "x".into())]).starts_with("env."), "{name}");
         }
     }
 
     #[test]
-    fn a_variable_that_the_operator_leaves_to_plans_passes_and_no_other() {
+    fn only_reserved_variables_that_the_operator_allows_are_accepted() {
         let may_set = ["PYTHONPATH".to_owned()];
         let mut spec = Spec::new("true", [""; 0], WorkspaceMount::read_only("/workspace"));
         spec.env = vec![("PYTHONPATH".into(), "lib".into())];

@@ -1,4 +1,4 @@
-//! The system calls that no safe crate offers, each wrapped once.
+//! System calls without a safe wrapper in a crate.
 #![allow(unsafe_code)]
 
 use std::{
@@ -14,12 +14,12 @@ use std::{
 
 use crate::running::Usage;
 
-/// Proof that this process has one thread, which is what makes it sound to go on in Rust after a fork.
+/// Proof that this process is single-threaded, which makes it sound to run Rust code after a fork.
 #[derive(Clone, Copy)]
-pub(crate) struct OneThread(());
+pub(crate) struct SingleThreaded(());
 
-impl OneThread {
-    /// Counts the threads. `/proc/self/task` has one link for itself, one for its parent and one a thread.
+impl SingleThreaded {
+    /// Counts the threads: `/proc/self/task` has one link for itself, one for its parent and one per thread.
     pub(crate) fn check() -> io::Result<Self> {
         match std::fs::metadata("/proc/self/task")?.nlink() {
             3 => Ok(Self(())),
@@ -34,10 +34,10 @@ pub(crate) enum Side {
     Parent { pid: i32, pidfd: OwnedFd },
 }
 
-/// A child in new namespaces, or a plain fork for `flags == 0`. The child dies with SIGCHLD like any other.
-pub(crate) fn clone(_: OneThread, flags: c_int) -> io::Result<Side> {
+/// Creates a child in new namespaces, or forks if `flags == 0`. The child sends SIGCHLD when it exits.
+pub(crate) fn clone(_: SingleThreaded, flags: c_int) -> io::Result<Side> {
     let mut pidfd: c_int = -1;
-    // The legacy call and not clone3, which containers answer with ENOSYS. Both architectures take the pidfd in the third argument.
+    // Not clone3, which containers answer with ENOSYS. Both architectures take the pidfd in the third argument.
     let flags = (flags | libc::CLONE_PIDFD | libc::SIGCHLD) as c_ulong;
     // SAFETY: no stack is given and no memory is shared, so this is a fork; with one thread no lock can be held by another.
     // `pidfd` outlives the call.
@@ -53,13 +53,13 @@ pub(crate) fn clone(_: OneThread, flags: c_int) -> io::Result<Side> {
     }
 }
 
-/// Ends the process at once: nothing that was copied from the parent is flushed or run.
+/// Exits at once, without flushing or running anything copied from the parent.
 pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: takes an integer and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// A child that has ended, its raw wait status, and what it and the children it waited for have used.
+/// A reaped child: its raw wait status, and the usage of it and of the children that it waited for.
 pub(crate) struct Reaped {
     pub(crate) pid: i32,
     pub(crate) status: i32,
@@ -90,7 +90,7 @@ fn usage(used: &libc::rusage) -> Usage {
     Usage { user: time(used.ru_utime), system: time(used.ru_stime), max_resident_bytes: used.ru_maxrss as u64 * 1024 }
 }
 
-/// Kills every process of this pid namespace but its init, which has to be the caller.
+/// Kills all processes of this pid namespace except init, which has to be the caller.
 pub(crate) fn kill_all_others() {
     // SAFETY: takes no arguments.
     let first = unsafe { libc::getpid() } == 1;
@@ -107,7 +107,7 @@ struct MountAttr {
     userns: u64,
 }
 
-/// Which mounts below a descriptor are meant.
+/// Which mounts at a descriptor are meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     One,
@@ -145,7 +145,7 @@ pub(crate) fn mount_setattr(
     done(result)
 }
 
-/// Brings up the loopback interface of this network namespace; its addresses come by themselves.
+/// Brings up the loopback interface of this network namespace; the kernel adds its addresses.
 pub(crate) fn bring_up_loopback() -> io::Result<()> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::INET,
@@ -171,7 +171,7 @@ pub(crate) fn close_on_exec_from(first: c_uint) -> io::Result<()> {
     done(result)
 }
 
-/// Puts every signal back to its default and unblocks all: ignored and blocked signals survive an `execve`, and Rust ignores SIGPIPE.
+/// Resets all signals to their defaults and unblocks them: ignored and blocked signals survive `execve`, and Rust ignores SIGPIPE.
 pub(crate) fn reset_signals() {
     for signal in 1..=libc::SIGRTMAX() {
         // SAFETY: installs no handler. The few that cannot be changed answer EINVAL, which is fine.
@@ -185,7 +185,7 @@ pub(crate) fn reset_signals() {
     }
 }
 
-/// Puts a seccomp program in force for this process and all it will start. Needs `no_new_privs`.
+/// Installs a seccomp program for this process and its descendants. Needs `no_new_privs`.
 pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(io::Error::other)?,
@@ -197,7 +197,7 @@ pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     done(result)
 }
 
-/// Replaces the program. Comes back only with the reason why it could not.
+/// Executes a program. Returns only on an error.
 pub(crate) fn execve(program: &CStr, args: &[CString], env: &[CString]) -> io::Error {
     let pointers = |list: &[CString]| -> Vec<*const c_char> {
         list.iter().map(|item| item.as_ptr()).chain([ptr::null()]).collect()

@@ -1,4 +1,4 @@
-//! What a place on disk holds: what has a name there, and what processes still hold open that has none any more.
+//! Measures disk usage: named files in a directory, and unnamed files that processes hold open.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,61 +19,61 @@ use rustix::{
 
 use crate::budget::WriteBudget;
 
-/// A file system: its size, and what an ordinary user still finds free.
+/// The size of a file system, and the space free to ordinary users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct FileSystemSpace {
     pub(crate) size: WriteBudget,
     pub(crate) free: WriteBudget,
 }
 
-impl Room {
+impl FileSystemSpace {
     pub(crate) fn of(folder: &OwnedFd) -> Result<Self, Errno> {
         let all = fstatvfs(folder)?;
         Ok(Self {
             size: WriteBudget { bytes: all.f_blocks * all.f_frsize, inodes: all.f_files },
             free: WriteBudget {
                 bytes: all.f_bavail * all.f_frsize,
-                // Without a count of inodes there is no end of them.
+                // Without an inode count the number is unlimited.
                 inodes: if all.f_files == 0 { u64::MAX } else { all.f_favail },
             },
         })
     }
 }
 
-/// Folders deeper than this are reached by no path (PATH_MAX is 4,096 bytes), and are not looked into.
+/// No path (PATH_MAX is 4,096 bytes) reaches deeper directories, so they are not visited.
 const MAX_DEPTH: usize = 2_100;
 
-/// After how many entries a walk asks whether to go on: some milliseconds.
-const ENTRIES_A_QUESTION: u64 = 1024;
+/// The number of entries between two stop checks: some milliseconds.
+const ENTRIES_PER_STOP_CHECK: u64 = 1024;
 
-/// Walks through what a command holds.
+/// Walks through the files of a command.
 pub(crate) struct Walk<'a> {
-    /// Whether to stop, because there is something more urgent.
+    /// Returns true to stop for something more urgent.
     stop: &'a mut dyn FnMut() -> bool,
-    /// Entries looked at.
+    /// The number of visited entries.
     pub(crate) entries: u64,
     pub(crate) stopped: bool,
-    /// Whether a folder could not be looked into for its modes.
-    pub(crate) shut: bool,
+    /// Whether the modes of a directory denied access.
+    pub(crate) denied: bool,
 }
 
 impl<'a> Walk<'a> {
     pub(crate) fn new(stop: &'a mut dyn FnMut() -> bool) -> Self {
-        // Each level of a walk takes a descriptor. What the command may open was decided before.
+        // Each level of a walk takes a descriptor. The limits of the command were set before.
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-        Self { stop, entries: 0, stopped: false, shut: false }
+        Self { stop, entries: 0, stopped: false, denied: false }
     }
 
-    fn goes_on(&mut self) -> bool {
+    fn keeps_going(&mut self) -> bool {
         self.entries += 1;
-        if self.entries.is_multiple_of(ENTRIES_A_QUESTION) {
+        if self.entries.is_multiple_of(ENTRIES_PER_STOP_CHECK) {
             self.stopped = self.stopped || (self.stop)();
         }
         !self.stopped
     }
 
-    /// Adds up what a folder holds. What cannot be looked into counts nothing.
+    /// Sums up the content of a directory. Inaccessible content counts as nothing.
     pub(crate) fn measure(&mut self, folder: OwnedFd) -> WriteBudget {
         let mut held = WriteBudget { bytes: 0, inodes: 0 };
         let Ok(entries) = Dir::new(folder) else { return held };
@@ -81,7 +81,7 @@ impl<'a> Walk<'a> {
         while let Some(entries) = above.last_mut() {
             let entry = match entries.read() {
                 Some(Ok(entry)) => entry,
-                // A folder that cannot be read to its end is left.
+                // A directory that cannot be read further is left.
                 None | Some(Err(_)) => {
                     above.pop();
                     continue;
@@ -91,36 +91,36 @@ impl<'a> Walk<'a> {
             if name == c"." || name == c".." {
                 continue;
             }
-            if !self.goes_on() {
+            if !self.keeps_going() {
                 break;
             }
             let Ok(at) = entries.fd() else { continue };
-            // One that is gone meanwhile holds nothing.
+            // Removed meanwhile.
             let Ok(stat) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             held.inodes += 1;
-            // The names of one file share what it takes. Its blocks and not its length: a file may have holes.
+            // Hard links share the blocks of a file. Counts blocks, not the length: a file may have holes.
             held.bytes += stat.st_blocks as u64 * 512 / u64::from(stat.st_nlink.max(1) as u32);
             if FileType::from_raw_mode(stat.st_mode).is_dir() {
-                match open_folder(at, name).and_then(Dir::new) {
+                match open_directory(at, name).and_then(Dir::new) {
                     Ok(below) if above.len() < MAX_DEPTH => above.push(below),
                     Ok(_) => {}
-                    Err(error) => self.shut |= error == Errno::ACCESS,
+                    Err(error) => self.denied |= error == Errno::ACCESS,
                 }
             }
         }
         held
     }
 
-    /// Adds up the files without a name that these processes hold open, by the path that they had. A file that is only mapped into memory, or
-    /// on its way through a socket, is not seen.
+    /// Sums up the unlinked files that these processes hold open, by their former path. Files that are only mapped into memory, or in
+    /// flight in a socket, are not seen.
     pub(crate) fn measure_nameless(&mut self, processes: &[i32], mut add: impl FnMut(&Path, WriteBudget)) {
         let mut seen = BTreeSet::new();
         for pid in processes {
-            // One that has ended holds nothing.
-            let Ok(at) = open_folder(CWD, format!("/proc/{pid}/fd")) else { continue };
+            // The process has ended.
+            let Ok(at) = open_directory(CWD, format!("/proc/{pid}/fd")) else { continue };
             let Ok(open) = Dir::read_from(&at) else { continue };
             for entry in open.flatten() {
-                if !self.goes_on() {
+                if !self.keeps_going() {
                     return;
                 }
                 let name = entry.file_name();
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The processes below one, and how many were looked at. Of a namespace's first process these are all the others that are in it.
+/// The descendants of a process, and the number of inspected processes. For the init of a namespace these are all other processes in it.
 pub(crate) fn descendants(of: i32) -> (Vec<i32>, u64) {
     let Ok(processes) = fs::read_dir("/proc") else { return (Vec::new(), 0) };
     let mut looked_at = 0;
@@ -160,13 +160,13 @@ pub(crate) fn descendants(of: i32) -> (Vec<i32>, u64) {
     (all, looked_at)
 }
 
-/// The parent in a line of `/proc/PID/stat`: `pid (name) state parent …`. The name is the process's to choose, and may hold anything.
+/// Parses the parent from `/proc/PID/stat`: `pid (name) state parent …`. The process chooses its name, which may contain anything.
 fn parent(stat: &[u8]) -> Option<i32> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-pub(crate) fn open_folder(at: impl AsFd, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_directory(at: impl AsFd, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
     openat(at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_names_itself_as_it_likes_and_keeps_its_parent() {
+    fn the_parent_is_found_whatever_the_process_name() {
         assert_eq!(parent(b"12 (sh) S 7 12 12 0 -1"), Some(7));
         assert_eq!(parent(b"12 (a) S 1 (b) R 9 12"), Some(9));
         assert_eq!(parent(b"12 (\xff)) S 8 1"), Some(8));

@@ -1,4 +1,4 @@
-//! How launcher and runner put values into bytes. Both ends are the same binary, so there are no versions to keep apart.
+//! The encoding between launcher and runner. Both are the same binary, so there is no versioning.
 
 use std::{
     ffi::OsString,
@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 
-/// A value that can be written to and read back from a run of bytes.
+/// A value that can be encoded to and decoded from bytes.
 pub(crate) trait Wire: Sized {
     fn put(&self, out: &mut Vec<u8>);
-    /// Takes the value off the front. `None`: the bytes are not one.
+    /// Decodes a value from the front. `None`: the bytes are invalid.
     fn take(from: &mut &[u8]) -> Option<Self>;
 }
 
-/// The frame of a value: its length (four bytes, little-endian), then its bytes.
+/// Encodes a value as a frame: its length (four bytes, little-endian), then its bytes.
 pub(crate) fn frame(value: &impl Wire) -> Vec<u8> {
     let mut out = vec![0; 4];
     value.put(&mut out);
@@ -23,12 +23,12 @@ pub(crate) fn frame(value: &impl Wire) -> Vec<u8> {
     out
 }
 
-/// The length announced by a frame's first four bytes.
+/// The length in a frame's header.
 pub(crate) fn frame_length(header: [u8; 4]) -> usize {
     u32::from_le_bytes(header) as usize
 }
 
-/// The value of a frame's body, which has to be used up.
+/// Decodes the body of a frame, which has to be used up.
 pub(crate) fn unframe<T: Wire>(mut body: &[u8]) -> Option<T> {
     let value = T::take(&mut body)?;
     body.is_empty().then_some(value)
@@ -134,7 +134,7 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
-/// `wire_struct!(Name { field, … })`: the fields one after the other.
+/// `wire_struct!(Name { field, … })`: encodes the fields in order.
 macro_rules! wire_struct {
     ($name:ident { $($field:ident),* $(,)? }) => {
         impl $crate::wire::Wire for $name {
@@ -148,7 +148,7 @@ macro_rules! wire_struct {
     };
 }
 
-/// `wire_enum!(Name { 0 = Unit, 1 = Variant(a, b), … })`: the number, then the fields.
+/// `wire_enum!(Name { 0 = Unit, 1 = Variant(a, b), … })`: encodes the number, then the fields.
 macro_rules! wire_enum {
     ($name:ident { $($tag:literal = $variant:ident $(($($field:ident),*))?),* $(,)? }) => {
         impl $crate::wire::Wire for $name {
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comes_back_as_it_was() {
+    fn a_value_round_trips() {
         let value = (vec![(Some(OsString::from_vec(vec![0xff, b'a'])), 7_u32)], Duration::from_millis(1500));
         let framed = frame(&value);
         assert_eq!(frame_length(*framed.first_chunk().unwrap()), framed.len() - 4);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_cut_or_too_long_is_no_value() {
+    fn a_truncated_or_overlong_body_is_invalid() {
         let body = &frame(&vec![1_u64, 2])[4..];
         assert_eq!(unframe::<Vec<u64>>(&body[..body.len() - 1]), None);
         assert_eq!(unframe::<Vec<u64>>(&[body, &[0]].concat()), None);

@@ -155,7 +155,7 @@ impl Tool for RunTerminal {
         let mut problems: Vec<_> = refused
             .map(|name| PlannedProblem {
                 pointer: format!("/env/{}", name.replace('~', "~0").replace('/', "~1")),
-                message: ending::not_the_plans(name),
+                message: ending::reserved_variable(name),
                 refused: true,
             })
             .collect();
@@ -236,7 +236,7 @@ fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Result<Spec, 
     let of_trace = trace.into_iter().filter(|(_, value)| !value.is_empty());
     spec.env.extend(of_trace.map(|(name, value)| (name.to_owned(), value.into())));
     spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));
-    spec.wall = Some(limit);
+    spec.timeout = Some(limit);
     Ok(spec)
 }
 

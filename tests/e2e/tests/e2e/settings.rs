@@ -107,7 +107,7 @@ fn a_plan_sets_what_programs_obey_only_where_the_operator_says_so() {
     home.file("plan.yaml", "id: p\nsteps:\n  - {id: s0, tool: run_terminal, arguments: {command: [printenv, PYTHONPATH], env: {PYTHONPATH: lib}}}\n");
     let refused = home.run(["run", "plan.yaml", "--workspace", "w"]);
     assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{}", refused.talk);
-    let why = "steps[0].arguments.env.PYTHONPATH: decides what programs load or execute";
+    let why = "steps[0].arguments.env.PYTHONPATH: is reserved, because it decides what programs load or execute";
     assert!(
         refused.talk.contains(why) && refused.talk.contains("`commands: {plans_may_set: [PYTHONPATH]}`"),
         "{}",

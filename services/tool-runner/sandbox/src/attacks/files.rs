@@ -1,4 +1,4 @@
-//! Files that are not the command's.
+//! Attacks on files outside the command's reach.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,8 +13,8 @@ use super::{Attack, Targets, Verdict};
 use crate::self_test::CANARY;
 
 pub(super) const ATTACKS: &[Attack] = &[
-    ("read a file outside the workspace", |targets| read(&targets.secret)),
-    ("write a file outside the workspace", |targets| write(&targets.secret)),
+    ("read a file host_ids the workspace", |targets| read(&targets.secret)),
+    ("write a file host_ids the workspace", |targets| write(&targets.secret)),
     ("read it by climbing out", |targets| read(&Path::new("../../../../..").join(relative(targets)))),
     ("read it through a link in the workspace", |_| read("link-to-secret".as_ref())),
     ("read it through init's root", |targets| {
@@ -75,7 +75,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         ];
         Verdict::any(settings.map(|path| Verdict::of(OpenOptions::new().write(true).open(path))))
     }),
-    // Harmless and nobody else's business; what forbids it is Landlock alone, and this shows that it is there.
+    // Harmless to the host. Only Landlock forbids it, so it shows that Landlock is active.
     ("write where only Landlock forbids it", |_| Verdict::of(OpenOptions::new().write(true).open("/proc/self/comm"))),
     ("open devices that are not its own", devices),
     ("make a device", |_| {
@@ -89,10 +89,10 @@ pub(super) const ATTACKS: &[Attack] = &[
         };
         Verdict::of(make())
     }),
-    // Not blocked but kept apart: the self-test looks at the workspace afterwards.
+    // Not blocked but isolated: the self-test checks the workspace afterwards.
     ("change the workspace in place", |_| match fs::write("file", "changed") {
         Ok(()) => Verdict::Blocked("written to the view".to_owned()),
-        Err(error) => Verdict::Possible(format!("the view is not writable, so nothing was proved: {error}")),
+        Err(error) => Verdict::Possible(format!("the view is not writable, so the attack proves nothing: {error}")),
     }),
 ];
 
@@ -124,7 +124,7 @@ fn devices(_: &Targets) -> Verdict {
     let expected =
         ["fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"];
     let found = names("/dev");
-    // Its session has no terminal, so that /dev/tty is none.
+    // The session has no terminal, so /dev/tty cannot be opened.
     let others = [
         "/dev/tty",
         "/dev/console",

@@ -1,4 +1,4 @@
-//! System calls a command has no business with.
+//! Attacks by system calls.
 #![allow(unsafe_code)]
 
 use std::{
@@ -39,7 +39,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             libc::SYS_pidfd_getfd,
             libc::SYS_kcmp,
         ];
-        // Request 0xffff means nothing to ptrace, and -1 is no process and no descriptor.
+        // ptrace has no request 0xffff, and -1 is neither a process nor a descriptor.
         Verdict::any(calls.map(|call| filtered(call, [0xffff, usize::MAX, 0, 0, 0])))
     }),
     ("load programs into the kernel", |_| {
@@ -70,11 +70,11 @@ pub(super) const ATTACKS: &[Attack] = &[
     }),
     ("type into a terminal", |_| filtered(libc::SYS_ioctl, [0, libc::TIOCSTI as usize, 0, 0, 0])),
     ("type into a terminal of its own", |_| {
-        // One that it may well have; what it types there could still be meant for somebody who looks at it.
+        // The command may own this terminal, but someone may still look at what it injects there.
         let terminal = fs::OpenOptions::new().read(true).write(true).open("/dev/ptmx");
         match terminal {
             Ok(terminal) => filtered(libc::SYS_ioctl, [terminal.as_raw_fd() as usize, libc::TIOCSTI as usize, 0, 0, 0]),
-            Err(error) => Verdict::Possible(format!("no terminal to try it on: {error}")),
+            Err(error) => Verdict::Possible(format!("no terminal to attack: {error}")),
         }
     }),
     ("set the clock", |_| {
@@ -88,7 +88,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         ])
     }),
     ("make calls of other architectures", other_architectures),
-    ("be root outside", |_| {
+    ("be root host_ids", |_| {
         let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         let fields: Vec<&str> = map.split_whitespace().collect();
         Verdict::expect(fields.len() == 3 && fields[1] != "0" && fields[2] == "1", fields.join(" "))
@@ -107,7 +107,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     }),
 ];
 
-/// A call that has to be refused by the filter. Any other error means that the kernel looked at it.
+/// Expects the filter to refuse the call. Any other error means that the call reached the kernel.
 fn filtered(call: c_long, [a, b, c, d, e]: [usize; 5]) -> Verdict {
     // SAFETY: the rows above pass null pointers, descriptors and processes that do not exist, and no flag that could take effect on
     // this process's memory: whatever the kernel makes of them, it writes to none of ours. A clone without a stack is a fork.
@@ -142,10 +142,10 @@ fn other_architectures(targets: &Targets) -> Verdict {
 
 #[cfg(target_arch = "aarch64")]
 fn other_architectures(_: &Targets) -> Verdict {
-    Verdict::Blocked("this processor's 32-bit programs are refused by the filter's first check".to_owned())
+    Verdict::Blocked("the filter's first check refuses 32-bit calls".to_owned())
 }
 
-/// Whether a child that does this is killed for it.
+/// Expects a child that does this to be killed.
 #[cfg(target_arch = "x86_64")]
 fn killed(targets: &Targets, attack: impl FnOnce()) -> Verdict {
     match sys::clone(targets.one, 0) {
@@ -158,8 +158,8 @@ fn killed(targets: &Targets, attack: impl FnOnce()) -> Verdict {
                 let signal: c_int = if libc::WIFSIGNALED(reaped.status) { libc::WTERMSIG(reaped.status) } else { 0 };
                 Verdict::expect(signal == libc::SIGSYS, format!("signal {signal}"))
             }
-            _ => Verdict::Possible("the child is lost".to_owned()),
+            _ => Verdict::Possible("the child could not be reaped".to_owned()),
         },
-        Err(error) => Verdict::Possible(format!("could not be tried: {error}")),
+        Err(error) => Verdict::Possible(format!("could not be attempted: {error}")),
     }
 }

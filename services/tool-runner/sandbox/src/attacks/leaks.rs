@@ -1,4 +1,4 @@
-//! What the runner has and the command must not inherit.
+//! Attacks on resources of the runner that the command must not inherit.
 
 use std::{env, fs};
 
@@ -11,7 +11,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     ("inherit descriptors", |_| {
         let names = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten().map(|entry| entry.file_name());
         let open: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
-        // The fourth is the folder being read.
+        // The fourth is the directory being read.
         Verdict::expect(open == ["0", "1", "2", "3"], open.join(" "))
     }),
     ("inherit variables", |targets| {

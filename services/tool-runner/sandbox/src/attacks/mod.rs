@@ -1,4 +1,4 @@
-//! The command of a self-test: tries, from inside, what a hostile program would, and prints what came of it.
+//! The command of a self-test: attacks the sandbox from inside and prints the results.
 
 mod files;
 mod kernel;
@@ -12,13 +12,13 @@ use std::{
     path::PathBuf,
 };
 
-use crate::sys::OneThread;
+use crate::sys::SingleThreaded;
 
-/// What there is to attack outside; made by the self-test.
+/// The targets outside the sandbox, created by the self-test.
 pub(crate) struct Targets {
-    /// A file anybody may read and write.
+    /// A file that everyone may read and write.
     secret: PathBuf,
-    /// A socket anybody may connect to.
+    /// A socket that everyone may connect to.
     socket: PathBuf,
     /// The name of an abstract socket.
     abstract_name: String,
@@ -28,17 +28,17 @@ pub(crate) struct Targets {
     process: i32,
     /// The names of the operator's variables, which every command gets.
     variables: Vec<String>,
-    one: OneThread,
+    one: SingleThreaded,
 }
 
-/// What came of an attack.
+/// The result of an attack.
 enum Verdict {
     Blocked(String),
     Possible(String),
 }
 
 impl Verdict {
-    /// The attack succeeds if the call does.
+    /// An attack that succeeds if the call succeeds.
     fn of<T>(result: io::Result<T>) -> Self {
         match result {
             Ok(_) => Self::Possible("it worked".to_owned()),
@@ -46,7 +46,7 @@ impl Verdict {
         }
     }
 
-    /// The first of several tries that is possible, or the last that is not.
+    /// The first attempt that is possible, else the last one.
     fn any(tries: impl IntoIterator<Item = Self>) -> Self {
         let mut last = Self::Blocked("nothing to try".to_owned());
         for verdict in tries {
@@ -58,7 +58,7 @@ impl Verdict {
         last
     }
 
-    /// Blocked if what was seen is as it should be.
+    /// Blocked if `fine`.
     fn expect(fine: bool, seen: impl Into<String>) -> Self {
         if fine { Self::Blocked(seen.into()) } else { Self::Possible(seen.into()) }
     }
@@ -73,14 +73,14 @@ fn all() -> impl Iterator<Item = Attack> {
         .copied()
 }
 
-/// How many there are.
+/// The number of attacks.
 pub(crate) const COUNT: usize = files::ATTACKS.len()
     + network::ATTACKS.len()
     + processes::ATTACKS.len()
     + kernel::ATTACKS.len()
     + leaks::ATTACKS.len();
 
-/// Tries all of them, as an exit code.
+/// Runs all attacks and returns the exit code.
 pub(crate) fn run(args: impl Iterator<Item = OsString>) -> i32 {
     let Some(targets) = targets(args) else {
         eprintln!("usage: secret socket abstract-name port process");
@@ -91,7 +91,7 @@ pub(crate) fn run(args: impl Iterator<Item = OsString>) -> i32 {
             Verdict::Blocked(detail) => ("blocked", detail),
             Verdict::Possible(detail) => ("POSSIBLE", detail),
         };
-        // Nobody to tell: the self-test sees that results are missing.
+        // The self-test notices missing results.
         let _ = writeln!(io::stdout(), "{verdict}\t{name}\t{}", detail.replace(['\n', '\t'], " "));
     }
     0
@@ -107,6 +107,6 @@ fn targets(mut args: impl Iterator<Item = OsString>) -> Option<Targets> {
         port: text()?.parse().ok()?,
         process: text()?.parse().ok()?,
         variables: text()?.split_whitespace().map(str::to_owned).collect(),
-        one: OneThread::check().ok()?,
+        one: SingleThreaded::check().ok()?,
     })
 }

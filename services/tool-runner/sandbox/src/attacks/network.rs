@@ -1,4 +1,4 @@
-//! Anything beyond the command's own processes that listens.
+//! Attacks on anything that listens outside the sandbox.
 
 use std::{
     fs, io,
@@ -17,20 +17,20 @@ use super::{Attack, Verdict};
 pub(super) const ATTACKS: &[Attack] = &[
     ("connect to a TCP port of the host", |targets| {
         Verdict::any(loopbacks(targets.port).map(|address| {
-            // A second is far more than a refusal takes, and bounds a listener whose queue is full.
+            // A refusal takes far less than a second; the timeout bounds a listener whose queue is full.
             Verdict::of(TcpStream::connect_timeout(&address, Duration::from_secs(1)))
         }))
     }),
-    ("reach the host's loopback from the outside", |targets| {
-        // Binding the same port shows that this is another network: the host's listener has it there.
+    ("reach the host's loopback from the host_ids", |targets| {
+        // Binding the same port shows that this is another network namespace: the host has a listener on it.
         match TcpListener::bind((Ipv4Addr::LOCALHOST, targets.port)) {
             Ok(_) => Verdict::Blocked("its own loopback".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Verdict::Possible(error.to_string()),
             Err(error) => Verdict::Blocked(error.to_string()),
         }
     }),
-    ("reach the outside by TCP or UDP", |_| {
-        // Addresses for documentation: nobody has them, so that the network has to be missing for the calls to fail at once.
+    ("reach the host_ids by TCP or UDP", |_| {
+        // Documentation addresses: without a network the calls fail at once.
         let addresses = [
             IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
             IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
@@ -42,7 +42,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             addresses.into_iter().flat_map(|address| [unreachable_by_tcp(address), unreachable_by_udp(address)]),
         )
     }),
-    ("send a packet to everybody", |_| {
+    ("send a broadcast packet", |_| {
         let send = || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
             socket.set_broadcast(true)?;
@@ -58,14 +58,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     ("open sockets that reach beyond its own network", |_| {
         use AddressFamily as F;
         let open = |family, kind| socket(family, kind, None).map_err(io::Error::from);
-        // 38 is the kernel's cryptography, 43 shared memory between machines.
+        // 38 is AF_ALG, 43 is AF_SMC.
         let families =
             [F::PACKET, F::VSOCK, F::BLUETOOTH, F::KEY, F::CAN, F::TIPC, F::XDP, F::from_raw(38), F::from_raw(43)];
         let foreign = families.map(|family| Verdict::of(open(family, SocketType::DGRAM)));
         let raw = [F::INET, F::INET6, F::PACKET].map(|family| Verdict::of(open(family, SocketType::RAW)));
         Verdict::any(foreign.into_iter().chain(raw))
     }),
-    ("talk to the kernel's administration", |_| {
+    ("open administrative netlink sockets", |_| {
         let others = [
             netlink::KOBJECT_UEVENT,
             netlink::AUDIT,
@@ -85,7 +85,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         Err(error) => Verdict::Blocked(error.to_string()),
     }),
     ("find a network interface", |_| {
-        // A table with two lines of heading.
+        // The table has two header lines.
         let table = fs::read_to_string("/proc/net/dev").unwrap_or_default();
         let names: Vec<&str> = table.lines().skip(2).filter_map(|line| line.split(':').next()).map(str::trim).collect();
         Verdict::expect(names == ["lo"], names.join(" "))
@@ -111,9 +111,9 @@ fn unreachable_by_udp(address: IpAddr) -> Verdict {
     Verdict::of(send())
 }
 
-/// Asks the kernel for a dummy interface. What it answers, as an error's number.
+/// Asks the kernel to create a dummy interface. Returns its answer as an error number.
 fn add_interface() -> io::Result<i32> {
-    // The default protocol is the one that asks for routes and interfaces.
+    // The default protocol is NETLINK_ROUTE.
     let socket = socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
     const RTM_NEWLINK: u16 = 16;
     // REQUEST, ACK, EXCL and CREATE.

@@ -1,4 +1,4 @@
-//! Processes that are not the command's, and too many that are.
+//! Attacks on other processes, and a fork bomb.
 
 use std::{fs, io, io::Read as _};
 
@@ -32,17 +32,17 @@ pub(super) const ATTACKS: &[Attack] = &[
     }),
     ("share a terminal's session", |_| {
         let own = Pid::from_raw(std::process::id() as i32);
-        Verdict::expect(Some(getpgrp()) == own, "a session of its own")
+        Verdict::expect(Some(getpgrp()) == own, "it has its own session")
     }),
     ("start processes without end", fork_bomb),
 ];
 
-/// Far above what the self-test allows, and far below what would hurt anybody.
+/// Far above the limit of the self-test, and far below what would harm the machine.
 const MANY: usize = 1000;
 
 fn fork_bomb(targets: &Targets) -> Verdict {
     let Ok((mut held, release)) = io::pipe() else {
-        return Verdict::Possible("no pipe to hold the children by".to_owned());
+        return Verdict::Possible("cannot create a pipe".to_owned());
     };
     let mut children = Vec::new();
     let mut stopped_by = None;
@@ -50,11 +50,11 @@ fn fork_bomb(targets: &Targets) -> Verdict {
         match sys::clone(targets.one, 0) {
             Ok(Side::Child) => {
                 drop(release);
-                // Waits until the parent lets go.
+                // Waits until the parent closes the pipe.
                 let _ = held.read(&mut [0]);
                 sys::exit(0)
             }
-            // Only the number is kept: descriptors have a limit of their own.
+            // Keeps only the pid: descriptors have their own limit.
             Ok(Side::Parent { pid, .. }) => children.push(pid),
             Err(error) => {
                 stopped_by = Some(error);
@@ -64,7 +64,7 @@ fn fork_bomb(targets: &Targets) -> Verdict {
     }
     drop(release);
     for pid in &children {
-        // One that cannot be waited for is killed with the rest.
+        // A child that cannot be reaped is killed with the sandbox.
         let _ = sys::wait(*pid);
     }
     match stopped_by {

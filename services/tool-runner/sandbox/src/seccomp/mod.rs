@@ -1,7 +1,7 @@
-//! Turns a list of rules on system calls into the program the kernel runs before each of them.
+//! Compiles rules on system calls to the BPF program that the kernel runs before each call.
 //!
-//! Every program begins with two guards: another architecture's calls and the x32 calls of x86_64 have numbers of their own, which would
-//! walk past any list. The calls themselves are found by binary search.
+//! Every program starts with two guards, because the calls of other architectures and the x32 calls of x86_64 have other numbers and would
+//! bypass the list. Calls are found by binary search.
 
 mod policy;
 
@@ -14,10 +14,10 @@ const ARCHITECTURE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xC000_00B7;
 
-/// Bit 30 of a call's number marks the x32 interface on x86_64; nowhere does a call with it exist.
+/// Bit 30 of a call number marks the x32 interface of x86_64; no other call has it set.
 const X32: u32 = 0x4000_0000;
 
-/// What becomes of a call.
+/// The action for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Allow,
@@ -37,7 +37,8 @@ impl Action {
     }
 }
 
-/// Whether `argument & mask == value` has to hold, or not to. The low 32 bits only: each argument tested here is an `int` to the kernel.
+/// A condition: `argument & mask == value`, or `!=` if not `equal`. Tests the low 32 bits only, because the kernel treats each tested
+/// argument as an `int`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Condition {
     pub(crate) argument: u8,
@@ -46,7 +47,7 @@ pub(crate) struct Condition {
     pub(crate) equal: bool,
 }
 
-/// What to do about one call. Of several rules for a call the first counts whose conditions all hold.
+/// A rule for one call. Of several rules for a call, the first whose conditions all hold applies.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) call: u32,
@@ -54,7 +55,7 @@ pub(crate) struct Rule {
     pub(crate) then: Action,
 }
 
-/// The whole program; calls without a rule that applies meet `otherwise`.
+/// Compiles a program. `otherwise` applies to calls without a matching rule.
 pub(crate) fn compile(rules: &[Rule], otherwise: Action) -> Vec<sock_filter> {
     let mut sorted = rules.to_vec();
     sorted.sort_by_key(|rule| rule.call);
@@ -63,32 +64,32 @@ pub(crate) fn compile(rules: &[Rule], otherwise: Action) -> Vec<sock_filter> {
     let mut program = vec![
         load(offset::ARCHITECTURE),
         jump(libc::BPF_JEQ, ARCHITECTURE, 1, 0),
-        answer(Action::Kill),
+        return_action(Action::Kill),
         load(offset::CALL),
         jump(libc::BPF_JSET, X32, 0, 1),
-        answer(Action::Kill),
+        return_action(Action::Kill),
     ];
     program.extend(search(&calls, otherwise));
     program
 }
 
-/// Where the fields of `struct seccomp_data` are, in bytes.
+/// The offsets of the fields of `struct seccomp_data`, in bytes.
 mod offset {
     pub(super) const CALL: u32 = 0;
     pub(super) const ARCHITECTURE: u32 = 4;
     pub(super) const ARGUMENTS: u32 = 16;
 }
 
-/// A piece of program that ends in an answer on every path, so that pieces can stand one after the other.
+/// A block that returns on every path, so that blocks can be concatenated.
 fn search(calls: &[&[Rule]], otherwise: Action) -> Vec<sock_filter> {
     match calls {
-        [] => vec![answer(otherwise)],
+        [] => vec![return_action(otherwise)],
         [only] => {
             let body = body(only, otherwise);
             // A conditional jump reaches 255 instructions, an unconditional one all of them.
             let mut piece = vec![jump(libc::BPF_JEQ, only[0].call, 1, 0), skip(body.len() as u32)];
             piece.extend(body);
-            piece.push(answer(otherwise));
+            piece.push(return_action(otherwise));
             piece
         }
         _ => {
@@ -106,11 +107,11 @@ fn body(rules: &[Rule], otherwise: Action) -> Vec<sock_filter> {
     let mut body = Vec::new();
     for rule in rules {
         if rule.when.is_empty() {
-            body.push(answer(rule.then));
+            body.push(return_action(rule.then));
             return body;
         }
         for (n, condition) in rule.when.iter().enumerate() {
-            // Past the conditions that are left, three instructions each, and the answer.
+            // Skips the remaining conditions, three instructions each, and the return.
             let beyond = u8::try_from(3 * (rule.when.len() - n - 1) + 1).expect("a rule has a handful of conditions");
             // Both architectures are little-endian: the low half comes first.
             body.push(load(offset::ARGUMENTS + 8 * u32::from(condition.argument)));
@@ -118,9 +119,9 @@ fn body(rules: &[Rule], otherwise: Action) -> Vec<sock_filter> {
             let (holds, fails) = if condition.equal { (0, beyond) } else { (beyond, 0) };
             body.push(jump(libc::BPF_JEQ, condition.value, holds, fails));
         }
-        body.push(answer(rule.then));
+        body.push(return_action(rule.then));
     }
-    body.push(answer(otherwise));
+    body.push(return_action(otherwise));
     body
 }
 
@@ -128,7 +129,7 @@ fn load(offset: u32) -> sock_filter {
     instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0)
 }
 
-fn answer(action: Action) -> sock_filter {
+fn return_action(action: Action) -> sock_filter {
     instruction(libc::BPF_RET | libc::BPF_K, action.encoded(), 0, 0)
 }
 
@@ -148,7 +149,7 @@ fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
 mod tests {
     use super::*;
 
-    /// The kernel's interpreter, as far as our programs need it.
+    /// The part of the kernel's interpreter that the programs use.
     fn run(program: &[sock_filter], architecture: u32, call: u32, arguments: [u64; 6]) -> u32 {
         let mut data = [call.to_le_bytes(), architecture.to_le_bytes(), [0; 4], [0; 4]].concat();
         data.extend(arguments.iter().flat_map(|argument| argument.to_le_bytes()));
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_meets_its_own_rule_and_its_neighbours_do_not() {
+    fn each_rule_applies_to_its_call_only() {
         for count in [0_u32, 1, 2, 3, 7, 100, 400] {
             let rules: Vec<Rule> = (0..count).map(|n| on(3 * n + 1, Action::Fail(n as i32 + 1))).collect();
             let program = compile(&rules, Action::Allow);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_needs_is_allowed_and_what_breaks_out_is_not() {
+    fn ordinary_calls_are_allowed_and_escapes_are_not() {
         let program = for_command(true);
         assert!(program.len() < 4096, "the kernel's limit");
         let call = |number: libc::c_long, arguments| run(&program, ARCHITECTURE, number as u32, arguments);
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_not_taken_in_advance_but_may_be_given_back() {
+    fn preallocation_fails_and_deallocation_works() {
         let program = for_command(true);
         let call =
             |number: libc::c_long, argument: u64| run(&program, ARCHITECTURE, number as u32, [3, argument, 0, 0, 0, 0]);
@@ -265,7 +266,7 @@ mod tests {
             assert_eq!(call(libc::SYS_ioctl, request), unsupported, "{number}");
         }
         const FICLONE: u64 = 0x4004_9409;
-        assert_eq!(call(libc::SYS_ioctl, FICLONE), Action::Allow.encoded(), "what is shared takes no room");
+        assert_eq!(call(libc::SYS_ioctl, FICLONE), Action::Allow.encoded(), "shared extents take no space");
     }
 
     #[test]
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_local_ones_and_those_of_the_commands_own_network() {
+    fn only_local_sockets_and_those_of_the_own_network_are_allowed() {
         let refused = Action::Fail(libc::EAFNOSUPPORT).encoded();
         let socket = |loopback: bool, call: libc::c_long, family: i32, protocol: i32| {
             run(&for_command(loopback), ARCHITECTURE, call as u32, [family as u64, 1, protocol as u64, 0, 0, 0])
@@ -305,7 +306,7 @@ mod tests {
                 Action::Allow.encoded(),
                 "{family} {protocol}"
             );
-            // Where there is no network of its own there is no such socket either.
+            // Without its own network these sockets are refused.
             assert_eq!(socket(false, libc::SYS_socket, family, protocol), refused, "{family} {protocol}");
             assert_eq!(socket(true, libc::SYS_socketpair, family, protocol), refused, "{family} {protocol}");
         }

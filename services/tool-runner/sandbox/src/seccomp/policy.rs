@@ -1,22 +1,22 @@
-//! Which system calls the command and its init are left with.
+//! The system calls that a command and its init may use.
 
 use libc::{c_long, sock_filter};
 
 use super::{Action, Condition, Rule, compile};
 
-/// Calls that pretend not to exist, so that programs fall back to one the filter can judge.
+/// Calls that fail with ENOSYS, so that programs fall back to calls that the filter can check.
 const ABSENT: &[c_long] = &[
-    // Its flags are in memory, where no filter sees them; the C library falls back to clone.
+    // Its flags are in memory, which a filter cannot read; the C library falls back to clone.
     libc::SYS_clone3,
-    // Does the work of other calls without making them.
+    // Performs other calls without making them.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Memory that neither a debugger nor the out-of-memory killer can see.
+    // Memory that neither a debugger nor the OOM killer sees.
     libc::SYS_memfd_secret,
 ];
 
-/// Calls that administer the machine, build views of it, look into other processes, or open wide kernel surface for little use.
+/// Calls that administer the machine, change mounts, inspect other processes, or expose much of the kernel for little use.
 const REFUSED: &[c_long] = &[
     // Namespaces and mounts.
     libc::SYS_unshare,
@@ -61,7 +61,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_swapoff,
     libc::SYS_quotactl,
     libc::SYS_quotactl_fd,
-    // Files by handle walk past every path.
+    // Handles bypass path-based restrictions.
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     libc::SYS_fanotify_init,
@@ -79,16 +79,16 @@ const REFUSED: &[c_long] = &[
     libc::SYS_vmsplice,
 ];
 
-/// The same for calls that only x86_64 has.
+/// The same, for calls that exist on x86_64 only.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[c_long] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib, libc::SYS_ustat, libc::SYS_sysfs];
 #[cfg(target_arch = "aarch64")]
 const REFUSED_HERE: &[c_long] = &[];
 
-/// Since Linux 6.15, and not in the libc crate yet; the number is the same everywhere.
+/// Since Linux 6.15; not in the libc crate yet. The number is the same on all architectures.
 const OPEN_TREE_ATTR: c_long = 467;
 
-/// All that a sealed init does: reap, kill, report, and whatever its allocator needs meanwhile.
+/// The calls of a restricted init: reap, kill, report, and what its allocator needs.
 const INIT: &[c_long] = &[
     libc::SYS_wait4,
     libc::SYS_getpid,
@@ -105,14 +105,14 @@ const INIT: &[c_long] = &[
     libc::SYS_mremap,
 ];
 
-/// The protocols of the internet families that programs use on loopback: the default of each type, ICMP (both), TCP, UDP, and multipath
-/// TCP, which Go listens with. Others load kernel modules that nothing here needs.
+/// The internet protocols that programs use on loopback: the default of each type, ICMP (both), TCP, UDP, and multipath TCP, which Go
+/// listens with. Others load kernel modules that nothing here needs.
 const INTERNET_PROTOCOLS: [i32; 6] =
     [0, libc::IPPROTO_ICMP, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_ICMPV6, libc::IPPROTO_MPTCP];
 
-/// The command's filter: everything but the lists above. A list of what is allowed would break a toolchain a week.
+/// The filter of a command: allows everything except the lists above. An allow list would keep breaking toolchains.
 ///
-/// `loopback`: whether it has a network of its own to use internet sockets in.
+/// `loopback`: whether it has its own network for internet sockets.
 pub(crate) fn for_command(loopback: bool) -> Vec<sock_filter> {
     let refused = REFUSED.iter().chain(REFUSED_HERE).map(|call| (call, Action::Fail(libc::EPERM)));
     let absent = ABSENT.iter().map(|call| (call, Action::Fail(libc::ENOSYS)));
@@ -130,11 +130,11 @@ pub(crate) fn for_command(loopback: bool) -> Vec<sock_filter> {
                     }),
                 );
             }
-            // Which interfaces and addresses there are.
+            // Lists interfaces and addresses.
             let route = is(2, u32::MAX, libc::NETLINK_ROUTE as u32);
             rules.push(rule(call, &[family(libc::AF_NETLINK), route], Action::Allow));
         }
-        // As a kernel says that was built without: programs know what to do about that.
+        // The error of a kernel built without the family, which programs handle.
         rules.push(rule(call, &[], Action::Fail(libc::EAFNOSUPPORT)));
     }
     const NAMESPACES: [i32; 7] = [
@@ -151,13 +151,13 @@ pub(crate) fn for_command(loopback: bool) -> Vec<sock_filter> {
     for request in [libc::TIOCSTI, TIOCLINUX, libc::TIOCSETD, libc::TIOCCONS] {
         rules.push(refuse(libc::SYS_ioctl, is(1, u32::MAX, request as u32)));
     }
-    // Gigabytes in no time, faster than any watcher looks. Programs and the C library write instead, as on file systems without it.
+    // Preallocation takes gigabytes faster than the disk monitor can react. Programs and the C library fall back to writing.
     rules.push(rule(libc::SYS_fallocate, &[has_any(1, GIVES_BACK)], Action::Allow));
     rules.push(rule(libc::SYS_fallocate, &[], Action::Fail(libc::EOPNOTSUPP)));
     for request in PREALLOCATES {
         rules.push(rule(libc::SYS_ioctl, &[is(1, u32::MAX, request)], Action::Fail(libc::EOPNOTSUPP)));
     }
-    // Asking for the personality is harmless, any but the plain one changes how memory is laid out.
+    // Querying the personality is harmless; setting another one changes the memory layout.
     rules.push(rule(libc::SYS_personality, &[is(0, u32::MAX, u32::MAX)], Action::Allow));
     rules.push(refuse(libc::SYS_personality, is_not(0, 0)));
     for (call, mode) in MAKES_NODES {
@@ -171,34 +171,34 @@ pub(crate) fn for_command(loopback: bool) -> Vec<sock_filter> {
     compile(&rules, Action::Allow)
 }
 
-/// Init's filter: nothing but its list, on pain of death.
+/// The filter of init: kills it for any call that is not listed.
 pub(crate) fn for_init() -> Vec<sock_filter> {
     let mut rules: Vec<Rule> = INIT.iter().map(|call| rule(*call, &[], Action::Allow)).collect();
-    // Everybody in its namespace, nobody by name.
+    // Only kill(-1), for all processes of the namespace.
     rules.push(rule(libc::SYS_kill, &[is(0, u32::MAX, u32::MAX)], Action::Allow));
-    // The standard library's debug builds look at a descriptor before they close it.
+    // Debug builds of the standard library check a descriptor before they close it.
     rules.push(rule(libc::SYS_fcntl, &[is(1, u32::MAX, libc::F_GETFD as u32)], Action::Allow));
     compile(&rules, Action::Kill)
 }
 
-/// Not in the libc crate: talks to the console, and can type into it.
+/// Not in the libc crate: controls the console, and can inject input.
 const TIOCLINUX: u64 = 0x541C;
 
 /// The modes of `fallocate` that free blocks: punching a hole, and collapsing a range.
 const GIVES_BACK: u32 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_COLLAPSE_RANGE) as u32;
 
-/// Requests that allocate like `fallocate`: FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE, which the kernel takes for every file
-/// system, and XFS_IOC_ALLOCSP and XFS_IOC_ALLOCSP64, which it had until 5.17.
+/// Requests that allocate like `fallocate`: FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE, which the kernel supports on every file
+/// system, and XFS_IOC_ALLOCSP and XFS_IOC_ALLOCSP64, which it supported until 5.17.
 const PREALLOCATES: [u32; 5] = [0x4030_5828, 0x4030_582A, 0x4030_5839, 0x4030_580A, 0x4030_5824];
 
-/// Calls that make nodes, with the argument that holds the mode.
+/// Calls that create nodes, with the index of the mode argument.
 const MAKES_NODES: &[(c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_mknod, 1),
     (libc::SYS_mknodat, 2),
 ];
 
-/// Calls that change a mode, with the argument that holds it.
+/// Calls that change a mode, with the index of the mode argument.
 const CHANGES_MODES: &[(c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -207,7 +207,7 @@ const CHANGES_MODES: &[(c_long, u8)] = &[
     (FCHMODAT2, 2),
 ];
 
-/// Since Linux 6.6; the number is the same everywhere.
+/// Since Linux 6.6; the number is the same on all architectures.
 const FCHMODAT2: c_long = 452;
 
 fn rule(call: c_long, when: &[Condition], then: Action) -> Rule {

@@ -1,4 +1,4 @@
-//! What builds and test suites of ordinary projects need: loopback, terminals, shared memory, room, toolchains.
+//! What builds and test suites of ordinary projects need: loopback, terminals, shared memory, disk space, toolchains.
 
 use std::{
     fs,
@@ -14,40 +14,40 @@ use belay_sandbox::{
 
 use crate::{
     harness::{Test, Verdict, tests},
-    support::{Room, fail, is_root, launcher, succeed, succeed_by},
+    support::{Fixture, fail, is_root, launcher, succeed, succeed_by},
 };
 
 pub(crate) const TESTS: &[Test] = tests![
-    a_server_and_its_client_meet_on_loopback,
-    the_hosts_loopback_is_another,
+    a_server_and_client_connect_over_loopback,
+    the_loopback_is_not_the_hosts,
     python_processes_share_memory,
-    a_program_opens_a_terminal_of_its_own,
+    a_program_opens_its_own_terminal,
     a_program_raises_its_limit_on_open_files,
     thousands_of_threads_run,
     java_compiles_and_runs,
     go_builds_with_its_cache_at_home,
     a_large_file_fits_into_tmp,
-    scratch_that_is_shut_is_removed,
-    scratch_is_gone_afterwards,
-    scratch_in_a_folder_of_its_own,
-    mounts_are_read_only_dropped_or_kept,
+    inaccessible_scratch_is_removed,
+    scratch_is_removed_afterwards,
+    scratch_in_a_configured_directory,
+    mounts_are_read_only_private_or_persistent,
     mounts_lie_below_home_and_below_each_other,
-    etc_has_what_toolchains_link_to,
+    etc_has_the_link_targets_of_toolchains,
     names_are_resolved_from_the_file_alone,
 ];
 
-/// Skips where one of these programs is missing.
+/// Skips if one of these programs is missing.
 macro_rules! needs {
     ($($program:literal),*) => {
         $(if !Path::new($program).exists() {
-            return Verdict::Skipped(concat!("there is no ", $program).to_owned());
+            return Verdict::Skipped(concat!($program, " is not installed").to_owned());
         })*
     };
 }
 
-/// A Python program in a staged workspace, which has to succeed.
-fn python(room: &Room, program: &str) -> String {
-    succeed(Spec::new("/usr/bin/python3", ["-c", program], room.staged().0))
+/// Runs a Python program in a staged workspace; it has to succeed.
+fn python(fixture: &Fixture, program: &str) -> String {
+    succeed(Spec::new("/usr/bin/python3", ["-c", program], fixture.staged().0))
 }
 
 const SERVER: &str = "
@@ -70,18 +70,18 @@ print(sorted(name for _, name in socket.if_nameindex()))
 print(socket.gethostbyname('localhost'), socket.getaddrinfo(socket.gethostname(), 80)[0][4][0])
 ";
 
-fn a_server_and_its_client_meet_on_loopback() -> Verdict {
+fn a_server_and_client_connect_over_loopback() -> Verdict {
     needs!("/usr/bin/python3");
-    let said = python(&Room::new(), SERVER);
+    let output = python(&Fixture::new(), SERVER);
     let expected = "127.0.0.1 hello\n127.0.0.1 hello\n::1 hello\n::1 hello\n['lo']\n127.0.0.1 127.0.1.1\n";
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
     Verdict::Passed
 }
 
 // S2-FR-073.
-fn the_hosts_loopback_is_another() -> Verdict {
+fn the_loopback_is_not_the_hosts() -> Verdict {
     needs!("/usr/bin/python3");
-    let room = Room::new();
+    let fixture = Fixture::new();
     for address in ["127.0.0.1", "::1"] {
         let Ok(listener) = TcpListener::bind((address, 0)) else { continue };
         listener.set_nonblocking(true).unwrap();
@@ -90,8 +90,8 @@ fn the_hosts_loopback_is_another() -> Verdict {
             "import socket\ntry:\n    socket.create_connection(({address:?}, {port}))\n    print('connected')\n\
              except ConnectionRefusedError:\n    print('refused')"
         );
-        assert_eq!(python(&room, &program), "refused\n", "{address}");
-        assert!(listener.accept().is_err(), "somebody connected to {address}");
+        assert_eq!(python(&fixture, &program), "refused\n", "{address}");
+        assert!(listener.accept().is_err(), "a connection to {address} arrived");
     }
     Verdict::Passed
 }
@@ -112,13 +112,13 @@ if __name__ == '__main__':
     print(other.buf[0])
     block.unlink()
 ";
-    assert_eq!(python(&Room::new(), program), "2500\n[1, 2]\n7\n");
+    assert_eq!(python(&Fixture::new(), program), "2500\n[1, 2]\n7\n");
     Verdict::Passed
 }
 
-fn a_program_opens_a_terminal_of_its_own() -> Verdict {
+fn a_program_opens_its_own_terminal() -> Verdict {
     needs!("/usr/bin/python3", "/usr/bin/script");
-    let room = Room::new();
+    let fixture = Fixture::new();
     let program = "
 import os, pty, sys
 master, slave = pty.openpty()
@@ -134,30 +134,30 @@ if pid == 0:
     os._exit(os.get_terminal_size(1).columns)
 print(os.read(master, 100), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 ";
-    let said = python(&room, program);
-    assert_eq!(said, "/dev/pts/0 True\nb'through\\r\\n'\nb'own terminal' 0\n");
-    // script(1) opens one by posix_openpt, and sets its modes.
-    let said = succeed(room.script("script -qec 'tty; stty -a | head -1' /dev/null"));
-    assert!(said.starts_with("/dev/pts/") && said.contains("speed"), "{said}");
-    // A command itself has none.
-    assert!(fail(room.script("echo > /dev/tty")).contains("/dev/tty"));
+    let output = python(&fixture, program);
+    assert_eq!(output, "/dev/pts/0 True\nb'through\\r\\n'\nb'own terminal' 0\n");
+    // script(1) opens one with posix_openpt and sets its modes.
+    let output = succeed(fixture.script("script -qec 'tty; stty -a | head -1' /dev/null"));
+    assert!(output.starts_with("/dev/pts/") && output.contains("speed"), "{output}");
+    // The command itself has no terminal.
+    assert!(fail(fixture.script("echo > /dev/tty")).contains("/dev/tty"));
     Verdict::Passed
 }
 
 fn a_program_raises_its_limit_on_open_files() {
-    let room = Room::new();
+    let fixture = Fixture::new();
     let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let open = hard.min(5000);
     assert!(open > 1024, "the machine allows the tests {hard} open files");
-    // Half of them are the other ends.
+    // Leaves some for the shell.
     let script = format!(
         "ulimit -S -n {open}; exec perl -e 'my @all; for (1..{}) {{ open(my $f, \"<\", \"/dev/null\") or die \"$_: $!\"; push @all, $f }} print scalar(@all)'",
         open - 10
     );
-    assert_eq!(succeed(room.script(&script)), (open - 10).to_string());
-    // It starts with what it would have outside, unless the operator says otherwise.
+    assert_eq!(succeed(fixture.script(&script)), (open - 10).to_string());
+    // It starts with the soft limit of the runner unless the operator sets one.
     let soft = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let mut spec = room.script("ulimit -S -n");
+    let mut spec = fixture.script("ulimit -S -n");
     assert_eq!(succeed(spec.clone()), format!("{}\n", soft.min(1 << 20)));
     spec.limits = Some(Limits { open_files_at_start: Some(1024), ..Limits::default() });
     assert_eq!(succeed(spec), "1024\n");
@@ -174,65 +174,65 @@ for thread in all: thread.start()
 print(threading.active_count())
 done.set()
 ";
-    assert_eq!(python(&Room::new(), program), "2001\n");
+    assert_eq!(python(&Fixture::new(), program), "2001\n");
     Verdict::Passed
 }
 
 fn java_compiles_and_runs() -> Verdict {
     needs!("/usr/bin/javac", "/usr/bin/java");
-    let room = Room::new();
+    let fixture = Fixture::new();
     let source = "import java.net.*;\n\
         public class Hello {\n  public static void main(String[] args) throws Exception {\n\
         try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());\n\
         Socket client = new Socket(server.getInetAddress(), server.getLocalPort())) {\n\
         System.out.println(client.isConnected() + \" \" + java.security.MessageDigest.getInstance(\"SHA-256\").getAlgorithm());\n\
         }\n    System.out.println(Runtime.getRuntime().availableProcessors());\n  }\n}\n";
-    fs::write(room.workspace.join("Hello.java"), source).unwrap();
-    let (said, upper) = room.change("javac Hello.java && java -cp . Hello");
+    fs::write(fixture.workspace.join("Hello.java"), source).unwrap();
+    let (output, upper) = fixture.change("javac Hello.java && java -cp . Hello");
     let processors = std::thread::available_parallelism().unwrap();
-    assert_eq!(said, format!("true SHA-256\n{processors}\n"));
+    assert_eq!(output, format!("true SHA-256\n{processors}\n"));
     assert!(upper.join("Hello.class").exists());
     Verdict::Passed
 }
 
 fn go_builds_with_its_cache_at_home() -> Verdict {
     needs!("/usr/local/go/bin/go");
-    let room = Room::new();
-    fs::write(room.workspace.join("go.mod"), "module example.org/hello\n\ngo 1.16\n").unwrap();
+    let fixture = Fixture::new();
+    fs::write(fixture.workspace.join("go.mod"), "module example.org/hello\n\ngo 1.16\n").unwrap();
     let source = "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"built\") }\n";
-    fs::write(room.workspace.join("main.go"), source).unwrap();
+    fs::write(fixture.workspace.join("main.go"), source).unwrap();
     let mut settings = Settings::default();
     settings.path.push("/usr/local/go/bin".into());
     let launcher = NamespaceLauncher::new(settings).unwrap();
-    let (workspace, upper) = room.staged();
+    let (workspace, upper) = fixture.staged();
     let script = "go build -o hello . && ./hello && go env GOCACHE && test -n \"$(ls $(go env GOCACHE))\"";
-    let said = succeed_by(&launcher, Spec::new("sh", ["-c", script], workspace));
-    assert_eq!(said, format!("built\n{HOME}/.cache/go-build\n"));
-    // The cache is no part of the effect.
+    let output = succeed_by(&launcher, Spec::new("sh", ["-c", script], workspace));
+    assert_eq!(output, format!("built\n{HOME}/.cache/go-build\n"));
+    // The cache is not part of the effect.
     assert!(upper.join("hello").exists() && !upper.join(".cache").exists());
     Verdict::Passed
 }
 
 fn a_large_file_fits_into_tmp() {
-    let room = Room::new();
+    let fixture = Fixture::new();
     let script =
         "dd if=/dev/zero of=/tmp/large bs=1M count=600 2>/dev/null && stat -c %s /tmp/large && stat -f -c %T /tmp";
-    let (workspace, _) = room.staged();
-    let said = succeed(Spec::new("sh", ["-c", script], workspace));
-    let (size, kind) = said.trim().split_once('\n').unwrap();
+    let (workspace, _) = fixture.staged();
+    let output = succeed(Spec::new("sh", ["-c", script], workspace));
+    let (size, kind) = output.trim().split_once('\n').unwrap();
     assert_eq!(size, (600 << 20).to_string());
     assert_ne!(kind, "tmpfs");
 }
 
-fn scratch_that_is_shut_is_removed() {
-    let room = Room::new();
-    let (workspace, upper) = room.staged();
+fn inaccessible_scratch_is_removed() {
+    let fixture = Fixture::new();
+    let (workspace, upper) = fixture.staged();
     let script = "mkdir -p /tmp/shut/deeper; echo x > /tmp/shut/deeper/a; chmod 0 /tmp/shut/deeper /tmp/shut";
     let running = launch_with(&launcher(), Spec::new("sh", ["-c", script], workspace));
     assert_eq!(running.tear_down().unwrap().status, Status::Exited(0));
     assert_no_scratch(&upper);
-    // Deeper than any path can say.
-    let (workspace, upper) = room.staged();
+    // Deeper than PATH_MAX.
+    let (workspace, upper) = fixture.staged();
     let script = "cd /tmp; exec perl -e 'for (1..1500) { mkdir(\"ddd\") && chdir(\"ddd\") or die } chmod 0, \".\"'";
     let running = launch_with(&launcher(), Spec::new("sh", ["-c", script], workspace));
     assert_eq!(running.tear_down().unwrap().status, Status::Exited(0));
@@ -247,39 +247,39 @@ fn assert_no_scratch(upper: &Path) {
     assert!(!upper.parent().unwrap().join("scratch").exists());
 }
 
-fn scratch_is_gone_afterwards() {
-    let room = Room::new();
+fn scratch_is_removed_afterwards() {
+    let fixture = Fixture::new();
     for end in ["true", "false", "kill -9 $$"] {
-        let (workspace, upper) = room.staged();
+        let (workspace, upper) = fixture.staged();
         let script =
             format!("mkdir ~/.cache; echo x > ~/.cache/a; echo x > /tmp/b; ln -s /etc /tmp/etc; mkfifo /tmp/f; {end}");
         let running = launch_with(&launcher(), Spec::new("sh", ["-c", &script], workspace));
         running.tear_down().unwrap();
         assert_no_scratch(&upper);
     }
-    // The next finds none of it.
+    // The next command finds none of it.
     assert_eq!(
-        succeed(Spec::new("sh", ["-c", "ls -A /tmp ~ /dev/shm /run"], room.staged().0)),
+        succeed(Spec::new("sh", ["-c", "ls -A /tmp ~ /dev/shm /run"], fixture.staged().0)),
         "/dev/shm:\n\n/home/belay:\n\n/run:\n\n/tmp:\n"
     );
 }
 
-fn scratch_in_a_folder_of_its_own() {
-    let room = Room::new();
-    let folder = room.folder.path().join("scratch-of-all");
+fn scratch_in_a_configured_directory() {
+    let fixture = Fixture::new();
+    let folder = fixture.folder.path().join("scratch-of-all");
     fs::create_dir(&folder).unwrap();
-    // What a runner that was killed has left.
+    // Left by a killed runner.
     fs::create_dir_all(folder.join("1-0/7/tmp/shut")).unwrap();
     fs::write(folder.join("1-0/7/tmp/shut/a"), "x").unwrap();
     fs::set_permissions(folder.join("1-0/7/tmp/shut"), fs::Permissions::from_mode(0o000)).unwrap();
     let scratch = Scratch { place: ScratchPlace::Folder(folder.clone()), ..Scratch::default() };
     let launcher = NamespaceLauncher::new(Settings { scratch, ..Settings::default() }).unwrap();
     assert!(!folder.join("1-0").exists());
-    // Another runner leaves alone what belongs to one that lives.
+    // Another runner does not touch what belongs to a live one.
     let scratch = Scratch { place: ScratchPlace::Folder(folder.clone()), ..Scratch::default() };
     let mut running = launch_with(
         &launcher,
-        room.script("echo x > /tmp/a; echo x > ~/b; echo ready; read line < /tmp/never; sleep 100"),
+        fixture.script("echo x > /tmp/a; echo x > ~/b; echo ready; read line < /tmp/never; sleep 100"),
     );
     let mut ready = [0; 6];
     running.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
@@ -288,19 +288,19 @@ fn scratch_in_a_folder_of_its_own() {
     running.tear_down().unwrap();
     for launcher in [launcher, other] {
         let mut running =
-            launch_with(&launcher, room.script("test -z \"$(ls -A ~ /tmp | grep -v :)\" && stat -f -c %T /tmp"));
-        let mut said = String::new();
-        running.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+            launch_with(&launcher, fixture.script("test -z \"$(ls -A ~ /tmp | grep -v :)\" && stat -f -c %T /tmp"));
+        let mut output = String::new();
+        running.stdout.take().unwrap().read_to_string(&mut output).unwrap();
         running.tear_down().unwrap();
-        assert!(!said.is_empty() && said != "tmpfs\n", "{said}");
+        assert!(!output.is_empty() && output != "tmpfs\n", "{output}");
     }
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
 }
 
-fn mounts_are_read_only_dropped_or_kept() {
-    let room = Room::new();
+fn mounts_are_read_only_private_or_persistent() {
+    let fixture = Fixture::new();
     let source = |name: &str| {
-        let folder = room.folder.path().join(name);
+        let folder = fixture.folder.path().join(name);
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("there"), name).unwrap();
         folder
@@ -313,13 +313,13 @@ fn mounts_are_read_only_dropped_or_kept() {
     ];
     let launcher = NamespaceLauncher::new(Settings { mounts, ..Settings::default() }).unwrap();
     for staged in [true, false] {
-        let workspace = if staged { room.staged().0 } else { room.read_only() };
+        let workspace = if staged { fixture.staged().0 } else { fixture.read_only() };
         let script = "cat /opt/*/there; echo; \
             ! echo x 2>/dev/null > /opt/only-read/new; ! rm -f /opt/only-read/there 2>/dev/null; \
             rm /opt/dropped/there; echo x > /opt/dropped/new; ls /opt/dropped; \
             echo $((1 + $(ls /opt/kept | wc -l))) > /opt/kept/count; ! touch /opt/beside 2>/dev/null";
         let mut spec = Spec::new("sh", ["-c", script], workspace);
-        // The call's own, such as a cache of its workspace.
+        // A mount of the call, such as a cache of its workspace.
         spec.mounts.push(mount(&kept, "/opt/kept", MountKind::Writable));
         assert_eq!(succeed_by(&launcher, spec), "droppedkeptonly-read\nnew\n");
     }
@@ -335,20 +335,20 @@ fn mounts_are_read_only_dropped_or_kept() {
 }
 
 fn mounts_lie_below_home_and_below_each_other() {
-    let room = Room::new();
-    let toolchain = room.folder.path().join("rustup/toolchains/stable/bin");
+    let fixture = Fixture::new();
+    let toolchain = fixture.folder.path().join("rustup/toolchains/stable/bin");
     fs::create_dir_all(&toolchain).unwrap();
     fs::write(toolchain.join("tool"), "#!/bin/sh\necho from the toolchain\n").unwrap();
     fs::set_permissions(toolchain.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
-    let credentials = room.folder.path().join("rustup/credentials");
+    let credentials = fixture.folder.path().join("rustup/credentials");
     fs::write(&credentials, "secret").unwrap();
-    let cache = room.folder.path().join("cache");
+    let cache = fixture.folder.path().join("cache");
     fs::create_dir(&cache).unwrap();
-    // What an earlier command planted there must not choose where a mount goes.
+    // A link planted by an earlier command must not choose where a mount goes.
     std::os::unix::fs::symlink("/etc", cache.join("planted")).unwrap();
     let target = PathBuf::from(HOME).join(".rustup/toolchains/stable");
     let mount = |source: &Path, target: PathBuf, kind| Mount { source: source.to_owned(), target, kind };
-    // The deeper one first: the order in which they are given does not matter.
+    // The deeper one first: the order of mounts does not matter.
     let mounts = vec![
         mount(&toolchain, PathBuf::from(HOME).join(".cache/tools/bin"), MountKind::ReadOnly),
         mount(&cache, PathBuf::from(HOME).join(".cache"), MountKind::Scratch),
@@ -361,36 +361,36 @@ fn mounts_lie_below_home_and_below_each_other() {
     let script = "tool; ~/.cache/tools/bin/tool; /opt/one/file; ls -A ~/.rustup; ! touch ~/.rustup/toolchains/stable/x 2>/dev/null; \
                   echo x > ~/.rustup/settings.toml && echo x > ~/.cache/y && echo home is writable";
     let expected = format!("{}toolchains\nhome is writable\n", "from the toolchain\n".repeat(3));
-    assert_eq!(succeed_by(&launcher, Spec::new("sh", ["-c", script], room.staged().0)), expected);
+    assert_eq!(succeed_by(&launcher, Spec::new("sh", ["-c", script], fixture.staged().0)), expected);
     assert!(!cache.join("y").exists() && credentials.exists());
 
     let mut planted = Settings { mounts, ..Settings::default() };
     planted.mounts.push(mount(&toolchain, PathBuf::from(HOME).join(".cache/planted/new"), MountKind::ReadOnly));
     let launcher = NamespaceLauncher::new(planted).unwrap();
-    let error = belay_sandbox::Launcher::launch(&launcher, room.script("true")).map(drop).unwrap_err();
+    let error = belay_sandbox::Launcher::launch(&launcher, fixture.script("true")).map(drop).unwrap_err();
     assert!(error.to_string().contains(".cache/planted/new"), "{error}");
 }
 
-fn etc_has_what_toolchains_link_to() {
-    let room = Room::new();
+fn etc_has_the_link_targets_of_toolchains() {
+    let fixture = Fixture::new();
     let shown =
         ["/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/localtime", "/etc/services", "/etc/maven"];
     for path in shown.iter().filter(|path| Path::new(path).exists()) {
-        assert_eq!(succeed(room.script(&format!("test -r {path} && echo yes"))), "yes\n", "{path}");
+        assert_eq!(succeed(fixture.script(&format!("test -r {path} && echo yes"))), "yes\n", "{path}");
     }
     for path in ["/etc/shadow", "/etc/ssl/private", "/etc/ssh", "/etc/machine-id"] {
-        fail(room.script(&format!("test -e {path}")));
+        fail(fixture.script(&format!("test -e {path}")));
     }
     if is_root() {
         assert_eq!(fs::metadata("/etc/shadow").map(|file| file.mode() & 0o7).unwrap_or(0), 0);
     }
 }
 
-/// Nobody waits for a name server that is not there. Bounded by the command's time limit.
+/// No program waits for a name server. Bounded by the time limit.
 fn names_are_resolved_from_the_file_alone() {
-    let room = Room::new();
-    let mut spec = room.script("getent hosts localhost; getent hosts example.org; echo $?");
-    spec.wall = Some(std::time::Duration::from_secs(20));
+    let fixture = Fixture::new();
+    let mut spec = fixture.script("getent hosts localhost; getent hosts example.org; echo $?");
+    spec.timeout = Some(std::time::Duration::from_secs(20));
     let running = launch_with(&launcher(), spec);
     let (outcome, output) = running.collect(OutputCaps::default()).unwrap();
     assert_eq!(outcome.status, Status::Exited(0));

@@ -17,13 +17,13 @@ use rustix::{
 
 use crate::{
     harness::{Test, tests},
-    support::{Room, launch, nap, refusal, run, sleepers, status_field},
+    support::{Fixture, launch, nap, refusal, run, sleepers, status_field},
 };
 
 pub(crate) const TESTS: &[Test] = tests![
     descendants_end_with_the_command,
-    a_time_out_ends_all_of_it,
-    a_time_that_is_up_at_once_starts_nothing,
+    a_timeout_ends_all_of_it,
+    a_zero_timeout_starts_nothing,
     a_kill_ends_all_of_it,
     a_kill_after_the_end_changes_nothing,
     dropping_it_ends_it,
@@ -32,10 +32,11 @@ pub(crate) const TESTS: &[Test] = tests![
     nothing_is_left_after_tear_down,
 ];
 
-/// The argument that makes this binary a runner for a test to kill.
-pub(crate) const RUNNER: &str = "--be-a-runner-that-waits";
+/// The argument that makes this binary a runner that a test kills.
+pub(crate) const RUNNER: &str = "--run-as-waiting-runner";
 
-/// A child in its own session, an orphan of two forks, one deaf to polite signals, and the command itself; says so when all are there.
+/// Starts a child in its own session, an orphan of two forks, one that ignores polite signals, and the command itself. Prints `ready` when
+/// all are running.
 fn family(nap: &str) -> String {
     format!(
         "setsid sleep {nap} & (sleep {nap} &) & sh -c 'trap \"\" TERM HUP INT; sleep {nap}; :' & \
@@ -45,20 +46,20 @@ fn family(nap: &str) -> String {
 }
 
 fn wait_until_ready(running: &mut Running) {
-    let mut said = [0; 6];
-    running.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-    assert_eq!(&said, b"ready\n");
+    let mut output = [0; 6];
+    running.stdout.as_mut().unwrap().read_exact(&mut output).unwrap();
+    assert_eq!(&output, b"ready\n");
 }
 
-/// Descriptors of all sleepers: a number may be used again, a descriptor stays with its process.
+/// Pidfds of all sleepers: a pid may be reused, a pidfd stays with its process.
 fn watch_sleepers(nap: &str) -> Vec<OwnedFd> {
     let pids = sleepers(nap);
-    assert!(pids.len() >= 3, "the family is not there: {pids:?}");
+    assert!(pids.len() >= 3, "the processes are not running: {pids:?}");
     pids.iter().map(|pid| pidfd_open(Pid::from_raw(*pid).unwrap(), PidfdFlags::empty()).unwrap()).collect()
 }
 
 fn wait_for_deaths(watched: &[OwnedFd]) {
-    // They are over in an instant, or never.
+    // They end at once, or never.
     let never = Timespec { tv_sec: 60, tv_nsec: 0 };
     for pidfd in watched {
         assert_eq!(
@@ -70,10 +71,10 @@ fn wait_for_deaths(watched: &[OwnedFd]) {
 }
 
 fn descendants_end_with_the_command() {
-    let (room, nap) = (Room::new(), nap());
-    let mut spec = room.script(&format!("{}; exit 5", family(&nap)));
-    // If its descendants kept it alive, it would end all the same, and otherwise than by itself.
-    spec.wall = Some(Duration::from_secs(60));
+    let (fixture, nap) = (Fixture::new(), nap());
+    let mut spec = fixture.script(&format!("{}; exit 5", family(&nap)));
+    // If descendants kept it alive, this timeout would end it, with another status.
+    spec.timeout = Some(Duration::from_secs(60));
     let (outcome, output) = run(spec);
     assert_eq!(
         (outcome.status, output.stdout.text().as_str()),
@@ -84,28 +85,28 @@ fn descendants_end_with_the_command() {
     assert_eq!(sleepers(&nap), []);
 }
 
-// S2-FR-048, S2-ASM-018: the time-out is enforced, on every process.
-fn a_time_out_ends_all_of_it() {
-    let (room, nap) = (Room::new(), nap());
-    let mut spec = room.script(&format!("{}; sleep {nap}", family(&nap)));
-    spec.wall = Some(Duration::from_secs(3));
+// S2-FR-048, S2-ASM-018: the timeout applies to every process.
+fn a_timeout_ends_all_of_it() {
+    let (fixture, nap) = (Fixture::new(), nap());
+    let mut spec = fixture.script(&format!("{}; sleep {nap}", family(&nap)));
+    spec.timeout = Some(Duration::from_secs(3));
     let (outcome, output) = run(spec);
     assert_eq!((outcome.status, output.stdout.text().as_str()), (Status::TimedOut, "ready\n"));
-    assert!(outcome.usage.max_resident_bytes > 0, "what was used is told all the same");
+    assert!(outcome.usage.max_resident_bytes > 0, "usage is reported in any case");
     assert_eq!(sleepers(&nap), []);
 }
 
-fn a_time_that_is_up_at_once_starts_nothing() {
-    let room = Room::new();
-    let mut spec = room.script("echo started");
-    spec.wall = Some(Duration::ZERO);
+fn a_zero_timeout_starts_nothing() {
+    let fixture = Fixture::new();
+    let mut spec = fixture.script("echo started");
+    spec.timeout = Some(Duration::ZERO);
     let error = refusal(spec).to_string();
-    assert!(error.starts_with("wall:"), "{error}");
+    assert!(error.starts_with("timeout:"), "{error}");
 }
 
 fn a_kill_ends_all_of_it() {
-    let (room, nap) = (Room::new(), nap());
-    let mut running = launch(room.script(&format!("{}; sleep {nap}", family(&nap))));
+    let (fixture, nap) = (Fixture::new(), nap());
+    let mut running = launch(fixture.script(&format!("{}; sleep {nap}", family(&nap))));
     wait_until_ready(&mut running);
     running.kill_handle().kill().unwrap();
     assert_eq!(running.wait().unwrap().status, Status::Killed);
@@ -113,8 +114,8 @@ fn a_kill_ends_all_of_it() {
 }
 
 fn a_kill_after_the_end_changes_nothing() {
-    let room = Room::new();
-    let mut running = launch(room.script("exit 7"));
+    let fixture = Fixture::new();
+    let mut running = launch(fixture.script("exit 7"));
     let handle = running.kill_handle();
     assert_eq!(running.wait().unwrap().status, Status::Exited(7));
     handle.kill().unwrap();
@@ -124,8 +125,8 @@ fn a_kill_after_the_end_changes_nothing() {
 }
 
 fn dropping_it_ends_it() {
-    let (room, nap) = (Room::new(), nap());
-    let mut running = launch(room.script(&format!("{}; sleep {nap}", family(&nap))));
+    let (fixture, nap) = (Fixture::new(), nap());
+    let mut running = launch(fixture.script(&format!("{}; sleep {nap}", family(&nap))));
     wait_until_ready(&mut running);
     let watched = watch_sleepers(&nap);
     drop(running);
@@ -133,10 +134,10 @@ fn dropping_it_ends_it() {
 }
 
 fn the_launchers_death_ends_it() {
-    let (room, nap) = (Room::new(), nap());
-    let mut running = launch(room.script(&format!("{}; exec sleep {nap}", family(&nap))));
+    let (fixture, nap) = (Fixture::new(), nap());
+    let mut running = launch(fixture.script(&format!("{}; exec sleep {nap}", family(&nap))));
     wait_until_ready(&mut running);
-    // The family's own parent is init in there, and init's is the launcher.
+    // The parent of the sleepers is init, and that of init is the launcher.
     let mut pid = sleepers(&nap)[0];
     let launcher = loop {
         let parent: i32 = status_field(pid, "PPid").parse().unwrap();
@@ -152,19 +153,19 @@ fn the_launchers_death_ends_it() {
     assert_eq!(sleepers(&nap), []);
 }
 
-// A runner that is killed leaves no process behind.
+// A killed runner leaves no process behind.
 fn the_runners_death_ends_it() {
-    let room = Room::new();
+    let fixture = Fixture::new();
     let mut runner = Command::new(std::env::current_exe().unwrap())
-        .args([RUNNER.as_ref(), room.workspace.as_os_str()])
+        .args([RUNNER.as_ref(), fixture.workspace.as_os_str()])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut nap = String::new();
-    let mut said = runner.stdout.take().unwrap();
+    let mut output = runner.stdout.take().unwrap();
     while !nap.ends_with('\n') {
         let mut byte = [0];
-        said.read_exact(&mut byte).unwrap();
+        output.read_exact(&mut byte).unwrap();
         nap.push(byte[0].into());
     }
     let watched = watch_sleepers(nap.trim());
@@ -173,8 +174,8 @@ fn the_runners_death_ends_it() {
     wait_for_deaths(&watched);
 }
 
-/// The other process of [`the_runners_death_ends_it`]: launches a family, tells its nap, and waits.
-pub(crate) fn be_a_runner_that_waits(workspace: &Path) -> ExitCode {
+/// The other process of [`the_runners_death_ends_it`]: launches the sleepers, prints their duration, and waits.
+pub(crate) fn run_as_waiting_runner(workspace: &Path) -> ExitCode {
     let nap = nap();
     let script = format!("{}; exec sleep {nap}", family(&nap));
     let mut running = launch(Spec::new("sh", ["-c", &script], WorkspaceMount::read_only(workspace)));
@@ -186,14 +187,14 @@ pub(crate) fn be_a_runner_that_waits(workspace: &Path) -> ExitCode {
 }
 
 fn nothing_is_left_after_tear_down() {
-    let room = Room::new();
-    let (mount, upper) = room.staged();
+    let fixture = Fixture::new();
+    let (mount, upper) = fixture.staged();
     let children = || fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id())).unwrap();
     let before = children();
     let running = launch(Spec::new("sh", ["-c", "echo x > new"], mount));
     assert_eq!(running.tear_down().unwrap().status, Status::Exited(0));
-    // Those of earlier tests may still be ending.
+    // Launchers of earlier tests may still be ending.
     let known: Vec<&str> = before.split(' ').collect();
-    assert!(children().split(' ').all(|child| known.contains(&child)), "the launcher is left, if only as a zombie");
+    assert!(children().split(' ').all(|child| known.contains(&child)), "the launcher was not reaped");
     assert_eq!(fs::read_to_string(upper.join("new")).unwrap(), "x\n");
 }

@@ -1,4 +1,4 @@
-//! As much of libtest as is needed where `main` has to be ours.
+//! The parts of libtest needed here, because `main` has to be ours.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -7,10 +7,10 @@ use std::{
 
 use belay_sandbox::{LayerState, Settings, Tier, probe};
 
-/// What a test came to, unless it panicked.
+/// The result of a test that did not panic.
 pub(crate) enum Verdict {
     Passed,
-    /// Could not be tried here, for this reason.
+    /// Skipped for this reason.
     Skipped(String),
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn run(tests: &[Test], args: &[String]) -> ExitCode {
         tests.iter().map(|(name, test)| (short(name), test)).filter(|(name, _)| chosen(name)).collect();
 
     if args.iter().any(|arg| arg == "--list") {
-        // None of them is ignored beforehand.
+        // No test is marked as ignored.
         if !args.iter().any(|arg| arg == "--ignored") {
             wanted.iter().for_each(|(name, _)| println!("{name}: test"));
         }
@@ -85,7 +85,7 @@ pub(crate) fn run(tests: &[Test], args: &[String]) -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Why nothing can be tried on this machine, if that is so.
+/// The missing layers of this machine, if tests cannot run.
 fn missing_layers() -> Option<String> {
     let report = probe(&Settings::default()).expect("the probe runs everywhere");
     let missing: Vec<String> = report

@@ -1,13 +1,13 @@
-//! What is said about the machine.
+//! The report on the machine.
 
 use belay_sandbox::{Layer, LayerState, Settings, Tier, probe};
 
 use crate::{
     harness::{Test, tests},
-    support::{Room, is_root, launch},
+    support::{Fixture, is_root, launch},
 };
 
-pub(crate) const TESTS: &[Test] = tests![every_layer_is_reported, what_is_enforced_is_told];
+pub(crate) const TESTS: &[Test] = tests![every_layer_is_reported, optional_layers_are_reported];
 
 fn every_layer_is_reported() {
     let report = probe(&Settings::default()).unwrap();
@@ -28,7 +28,7 @@ fn every_layer_is_reported() {
     for layer in &report.layers {
         match &layer.state {
             LayerState::Active => {}
-            // The one layer a full sandbox may lack.
+            // The only optional layer.
             LayerState::Missing { why, fix } => {
                 assert_eq!(layer.layer, Layer::ProcessLimit, "{why}");
                 assert!(fix.contains("6.14"));
@@ -37,9 +37,9 @@ fn every_layer_is_reported() {
     }
 }
 
-fn what_is_enforced_is_told() {
-    let room = Room::new();
-    let mut running = launch(room.script("true"));
+fn optional_layers_are_reported() {
+    let fixture = Fixture::new();
+    let mut running = launch(fixture.script("true"));
     let report = probe(&Settings::default()).unwrap();
     let counted =
         report.layers.iter().any(|layer| layer.layer == Layer::ProcessLimit && layer.state == LayerState::Active);

@@ -1,18 +1,18 @@
-//! The sandbox against the real kernel: commands, hostile commands, what they leave behind, and how they end.
+//! The sandbox on the real kernel: ordinary and hostile commands, their changes, and their ends.
 //!
-//! Run as root, everything is tried twice: as root, and as an ordinary user.
+//! Run as root, every test runs twice: as root and as an ordinary user.
 
 mod bounds;
 mod builds;
 mod commands;
 mod endings;
 mod harness;
+mod isolation;
 mod machine;
 mod offline;
 mod overlay;
 mod support;
 mod user;
-mod walls;
 
 use std::process::ExitCode;
 
@@ -22,14 +22,14 @@ fn main() -> ExitCode {
     if let [role, folder] = &args[..]
         && role == endings::RUNNER
     {
-        return endings::be_a_runner_that_waits(folder.as_ref());
+        return endings::run_as_waiting_runner(folder.as_ref());
     }
     let tests = [
         commands::TESTS,
         bounds::TESTS,
         builds::TESTS,
         offline::TESTS,
-        walls::TESTS,
+        isolation::TESTS,
         overlay::TESTS,
         endings::TESTS,
         machine::TESTS,

@@ -1,4 +1,4 @@
-//! Package managers that miss the network say so, and soon. Each command's own time limit is the bound: it must not be needed.
+//! Package managers fail quickly and clearly without a network. The time limit of each command is the bound, and must not be needed.
 
 use std::{
     fs,
@@ -10,105 +10,111 @@ use belay_sandbox::{Mount, MountKind, NamespaceLauncher, Settings, Spec, Status}
 
 use crate::{
     harness::{Test, Verdict, tests},
-    support::{Room, run_by},
+    support::{Fixture, run_by},
 };
 
-pub(crate) const TESTS: &[Test] =
-    tests![npm_says_that_it_is_offline, pip_says_it, cargo_says_it, go_says_it, maven_says_it, curl_says_it];
+pub(crate) const TESTS: &[Test] = tests![
+    npm_fails_quickly,
+    pip_fails_quickly,
+    cargo_fails_quickly,
+    go_fails_quickly,
+    maven_fails_quickly,
+    curl_fails_quickly
+];
 
-/// Far below what each of them would spend on trying again, and far above what a slow machine takes to start them.
+/// Far below the time for retries, and far above the start-up time on a slow machine.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// The script has to end by itself, with a failure that says one of these.
-fn fails_soon(launcher: &NamespaceLauncher, room: &Room, script: &str, says: &[&str]) {
-    let mut spec = Spec::new("sh", ["-c", script], room.staged().0);
-    spec.wall = Some(LIMIT);
-    let (outcome, output) = run_by(launcher, spec);
-    let said = format!("{}{}", output.stdout.text(), output.stderr.text());
-    assert!(matches!(outcome.status, Status::Exited(1..)), "{:?}: {said}", outcome.status);
-    assert!(says.iter().any(|wanted| said.contains(wanted)), "{said}");
+/// The script has to fail on its own, with one of these messages.
+fn fails_soon(launcher: &NamespaceLauncher, fixture: &Fixture, script: &str, messages: &[&str]) {
+    let mut spec = Spec::new("sh", ["-c", script], fixture.staged().0);
+    spec.timeout = Some(LIMIT);
+    let (outcome, printed) = run_by(launcher, spec);
+    let output = format!("{}{}", printed.stdout.text(), printed.stderr.text());
+    assert!(matches!(outcome.status, Status::Exited(1..)), "{:?}: {output}", outcome.status);
+    assert!(messages.iter().any(|wanted| output.contains(wanted)), "{output}");
 }
 
 fn missing(programs: &[&str]) -> Option<Verdict> {
     let missing = programs.iter().find(|program| !Path::new(program).exists())?;
-    Some(Verdict::Skipped(format!("there is no {missing}")))
+    Some(Verdict::Skipped(format!("{missing} is not installed")))
 }
 
 fn plain() -> NamespaceLauncher {
     NamespaceLauncher::new(Settings::default()).unwrap()
 }
 
-fn npm_says_that_it_is_offline() -> Verdict {
+fn npm_fails_quickly() -> Verdict {
     if let Some(skipped) = missing(&["/usr/bin/npm"]) {
         return skipped;
     }
-    fails_soon(&plain(), &Room::new(), "npm install left-pad", &["ENOTCACHED"]);
+    fails_soon(&plain(), &Fixture::new(), "npm install left-pad", &["ENOTCACHED"]);
     Verdict::Passed
 }
 
-fn pip_says_it() -> Verdict {
+fn pip_fails_quickly() -> Verdict {
     if let Some(skipped) = missing(&["/usr/bin/pip3"]) {
         return skipped;
     }
     let script = "pip3 download --no-cache-dir --dest /tmp/wheels requests";
-    fails_soon(&plain(), &Room::new(), script, &["Name or service not known", "name resolution"]);
+    fails_soon(&plain(), &Fixture::new(), script, &["Name or service not known", "name resolution"]);
     Verdict::Passed
 }
 
-fn cargo_says_it() -> Verdict {
-    // `cargo test` says which one runs it; without, none is looked for.
+fn cargo_fails_quickly() -> Verdict {
+    // `cargo test` sets CARGO; otherwise cargo is not searched.
     let cargo = std::env::var_os("CARGO").map(PathBuf::from).unwrap_or_default();
     let Some(toolchain) = cargo.parent().and_then(Path::parent).filter(|_| fs::metadata(&cargo).is_ok()) else {
-        return Verdict::Skipped("there is no cargo that this user may run".to_owned());
+        return Verdict::Skipped("this user cannot run cargo".to_owned());
     };
-    let room = Room::new();
-    fs::create_dir(room.workspace.join("src")).unwrap();
-    fs::write(room.workspace.join("src/lib.rs"), "").unwrap();
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.workspace.join("src")).unwrap();
+    fs::write(fixture.workspace.join("src/lib.rs"), "").unwrap();
     let manifest =
         "[package]\nname = \"x\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[dependencies]\nlibc = \"0.2\"\n";
-    fs::write(room.workspace.join("Cargo.toml"), manifest).unwrap();
+    fs::write(fixture.workspace.join("Cargo.toml"), manifest).unwrap();
     let target = PathBuf::from("/opt/rust");
     let mount = Mount { source: toolchain.to_owned(), target: target.clone(), kind: MountKind::ReadOnly };
     let mut settings = Settings { mounts: vec![mount], ..Settings::default() };
     settings.path.push(target.join("bin"));
     let launcher = NamespaceLauncher::new(settings).unwrap();
-    fails_soon(&launcher, &room, "cargo fetch", &["offline"]);
-    fails_soon(&launcher, &room, "cargo add serde", &["could not be found in registry index"]);
+    fails_soon(&launcher, &fixture, "cargo fetch", &["offline"]);
+    fails_soon(&launcher, &fixture, "cargo add serde", &["could not be found in registry index"]);
     Verdict::Passed
 }
 
-fn go_says_it() -> Verdict {
+fn go_fails_quickly() -> Verdict {
     if let Some(skipped) = missing(&["/usr/local/go/bin/go"]) {
         return skipped;
     }
-    let room = Room::new();
+    let fixture = Fixture::new();
     let module = "module example.org/x\n\ngo 1.16\n\nrequire golang.org/x/text v0.3.0\n";
-    fs::write(room.workspace.join("go.mod"), module).unwrap();
+    fs::write(fixture.workspace.join("go.mod"), module).unwrap();
     let mut settings = Settings::default();
     settings.path.push("/usr/local/go/bin".into());
     let launcher = NamespaceLauncher::new(settings).unwrap();
-    fails_soon(&launcher, &room, "go mod download", &["GOPROXY=off"]);
+    fails_soon(&launcher, &fixture, "go mod download", &["GOPROXY=off"]);
     Verdict::Passed
 }
 
-fn maven_says_it() -> Verdict {
+fn maven_fails_quickly() -> Verdict {
     if let Some(skipped) = missing(&["/usr/bin/mvn", "/usr/bin/java"]) {
         return skipped;
     }
-    let room = Room::new();
+    let fixture = Fixture::new();
     let project = "<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId><artifactId>x</artifactId>\
         <version>1</version><dependencies><dependency><groupId>com.google.guava</groupId><artifactId>guava</artifactId>\
         <version>33.0.0-jre</version></dependency></dependencies></project>";
-    fs::write(room.workspace.join("pom.xml"), project).unwrap();
-    // Maven knows the variable for its arguments from 3.9 on; before, it finds no name server, which is as soon.
-    fails_soon(&plain(), &room, "mvn -q compile", &["offline", "Unknown host", "Name or service not known"]);
+    fs::write(fixture.workspace.join("pom.xml"), project).unwrap();
+    // Maven supports MAVEN_ARGS since 3.9; older ones fail to resolve the host just as quickly.
+    fails_soon(&plain(), &fixture, "mvn -q compile", &["offline", "Unknown host", "Name or service not known"]);
     Verdict::Passed
 }
 
-fn curl_says_it() -> Verdict {
+fn curl_fails_quickly() -> Verdict {
     if let Some(skipped) = missing(&["/usr/bin/curl"]) {
         return skipped;
     }
-    fails_soon(&plain(), &Room::new(), "curl -sS https://example.org/", &["Could not resolve host"]);
+    fails_soon(&plain(), &Fixture::new(), "curl -sS https://example.org/", &["Could not resolve host"]);
     Verdict::Passed
 }

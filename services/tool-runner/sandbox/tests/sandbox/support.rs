@@ -1,4 +1,4 @@
-//! A room to run commands in, and eyes on the processes of the host.
+//! A workspace to run commands in, and access to the processes of the host.
 
 use std::{
     fs,
@@ -14,17 +14,17 @@ use belay_sandbox::{
 };
 use tempfile::TempDir;
 
-/// A workspace with one file in it, and places to stage changes.
-pub(crate) struct Room {
+/// A workspace with one file, and staging directories.
+pub(crate) struct Fixture {
     pub(crate) folder: TempDir,
     pub(crate) workspace: PathBuf,
     stagings: AtomicU32,
 }
 
-impl Room {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Walls, not modes, have to keep commands out.
+        // The sandbox, not file modes, has to keep commands out.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let workspace = folder.path().join("workspace");
         fs::create_dir(&workspace).unwrap();
@@ -36,7 +36,7 @@ impl Room {
         WorkspaceMount::read_only(&self.workspace)
     }
 
-    /// The workspace with changes kept in a new folder, and its `upper`.
+    /// The workspace with a new staging directory, and its `upper`.
     pub(crate) fn staged(&self) -> (WorkspaceMount, PathBuf) {
         let staging = self.folder.path().join(format!("staging-{}", self.stagings.fetch_add(1, Ordering::Relaxed)));
         fs::create_dir(&staging).unwrap();
@@ -48,7 +48,7 @@ impl Room {
         Spec::new("sh", ["-c", script], self.read_only())
     }
 
-    /// Runs a shell script in a staged workspace, expects it to succeed, and gives its output and the `upper` folder.
+    /// Runs a shell script in a staged workspace, expects success, and returns its output and the `upper` directory.
     pub(crate) fn change(&self, script: &str) -> (String, PathBuf) {
         let (workspace, upper) = self.staged();
         (succeed(Spec::new("sh", ["-c", script], workspace)), upper)
@@ -67,14 +67,14 @@ pub(crate) fn refusal(spec: Spec) -> LaunchError {
     launcher().launch(spec).map(|_| "it was started").unwrap_err()
 }
 
-/// What a command printed that has to succeed with this launcher.
+/// Runs a command with this launcher, expects success, and returns its standard output.
 pub(crate) fn succeed_by(launcher: &NamespaceLauncher, spec: Spec) -> String {
     let (outcome, output) = run_by(launcher, spec);
     assert_eq!(outcome.status, Status::Exited(0), "{}{}", output.stdout.text(), output.stderr.text());
     output.stdout.text()
 }
 
-/// What a command said on its standard error that has to fail with this launcher.
+/// Runs a command with this launcher, expects failure, and returns its standard error.
 pub(crate) fn fail_by(launcher: &NamespaceLauncher, spec: Spec) -> String {
     let (outcome, output) = run_by(launcher, spec);
     assert!(matches!(outcome.status, Status::Exited(1..)), "{:?}: {}", outcome.status, output.stdout.text());
@@ -90,14 +90,14 @@ pub(crate) fn run(spec: Spec) -> (Outcome, Output) {
     launch(spec).collect(OutputCaps::default()).unwrap()
 }
 
-/// Runs a command that has to succeed, and gives its standard output.
+/// Runs a command, expects success, and returns its standard output.
 pub(crate) fn succeed(spec: Spec) -> String {
     let (outcome, output) = run(spec);
     assert_eq!(outcome.status, Status::Exited(0), "{}{}", output.stdout.text(), output.stderr.text());
     output.stdout.text()
 }
 
-/// Runs a command that has to fail by itself, and gives its standard error.
+/// Runs a command, expects failure, and returns its standard error.
 pub(crate) fn fail(spec: Spec) -> String {
     let (outcome, output) = run(spec);
     assert!(matches!(outcome.status, Status::Exited(1..)), "{:?}: {}", outcome.status, output.stdout.text());
@@ -108,7 +108,7 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A number of seconds nobody else sleeps for, by which processes are found.
+/// A number of seconds that no other process sleeps for, by which the processes are found.
 pub(crate) fn nap() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("{}.{}", 1_000_000 + process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
@@ -124,13 +124,13 @@ pub(crate) fn sleepers(nap: &str) -> Vec<i32> {
         .collect()
 }
 
-/// A field of a process's status.
+/// A field in the status of a process.
 pub(crate) fn status_field(pid: i32, name: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap().trim().to_owned()
 }
 
-/// Every path below a folder with its contents, or what it is instead of a file.
+/// Every path below a directory with its content or type.
 pub(crate) fn contents(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut all = Vec::new();
     let mut folders = vec![folder.to_owned()];

@@ -1,4 +1,4 @@
-//! All of it once more without privilege.
+//! Runs all tests again without privileges.
 
 use std::{
     fs, os::unix::fs::PermissionsExt as _, os::unix::fs::chown, os::unix::process::CommandExt as _, process::Command,
@@ -18,7 +18,7 @@ fn everything_works_as_an_ordinary_user() -> Verdict {
     const USER: u32 = 12345;
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // Where the build put it may be closed to others.
+    // The build directory may not be readable by others.
     let binary = folder.path().join("tests");
     fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
     let home = folder.path().join("home");

@@ -178,8 +178,8 @@ pub(super) fn unavailable(why: &str) -> ToolFailure {
     ToolFailure::new(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE, format!("Commands cannot run: {why}."))
 }
 
-pub(super) fn not_the_plans(name: &str) -> String {
-    belay_sandbox::not_the_calls(name)
+pub(super) fn reserved_variable(name: &str) -> String {
+    belay_sandbox::reserved_variable_problem(name)
 }
 
 pub(super) fn no_cache(error: &io::Error) -> ToolFailure {
@@ -189,7 +189,7 @@ pub(super) fn no_cache(error: &io::Error) -> ToolFailure {
 /// The failure of a command that was not started.
 pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &CommandSettings) -> ToolFailure {
     match &error {
-        LaunchError::Spec { field, .. } if field == "wall" => timed_out(limit),
+        LaunchError::Spec { field, .. } if field == "timeout" => timed_out(limit),
         // The runner sets the mount, not the call.
         LaunchError::Spec { field, .. } if field.starts_with("workspace") => {
             ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, format!("{error}. This is a bug in Belay."))
@@ -212,7 +212,7 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
             let message = format!("arguments/cwd: {error}");
             if source.kind() == io::ErrorKind::NotFound { not_found(message) } else { wrong_type(message) }
         }
-        LaunchError::NoRoom { place, limit } => {
+        LaunchError::DiskFull { place, limit } => {
             let (found, wanted, key) = match limit.unit {
                 Unit::Bytes => (size(limit.found), size(limit.limit), "size"),
                 Unit::Inodes => (format!("{} inodes", limit.found), limit.limit.to_string(), "files"),
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_command_without_disk_space_is_retried() {
         let limit = DiskLimit { bound: WriteBound::Reserve, unit: Unit::Inodes, limit: 10_000, found: 7 };
-        let refused = LaunchError::NoRoom { place: "/w/.belay/views/1".into(), limit };
+        let refused = LaunchError::DiskFull { place: "/w/.belay/views/1".into(), limit };
         let refused = not_started(refused, Duration::from_secs(9), &CommandSettings::default());
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::Transient, reasons::WORKSPACE_FULL));
         assert!(refused.message.contains("only 7 inodes free") && refused.message.contains("commands.reserve.files"));
@@ -360,7 +360,7 @@ mod tests {
         ] {
             assert_eq!(refused(spec(field)).message, format!("arguments/{argument}: is odd"));
         }
-        assert_eq!(refused(spec("wall")).reason, "TIMEOUT");
+        assert_eq!(refused(spec("timeout")).reason, "TIMEOUT");
         assert_eq!(refused(spec("workspace.staging")).reason, "INTERNAL");
     }
 

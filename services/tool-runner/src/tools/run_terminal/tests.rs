@@ -44,7 +44,7 @@ async fn the_spec_reflects_the_call() {
     assert_eq!((spec.program.as_str(), &*spec.args, spec.cwd.to_str()), ("make", &["all; $x".into()][..], Some("src")));
     let env: Vec<_> = spec.env.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
     assert_eq!(env, [("TRACEPARENT", "00-1-2-01"), ("CI", "1")]);
-    assert_eq!(spec.wall, Some(Duration::from_millis(1500)));
+    assert_eq!(spec.timeout, Some(Duration::from_millis(1500)));
     // The operator sets the limits.
     assert!(spec.limits.is_none());
     assert_eq!(spec.workspace.hidden, [PathBuf::from(".belay")]);
@@ -57,7 +57,7 @@ async fn a_time_limit_can_only_become_shorter() {
     let (tool, recorder) = recorder();
     let arguments = json!({"command": ["make"], "timeout_ms": 86_400_000});
     let _ = workspace.call(&tool, arguments).await;
-    assert_eq!(recorder.0.lock().unwrap()[0].wall, Some(Duration::from_secs(60)));
+    assert_eq!(recorder.0.lock().unwrap()[0].timeout, Some(Duration::from_secs(60)));
 }
 
 /// S2-X-08, S2-FR-042.

@@ -1,4 +1,4 @@
-//! What a process does to itself before it lets the command's program in: limits, privileges, Landlock.
+//! The restrictions that a process applies to itself before it executes the program: limits, privileges, Landlock.
 
 use std::{
     io,
@@ -17,26 +17,26 @@ use rustix::{
 use crate::{
     limits::Limits,
     mounts::MountKind,
-    order::Command,
+    protocol::Command,
     sources::{DEVICES, PROCESSORS},
 };
 
-/// Lowers the resource limits; a limit the runner itself is under stays where it is lower.
+/// Lowers the resource limits; a lower limit of the runner stays.
 pub(crate) fn limit(limits: &Limits) -> io::Result<()> {
-    // Rounded up: a limit below a second would be none at all.
+    // Rounded up, because a limit of 0 seconds would mean none.
     let cpu = limits.cpu.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
     lower(Resource::Core, Some(0))?;
-    // Message queues are the command's own; the kernel's default for one user.
+    // Message queues are in the namespace of the command; this is the kernel's default per user.
     lower(Resource::Msgqueue, Some(800 << 10))?;
-    // What systemd gives to everybody.
+    // The default of systemd.
     lower(Resource::Memlock, Some(8 << 20))?;
     limit_open_files(limits)?;
     lower(Resource::Fsize, limits.file_size)?;
     lower(Resource::As, limits.address_space)?;
-    // Counted per user namespace since Linux 5.14, where init is one as well.
+    // Counted per user namespace since Linux 5.14, including init.
     lower(Resource::Nproc, Some(u64::from(limits.processes) + 1))?;
     if let Some(seconds) = cpu {
-        // SIGXCPU first, and SIGKILL a second later for those who ignore it.
+        // SIGXCPU first, and SIGKILL a second later.
         setrlimit(Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds + 1) })?;
     }
     Ok(())
@@ -48,7 +48,7 @@ fn lower(resource: Resource, to: Option<u64>) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) })?)
 }
 
-/// A program may raise its own limit up to the hard one; it starts with what it would outside, where nobody says otherwise.
+/// A program may raise its soft limit up to the hard one.
 fn limit_open_files(limits: &Limits) -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let hard = maximum.map_or(limits.open_files, |hard| hard.min(limits.open_files));
@@ -56,28 +56,28 @@ fn limit_open_files(limits: &Limits) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum: Some(hard) })?)
 }
 
-/// Gives up every capability, and every way to gain one.
+/// Drops all capabilities, and every way to gain one.
 pub(crate) fn drop_privileges() -> io::Result<()> {
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         match remove_capability_from_bounding_set(capability) {
-            // Past the last capability this kernel knows.
+            // Beyond the last capability of this kernel.
             Err(rustix::io::Errno::INVAL) => break,
             dropped => dropped?,
         }
     }
     let none = CapabilitySet::empty();
-    // Empties the ambient set as well, which never holds what is not permitted.
+    // Also empties the ambient set, which is limited to permitted ones.
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     Ok(set_no_new_privs(true)?)
 }
 
-/// The newest ABI the rules below were written against. A newer kernel's further rights stay as they are.
+/// The newest ABI known to the rules below. Further rights of newer kernels stay unrestricted.
 const KNOWN: ABI = ABI::V9;
 
-/// Confines this process with all that the kernel's Landlock has. Gives the ABI in force; fails where it is below the floor.
+/// Restricts this process with all rights that the kernel's Landlock supports. Returns the active ABI; fails if it is below the minimum.
 ///
-/// Comes after all mounts: a rule on a folder that a later mount covers does not count.
+/// Must run after all mounts: a rule on a directory that is covered later has no effect.
 pub(crate) fn landlock(command: &Command) -> Result<u8, io::Error> {
     let floor = ABI::from(i32::from(command.landlock_floor));
     let ruleset = Ruleset::default()
@@ -86,7 +86,7 @@ pub(crate) fn landlock(command: &Command) -> Result<u8, io::Error> {
         .and_then(|ruleset| {
             let ruleset =
                 ruleset.set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(KNOWN))?;
-            // TCP is left free: the command's network has nobody else in it. No abstract sockets and no signals beyond the
+            // TCP is unrestricted, because the network of the command contains no one else. Abstract sockets and signals are limited to the
             // command's own processes.
             ruleset.scope(Scope::from_all(KNOWN))?.create()
         })
@@ -95,14 +95,14 @@ pub(crate) fn landlock(command: &Command) -> Result<u8, io::Error> {
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
     let running = reading | AccessFs::Execute;
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
-    // The walls keep it from devices even where it may do anything else.
+    // No devices, even where everything else is allowed.
     let anything = AccessFs::from_all(KNOWN) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
 
     let workspace = if command.staging.is_some() { anything } else { running };
-    // Terminals are the one device whose own requests (window size, modes) programs need.
+    // Terminals are the only device whose ioctls (window size, modes) programs need.
     let terminal = reading | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = vec![
-        // Names only, everywhere: there is nothing in the view that is not meant to be seen.
+        // Listing is allowed everywhere: everything in the view may be seen.
         ("/".into(), AccessFs::ReadDir.into()),
         ("/etc".into(), reading),
         ("/proc".into(), reading),
@@ -120,18 +120,18 @@ pub(crate) fn landlock(command: &Command) -> Result<u8, io::Error> {
         let rights = if mount.kind == MountKind::ReadOnly { running } else { anything };
         (mount.target.clone(), rights)
     }));
-    rules.extend(command.attacks.iter().map(|_| (crate::order::ATTACKS.into(), running)));
+    rules.extend(command.attacks.iter().map(|_| (crate::protocol::ATTACKS.into(), running)));
 
     let mut ruleset = ruleset;
     for (path, rights) in rules {
         let place = PathFd::new(&path).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
-        // Rights that make sense for folders only are taken off a rule on a file, not refused.
+        // Rights for directories are dropped from a rule on a file, not rejected.
         ruleset = ruleset.add_rule(PathBeneath::new(place, rights)).map_err(why)?;
     }
     let status = ruleset.restrict_self().map_err(why)?;
     match status.landlock {
         LandlockStatus::Available { effective_abi, .. } if effective_abi >= floor => Ok(effective_abi as u8),
-        _ => Err(io::Error::other(format!("the kernel's Landlock is below ABI {floor}"))),
+        _ => Err(io::Error::other(format!("the kernel's Landlock is older than ABI {floor}"))),
     }
 }
 

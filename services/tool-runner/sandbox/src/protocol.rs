@@ -1,4 +1,4 @@
-//! What runner and launcher say to each other.
+//! The protocol between runner and launcher.
 
 use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
@@ -12,16 +12,16 @@ use crate::{
     wire::{wire_enum, wire_struct},
 };
 
-/// The one thing the runner sends.
-pub(crate) enum Order {
+/// The request to a launcher; there is one per launcher.
+pub(crate) enum Request {
     Run(Command),
-    /// Try each layer and say which are there, for a service user with these ids.
+    /// Probe each layer, for a service user with these ids.
     Probe(u32, u32),
 }
 
-wire_enum!(Order { 0 = Run(command), 1 = Probe(uid, gid) });
+wire_enum!(Request { 0 = Run(command), 1 = Probe(uid, gid) });
 
-/// A command with everything decided.
+/// A command with all settings resolved.
 pub(crate) struct Command {
     pub(crate) program: OsString,
     pub(crate) args: Vec<OsString>,
@@ -30,23 +30,23 @@ pub(crate) struct Command {
     pub(crate) lower: Vec<PathBuf>,
     pub(crate) staging: Option<PathBuf>,
     pub(crate) hidden: Vec<PathBuf>,
-    /// The operator's and the call's, in the order in which they are mounted.
+    /// The mounts of the operator and the call, in order.
     pub(crate) mounts: Vec<Mount>,
     pub(crate) scratch: Scratch,
-    /// Where the scratch places lie on disk: a folder that does not exist yet. `None`: they are memory.
-    pub(crate) scratch_folder: Option<PathBuf>,
-    /// How much it may change in its view of the workspace.
+    /// The directory of the scratch places on disk, which does not exist yet. `None`: they are in memory.
+    pub(crate) scratch_directory: Option<PathBuf>,
+    /// The budget for changes in its view of the workspace.
     pub(crate) view: WriteBudget,
     pub(crate) reserve: Reserve,
-    /// Its row in the table of commands that comes with the order.
+    /// Its row in the command table, whose descriptor comes with the request.
     pub(crate) row: Option<u32>,
-    pub(crate) wall: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) limits: Limits,
     pub(crate) path: Vec<PathBuf>,
     pub(crate) service_uid: u32,
     pub(crate) service_gid: u32,
     pub(crate) landlock_floor: u8,
-    /// The binary with the built-in attacks, shown at [`ATTACKS`]. Only a self-test has one.
+    /// The binary with the built-in attacks, mounted at [`ATTACKS`]. Set for a self-test only.
     pub(crate) attacks: Option<PathBuf>,
 }
 
@@ -60,11 +60,11 @@ wire_struct!(Command {
     hidden,
     mounts,
     scratch,
-    scratch_folder,
+    scratch_directory,
     view,
     reserve,
     row,
-    wall,
+    timeout,
     limits,
     path,
     service_uid,
@@ -73,26 +73,26 @@ wire_struct!(Command {
     attacks,
 });
 
-/// Where a self-test finds the binary with the attacks.
+/// The path of the attack binary in the view.
 pub(crate) const ATTACKS: &str = "/.attacks";
 
-/// What comes back.
+/// A message to the runner.
 pub(crate) enum Message {
-    /// Init exists; its pidfd comes along.
+    /// Init exists; its pidfd is attached.
     Init,
     /// Nothing was started.
     Failed(Failure),
-    /// The command's program is executing.
+    /// The program is running.
     Started(Enforced),
-    /// The command is over, and nothing of it is left.
+    /// The command has ended, and no process of it is left.
     Ended(Ended),
-    /// The answer to [`Order::Probe`]: the layers tried, with the error of each that is missing (0 = there).
+    /// The reply to [`Request::Probe`]: the probed layers, with the error number of each missing one (0 = active).
     Probed(Vec<Probed>),
 }
 
 wire_enum!(Message { 0 = Init, 1 = Failed(failure), 2 = Started(enforced), 3 = Ended(ended), 4 = Probed(layers) });
 
-/// One layer that was tried.
+/// A probed layer.
 pub(crate) struct Probed {
     pub(crate) layer: Layer,
     pub(crate) error: i32,
@@ -102,15 +102,15 @@ wire_struct!(Probed { layer, error });
 
 /// Why nothing was started, as far as the launcher knows.
 pub(crate) enum Failure {
-    /// A layer, what was being done, and the error's number.
+    /// The layer, the operation, and the error number.
     Layer(Layer, String, i32),
     ProgramNotFound,
     ProgramNotExecutable(i32),
     WorkingDirectory(i32),
-    /// A field, and what is wrong with it.
+    /// The field, and what is wrong with it.
     Spec(String, String),
-    /// A folder whose file system has less free than its reserve.
-    NoRoom(PathBuf, DiskLimit),
+    /// A directory whose file system is below its reserve.
+    DiskFull(PathBuf, DiskLimit),
 }
 
 wire_enum!(Failure {
@@ -119,21 +119,21 @@ wire_enum!(Failure {
     2 = ProgramNotExecutable(error),
     3 = WorkingDirectory(error),
     4 = Spec(field, problem),
-    5 = NoRoom(place, limit),
+    5 = DiskFull(place, limit),
 });
 
-/// Gives an error the layer and the words it lacks.
-pub(crate) trait At<T> {
+/// Adds the layer and the operation to an error.
+pub(crate) trait Context<T> {
     fn at(self, layer: Layer, doing: impl FnOnce() -> String) -> Result<T, Failure>;
 }
 
-impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
     fn at(self, layer: Layer, doing: impl FnOnce() -> String) -> Result<T, Failure> {
         self.map_err(|error| {
             let error: io::Error = error.into();
             match error.raw_os_error() {
                 Some(number) => Failure::Layer(layer, doing(), number),
-                // No system call said this; the words are all there is.
+                // Not an error of a system call, so only the message is known.
                 None => Failure::Layer(layer, format!("{} ({error})", doing()), libc::EIO),
             }
         })

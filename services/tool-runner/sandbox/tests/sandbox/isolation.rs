@@ -1,4 +1,4 @@
-//! What a hostile command does not get, and what is refused before it starts.
+//! What a hostile command cannot do, and what is rejected before it starts.
 
 use std::{fs, io::Read as _, path::Path};
 
@@ -10,24 +10,25 @@ use belay_sandbox::{
 use crate::{
     harness::{Test, tests},
     support::{
-        Room, fail, fail_by, is_root, launch, launcher, nap, refusal, run, sleepers, status_field, succeed, succeed_by,
+        Fixture, fail, fail_by, is_root, launch, launcher, nap, refusal, run, sleepers, status_field, succeed,
+        succeed_by,
     },
 };
 
 pub(crate) const TESTS: &[Test] = tests![
     every_attack_is_blocked,
     its_user_outside_is_not_root,
-    a_descriptor_left_open_does_not_get_in,
+    an_open_descriptor_is_not_inherited,
     a_read_only_workspace_cannot_be_written,
-    files_have_a_largest_size,
-    processor_time_runs_out,
-    temporary_space_runs_out,
+    file_size_is_limited,
+    cpu_time_is_limited,
+    temporary_space_is_limited,
     open_files_and_memory_are_limited,
     each_command_has_its_own_process_limit,
-    a_toolchain_outside_of_usr_is_shown_read_only,
-    settings_that_open_a_wall_are_refused,
-    a_landlock_below_the_floor_is_refused,
-    a_workspace_that_is_not_there_is_refused,
+    a_toolchain_outside_usr_is_mounted_read_only,
+    settings_that_weaken_the_sandbox_are_rejected,
+    a_landlock_below_the_minimum_is_rejected,
+    a_missing_workspace_is_rejected,
 ];
 
 // S2-FR-045, S2-FR-073, S2-ASM-002, S2-ASM-017, S2-NFR-011, S2-NFR-012. Files, sockets, processes, kernel calls, x32 and i386 calls,
@@ -41,13 +42,13 @@ fn every_attack_is_blocked() {
 }
 
 fn its_user_outside_is_not_root() {
-    let room = Room::new();
+    let fixture = Fixture::new();
     let nap = nap();
-    let mut running = launch(room.script(&format!("echo ready; exec sleep {nap}")));
+    let mut running = launch(fixture.script(&format!("echo ready; exec sleep {nap}")));
     let mut ready = [0; 6];
     running.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     let user = loop {
-        // The shell has said that it is ready; it becomes `sleep` in its own time.
+        // The shell prints before it executes `sleep`.
         if let [pid] = sleepers(&nap)[..] {
             break [status_field(pid, "Uid"), status_field(pid, "Gid")];
         }
@@ -59,45 +60,46 @@ fn its_user_outside_is_not_root() {
     running.wait().unwrap();
 }
 
-fn a_descriptor_left_open_does_not_get_in() {
-    let room = Room::new();
-    // Unlike what the standard library opens, a plain duplicate is inherited by every program executed.
-    let _open = [1, 2, 3].map(|_| rustix::io::dup(fs::File::open(room.workspace.join("file")).unwrap()).unwrap());
-    // The fourth is the folder that is being listed.
-    assert_eq!(succeed(room.script("exec ls /proc/self/fd")), "0\n1\n2\n3\n");
+fn an_open_descriptor_is_not_inherited() {
+    let fixture = Fixture::new();
+    // Unlike the files that the standard library opens, a plain duplicate is inherited across exec.
+    let _open = [1, 2, 3].map(|_| rustix::io::dup(fs::File::open(fixture.workspace.join("file")).unwrap()).unwrap());
+    // The fourth is the directory being listed.
+    assert_eq!(succeed(fixture.script("exec ls /proc/self/fd")), "0\n1\n2\n3\n");
 }
 
 fn a_read_only_workspace_cannot_be_written() {
-    let room = Room::new();
+    let fixture = Fixture::new();
     for script in
         ["echo x >> file", "echo x > new", "rm file", "mv file other", "chmod 600 file", "touch file", "mkdir folder"]
     {
-        fail(room.script(script));
+        fail(fixture.script(script));
     }
-    assert_eq!(fs::read_to_string(room.workspace.join("file")).unwrap(), "as it was\n");
-    assert_eq!(fs::read_dir(&room.workspace).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(fixture.workspace.join("file")).unwrap(), "as it was\n");
+    assert_eq!(fs::read_dir(&fixture.workspace).unwrap().count(), 1);
 }
 
-fn limited(room: &Room, script: &str, change: impl FnOnce(&mut Limits)) -> Spec {
-    let mut spec = room.script(script);
+fn limited(fixture: &Fixture, script: &str, change: impl FnOnce(&mut Limits)) -> Spec {
+    let mut spec = fixture.script(script);
     change(spec.limits.insert(Limits::default()));
     spec
 }
 
-fn files_have_a_largest_size() {
-    let room = Room::new();
-    let spec = limited(&room, "exec head -c 100000 /dev/zero > /tmp/big", |limits| limits.file_size = Some(50_000));
+fn file_size_is_limited() {
+    let fixture = Fixture::new();
+    let spec = limited(&fixture, "exec head -c 100000 /dev/zero > /tmp/big", |limits| limits.file_size = Some(50_000));
     assert_eq!(run(spec).0.status, Status::Signalled(libc_signal::SIGXFSZ));
 }
 
 // S2-ASM-018.
-fn processor_time_runs_out() {
-    let room = Room::new();
-    let spec = limited(&room, "while :; do :; done", |limits| limits.cpu = Some(std::time::Duration::from_millis(300)));
+fn cpu_time_is_limited() {
+    let fixture = Fixture::new();
+    let spec =
+        limited(&fixture, "while :; do :; done", |limits| limits.cpu = Some(std::time::Duration::from_millis(300)));
     assert_eq!(run(spec).0.status, Status::Signalled(libc_signal::SIGXCPU));
 }
 
-/// Numbers that `Status::Signalled` promises.
+/// The documented signal numbers of `Status::Signalled`.
 mod libc_signal {
     pub(super) const SIGXCPU: i32 = 24;
     pub(super) const SIGXFSZ: i32 = 25;
@@ -113,8 +115,8 @@ fn small(bytes: u64, inodes: u64) -> WriteBudget {
     WriteBudget { bytes, inodes }
 }
 
-fn temporary_space_runs_out() {
-    let room = Room::new();
+fn temporary_space_is_limited() {
+    let fixture = Fixture::new();
     let launcher = with_scratch(|scratch| {
         scratch.tmp = small(200_000, 50);
         scratch.home = small(300_000, 60);
@@ -122,15 +124,15 @@ fn temporary_space_runs_out() {
     });
     for (place, size) in [("/tmp", 200_000), ("$HOME", 300_000), ("/dev/shm", 100_000)] {
         let script = format!("head -c {} /dev/zero > {place}/big", size * 2);
-        assert!(fail_by(&launcher, room.script(&script)).contains("No space left"), "{place}");
+        assert!(fail_by(&launcher, fixture.script(&script)).contains("No space left"), "{place}");
         let script = format!("for n in $(seq 100); do : > {place}/$n || exit 1; done");
-        assert!(fail_by(&launcher, room.script(&script)).contains("No space left"), "{place}");
+        assert!(fail_by(&launcher, fixture.script(&script)).contains("No space left"), "{place}");
     }
 }
 
 fn open_files_and_memory_are_limited() {
-    let room = Room::new();
-    let spec = limited(&room, "ulimit -n; ulimit -v; ulimit -c", |limits| {
+    let fixture = Fixture::new();
+    let spec = limited(&fixture, "ulimit -n; ulimit -v; ulimit -c", |limits| {
         limits.open_files = 77;
         limits.open_files_at_start = None;
         limits.address_space = Some(512 << 20);
@@ -139,19 +141,19 @@ fn open_files_and_memory_are_limited() {
 }
 
 fn each_command_has_its_own_process_limit() {
-    let room = Room::new();
+    let fixture = Fixture::new();
     let nap = nap();
-    // Two at once, each with its own count: what one uses up is not missing in the other.
+    // Two commands at once, each with its own count.
     let script = format!("for n in 1 2 3 4 5 6 7; do sleep {nap} & done; echo started; wait");
-    let few = || limited(&room, &script, |limits| limits.processes = 8);
+    let few = || limited(&fixture, &script, |limits| limits.processes = 8);
     let mut both = [launch(few()), launch(few())];
     for running in &mut both {
-        let mut said = [0; 8];
-        running.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-        assert_eq!(&said, b"started\n");
+        let mut output = [0; 8];
+        running.stdout.as_mut().unwrap().read_exact(&mut output).unwrap();
+        assert_eq!(&output, b"started\n");
     }
     drop(both);
-    let too_many = limited(&room, "for n in 1 2 3 4 5 6 7 8 9 10; do sleep 100 & done; echo started", |limits| {
+    let too_many = limited(&fixture, "for n in 1 2 3 4 5 6 7 8 9 10; do sleep 100 & done; echo started", |limits| {
         limits.processes = 8
     });
     let (outcome, output) = run(too_many);
@@ -159,17 +161,17 @@ fn each_command_has_its_own_process_limit() {
     assert!(output.stderr.text().contains("fork"), "{}", output.stderr.text());
 }
 
-fn a_toolchain_outside_of_usr_is_shown_read_only() {
-    let room = Room::new();
+fn a_toolchain_outside_usr_is_mounted_read_only() {
+    let fixture = Fixture::new();
     let shown = Path::new("/var/lib/dpkg");
     let shown = if shown.is_dir() { shown } else { Path::new("/boot") };
     let launcher =
         NamespaceLauncher::new(Settings { mounts: vec![Mount::read_only(shown)], ..Settings::default() }).unwrap();
     let script = format!("ls -d {0} && ! touch {0}/new", shown.display());
-    assert_eq!(succeed_by(&launcher, room.script(&script)), format!("{}\n", shown.display()));
+    assert_eq!(succeed_by(&launcher, fixture.script(&script)), format!("{}\n", shown.display()));
 }
 
-fn settings_that_open_a_wall_are_refused() {
+fn settings_that_weaken_the_sandbox_are_rejected() {
     let refused = |settings: Settings| NamespaceLauncher::new(settings).unwrap_err().to_string();
     assert!(refused(Settings { service_uid: 0, ..Settings::default() }).contains("service_uid"));
     assert!(refused(Settings { landlock_floor: 0, ..Settings::default() }).contains("landlock_floor"));
@@ -185,16 +187,16 @@ fn settings_that_open_a_wall_are_refused() {
     assert!(refused(missing).starts_with("settings.scratch.place:"));
 }
 
-// Fail closed: below the floor nothing runs, and the refusal says what is missing.
-fn a_landlock_below_the_floor_is_refused() {
-    let room = Room::new();
+// Fail closed: below the minimum ABI nothing runs, and the error says what is missing.
+fn a_landlock_below_the_minimum_is_rejected() {
+    let fixture = Fixture::new();
     let launcher = NamespaceLauncher::new(Settings { landlock_floor: 200, ..Settings::default() }).unwrap();
-    let error = launcher.launch(room.script("true")).map(drop).unwrap_err();
+    let error = launcher.launch(fixture.script("true")).map(drop).unwrap_err();
     assert!(matches!(error, LaunchError::Layer { layer: Layer::Landlock, .. }), "{error}");
     assert!(error.to_string().contains("to fix it"), "{error}");
 }
 
-fn a_workspace_that_is_not_there_is_refused() {
+fn a_missing_workspace_is_rejected() {
     let error = refusal(Spec::new("true", [""; 0], WorkspaceMount::read_only("/no/such/workspace")));
     assert!(matches!(error, LaunchError::Layer { layer: Layer::Workspace, .. }), "{error}");
     assert!(error.to_string().contains("/no/such/workspace"), "{error}");

@@ -1,5 +1,5 @@
-//! The scratch places of one command on disk: made before it starts, and emptied afterwards. While it runs the launcher measures them, see
-//! `disk_watch`.
+//! The scratch directories of a command on disk: created before it starts, and emptied when it has ended. While it runs the launcher
+//! measures them, see `disk_watch`.
 
 use std::{
     ffi::{CStr, CString},
@@ -19,29 +19,29 @@ use rustix::{
 
 use crate::{
     scratch::{HOME, TMP},
-    usage::open_folder,
+    usage::open_directory,
 };
 
-/// The scratch folder in a staging folder.
+/// The name of the scratch directory in a staging directory.
 pub(crate) const NAME: &str = "scratch";
 
-/// The folder of one runner's scratch folders, in the folder that the settings name. The lock on it says that the runner lives.
+/// The parent of one runner's scratch directories. A lock on it marks the runner as alive.
 #[derive(Debug)]
-pub(crate) struct OwnScratch {
+pub(crate) struct RunnerScratch {
     folder: PathBuf,
     used: AtomicU64,
     _lock: OwnedFd,
 }
 
-impl OwnScratch {
-    /// Removes what runners that have ended left behind, and makes a folder for this one.
+impl RunnerScratch {
+    /// Removes what dead runners left behind, and creates a directory for this one.
     pub(crate) fn new(shared: &Path) -> io::Result<Self> {
-        // Two runners that start at once: one makes its folder before the other looks for what is left.
-        let one_at_a_time = open_folder(CWD, shared)?;
-        flock(&one_at_a_time, FlockOperation::LockExclusive)?;
+        // Serialises runners that start at once: one must lock its directory before the other looks for leftovers.
+        let lock_of_shared = open_directory(CWD, shared)?;
+        flock(&lock_of_shared, FlockOperation::LockExclusive)?;
         for left in fs::read_dir(shared)? {
             let left = left?.path();
-            let Ok(folder) = open_folder(CWD, &left) else { continue };
+            let Ok(folder) = open_directory(CWD, &left) else { continue };
             if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 empty(&folder)?;
                 fs::remove_dir(&left)?;
@@ -54,7 +54,7 @@ impl OwnScratch {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 made => {
                     made?;
-                    let lock = open_folder(CWD, &folder)?;
+                    let lock = open_directory(CWD, &folder)?;
                     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
                     return Ok(Self { folder, used: AtomicU64::new(0), _lock: lock });
                 }
@@ -62,20 +62,20 @@ impl OwnScratch {
         }
     }
 
-    /// A folder for one command, which does not exist yet.
+    /// A path for one command, which does not exist yet.
     pub(crate) fn next(&self) -> PathBuf {
         self.folder.join(self.used.fetch_add(1, Ordering::Relaxed).to_string())
     }
 }
 
-impl Drop for OwnScratch {
+impl Drop for RunnerScratch {
     fn drop(&mut self) {
-        // Commands that are still ending keep it until the next runner starts.
+        // Commands that are still ending keep it; the next runner removes it then.
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// Makes the folder with its places, for this owner if one is given.
+/// Creates the directory with its places, for the given owner.
 pub(crate) fn make(folder: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
     for (path, mode) in [(folder.to_owned(), 0o700), (folder.join(TMP), 0o1777), (folder.join(HOME), 0o700)] {
         fs::create_dir(&path)?;
@@ -87,9 +87,9 @@ pub(crate) fn make(folder: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes all that is in a folder, whatever its modes and however deep.
+/// Removes the content of a directory, whatever its modes and depth.
 pub(crate) fn empty(folder: &OwnedFd) -> Result<(), Errno> {
-    // Each folder is brought to the top before it is emptied, so that no depth needs a stack.
+    // Each subdirectory is moved to the top before it is emptied, so that deep trees need no stack.
     let mut moved = 0_u64;
     loop {
         let folders = remove_files(folder, folder, &mut moved)?;
@@ -103,13 +103,14 @@ pub(crate) fn empty(folder: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Opens a folder whose owner may have been shut out of it.
+/// Opens a directory that its owner may have made inaccessible.
 fn open_own_folder(at: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     chmodat(at, name, Mode::RWXU, AtFlags::empty())?;
-    open_folder(at, name)
+    open_directory(at, name)
 }
 
-/// Removes the files of a folder and brings its folders to `top` under new names. Gives the folders' names, where they are in `top`.
+/// Removes the files of a directory and moves its subdirectories to `top` under new names. Returns the names of the subdirectories if the
+/// directory is `top`.
 fn remove_files(folder: &OwnedFd, top: &OwnedFd, moved: &mut u64) -> Result<Vec<CString>, Errno> {
     let mut folders = Vec::new();
     let same = std::ptr::eq(folder, top);
@@ -122,7 +123,7 @@ fn remove_files(folder: &OwnedFd, top: &OwnedFd, moved: &mut u64) -> Result<Vec<
         match unlinkat(folder, name, AtFlags::empty()) {
             Err(Errno::ISDIR | Errno::PERM) if same => folders.push(name.to_owned()),
             Err(Errno::ISDIR | Errno::PERM) => {
-                // To give a folder another one above it takes writing to it.
+                // Moving a directory needs write permission to it.
                 chmodat(folder, name, Mode::RWXU, AtFlags::empty())?;
                 let place = loop {
                     *moved += 1;

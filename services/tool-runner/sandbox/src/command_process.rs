@@ -11,21 +11,20 @@ use std::{
 use rustix::process::{chdir, setsid};
 
 use crate::{
-    WORKSPACE,
+    WORKSPACE, confinement,
     layer::Layer,
-    order::{At as _, Command, Failure, Message},
+    protocol::{Command, Context as _, Failure, Message},
     running::Enforced,
-    seccomp, sys, walls,
+    seccomp, sys,
     wire::frame,
 };
 
-/// Puts the walls up around this process and executes the command's program. What comes of it is written to `report`, which closes
-/// by itself when the program runs.
+/// Confines this process and executes the program. Failures are written to `report`, which closes when the program runs.
 pub(crate) fn become_command(command: &Command, process_limit: bool, loopback: bool, mut report: impl io::Write) -> ! {
-    let failure = match wall_off(command, loopback) {
+    let failure = match confine(command, loopback) {
         Ok(landlock_abi) => {
             let enforced = Enforced { landlock_abi, process_limit, loopback };
-            // Nobody reads when init is gone, and then this process is about to be.
+            // If init is gone, this process is about to be killed.
             let _ = report.write_all(&frame(&Message::Started(enforced)));
             execute(command)
         }
@@ -35,8 +34,8 @@ pub(crate) fn become_command(command: &Command, process_limit: bool, loopback: b
     sys::exit(127)
 }
 
-fn wall_off(command: &Command, loopback: bool) -> Result<u8, Failure> {
-    // A session of its own: there is no terminal to be had, and none in the view to open.
+fn confine(command: &Command, loopback: bool) -> Result<u8, Failure> {
+    // Its own session: without a controlling terminal, and with none in the view to open.
     setsid().at(Layer::Limits, || "starting a session".to_owned())?;
     sys::reset_signals();
     let null = File::open("/dev/null").at(Layer::View, || "opening /dev/null".to_owned())?;
@@ -44,17 +43,17 @@ fn wall_off(command: &Command, loopback: bool) -> Result<u8, Failure> {
     let cwd = Path::new(WORKSPACE).join(&command.cwd);
     chdir(&cwd).map_err(|error| Failure::WorkingDirectory(error.raw_os_error()))?;
 
-    walls::limit(&command.limits).at(Layer::Limits, || "setting the limits".to_owned())?;
-    walls::drop_privileges().at(Layer::Privileges, || "dropping the capabilities".to_owned())?;
-    let abi = walls::landlock(command).at(Layer::Landlock, || "confining the command".to_owned())?;
-    sys::close_on_exec_from(3).at(Layer::View, || "closing what is not the command's".to_owned())?;
+    confinement::limit(&command.limits).at(Layer::Limits, || "setting the limits".to_owned())?;
+    confinement::drop_privileges().at(Layer::Privileges, || "dropping the capabilities".to_owned())?;
+    let abi = confinement::landlock(command).at(Layer::Landlock, || "confining the command".to_owned())?;
+    sys::close_on_exec_from(3).at(Layer::View, || "closing inherited descriptors".to_owned())?;
     sys::install_filter(&seccomp::for_command(loopback)).at(Layer::Seccomp, || "installing the filter".to_owned())?;
     Ok(abi)
 }
 
-/// Executes the program where it is found. Comes back with the reason if nowhere.
+/// Executes the program from the first directory that has it. Returns the failure if none does.
 fn execute(command: &Command) -> Failure {
-    let c_string = |text: &OsStr| CString::new(text.as_bytes()).expect("a spec with NUL bytes is refused");
+    let c_string = |text: &OsStr| CString::new(text.as_bytes()).expect("spec.check() rejects NUL bytes");
     let args: Vec<CString> = std::iter::once(&command.program).chain(&command.args).map(|arg| c_string(arg)).collect();
     let env: Vec<CString> = command
         .env
@@ -68,12 +67,12 @@ fn execute(command: &Command) -> Failure {
         .collect();
 
     let mut failure = Failure::ProgramNotFound;
-    for place in places(command) {
-        let error = sys::execve(&c_string(place.as_os_str()), &args, &env);
+    for path in candidates(command) {
+        let error = sys::execve(&c_string(path.as_os_str()), &args, &env);
         match error.raw_os_error().unwrap_or(libc::EIO) {
-            // Not there; or there, and its interpreter is not.
-            libc::ENOENT | libc::ENOTDIR if !place.exists() => {}
-            // As a shell does: look on, and say so if nothing better comes.
+            // Does not exist. (ENOENT for an existing file means that its interpreter is missing.)
+            libc::ENOENT | libc::ENOTDIR if !path.exists() => {}
+            // Like a shell: keep searching, and report this if nothing else is found.
             number @ libc::EACCES => failure = Failure::ProgramNotExecutable(number),
             number => return Failure::ProgramNotExecutable(number),
         }
@@ -81,8 +80,8 @@ fn execute(command: &Command) -> Failure {
     failure
 }
 
-/// Where to look for the program.
-fn places(command: &Command) -> Vec<std::path::PathBuf> {
+/// The candidate paths of the program.
+fn candidates(command: &Command) -> Vec<std::path::PathBuf> {
     if command.program.as_bytes().contains(&b'/') {
         vec![command.program.clone().into()]
     } else {
