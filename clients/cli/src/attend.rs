@@ -88,7 +88,7 @@ pub(crate) async fn attend(
     signals: &mut Signals,
     attendance: Attendance,
 ) -> Result<Exit, Failure> {
-    let mut view = View::new(context.screen, attendance.after);
+    let mut view = View::new(context.screen, attendance.after, attendance.asks);
     let end = watch(&mut session, signals, &attendance, &mut view).await;
     let last = view.last_sequence();
     let asked: Vec<String> = view.asked().map(words::show_approval).collect();

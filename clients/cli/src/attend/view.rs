@@ -38,6 +38,8 @@ pub(super) struct View {
     last_sequence: i64,
     /// Moving lines: on standard output for people, on standard error beside JSON for programs.
     live: Option<(Live<Terminal>, Terminal)>,
+    /// Whether a person at the terminal is asked for decisions.
+    asks: bool,
     /// Whether all events are shown, so that what they announce need not be repeated.
     from_start: bool,
     /// The waits that were last printed, without their durations.
@@ -47,7 +49,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(screen: Screen, after: i64) -> View {
+    pub(super) fn new(screen: Screen, after: i64, asks: bool) -> View {
         let live = match screen.format {
             Format::Text if screen.output_moves => Some((Terminal::Output, screen.output_colours)),
             Format::Json if screen.talk_moves => Some((Terminal::Talk, screen.talk_colours)),
@@ -60,6 +62,7 @@ impl View {
             outputs: Outputs::default(),
             last_sequence: after,
             live,
+            asks,
             from_start: after == 0,
             printed_waits: Vec::new(),
             held_back: None,
@@ -115,12 +118,20 @@ impl View {
         Ok(())
     }
 
+    /// Whether the person at the terminal will be asked about every call that needs approval.
+    fn asks_about(&self, picture: &Picture) -> bool {
+        let mode = picture.execution().approval_mode();
+        self.asks && matches!(mode, ApprovalMode::Wait | ApprovalMode::Unspecified)
+    }
+
     fn show_event(&mut self, event: &ExecutionEvent) -> Result<(), Failure> {
         self.last_sequence = self.last_sequence.max(event.sequence);
         let Some(picture) = &mut self.picture else {
             return Ok(());
         };
         picture.apply(event);
+        let is_asked = self.picture.as_ref().is_some_and(|picture| self.asks_about(picture));
+        let Some(picture) = &self.picture else { return Ok(()) };
         // Output that was shown while the command ran is not repeated.
         let unseen = match &event.kind {
             Some(Kind::ToolCallFailed(ToolCallFailed { failure: Some(failure), .. }))
@@ -140,7 +151,8 @@ impl View {
             Some((_, terminal)) => picture
                 .ended(&event.step_id, Some(terminal.size().0))
                 .filter(|_| event::ends_step(event))
-                .or_else(|| event::news(event, picture).filter(|_| event::is_milestone(event))),
+                .or_else(|| event::news(event, picture).filter(|_| event::is_milestone(event)))
+                .filter(|_| !(is_asked && event::leads_to_question(event))),
         });
         lines.extend(unseen.iter().map(|text| output::of_step(&event.step_id, text)));
         match self.screen.format {
@@ -169,8 +181,7 @@ impl View {
         put: impl FnOnce(&str, Turn) -> Question,
     ) -> Result<(), Failure> {
         let Some(picture) = &self.picture else { return Ok(()) };
-        let waits = matches!(picture.execution().approval_mode(), ApprovalMode::Wait | ApprovalMode::Unspecified);
-        if !waits || is_over(picture.execution().state()) {
+        if !self.asks_about(picture) || is_over(picture.execution().state()) {
             return Ok(());
         }
         let was_open = questions.is_open();
@@ -259,7 +270,8 @@ impl View {
         if let (Some((live, terminal)), Some(picture)) = (&mut self.live, &self.picture) {
             let size = terminal.size();
             // A closed terminal is noticed when lines are printed.
-            let _ = live.draw(&picture.rows(clock::now(), size.0), size);
+            let announced = self.from_start || self.asks;
+            let _ = live.draw(&picture.rows(clock::now(), size.0, announced), size);
         }
     }
 }

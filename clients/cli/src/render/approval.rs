@@ -84,6 +84,10 @@ fn body(approval: &Approval, extent: Extent) -> Vec<Line> {
         warnings.truncate(MAX_WARNINGS);
         warnings.push(Line::default().and(Style::Bad, format!("look twice: {more} more like these")));
     }
+    let has_changes = !warnings.is_empty() || !preview.files.is_empty();
+    if has_changes && extent == Extent::Brief {
+        lines.push(Line::default());
+    }
     lines.extend(warnings);
     lines.extend(diff::files(&preview.files, preview.more_files, extent));
     let left_out = preview.more_files > 0 || preview.files.iter().any(|file| file.count > 0);
@@ -315,6 +319,7 @@ mod tests {
              \x20 why         Deleting asks first. (rule\n\
              \x20             file_delete)\n\
              \x20 step        tidy of e1 for unix:1000\n\
+             \n\
              look twice: notes.txt has a name with\n\
              \x20 characters that cannot be seen or do\n\
              \x20 not belong in names\n\

@@ -57,6 +57,14 @@ pub(crate) fn is_milestone(event: &ExecutionEvent) -> bool {
     )
 }
 
+/// Whether the event announces a question that the person at the terminal is about to be asked.
+pub(crate) fn leads_to_question(event: &ExecutionEvent) -> bool {
+    matches!(
+        event.kind,
+        Some(Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_) | Kind::ApprovalRequested(_))
+    )
+}
+
 /// The event as a row between those of the steps: about what, what happened.
 pub(crate) fn news(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
     let (style, what) = what(event, picture)?;
@@ -175,7 +183,7 @@ fn approval_decided(decided: &ApprovalDecided) -> (Style, String) {
     use approval::State;
     let (style, what) = match decided.state() {
         State::Approved => (Style::Good, "approved"),
-        State::Skipped => (Style::Warn, "to be skipped"),
+        State::Skipped => (Style::Warn, "skipped"),
         State::Expired => (Style::Bad, "expired: no decision in time"),
         _ => (Style::Bad, "denied"),
     };

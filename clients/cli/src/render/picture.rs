@@ -222,7 +222,7 @@ impl Picture {
 
     /// The rows that are redrawn while it runs, for a window of so many columns: progress, active steps, what they wait for, next
     /// steps.
-    pub(crate) fn rows(&self, now: Duration, columns: usize) -> Vec<Line> {
+    pub(crate) fn rows(&self, now: Duration, columns: usize, approvals_announced: bool) -> Vec<Line> {
         let is_active = |state: State| {
             matches!(state, State::Running | State::AwaitingApproval | State::BackingOff | State::OutcomeUnknown)
         };
@@ -233,7 +233,9 @@ impl Picture {
         if let Some(more @ 1..) = active.len().checked_sub(STEPS_SHOWN) {
             lines.push(Line::default().and(Style::Dim, format!("  … and {more} more active")));
         }
-        for wait in self.waits(now) {
+        // A step's own row says that it waits for approval.
+        let is_news = |reason: &WaitingReason| !(approvals_announced && words::is_pending_approval(reason));
+        for wait in self.each_wait(is_news, |reason| words::waiting(reason, now)) {
             let line = Line::default().and(Style::Warn, format!("! {wait}"));
             lines.extend(line.fold(columns.saturating_sub(1).max(1)));
         }
@@ -283,10 +285,7 @@ impl Picture {
         let since = self.since[place].or(step.start_time);
         let elapsed = time::between(since.as_ref(), Some(now)).unwrap_or_default();
         let ticking = Line::default().and(Style::Dim, time::short(Duration::from_secs(elapsed.as_secs())));
-        let what = match step.title.as_str() {
-            title if title.is_empty() || title == step.step_id => self.calls[place].clone(),
-            title => format!("{title} · {}", self.calls[place]),
-        };
+        let what = self.what(place);
         let attempt = || match step.attempt {
             ..=1 => String::new(),
             attempt => format!("attempt {attempt} of {} · ", step.max_attempts),
@@ -317,6 +316,15 @@ impl Picture {
         self.row(place, style, mark, Line::default().and(text_style, text), right, columns)
     }
 
+    /// What a step does: its title, if it has one, and its call.
+    fn what(&self, place: usize) -> String {
+        let step = &self.execution.steps[place];
+        match step.title.as_str() {
+            title if title.is_empty() || title == step.step_id => self.calls[place].clone(),
+            title => format!("{title} · {}", self.calls[place]),
+        }
+    }
+
     /// The row that stays of a step that has ended.
     pub(crate) fn ended(&self, step_id: &str, columns: Option<usize>) -> Option<Line> {
         let &place = self.places.get(step_id)?;
@@ -338,7 +346,7 @@ impl Picture {
                 (Style::Dim, "-", format!("skipped: {}", words::skipped(step.skip_reason(), &step.skipped_because)))
             }
             State::Cancelled => (Style::Warn, "-", "cancelled".to_owned()),
-            _ => (Style::Good, "✓", format!("{}{attempts}", self.calls[place])),
+            _ => (Style::Good, "✓", format!("{}{attempts}", self.what(place))),
         };
         let took = machine_time(step).map(time::short).unwrap_or_default();
         let waited = waited_for_people(step).map(|waited| format!("{} for approval + ", time::short(waited)));
@@ -358,16 +366,12 @@ impl Picture {
         at_the_edge(left.with(text), right, columns)
     }
 
-    /// What the execution waits for, other than its own calls and timers; each with the command to type next.
-    pub(crate) fn waits(&self, now: Duration) -> Vec<String> {
-        self.each_wait(|_| true, |reason| words::waiting(reason, now))
-    }
-
-    /// The same without durations; and, if every event has been shown, without what events announce.
+    /// What the execution waits for, other than its own calls and timers, each with the command to type next; without durations, and, if every event has been shown, without what events announce.
     pub(crate) fn waits_for(&self, events_shown: bool) -> Vec<String> {
         self.each_wait(|reason| !(events_shown && words::is_announced_by_event(reason)), words::waited_for)
     }
 
+    /// What the execution waits for, other than its own calls and timers; each with the command to type next.
     fn each_wait(
         &self,
         wanted: impl Fn(&WaitingReason) -> bool,

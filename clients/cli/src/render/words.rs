@@ -157,6 +157,11 @@ pub(crate) fn is_announced_by_event(reason: &WaitingReason) -> bool {
     matches!(reason.kind(), Kind::Resume | Kind::Approval | Kind::Outcome) && !is_service_away(reason)
 }
 
+/// Whether it waits for a person to decide about an approval.
+pub(crate) fn is_pending_approval(reason: &WaitingReason) -> bool {
+    reason.kind() == Kind::Approval && !is_service_away(reason)
+}
+
 /// Whether it waits for a service that does not answer: then no person can end the wait by a decision.
 pub(crate) fn is_service_away(reason: &WaitingReason) -> bool {
     match reason.kind() {

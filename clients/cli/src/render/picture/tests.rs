@@ -81,7 +81,7 @@ fn failure(message: &str, reason: &str) -> Option<Failure> {
 }
 
 fn shown(picture: &Picture, now: u64, columns: usize) -> Vec<String> {
-    let rows = picture.rows(Duration::from_secs(now), columns);
+    let rows = picture.rows(Duration::from_secs(now), columns, true);
     assert!(rows.iter().all(|row| row.width() < columns), "{rows:?}");
     rows.iter().map(|row| row.render(false)).collect()
 }
@@ -166,13 +166,13 @@ fn a_step_that_has_ended_leaves_a_row() {
         "✓ history     git log --oneline -3                                           1s"
     );
     assert_eq!(ended(&picture, "promises", 40), "✓ promises    search \"^## \" in REA…  1s");
+    picture.apply(&event(13, "build", completed()));
+    assert!(ended(&picture, "build", 80).starts_with("✓ build       Build everything · cargo build --release "));
     assert_eq!(ended(&picture, "publish", 80), "- publish     skipped: a person chose to skip it");
     assert!(picture.ended("stamp", Some(80)).is_none(), "it has not ended");
-    picture.apply(&event(
-        13,
-        "build",
-        Kind::StepFailed(StepFailed { failure: failure("exit 101", "COMMAND_FAILED"), ..Default::default() }),
-    ));
+    let mut picture = tidy();
+    let failed = StepFailed { failure: failure("exit 101", "COMMAND_FAILED"), ..Default::default() };
+    picture.apply(&event(13, "build", Kind::StepFailed(failed)));
     assert_eq!(ended(&picture, "build", 60), "✗ build       exit 101 (COMMAND_FAILED)                  5s");
 }
 
@@ -232,7 +232,8 @@ fn what_holds_it_up_is_said_with_the_way_out() {
     let mut picture = picture();
     let paused = ExecutionPaused { principal: "unix:0".to_owned(), ..Default::default() };
     picture.apply(&event(2, "", Kind::ExecutionPaused(paused)));
-    assert_eq!(picture.waits(Duration::from_secs(105)), ["paused by unix:0 3s ago; next: belay executions resume e1"]);
+    let row = "! paused by unix:0 3s ago; next: belay executions resume e1";
+    assert!(shown(&picture, 105, 80).iter().any(|shown| shown == row), "{:?}", shown(&picture, 105, 80));
     assert_eq!(picture.waits_for(false), ["paused by unix:0; next: belay executions resume e1"]);
     assert!(picture.waits_for(true).is_empty(), "its event has said so");
     picture.apply(&event(
@@ -240,7 +241,27 @@ fn what_holds_it_up_is_said_with_the_way_out() {
         "",
         Kind::ExecutionFinished(ExecutionFinished { state: execution::State::Cancelled.into(), ..Default::default() }),
     ));
-    assert!(picture.waits(Duration::from_secs(105)).is_empty());
+    assert!(picture.waits_for(false).is_empty());
+}
+
+// A pending approval has the step's own row; who has not seen its event gets the command as well.
+#[test]
+fn a_pending_approval_is_shown_once() {
+    let mut picture = picture();
+    picture.apply(&event(2, "a", started()));
+    picture.apply(&event(3, "a", Kind::ToolCallEffectProposed(ToolCallEffectProposed::default())));
+    picture.apply(&event(4, "a", requested()));
+    picture.wait_for(vec![WaitingReason {
+        kind: waiting_reason::Kind::Approval.into(),
+        next_command: "belay approvals show x7".to_owned(),
+        ..Default::default()
+    }]);
+    let rows = |announced| {
+        let rows = picture.rows(Duration::from_secs(112), 80, announced);
+        rows.iter().map(|row| row.render(false)).filter(|row| row.contains("approval")).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(true).len(), 2, "the header and the step: {:?}", rows(true));
+    assert_eq!(rows(false)[2], "! waiting for approval; next: belay approvals show x7");
 }
 
 // An unavailable service stays on the screen while other steps run.
