@@ -1,5 +1,4 @@
-//! The contract of Belay as Rust types, generated from `belay/v1/*.proto`; beside them only what turns times into
-//! theirs, and the names of gRPC's codes.
+//! The contract of Belay as Rust types, generated from `belay/v1/*.proto`; also conversions of times, and the names of gRPC's codes.
 //!
 //! Every message also has the canonical proto3 JSON mapping as its `serde` form.
 
@@ -17,24 +16,24 @@ pub mod v1 {
 
 pub mod stores;
 
-/// A moment as the contract has it, from microseconds since the Unix epoch.
+/// Converts microseconds since the Unix epoch to the contract's timestamp.
 pub fn timestamp(micros: i64) -> pbjson_types::Timestamp {
     let nanos = i32::try_from(micros.rem_euclid(1_000_000) * 1000).expect("less than a second");
     pbjson_types::Timestamp { seconds: micros.div_euclid(1_000_000), nanos }
 }
 
-/// Microseconds since the Unix epoch, from a moment as the contract has it; the ends of time where it is beyond them.
+/// Converts the contract's timestamp to microseconds since the Unix epoch, saturating.
 pub fn micros(timestamp: &pbjson_types::Timestamp) -> i64 {
     timestamp.seconds.saturating_mul(1_000_000).saturating_add(i64::from(timestamp.nanos / 1000))
 }
 
-/// A length of time as the contract has it; the longest one where it is longer.
+/// Converts a duration to the contract's, saturating.
 pub fn duration(duration: std::time::Duration) -> pbjson_types::Duration {
     let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     pbjson_types::Duration { seconds, nanos: i32::try_from(duration.subsec_nanos()).expect("less than a second") }
 }
 
-/// A length of time, from the contract; nothing when it is negative.
+/// Converts the contract's duration; `None` when it is negative.
 pub fn to_duration(duration: &pbjson_types::Duration) -> Option<std::time::Duration> {
     Some(std::time::Duration::new(u64::try_from(duration.seconds).ok()?, u32::try_from(duration.nanos).ok()?))
 }
@@ -80,7 +79,7 @@ mod tests {
 
     // Without these protoc-gen-go refuses the files, and Java's and C#'s classes land in a package called `belay.v1`.
     #[test]
-    fn every_file_says_where_its_classes_go_in_go_java_and_c_sharp() {
+    fn every_file_has_package_options_for_go_java_and_c_sharp() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/belay/v1");
         for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             let text = std::fs::read_to_string(&file).unwrap();

@@ -1,8 +1,8 @@
-//! How far each service's store has come, as the services tell each other.
+//! The positions of the services' stores, which the services report to each other.
 //!
-//! Every request between services, and every response, carries the position of the sender's own store and what the sender remembers of the
-//! others' in the metadata [`HEADER`]. So each service finds out when its own store was cut off, replaced or restored from a backup: the
-//! others remember more of it than it holds. What is remembered is stored with the next ordinary commit, and costs none of its own.
+//! Every request and response between services carries, in the metadata [`HEADER`], the position of the sender's own store and the latest
+//! positions of the others' stores that it has seen. A service detects by them that its own store was truncated, replaced or restored from a
+//! backup: the others have seen a later position. Positions are stored with the next ordinary commit, without a flush of their own.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,8 @@ use std::{
 
 use tokio::sync::watch;
 
-/// The key of the metadata: `SERVICE ID GENERATION OPENED COMMIT`, first of the sender's own store, then of those it remembers, with `,` between.
+/// The metadata key. Its value is a list of `SERVICE ID GENERATION OPENED COMMIT`, separated by `,`: the sender's own store first, then those it has
+/// seen.
 pub const HEADER: &str = "belay-stores";
 
 /// Whose store it is.
@@ -37,7 +38,7 @@ impl Service {
         }
     }
 
-    /// What its store is called for people.
+    /// The store's name in messages.
     fn store(self) -> &'static str {
         match self {
             Self::Executor => "the executor's journal.db",
@@ -55,23 +56,22 @@ impl FromStr for Service {
     }
 }
 
-/// How far a store has come.
+/// The position of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The random identity of the store's file.
     pub store_id: String,
-    /// Rises when an operator accepts a store that is behind; 0 before the first time.
+    /// Increases when an operator accepts a store that is behind; initially 0.
     pub generation: i64,
-    /// How many commits the store had had when the process opened it that has it open. Tells what an earlier process did from what this
-    /// one did: messages of one process may overtake each other, and one that goes on from an old copy soon has had more commits than the
-    /// one before.
+    /// The number of commits when the current process opened the store. It distinguishes processes: messages of one process may arrive out of
+    /// order, and a process that continues from an old copy soon has more commits than the one before.
     pub opened: i64,
-    /// How many commits the store has had.
+    /// The number of commits.
     pub commit: i64,
 }
 
 impl Position {
-    /// Whether a store at this position lacks what a store at `known` had.
+    /// Whether a store at this position lacks commits that a store at `known` had.
     pub fn is_behind(&self, known: &Self) -> bool {
         self.is_other_run_behind(known) || self.is_same_run(known) && self.commit < known.commit
     }
@@ -80,7 +80,7 @@ impl Position {
         (self.generation, self.opened) == (known.generation, known.opened) && self.store_id == known.store_id
     }
 
-    /// The same, where `self` may be older than `known` because messages of one process came in another order.
+    /// The same, when `self` may be older than `known` only because messages of one process arrived out of order.
     fn is_other_run_behind(&self, known: &Self) -> bool {
         use std::cmp::Ordering::{Equal, Greater, Less};
         match self.generation.cmp(&known.generation) {
@@ -95,16 +95,16 @@ impl Position {
     }
 }
 
-/// A store that is behind what another service remembers of it.
+/// A store is behind the position that another service has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
     /// Whose store it is.
     pub service: Service,
-    /// Who remembers more of it.
+    /// The service that has seen a later position.
     pub remembered_by: Service,
-    /// Where it is.
+    /// Its position.
     pub found: Position,
-    /// Where it was.
+    /// The later position.
     pub known: Position,
 }
 
@@ -121,17 +121,17 @@ impl fmt::Display for Behind {
         } else {
             write!(
                 f,
-                "{store} is another file ({}) than the one that the {witness} knows ({})",
+                "{store} is a different file ({}) from the one that the {witness} has seen ({})",
                 found.store_id, known.store_id
             )?;
         }
-        f.write_str(": it was cut off, removed, or restored from a backup")
+        f.write_str(": it was truncated, removed, or restored from a backup")
     }
 }
 
 impl std::error::Error for Behind {}
 
-/// What a service knows of its own store and of the others'.
+/// The positions of a service's own store and of the others', as far as it has seen them.
 #[derive(Debug)]
 pub struct Stores {
     service: Service,
@@ -143,12 +143,12 @@ pub struct Stores {
 struct State {
     own: Position,
     known: BTreeMap<Service, Position>,
-    /// Those of which more is known than is stored.
+    /// Services whose latest position is not stored yet.
     news: Vec<Service>,
 }
 
 impl Stores {
-    /// A service whose store is at `own`, with what it remembers of the others'.
+    /// The state of a service whose store is at `own`, with the stored positions of the others.
     pub fn new(service: Service, own: Position, known: BTreeMap<Service, Position>) -> Self {
         Self { service, state: Mutex::new(State { own, known, news: Vec::new() }), behind: watch::Sender::new(None) }
     }
@@ -157,30 +157,30 @@ impl Stores {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose this is.
+    /// The service that this belongs to.
     pub fn service(&self) -> Service {
         self.service
     }
 
-    /// Where the service's own store is.
+    /// The position of the service's own store.
     pub fn own(&self) -> Position {
         self.state().own.clone()
     }
 
-    /// The service's own store has had so many commits, all of them durable.
+    /// Sets the number of durable commits of the service's own store.
     pub fn committed(&self, commit: i64) {
         let own = &mut self.state().own;
         own.commit = own.commit.max(commit);
     }
 
-    /// What is to be stored of the others with the next commit. Whoever takes it stores it, or takes no commit any more.
-    pub fn take_news(&self) -> Vec<(Service, Position)> {
+    /// Returns the positions to store with the next commit. The caller must store them, or stop committing.
+    pub fn take_updates(&self) -> Vec<(Service, Position)> {
         let mut state = self.state();
         let news = std::mem::take(&mut state.news);
         news.into_iter().filter_map(|service| Some((service, state.known.get(&service)?.clone()))).collect()
     }
 
-    /// What goes with every request to another service, and with every response to one.
+    /// The metadata value for requests to other services and responses to them.
     pub fn header(&self) -> String {
         use fmt::Write as _;
         let state = self.state();
@@ -190,17 +190,17 @@ impl Stores {
             let separator = if text.is_empty() { "" } else { "," };
             let Position { store_id, generation, opened, commit } = position;
             write!(text, "{separator}{} {store_id} {generation} {opened} {commit}", service.as_str())
-                .expect("a text grows");
+                .expect("writing to a String does not fail");
         }
         text
     }
 
-    /// Takes what another service has sent. What cannot be read is passed over.
+    /// Records the positions that another service has sent. Entries that cannot be parsed are skipped.
     ///
     /// # Errors
-    /// [`Behind`] when the sender's store is behind what is remembered of it, or the own store is behind what the sender remembers, now or
-    /// at any time before. Nothing may be done for the sender then.
-    pub fn hear(&self, header: &str) -> Result<(), Behind> {
+    /// [`Behind`] when the sender's store is behind the position seen here, or the own store is behind the position that the sender has seen, now
+    /// or earlier. The caller must then reject the sender's request.
+    pub fn observe(&self, header: &str) -> Result<(), Behind> {
         let mut told = header.split(',').filter_map(entry);
         let Some((sender, theirs)) = told.next().filter(|(sender, _)| *sender != self.service) else {
             return self.refuse_if_behind();
@@ -238,7 +238,7 @@ impl Stores {
         self.behind.borrow().clone().map_or(Ok(()), Err)
     }
 
-    /// The first of the two stores that is behind what the other remembers of it.
+    /// Compares two services' records in both directions.
     pub fn compare(&self, other: &Self) -> Result<(), Behind> {
         let (mine, theirs) = (self.state(), other.state());
         let check = |service, found: &Position, known: Option<&Position>, remembered_by| match known {
@@ -251,13 +251,13 @@ impl Stores {
         check(other.service, &theirs.own, mine.known.get(&other.service), self.service)
     }
 
-    /// Returns when another service remembers more of the own store than it holds: the service has to stop.
+    /// Returns when another service has seen a later position of the own store than it has: the service has to stop.
     pub async fn behind(&self) -> Behind {
         let mut behind = self.behind.subscribe();
         let reason = behind.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
         match reason {
             Some(reason) => reason,
-            // The value was dropped, and cannot be: it is borrowed here.
+            // Unreachable: the sender lives in `self`, which is borrowed here.
             None => std::future::pending().await,
         }
     }
@@ -291,7 +291,7 @@ mod tests {
             (at("a", 0, 0, 6), at("a", 0, 0, 5), false),
             (at("a", 0, 0, 4), at("a", 0, 0, 5), true),
             (at("a", 0, 5, 5), at("a", 0, 0, 5), false),
-            // It went on from an old copy, and further than the one before.
+            // It continued from an old copy, and made more commits than the one before.
             (at("a", 0, 4, 9), at("a", 0, 0, 5), true),
             (at("b", 0, 0, 9), at("a", 0, 0, 5), true),
             (at("b", 1, 0, 0), at("a", 0, 0, 5), false),
@@ -306,32 +306,35 @@ mod tests {
         let executor = stores(Service::Executor, at("j", 0, 7, 7));
         let runner = stores(Service::Runner, at("l", 0, 100, 100));
         let early = runner.header();
-        executor.hear(&early).unwrap();
-        runner.hear(&executor.header()).unwrap();
+        executor.observe(&early).unwrap();
+        runner.observe(&executor.header()).unwrap();
         runner.committed(103);
-        executor.hear(&runner.header()).unwrap();
-        executor.hear(&early).expect("an answer that was overtaken is no sign of anything");
-        assert_eq!(executor.take_news(), [(Service::Runner, at("l", 0, 100, 103))]);
-        assert_eq!(executor.take_news(), []);
+        executor.observe(&runner.header()).unwrap();
+        executor.observe(&early).expect("a message that arrives late proves nothing");
+        assert_eq!(executor.take_updates(), [(Service::Runner, at("l", 0, 100, 103))]);
+        assert_eq!(executor.take_updates(), []);
         executor.compare(&stores(Service::Runner, at("l", 0, 103, 103))).expect("it was restarted");
 
         let cut = stores(Service::Runner, at("l", 0, 102, 110));
-        let behind = cut.hear(&executor.header()).unwrap_err();
+        let behind = cut.observe(&executor.header()).unwrap_err();
         assert_eq!((behind.service, behind.known.commit), (Service::Runner, 103));
         assert!(
             behind.to_string().contains("ended at commit 102 when it was opened, and the executor has seen commit 103")
         );
-        assert!(cut.hear("").is_err(), "nobody is served any more");
-        assert_eq!(executor.hear(&cut.header()).unwrap_err().service, Service::Runner);
+        assert!(cut.observe("").is_err(), "every request is rejected from now on");
+        assert_eq!(executor.observe(&cut.header()).unwrap_err().service, Service::Runner);
         assert_eq!(executor.compare(&cut).unwrap_err().service, Service::Runner);
         assert_eq!(cut.compare(&executor).unwrap_err().service, Service::Runner);
 
         let accepted = stores(Service::Runner, at("l", 1, 102, 102));
-        accepted.hear(&executor.header()).unwrap();
-        executor.hear(&accepted.header()).unwrap();
-        assert_eq!(executor.take_news(), [(Service::Runner, at("l", 1, 102, 102))]);
-        assert!(executor.hear(&cut.header()).is_err(), "the one from before is not taken any more");
-        assert!(executor.hear(&stores(Service::Runner, at("m", 0, 0, 0)).header()).is_err(), "and no other one");
+        accepted.observe(&executor.header()).unwrap();
+        executor.observe(&accepted.header()).unwrap();
+        assert_eq!(executor.take_updates(), [(Service::Runner, at("l", 1, 102, 102))]);
+        assert!(executor.observe(&cut.header()).is_err(), "the old copy is rejected");
+        assert!(
+            executor.observe(&stores(Service::Runner, at("m", 0, 0, 0)).header()).is_err(),
+            "and so is another file"
+        );
     }
 
     #[test]
@@ -340,7 +343,7 @@ mod tests {
         for header in
             ["", "x", "runner", "runner l 0", "runner l x 1 1", "runner l 0 0 1 2 3,gate", ",,,", "executor j 0 0 900"]
         {
-            assert!(executor.hear(header).is_ok(), "{header}");
+            assert!(executor.observe(header).is_ok(), "{header}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::env;
 
 use belay_all_in_one::{
-    NotStarted, Telemetry, TraceContext,
+    Telemetry, TelemetryError, TraceContext,
     spans::{KeyValue, SpanKind, SpanRecord, Status, end_of_command, semconv},
 };
 use belay_reasons as reasons;
@@ -83,7 +83,7 @@ fn named(report: Report, trace_id: &str) -> Report {
     if report.details.contains(&line) { report } else { report.detail(line) }
 }
 
-fn unusable(error: &NotStarted) -> Report {
+fn unusable(error: &TelemetryError) -> Report {
     Report::new(reasons::TELEMETRY_UNUSABLE, error.to_string()).advice()
 }
 

@@ -12,7 +12,7 @@ use belay_reasons as reasons;
 use belay_service_kit::{key_file::KeyFileError, net::BindError, register_file::RegisterError};
 use belay_settings::ConfigError;
 use belay_sqlite::{CommitError, SqliteError};
-use belay_telemetry::NotStarted;
+use belay_telemetry::TelemetryError;
 use belay_tool_runner::{LedgerError, Refused};
 use thiserror::Error;
 
@@ -74,7 +74,7 @@ pub enum StartError {
     Principals(RegisterError),
     /// Spans cannot be sent as the environment says.
     #[error(transparent)]
-    Telemetry(NotStarted),
+    Telemetry(TelemetryError),
     /// A fault of Belay's own.
     #[error("{0}")]
     Internal(String),
@@ -146,7 +146,7 @@ impl StartError {
             Self::Bind(BindError::InUse(_)) => reasons::PORT_IN_USE,
             Self::Bind(BindError::Refused { .. }) => reasons::CANNOT_LISTEN,
             Self::Bind(BindError::BeyondLoopback(_)) => reasons::INSECURE_LISTEN,
-            Self::Principals(RegisterError::Refused(_)) => reasons::PRINCIPAL_REFUSED,
+            Self::Principals(RegisterError::InvalidChange(_)) => reasons::PRINCIPAL_REFUSED,
             Self::Principals(_) => reasons::PRINCIPALS_UNUSABLE,
             Self::Key(_) => reasons::GATE_KEY_UNUSABLE,
             Self::SealKey(_) => reasons::SEAL_KEY_UNUSABLE,

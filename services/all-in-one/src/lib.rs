@@ -29,8 +29,8 @@ use belay_executor::{ExecutionRegistry, Redactor, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policy;
 // The vocabulary of whoever starts a trace, and of the log.
-pub use belay_service_kit::telemetry::{LogFormat, NoLogFormat, init as log_to_stderr};
-pub use belay_telemetry::{NotStarted, Telemetry, TraceContext};
+pub use belay_service_kit::telemetry::{InvalidLogFormat, LogFormat, init as log_to_stderr};
+pub use belay_telemetry::{Telemetry, TelemetryError, TraceContext};
 
 use belay_proto::v1::EnforcementReport;
 use belay_service_kit::{

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use belay_service_kit::{
     Ids,
     principal::Roles,
-    register::{self, Entry, Refused, Register, TokenDigest},
+    register::{self, Entry, InvalidChange, Register, TokenDigest},
     register_file,
 };
 pub use belay_service_kit::{Role, register::Entry as PrincipalEntry};
@@ -102,7 +102,7 @@ impl PrincipalsFile {
         self.change(|register| register.revoke(name, now).cloned())
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Register) -> Result<T, Refused>) -> Result<T, StartError> {
+    fn change<T>(&self, change: impl FnOnce(&mut Register) -> Result<T, InvalidChange>) -> Result<T, StartError> {
         register_file::change(&self.0, change).map_err(StartError::Principals)
     }
 }

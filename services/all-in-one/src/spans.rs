@@ -8,7 +8,7 @@ use std::{
 use belay_redaction::Redactor;
 use belay_service_kit::Ids;
 pub use belay_telemetry::{KeyValue, SpanKind, SpanRecord, Status, semconv};
-use belay_telemetry::{LAST_FLUSH, LAST_FLUSH_OF_COMMAND, NotStarted, Telemetry};
+use belay_telemetry::{LAST_FLUSH, LAST_FLUSH_OF_COMMAND, Telemetry, TelemetryError};
 
 /// One sender for each service.
 pub(crate) struct Spans {
@@ -19,7 +19,7 @@ pub(crate) struct Spans {
 
 impl Spans {
     /// As the environment says.
-    pub(crate) fn from_env() -> Result<Self, NotStarted> {
+    pub(crate) fn from_env() -> Result<Self, TelemetryError> {
         Ok(Self {
             executor: telemetry("belay-executor")?,
             runner: telemetry("belay-tool-runner")?,
@@ -54,8 +54,8 @@ pub async fn end_of_command(sender: &Telemetry) {
 /// Spans as the environment says, under this name unless the environment gives another.
 ///
 /// # Errors
-/// [`NotStarted`], naming the variable that cannot be followed.
-pub fn telemetry(service_name: &str) -> Result<Telemetry, NotStarted> {
+/// [`TelemetryError`], naming the variable that cannot be followed.
+pub fn telemetry(service_name: &str) -> Result<Telemetry, TelemetryError> {
     let entropy = Ids::from_system();
     Telemetry::from_env(service_name, Redactor::new(), move |bytes| entropy.fill(bytes))
 }

@@ -1,26 +1,26 @@
-//! What may happen to an approval: pure, so that every rule can be seen and tried without a server.
+//! The transitions of an approval: pure functions that can be tested without a server.
 //!
-//! Each function takes an approval as it is stored and answers with what it becomes. Only [`decide`] leads to a yes of a person, and it
-//! asks for that person's principal and for the digest of what they saw: no text, no silence and no service can stand in for them.
+//! Each function takes a stored approval and returns its next state. Only [`decide`] records a person's approval. It requires the person's
+//! authenticated principal and the digest of what they saw, so no text, timeout or service can approve in their place.
 
 use belay_proto::v1::{Approval, approval::State, decide_approval_request::Decision};
 use belay_service_kit::Principal;
 use thiserror::Error;
 
-/// The longest reason for a decision, in characters.
-pub(crate) const LONGEST_REASON: usize = 2_000;
+/// The maximum length of a reason for a decision, in characters.
+pub(crate) const MAX_REASON_CHARS: usize = 2_000;
 
-/// Who decided, when it was the policy and no person.
+/// The principal of decisions that the policy made.
 pub(crate) const POLICY: &str = belay_grant::Grant::POLICY;
 
-/// Why an approval is not decided now, by this caller, in this way.
+/// Why a decision is rejected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    #[error("`{0}` is not a person, and only a person decides.")]
+    #[error("`{0}` is not a person; only a person may decide.")]
     NotAPerson(String),
     #[error(
-        "The digest is not this approval's: `{found}` instead of `{expected}`. Look at the approval again, and send the \
-         subject_digest of what you saw."
+        "The digest `{found}` does not match this approval's, `{expected}`. Get the approval again, and send the \
+                 subject_digest of what you saw."
     )]
     DigestMismatch { found: String, expected: String },
     #[error("{}", already(*state, by))]
@@ -33,27 +33,27 @@ pub(crate) enum Refusal {
 
 fn already(state: State, by: &str) -> String {
     match state {
-        State::Expired => "No one decided in time, and the approval has expired.".into(),
-        State::Cancelled => "The execution no longer asks for this.".into(),
-        _ => format!("`{by}` has decided before: {}.", word(state)),
+        State::Expired => "The approval expired before a decision was made.".into(),
+        State::Cancelled => "The approval was cancelled: the execution no longer needs it.".into(),
+        _ => format!("`{by}` has already decided: {}.", word(state)),
     }
 }
 
-/// What a person decided, and on what.
+/// A person's decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice<'a> {
-    /// Who, as authenticated.
+    /// The authenticated principal.
     pub(crate) by: &'a str,
-    /// The digest of what that person saw.
+    /// The digest of the subject that the person saw.
     pub(crate) subject_digest: &'a str,
     pub(crate) decision: Decision,
     pub(crate) reason: &'a str,
 }
 
-/// What the approval becomes by this decision; nothing when this person has decided the same before.
+/// Applies a decision; returns `None` when this person has already made the same decision.
 ///
 /// # Errors
-/// [`Refusal`], and the approval stays as it is.
+/// [`Refusal`]; the approval does not change.
 pub(crate) fn decide(
     approval: &Approval,
     choice: Choice<'_>,
@@ -75,14 +75,14 @@ pub(crate) fn decide(
         state if approval.decided_by == choice.by && decided == decision_behind(state) => return Ok(None),
         state => return Err(Refusal::AlreadyDecided { state, by: approval.decided_by.clone() }),
     }
-    // An unknown asker may be the one who decides.
+    // An unknown requester may be the person who decides.
     if separate_duties && (approval.requested_by.is_empty() || approval.requested_by == choice.by) {
         return Err(Refusal::OwnRequest(approval.requested_by.clone()));
     }
     Ok(Some(resolved(approval, decided, choice.by, choice.reason, now)))
 }
 
-/// An approval with a decision on it.
+/// The approval with a decision.
 pub(crate) fn resolved(approval: &Approval, state: State, by: &str, reason: &str, now: i64) -> Approval {
     Approval {
         state: state.into(),
@@ -93,20 +93,19 @@ pub(crate) fn resolved(approval: &Approval, state: State, by: &str, reason: &str
     }
 }
 
-/// What a pending approval becomes when its time is over; nothing before, and nothing ever where the policy set no limit.
+/// Expires a pending approval. Returns `None` before its expiry time, and always when the policy set no limit.
 pub(crate) fn lapse(approval: &Approval, now: i64) -> Option<Approval> {
     let expires = belay_proto::micros(approval.expire_time.as_ref()?);
     (approval.state() == State::Pending && expires <= now)
-        .then(|| resolved(approval, State::Expired, POLICY, "no one decided in time", now))
+        .then(|| resolved(approval, State::Expired, POLICY, "no decision before it expired", now))
 }
 
-/// What an approval becomes when its request is withdrawn; `None` when it was decided before.
+/// Cancels a pending approval; returns `None` when it is already decided.
 pub(crate) fn cancel(approval: &Approval) -> Option<Approval> {
     (approval.state() == State::Pending).then(|| Approval { state: State::Cancelled.into(), ..approval.clone() })
 }
 
-/// What an approved approval becomes when its grant was spent (`Consumed`), or can no longer be (`Stale`); `None` when it is not an unused
-/// approval.
+/// Closes an approved approval whose grant was spent (`Consumed`) or can no longer be spent (`Stale`). Returns `None` in any other state.
 pub(crate) fn close(approval: &Approval, state: State) -> Option<Approval> {
     (approval.state() == State::Approved).then(|| Approval { state: state.into(), ..approval.clone() })
 }
@@ -120,7 +119,7 @@ fn state_after(decision: Decision) -> State {
     }
 }
 
-/// The decision that led to a state.
+/// The state right after the decision that led to this state.
 fn decision_behind(state: State) -> State {
     match state {
         State::Consumed | State::Stale => State::Approved,
@@ -128,7 +127,7 @@ fn decision_behind(state: State) -> State {
     }
 }
 
-/// A state as people say it.
+/// A state in words.
 pub(crate) fn word(state: State) -> &'static str {
     match state {
         State::Unspecified => "unknown",
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_person_never_decides() {
+    fn only_a_person_decides() {
         for by in ["service:executor", "service:", "anonymous", "", "policy", "unix:0", "token:local"] {
             for decision in [Decision::Approve, Decision::Deny, Decision::Skip] {
                 assert_eq!(
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_pending_is_decided_and_only_the_same_again_is_the_same() {
+    fn only_a_pending_approval_is_decided_and_the_same_decision_is_idempotent() {
         for state in ALL.into_iter().filter(|state| *state != State::Pending) {
             let approval = Approval { state: state.into(), decided_by: "person:ann".into(), ..pending() };
             for decision in [Decision::Approve, Decision::Deny, Decision::Skip] {
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_a_person_s_decision_leads_to_a_yes() {
+    fn only_a_person_s_decision_approves() {
         let limited = Approval { expire_time: Some(belay_proto::timestamp(0)), ..pending() };
         for state in ALL {
             let approval = Approval { state: state.into(), ..limited.clone() };

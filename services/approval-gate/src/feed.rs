@@ -1,7 +1,7 @@
-//! The feed of changes from the store's one writer to the watchers.
+//! The feed of changes from the store's writer to the watchers.
 //!
-//! Revisions have no gap, so a watcher that is close behind gets every single change from memory. One that is far behind, or only begins,
-//! reads the store, and gets each approval as it is by then.
+//! Revisions have no gaps, so a watcher that is close behind gets every change from memory. A watcher that is far behind, or has just begun,
+//! reads the store, and gets each approval in its current state.
 
 use std::{
     collections::VecDeque,
@@ -11,20 +11,20 @@ use std::{
 use belay_proto::v1::Approval;
 use tokio::sync::watch;
 
-/// How many changes are kept for watchers that are close behind.
+/// The number of changes kept in memory for watchers that are close behind.
 const MAX_RECENT: usize = 1024;
 
-/// The changes that were committed last.
+/// The latest committed changes.
 #[derive(Debug)]
 pub(crate) struct ChangeFeed {
     recent: Mutex<VecDeque<Arc<Approval>>>,
     head: watch::Sender<Head>,
 }
 
-/// What is known of the store without reading it.
+/// A summary of the store, without reading it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The last committed revision; 0 without an approval.
+    /// The last committed revision; 0 when there is no approval.
     pub(crate) revision: i64,
     /// When the next pending approval expires, in microseconds since the Unix epoch.
     pub(crate) next_expiry: Option<i64>,
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_in_memory_all_of_them_or_not_at_all() {
+    fn changes_come_from_memory_only_when_all_are_there() {
         let feed = ChangeFeed::new(Head { revision: 5, next_expiry: None });
         let follower = feed.follow();
         let publish = |revisions: std::ops::RangeInclusive<i64>| {
@@ -73,7 +73,7 @@ mod tests {
         let after = |revision| {
             feed.after(revision).map(|changes| changes.iter().map(|change| change.revision).collect::<Vec<_>>())
         };
-        assert_eq!(after(5), None, "what was before this process is in the store");
+        assert_eq!(after(5), None, "changes of an earlier process are in the store");
         publish(6..=8);
         assert_eq!((after(4), after(5), after(7), after(8)), (None, Some(vec![6, 7, 8]), Some(vec![8]), Some(vec![])));
         assert_eq!(follower.borrow().revision, 8);

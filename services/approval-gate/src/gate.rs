@@ -1,4 +1,4 @@
-//! The gate behind its methods: the store, the key, the policy that holds, and the timer that expires approvals.
+//! The gate behind its methods: the store, the key, the active policy, and the timer that expires approvals.
 
 use std::{
     sync::{Arc, Weak},
@@ -27,13 +27,13 @@ use crate::{
     store::Failed,
 };
 
-/// How long the timer sleeps at most: the wall clock may be set, and a laptop may sleep.
-const LONGEST_NAP: Duration = Duration::from_secs(60);
+/// The timer's longest sleep: the wall clock may be set, and a laptop may be suspended.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
 
-/// How long the timer sleeps after it could not expire what is due.
-const RETRY: Duration = Duration::from_secs(5);
+/// The timer's delay before it retries a failed expiry.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Asks people, keeps what they decided, and signs for it.
+/// Creates approvals, stores decisions, and signs grants.
 pub struct Gate {
     pub(crate) store: Store,
     pub(crate) key: SigningKey,
@@ -44,20 +44,20 @@ pub struct Gate {
     pub(crate) redactor: Redactor,
     pub(crate) telemetry: Telemetry,
     pub(crate) shutdown: Shutdown,
-    /// The approval whose files were looked at last.
+    /// The approval whose files were read last.
     pub(crate) opened: Mutex<Option<Arc<Opened>>>,
-    /// How many approvals may be open.
+    /// The limit of open approvals.
     pub(crate) approvals: Limit,
-    /// How many previews may be made at once.
+    /// The limit of previews rendered at once.
     pub(crate) previews: Limit,
-    /// How many requests may watch approvals.
+    /// The limit of requests that watch approvals.
     pub(crate) watchers: Limit,
     policy: watch::Sender<Arc<ActivePolicy>>,
-    /// Held while a policy follows another.
+    /// Held while the policy is replaced.
     publishing: Mutex<()>,
 }
 
-/// Why the gate does not start, or does not take a policy.
+/// Why the gate does not start, or does not accept a policy.
 #[derive(Debug, Error)]
 pub enum GateError {
     /// The store cannot be read.
@@ -66,7 +66,7 @@ pub enum GateError {
     /// The store cannot be written.
     #[error("the store of approvals cannot be written")]
     Unwritable(#[source] CommitError<SqliteError>),
-    /// The policy in the store is not to be trusted.
+    /// The policy in the store cannot be trusted.
     #[error("the store of approvals is damaged: put a backup in its place")]
     Policy(#[from] StoredPolicyError),
 }
@@ -92,30 +92,30 @@ impl Gate {
             shutdown,
             opened: Mutex::default(),
             approvals: Limit::new("services.gate.approvals", "open approvals", limits.approvals.value),
-            previews: Limit::new("services.gate.previews", "previews in the making", limits.previews.value),
-            watchers: Limit::new("services.gate.watchers", "requests that watch", limits.watchers.value),
+            previews: Limit::new("services.gate.previews", "previews being rendered", limits.previews.value),
+            watchers: Limit::new("services.gate.watchers", "watching requests", limits.watchers.value),
             policy: watch::Sender::new(Arc::new(active)),
             publishing: Mutex::new(()),
         });
-        let timer = let_expire(Arc::downgrade(&gate), gate.store.follow(), gate.shutdown.clone());
+        let timer = expire_on_time(Arc::downgrade(&gate), gate.store.follow(), gate.shutdown.clone());
         drop(tokio::spawn(timer));
         Ok(gate)
     }
 
-    /// The policy that holds now.
+    /// The active policy.
     pub fn policy(&self) -> Arc<ActivePolicy> {
         self.policy.borrow().clone()
     }
 
-    /// Returns when another service remembers more of the store than it holds: the gate has to stop.
+    /// Returns when another service has seen a later position of the store: the gate has to stop.
     pub async fn failed(&self) -> SqliteError {
         SqliteError::Behind(self.store.stores().behind().await.to_string())
     }
 
-    /// Puts a policy in force: a new revision, unless it says what the one in force says.
+    /// Activates a policy under a new revision, unless it equals the active one.
     ///
     /// # Errors
-    /// [`GateError`] when it cannot be stored; the one in force stays.
+    /// [`GateError`] when it cannot be stored; the active policy then stays active.
     pub async fn set_policy(&self, policy: &Policy) -> Result<Arc<ActivePolicy>, GateError> {
         let _one_at_a_time = self.publishing.lock().await;
         let active = Arc::new(publish(&self.store, policy, &self.key).await?);
@@ -127,13 +127,13 @@ impl Gate {
         Ok(active)
     }
 
-    /// Begins to answer a request.
-    pub(crate) fn answering(&self, method: &'static str, metadata: &MetadataMap) -> RpcSpan {
+    /// Begins the span of a request.
+    pub(crate) fn begin_request(&self, method: &'static str, metadata: &MetadataMap) -> RpcSpan {
         RpcSpan::begin(&self.telemetry, method, TraceContext::of(metadata), self.clock.now_micros())
     }
 
-    /// Has answered it, with an approval as it is now.
-    pub(crate) fn answered(&self, mut request: RpcSpan, answer: &Result<Approval, Status>) {
+    /// Ends the span of a request that returned an approval.
+    pub(crate) fn end_request(&self, mut request: RpcSpan, answer: &Result<Approval, Status>) {
         if let Ok(approval) = answer {
             request.attribute(semconv::BELAY_APPROVAL, approval.name.clone());
             request.attribute(semconv::BELAY_STATE, approval.state().as_str_name().trim_start_matches("STATE_"));
@@ -145,7 +145,7 @@ impl Gate {
         self.policy.subscribe()
     }
 
-    /// Expires what is due, so that no approval whose time is over is shown as pending.
+    /// Expires all due approvals, so that none of them is shown as pending.
     pub(crate) async fn expire_due(&self) -> Result<(), Status> {
         let now = self.clock.now_micros();
         match self.store.follow().borrow().next_expiry {
@@ -159,7 +159,7 @@ impl Gate {
 async fn publish(store: &Store, policy: &Policy, key: &SigningKey) -> Result<ActivePolicy, GateError> {
     let stored = store.policy().await.map_err(GateError::Unreadable)?;
     let last = stored.as_ref().map(|stored| stored.revision);
-    // A store that was accepted though it is behind may not know the revision that runners hold: seconds since the Unix epoch are beyond it.
+    // A store that was accepted although it is behind may lack the revision that runners have; seconds since the Unix epoch are above any revision.
     let least = store.stores().own().generation.div_euclid(1_000_000);
     let active = policy::next(stored, policy, key, least)?;
     if last != Some(active.signed.revision) {
@@ -168,15 +168,15 @@ async fn publish(store: &Store, policy: &Policy, key: &SigningKey) -> Result<Act
     Ok(active)
 }
 
-/// Wakes when the next approval expires, for as long as there is a gate.
-async fn let_expire(gate: Weak<Gate>, mut head: watch::Receiver<Head>, shutdown: Shutdown) {
+/// Expires approvals when they are due, as long as the gate exists.
+async fn expire_on_time(gate: Weak<Gate>, mut head: watch::Receiver<Head>, shutdown: Shutdown) {
     let mut shortest = Duration::ZERO;
     loop {
         let next = head.borrow_and_update().next_expiry;
         let nap = {
             let Some(gate) = gate.upgrade() else { return };
             let until = next.map(|next| next.saturating_sub(gate.clock.now_micros()));
-            until.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)).clamp(shortest, LONGEST_NAP))
+            until.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)).clamp(shortest, MAX_SLEEP))
         };
         let due = async {
             match nap {
@@ -194,10 +194,10 @@ async fn let_expire(gate: Weak<Gate>, mut head: watch::Receiver<Head>, shutdown:
             () = due => {
                 let Some(gate) = gate.upgrade() else { return };
                 if let Err(error) = gate.expire_due().await {
-                    tracing::error!(error = error.message(), "Approvals whose time is over cannot be made to expire");
+                    tracing::error!(error = error.message(), "Due approvals could not be expired; retrying");
                 }
                 let stuck = head.borrow().next_expiry.is_some_and(|due| due <= gate.clock.now_micros());
-                shortest = if stuck { RETRY } else { Duration::ZERO };
+                shortest = if stuck { RETRY_DELAY } else { Duration::ZERO };
             }
         }
     }
@@ -217,7 +217,7 @@ pub(crate) fn unwritable(error: &Failed) -> Status {
         CommitError::Failed(error) => (error.reason(), Code::Unavailable),
         CommitError::Stopped => (reasons::STOPPING, Code::Unavailable),
     };
-    status::error(code, reason, format!("Nothing was decided or changed: {error}.")).into()
+    status::error(code, reason, format!("The change could not be stored, and nothing was changed: {error}.")).into()
 }
 
 pub(crate) fn no_approval(name: &str) -> Status {
@@ -317,6 +317,6 @@ pub(crate) mod tests {
         }
         tokio::time::advance(hour * 24 * 3650).await;
         gate.expire_due().await.unwrap();
-        assert_eq!(state(&gate, &never).await, State::Pending, "ten years later");
+        assert_eq!(state(&gate, &never).await, State::Pending, "after ten years");
     }
 }

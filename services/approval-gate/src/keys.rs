@@ -1,7 +1,7 @@
-//! The key that the gate signs with, and the public one that runners pin.
+//! The gate's signing key, and the public key that runners pin.
 //!
-//! `gate.key` is the secret, readable by its owner only: `belay-gate-`, 64 hexadecimal digits and a line break. `gate.pub` stands beside
-//! it for setting up a runner: 64 digits and a line break.
+//! `gate.key` is the secret key, which only its owner can read: `belay-gate-`, 64 hexadecimal digits and a line break. `gate.pub`, next to it, is
+//! for setting up a runner: 64 digits and a line break.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ pub const SECRET_FILE: &str = "gate.key";
 /// The public key's file in the state directory.
 pub const PUBLIC_FILE: &str = "gate.pub";
 
-/// Why the gate has no key to sign with. Nothing is repaired by guessing: a wrong key would make every runner refuse, or worse.
+/// Why the gate has no signing key. It never replaces a damaged key automatically: every runner would reject a different key.
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The operating system refused.
@@ -32,7 +32,7 @@ pub enum KeyError {
     },
     /// Others could read or change the secret.
     #[error(
-        "the gate's key {path} has mode {mode:04o}, so others may have read it: move it away with {PUBLIC_FILE} for a new key, or \
+        "the gate's key {path} has mode {mode:04o}, so others may have read it: move it and {PUBLIC_FILE} away to get a new key, or \
          set mode 0600 if you are sure that no one has"
     )]
     Exposed {
@@ -42,23 +42,23 @@ pub enum KeyError {
         mode: u32,
     },
     /// The file does not hold a key.
-    #[error("{path} is damaged: it has to hold 64 hexadecimal digits. Put a backup in its place")]
+    #[error("{path} is damaged: it must contain 64 hexadecimal digits. Restore it from a backup")]
     Damaged {
         /// Which file.
         path: PathBuf,
     },
-    /// The secret lacks its prefix, as earlier versions wrote it.
+    /// The secret lacks its prefix: an earlier version wrote it.
     #[error(
-        "{path} was written by an earlier Belay: put `{}` before its 64 digits, in the same line, to go on with it",
+        "{path} was written by an earlier version of Belay: to keep using it, put `{}` in front of its 64 digits, in the same line",
         key_file::GATE
     )]
     Unmarked {
         /// Which file.
         path: PathBuf,
     },
-    /// The public key is there and the secret is not.
+    /// The public key exists and the secret does not.
     #[error(
-        "{path} is there and {SECRET_FILE} is not: put the secret back, or move {PUBLIC_FILE} away for a new key, which every runner \
+        "{path} exists and {SECRET_FILE} does not: restore the secret, or move {PUBLIC_FILE} away to get a new key, which every runner \
          then must be given"
     )]
     Lost {
@@ -66,14 +66,14 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// The two do not belong together.
-    #[error("{path} is not the public key of {SECRET_FILE}: put back whichever was replaced")]
+    #[error("{path} is not the public key of {SECRET_FILE}: restore the one that was replaced")]
     Pair {
         /// The public key's file.
         path: PathBuf,
     },
 }
 
-/// The key in the state directory; at the first start it is made from the 32 random bytes that `random` gives.
+/// Returns the key in the state directory; the first start creates it from the 32 random bytes that `random` returns.
 ///
 /// # Errors
 /// [`KeyError`], and nothing is changed.
@@ -125,8 +125,8 @@ fn read(path: &Path, prefix: &str) -> Result<Option<[u8; 32]>, KeyError> {
     let path = path.to_owned();
     match key_file::parse(&text, prefix) {
         Ok(key) => Ok(Some(key)),
-        Err(key_file::Wrong::Damaged) => Err(KeyError::Damaged { path }),
-        Err(key_file::Wrong::Unmarked) => Err(KeyError::Unmarked { path }),
+        Err(key_file::InvalidKey::Damaged) => Err(KeyError::Damaged { path }),
+        Err(key_file::InvalidKey::Unmarked) => Err(KeyError::Unmarked { path }),
     }
 }
 
@@ -156,7 +156,11 @@ mod tests {
 
         fs::remove_file(folder.path().join(PUBLIC_FILE)).unwrap();
         open(folder.path(), never).unwrap();
-        assert_eq!(fs::read_to_string(folder.path().join(PUBLIC_FILE)).unwrap(), public, "a start that died half way");
+        assert_eq!(
+            fs::read_to_string(folder.path().join(PUBLIC_FILE)).unwrap(),
+            public,
+            "after a start that was killed half way"
+        );
     }
 
     #[test]

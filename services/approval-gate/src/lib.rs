@@ -1,9 +1,8 @@
-//! The approval gate: asks people, keeps what they decided, and signs for it. It also says which policy holds.
+//! The approval gate: asks people for approvals, stores their decisions, and signs grants. It also publishes the active policy.
 //!
-//! A question is bound to the digest of what it is about. The gate fetches that from the runner itself, digests it, and renders what a
-//! person sees from the same bytes: a hostile executor cannot have a false picture shown. A decision echoes the digest and comes from a
-//! person who has been authenticated; no text, no silence and no service can stand in for one. What follows from a yes is a signed grant
-//! for one call, which the runner verifies alone.
+//! An approval is bound to the digest of its subject. The gate fetches the subject from the runner itself, digests it, and renders the preview
+//! from the same bytes, so a hostile executor cannot show a person something else. A decision echoes the digest and comes from an authenticated
+//! person; no text, timeout or service can replace one. For an approved call, the gate signs a grant, which the runner verifies on its own.
 
 mod decide;
 mod feed;
@@ -19,7 +18,7 @@ mod store;
 
 pub use gate::{Gate, GateError};
 pub use policy::ActivePolicy;
-pub use runner::{BadToken, RunnerClient};
+pub use runner::{InvalidToken, RunnerClient};
 pub use service::{hosted, hosted_for_services};
 pub use settings::Settings;
 pub use store::{Store, StoreError};
@@ -33,26 +32,26 @@ use belay_service_kit::{Clock, Ids, Shutdown};
 use belay_settings::GateLimits;
 use belay_telemetry::Telemetry;
 
-/// What the service is made of. Everything that a simulation replaces is handed in here.
+/// The parts of the service, including everything that a simulation replaces.
 pub struct Parts {
-    /// What it remembers.
+    /// The store.
     pub store: Store,
-    /// What it signs with; see [`keys::open`].
+    /// The signing key; see [`keys::open`].
     pub key: SigningKey,
-    /// What holds from now on; see [`policy::load`].
+    /// The policy to activate; see [`policy::load`].
     pub policy: Policy,
-    /// Where calls wait.
+    /// The runner at which calls wait.
     pub runner: RunnerClient,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
-    /// Where nonces come from.
+    /// The source of nonces.
     pub ids: Ids,
-    /// What hides the secrets in what is stored and shown.
+    /// Redacts what is stored and shown.
     pub redactor: Redactor,
-    /// Where spans go.
+    /// Exports spans.
     pub telemetry: Telemetry,
-    /// When to stop.
+    /// Signals the shutdown.
     pub shutdown: Shutdown,
-    /// What it takes on. Beyond that a request gets RESOURCE_EXHAUSTED with a delay.
+    /// The limits beyond which a request gets RESOURCE_EXHAUSTED with a delay.
     pub limits: GateLimits,
 }

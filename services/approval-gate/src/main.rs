@@ -61,12 +61,12 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         address = %listener.address(),
         service_address = %service_listener.address(),
         policy_revision = gate.policy().signed.revision,
-        "The approval gate listens"
+        "The approval gate is listening"
     );
     let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&gate)), people, stop.clone()));
     let serving_services = tokio::spawn(service_listener.serve(hosted_for_services(Arc::clone(&gate)), services, stop));
     let outcome = tokio::select! {
-        signal = shutdown::signal() => { tracing::info!(signal = signal?, "The approval gate stops"); Ok(()) }
+        signal = shutdown::signal() => { tracing::info!(signal = signal?, "The approval gate is stopping"); Ok(()) }
         error = reload(&gate, settings.policy.as_deref()) => return Err(error.into()),
         error = gate.failed() => Err(format!("{}: {error}", error.reason())),
     };
@@ -82,7 +82,7 @@ fn read_policy(path: Option<&Path>) -> Result<Policy, policy::PolicyFileError> {
     path.map_or_else(|| Ok(Policy::preset()), policy::load)
 }
 
-/// Reads the policy file again at every SIGHUP; ends only when the operating system refuses the handler.
+/// Rereads the policy file at every SIGHUP; returns only when the operating system refuses the handler.
 async fn reload(gate: &Gate, path: Option<&Path>) -> std::io::Error {
     let mut hangup = match signal(SignalKind::hangup()) {
         Ok(hangup) => hangup,
@@ -92,7 +92,7 @@ async fn reload(gate: &Gate, path: Option<&Path>) -> std::io::Error {
         match read_policy(path) {
             Err(error) => tracing::error!(%error, "The policy in force stays"),
             Ok(policy) => match gate.set_policy(&policy).await {
-                Ok(active) => tracing::info!(revision = active.signed.revision, "The policy file was read again"),
+                Ok(active) => tracing::info!(revision = active.signed.revision, "The policy file was reloaded"),
                 Err(error) => tracing::error!(%error, "The policy in force stays"),
             },
         }

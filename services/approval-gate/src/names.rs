@@ -1,10 +1,10 @@
-//! Resource names, in parts: calls, which the executor names, and approvals, which are named here.
+//! Parses resource names: of calls, which the executor assigns, and of approvals, which the gate assigns.
 
 use belay_service_kit::{ids::id_of, status};
 use tonic::Status;
 
-/// The longest name that is taken, in bytes.
-const LONGEST: usize = 512;
+/// The maximum length of a name, in bytes.
+const MAX_NAME_BYTES: usize = 512;
 
 /// `namespaces/*/executions/*/steps/*/calls/ATTEMPT.NUMBER`, in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl CallName {
                     && is_id(execution)
                     && !step.is_empty()
                     && is_number(call)
-                    && name.len() <= LONGEST =>
+                    && name.len() <= MAX_NAME_BYTES =>
             {
                 Ok(Self {
                     namespace: namespace.into(),
@@ -42,11 +42,11 @@ impl CallName {
     }
 }
 
-/// The name of the approval of one subject of one call: always the same one, so that asking twice asks once.
+/// The name of the approval for one subject of one call. It is derived from both, so creating an approval is idempotent.
 pub(crate) fn approval_of(namespace: &str, call: &str, subject_digest: &str) -> String {
     let digest = belay_grant::digest_of(format!("{call}\n{subject_digest}").as_bytes());
     let bits = digest.rsplit(':').next().and_then(|digits| u128::from_str_radix(&digits[..32], 16).ok());
-    format!("namespaces/{namespace}/approvals/{}", id_of(bits.expect("a digest is written in hexadecimal digits")))
+    format!("namespaces/{namespace}/approvals/{}", id_of(bits.expect("a digest has hexadecimal digits")))
 }
 
 /// Whether this is `namespaces/*/approvals/*`.
@@ -104,12 +104,12 @@ mod tests {
         ] {
             assert!(CallName::parse("call", bad).unwrap_err().message().starts_with("call: "), "{bad:?}");
         }
-        let long = format!("namespaces/default/executions/a/steps/{}/calls/1.1", "s".repeat(LONGEST));
+        let long = format!("namespaces/default/executions/a/steps/{}/calls/1.1", "s".repeat(MAX_NAME_BYTES));
         assert!(CallName::parse("call", &long).is_err());
     }
 
     #[test]
-    fn an_approval_s_name_follows_from_what_it_is_about() {
+    fn an_approval_s_name_is_derived_from_call_and_subject() {
         let name = approval_of("default", "call", "sha256:aa");
         assert_eq!(name, approval_of("default", "call", "sha256:aa"));
         assert_ne!(name, approval_of("default", "call", "sha256:ab"));

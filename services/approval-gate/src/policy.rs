@@ -1,4 +1,4 @@
-//! The policy that holds: from a file or built in, signed, and numbered so that runners know the newer one.
+//! The active policy: from a file or built in, signed, and numbered so that runners recognize the newer one.
 
 use std::{
     fs, io,
@@ -15,11 +15,11 @@ use thiserror::Error;
 pub struct ActivePolicy {
     /// The policy with its revision.
     pub revised: Revised,
-    /// The same, signed: what runners get.
+    /// The signed form, for runners.
     pub signed: v1::SignedPolicy,
 }
 
-/// Why a policy file is not taken. The policy that was in force stays.
+/// Why a policy file is rejected. The active policy stays active.
 #[derive(Debug, Error)]
 pub enum PolicyFileError {
     /// It cannot be read.
@@ -31,11 +31,11 @@ pub enum PolicyFileError {
         source: io::Error,
     },
     /// It does not hold a valid policy.
-    #[error("the policy file {path} is refused:{}", listed(violations))]
+    #[error("the policy file {path} is not valid:{}", listed(violations))]
     Refused {
         /// Which file.
         path: PathBuf,
-        /// Everything that is wrong, each with its field and line.
+        /// All violations, each with its field and line.
         violations: Vec<Violation>,
     },
 }
@@ -47,28 +47,28 @@ fn listed(violations: &[Violation]) -> String {
 /// Reads a policy file (YAML).
 ///
 /// # Errors
-/// [`PolicyFileError`] with every field and line that is wrong.
+/// [`PolicyFileError`] with all violations.
 pub fn load(path: &Path) -> Result<Policy, PolicyFileError> {
     let text =
         fs::read_to_string(path).map_err(|source| PolicyFileError::Unreadable { path: path.to_owned(), source })?;
     Policy::from_yaml(&text).map_err(|violations| PolicyFileError::Refused { path: path.to_owned(), violations })
 }
 
-/// Why the stored policy cannot be followed by another.
+/// Why the stored policy cannot be replaced.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StoredPolicyError {
-    /// Its signature is of this gate's key and does not fit.
-    #[error("the stored policy of revision {0} is not what was signed")]
+    /// This gate's key signed it, and the signature does not match.
+    #[error("the stored policy with revision {0} was changed after it was signed")]
     Tampered(i64),
     /// The revisions are used up.
-    #[error("the stored policy has the last revision there can be, {0}")]
+    #[error("the stored policy has the highest possible revision, {0}")]
     LastRevision(i64),
 }
 
-/// The policy to publish: the stored one when it says the same and this key has signed it, else the next revision. Never one below `least`.
+/// The policy to publish: the stored one if it is equal and signed by this key, else the next revision, which is at least `least`.
 ///
 /// # Errors
-/// [`StoredPolicyError`] when what is stored was changed behind the gate's back.
+/// [`StoredPolicyError`] when the stored policy was tampered with.
 pub(crate) fn next(
     stored: Option<v1::SignedPolicy>,
     policy: &Policy,
@@ -80,7 +80,7 @@ pub(crate) fn next(
         let tampered = StoredPolicyError::Tampered(last);
         let bytes = Signed { body: signed.body, signature: signed.signature, key_id: signed.key_id };
         bytes.verify_policy(&Keys::new([key.verifying_key()])).map_err(|_| tampered.clone())?;
-        // One that this version cannot read was written by another version, and is replaced.
+        // A policy that this version cannot parse was written by another version, and is replaced.
         if let Ok(revised) = Revised::from_bytes(&bytes.body) {
             if revised.revision != last {
                 return Err(tampered);
@@ -112,9 +112,9 @@ mod tests {
         Policy::from_yaml("file_write: prompt\n").unwrap()
     }
 
-    /// S2-FR-049: every runner knows which policy holds, and that it is the gate's.
+    /// S2-FR-049: every runner recognizes the active policy, and that the gate signed it.
     #[test]
-    fn revisions_rise_with_what_they_say_and_not_with_every_start() {
+    fn a_revision_increases_when_the_policy_changes_and_not_at_every_start() {
         let first = next(None, &Policy::preset(), &key(1), 0).unwrap();
         assert_eq!(first.signed.revision, 1);
         let again = next(Some(first.signed.clone()), &Policy::preset(), &key(1), 0).unwrap();
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(Revised::from_bytes(&signed.body).unwrap().policy, strict());
 
         let resigned = next(Some(second.signed), &strict(), &key(2), 0).unwrap();
-        assert_eq!(resigned.signed.revision, 3, "another key signs anew, above all that was");
+        assert_eq!(resigned.signed.revision, 3, "another key signs it again, under a higher revision");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a held call is about, fetched from the runner that holds it: the gate believes nothing that it has not digested itself.
+//! Fetches the subject of a call that waits for approval from the runner. The gate trusts only bytes that it has digested itself.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,51 +10,52 @@ use belay_proto::v1::{
     self, get_effect_response::Content as Piece, tool_runner_service_client::ToolRunnerServiceClient,
 };
 use belay_reasons as reasons;
-use belay_service_kit::{ServiceChannel, host::LARGEST_MESSAGE, status};
+use belay_service_kit::{ServiceChannel, host::MAX_MESSAGE_BYTES, status};
 use thiserror::Error;
 use tonic::{Code, Request, Status, metadata::MetadataValue};
 
 use crate::{names::CallName, preview::Contents};
 
-/// The longest subject that is taken, in bytes.
-pub(crate) const LARGEST_SUBJECT: usize = 8 * 1024 * 1024;
+/// The maximum size of a subject, in bytes.
+pub(crate) const MAX_SUBJECT_BYTES: usize = 8 * 1024 * 1024;
 
-/// How many bytes of contents are kept for one preview; what comes after them is not shown.
-const LARGEST_CONTENTS: usize = 32 * 1024 * 1024;
+/// The maximum size of the contents kept for one preview, in bytes; further contents are not shown.
+const MAX_CONTENT_BYTES: usize = 32 * 1024 * 1024;
 
-/// How long a runner may take to hand everything over.
+/// The timeout for fetching a subject with its contents.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A way to a tool runner.
+/// A client of a tool runner.
 #[derive(Clone)]
 pub struct RunnerClient {
     client: ToolRunnerServiceClient<ServiceChannel>,
     authorization: Option<MetadataValue<tonic::metadata::Ascii>>,
 }
 
-/// A token that cannot stand in a header.
+/// The token is not valid in an HTTP header.
 #[derive(Clone, Copy, Debug, Error)]
-#[error("the runner's token holds characters that cannot be sent")]
-pub struct BadToken;
+#[error("the runner's token contains characters that are not allowed in a header")]
+pub struct InvalidToken;
 
 impl RunnerClient {
-    /// A runner behind a channel; `token` is shown with every request.
+    /// A client on a channel; it sends `token` with every request.
     ///
     /// # Errors
-    /// [`BadToken`] when the token cannot stand in a header.
-    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
-        let client = ToolRunnerServiceClient::new(channel.into()).max_decoding_message_size(LARGEST_MESSAGE);
-        let authorization = token.map(|token| format!("Bearer {token}").parse().map_err(|_| BadToken)).transpose()?;
+    /// [`InvalidToken`] when the token is not valid in a header.
+    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, InvalidToken> {
+        let client = ToolRunnerServiceClient::new(channel.into()).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let authorization =
+            token.map(|token| format!("Bearer {token}").parse().map_err(|_| InvalidToken)).transpose()?;
         Ok(Self { client, authorization })
     }
 
-    /// What a call that waits at the runner is about.
+    /// Fetches the subject and contents of a call that waits for approval at the runner.
     ///
     /// # Errors
-    /// UNAVAILABLE when the runner does not answer, FAILED_PRECONDITION when it holds no such call.
+    /// UNAVAILABLE when the runner does not respond, FAILED_PRECONDITION when it has no such call.
     pub(crate) async fn held(&self, call: &str) -> Result<Held, Status> {
         let fetched = tokio::time::timeout(FETCH_TIMEOUT, self.fetch(call)).await;
-        fetched.unwrap_or_else(|_| Err(away("it took too long to say what the call is about")))
+        fetched.unwrap_or_else(|_| Err(away("it did not send the call's subject in time")))
     }
 
     async fn fetch(&self, call: &str) -> Result<Held, Status> {
@@ -73,48 +74,48 @@ impl RunnerClient {
 }
 
 fn away(why: &str) -> Status {
-    let message = format!("The tool runner does not answer: {why}. Nothing was asked; try again.");
+    let message = format!("The tool runner is not available: {why}. No approval was created; retry.");
     status::error(Code::Unavailable, reasons::RUNNER_UNAVAILABLE, message).into()
 }
 
-/// Only what the runner itself says about the call is believed; what a proxy or the transport made up says nothing about it.
+/// Accepts only errors of the runner itself as statements about the call; errors of a proxy or of the transport mean that it is unavailable.
 fn refused(call: &str, refusal: Status) -> Status {
     match (refusal.code(), status::reason(&refusal)) {
         (Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument, Some(_)) => {
             let message =
-                format!("The tool runner holds no call `{call}` that waits for a decision: {}", refusal.message());
+                format!("The tool runner has no call `{call}` that waits for approval: {}", refusal.message());
             status::error(Code::FailedPrecondition, reasons::CALL_NOT_HELD, message).with("call", call).into()
         }
         _ => away(refusal.message()),
     }
 }
 
-/// What a runner sent about a call, as it came.
+/// What a runner sent for a call, not verified yet.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     subject: Vec<u8>,
-    /// By the digest that stands at them; whether all of it has come.
+    /// Contents by the digest that the runner claims, and whether each is complete.
     contents: HashMap<String, (Vec<u8>, bool)>,
     kept: usize,
     too_large: bool,
 }
 
 impl Held {
-    /// Takes the next piece. What is beyond the limits is counted, and not kept.
+    /// Adds the next piece. Bytes beyond the limits are counted, and dropped.
     pub(crate) fn take(&mut self, message: v1::GetEffectResponse) {
         match message.content {
             None => {}
             Some(Piece::Subject(bytes)) => {
-                self.too_large |= self.subject.len() + bytes.len() > LARGEST_SUBJECT;
+                self.too_large |= self.subject.len() + bytes.len() > MAX_SUBJECT_BYTES;
                 if !self.too_large {
                     self.subject.extend(bytes);
                 }
             }
             Some(Piece::Chunk(chunk)) => {
-                // An empty piece under ever new names is something to keep as well.
+                // Empty pieces under many names take memory as well.
                 let weight = if self.contents.contains_key(&chunk.digest) { 0 } else { chunk.digest.len() };
                 self.kept += weight + chunk.data.len();
-                if self.kept > LARGEST_CONTENTS {
+                if self.kept > MAX_CONTENT_BYTES {
                     self.contents.remove(&chunk.digest);
                     return;
                 }
@@ -125,10 +126,10 @@ impl Held {
         }
     }
 
-    /// The subject, if it is the one that was asked about and belongs to the call, with its very bytes and the contents it names.
+    /// Returns the subject, its bytes and its contents, after verifying that it has the requested digest and belongs to the call.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION, saying what does not fit.
+    /// FAILED_PRECONDITION, with what does not match.
     pub(crate) fn verified(
         self,
         call: &CallName,
@@ -137,21 +138,22 @@ impl Held {
         let refused = |reason, message: String| Status::from(status::error(Code::FailedPrecondition, reason, message));
         if self.too_large {
             let message = format!(
-                "What the call is about takes more than {LARGEST_SUBJECT} bytes, which no person can review. Let the step change less at once."
+                "The call's subject has more than {MAX_SUBJECT_BYTES} bytes, which no person can review. Let the step change less at once."
             );
             return Err(refused(reasons::SUBJECT_TOO_LARGE, message));
         }
         let digest = digest_of(&self.subject);
         if digest != subject_digest {
-            let message =
-                format!("The runner holds the call with {digest}, and the question is about `{subject_digest}`.");
+            let message = format!(
+                "The runner's subject of the call has the digest {digest}, and the request names `{subject_digest}`."
+            );
             return Err(Status::from(
                 status::error(Code::FailedPrecondition, reasons::SUBJECT_CHANGED, message)
                     .with("subject_digest", digest),
             ));
         }
         let invalid = |why: String| {
-            refused(reasons::SUBJECT_INVALID, format!("What the runner holds cannot be asked about: {why}."))
+            refused(reasons::SUBJECT_INVALID, format!("The runner's subject of the call is not valid: {why}."))
         };
         let subject = Subject::parse(&self.subject).map_err(|error| invalid(error.to_string()))?;
         if (&subject.execution, &subject.step) != (&call.execution, &call.step) {
@@ -166,7 +168,7 @@ impl Held {
             let found = digest_of(&bytes);
             if found != digest {
                 let message = format!(
-                    "The runner sent a content as {digest} whose digest is {found}. No person is asked about what cannot be shown truly: \
+                    "The runner sent a content under {digest} whose digest is {found}. No approval is created, because its preview could be false: \
                      look at the tool runner."
                 );
                 return Err(refused(reasons::CONTENT_MISMATCH, message));
@@ -219,9 +221,9 @@ mod tests {
         status::reason(&refusal).unwrap()
     }
 
-    /// B-03: what is stored and shown is what was digested here.
+    /// B-03: the gate stores and shows the bytes that it has digested.
     #[test]
-    fn pieces_become_the_subject_and_contents_that_fit_their_digests() {
+    fn pieces_become_the_subject_and_the_contents_with_matching_digests() {
         let (bytes, digest) = (subject().canonical_bytes(), subject().digest());
         let held = sent(
             &bytes,
@@ -235,7 +237,7 @@ mod tests {
         let (parsed, kept, contents) = held.verified(&CallName::parse("call", CALL).unwrap(), &digest).unwrap();
         assert_eq!((parsed, kept), (subject(), bytes));
         let expected = [(digest_of(b"one"), b"one".to_vec()), (digest_of(b"two"), b"two".to_vec())];
-        assert_eq!(contents, Contents::from(expected), "what the subject does not name is not kept");
+        assert_eq!(contents, Contents::from(expected), "contents that the subject does not name are dropped");
     }
 
     /// B-03: a content that does not match its digest makes no approval, not one with a note.
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sent_to_its_end_is_not_shown() {
+    fn an_incomplete_content_is_not_shown() {
         let held = sent(&subject().canonical_bytes(), vec![chunk(&digest_of(b"one"), b"one", false)]);
         let (_, _, contents) = held.verified(&CallName::parse("call", CALL).unwrap(), &subject().digest()).unwrap();
         assert!(contents.is_empty());
@@ -270,14 +272,14 @@ mod tests {
         }
     }
 
-    /// B-09: nothing grows without an end.
+    /// B-09: memory is bounded.
     #[test]
-    fn there_is_an_end_to_what_is_kept() {
+    fn received_contents_are_bounded() {
         let mut held = Held::default();
         for _ in 0..9 {
             held.take(piece(Piece::Subject(vec![b' '; 1024 * 1024])));
         }
-        assert!(held.subject.len() <= LARGEST_SUBJECT);
+        assert!(held.subject.len() <= MAX_SUBJECT_BYTES);
         assert_eq!(reason(held, CALL, "sha256:00"), "SUBJECT_TOO_LARGE");
 
         let mut held = Held::default();
@@ -285,12 +287,12 @@ mod tests {
             held.take(chunk(&n.to_string(), &vec![0; 1024 * 1024], false));
             held.take(chunk(&n.to_string(), &[], true));
         }
-        assert!(held.contents.values().map(|(bytes, _)| bytes.len()).sum::<usize>() <= LARGEST_CONTENTS);
+        assert!(held.contents.values().map(|(bytes, _)| bytes.len()).sum::<usize>() <= MAX_CONTENT_BYTES);
         assert!(held.contents.len() < 33, "{}", held.contents.len());
     }
 
     #[test]
-    fn only_the_runner_s_own_word_is_a_refusal() {
+    fn only_an_error_of_the_runner_itself_is_a_refusal() {
         let ours = |code, reason| refused(CALL, status::error(code, reason, "no").into());
         assert_eq!(status::reason(&ours(Code::NotFound, "CALL_NOT_FOUND")).as_deref(), Some("CALL_NOT_HELD"));
         assert_eq!(ours(Code::Unavailable, "RUNNER_STOPPING").code(), Code::Unavailable);

@@ -9,7 +9,7 @@ use belay_service_kit::{
 };
 use clap::Parser;
 
-/// Asks people before risky calls run or take effect, and signs for what they approve.
+/// Asks people to approve risky calls and their effects, and signs grants for what they approve.
 #[derive(Debug, Parser)]
 #[command(
     name = "belay-approval-gate",
@@ -22,25 +22,25 @@ pub struct Settings {
     /// The operator's settings [default: $XDG_CONFIG_HOME/belay/config.yaml, then /etc/belay/config.yaml]
     #[arg(long, env = "BELAY_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where people call: unix:/path or host:port.
+    /// The address for people: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]
     pub listen: Address,
-    /// The group that may connect to the socket as well; who they are is found out all the same.
+    /// A group that may connect to the socket as well; its members still have to authenticate.
     #[arg(long, env = "BELAY_LISTEN_GROUP", value_name = "GROUP")]
     pub listen_group: Option<Group>,
-    /// Listen on TCP beyond this machine although nothing is encrypted: every machine on the way can read tokens and plans.
+    /// Allow TCP addresses beyond this machine, without encryption: every machine on the way can read tokens and plans.
     #[arg(long)]
     pub insecure_listen_beyond_loopback: bool,
     /// The owner's token. The owner is also this process's user, and root.
     #[arg(long, env = "BELAY_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// The file of principals, as `belay principals --file` keeps it; without it only the owner may call.
+    /// The file of principals that `belay principals --file` writes; without it only the owner may call.
     #[arg(long, env = "BELAY_PRINCIPALS", value_name = "FILE")]
     pub principals: Option<PathBuf>,
-    /// Where the executor and the runners call: unix:/path or host:port. No person calls here, and no service decides.
+    /// The address for the executor and the runners: unix:/path or host:port. People cannot call it.
     #[arg(long, env = "BELAY_SERVICE_LISTEN")]
     pub service_listen: Address,
-    /// The group that may connect to the services' socket as well.
+    /// A group that may connect to the services' socket as well.
     #[arg(long, env = "BELAY_SERVICE_LISTEN_GROUP", value_name = "GROUP")]
     pub service_listen_group: Option<Group>,
     /// The user that the executor runs as. Without this, --runner-user and tokens this process's own user may be either service.
@@ -49,29 +49,29 @@ pub struct Settings {
     /// The user that the tool runners run as.
     #[arg(long, env = "BELAY_RUNNER_USER", value_name = "USER")]
     pub runner_user: Option<User>,
-    /// The token that the executor shows here; needed when services call over TCP.
+    /// The token with which the executor authenticates; required when services call over TCP.
     #[arg(long, env = "BELAY_TOKEN_FROM_EXECUTOR", hide_env_values = true, value_name = "TOKEN")]
     pub token_from_executor: Option<String>,
-    /// The token that the tool runners show here; needed when services call over TCP.
+    /// The token with which the tool runners authenticate; required when services call over TCP.
     #[arg(long, env = "BELAY_TOKEN_FROM_RUNNER", hide_env_values = true, value_name = "TOKEN")]
     pub token_from_runner: Option<String>,
-    /// Where the tool runner listens.
+    /// The tool runner's address.
     #[arg(long, env = "BELAY_RUNNER")]
     pub runner: Address,
-    /// The token that the tool runner asks for.
+    /// The token to send to the tool runner.
     #[arg(long, env = "BELAY_RUNNER_TOKEN", hide_env_values = true)]
     pub runner_token: Option<String>,
-    /// The folder of the approvals and of the signing key.
+    /// The directory of the approvals and the signing key.
     #[arg(long, env = "BELAY_STATE_DIR")]
     pub state_dir: PathBuf,
-    /// Go on with a store that is behind what the other services remember of it, because it was restored or lost: give it once, and what came
-    /// after the store's last commit is forgotten.
+    /// Accept a store that is behind the position that other services have seen, because it was restored or lost. Use it for one start; everything
+    /// after the store's last commit is lost.
     #[arg(long)]
     pub accept_older_store: bool,
-    /// A file to which the verification key is written for runners that cannot look into the state directory; all users may read it.
+    /// Write the verification key to this file, for runners that cannot read the state directory; all users may read it.
     #[arg(long, env = "BELAY_VERIFICATION_KEY_FILE", value_name = "FILE")]
     pub verification_key_file: Option<PathBuf>,
-    /// The policy file (YAML); without it the built-in policy holds.
+    /// The policy file (YAML); without it the built-in policy is active.
     #[arg(long, env = "BELAY_POLICY")]
     pub policy: Option<PathBuf>,
 }
@@ -83,20 +83,20 @@ impl Settings {
         users.into_iter().filter_map(|(service, user)| Some((service, user?.0))).collect()
     }
 
-    /// The services by the tokens they show.
+    /// The services by their tokens.
     pub fn tokens(&self) -> Vec<(Service, &str)> {
         let tokens = [(Service::Executor, &self.token_from_executor), (Service::ToolRunner, &self.token_from_runner)];
         tokens.into_iter().filter_map(|(service, token)| Some((service, token.as_deref()?))).collect()
     }
 
-    /// What is wrong with settings that are each good: two callers with one token would be one.
+    /// What is wrong with the combination of settings: two callers must not have the same token.
     pub fn problem(&self) -> Option<String> {
         let owner = self.token.as_deref().map(|token| ("--token", token));
         let executor = self.token_from_executor.as_deref().map(|token| ("--token-from-executor", token));
         let runner = self.token_from_runner.as_deref().map(|token| ("--token-from-runner", token));
         let pairs = [(owner, executor), (owner, runner), (executor, runner)];
         let same = pairs.into_iter().find_map(|(one, other)| Some((one?, other?)).filter(|(a, b)| a.1 == b.1));
-        same.map(|((one, _), (other, _))| format!("{one} and {other} are the same: give each a token of its own"))
+        same.map(|((one, _), (other, _))| format!("{one} and {other} are the same: use a different token for each"))
     }
 }
 
@@ -111,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_hold_together() {
+    fn the_settings_are_consistent() {
         use clap::CommandFactory as _;
         Settings::command().debug_assert();
     }
 
-    /// B-19: the token that may ask cannot decide.
+    /// B-19: a service's token cannot decide.
     #[test]
     fn each_caller_has_a_token_of_its_own() {
         assert_eq!(

@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 
 use crate::{names::ExecutionName, registry::ExecutionRegistry, runner::Runner, wire};
 
-/// The delay before an unavailable runner is asked again: doubles from the first to the last.
+/// The delay before retrying an unavailable runner: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// A watch without a message for this long has lost its runner: three heartbeats.
@@ -46,10 +46,10 @@ async fn until_taken(runner: &Runner, names: Vec<String>, fence: v1::Fence) {
     while let Err(status) = runner.acknowledge(names.clone(), fence).await {
         if status.code() != Code::Unavailable && status::reason(&status).is_some() {
             // The runner refuses it permanently, for example because the owner was replaced.
-            tracing::warn!(%status, "The runner does not take an acknowledgement");
+            tracing::warn!(%status, "The runner rejects an acknowledgement");
             return;
         }
-        tracing::debug!(%status, "The runner does not answer, acknowledging again");
+        tracing::debug!(%status, "The runner is not available; retrying the acknowledgement");
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(longest);
     }
@@ -57,7 +57,7 @@ async fn until_taken(runner: &Runner, names: Vec<String>, fence: v1::Fence) {
 
 /// Sends lost acknowledgements again, each time a connection to the runner is established.
 pub(crate) async fn resend_lost(registry: Weak<ExecutionRegistry>, runner: Runner, shutdown: Shutdown) {
-    if is_planted(Defect::AcknowledgesOnce) {
+    if is_planted(Defect::AcknowledgementNotRetried) {
         return;
     }
     tokio::select! {
@@ -73,7 +73,7 @@ async fn watch_runner(registry: Weak<ExecutionRegistry>, runner: Runner) {
         let is_available = match runner.unacknowledged().await {
             Ok(mut watch) => {
                 if let Some(registry) = registry.upgrade() {
-                    registry.availability.runner().answers();
+                    registry.availability.runner().set_available();
                 }
                 loop {
                     match tokio::time::timeout(WATCH_TIMEOUT, watch.message()).await {
@@ -98,14 +98,14 @@ async fn watch_runner(registry: Weak<ExecutionRegistry>, runner: Runner) {
                 true
             }
             Err(status) => {
-                tracing::debug!(%status, "The runner does not say which calls are unacknowledged, asking again");
+                tracing::debug!(%status, "The runner does not return its unacknowledged calls; retrying");
                 false
             }
         };
         let Some(strong) = registry.upgrade() else { return };
         match is_available {
-            true => strong.availability.runner().answers(),
-            false => strong.availability.runner().is_silent(strong.now()),
+            true => strong.availability.runner().set_available(),
+            false => strong.availability.runner().set_unavailable(strong.now()),
         }
         drop(strong);
         tokio::time::sleep(delay).await;
@@ -126,10 +126,10 @@ async fn acknowledge(registry: &ExecutionRegistry, names: Vec<String>) -> bool {
             Ok((shard, stored)) => stored.into_iter().for_each(|call| registry.acknowledge(shard, call)),
             // Calls of another executor, or of one whose journal is lost.
             Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {
-                tracing::debug!(execution, "The runner keeps calls of an execution that is not here");
+                tracing::debug!(execution, "The runner has calls of an execution that this journal does not have");
             }
             Err(status) => {
-                tracing::warn!(execution, %status, "Which calls of an execution have ended cannot be read");
+                tracing::warn!(execution, %status, "The ended calls of an execution cannot be read");
                 if status.code() == Code::Unavailable {
                     return false;
                 }
@@ -155,7 +155,7 @@ async fn stored(
     Ok((shard, ended(&events, calls)))
 }
 
-/// Those of the calls that these events end.
+/// The calls that these events end.
 pub(crate) fn ended(events: &[Event], calls: Vec<String>) -> Vec<String> {
     let Some(EventKind::Created(created)) = events.first().map(|event| &event.kind) else { return Vec::new() };
     let has_ended = |name: &String| {

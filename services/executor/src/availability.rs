@@ -1,4 +1,4 @@
-//! Which services do not answer, as the watches that are always open see it: known within a moment, whether or not a call is under way.
+//! Which services are unavailable, as observed by the watches that are always open: detected within a moment, even when no call is running.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,25 +7,25 @@ use belay_proto::v1::{self, execution::State, waiting_reason::Kind};
 
 use crate::wire;
 
-/// Since when each service does not answer.
+/// Since when each service is unavailable.
 #[derive(Debug, Default)]
 pub(crate) struct Availability {
     runner: Since,
     gate: Since,
 }
 
-/// Since when one service does not answer; `None` while it does.
+/// Since when one service is unavailable; `None` while it is available.
 #[derive(Debug, Default)]
 pub(crate) struct Since(Mutex<Option<Timestamp>>);
 
 impl Since {
-    /// The service answers.
-    pub(crate) fn answers(&self) {
+    /// Records that the service responds.
+    pub(crate) fn set_available(&self) {
         *self.lock() = None;
     }
 
-    /// The service does not answer.
-    pub(crate) fn is_silent(&self, now: Timestamp) {
+    /// Records that the service does not respond.
+    pub(crate) fn set_unavailable(&self, now: Timestamp) {
         self.lock().get_or_insert(now);
     }
 
@@ -49,8 +49,8 @@ impl Availability {
         &self.gate
     }
 
-    /// Adds to what an execution waits for that a service it needs does not answer. One that has ended needs none; the gate is needed by one
-    /// that waits for a decision.
+    /// Adds the unavailable services that an execution needs to what it waits for. An ended execution needs none; one that waits for a decision
+    /// needs the gate.
     pub(crate) fn add_to(&self, execution: &mut v1::Execution) {
         let is_open = matches!(
             execution.state(),
@@ -71,12 +71,12 @@ impl Availability {
 
 const GATE_AWAY: &str = "the approval gate, which does not answer";
 
-/// The tool runner does not answer.
+/// The tool runner is unavailable.
 pub(crate) fn runner_away(since: Timestamp) -> v1::WaitingReason {
     reason(Kind::Runner, since, "the tool runner, which does not answer")
 }
 
-/// The approval gate does not answer.
+/// The approval gate is unavailable.
 pub(crate) fn gate_away(since: Timestamp) -> v1::WaitingReason {
     reason(Kind::Approval, since, GATE_AWAY)
 }
@@ -103,21 +103,21 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_service_that_is_silent_waits_for_it() {
+    fn an_execution_waits_for_the_unavailable_services_that_it_needs() {
         let (away, now) = (Availability::default(), Timestamp::from_micros(5));
         let asked = || v1::WaitingReason { kind: Kind::Approval.into(), who: "a person".into(), ..Default::default() };
         assert!(waits(&away, State::Running, vec![]).is_empty());
-        away.runner().is_silent(now);
-        away.gate().is_silent(now);
+        away.runner().set_unavailable(now);
+        away.gate().set_unavailable(now);
         assert_eq!(waits(&away, State::Running, vec![]), ["the tool runner, which does not answer"]);
-        assert_eq!(waits(&away, State::Running, vec![runner_away(now)]).len(), 1, "said once");
+        assert_eq!(waits(&away, State::Running, vec![runner_away(now)]).len(), 1, "listed once");
         assert_eq!(
             waits(&away, State::AwaitingApproval, vec![asked()]),
             ["a person", "the tool runner, which does not answer", GATE_AWAY]
         );
         assert!(waits(&away, State::Completed, vec![]).is_empty());
-        away.runner().answers();
-        away.gate().answers();
+        away.runner().set_available();
+        away.gate().set_available();
         assert_eq!(waits(&away, State::AwaitingApproval, vec![asked()]), ["a person"]);
     }
 }

@@ -20,7 +20,7 @@ pub(crate) enum CallReply {
     Unavailable(Status),
     /// The runner is at its limit and has not accepted the call: retry.
     Busy(Status),
-    /// The runner keeps another ledger than the intent names: it does not know the call's outcome.
+    /// The runner has another ledger than the intent names: it does not know the call's outcome.
     LedgerChanged,
     /// The runner does not know the call to commit or discard.
     NotFound,
@@ -44,7 +44,7 @@ pub(crate) fn refused(request: &CallRequest, status: Status) -> CallReply {
         (Code::FailedPrecondition, Some(reasons::LEDGER_CHANGED)) => CallReply::LedgerChanged,
         (Code::FailedPrecondition, Some(reasons::FENCED)) => CallReply::Fenced,
         (Code::PermissionDenied, Some(reasons::GRANT_REFUSED))
-            if is_about_time(&status) && !is_planted(Defect::DropsGrantsThatRanOut) =>
+            if is_about_time(&status) && !is_planted(Defect::ExpiredGrantDropsEffect) =>
         {
             CallReply::GrantNotValidNow(status)
         }
@@ -82,8 +82,9 @@ pub(crate) fn reply_of(request: &CallRequest, reported: v1::ToolCall) -> CallRep
             let requirement = reported.approval_need.and_then(|requirement| {
                 wire::subject_kind(&requirement).map(|kind| wire::requirement_from(requirement, kind))
             });
-            let without_requirement =
-                || CallReply::Unavailable(Status::internal("the runner holds the call and does not say why"));
+            let without_requirement = || {
+                CallReply::Unavailable(Status::internal("the runner holds the call without an approval requirement"))
+            };
             return requirement.map_or_else(without_requirement, CallReply::Held);
         }
         State::Completed => {
@@ -117,7 +118,7 @@ pub(crate) fn reply_without_ledger(request: &CallRequest) -> Option<EventKind> {
             failure: Failure::new(
                 ErrorClass::OutcomeUnknown,
                 reasons::LEDGER_CHANGED,
-                "The runner that had the call keeps another ledger now; what the call did cannot be known.",
+                "The runner that ran the call has a different ledger now, so the outcome of the call cannot be determined.",
             ),
             grant_nonce: String::new(),
         }),
@@ -184,7 +185,7 @@ mod tests {
         for recovery in [RecoveryClass::ReadOnly, RecoveryClass::Idempotent] {
             assert_eq!(reply_without_ledger(&request(recovery)), None);
         }
-        // A transactional effect may be in place: what a second run adds to it would be there twice.
+        // A transactional effect may be in place, and a second run would apply it twice.
         for recovery in [RecoveryClass::Transactional, RecoveryClass::Manual] {
             let end = reply_without_ledger(&request(recovery));
             assert!(matches!(end, Some(EventKind::CallOutcomeUnknown { .. })), "{recovery:?}");

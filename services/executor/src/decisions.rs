@@ -1,4 +1,4 @@
-//! Decisions of the gate: the inbox delivers them to their executions, the outbox tells the gate what became of them.
+//! Decisions of the gate: the inbox delivers them to their executions, the outbox reports to the gate how they were used.
 //!
 //! A denial is acknowledged once it is stored. An approval is acknowledged only with its use: until then the gate sends it again with each
 //! watch, so it reaches its final state even when an executor crashes. The execution's events record how it was used.
@@ -29,7 +29,7 @@ use crate::{
     wire,
 };
 
-/// The delay before an unavailable gate is asked again: doubles from the first to the last.
+/// The delay before retrying an unavailable gate: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// A watch without a message for this long has lost its gate: three heartbeats.
@@ -50,7 +50,7 @@ async fn receive(registry: Weak<ExecutionRegistry>, gate: Gate) {
         let is_available = match gate.watch().await {
             Ok(mut stream) => {
                 if let Some(registry) = registry.upgrade() {
-                    registry.availability.gate().answers();
+                    registry.availability.gate().set_available();
                 }
                 let withdrawing = tokio::spawn(withdraw_obsolete(registry.clone(), gate.clone()));
                 let _withdrawing = AbortOnDrop(withdrawing.abort_handle());
@@ -81,7 +81,7 @@ async fn receive(registry: Weak<ExecutionRegistry>, gate: Gate) {
         };
         let Some(strong) = registry.upgrade() else { return };
         if !is_available {
-            strong.availability.gate().is_silent(strong.now());
+            strong.availability.gate().set_unavailable(strong.now());
         }
         drop(strong);
         tokio::time::sleep(backoff).await;
@@ -106,7 +106,7 @@ async fn withdraw_obsolete(registry: Weak<ExecutionRegistry>, gate: Gate) {
         let page = match gate.open("namespaces/-", "", page_token).await {
             Ok(page) => page,
             Err(GateError::Unavailable(status) | GateError::Busy(status) | GateError::Refused(status)) => {
-                return tracing::debug!(%status, "The approval gate does not say which questions are open");
+                return tracing::debug!(%status, "The approval gate does not return its pending approvals");
             }
         };
         for approval in page.approvals {
@@ -118,7 +118,7 @@ async fn withdraw_obsolete(registry: Weak<ExecutionRegistry>, gate: Gate) {
                 }
                 Ok(false) => {}
                 Err(status) => {
-                    tracing::warn!(approval = approval.name, %status, "Whether a question is still needed cannot be read")
+                    tracing::warn!(approval = approval.name, %status, "It cannot be determined whether an approval is still needed")
                 }
             }
         }
@@ -146,13 +146,13 @@ async fn is_obsolete(registry: &ExecutionRegistry, approval: &v1::Approval) -> R
 /// Finds the executions that wait for an approval that the gate does not have, and makes them request it again: a gate whose store was
 /// restored or lost does not know it.
 async fn recheck_approvals(registry: Weak<ExecutionRegistry>, gate: Gate) {
-    if is_planted(Defect::AsksOnce) {
+    if is_planted(Defect::LostApprovalNotRecreated) {
         return;
     }
     let Some(registry) = registry.upgrade() else { return };
     let rows = match registry.waiting().await {
         Ok(rows) => rows,
-        Err(error) => return tracing::error!(%error, "What waits for a decision cannot be read"),
+        Err(error) => return tracing::error!(%error, "The executions that wait for a decision cannot be read"),
     };
     let mut by_namespace: BTreeMap<String, Vec<ExecutionRow>> = BTreeMap::new();
     for row in rows {
@@ -163,7 +163,7 @@ async fn recheck_approvals(registry: Weak<ExecutionRegistry>, gate: Gate) {
             Ok(pending) => pending,
             // The next watch checks again.
             Err(GateError::Unavailable(status) | GateError::Busy(status) | GateError::Refused(status)) => {
-                return tracing::debug!(%status, "The approval gate cannot be asked what it knows");
+                return tracing::debug!(%status, "The approval gate does not return its pending approvals");
             }
         };
         for row in rows {
@@ -190,7 +190,7 @@ pub(crate) async fn recheck_approval(
                 return;
             }
             Err(GateError::Refused(status)) => {
-                tracing::warn!(call = asked.call, %status, "The approval gate does not ask again about a call that waits");
+                tracing::warn!(call = asked.call, %status, "The approval gate rejects the approval of a waiting call");
                 return;
             }
             Err(GateError::Unavailable(status) | GateError::Busy(status)) => {
@@ -203,8 +203,8 @@ pub(crate) async fn recheck_approval(
     }
 }
 
-/// Delivers a decision to its execution, loading the execution if needed. When the execution has ended, tells the gate what became of the
-/// decision. Returns `false` when the store cannot be read now; the decision then stays undelivered.
+/// Delivers a decision to its execution, loading the execution if needed. When the execution has ended, reports to the gate how the decision
+/// was used. Returns `false` when the store cannot be read now; the decision then stays undelivered.
 pub(crate) async fn deliver(registry: &Arc<ExecutionRegistry>, approval: v1::Approval) -> bool {
     if wire::decision_from(approval.state()).is_none() {
         return true;
@@ -224,18 +224,18 @@ pub(crate) async fn deliver(registry: &Arc<ExecutionRegistry>, approval: v1::App
             }
         }
         Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {
-            tracing::warn!(approval = name, "A decision came for an execution that is not here; it is dropped");
+            tracing::warn!(approval = name, "Dropped a decision for an execution that this journal does not have");
             GateNotice::dropped(&approval).into_iter().for_each(|notice| registry.notify_gate(notice));
         }
         Err(status) => {
-            tracing::error!(approval = name, %status, "A decision cannot be delivered now");
+            tracing::error!(approval = name, %status, "A decision cannot be delivered now; it will be delivered again");
             return false;
         }
     }
     true
 }
 
-/// Tells the gate what became of a decision that no call waits for. Returns `false` when the store cannot be read now; damaged events are
+/// Reports to the gate how a decision that no call waits for was used. Returns `false` when the store cannot be read now; damaged events are
 /// not read again before the next start.
 pub(crate) async fn report_late_decision(
     registry: &ExecutionRegistry,
@@ -250,7 +250,7 @@ pub(crate) async fn report_late_decision(
             true
         }
         Err(status) => {
-            tracing::error!(approval = approval.name, %status, "What became of an approval cannot be read");
+            tracing::error!(approval = approval.name, %status, "The use of an approval cannot be read");
             status.code() != Code::Unavailable
         }
     }
@@ -350,11 +350,11 @@ async fn until_accepted<F: Future<Output = Result<(), GateError>>>(send: impl Fn
         match send().await {
             Ok(()) => return,
             Err(GateError::Refused(status)) => {
-                tracing::warn!(%status, "The approval gate does not take what it is told");
+                tracing::warn!(%status, "The approval gate rejects a notice");
                 return;
             }
             Err(GateError::Unavailable(status) | GateError::Busy(status)) => {
-                tracing::debug!(%status, "The approval gate does not answer, telling it again");
+                tracing::debug!(%status, "The approval gate is not available; retrying a notice");
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(longest);
             }

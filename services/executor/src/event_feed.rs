@@ -46,7 +46,7 @@ struct RecentOutput {
     bytes: usize,
 }
 
-/// How far the feed has come.
+/// The position of the feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The last committed sequence; 0 before the first.
@@ -153,7 +153,7 @@ pub(crate) struct EventFeeds {
 }
 
 impl EventFeeds {
-    /// Feeds that each keep so many transitions.
+    /// Feeds that each keep `max_recent` transitions.
     pub(crate) fn new(max_recent: usize) -> Self {
         Self { max_recent, known: HashMap::new(), sweep_at: 0 }
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_is_found_by_its_place() {
+    fn recent_transitions_are_found_by_sequence() {
         let feed = EventFeed::new(256);
         feed.publish(events(1..=2));
         let subscriber = feed.subscribe();

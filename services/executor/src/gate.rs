@@ -4,11 +4,11 @@ use std::{collections::HashSet, time::Duration};
 
 use belay_proto::v1::{self, approval_gate_service_client::ApprovalGateServiceClient};
 use belay_reasons as reasons;
-use belay_service_kit::{ServiceChannel, host::LARGEST_MESSAGE, status};
+use belay_service_kit::{ServiceChannel, host::MAX_MESSAGE_BYTES, status};
 use belay_telemetry::TraceContext;
 use tonic::{Code, Request, Status, metadata::MetadataValue};
 
-use crate::BadToken;
+use crate::InvalidToken;
 
 /// The time limit of one request. The gate calls the runner and renders previews.
 const RPC_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,12 +35,13 @@ impl Gate {
     /// A client on this channel; it sends `token` with every request.
     ///
     /// # Errors
-    /// [`BadToken`] when the token contains characters that a header cannot.
-    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
+    /// [`InvalidToken`] when the token contains characters that a header cannot.
+    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, InvalidToken> {
         let client = ApprovalGateServiceClient::new(channel.into())
-            .max_decoding_message_size(LARGEST_MESSAGE)
-            .max_encoding_message_size(LARGEST_MESSAGE);
-        let authorization = token.map(|token| format!("Bearer {token}").parse().map_err(|_| BadToken)).transpose()?;
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        let authorization =
+            token.map(|token| format!("Bearer {token}").parse().map_err(|_| InvalidToken)).transpose()?;
         Ok(Self { client, authorization })
     }
 
@@ -70,7 +71,7 @@ impl Gate {
         let reply = self.client.clone().create_approval(request).await;
         let approval = reply.map_err(gate_error)?.into_inner();
         if approval.subject_digest != digest {
-            let message = format!("the gate asks about {} and not about {digest}", approval.subject_digest);
+            let message = format!("the gate's approval is for {} and not for {digest}", approval.subject_digest);
             return Err(GateError::Unavailable(Status::internal(message)));
         }
         Ok(approval)

@@ -26,7 +26,7 @@ mod wire;
 pub use belay_redaction::{MasterKey, Redactor};
 pub use gate::Gate;
 pub use registry::{ExecutionRegistry, Parts, store_reason};
-pub use runner::{BadToken, Runner};
+pub use runner::{InvalidToken, Runner};
 pub use secrets::open_seal_key;
 pub use service::hosted;
 pub use settings::Settings;

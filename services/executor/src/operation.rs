@@ -21,7 +21,7 @@ use crate::{
     wire,
 };
 
-/// The delay before an unavailable service is asked again: doubles from the first to the last.
+/// The delay before retrying an unavailable service: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// How often a runner may report a call as held although it was given the grant: for about a minute.
@@ -180,10 +180,10 @@ impl ToolCallOperation {
                     // A runner that could not record the grant has not continued, and still holds the call.
                     reholds += 1;
                     if reholds == MAX_REHOLDS {
-                        let why = "the runner asks again about what was approved".to_owned();
+                        let why = "the runner requires approval again for the approved subject".to_owned();
                         return Box::pin(self.fail_unusable_approval(why)).await;
                     }
-                    let status = tonic::Status::unavailable("the runner could not go on with the call");
+                    let status = tonic::Status::unavailable("the runner could not continue the call");
                     Box::pin(self.runner_unavailable(&status)).await?;
                 }
                 CallReply::Held(requirement) => return Ok(Update::Held(self.request.call, requirement)),
@@ -201,7 +201,7 @@ impl ToolCallOperation {
                 CallReply::Unavailable(status) => Box::pin(self.runner_unavailable(&status)).await?,
                 CallReply::Busy(status) => Box::pin(self.busy(Busy::Runner, &status)).await?,
                 CallReply::NotFound => {
-                    let status = tonic::Status::internal("the runner does not take the call");
+                    let status = tonic::Status::internal("the runner does not accept the call");
                     Box::pin(self.runner_unavailable(&status)).await?;
                 }
             }
@@ -281,7 +281,9 @@ impl ToolCallOperation {
                 CallReply::Ended(end) => return Ok(Update::Ended(end)),
                 CallReply::Held(requirement) if self.is_held_for(&requirement) => {
                     return self
-                        .fail_unusable_approval("the runner asks again about what was approved".to_owned())
+                        .fail_unusable_approval(
+                            "the runner requires approval again for the approved subject".to_owned(),
+                        )
                         .await;
                 }
                 CallReply::Held(requirement) => return Ok(Update::Held(self.request.call, requirement)),
@@ -307,7 +309,7 @@ impl ToolCallOperation {
 
     async fn discard(&mut self) -> Result<Update, DriverGone> {
         let Some(failure) = self.pending_approval.as_ref().and_then(|pending| pending.denial(self.mode)) else {
-            unreachable!("only what was turned down is given up")
+            unreachable!("only denied and cancelled calls are discarded")
         };
         let end = self.discard_call(&failure).await?;
         Ok(end.map_or(Update::Fenced, Update::Ended))
@@ -339,7 +341,7 @@ impl ToolCallOperation {
                 CallReply::Fenced => return Ok(None),
                 CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
                 CallReply::Held(_) | CallReply::GrantRefused(_) | CallReply::GrantNotValidNow(_) => {
-                    self.runner_unavailable(&tonic::Status::internal("the runner does not give the call up")).await?;
+                    self.runner_unavailable(&tonic::Status::internal("the runner does not discard the call")).await?;
                 }
             }
         }
@@ -390,7 +392,7 @@ impl ToolCallOperation {
     /// Fetches another grant when the runner's clock rejects the last: the gate signs a new one when the old has expired. When the clocks
     /// differ too much for that, the call waits, so that the approval is not lost because of a clock.
     async fn renew_grant(&mut self, status: &tonic::Status) -> Result<GrantReply, DriverGone> {
-        self.log(status, "The runner's clock does not agree with the grant, asking for another");
+        self.log(status, "The grant is not valid by the runner's clock; requesting another one");
         self.wait(Update::ClocksDiffer).await?;
         let approval = self.approval().unwrap_or_default();
         self.grant(approval).await
@@ -402,7 +404,7 @@ impl ToolCallOperation {
             .pending_approval
             .as_ref()
             .map(|pending| pending.requirement.clone())
-            .expect("only what is held has an approval");
+            .expect("only a held call has an approval");
         Update::Held(self.request.call, requirement)
     }
 
@@ -420,7 +422,7 @@ impl ToolCallOperation {
 
     /// The end of a call that was held and that the runner has lost: nothing of it is left, and it can run again.
     fn lost_pending_call(&self) -> EventKind {
-        let message = "The runner that held the call keeps another ledger now; nothing of the call is left.";
+        let message = "The runner that held the call has a different ledger now; nothing of the call is left.";
         let failure = Some(Failure::new(ErrorClass::Transient, reasons::LEDGER_CHANGED, message));
         EventKind::CallCancelled { call: self.request.call, failure, grant_nonce: String::new() }
     }
@@ -442,18 +444,18 @@ impl ToolCallOperation {
 
     async fn runner_unavailable(&mut self, status: &tonic::Status) -> Result<(), DriverGone> {
         self.maybe_sent = true;
-        self.log(status, "The runner does not answer, asking again");
+        self.log(status, "The runner is not available; retrying");
         self.wait(Update::RunnerUnavailable).await
     }
 
     async fn gate_unavailable(&mut self, status: &tonic::Status) -> Result<(), DriverGone> {
-        self.log(status, "The approval gate does not answer, asking again");
+        self.log(status, "The approval gate is not available; retrying");
         self.wait(Update::GateUnavailable).await
     }
 
     /// Waits for the delay that the service names; it has not accepted the call.
     async fn busy(&mut self, service: Busy, status: &tonic::Status) -> Result<(), DriverGone> {
-        self.log(status, "The service has as much to do as it takes on, asking again");
+        self.log(status, "The service is at its limit; retrying");
         self.is_busy = true;
         self.backoff = self.backoff.max(status::retry_after(status).unwrap_or_default());
         self.wait(Update::Busy(self.request.call, service)).await

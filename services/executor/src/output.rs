@@ -82,7 +82,7 @@ impl CallStreams {
     }
 }
 
-/// How far a stream has been forwarded. Offsets are those in what the tool wrote; where secrets are hidden, they do not match the lengths.
+/// How far a stream has been forwarded. Offsets count what the tool wrote, so they do not match the lengths of redacted text.
 struct StreamProgress {
     kind: Stream,
     /// The offset of the next chunk, unless something is missing in between.

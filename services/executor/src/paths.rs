@@ -1,7 +1,7 @@
-//! Paths in a plan's arguments that lead out of the workspace whatever happens before the call: the plan is refused for them.
+//! Finds paths in a plan's arguments that always lead out of the workspace; such a plan is refused.
 //!
 //! A tool marks the arguments that are paths with `"format": "workspace-path"` in its schema. The tool runner opens no path outside the
-//! workspace either way; here an author learns it before anything runs. The rules are those of the runner's `RelPath`.
+//! workspace either way; this check reports the problem before anything runs. The rules are those of the runner's `RelPath`.
 
 use serde_json::Value;
 
@@ -25,11 +25,11 @@ pub(crate) fn leaves_workspace(path: &str) -> Option<&'static str> {
     };
     let is_drive = matches!(path.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
     if !mounted && path.starts_with('/') || is_drive || path.starts_with('\\') {
-        return Some("is outside workspace, since it is absolute: give a path relative to the workspace");
+        return Some("is outside workspace, because it is absolute: use a path relative to the workspace");
     }
     if path.contains('\\') && path.split(['/', '\\']).any(|name| name == "..") {
         return Some(
-            "is outside workspace, since it climbs with `..` and backslashes: give a path relative to the workspace",
+            "is outside workspace, because it contains `..` and backslashes: use a path relative to the workspace",
         );
     }
     let mut depth = 0_usize;
@@ -37,7 +37,7 @@ pub(crate) fn leaves_workspace(path: &str) -> Option<&'static str> {
         match name {
             "" | "." => {}
             ".." if depth == 0 => {
-                return Some("is outside workspace, since `..` leaves it: give a path relative to the workspace");
+                return Some("is outside workspace, because of `..`: use a path relative to the workspace");
             }
             ".." => depth -= 1,
             _ => depth += 1,
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_out_is_told_from_what_only_looks_so() {
+    fn only_paths_that_lead_out_are_refused() {
         for inside in [
             "a",
             ".",
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tools_schema_says_which_arguments_are_paths() {
+    fn a_tools_schema_marks_the_arguments_that_are_paths() {
         let schema =
             json!({"properties": {"path": {"type": "string", "format": FORMAT}, "content": {"type": "string"}}});
         assert_eq!(path_arguments(&schema), ["path"]);

@@ -146,7 +146,7 @@ impl ExecutionRegistry {
             fence,
             journal: journal.into(),
             in_memory: Limit::new("services.executor.executions", "executions in memory", limits.executions.value),
-            watchers: Limit::new("services.executor.watchers", "requests that wait", limits.watchers.value),
+            watchers: Limit::new("services.executor.watchers", "waiting requests", limits.watchers.value),
             live: Mutex::default(),
             creating: Mutex::default(),
             created: Notify::new(),
@@ -229,7 +229,7 @@ impl ExecutionRegistry {
                     drop(received.await);
                 }
                 Ok(_) => {}
-                Err(error) => tracing::error!(%error, "An execution cannot be paused"),
+                Err(error) => tracing::error!(%error, "An execution could not be paused"),
             }
         }
     }
@@ -286,7 +286,7 @@ impl ExecutionRegistry {
             }
         });
         if first {
-            tracing::error!(%error, "The executor cannot go on; nothing is acknowledged from here on");
+            tracing::error!(%error, "The executor cannot continue, and acknowledges nothing from now on");
         }
     }
 
@@ -306,7 +306,7 @@ impl ExecutionRegistry {
         let (events, secrets) = self.events(key).await?;
         // The error may quote the plan.
         let damaged =
-            |illegal| corrupt(&self.vault.shown(format!("The execution's events do not fit together: {illegal}.")));
+            |illegal| corrupt(&self.vault.shown(format!("The execution's events are inconsistent: {illegal}.")));
         Ok((Execution::replay(events).map_err(damaged)?, secrets))
     }
 
@@ -512,7 +512,7 @@ async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
                 Ok(Some(row)) if !row.summary.ended => this.load(row),
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::error!(%error, "An execution that is due cannot be read, trying again");
+                    tracing::error!(%error, "A due execution cannot be read; retrying");
                     this.set_timer(now + REREAD_AFTER_MICROS, key);
                 }
             }
@@ -538,7 +538,12 @@ pub(crate) fn unwritable(error: &Failed) -> Status {
         CommitError::Failed(error) => store_reason(error),
         CommitError::Stopped => reasons::STOPPING,
     };
-    status::error(Code::Unavailable, reason, format!("Nothing was started or changed: {error}.")).into()
+    status::error(
+        Code::Unavailable,
+        reason,
+        format!("The change could not be stored, and nothing was started or changed: {error}."),
+    )
+    .into()
 }
 
 fn corrupt(message: &str) -> Status {

@@ -12,7 +12,7 @@ use belay_proto::v1::{
     self, call_tool_response::Event, tool_call::State, tool_runner_service_client::ToolRunnerServiceClient,
 };
 use belay_reasons as reasons;
-use belay_service_kit::{ServiceChannel, host::LARGEST_MESSAGE, status};
+use belay_service_kit::{ServiceChannel, host::MAX_MESSAGE_BYTES, status};
 use belay_telemetry::TraceContext;
 use tonic::{Code, Request, Status, metadata::MetadataValue};
 
@@ -35,8 +35,8 @@ pub struct Runner {
 
 /// A token that contains characters a header cannot.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the token holds characters that cannot be sent")]
-pub struct BadToken;
+#[error("the token contains characters that are not allowed in an HTTP header")]
+pub struct InvalidToken;
 
 /// The tools of a runner, as it listed them.
 pub(crate) struct Catalogue {
@@ -46,7 +46,7 @@ pub(crate) struct Catalogue {
     parameters: Vec<Parameters>,
 }
 
-/// What the schema of a tool's parameters says.
+/// The schema of a tool's parameters, compiled.
 struct Parameters {
     schema: Option<Schema>,
     /// The arguments that are paths, by name.
@@ -97,12 +97,13 @@ impl Runner {
     /// A client on this channel; it sends `token` with every request.
     ///
     /// # Errors
-    /// [`BadToken`] when the token contains characters that a header cannot.
-    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
+    /// [`InvalidToken`] when the token contains characters that a header cannot.
+    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, InvalidToken> {
         let client = ToolRunnerServiceClient::new(channel.into())
-            .max_decoding_message_size(LARGEST_MESSAGE)
-            .max_encoding_message_size(LARGEST_MESSAGE);
-        let authorization = token.map(|token| format!("Bearer {token}").parse().map_err(|_| BadToken)).transpose()?;
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        let authorization =
+            token.map(|token| format!("Bearer {token}").parse().map_err(|_| InvalidToken)).transpose()?;
         Ok(Self { client, authorization, catalogue: Arc::default() })
     }
 
@@ -159,8 +160,8 @@ impl Runner {
         loop {
             match stream.message().await {
                 Ok(Some(v1::CallToolResponse { event: Some(Event::Result(call) | Event::Held(call)) })) => {
-                    // Read to the end: a stream that is dropped before its trailers is reset, and HTTP/2 servers take a thousand resets for
-                    // an attack and close the connection for all calls.
+                    // Read to the end: a stream that is dropped before its trailers is reset. HTTP/2 servers treat a thousand resets as an
+                    // attack and close the connection for all calls.
                     while let Ok(Some(_)) = stream.message().await {}
                     return reply_of(request, call);
                 }
@@ -170,7 +171,9 @@ impl Runner {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => {
-                    return CallReply::Unavailable(Status::unavailable("the runner ended the stream before the call"));
+                    return CallReply::Unavailable(Status::unavailable(
+                        "the runner closed the stream before the call ended",
+                    ));
                 }
                 Err(status) => return refused(request, status),
             }
@@ -266,7 +269,7 @@ impl Runner {
         match self.client.clone().check_calls(request).await {
             Ok(response) => response.into_inner().problems,
             Err(status) => {
-                tracing::warn!(%status, "The tool runner could not be asked what it can tell of a plan's calls");
+                tracing::warn!(%status, "The tool runner did not check a plan's calls; its warnings are missing");
                 Vec::new()
             }
         }
@@ -280,6 +283,6 @@ impl Runner {
 }
 
 fn unreachable_runner(status: Status) -> Status {
-    let message = format!("The tool runner does not answer: {}.", status.message().trim_end_matches('.'));
+    let message = format!("The tool runner is not available: {}.", status.message().trim_end_matches('.'));
     status::error(Code::Unavailable, reasons::RUNNER_UNAVAILABLE, message).into()
 }

@@ -64,13 +64,13 @@ pub(crate) struct Sealed {
 #[derive(Debug, Error)]
 pub(crate) enum SecretsError {
     /// The key is lost, or was wrapped by another master key.
-    #[error("its secrets are sealed, and the key to them is not the one in seal.key")]
+    #[error("its secrets were sealed with another key than the one in seal.key: restore that key")]
     KeyLost,
     /// A newer version of Belay sealed it.
-    #[error("its secrets were sealed by a newer Belay: {0}")]
+    #[error("its secrets were sealed by a newer version of Belay: {0}")]
     Newer(NotOpened),
     /// The stored bytes were changed.
-    #[error("the sealed part of event {0} does not open: {1}")]
+    #[error("the sealed part of event {0} cannot be opened: {1}")]
     Changed(u64, NotOpened),
     /// The stored bytes cannot be decoded.
     #[error(transparent)]
@@ -108,7 +108,7 @@ impl Vault {
             }
         }
         let first_sequence = messages.first().map_or(0, sequence);
-        let count = u32::try_from(messages.len()).expect("far fewer events than that are decided at once");
+        let count = u32::try_from(messages.len()).expect("one transition has fewer than 2^32 events");
         let mut new_key = None;
         let sealed = (!originals.is_empty()).then(|| {
             let key = secrets.key.get_or_insert_with(|| {
@@ -225,7 +225,7 @@ impl Secrets {
         if new.is_empty() {
             return false;
         }
-        self.redactor = self.redactor.with_literals(&new).expect("their lengths are within what is taken");
+        self.redactor = self.redactor.with_literals(&new).expect("their lengths are within the limits");
         true
     }
 }

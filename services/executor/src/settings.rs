@@ -16,38 +16,38 @@ pub struct Settings {
     /// The operator's settings [default: $XDG_CONFIG_HOME/belay/config.yaml, then /etc/belay/config.yaml]
     #[arg(long, env = "BELAY_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where to listen: unix:/path or host:port.
+    /// The address to listen on: unix:/path or host:port.
     #[arg(long, env = "BELAY_LISTEN")]
     pub listen: Address,
-    /// The group that may connect to the socket as well; who they are is found out all the same.
+    /// A group that may connect to the socket as well; its members still have to authenticate.
     #[arg(long, env = "BELAY_LISTEN_GROUP", value_name = "GROUP")]
     pub listen_group: Option<Group>,
-    /// Listen on TCP beyond this machine although nothing is encrypted: everybody on the way can read tokens and plans.
+    /// Allow TCP addresses beyond this machine, without encryption: every machine on the way can read tokens and plans.
     #[arg(long)]
     pub insecure_listen_beyond_loopback: bool,
-    /// The folder of the journal.
+    /// The directory of the journal.
     #[arg(long, env = "BELAY_STATE_DIR")]
     pub state_dir: PathBuf,
-    /// Go on with a store that is behind what the other services remember of it, because it was restored or lost: give it once, and what came
-    /// after the store's last commit is forgotten.
+    /// Accept a store that is behind the position that other services have seen, because it was restored or lost. Use it for one start; everything
+    /// after the store's last commit is lost.
     #[arg(long)]
     pub accept_older_store: bool,
-    /// Where the tool runner listens.
+    /// The tool runner's address.
     #[arg(long, env = "BELAY_RUNNER")]
     pub runner: Address,
-    /// The token that the tool runner asks for.
+    /// The token to send to the tool runner.
     #[arg(long, env = "BELAY_RUNNER_TOKEN", hide_env_values = true)]
     pub runner_token: Option<String>,
-    /// Where the approval gate listens for services.
+    /// The approval gate's address for services.
     #[arg(long, env = "BELAY_GATE")]
     pub gate: Address,
-    /// The token that the approval gate asks for.
+    /// The token to send to the approval gate.
     #[arg(long, env = "BELAY_GATE_TOKEN", hide_env_values = true)]
     pub gate_token: Option<String>,
     /// The owner's token. The owner is also this process's user, and root.
     #[arg(long, env = "BELAY_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// The file of principals, as `belay principals --file` keeps it; without it only the owner may call.
+    /// The file of principals that `belay principals --file` writes; without it only the owner may call.
     #[arg(long, env = "BELAY_PRINCIPALS", value_name = "FILE")]
     pub principals: Option<PathBuf>,
 }

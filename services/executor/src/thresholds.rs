@@ -1,12 +1,11 @@
-//! The sizes and durations at which the executor changes how it goes about something, never what it promises.
+//! Sizes and durations at which the executor changes how it works. They never change what clients see.
 
 use std::time::Duration;
 
-/// Where one way of working ends and another begins. What clients see is the same on both sides of each, which the simulation shows by
-/// turning them.
+/// Thresholds between two ways of working. Clients see the same on both sides; the simulation varies them to show that.
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {
-    /// How many operations one commit of the journal gathers at most.
+    /// The maximum number of operations in one commit of the journal.
     pub max_batch: usize,
     /// How many transitions of an execution stay in memory for watchers that are close behind; the others are read from the journal.
     pub max_recent: usize,

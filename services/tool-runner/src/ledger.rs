@@ -280,7 +280,7 @@ impl Ledger {
             written.inspect_err(|error| {
                 lock(&deletes_of_writer).append(&mut deletes);
                 tracing::error!(%error, "Cannot write the ledger; it accepts no more writes until it is opened again");
-                if !is_planted(Defect::DoubtsWhatDidNotHappen) {
+                if !is_planted(Defect::UncommittedReportedUnknown) {
                     breaks.send_replace(Some(error.clone()));
                 }
             })

@@ -34,7 +34,7 @@ pub use calls::Calls;
 pub use commands::CommandSettings;
 pub use enforcement::Enforcement;
 pub use ledger::{Ledger, LedgerError, LedgerFailure};
-pub use policy::{Accepted, BadToken, GateChannel, PolicyHolder, Refused};
+pub use policy::{Accepted, GateChannel, InvalidToken, PolicyHolder, Refused};
 pub use registry::{
     Annotations, Invocation, Operation, Output, PlannedProblem, Recovery, Registry, RegistryError, Tool, ToolFailure,
     ToolResult, ToolSpec, Touches,

@@ -184,14 +184,14 @@ pub struct GateChannel {
 /// The token is not a valid header value.
 #[derive(Clone, Copy, Debug, Error)]
 #[error("the gate token has characters that are not allowed in a header")]
-pub struct BadToken;
+pub struct InvalidToken;
 
 impl GateChannel {
     /// Sends `token` with every request.
     ///
-    /// [`BadToken`] when the token is not a valid header value.
-    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, BadToken> {
-        let token = token.map(|token| format!("Bearer {token}").parse().map_err(|_| BadToken)).transpose()?;
+    /// [`InvalidToken`] when the token is not a valid header value.
+    pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, InvalidToken> {
+        let token = token.map(|token| format!("Bearer {token}").parse().map_err(|_| InvalidToken)).transpose()?;
         Ok(Self { channel: channel.into(), token })
     }
 }

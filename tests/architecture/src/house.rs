@@ -1,4 +1,4 @@
-//! The workspace as the rules see it: its crates, where they stand, and what they import of each other.
+//! The workspace for the rules: its crates, their folders, and their dependencies on each other.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use cargo_metadata::{Metadata, MetadataCommand};
 /// The repository's root folder.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).expect("this crate stands in tests/architecture").to_path_buf()
+    here.ancestors().nth(2).expect("this crate is tests/architecture").to_path_buf()
 }
 
 /// One member of the workspace.
@@ -28,7 +28,7 @@ pub(crate) fn crates() -> Vec<Crate> {
     let folder = |manifest: &Path| {
         let folder = manifest.parent().expect("a manifest stands in a folder");
         let folder = folder.strip_prefix(root()).expect("a member stands below the root");
-        folder.to_str().expect("our folders have plain names").to_owned()
+        folder.to_str().expect("the repository's folders have UTF-8 names").to_owned()
     };
     members
         .iter()

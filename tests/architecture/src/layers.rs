@@ -18,8 +18,7 @@ enum Layer {
 
 use Layer::*;
 
-/// Where each crate stands. ARCHITECTURE.md, "Layers", shows the same to people and says what each layer knows nothing of: a new crate gets
-/// its line in both.
+/// The layer of each crate. ARCHITECTURE.md, "Layers", documents the same, and what each layer must not depend on: add a new crate to both.
 const LAYERS: &[(&str, Layer)] = &[
     ("belay-defects", Values),
     ("belay-grant", Values),
@@ -51,14 +50,14 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-simulation", Tests),
 ];
 
-/// Arrows within a layer that are wanted.
-const SIDEWAYS: &[(&str, &str, &str)] = &[
+/// Allowed dependencies within a layer, with the reason.
+const ALLOWED_WITHIN_LAYER: &[(&str, &str, &str)] = &[
     ("belay-journal-sqlite", "belay-sqlite", "a store may use the group commit that all stores share"),
-    ("belay-journal", "belay-proto", "a store says how far it has come, as services tell each other"),
-    ("belay-policy", "belay-yaml", "every file that people write is read in the same way"),
+    ("belay-journal", "belay-proto", "a store reports its position, which services exchange"),
+    ("belay-policy", "belay-yaml", "all files that people write are parsed in the same way"),
 ];
 
-/// All that a client may know of us.
+/// The crates that clients may import.
 const OPEN_TO_CLIENTS: &[&str] = &["belay-all-in-one", "belay-proto", "belay-reasons"];
 
 /// Whether the crate is pure: no I/O, no async, no clock. See [`crate::pure`].
@@ -70,13 +69,13 @@ fn layer(name: &str) -> Option<Layer> {
     LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
 }
 
-/// The service that owns the crate: nobody else may import it.
+/// The service that owns the crate; no other service may import it.
 fn owner(member: &Crate) -> Option<&str> {
     let service = member.folder.strip_prefix("services/")?.split('/').next()?;
     (!["shared", "all-in-one"].contains(&service)).then_some(service)
 }
 
-/// One sentence for each crate without a layer and each arrow that is not allowed.
+/// One message for each crate without a layer and each forbidden dependency.
 fn violations(crates: &[Crate]) -> Vec<String> {
     let mut found = Vec::new();
     for from in crates {
@@ -89,7 +88,7 @@ fn violations(crates: &[Crate]) -> Vec<String> {
         };
         for to in &from.imports {
             let to = crates.iter().find(|known| known.name == *to).expect("imports are members");
-            // The unknown has its own sentence.
+            // An unknown crate has its own message.
             let Some(lower) = layer(&to.name) else { continue };
             found.extend(refusal(from, upper, to, lower));
         }
@@ -99,21 +98,23 @@ fn violations(crates: &[Crate]) -> Vec<String> {
 
 fn refusal(from: &Crate, upper: Layer, to: &Crate, lower: Layer) -> Option<String> {
     let arrow = format!("`{}` imports `{}`", from.name, to.name);
-    if SIDEWAYS.iter().any(|(a, b, _)| *a == from.name && *b == to.name) {
+    if ALLOWED_WITHIN_LAYER.iter().any(|(a, b, _)| *a == from.name && *b == to.name) {
         return None;
     }
     if upper == lower {
-        return Some(format!("{arrow}: both are in the layer {upper:?}, and neighbours do not know each other"));
+        return Some(format!(
+            "{arrow}: both are in the layer {upper:?}, and crates of one layer must not import each other"
+        ));
     }
     if upper < lower {
-        return Some(format!("{arrow}: the arrow points up, from {upper:?} to {lower:?}"));
+        return Some(format!("{arrow}: this imports a higher layer, from {upper:?} to {lower:?}"));
     }
     if upper == Clients && !OPEN_TO_CLIENTS.contains(&to.name.as_str()) {
-        return Some(format!("{arrow}: a client knows only {}", OPEN_TO_CLIENTS.join(" and ")));
+        return Some(format!("{arrow}: a client may import only {}", OPEN_TO_CLIENTS.join(" and ")));
     }
     match owner(to) {
         Some(service) if upper < Bundle && owner(from) != Some(service) => Some(format!(
-            "{arrow}: it is inside services/{service}; services speak gRPC, and what two of them use stands in services/shared"
+            "{arrow}: it is inside services/{service}; services communicate over gRPC, and shared code is in services/shared"
         )),
         _ => None,
     }
@@ -130,10 +131,10 @@ fn the_table_names_no_crate_that_is_gone() {
     let crates = house::crates();
     let is_member = |name: &str| crates.iter().any(|member| member.name == name);
     let mut named: Vec<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
-    named.extend(SIDEWAYS.iter().flat_map(|(from, to, _)| [*from, *to]));
+    named.extend(ALLOWED_WITHIN_LAYER.iter().flat_map(|(from, to, _)| [*from, *to]));
     named.extend(OPEN_TO_CLIENTS);
     named.retain(|name| !is_member(name));
-    assert!(named.is_empty(), "no crate is called {named:?}: take it out of tests/architecture/src/layers.rs");
+    assert!(named.is_empty(), "there is no crate {named:?}: remove it from tests/architecture/src/layers.rs");
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn the_map_shows_every_crate_below_the_tests() {
     }
 }
 
-/// A made-up house: each crate with its folder and what it imports.
+/// An invented workspace: each crate with its folder and its imports.
 fn made_up(crates: &[(&str, &str, &[&str])]) -> Vec<String> {
     let house: Vec<Crate> = crates
         .iter()
@@ -175,7 +176,7 @@ fn an_arrow_up_is_refused() {
         ("belay-plan", "services/executor/plan", &["belay-execution"]),
         ("belay-execution", "services/executor/execution", &["belay-plan"]),
     ]);
-    assert_eq!(found, ["`belay-plan` imports `belay-execution`: the arrow points up, from Values to Machines"]);
+    assert_eq!(found, ["`belay-plan` imports `belay-execution`: this imports a higher layer, from Values to Machines"]);
 }
 
 #[test]
@@ -214,7 +215,7 @@ fn the_command_line_knows_no_service() {
     assert_eq!(
         found,
         [
-            "`belay-cli` imports `belay-tool-runner`: a client knows only belay-all-in-one and belay-proto and belay-reasons"
+            "`belay-cli` imports `belay-tool-runner`: a client may import only belay-all-in-one and belay-proto and belay-reasons"
         ]
     );
 }

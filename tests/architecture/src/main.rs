@@ -1,7 +1,7 @@
 //! What ARCHITECTURE.md, docs/requirements.md and docs/errors.md say is true of the code as it is: who may import whom, which crates are pure, where
 //! `unsafe` and the clock may be, and which test shows which requirement.
 //!
-//! Every rule is a function over what it judges, so that it is also tried on made-up cases that it has to refuse.
+//! Every rule is a function of its input, so that it is also tested with invented cases that it has to reject.
 
 mod errors;
 mod house;

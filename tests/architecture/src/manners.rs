@@ -1,25 +1,27 @@
-//! Danger lives in a small room with its reasons on the wall: where `unsafe` and the machine's clock may be, and that every crate has the
-//! workspace's lints.
+//! Restricts `unsafe` and the machine's clock to listed places, each with its reason, and checks that every crate has the workspace's lints.
 
 use std::collections::BTreeSet;
 
 use crate::{house, source};
 
-/// The folders that may hold `unsafe`, and why.
+/// The folders that may contain `unsafe`, and why.
 const UNSAFE: &[(&str, &str)] = &[
     ("services/tool-runner/sandbox/", "it talks to the kernel: namespaces, Landlock, seccomp, limits"),
-    ("tests/simulation/", "it takes the place of libc's clock and randomness, and of SQLite's disk"),
+    ("tests/simulation/", "it replaces libc's clock and randomness, and SQLite's disk"),
 ];
 
-/// The files that may lift the ban on the machine's clock, and why.
+/// The files that may use the machine's clock, and why.
 const CLOCKS: &[(&str, &str)] = &[
     ("clients/cli/src/clock.rs", "what a person reads and types; a client may not import service-kit"),
     ("services/shared/service-kit/src/clock.rs", "the one clock of the services"),
-    ("services/tool-runner/sandbox/examples/launch_ratio.rs", "it measures what a launch costs, beside a bare one"),
-    ("tests/simulation/src/scenario/randomness.rs", "whether the simulated clock stands still is the question"),
+    (
+        "services/tool-runner/sandbox/examples/launch_ratio.rs",
+        "it measures the cost of a launch, compared with a bare one",
+    ),
+    ("tests/simulation/src/scenario/randomness.rs", "it checks that the simulated clock is stopped"),
 ];
 
-/// Where the code has one of the words, as `path:line`. `except` are beginnings of paths.
+/// The places in the code with one of the words, as `path:line`. `except` has path prefixes.
 fn places(files: &[source::File], words: &[&str], except: &[(&str, &str)]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files {
@@ -36,7 +38,7 @@ fn places(files: &[source::File], words: &[&str], except: &[(&str, &str)]) -> Ve
     found
 }
 
-/// Exceptions that nothing uses any more.
+/// Exceptions that are no longer used.
 fn unused<'a>(files: &[source::File], words: &[&str], except: &[(&'a str, &str)]) -> Vec<&'a str> {
     let all: BTreeSet<String> = places(files, words, &[]).into_iter().collect();
     let used = |allowed: &str| all.iter().any(|place| place.starts_with(allowed));
@@ -50,27 +52,30 @@ fn has_the_lints(manifest: &str) -> bool {
 }
 
 #[test]
-fn unsafe_code_stays_in_its_rooms() {
+fn unsafe_code_is_only_in_listed_folders() {
     let files = source::rust_files("");
     let words = ["unsafe", "unsafe_code"];
     let found = places(&files, &words, UNSAFE);
     assert!(
         found.is_empty(),
-        "`unsafe` outside the rooms of tests/architecture/src/manners.rs:\n{}\n",
+        "`unsafe` outside the folders listed in tests/architecture/src/manners.rs:\n{}\n",
         found.join("\n")
     );
     let unused = unused(&files, &words, UNSAFE);
-    assert!(unused.is_empty(), "no `unsafe` is left in {unused:?}: take them out of tests/architecture/src/manners.rs");
+    assert!(
+        unused.is_empty(),
+        "there is no `unsafe` in {unused:?}: remove them from tests/architecture/src/manners.rs"
+    );
 }
 
 #[test]
-fn only_the_named_files_ask_the_machine_for_the_time() {
+fn only_the_listed_files_read_the_machines_clock() {
     let files = source::rust_files("");
     let words = ["disallowed_methods"];
     let found = places(&files, &words, CLOCKS);
-    assert!(found.is_empty(), "take a clock instead of lifting the ban on it:\n{}\n", found.join("\n"));
+    assert!(found.is_empty(), "take a clock as an argument instead:\n{}\n", found.join("\n"));
     let unused = unused(&files, &words, CLOCKS);
-    assert!(unused.is_empty(), "the ban holds in {unused:?}: take them out of tests/architecture/src/manners.rs");
+    assert!(unused.is_empty(), "{unused:?} do not use the clock: remove them from tests/architecture/src/manners.rs");
 }
 
 #[test]
@@ -84,7 +89,7 @@ fn every_crate_has_the_workspaces_lints() {
 }
 
 #[test]
-fn a_word_counts_in_code_only_and_outside_its_rooms() {
+fn a_word_counts_only_in_code_and_outside_the_exceptions() {
     let file = |path: &str, text: &str| source::File { path: path.to_owned(), text: text.to_owned() };
     let files = [
         file("a/x.rs", "// unsafe\nlet s = \"unsafe\";\nunsafe { f() }\n"),

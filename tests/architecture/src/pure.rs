@@ -1,5 +1,5 @@
-//! The crates that decide are pure: time, randomness, files and sockets are handed to them as values. This is what lets a simulation, a
-//! property test and a replay run the very code that production runs.
+//! The crates that decide are pure: time, randomness, files and sockets are arguments. So a simulation, a property test and a replay can run the same
+//! code as production.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use cargo_metadata::{DependencyKind, Metadata, PackageId};
 
 use crate::{house, layers, source};
 
-/// Crates that bring I/O, async, chance or the wire: none of them may be reached from a pure crate.
+/// Crates with I/O, async, randomness or the wire format: pure crates must not depend on them.
 const IMPURE_CRATES: &[&str] =
     &["getrandom", "hyper", "libsqlite3-sys", "mio", "prost", "rand", "rusqlite", "rustix", "tokio", "tonic"];
 
-/// What a pure crate's source does not name, in its tests neither. With `::` at the end: anything below.
+/// Paths that a pure crate's source must not name, not even in its tests. With `::` at the end: anything below.
 const IMPURE_PATHS: &[&str] =
     &["Instant::now", "SystemTime::now", "rand::", "std::env", "std::fs", "std::net", "std::process", "std::thread"];
 
-/// What the package runs with, itself included, each with the package that first led there. Build scripts, macros' own dependencies
-/// apart, and tests do not run in production and are left out.
+/// The package's runtime dependencies, itself included, each with the package through which it was first reached. Build scripts and tests do not run
+/// in production and are left out.
 fn reached<'a>(graph: &'a Metadata, from: &'a PackageId) -> BTreeMap<&'a PackageId, &'a PackageId> {
     let nodes = &graph.resolve.as_ref().expect("the graph was asked for").nodes;
     let nodes: BTreeMap<_, _> = nodes.iter().map(|node| (&node.id, node)).collect();
@@ -81,7 +81,7 @@ fn pure_sources_name_no_clock_no_chance_and_no_io() {
     for file in pure.iter().flat_map(|member| source::rust_files(&format!("{}/src", member.folder))) {
         found.extend(impure_paths(&file.text).iter().map(|impure| format!("{}:{impure}", file.path)));
     }
-    assert!(found.is_empty(), "hand it in as a value instead:\n{}\n", found.join("\n"));
+    assert!(found.is_empty(), "take it as an argument instead:\n{}\n", found.join("\n"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which test shows which requirement: docs/requirements.md says it, and this keeps it true.
+//! Keeps docs/requirements.md, which lists the tests that show each requirement, up to date.
 //!
 //! A test names the ids it shows in a comment. The table's third column is exactly the set of test files that name the id, so that a test
 //! that goes, or comes, is seen. `BELAY_UPDATE=1` writes that column; the fourth one is a person's word.
@@ -43,7 +43,7 @@ fn named_by_tests(files: &[source::File]) -> Named {
     named
 }
 
-/// One sentence for each row that says something else than the tests do.
+/// One message for each row that differs from the tests.
 fn disagreements(rows: &[Row], named: &Named) -> Vec<String> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();

@@ -22,8 +22,8 @@ use crate::{
     subject::{Load, Speed, Subject, Work, within},
 };
 
-/// How long to wait between two questions whether a starting service serves.
-const ASK_AGAIN: Duration = Duration::from_millis(5);
+/// The interval of health checks while a service starts.
+const HEALTH_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Belay, running: an approval gate, a tool runner and an executor, each in a process of its own, on unix sockets.
 pub(crate) struct Belay {
@@ -35,7 +35,7 @@ pub(crate) struct Belay {
 }
 
 impl Belay {
-    /// Starts the processes and answers when all serve.
+    /// Starts the processes and returns when all serve.
     pub(crate) async fn start(binaries: &Path, place: &Place) -> Result<Self> {
         let gate = start_gate(&binaries.join("belay-approval-gate"), place).await?;
         let socket = place.socket("runner.sock");
@@ -51,14 +51,14 @@ impl Belay {
         Ok(Self { gate, runner, executor, program, client })
     }
 
-    /// Ends the executor with SIGKILL and starts it again on what it left behind. Answers when it serves.
+    /// Kills the executor with SIGKILL and starts it again on the same state. Returns when it serves.
     pub(crate) async fn lose_executor(&mut self, place: &Place) -> Result<()> {
         self.executor.kill().await?;
         self.executor = start_executor(&self.program, place).await?;
         Ok(())
     }
 
-    /// Starts executions, all at once, and answers with their names when all are accepted.
+    /// Starts executions, all at once, and returns their names when all are accepted.
     pub(crate) async fn begin(&self, load: Load) -> Result<Vec<String>> {
         let request = v1::StartExecutionRequest { source: Some(Source::Plan(plan(load))), ..Default::default() };
         let starts = (0..load.executions).map(|_| {
@@ -70,13 +70,13 @@ impl Belay {
         Ok(started.into_iter().map(|execution| execution.into_inner().name).collect())
     }
 
-    /// Starts one execution of a plan and answers with its name.
+    /// Starts one execution of a plan and returns its name.
     pub(crate) async fn begin_plan(&self, plan: v1::Plan) -> Result<String> {
         let request = v1::StartExecutionRequest { source: Some(Source::Plan(plan)), ..Default::default() };
         Ok(self.client.clone().start_execution(request).await?.into_inner().name)
     }
 
-    /// Cancels an execution and answers when it has ended.
+    /// Cancels an execution and returns when it has ended.
     pub(crate) async fn cancel(&self, name: &str) -> Result<()> {
         let request = v1::CancelExecutionRequest { name: name.into(), ..Default::default() };
         self.client.clone().cancel_execution(request).await?;
@@ -110,7 +110,7 @@ impl Belay {
         }
     }
 
-    /// The events of an execution from the first on, until `enough` says so or the execution has ended.
+    /// The events of an execution from the first on, until `enough` returns true or the execution has ended.
     pub(crate) async fn events(
         &self,
         name: &str,
@@ -166,7 +166,7 @@ impl Subject for Belay {
         let (first, last) = (times(|e| e.create_time).min(), times(|e| e.end_time).max());
         let micros =
             last.zip(first).map(|(last, first)| last - first).filter(|&micros| micros > 0).ok_or("no time passed")?;
-        // Read at the end, so that no watcher disturbs; and of one execution only, since with more it is throughput that counts.
+        // Read at the end, so that no watcher affects the result; and only for one execution, because with more the throughput matters.
         let mut latencies = match names.as_slice() {
             [one] => step_latencies(&self.events(one, |_| false).await?),
             _ => Vec::new(),
@@ -200,7 +200,7 @@ async fn start_executor(program: &Path, place: &Place) -> Result<Process> {
     Ok(process)
 }
 
-/// Asks for the service's health until it serves.
+/// Checks the service's health until it serves.
 async fn serves(process: &mut Process, address: &Address, service: &str) -> Result<()> {
     let mut client = HealthClient::new(net::connect_lazy(address));
     let asking = async {
@@ -210,7 +210,7 @@ async fn serves(process: &mut Process, address: &Address, service: &str) -> Resu
             if client.check(request).await.is_ok_and(|health| health.get_ref().status() == ServingStatus::Serving) {
                 return Ok(());
             }
-            tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
         }
     };
     within(&format!("the start of {service}"), asking).await

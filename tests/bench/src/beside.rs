@@ -1,4 +1,4 @@
-//! What short calls take beside a long command in the same workspace, and what they take alone.
+//! The latency of short calls while a long command runs in the same workspace, and alone.
 
 use std::{collections::HashMap, path::Path};
 
@@ -8,16 +8,16 @@ use serde::Serialize;
 
 use crate::{Result, belay::Belay, place::Place};
 
-/// How much is measured.
+/// The size of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
     /// How many calls of each kind.
     pub(crate) calls: u32,
-    /// How long the command takes beside them, in seconds; it is cancelled when they have ended.
+    /// The duration of the long command, in seconds; it is cancelled when the calls have ended.
     pub(crate) seconds: u32,
 }
 
-/// The slowest in a hundred calls of each kind, in microseconds.
+/// The p99 of the calls of each kind, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Slowest {
     pub(crate) read_file: u64,
@@ -33,10 +33,10 @@ pub(crate) struct Beside {
     pub(crate) beside: Slowest,
 }
 
-/// The step that is at work beside the others.
+/// The step with the long command.
 const LONG: &str = "long";
 
-/// Runs the same calls one after the other, alone and beside a command that is at work in the same workspace.
+/// Runs the same calls one after the other, alone and while a command runs in the same workspace.
 ///
 /// # Errors
 /// When a call does not complete, or the command ends before them.

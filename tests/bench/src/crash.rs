@@ -1,4 +1,4 @@
-//! The executor is killed while it works, started again, and everything it had promised is looked at.
+//! Kills the executor while it works, starts it again, and checks all events.
 
 use std::{collections::HashMap, path::Path};
 
@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use crate::{Result, belay::Belay, place::Place, subject::Load};
 
-/// What one kill showed.
+/// The result of one kill.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Crash {
     /// From the kill to the first event of a step that was recorded after it, over all executions.
     pub(crate) next_step_ms: f64,
-    /// How many executions the new process said it had taken up.
+    /// The number of executions that the new process reported as taken over.
     pub(crate) recovered: usize,
 }
 

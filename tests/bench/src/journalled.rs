@@ -1,5 +1,5 @@
-//! A file system with a journal, where what a written file costs in flushes is counted: on others Belay syncs everything (see
-//! `belay_workspace::Order`), and the figure would be about them.
+//! A file system with a journal, for counting the flushes of a written file: on others Belay syncs everything (see `belay_workspace::Order`), so the
+//! figure would differ.
 
 use std::{
     fs::{self, File},
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use crate::Result;
 
-/// The size of the file that holds one where the machine has none; blocks that are not written take no room.
+/// The size of the file for a loop-mounted one; blocks that are not written take no space.
 const SIZE: u64 = 512 << 20;
 
-/// A folder on such a file system. One that was made for it is gone when this is dropped.
+/// A folder on such a file system. Dropping it unmounts a file system that was created for it.
 pub(crate) struct Journalled {
     folder: PathBuf,
     _mounted: Option<Mounted>,
@@ -34,7 +34,7 @@ impl Drop for Mounted {
 }
 
 impl Journalled {
-    /// `root` itself if it is on one, else ext4 in a file in `root`; or why there is none, for the table.
+    /// Returns `root` itself if it is on one, else ext4 in a file in `root`; or why neither is possible, for the table.
     ///
     /// # Errors
     /// When `root` cannot be used at all.

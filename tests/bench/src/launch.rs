@@ -1,4 +1,4 @@
-//! What the walls cost: `/bin/true` in the sandbox beside `/bin/true` spawned bare, in turns.
+//! The cost of the sandbox: `/bin/true` in the sandbox compared with `/bin/true` spawned directly, in turns.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -14,9 +14,9 @@ use crate::Result;
 pub(crate) struct Launch {
     /// `posix_spawn`, to its end.
     pub(crate) bare_us: f64,
-    /// All walls, the workspace read-only, until the status is there.
+    /// All sandbox layers, the workspace read-only, until the exit status.
     pub(crate) read_only_us: f64,
-    /// All walls, the workspace copy-on-write, until the status is there.
+    /// All sandbox layers, the workspace copy-on-write, until the exit status.
     pub(crate) staged_us: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Measures Belay beside a floor on the same machine in the same minutes, and tells how far above it Belay is.
+//! Measures Belay and a floor on the same machine in the same minutes, and reports the ratios.
 //!
 //! See README.md for what each figure means.
 
@@ -35,18 +35,17 @@ use subject::Load;
 type Failure = Box<dyn Error + Send + Sync>;
 type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// Measures Belay beside the floor: latency, throughput, CPU, memory, flushes, the way back after a kill -9, and the launch of a
-/// sandbox.
+/// Measures Belay compared with the floor: latency, throughput, CPU, memory, flushes, recovery after a kill -9, and the launch of a sandbox.
 #[derive(Debug, Parser)]
 #[command(name = "belay-bench", after_help = "Example: cargo run --release -p belay-bench -- --quick")]
 struct Settings {
-    /// How many rounds; the medians of their ratios are told.
+    /// The number of rounds; the table has the medians of their ratios.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50))]
     rounds: u8,
     /// One small round: shows that everything works, not how fast it is.
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
-    /// Measure this load only, so many executions of so many steps each, and write no result.json: to profile by, or to try a change.
+    /// Measure only this load (executions x steps), and write no result.json: for profiling, or to try a change.
     #[arg(long, value_name = "EXECUTIONSxSTEPS", value_parser = load, conflicts_with_all = ["quick", "check"])]
     load: Option<Load>,
     /// Exit with 1 when a target is missed. Times in milliseconds do not count, since they depend on the machine.
@@ -94,7 +93,7 @@ async fn run(settings: Settings) -> ExitCode {
     }
 }
 
-/// Measures and tells everything; answers whether every target is reached.
+/// Measures and prints everything; returns whether every target is met.
 async fn measure(settings: &Settings) -> Result<bool> {
     let program = env::current_exe()?;
     let target = program.ancestors().nth(2).ok_or("run the bench from the target folder, where cargo puts it")?;
@@ -128,7 +127,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         binaries.display()
     );
     print!("{}", table::draw(&rows));
-    println!("\nEvery execution completed, and after each kill -9 every step stood in its history exactly once.");
+    println!("\nEvery execution completed, and after each kill -9 every step was in its history exactly once.");
     let result = root.join("result.json");
     let report = Report { cores, file_system: &file_system, rows: &rows, measured: &measured };
     fs::write(&result, serde_json::to_string_pretty(&report)?)

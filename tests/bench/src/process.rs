@@ -13,8 +13,8 @@ use tokio::{
 
 use crate::{Failure, Result};
 
-/// How many lines of a log an error shows.
-const LAST_WORDS: usize = 8;
+/// The number of log lines that an error shows.
+const SHOWN_LOG_LINES: usize = 8;
 
 /// A running process. It is killed when this is dropped.
 pub(crate) struct Process {
@@ -70,11 +70,11 @@ impl Process {
         // A log that cannot be read must not hide the error.
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
-        let last = &lines[lines.len().saturating_sub(LAST_WORDS)..];
+        let last = &lines[lines.len().saturating_sub(SHOWN_LOG_LINES)..];
         format!("{error}\nLast lines of {}:\n  {}", self.name, last.join("\n  ")).into()
     }
 
-    /// Ends the process with SIGKILL, and answers when it is gone.
+    /// Kills the process with SIGKILL, and returns when it has ended.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }

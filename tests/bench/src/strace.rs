@@ -17,7 +17,7 @@ use crate::{
 /// Flushes, or why they were not counted.
 pub(crate) type Counted = std::result::Result<f64, String>;
 
-/// Carries a load out under strace and answers with the flushes per step of all its processes together.
+/// Runs a load under strace and returns the flushes per step of all its processes together.
 pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, place: &Place) -> Result<Counted> {
     let pids = subject.pids();
     let summary = place.file("strace.txt");

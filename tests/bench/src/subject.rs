@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::{Result, proc};
 
-/// The longest that anything the bench waits for may take; a load takes seconds.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(180);
+/// The timeout of every wait; a load takes seconds.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(180);
 
 /// What each step of a load does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -79,8 +79,7 @@ pub(crate) async fn measure(subject: &mut impl Subject, load: Load) -> Result<Sa
 
 /// The work's answer, or an error when it takes longer than anything here may.
 pub(crate) async fn within<T>(what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_| {
-        format!("{what} took longer than {} s: the machine is too busy, or a process hangs", LONGEST_WAIT.as_secs())
-    };
-    tokio::time::timeout(LONGEST_WAIT, work).await.map_err(late)?
+    let late =
+        |_| format!("{what} took longer than {} s: the machine is too busy, or a process hangs", MAX_WAIT.as_secs());
+    tokio::time::timeout(MAX_WAIT, work).await.map_err(late)?
 }

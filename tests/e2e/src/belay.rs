@@ -15,8 +15,8 @@ use tempfile::TempDir;
 
 use crate::binary;
 
-/// How long anything may take before the test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of every wait.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A user's folder: plans in it, and a state directory of its own.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Home {
     /// An empty one.
     ///
     /// # Panics
-    /// When there is no place for temporary files.
+    /// When no temporary folder can be created.
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary folder can be made"))
@@ -52,7 +52,7 @@ impl Home {
         path.into_os_string().into_string().expect("temporary folders have plain names")
     }
 
-    /// `belay` with nothing of the environment that could change what it does, and no terminal.
+    /// `belay` with a clean environment, and without a terminal.
     pub fn belay<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(binary("belay"));
         command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
@@ -69,10 +69,10 @@ impl Home {
         Running::start(self.belay(arguments)).end()
     }
 
-    /// Runs `belay … -o json` to its end, and reads what it prints.
+    /// Runs `belay … -o json` to its end, and parses its output.
     ///
     /// # Panics
-    /// When that is not JSON, or anything stands on standard error.
+    /// When that is not JSON, or standard error is not empty.
     pub fn json(&self, arguments: &[&str]) -> (i32, Value) {
         let ended = self.run(arguments.iter().chain(&["-o", "json"]));
         assert_eq!(ended.talk, "", "programs read standard output alone");
@@ -96,10 +96,10 @@ impl Home {
         server
     }
 
-    /// What happened to an execution, event by event, as `executions watch` tells programs.
+    /// The events of an execution, from the JSON output of `executions watch`.
     ///
     /// # Panics
-    /// When it is not told as JSON, or with a gap.
+    /// When the output is not JSON, or has a gap.
     pub fn events(&self, id: &str) -> Vec<Value> {
         let ended = self.run(["executions", "watch", id, "-o", "jsonl"]);
         events(&ended.out)
@@ -109,7 +109,7 @@ impl Home {
 /// Events, one a line.
 ///
 /// # Panics
-/// When one is no JSON, or one is missing.
+/// When one is not JSON, or is missing.
 pub fn events(lines: &str) -> Vec<Value> {
     let events: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("a line is an event")).collect();
@@ -119,7 +119,7 @@ pub fn events(lines: &str) -> Vec<Value> {
     events
 }
 
-/// How many events are of this kind and, unless it is empty, of this step.
+/// The number of events of this kind and, unless it is empty, of this step.
 pub fn count(events: &[Value], kind: &str, step: &str) -> usize {
     events.iter().filter(|event| event.get(kind).is_some() && (step.is_empty() || event["stepId"] == step)).count()
 }
@@ -135,7 +135,7 @@ pub struct Ended {
     pub talk: String,
 }
 
-/// A command that runs; killed with this value.
+/// A running command; dropping this value kills it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -157,7 +157,7 @@ impl Running {
         running
     }
 
-    /// Starts it with a reader of its output that has not begun to read; [`Self::close_output`] makes it go away.
+    /// Starts it without reading its output; [`Self::close_output`] closes the pipe.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -169,7 +169,7 @@ impl Running {
         Self { child, out, lines: None, talk, seen: String::new(), talked: String::new() }
     }
 
-    /// Waits for a line of standard output that has these words.
+    /// Waits for a line of standard output that contains these words.
     ///
     /// # Panics
     /// When it does not come.
@@ -180,7 +180,7 @@ impl Running {
         })
     }
 
-    /// Waits for a line of standard error that has these words.
+    /// Waits for a line of standard error that contains these words.
     ///
     /// # Panics
     /// When it does not come.
@@ -189,7 +189,7 @@ impl Running {
             .unwrap_or_else(|| panic!("{words:?} was not said after:\n{}", self.talked))
     }
 
-    /// Reads one line, and then is no reader any more.
+    /// Reads one line, then closes the pipe.
     ///
     /// # Panics
     /// When there is none.
@@ -203,12 +203,12 @@ impl Running {
     /// Sends a signal.
     ///
     /// # Panics
-    /// When it has ended already.
+    /// When it has already ended.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the process is there");
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Kills it with SIGKILL, and waits for its end.
     pub fn kill(mut self) {
         self.stop();
     }
@@ -216,7 +216,7 @@ impl Running {
     /// Waits for its end.
     ///
     /// # Panics
-    /// When that does not come within a minute.
+    /// When it does not end within a minute.
     pub fn end(mut self) -> Ended {
         if let Some(lines) = self.lines.take() {
             rest(&lines, &mut self.seen);
@@ -228,7 +228,7 @@ impl Running {
     }
 
     fn stop(&mut self) {
-        // An error means that it has ended already.
+        // An error means that it has already ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -240,7 +240,7 @@ impl Drop for Running {
     }
 }
 
-/// Lines as they come, each with its end.
+/// Lines as they arrive, each with its line end.
 fn lines(mut reader: BufReader<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -254,9 +254,9 @@ fn lines(mut reader: BufReader<impl Read + Send + 'static>) -> Receiver<String> 
     receiver
 }
 
-/// The first line that has these words; all lines up to it are added to `seen`. Nothing when it does not come.
+/// The first line that contains these words; all lines up to it are added to `seen`. `None` when it does not come.
 fn wait(lines: &Receiver<String>, words: &str, seen: &mut String) -> Option<String> {
-    while let Ok(line) = lines.recv_timeout(PATIENCE) {
+    while let Ok(line) = lines.recv_timeout(TIMEOUT) {
         seen.push_str(&line);
         if line.contains(words) {
             return Some(line);
@@ -265,10 +265,10 @@ fn wait(lines: &Receiver<String>, words: &str, seen: &mut String) -> Option<Stri
     None
 }
 
-/// Everything that still comes, until the other end is closed.
+/// Reads everything until the other end is closed.
 fn rest(lines: &Receiver<String>, into: &mut String) {
     loop {
-        match lines.recv_timeout(PATIENCE) {
+        match lines.recv_timeout(TIMEOUT) {
             Ok(line) => into.push_str(&line),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => panic!("the command does not end; so far:\n{into}"),

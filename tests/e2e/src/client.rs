@@ -1,4 +1,4 @@
-//! A client of the contract that does not give up when a service is away.
+//! A client of the contract that retries while a service is unavailable.
 
 use std::{path::Path, time::Duration};
 
@@ -12,7 +12,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::picture::Picture;
 
-/// A channel to a unix socket, made anew whenever it is lost.
+/// A channel to a unix socket that reconnects when the connection is lost.
 pub fn channel(socket: &Path) -> Channel {
     let socket = socket.to_owned();
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
@@ -28,7 +28,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of whoever listens on this socket.
+    /// A client of the executor on this socket.
     pub fn new(socket: &Path) -> Self {
         Self { executor: ExecutorServiceClient::new(channel(socket)) }
     }
@@ -38,7 +38,7 @@ impl Client {
         self.executor.clone()
     }
 
-    /// Starts a plan written in YAML, under a request id, as often as it takes.
+    /// Starts a YAML plan with a request id, and retries until there is a response.
     ///
     /// # Panics
     /// When the plan is refused.
@@ -55,7 +55,7 @@ impl Client {
         self.start_with(id, plan, v1::StartExecutionRequest { workspace, ..Default::default() }).await
     }
 
-    /// The same with whatever else `request` says.
+    /// The same with the other fields of `request`.
     ///
     /// # Panics
     /// When the plan is refused.
@@ -70,7 +70,7 @@ impl Client {
         retry(|| async { self.raw().start_execution(request.clone()).await }).await.expect("the plan is accepted")
     }
 
-    /// The execution as it is.
+    /// The execution in its current state.
     ///
     /// # Panics
     /// When there is none.
@@ -82,7 +82,7 @@ impl Client {
     /// Begins to watch.
     ///
     /// # Errors
-    /// What the service says.
+    /// The service's error.
     pub async fn watch(
         &self,
         id: &str,
@@ -94,7 +94,7 @@ impl Client {
         self.raw().watch_execution(request).await.map(tonic::Response::into_inner)
     }
 
-    /// Watches to the end, through every loss of the connection, and gives every event once.
+    /// Watches to the end, reconnecting as needed, and returns every event once.
     ///
     /// # Panics
     /// When there is a gap or a repetition, or the end does not come within two minutes.
@@ -123,7 +123,7 @@ pub fn name(id: &str) -> String {
     format!("namespaces/default/executions/{id}")
 }
 
-/// Answers when a service says at its socket that it serves.
+/// Returns when a service reports at its socket that it serves.
 pub async fn serving(socket: &Path, service: &str) {
     let mut health = HealthClient::new(channel(socket));
     let asked = HealthCheckRequest { service: service.into() };
@@ -132,7 +132,7 @@ pub async fn serving(socket: &Path, service: &str) {
     }
 }
 
-/// Asks until the service is there; any other refusal is the answer.
+/// Retries while the service is unavailable.
 ///
 /// # Errors
 /// What the service says.

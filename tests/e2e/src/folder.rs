@@ -1,4 +1,4 @@
-//! What is in a folder, to be compared byte for byte.
+//! The content of a folder, for byte-for-byte comparison.
 
 use std::{
     collections::BTreeMap,
@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-/// All that is below a folder: each path with its mode, and its content or where it leads. Belay's own `.belay` is left out.
+/// Everything below a folder: each path with its mode, and its content or link target. Belay's own `.belay` is left out.
 pub type Content = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
-/// Reads all that is below a folder.
+/// Reads everything below a folder.
 ///
 /// # Panics
 /// When something cannot be read.
@@ -43,7 +43,7 @@ fn read(root: &Path, below: &Path, content: &mut Content) {
     }
 }
 
-/// Waits until Belay keeps nothing in a workspace any more: what a commit displaced goes after its caller has the answer.
+/// Waits until Belay keeps nothing in a workspace: replaced files are removed after the caller of a commit has its response.
 ///
 /// # Panics
 /// When something is left after a minute.
@@ -56,7 +56,7 @@ pub fn wait_until_cleared(workspace: &Path) {
     }
 }
 
-/// The same for whoever must not block.
+/// The async form of [`wait_until_cleared`].
 ///
 /// # Panics
 /// As that one.
@@ -66,7 +66,7 @@ pub async fn cleared(workspace: &Path) {
     cleared.expect("what was left has gone");
 }
 
-/// What Belay keeps in a workspace for calls that are under way or wait: views and staged effects.
+/// What Belay keeps in a workspace for running and waiting calls: views and staged effects.
 ///
 /// # Panics
 /// When the folder was never a workspace.

@@ -1,7 +1,6 @@
-//! What the end-to-end tests stand on: the real programs in their own processes, and clients of the contract.
+//! Support for the end-to-end tests: the real programs in their own processes, and clients of the contract.
 //!
-//! Nothing here knows the insides of a service. A test may end any of the processes at any moment; whatever is left is ended with the
-//! test.
+//! Nothing here depends on the internals of a service. A test may kill any of the processes at any time; the others are killed when the test ends.
 
 pub mod belay;
 pub mod client;

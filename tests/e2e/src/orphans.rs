@@ -1,19 +1,19 @@
-//! Processes that outlived the one that started them.
+//! Finds processes that have outlived their parent.
 
 use std::{fs, time::Duration};
 
-/// Makes this process the parent of every process below it whose own parent ends, so that none can hide.
+/// Makes this process the subreaper: it becomes the parent of every descendant whose own parent ends.
 ///
 /// # Panics
-/// When the system refuses.
+/// When the operating system refuses.
 pub fn adopt() {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("the system allows it");
 }
 
-/// Waits until no sandbox is left whose runner has gone. [`adopt`] has to be called before the runner starts.
+/// Waits until no sandbox process is left whose runner has ended. Call [`adopt`] before the runner starts.
 ///
 /// # Panics
-/// When one lives on for ten seconds.
+/// When one still runs after ten seconds.
 pub async fn gone() {
     let mut left = Vec::new();
     for _ in 0..1000 {
@@ -26,13 +26,13 @@ pub async fn gone() {
     panic!("processes outlived their runner: {left:?}");
 }
 
-/// The command lines of living orphans. What the sandbox starts has no other parent than a runner or the sandbox itself.
+/// The command lines of running orphans. The parent of a sandbox process is always a runner or the sandbox itself.
 fn orphans() -> Vec<String> {
     let this = std::process::id().to_string();
     let processes = fs::read_dir("/proc").expect("/proc is there").filter_map(Result::ok);
     let orphan = |pid: &str| -> Option<String> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // After the name, which may hold anything: the state and the parent.
+        // State and parent follow the name, which may contain anything.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let (state, parent) = (fields.next()?, fields.next()?);
         let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?.replace('\0', " ");

@@ -1,4 +1,4 @@
-//! A person at the gate, by the people's door.
+//! A person who uses the gate's endpoint for people.
 
 use std::{path::Path, time::Duration};
 
@@ -17,7 +17,7 @@ pub struct Person {
 }
 
 impl Person {
-    /// Somebody at the door with this socket.
+    /// A person who connects to this socket.
     pub fn at(socket: &Path) -> Self {
         Self { gate: ApprovalGateServiceClient::new(channel(socket)) }
     }
@@ -27,7 +27,7 @@ impl Person {
         self.gate.clone()
     }
 
-    /// The oldest question of an execution (its full name; empty means any) that waits for an answer, as soon as there is one.
+    /// The oldest pending approval of an execution (its full name; empty means any), as soon as there is one.
     ///
     /// # Panics
     /// When none comes within a minute.
@@ -53,7 +53,7 @@ impl Person {
         found.unwrap_or_else(|_| panic!("no approval of `{execution}` is {state:?}")).expect("it was there just now")
     }
 
-    /// Nothing when the connection is lost first.
+    /// `None` when the connection is lost first.
     async fn watch_for(&self, execution: &str, state: State) -> Option<String> {
         let request = v1::WatchApprovalsRequest {
             parent: "namespaces/-".into(),
@@ -70,10 +70,10 @@ impl Person {
         None
     }
 
-    /// Decides what was seen, as often as it takes to reach the gate.
+    /// Decides an approval, and retries until the gate responds.
     ///
     /// # Errors
-    /// What the gate says.
+    /// The gate's error.
     pub async fn decide(&self, approval: &Approval, decision: Decision) -> Result<Approval, Status> {
         let request = v1::DecideApprovalRequest {
             name: approval.name.clone(),
@@ -84,10 +84,10 @@ impl Person {
         retry(|| async { self.raw().decide_approval(request.clone()).await }).await
     }
 
-    /// Every approval there is.
+    /// All approvals.
     ///
     /// # Panics
-    /// When the gate refuses to say.
+    /// When the gate returns an error.
     pub async fn list(&self) -> Vec<Approval> {
         let request = v1::ListApprovalsRequest { page_size: 1000, ..Default::default() };
         let page = retry(|| async { self.raw().list_approvals(request.clone()).await }).await;

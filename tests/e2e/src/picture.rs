@@ -1,10 +1,10 @@
-//! An execution as a client sees it, built from events alone: what a user's own program would do.
+//! An execution as a client sees it, folded from events alone, as a user's own program would do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_proto::v1::{self, execution_event::Kind, step_status::State as Step};
 
-/// What the events so far tell.
+/// The fold of the events so far.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
     events: Vec<v1::ExecutionEvent>,
@@ -16,13 +16,13 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Takes the next event.
+    /// Applies the next event.
     ///
     /// # Panics
-    /// When it is not the next one, or breaks a promise of the contract.
+    /// When it is not the next one, or violates the contract.
     pub fn take(&mut self, event: v1::ExecutionEvent) {
         if event.transient {
-            // Live output: it moves no cursor, and whoever comes later does not get it.
+            // Live output: it moves no cursor, and later watchers do not get it.
             assert!(event.sequence == 0 && event.safe_to_skip, "it has no place among the others: {event:?}");
             self.said += 1;
             return;
@@ -81,17 +81,17 @@ impl Picture {
         &self.events
     }
 
-    /// How many pieces of live output came by.
+    /// The number of chunks of live output.
     pub fn said(&self) -> usize {
         self.said
     }
 
-    /// How many events are of the kinds that `is` picks.
+    /// The number of events of the kinds that `is` selects.
     pub fn count(&self, is: impl Fn(&Kind) -> bool) -> usize {
         self.events.iter().filter(|event| event.kind.as_ref().is_some_and(&is)).count()
     }
 
-    /// Compares with what the server says.
+    /// Compares the fold with the server's snapshot.
     ///
     /// # Panics
     /// When the two differ.

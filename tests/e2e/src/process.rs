@@ -9,7 +9,7 @@ use std::{
 
 use tokio::process::{Child, Command};
 
-/// The path of a program of this workspace, built if it has to be. Cargo builds a package's programs only for that package's own tests.
+/// The path of a program of this workspace, built if necessary. Cargo builds a package's programs only for that package's own tests.
 ///
 /// # Panics
 /// When it does not build.
@@ -24,24 +24,24 @@ pub fn binary(name: &str) -> PathBuf {
     let package = if name == "belay" { "belay-cli" } else { name };
     let status = Build::new(cargo).args(["build", "--quiet", "--package", package, "--bin", name]).status();
     assert!(status.expect("cargo runs").success(), "{name} builds");
-    // tests/e2e's own test program stands in target/<profile>/deps.
+    // tests/e2e's own test program is in target/<profile>/deps.
     let this = std::env::current_exe().expect("a running program has a path");
     let path = this.ancestors().nth(2).expect("target/<profile>/deps/<test>").join(name);
     built.insert(name.to_owned(), path.clone());
     path
 }
 
-/// A user that a program is run as.
+/// The user that a program runs as.
 #[derive(Clone, Debug)]
 pub struct As {
     /// The user and the group of the same number.
     pub id: u32,
-    /// More groups.
+    /// Supplementary groups.
     pub groups: Vec<u32>,
 }
 
 impl As {
-    /// What `setpriv` is told.
+    /// The options for `setpriv`.
     pub fn flags(&self) -> Vec<String> {
         let groups: Vec<_> = self.groups.iter().map(u32::to_string).collect();
         let groups =
@@ -50,14 +50,14 @@ impl As {
     }
 }
 
-/// A running program; ended with this value.
+/// A running program; dropping this value kills it.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
 }
 
 impl Process {
-    /// Starts a program of this workspace. Its log goes to `log`.
+    /// Starts a program of this workspace, which logs to the file `log`.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -65,7 +65,7 @@ impl Process {
         Self::logging(name, arguments, log, None)
     }
 
-    /// The same with what it logs, as `BELAY_LOG` says it; nothing leaves that to the environment.
+    /// The same with a value for `BELAY_LOG`; `None` leaves the environment's.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -77,10 +77,10 @@ impl Process {
         Self { child: command.spawn().expect("the program starts") }
     }
 
-    /// Waits until it has ended by itself; its exit code, unless a signal ended it.
+    /// Waits until it has exited; returns its exit code, unless a signal ended it.
     ///
     /// # Panics
-    /// When the operating system does not say.
+    /// When the operating system returns an error.
     pub async fn ended(&mut self) -> Option<i32> {
         self.child.wait().await.expect("a child can be waited for").code()
     }
@@ -93,13 +93,13 @@ impl Process {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log can be written");
         let mut command = Command::new("setpriv");
         command.args(user.flags()).arg("--").arg(binary(name)).args(arguments);
-        // As under systemd, which gives each user its own.
+        // As under systemd, which sets the user's own.
         command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
         Self { child: command.spawn().expect("the program starts") }
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Kills it with SIGKILL, and waits for its end.
     ///
     /// # Panics
     /// When it cannot be ended.
@@ -107,7 +107,7 @@ impl Process {
         self.child.kill().await.expect("a child can be killed");
     }
 
-    /// Its number.
+    /// Its process id.
     ///
     /// # Panics
     /// When it has been killed.
@@ -115,7 +115,7 @@ impl Process {
         self.child.id().expect("it was not waited for")
     }
 
-    /// Whether it has ended by itself.
+    /// Whether it has exited.
     pub fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }

@@ -1,4 +1,4 @@
-//! A client of the tool runner that is no executor: what anybody can say who reaches its socket.
+//! A client of the tool runner that is not an executor: everything that a process with access to its socket can do.
 
 use std::{path::Path, time::Duration};
 
@@ -17,7 +17,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// A client of whoever listens on this socket.
+    /// A client of the runner on this socket.
     pub fn new(socket: &Path) -> Self {
         Self { runner: ToolRunnerServiceClient::new(channel(socket)) }
     }
@@ -27,7 +27,7 @@ impl Runner {
         self.runner.clone()
     }
 
-    /// Calls a tool, and gives the call as it is when it has ended or is held.
+    /// Calls a tool; returns the call when it has ended or is held.
     ///
     /// # Errors
     /// What the runner says instead.
@@ -41,7 +41,7 @@ impl Runner {
         Err(Status::unknown("the stream ended before the call"))
     }
 
-    /// A call as the runner has it.
+    /// The runner's record of a call.
     ///
     /// # Errors
     /// What the runner says instead.
@@ -50,7 +50,7 @@ impl Runner {
         self.raw().get_tool_call(request).await.map(tonic::Response::into_inner)
     }
 
-    /// Answers when the runner has heard of a policy, without which it runs nothing.
+    /// Returns when the runner has received a policy, without which it runs nothing.
     ///
     /// # Panics
     /// When it does not within a minute, or refuses for another reason.
@@ -58,7 +58,7 @@ impl Runner {
         let first = request("namespaces/test/executions/first/steps/first/calls/1.1", "noop", "{}");
         let heard = retry(|| async { self.call(first.clone()).await.map(tonic::Response::new) });
         let heard = tokio::time::timeout(Duration::from_secs(60), heard).await;
-        heard.expect("the runner hears of a policy within a minute").expect("noop runs");
+        heard.expect("the runner receives a policy within a minute").expect("noop runs");
     }
 }
 
@@ -80,10 +80,10 @@ impl Runner {
         Err(Status::unknown("the stream ended before its first heartbeat"))
     }
 
-    /// Returns when no call is left that has ended and was not acknowledged.
+    /// Returns when every ended call has been acknowledged.
     ///
     /// # Panics
-    /// When there is one for a minute.
+    /// When one is not acknowledged within a minute.
     pub async fn until_all_is_acknowledged(&self) {
         let mut left = Vec::new();
         for _ in 0..3000 {
@@ -94,17 +94,17 @@ impl Runner {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("these have ended, and nobody acknowledges them: {left:?}");
+        panic!("these calls have ended and are not acknowledged: {left:?}");
     }
 }
 
-/// Asks for a call with arguments as JSON text, in a workspace of the runner's own.
+/// A request for a call with arguments as JSON text, in a workspace of the runner's own.
 pub fn request(name: &str, tool: &str, arguments: &str) -> CallToolRequest {
     let arguments = Some(v1::Payload { content: Some(Content::Json(arguments.into())) });
     CallToolRequest { name: name.into(), tool: tool.into(), arguments, ..CallToolRequest::default() }
 }
 
-/// The reason in a refusal, with its code.
+/// The code and reason of an error.
 pub fn reason(status: &Status) -> (Code, String) {
     let info = tonic_types::StatusExt::get_details_error_info(status);
     (status.code(), info.map(|info| info.reason).unwrap_or_default())

@@ -8,14 +8,14 @@ use std::{
 
 use crate::{Process, client};
 
-/// One of the three.
+/// One of the three services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Asks people, and signs for what they decided.
+    /// The approval gate.
     Gate,
-    /// Runs tools.
+    /// The tool runner.
     Runner,
-    /// Carries plans out.
+    /// The executor.
     Executor,
 }
 
@@ -31,7 +31,7 @@ impl Service {
         }
     }
 
-    /// Its socket, and the name under which it tells how it is.
+    /// Its socket, and its name for health checks.
     fn health(self) -> (&'static str, &'static str) {
         match self {
             Self::Gate => ("gate.sock", "belay.v1.ApprovalGateService"),
@@ -41,7 +41,7 @@ impl Service {
     }
 }
 
-/// The three services of one folder. Each can be killed and started again at any moment; all end with this value.
+/// The three services of one folder. Each can be killed and restarted at any time; dropping this value kills all.
 #[derive(Debug)]
 pub struct Services {
     folder: PathBuf,
@@ -63,7 +63,7 @@ impl Services {
         Self::begun(folder, policy, None).await
     }
 
-    /// The same with what they log, as `BELAY_LOG` says it.
+    /// The same with a value for `BELAY_LOG`.
     ///
     /// # Panics
     /// When they do not serve within a minute.
@@ -72,12 +72,12 @@ impl Services {
     }
 
     async fn begun(folder: &Path, policy: &str, log_filter: Option<String>) -> Self {
-        // The runner tells of workspaces by their paths without symbolic links.
+        // The runner reports workspaces by their paths without symbolic links.
         let folder = folder.canonicalize().expect("the folder is there");
         fs::create_dir_all(folder.join("work")).expect("a folder can be made");
         fs::write(folder.join("policy.yaml"), policy).expect("a file can be written");
         let mut services = Self { folder, log_filter, processes: [None, None, None] };
-        // Runners pin the key that the gate makes at its first start.
+        // Runners pin the key that the gate creates at its first start.
         services.launch(Service::Gate);
         services.serving(Service::Gate).await;
         services.launch(Service::Runner);
@@ -87,14 +87,14 @@ impl Services {
         services
     }
 
-    /// Kills one, if it runs.
+    /// Kills a service, if it runs.
     pub async fn kill(&mut self, service: Service) {
         if let Some(mut process) = self.processes[service as usize].take() {
             process.kill().await;
         }
     }
 
-    /// The exit code of one that ends by itself, once it has; `None` when a signal ended it.
+    /// Waits until a service has exited; returns its exit code, `None` when a signal ended it.
     ///
     /// # Panics
     /// When it does not run, or does not end within a minute.
@@ -104,7 +104,7 @@ impl Services {
         ended.unwrap_or_else(|_| panic!("{service:?} does not end:\n{}", self.log(service)))
     }
 
-    /// Starts one that does not run, without waiting for it.
+    /// Starts a service that does not run, without waiting for it.
     ///
     /// # Panics
     /// When it runs, or cannot be started.
@@ -149,13 +149,13 @@ impl Services {
             Some(Process::logging(service.program(), &arguments, &log, self.log_filter.as_deref()));
     }
 
-    /// Kills one and starts it again.
+    /// Kills a service and starts it again.
     pub async fn restart(&mut self, service: Service) {
         self.kill(service).await;
         self.launch(service);
     }
 
-    /// Answers when all that were launched serve.
+    /// Returns when all launched services serve.
     pub async fn ready(&self) {
         for service in Service::ALL.into_iter().filter(|service| self.processes[*service as usize].is_some()) {
             self.serving(service).await;
@@ -170,7 +170,7 @@ impl Services {
         assert!(within.is_ok(), "{service:?} serves within a minute:\n{}", self.log(service));
     }
 
-    /// The state directory of one.
+    /// The state directory of a service.
     pub fn state(&self, service: Service) -> PathBuf {
         self.folder.join(match service {
             Service::Gate => "gate",
@@ -189,17 +189,17 @@ impl Services {
         self.folder.join("runner.sock")
     }
 
-    /// The gate's door for people.
+    /// The gate's socket for people.
     pub fn people(&self) -> PathBuf {
         self.folder.join("gate.sock")
     }
 
-    /// The gate's door for services.
+    /// The gate's socket for services.
     pub fn gate(&self) -> PathBuf {
         self.folder.join("gate-services.sock")
     }
 
-    /// A new workspace in the folder in which callers may name some.
+    /// A new workspace below the runner's workspace root.
     ///
     /// # Panics
     /// When it cannot be made.
@@ -209,7 +209,7 @@ impl Services {
         path
     }
 
-    /// What a service has logged.
+    /// The log of a service.
     pub fn log(&self, service: Service) -> String {
         fs::read_to_string(self.folder.join(service.program()).with_extension("log")).unwrap_or_default()
     }

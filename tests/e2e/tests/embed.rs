@@ -1,8 +1,8 @@
 //! The planner of the page "Embed Belay", as a reader would run it: taken from the page, with stubs generated from the contract, against
-//! `belay serve` on its unix socket. It speaks with gRPC's C core, which Python shares with Ruby, PHP and C++.
+//! `belay serve` on its unix socket. It uses gRPC's C core, which Python shares with Ruby, PHP and C++.
 //!
-//! It needs Python and two packages from PyPI, which it installs below `target`. Where they cannot be had it is skipped and says why;
-//! with `CI` set it fails instead.
+//! It needs Python and two packages from PyPI, which it installs below `target`. Without them it is skipped with the reason; with `CI` set it
+//! fails instead.
 
 use std::{
     env, fs,
@@ -60,7 +60,7 @@ fn totals(passed: usize, failed: usize, ignored: usize) -> ExitCode {
     ExitCode::from(u8::from(failed > 0))
 }
 
-/// An interpreter with the packages, or why there is none.
+/// An interpreter with the packages, or why it is not available.
 fn python() -> Result<PathBuf, String> {
     let folder = root().join("target/tools/embed-python");
     let python = folder.join("bin/python");

@@ -12,7 +12,7 @@ const MAX_DIFFERING: f64 = 0.005;
 /// One run of a suite.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What it said.
+    /// Its results.
     pub results: Results,
     /// How long it took, in seconds.
     pub seconds: f64,
@@ -48,7 +48,7 @@ pub struct Comparison {
     pub outside_seconds: f64,
     /// The median time inside, in seconds.
     pub inside_seconds: f64,
-    /// What is wrong: empty when the sandbox does what the pin says.
+    /// The problems; empty when the results are as the pin expects.
     pub problems: Vec<String>,
 }
 

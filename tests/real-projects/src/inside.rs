@@ -17,7 +17,7 @@ use crate::{
     suite::{self, SUITE},
 };
 
-/// Nobody is asked: the suite may change whatever it likes in its copy.
+/// No approvals: the suite may change anything in its copy.
 const POLICY: &str = "file_write: auto\nfile_delete: auto\nterminal_commands: auto\nprotect: false\n";
 
 /// Runs the suite in a copy of the prepared folder below `dir`, which is removed.
@@ -51,7 +51,7 @@ pub fn run(pin: &Pin, prepared: &Path, dir: &Path, belay: &Path) -> Result<Run, 
     Ok(Run { results, seconds })
 }
 
-/// One step, whose exit code says nothing yet: which tests passed stands in its results.
+/// A plan with one step, whose exit code is ignored: its result files have the passed tests.
 fn plan(pin: &Pin) -> Value {
     json!({
         "id": pin.name,

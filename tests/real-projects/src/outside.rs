@@ -1,4 +1,4 @@
-//! A suite outside the sandbox: on the caller's own files and programs, with what the comparison has to hold equal.
+//! A suite outside the sandbox: with the caller's own files and programs, and everything equal that the comparison requires.
 //!
 //! A user namespace with the one uid that commands have in the sandbox, so that nothing runs as root and ownership looks the same, and
 //! without capabilities; a network namespace with loopback up, so that nothing else can be reached; a session of its own, so that there

@@ -1,4 +1,4 @@
-//! What `projects/NAME/project.yaml` says.
+//! The format of `projects/NAME/project.yaml`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ pub struct Pin {
     pub version: String,
     /// Each archive that the registry serves for it, with its SHA-256 in hexadecimal.
     pub archives: BTreeMap<String, String>,
-    /// What of the kernel its tests use that a sandbox may lack.
+    /// The kernel features that its tests use and a sandbox may lack.
     #[serde(default)]
     pub opens: BTreeSet<Opens>,
     /// Whether the ordinary suite runs it.
@@ -48,7 +48,7 @@ pub struct Pin {
     /// Tests that pass outside and not inside, each with the kernel's reason.
     #[serde(default)]
     pub differs: BTreeMap<String, String>,
-    /// Tests that fail now and then on either side, each with the reason; they are left out of the comparison.
+    /// Tests that sometimes fail on either side, each with the reason; they are left out of the comparison.
     #[serde(default)]
     pub unsteady: BTreeMap<String, String>,
 }

@@ -11,15 +11,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{pins::Pin, shell};
 
-/// How long a registry has to answer with everything.
+/// The timeout of a download, in seconds.
 const FETCH_SECONDS: &str = "400";
 
 /// Why a project cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotPrepared {
-    /// A registry or a program is not to be had here: another machine may have it.
+    /// A registry or a program is not available on this machine.
     Unavailable(String),
-    /// What came is not what the pin says, or does not unpack.
+    /// The archive does not match the pin, or cannot be unpacked.
     Wrong(String),
 }
 
@@ -63,7 +63,7 @@ fn step(pin: &Pin, script: &Path, step: &str, archives: &Path, folder: &Path, di
     command.args(["--kill-after=10", FETCH_SECONDS, "sh", "-eu"]).arg(script).arg(step).current_dir(folder);
     command.env("PACKAGE", &pin.package).env("VERSION", &pin.version).env("ARCHIVES", archives).env("PIN", &pin.folder);
     command.env("CACHE", dir.join("cache"));
-    // A registry that does not answer is given up soon.
+    // An unavailable registry fails soon.
     command.env("PIP_DEFAULT_TIMEOUT", "15").env("PIP_RETRIES", "1");
     command.env("npm_config_fetch_retries", "1").env("npm_config_fetch_timeout", "20000");
     command.env("CARGO_NET_RETRY", "1").env("CARGO_HTTP_TIMEOUT", "15");

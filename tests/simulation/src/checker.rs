@@ -1,4 +1,4 @@
-//! What was promised against what is found after a restart.
+//! Compares acknowledged rows with the rows found after a restart.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::trace;
 
-/// Keeps what was acknowledged and collects violations, outside the simulated machines: no crash reaches it. Clones share their
-/// state.
+/// Records what was acknowledged and collects violations, outside the simulated machines, so that no crash affects it. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct Checker(Arc<Mutex<State>>);
 
@@ -24,14 +23,14 @@ impl Checker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client was told that `key` is stored as `value`: from now on it has to be there.
+    /// Records an acknowledgement to a client: from now on, `key` must exist with `value`.
     pub fn acknowledged(&self, key: u64, value: impl Display) {
         trace::event(format_args!("{key} is acknowledged"));
         trace::count("acknowledged");
         self.state().acknowledged.insert(key, value.to_string());
     }
 
-    /// A store came up and holds `found`. What was never acknowledged may be there or not.
+    /// Checks the rows of a restarted store. Rows that were never acknowledged may exist or not.
     pub fn recovered(&self, found: &BTreeMap<u64, String>) {
         trace::event(format_args!("the store is up with {} rows", found.len()));
         trace::count("recoveries");
@@ -52,12 +51,12 @@ impl Checker {
         }
     }
 
-    /// How often a store came up so far.
+    /// The number of restarts of a store so far.
     pub fn recoveries(&self) -> u64 {
         self.state().recoveries
     }
 
-    /// Something is not as it must be. The verdict has it once, however often it is seen.
+    /// Records a violation. The verdict lists it once, however often it is recorded.
     pub fn violation(&self, what: impl Display) {
         let what = what.to_string();
         trace::event(format_args!("VIOLATION: {what}"));
@@ -67,10 +66,10 @@ impl Checker {
         }
     }
 
-    /// `Err` with every violation, one a line.
+    /// `Err` with every violation, one per line.
     ///
     /// # Errors
-    /// When there is one.
+    /// When there is a violation.
     pub fn verdict(&self) -> Result<(), String> {
         match self.state().violations.as_slice() {
             [] => Ok(()),

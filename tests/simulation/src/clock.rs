@@ -1,17 +1,17 @@
-//! The process's clock, stopped, so that nothing depends on how fast the simulation runs.
+//! Stops the process's clock, so that nothing depends on how fast the simulation runs.
 //!
-//! Belay is handed its clock and turmoil drives tokio's, but libraries beneath them read the machine's: hyper for its `date`
-//! header, h2 for the age of a reset stream, turmoil for the present when no runtime is entered. This crate defines libc's
-//! `clock_gettime`, which std calls; see [`crate::entropy`] for why its definition is the one that counts.
+//! Belay takes its clock as an argument and turmoil drives tokio's, but libraries below them read the machine's: hyper for its `date` header, h2
+//! for the age of a reset stream, turmoil for the current time outside a runtime. This crate defines libc's `clock_gettime`, which std calls;
+//! [`crate::entropy`] explains why its definition takes precedence.
 //!
-//! Until [`stop`] is called the kernel answers as ever, and of processor time it always does.
+//! Until [`stop`] is called, and always for processor time, the kernel's clock is used.
 
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// When the clock stands still, in seconds since the Unix epoch (2026-01-01T00:00:00Z): the start of every simulation.
+/// The time of the stopped clock, in seconds since the Unix epoch (2026-01-01T00:00:00Z): the start of every simulation.
 pub const EPOCH_SECONDS: u32 = 1_767_225_600;
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -21,7 +21,7 @@ pub fn stop() {
     STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// libc's clock_gettime(2): [`EPOCH_SECONDS`], or the kernel's answer while the clock runs.
+/// libc's clock_gettime(2): [`EPOCH_SECONDS`], or the kernel's time while the clock runs.
 ///
 /// # Safety
 /// `time` must be valid for writes.
@@ -37,12 +37,12 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::
             | libc::CLOCK_BOOTTIME
     );
     if STOPPED.load(Ordering::Relaxed) && is_time_of_day {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { time.write(libc::timespec { tv_sec: EPOCH_SECONDS.into(), tv_nsec: 0 }) };
         return 0;
     }
     // SAFETY: the system call with the caller's own arguments.
     let answer = unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) };
-    // The system call answers 0 or -1.
+    // The system call returns 0 or -1.
     if answer == 0 { 0 } else { -1 }
 }

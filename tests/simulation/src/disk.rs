@@ -1,11 +1,11 @@
-//! Files on the simulated disk, which fail, fill up and lose power as their machine does: what stands under SQLite and under the
-//! workspaces of the simulation. Safe, and without C.
+//! Files on the simulated disk, for SQLite and for the simulation's workspaces. The disk fails, fills up and loses power with its machine. Safe,
+//! and without C.
 //!
 //! A sync follows SQLite's own unix VFS: the first sync of a journal or log that was opened to be created if need be also syncs
-//! its folder, whichever process created it; a new database is not synced into its folder on its own. So a store that survives here does
-//! not rely on more than it gets there.
+//! its folder, whichever process created it; a new database is not synced into its folder separately. So a store that survives here does not
+//! rely on more than a real disk guarantees.
 //!
-//! turmoil knows files by name, not by inode, which shows in three places that are made good here:
+//! turmoil identifies files by name, not by inode. This module corrects three consequences:
 //! - A removed name that is created again before its folder is synced would show its old content, and the sync of the folder
 //!   would then destroy the new. Such a removal is made durable before the name is created again.
 //! - A folder synced after a new file would undo what the file's sync made durable, in that same case. Folders go first.
@@ -20,7 +20,7 @@ use turmoil::fs::shim::std::fs::{self, File, OpenOptions};
 use crate::machine::{self, Access, Boot, Refusal, Volume};
 use crate::trace;
 
-/// Why an operation did not happen.
+/// Why an operation failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Refused(Refusal),
@@ -56,7 +56,7 @@ impl From<Failure> for io::Error {
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
 
-/// How a file is to be opened.
+/// How to open a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mode {
     pub(crate) create: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Mode {
 pub(crate) struct OpenFile {
     boot: Boot,
     path: PathBuf,
-    // Taken at the close; leaked by a dead machine, which closes nothing.
+    // Taken when closing; leaked by a dead machine, which closes nothing.
     file: Option<File>,
     mode: Mode,
     folder_sync_due: bool,
@@ -127,7 +127,7 @@ impl OpenFile {
     /// Everything in the file.
     pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; READ_SIZE];
         loop {
             match self.read(&mut piece, bytes.len() as u64)? {
                 0 => return Ok(bytes),
@@ -172,7 +172,7 @@ impl OpenFile {
     }
 
     fn file_length(&self) -> Result<u64> {
-        // turmoil reads the machine that is executing, which a dead one's file does not belong to.
+        // turmoil uses the disk of the executing machine, to which a dead machine's file does not belong.
         if machine::current() != Some(self.boot) {
             return Err(Refusal::Dead.into());
         }
@@ -193,7 +193,7 @@ impl Drop for OpenFile {
             machine::release_database(self.boot, &self.path);
         }
         if self.mode.delete_on_close {
-            // Nothing can be done about a temporary file that stays; the next power loss removes it.
+            // A temporary file that cannot be removed stays until the next power loss.
             let _ = remove(&self.path, false);
         }
     }
@@ -217,15 +217,15 @@ pub(crate) fn remove(path: &Path, sync: bool) -> Result {
     }
 }
 
-/// How much is read at once, in bytes.
-const PIECE: usize = 16 << 10;
+/// The size of one read, in bytes.
+const READ_SIZE: usize = 16 << 10;
 
 /// All that is in a file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     OpenFile::open(path, Mode::default())?.read_all()
 }
 
-/// Puts a file with this content in the place of what is there, durably.
+/// Replaces a file with this content, durably.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result {
     let mode = Mode { create: true, writable: true, is_journal: true, ..Mode::default() };
     let mut file = OpenFile::open(path, mode)?;
@@ -234,7 +234,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result {
     file.sync()
 }
 
-/// Whether there is something called `path`.
+/// Whether `path` exists.
 pub(crate) fn exists(path: &Path) -> Result<bool> {
     let boot = machine::current().ok_or(Refusal::Dead)?;
     machine::access(boot, Access::Read)?;
@@ -274,7 +274,7 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// FNV-1a, so that a trace tells one content from another.
+/// FNV-1a, so that a trace distinguishes contents.
 fn digest(data: &[u8]) -> u64 {
     data.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,4 +1,4 @@
-//! The process's randomness, made a function of the seed.
+//! Makes the process's randomness a function of the seed.
 //!
 //! This crate defines libc's `getrandom` and `getentropy`. A definition in the executable comes before the one in libc, for
 //! callers that link to the symbol and for those that look it up with `dlsym` alike. That covers std (the keys of every
@@ -6,7 +6,7 @@
 //! stands on them, such as `rand::rng()`; SQLite asks [`crate::vfs`], which asks here. It does not cover the `getrandom`
 //! crate 0.2, which makes the system call itself, nor generators that read the clock or addresses.
 //!
-//! Until [`seed`] is called the kernel answers as ever.
+//! Until [`seed`] is called, the kernel's randomness is used.
 
 #![allow(unsafe_code)]
 
@@ -33,19 +33,19 @@ pub fn seed(seed: u64) {
     *generator() = Some(SmallRng::seed_from_u64(seed));
 }
 
-/// Fills `bytes` with what any other caller of `getrandom` would get next.
+/// Fills `bytes` from the same generator as `getrandom`.
 pub fn fill(bytes: &mut [u8]) {
     ::getrandom::fill(bytes).expect("getrandom without flags fails only for a bad address");
 }
 
-/// Whether a caller that looks `getrandom` up at run time finds this crate's.
+/// Whether `dlsym` finds this crate's `getrandom`.
 pub fn is_interposed() -> bool {
     // SAFETY: the name is a C string, and the address that comes back is compared, never called.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getrandom".as_ptr()) };
     std::ptr::eq(found, getrandom as *const c_void)
 }
 
-/// Writes `length` bytes to `buffer` when there is a seed; says whether it did.
+/// Writes `length` bytes to `buffer` if there is a seed; returns whether it did.
 ///
 /// # Safety
 /// `buffer` must be valid for writes of `length` bytes.

@@ -1,4 +1,4 @@
-//! What goes wrong in a simulation and when, as plain data made from the seed.
+//! The schedule of faults of a simulation, as plain data generated from the seed.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use rand::seq::IndexedRandom;
 
 use crate::machine::{Disk, KillPoint, Moment};
 
-/// One thing that goes wrong, with its end.
+/// One fault, with its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// `host` loses power between two of its steps: what was not synced is lost or torn, and its peers are sent nothing.
@@ -19,11 +19,11 @@ pub enum Fault {
         /// From the loss until it starts again.
         down: Duration,
     },
-    /// The same, at the change of the disk that comes after `changes` more: in the middle of a commit.
+    /// The same, after `changes` more changes of the disk: in the middle of a commit.
     PowerLossAtChange {
         /// The host.
         host: &'static str,
-        /// Writes, truncations, syncs, creations and deletions that still happen.
+        /// The number of writes, truncations, syncs, creations and deletions that still happen.
         changes: u32,
         /// From the loss until it starts again.
         down: Duration,
@@ -33,9 +33,9 @@ pub enum Fault {
         /// The host.
         host: &'static str,
     },
-    /// A process is killed when the next request reaches a moment, and starts again at once.
+    /// A process is killed when the next request reaches a stage, and starts again at once.
     KillAtRequest(KillPoint),
-    /// Nothing passes between `a` and `b`, and what was on its way is lost.
+    /// No message passes between `a` and `b`, and messages in flight are lost.
     Partition {
         /// One side.
         a: &'static str,
@@ -44,11 +44,11 @@ pub enum Fault {
         /// Until it is repaired.
         lasts: Duration,
     },
-    /// Nothing passes from `from` to `to`; the other direction works.
+    /// No message passes from `from` to `to`; the other direction works.
     OneWayPartition {
-        /// Whose messages are lost.
+        /// The sender whose messages are lost.
         from: &'static str,
-        /// Who does not receive them.
+        /// The receiver.
         to: &'static str,
         /// Until it is repaired.
         lasts: Duration,
@@ -62,7 +62,7 @@ pub enum Fault {
         /// Until it is well.
         lasts: Duration,
     },
-    /// The wall clock of `host` is wrong. It is set forward or back at once, and put right at once.
+    /// The wall clock of `host` is wrong: it jumps forward or back, and later jumps to the right time.
     Clock {
         /// The host.
         host: &'static str,
@@ -92,10 +92,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What goes wrong when, counted from the start of the simulation.
+/// Faults with their times since the start of the simulation.
 pub type Schedule = Vec<(Duration, Fault)>;
 
-/// What faults can happen to.
+/// The targets of faults.
 #[derive(Debug, Clone, Copy)]
 pub struct Site {
     /// Hosts that lose power, are killed and have disks. At least one.
@@ -104,12 +104,12 @@ pub struct Site {
     pub everyone: &'static [&'static str],
     /// The requests in the middle of which processes are killed, each with the hosts of its two ends.
     pub requests: &'static [(&'static str, [&'static str; 2])],
-    /// Whether some faults last until all are ended: only for a simulation that ends them.
+    /// Whether some faults last until [`crate::world::World::heal`]: only for a simulation that calls it.
     pub for_good: bool,
 }
 
-/// Longer than any simulation: until every fault is ended.
-const FOR_GOOD: Duration = Duration::from_secs(100_000);
+/// Longer than any simulation: until `heal` ends the fault.
+const UNTIL_HEALED: Duration = Duration::from_secs(100_000);
 
 /// A schedule of up to ten faults within `horizon`, in order of time.
 ///
@@ -119,7 +119,7 @@ pub fn generate(random: &mut StdRng, site: Site, horizon: Duration) -> Schedule 
     let mut schedule: Schedule = (0..random.random_range(2..=10))
         .map(|_| (milliseconds(random, 0, horizon.as_millis() as u64), fault(random, site)))
         .collect();
-    // A stable sort: faults of one instant stay in the order in which they were made.
+    // A stable sort: simultaneous faults stay in the order of generation.
     schedule.sort_by_key(|(at, _)| *at);
     schedule
 }
@@ -157,9 +157,9 @@ fn kill_at_request(random: &mut StdRng, site: Site) -> Option<Fault> {
     Some(Fault::KillAtRequest(KillPoint { method, moment, victim: ends.choose(random)? }))
 }
 
-/// Some milliseconds up to `most`, or until every fault is ended.
+/// Some milliseconds up to `most`, or until `heal`.
 fn lasts(random: &mut StdRng, site: Site, most: u64) -> Duration {
-    if site.for_good && random.random_bool(0.25) { FOR_GOOD } else { milliseconds(random, 10, most) }
+    if site.for_good && random.random_bool(0.25) { UNTIL_HEALED } else { milliseconds(random, 10, most) }
 }
 
 /// How far a clock is set, in seconds: seconds, minutes, hours or days, in both directions.
@@ -172,15 +172,14 @@ fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> Duration {
     Duration::from_millis(random.random_range(least..=most))
 }
 
-/// What holds throughout a simulation.
+/// Conditions that apply throughout a simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conditions {
-    /// The longest a message is under way.
+    /// The maximum delay of a message.
     pub max_latency: Duration,
-    /// The probability that a write reaches the disk at once, unasked.
+    /// The probability that a write reaches the disk at once, without a sync.
     pub spontaneous_sync: f64,
-    /// Of each write that was not synced, a power loss leaves a random number of blocks of this size, in bytes; `None`: all or
-    /// nothing is synced, nothing is torn.
+    /// A power loss keeps a random number of blocks of this size, in bytes, of each unsynced write; `None` means that no write is torn.
     pub torn_block: Option<u64>,
 }
 

@@ -11,7 +11,7 @@ use tower::{Layer, Service};
 
 use crate::machine::{self, Moment};
 
-/// The same methods, with the [`crate::machine::KillPoint`]s of this simulation in them.
+/// Adds the [`crate::machine::KillPoint`]s of this simulation to the methods.
 pub fn around(routes: Routes) -> Routes {
     routes.into_axum_router().layer(KillPoints).into()
 }

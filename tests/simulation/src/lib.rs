@@ -1,7 +1,7 @@
 //! Belay under a deterministic simulation: real tonic and real SQLite on turmoil's network, clock and disk.
 //!
-//! One `u64` seed decides everything: message delays, faults, torn writes, hash maps, ids. A seed that fails is replayed
-//! by the command printed beside it.
+//! One `u64` seed determines everything: message delays, faults, torn writes, hash maps, ids. For a seed that fails, the run prints the command
+//! that replays it.
 //!
 //! ```text
 //! cargo test -p belay-simulation                                            every scenario: Belay itself with 200 seeds
@@ -9,21 +9,21 @@
 //! BELAY_SIM_SEED=17 cargo test -p belay-simulation -- --exact append_log    one, with every disk operation shown
 //! ```
 //!
-//! | module | what it is for |
+//! | module | purpose |
 //! |---|---|
 //! | [`entropy`] | `getrandom` of the whole process, from the seed |
 //! | [`clock`] | the clock of the whole process, stopped |
-//! | [`machine`] | which run of which host is executing, and whether its power and disk are well |
+//! | [`machine`] | which run of which host is executing, and the state of its power and disk |
 //! | `disk` | files that fail, fill up and lose power with their machine |
 //! | [`vfs`] | SQLite on the simulated disk |
 //! | [`net`] | tonic on the simulated network |
 //! | [`fault`] | what goes wrong and when, as plain data made from the seed |
 //! | [`kill_points`] | processes that are killed in the middle of a request |
-//! | [`world`] | the simulation itself: hosts, clients, and the carrying out of faults |
-//! | [`checker`] | what was promised against what is found after a restart |
-//! | [`scenario`] | what runs |
+//! | [`world`] | the simulation itself: hosts, clients, and the execution of faults |
+//! | [`checker`] | compares what was acknowledged with what is found after a restart |
+//! | [`scenario`] | the scenarios |
 //! | [`runner`] | one process per seed, replay, the verdict |
-//! | [`trace`] | everything observed, as lines and as one hash |
+//! | [`trace`] | all observations, as lines and as one hash |
 
 pub mod checker;
 pub mod clock;

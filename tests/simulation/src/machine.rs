@@ -1,16 +1,15 @@
-//! Machines: which run of which host is executing, and whether its power and disk are well.
+//! Machines: which run of which host is executing, and the state of its power and disk.
 //!
 //! turmoil ends a host by dropping its futures. Dropping a SQLite connection closes it properly: it checkpoints, syncs and
-//! unlinks the log, which no machine does at the instant it loses power. So every file handle remembers the run ("boot") in
-//! which it was opened, and works only while that run is the one executing. [`halt`] comes before the drop; from then on
-//! nothing that was opened in that run can touch the disk, even where it is still held.
+//! unlinks the log, which no machine does when it loses power. So every file handle stores the run ("boot") in which it was opened, and works
+//! only while that run is executing. [`halt`] is called before the drop; from then on no handle of that run can change the disk, even if it is
+//! still held.
 //!
-//! A tokio runtime belongs to one run of one host (turmoil makes a new one at every restart), which is how the code that is
-//! executing is recognised.
+//! A tokio runtime belongs to one run of one host (turmoil creates a new one at every restart), which identifies the executing run.
 //!
-//! A host's code runs until it waits, so a power loss between two steps never falls between a write and its sync. The fuse
-//! ([`light_fuse`]) does: the n-th change of the disk from now does not happen, nor anything after it; what the dead machine
-//! still sends is swallowed by [`crate::net`], and [`crate::world`] ends it at the end of the step.
+//! A host's code runs until it waits, so a power loss between two steps never falls between a write and its sync. [`fail_power_after`] does:
+//! the n-th change of the disk from now does not happen, nor anything after it. [`crate::net`] drops what the dead machine still sends, and
+//! [`crate::world`] ends it at the end of the step.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +21,7 @@ use tokio::runtime;
 
 use crate::trace;
 
-/// What is wrong with a host's disk.
+/// The state of a host's disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Disk {
     /// Nothing.
@@ -47,7 +46,7 @@ pub enum Disk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Boot(u64);
 
-/// What an operation wants from the disk.
+/// The kind of a disk access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -58,7 +57,7 @@ pub(crate) enum Access {
     Sync,
 }
 
-/// A part of a host's disk that can be full for itself.
+/// A part of a host's disk that can be full on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Volume {
     /// The services' stores.
@@ -68,7 +67,7 @@ pub(crate) enum Volume {
 }
 
 impl Volume {
-    /// Where stores are.
+    /// The folder of the stores.
     const STORES: &str = "/data";
 
     pub(crate) fn of(path: &Path) -> Self {
@@ -76,7 +75,7 @@ impl Volume {
     }
 }
 
-/// Why the disk does not do it.
+/// Why the disk refuses an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The machine that opened this file has ended or has no power.
@@ -89,7 +88,7 @@ struct Run {
     boot: Boot,
     runtime: runtime::Id,
     powered: bool,
-    /// Its process wants to end.
+    /// Its process has requested its end.
     exiting: bool,
     databases: BTreeSet<PathBuf>,
 }
@@ -124,7 +123,7 @@ impl Machines {
         }
     }
 
-    /// The host that is executing, when it has power.
+    /// The executing host, if it has power.
     fn here(&mut self) -> Option<(&'static str, &mut Host)> {
         let runtime = runtime::Handle::try_current().ok()?.id();
         let live = |run: &Run| run.runtime == runtime && run.powered;
@@ -145,7 +144,7 @@ pub fn reset(seed: u64) {
     MACHINES.set(Machines::new(seed));
 }
 
-/// The code that is executing is a new run of `host`, on the runtime it is called on.
+/// Registers the executing code as a new run of `host`, on the current runtime.
 ///
 /// # Panics
 /// Outside a tokio runtime.
@@ -159,7 +158,7 @@ pub fn boot(host: &'static str) {
     });
 }
 
-/// The present run of `host` is over: no file opened in it works any more, not even to be closed.
+/// Ends the current run of `host`: no file opened in it works any more, not even for closing.
 pub fn halt(host: &str) {
     MACHINES.with_borrow_mut(|machines| {
         if let Some(host) = machines.hosts.get_mut(host) {
@@ -169,18 +168,17 @@ pub fn halt(host: &str) {
     });
 }
 
-/// Lets the power of `host` fail at the change of its disk that comes after `changes` more (a write, a truncation, a sync, a
-/// creation or a deletion).
-pub fn light_fuse(host: &'static str, changes: u32) {
+/// Schedules a power loss of `host` after `changes` more changes of its disk (writes, truncations, syncs, creations and deletions).
+pub fn fail_power_after(host: &'static str, changes: u32) {
     MACHINES.with_borrow_mut(|machines| machines.hosts.entry(host).or_default().fuse = Some(changes));
 }
 
-/// The hosts whose fuse has blown and that were not halted since.
-pub fn blown() -> Vec<&'static str> {
+/// The hosts whose scheduled power loss has happened and that were not halted since.
+pub fn without_power() -> Vec<&'static str> {
     hosts_whose_run(|run| !run.powered)
 }
 
-/// Ends the process that is executing, at the end of the step, as if it were killed: nothing is closed. It is started again.
+/// Ends the executing process at the end of the step, as if killed: nothing is closed. It is started again.
 pub fn exit() {
     MACHINES.with_borrow_mut(|machines| {
         if let Some(run) = machines.here().and_then(|(_, host)| host.run.as_mut()) {
@@ -189,43 +187,43 @@ pub fn exit() {
     });
 }
 
-/// The hosts whose process asked for its end and that were not halted since.
+/// The hosts whose process has requested its end and that were not halted since.
 pub fn exiting() -> Vec<&'static str> {
     hosts_whose_run(|run| run.exiting)
 }
 
-/// A moment in a request.
+/// A stage of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// It has arrived, and nothing has been done for it.
+    /// It has arrived and was not processed yet.
     Arrived,
-    /// It has been carried out, and its answer has not been sent.
+    /// It was processed, and its response was not sent yet.
     Answered,
 }
 
-/// A process that is killed in the middle of a request.
+/// A process kill in the middle of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KillPoint {
     /// The RPC, without its service.
     pub method: &'static str,
-    /// When in it.
+    /// The stage.
     pub moment: Moment,
-    /// Whose process.
+    /// The host whose process is killed.
     pub victim: &'static str,
 }
 
-/// Lets a process be killed when the next request reaches the moment.
+/// Kills a process when the next request reaches the stage.
 pub fn set_kill_point(point: KillPoint) {
     MACHINES.with_borrow_mut(|machines| machines.kill_points.push(point));
 }
 
-/// Forgets every kill point.
+/// Removes every kill point.
 pub fn clear_kill_points() {
     MACHINES.with_borrow_mut(|machines| machines.kill_points.clear());
 }
 
-/// A request for `method` has come to `moment` on the machine that is executing. Returns whether its own process is killed by that: then
-/// nothing more may be done in it.
+/// Reports that a request for `method` has reached `moment` on the executing machine. Returns whether this kills its own process, which then must
+/// not continue.
 pub(crate) fn reach(method: &str, moment: Moment) -> bool {
     MACHINES.with_borrow_mut(|machines| {
         let Some(here) = machines.here().map(|(name, _)| name) else { return true };
@@ -249,19 +247,18 @@ pub fn set_clock(host: &'static str, ahead: i64) {
     MACHINES.with_borrow_mut(|machines| machines.hosts.entry(host).or_default().clock_ahead = ahead);
 }
 
-/// How far the wall clock of the machine that is executing is ahead, in microseconds.
+/// How far the wall clock of the executing machine is ahead, in microseconds.
 pub fn clock_ahead() -> i64 {
     MACHINES.with_borrow_mut(|machines| machines.here().map_or(0, |(_, host)| host.clock_ahead))
 }
 
-/// Sets what is wrong with the disk of `host`, across restarts.
+/// Sets the state of the disk of `host`, across restarts.
 pub fn set_disk(host: &'static str, disk: Disk) {
     MACHINES.with_borrow_mut(|machines| machines.hosts.entry(host).or_default().disk = disk);
 }
 
-/// Runs `inspect` with disks that neither fail, fill up nor lose power: for a checker, which looks but is not part of what
-/// is tested.
-pub fn calmly<R>(inspect: impl FnOnce() -> R) -> R {
+/// Runs `inspect` without disk faults and power losses: for checkers, which are not part of the tested system.
+pub fn without_faults<R>(inspect: impl FnOnce() -> R) -> R {
     struct Calm(bool);
     impl Drop for Calm {
         fn drop(&mut self) {
@@ -272,12 +269,12 @@ pub fn calmly<R>(inspect: impl FnOnce() -> R) -> R {
     inspect()
 }
 
-/// Whether the machine that is executing has power.
+/// Whether the executing machine has power.
 pub(crate) fn is_powered() -> bool {
     MACHINES.with_borrow_mut(|machines| machines.here().is_some())
 }
 
-/// The run that is executing.
+/// The executing run.
 pub(crate) fn current() -> Option<Boot> {
     if !turmoil::in_simulation() {
         return None;
@@ -285,7 +282,7 @@ pub(crate) fn current() -> Option<Boot> {
     MACHINES.with_borrow_mut(|machines| machines.here().and_then(|(_, host)| host.run.as_ref().map(|run| run.boot)))
 }
 
-/// Whether a file opened in `boot` may be accessed now; burns the fuse.
+/// Checks whether a file opened in `boot` may be accessed now, and counts the change.
 pub(crate) fn access(boot: Boot, access: Access) -> Result<(), Refusal> {
     if !turmoil::in_simulation() {
         return Err(Refusal::Dead);
@@ -325,7 +322,7 @@ pub(crate) fn access(boot: Boot, access: Access) -> Result<(), Refusal> {
     })
 }
 
-/// Notes that `path` is open as a database in `boot`; false when it already is.
+/// Registers `path` as an open database in `boot`; returns false when it already is.
 pub(crate) fn claim_database(boot: Boot, path: &Path) -> bool {
     with_host(boot, |host| host.run.as_mut().is_some_and(|run| run.databases.insert(path.to_owned()))).unwrap_or(false)
 }
@@ -335,12 +332,12 @@ pub(crate) fn release_database(boot: Boot, path: &Path) {
     with_host(boot, |host| host.run.as_mut().map(|run| run.databases.remove(path)));
 }
 
-/// Notes that the name `path` was removed, which no sync of its folder has made durable.
+/// Records that the name `path` was removed and that no sync of its folder has made this durable.
 pub(crate) fn note_unlinked(boot: Boot, path: &Path) {
     with_host(boot, |host| host.unlinked.insert(path.to_owned()));
 }
 
-/// Whether `path` was removed and not yet asked about.
+/// Removes the record of [`note_unlinked`]; returns whether there was one.
 pub(crate) fn take_unlinked(boot: Boot, path: &Path) -> bool {
     with_host(boot, |host| host.unlinked.remove(path)).unwrap_or(false)
 }

@@ -5,7 +5,7 @@
 //! let channel = Endpoint::from_static("http://store:7000").connect_with_connector_lazy(net::Connector);
 //! ```
 //!
-//! What a machine sends after its power failed goes nowhere: see [`crate::machine::light_fuse`].
+//! What a machine sends after its power failed is dropped: see [`crate::machine::fail_power_after`].
 
 use std::future::Future;
 use std::io;
@@ -23,10 +23,10 @@ use turmoil::net::{TcpListener, TcpStream};
 
 use crate::machine;
 
-/// Where gRPC is served when a URI names no port.
+/// The port when a URI names none.
 const DEFAULT_PORT: u16 = 80;
 
-/// Listens on `port` of the host that is executing; the connections it accepts, for as long as the stream lives.
+/// Listens on `port` of the executing host; returns the stream of accepted connections.
 ///
 /// # Errors
 /// When the port is taken.
@@ -45,7 +45,7 @@ pub struct Connection {
     peer: SocketAddr,
 }
 
-/// Who is at the other end, as a request's extension.
+/// The peer's address, as a request extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub SocketAddr);
 

@@ -1,11 +1,10 @@
-//! One process per seed, replay, and the verdict in the words of `cargo test`.
+//! One process per seed, replay, and the verdict in the format of `cargo test`.
 //!
-//! A process is the unit because hash maps, tokio and SQLite keep state that belongs to the process: only a new one starts
-//! from the seed and nothing else. The test binary starts itself, as many at a time as there are cores.
+//! Hash maps, tokio and SQLite keep state per process, so only a new process depends on nothing but the seed. The test binary starts itself, once
+//! per core at a time.
 //!
-//! `BELAY_SIM_SEEDS=n` runs n seeds of each scenario instead of its own number; `BELAY_SIM_SEED=s` runs that one, with every
-//! disk operation shown. A quarter of the seeds are other ones in every run, and the run says which; `BELAY_SIM_OFFSET=o` takes
-//! those from o on.
+//! `BELAY_SIM_SEEDS=n` runs n seeds of each scenario instead of its own number; `BELAY_SIM_SEED=s` runs only that seed and shows every disk
+//! operation. A quarter of the seeds are new in every run, which prints the first of them; `BELAY_SIM_OFFSET=o` starts them at o.
 
 mod arguments;
 mod child;
@@ -26,12 +25,12 @@ use crate::scenario::{Expect, Scenario};
 const SEEDS_VARIABLE: &str = "BELAY_SIM_SEEDS";
 const SEED_VARIABLE: &str = "BELAY_SIM_SEED";
 const OFFSET_VARIABLE: &str = "BELAY_SIM_OFFSET";
-/// How many seeds are run twice.
+/// The number of seeds that are run twice.
 const REPEATED_SEEDS: u64 = 10;
-/// How many failing seeds are shown with their output.
-const SHOWN_FAILURES: usize = 3;
+/// The maximum number of failing seeds whose output is shown.
+const MAX_SHOWN_FAILURES: usize = 3;
 
-/// One test: a scenario and what is asked of it.
+/// One test: a scenario and a check.
 struct Case<'a> {
     name: String,
     scenario: &'a Scenario,
@@ -44,7 +43,7 @@ enum Check {
     Found { violation: &'static str, within: u64 },
 }
 
-/// Runs the scenarios as the command line and the environment say: the `main` of the test binary.
+/// The `main` of the test binary: runs the scenarios that the command line and the environment select.
 pub fn main(scenarios: &[Scenario]) -> ExitCode {
     match run(scenarios) {
         Ok(code) => code,
@@ -64,13 +63,13 @@ fn run(scenarios: &[Scenario]) -> Result<ExitCode, String> {
     }
     let cases = cases(scenarios);
     if arguments.list {
-        // None is ignored, which is what `--list --ignored` asks for.
+        // `--list --ignored`: no test is ignored.
         let listed: Vec<_> =
             cases.iter().filter(|case| !arguments.ignored && arguments.filter.selects(&case.name)).collect();
         for case in &listed {
             println!("{}: test", case.name);
         }
-        // nextest asks for names and nothing else.
+        // nextest expects names only.
         if !arguments.terse {
             println!("\n{} tests, 0 benchmarks", listed.len());
         }
@@ -169,7 +168,7 @@ fn conclude(results: &[(String, bool)], filtered: usize) -> ExitCode {
 }
 
 impl Case<'_> {
-    /// What the runs showed, or why that is a failure. `asked`: so many seeds, whatever the scenario says.
+    /// The result of the runs, or why the test failed. `asked` overrides the scenario's number of seeds.
     fn verdict(&self, asked: Option<u64>) -> Result<String, String> {
         match &self.check {
             Check::Holds { seeds, counted } => self.holds(asked.unwrap_or(*seeds), counted),
@@ -181,7 +180,7 @@ impl Case<'_> {
     fn holds(&self, seeds: u64, counted: &[&str]) -> Result<String, String> {
         let offset = match number(OFFSET_VARIABLE)? {
             Some(offset) => offset,
-            // Beyond the seeds that run every time, and short enough to be typed.
+            // Above the seeds that every run uses, and short enough to type.
             None => 1_000_000 + RandomState::new().hash_one(()) % 1_000_000_000,
         };
         let (known, new) = (seeds - seeds / 4, seeds / 4);
@@ -191,7 +190,7 @@ impl Case<'_> {
         let failures: Vec<_> = runs.iter().filter(|(_, run)| run.outcome != Outcome::Passed).collect();
         if !failures.is_empty() {
             let shown: Vec<_> =
-                failures.iter().take(SHOWN_FAILURES).map(|(seed, run)| self.describe(*seed, run)).collect();
+                failures.iter().take(MAX_SHOWN_FAILURES).map(|(seed, run)| self.describe(*seed, run)).collect();
             let all: Vec<_> = failures.iter().map(|(seed, _)| seed.to_string()).collect();
             return Err(format!("{}\n{} of {seeds} seeds failed: {}", shown.concat(), all.len(), all.join(", ")));
         }
@@ -232,13 +231,13 @@ impl Case<'_> {
     fn is_found(&self, violation: &str, within: u64) -> Result<String, String> {
         let finds = |run: &Finished| matches!(&run.outcome, Outcome::Failed(why) if why.contains(violation));
         let runs = for_each(0..within, |seed| child::start(self.scenario.name, seed, false), finds)?;
-        // One bug may break several promises: a seed may show another one first.
+        // One bug may cause several violations: a seed may show another one first.
         let others = runs.iter().filter(|(_, run)| run.outcome != Outcome::Passed && !finds(run));
         let others: Vec<_> = others.map(|(seed, run)| self.describe(*seed, run)).collect();
         match runs.iter().find(|(_, run)| finds(run)) {
             Some((seed, _)) => Ok(format!("found at seed {seed}; {} seeds failed otherwise", others.len())),
             None => {
-                let shown: Vec<_> = others.into_iter().take(SHOWN_FAILURES).collect();
+                let shown: Vec<_> = others.into_iter().take(MAX_SHOWN_FAILURES).collect();
                 Err(format!("{}the planted bug ({violation:?}) was not found within {within} seeds", shown.concat()))
             }
         }
@@ -258,8 +257,7 @@ impl Case<'_> {
     }
 }
 
-/// Runs `work` for each seed, as many at a time as there are cores, until all are done or one result is `enough`; results
-/// in order of the seeds.
+/// Runs `work` for each seed, one per core at a time, until all are done or one result is `enough`. Returns the results in the order of the seeds.
 fn for_each<R: Send>(
     seeds: Range<u64>,
     work: impl Fn(u64) -> Result<R, String> + Sync,

@@ -1,4 +1,4 @@
-//! What runs: each scenario builds a world from a seed, runs it, and checks it.
+//! The scenarios: each builds a world from a seed, runs it, and checks it.
 
 pub mod append_log;
 pub mod belay;
@@ -9,7 +9,7 @@ pub mod randomness;
 pub struct Scenario {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Runs one seed; `Err` says what was violated.
+    /// Runs one seed; `Err` has the violations.
     pub run: fn(seed: u64) -> Result<(), String>,
     /// What its seeds must show.
     pub expect: Expect,
@@ -18,15 +18,15 @@ pub struct Scenario {
 /// What the seeds of a scenario must show.
 #[derive(Debug, Clone, Copy)]
 pub enum Expect {
-    /// Every seed passes, and over all of them each of these counters of [`crate::trace`] was counted: a simulation in which
-    /// nothing happens proves nothing.
+    /// Every seed passes, and each of these counters of [`crate::trace`] is above 0 over all seeds, because a simulation in which nothing happens
+    /// proves nothing.
     Holds {
         /// How many seeds the ordinary suite runs.
         seeds: u64,
         /// The counters' names.
         counted: &'static [&'static str],
     },
-    /// A bug was planted: within this many seeds one fails with a text that contains `violation`.
+    /// A bug is planted: within this many seeds, one fails with a violation that contains `violation`.
     Found {
         /// A part of the violation.
         violation: &'static str,

@@ -1,7 +1,7 @@
-//! Everything a simulation observes: printed as it happens, and folded into one hash.
+//! The trace of a simulation: printed as it happens, and folded into one hash.
 //!
-//! Two runs of one seed must end with the same hash; a simulation that fails this cannot be replayed. The trace belongs to
-//! the thread that runs the simulation.
+//! Two runs of one seed must end with the same hash; otherwise the simulation could not be replayed. The trace belongs to the thread that runs the
+//! simulation.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,12 +22,12 @@ thread_local! {
     static TRACE: RefCell<Trace> = RefCell::default();
 }
 
-/// What is left of a trace at the end.
+/// The summary of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// Over every event and detail, in order, with its simulated time.
     pub hash: u64,
-    /// How often what happened, by name.
+    /// The counters, by name.
     pub counters: BTreeMap<&'static str, u64>,
 }
 
@@ -36,17 +36,17 @@ pub fn begin(show_details: bool) {
     TRACE.set(Trace { show_details, ..Trace::default() });
 }
 
-/// Sets the simulated time that the lines to come carry.
+/// Sets the simulated time of the following lines.
 pub fn set_now(now: Duration) {
     TRACE.with_borrow_mut(|trace| trace.now = now);
 }
 
-/// Something a reader of a failing run wants to see.
+/// Records an event, which is always printed.
 pub fn event(text: impl Display) {
     record(text, true);
 }
 
-/// Something only a close look needs, such as one disk operation.
+/// Records a detail, such as one disk operation, which is printed only on request.
 pub fn detail(text: impl Display) {
     record(text, false);
 }
@@ -61,7 +61,7 @@ fn record(text: impl Display, always_shown: bool) {
     });
 }
 
-/// Counts one more `what`; counters are summed over all seeds and shown beside the verdict.
+/// Increments the counter `what`; counters are summed over all seeds and shown with the verdict.
 pub fn count(what: &'static str) {
     TRACE.with_borrow_mut(|trace| *trace.counters.entry(what).or_default() += 1);
 }

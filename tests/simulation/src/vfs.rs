@@ -26,14 +26,14 @@ pub const NAME: &CStr = c"turmoil";
 
 /// The longest path, in bytes with its end; SQLite's unix VFS has the same.
 const PATH_MAX: usize = 512;
-/// What SQLite's unix VFS says of a disk.
+/// The sector size that SQLite's unix VFS reports.
 const SECTOR_SIZE: c_int = 4096;
 /// The Unix epoch in milliseconds since the Julian epoch (SQLite's `unixEpoch`).
 const UNIX_EPOCH_JULIAN_MS: i64 = 210_866_760_000_000;
 
 const MS_PER_DAY: f64 = 86_400_000.0;
 
-/// What SQLite allocates for a file: its own part, then ours.
+/// The memory that SQLite allocates for a file: its own part, then this VFS's.
 #[repr(C)]
 struct SqliteFile {
     base: ffi::sqlite3_file,
@@ -99,7 +99,7 @@ pub fn register() {
     });
 }
 
-/// Runs a method so that neither an error nor a panic gets past it. `failed` is SQLite's code for the operation.
+/// Runs a method and converts errors and panics to SQLite's code `failed`.
 fn guarded(failed: c_int, method: impl FnOnce() -> disk::Result<c_int>) -> c_int {
     match catch_unwind(AssertUnwindSafe(method)) {
         Ok(Ok(code)) => code,

@@ -1,4 +1,4 @@
-//! The simulation itself: hosts, clients, and what each fault does to them.
+//! The simulation itself: hosts, clients, and the effects of faults on them.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,19 +12,19 @@ use crate::fault::{Conditions, Fault, Schedule};
 use crate::machine::{self, Disk};
 use crate::{trace, vfs};
 
-/// The granularity of the network and of faults: half of the time goes into steps in which nothing happens.
+/// The granularity of the network and of faults. With smaller steps, most of the run time goes into steps in which nothing happens.
 pub const TICK: Duration = Duration::from_millis(2);
 
 /// A running simulation.
 pub struct World {
     sim: Sim<'static>,
     machines: Vec<&'static str>,
-    /// What is still to be done, by time and then in the order it was decided.
+    /// The pending actions, by time and then in the order of scheduling.
     agenda: BTreeMap<(Duration, u64), Action>,
     decided: u64,
-    /// Directions in which nothing passes, by the decision that cut them.
+    /// The cut directions, by the number of the cut.
     cuts: BTreeMap<u64, (&'static str, &'static str)>,
-    /// How long a host whose fuse is lit will be down.
+    /// How long a host with a scheduled power loss will be down.
     downtimes: BTreeMap<&'static str, Duration>,
 }
 
@@ -37,8 +37,8 @@ enum Action {
 }
 
 impl World {
-    /// A world without machines, in which everything random follows from `seed`. It ends with an error when its clients are
-    /// not done after `longest` of simulated time.
+    /// A world without machines, whose randomness is a function of `seed`. Running it fails when its clients are not done after `longest` of
+    /// simulated time.
     pub fn new(seed: u64, conditions: &Conditions, longest: Duration) -> Self {
         vfs::register();
         machine::reset(seed);
@@ -82,7 +82,7 @@ impl World {
         });
     }
 
-    /// Adds a client: it never fails, and the simulation runs until all clients are done.
+    /// Adds a client: no fault affects it, and the simulation runs until all clients are done.
     pub fn client(&mut self, name: &'static str, work: impl Future<Output = turmoil::Result> + 'static) {
         self.machines.push(name);
         self.sim.client(name, async move {
@@ -91,7 +91,7 @@ impl World {
         });
     }
 
-    /// Lets `schedule` happen, counted from now.
+    /// Schedules faults, relative to the current time.
     pub fn schedule(&mut self, schedule: Schedule) {
         for (after, fault) in schedule {
             trace::event(format_args!("planned at {after:?}: {fault}"));
@@ -108,7 +108,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs until `reached`; false when it was not within `longest` of simulated time.
+    /// Runs until `reached` returns true; returns false when it did not within `longest` of simulated time.
     ///
     /// # Errors
     /// When a host or client failed.
@@ -123,7 +123,7 @@ impl World {
         Ok(true)
     }
 
-    /// Ends every fault, present and to come; a host that is down starts.
+    /// Ends all current and scheduled faults; a host that is down starts.
     pub fn heal(&mut self) {
         for action in std::mem::take(&mut self.agenda).into_values() {
             if let Action::Boot(host) = action {
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Takes the power from `host` and starts it again at once.
+    /// Cuts the power of `host` and starts it again at once.
     pub fn power_cycle(&mut self, host: &'static str) {
         self.lose_power(host, Duration::ZERO);
     }
@@ -163,7 +163,7 @@ impl World {
             }
         }
         let done = self.sim.step()?;
-        for host in machine::blown() {
+        for host in machine::without_power() {
             trace::count("power losses in a commit");
             let down = self.downtimes.remove(host).unwrap_or_default();
             self.lose_power(host, down);
@@ -188,7 +188,7 @@ impl World {
             Fault::PowerLoss { host, down } => self.lose_power(host, down),
             Fault::PowerLossAtChange { host, changes, down } => {
                 self.downtimes.insert(host, down);
-                machine::light_fuse(host, changes);
+                machine::fail_power_after(host, changes);
             }
             Fault::Kill { host } if self.sim.is_host_running(host) => {
                 trace::count("kills");
@@ -234,7 +234,7 @@ impl World {
         self.decide(down, Action::Boot(host));
     }
 
-    /// Ends the process of `host` without a chance to close anything, and starts it again.
+    /// Kills the process of `host`, and starts it again.
     fn restart(&mut self, host: &'static str) {
         machine::halt(host);
         self.sim.bounce(host);
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Repairs the link of `a` and `b` but for what is cut still.
+    /// Repairs the link of `a` and `b`, except directions that another cut still covers.
     fn repair(&mut self, a: &'static str, b: &'static str) {
         self.sim.repair(a, b);
         for &(from, to) in self.cuts.values() {

@@ -17,7 +17,7 @@ use turmoil::fs::shim::std::fs;
 const HOST: &str = "host";
 const DATABASE: &str = "/data/ground.db";
 const LOG: &str = "/data/ground.db-wal";
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_DURATION: Duration = Duration::from_secs(10);
 
 const NOTHING_TORN: Conditions =
     Conditions { max_latency: Duration::from_millis(1), spontaneous_sync: 0.0, torn_block: None };
@@ -64,7 +64,7 @@ fn observe<T: 'static, H: Send + 'static>(world: &mut World, work: impl Fn(usize
 }
 
 fn run_until_seen<T>(world: &mut World, seen: &Seen<T>, runs: usize) {
-    assert!(world.run_until(LONGEST, || seen.borrow().len() >= runs).unwrap(), "the host did not come up");
+    assert!(world.run_until(MAX_DURATION, || seen.borrow().len() >= runs).unwrap(), "the host did not come up");
 }
 
 /// Inserts the run's number and says what was there before, and how long the log was.
@@ -81,7 +81,7 @@ fn insert_one_a_run(synchronous: &'static str) -> impl Fn(usize) -> ((Vec<i64>, 
 /// S2-NFR-005: a commit that was synced survives, and the log with it: a proper close would have emptied it.
 #[test]
 fn a_power_loss_keeps_what_was_synced_and_closes_nothing() {
-    let mut world = World::new(1, &NOTHING_TORN, LONGEST);
+    let mut world = World::new(1, &NOTHING_TORN, MAX_DURATION);
     let seen = observe(&mut world, insert_one_a_run("FULL"));
     run_until_seen(&mut world, &seen, 1);
     world.power_cycle(HOST);
@@ -94,7 +94,7 @@ fn a_power_loss_keeps_what_was_synced_and_closes_nothing() {
 /// `NORMAL` syncs at a checkpoint only, and so at a proper close, which this is not.
 #[test]
 fn a_power_loss_loses_what_was_not_synced() {
-    let mut world = World::new(1, &NOTHING_TORN, LONGEST);
+    let mut world = World::new(1, &NOTHING_TORN, MAX_DURATION);
     let seen = observe(&mut world, insert_one_a_run("NORMAL"));
     run_until_seen(&mut world, &seen, 1);
     world.power_cycle(HOST);
@@ -104,7 +104,7 @@ fn a_power_loss_loses_what_was_not_synced() {
 
 #[test]
 fn a_killed_process_leaves_the_page_cache_and_closes_nothing() {
-    let mut world = World::new(1, &NOTHING_TORN, LONGEST);
+    let mut world = World::new(1, &NOTHING_TORN, MAX_DURATION);
     let seen = observe(&mut world, insert_one_a_run("OFF"));
     run_until_seen(&mut world, &seen, 1);
     world.schedule(vec![(Duration::ZERO, Fault::Kill { host: HOST })]);
@@ -116,7 +116,7 @@ fn a_killed_process_leaves_the_page_cache_and_closes_nothing() {
 
 #[test]
 fn a_proper_close_leaves_no_log() {
-    let mut world = World::new(1, &NOTHING_TORN, LONGEST);
+    let mut world = World::new(1, &NOTHING_TORN, MAX_DURATION);
     let seen = observe(&mut world, |_| {
         let connection = open("FULL").unwrap();
         let held = fs::exists(LOG);
@@ -134,10 +134,10 @@ fn a_power_loss_at_any_change_of_the_disk_keeps_finished_commits() {
     let torn = Conditions { torn_block: Some(512), ..NOTHING_TORN };
     let mut finished = 0;
     for changes in 0..60 {
-        let mut world = World::new(changes.into(), &torn, LONGEST);
+        let mut world = World::new(changes.into(), &torn, MAX_DURATION);
         let seen = observe(&mut world, move |run| {
             if run == 0 {
-                machine::light_fuse(HOST, changes);
+                machine::fail_power_after(HOST, changes);
                 let commit = |connection: &Connection, id: i64| {
                     connection.execute("INSERT INTO kept VALUES (?1)", [id]).map(|_| id)
                 };
@@ -154,7 +154,7 @@ fn a_power_loss_at_any_change_of_the_disk_keeps_finished_commits() {
             (ids(&connection), Some(connection))
         });
         run_until_seen(&mut world, &seen, 1);
-        if machine::blown().is_empty() && seen.borrow().len() == 1 && seen.borrow()[0].len() == 2 {
+        if machine::without_power().is_empty() && seen.borrow().len() == 1 && seen.borrow()[0].len() == 2 {
             finished += 1;
             world.power_cycle(HOST);
         }
@@ -169,7 +169,7 @@ fn a_power_loss_at_any_change_of_the_disk_keeps_finished_commits() {
 /// mix with, or go with, the old one's.
 #[test]
 fn a_log_that_is_created_again_after_a_close_is_whole() {
-    let mut world = World::new(1, &Conditions { spontaneous_sync: 1.0, ..NOTHING_TORN }, LONGEST);
+    let mut world = World::new(1, &Conditions { spontaneous_sync: 1.0, ..NOTHING_TORN }, MAX_DURATION);
     let seen = observe(&mut world, |run| {
         let connection = open("FULL").unwrap();
         connection.execute("INSERT INTO kept VALUES (?1)", [run as i64]).unwrap();
@@ -189,7 +189,7 @@ fn a_log_that_is_created_again_after_a_close_is_whole() {
 
 #[test]
 fn a_second_handle_on_a_database_is_refused() {
-    let mut world = World::new(1, &NOTHING_TORN, LONGEST);
+    let mut world = World::new(1, &NOTHING_TORN, MAX_DURATION);
     let seen = observe(&mut world, |_| {
         let first = open("FULL").unwrap();
         let while_open = open("FULL").map(drop).map_err(|error| error.sqlite_error_code());
@@ -204,7 +204,7 @@ fn a_second_handle_on_a_database_is_refused() {
 #[test]
 fn a_connection_of_an_earlier_run_is_dead() {
     let leaked: Rc<RefCell<Option<Connection>>> = Rc::default();
-    let mut world = World::new(1, &NOTHING_TORN, LONGEST);
+    let mut world = World::new(1, &NOTHING_TORN, MAX_DURATION);
     let held = Rc::clone(&leaked);
     let seen = observe(&mut world, move |run| {
         if run == 0 {
@@ -226,7 +226,7 @@ fn a_connection_of_an_earlier_run_is_dead() {
 
 #[test]
 fn a_failing_and_a_full_disk_fail_commits_that_succeed_when_it_is_well() {
-    let mut world = World::new(1, &NOTHING_TORN, LONGEST);
+    let mut world = World::new(1, &NOTHING_TORN, MAX_DURATION);
     let seen = observe(&mut world, |_| {
         let connection = open("FULL").unwrap();
         let insert = |id: i64| {
@@ -245,7 +245,7 @@ fn a_failing_and_a_full_disk_fail_commits_that_succeed_when_it_is_well() {
 
 #[test]
 fn time_in_sql_is_the_simulation_s() {
-    let mut world = World::new(1, &NOTHING_TORN, LONGEST);
+    let mut world = World::new(1, &NOTHING_TORN, MAX_DURATION);
     let seen = observe(&mut world, |_| {
         let connection = open("FULL").unwrap();
         let now: String = connection.query_row("SELECT datetime('now')", [], |row| row.get(0)).unwrap();
@@ -269,7 +269,7 @@ fn outside_a_simulation_there_is_no_disk() {
 #[test]
 fn a_commit_whose_sync_failed_comes_back_unsynced_unless_it_is_checkpointed() {
     let found_after_power_loss = |checkpoint: bool| {
-        let mut world = World::new(1, &NOTHING_TORN, LONGEST);
+        let mut world = World::new(1, &NOTHING_TORN, MAX_DURATION);
         let seen = observe(&mut world, move |run| {
             let connection = open("FULL").unwrap();
             let found = ids(&connection);

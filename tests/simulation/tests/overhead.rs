@@ -111,7 +111,7 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown, max_ca
     let policy =
         v1::SignedPolicy { revision: 1, body: signed.body, signature: signed.signature, key_id: signed.key_id };
     calls.policy().offer(policy).await.unwrap();
-    serve(belay_tool_runner::hosted(calls, stop.clone()), Access::everybody_is_the_executor(), LATENCY, stop)
+    serve(belay_tool_runner::hosted(calls, stop.clone()), Access::unauthenticated_executor(), LATENCY, stop)
 }
 
 /// An executor with its runner.
@@ -152,7 +152,7 @@ async fn inside(max_calls: Option<u32>) -> Inside {
     executions.drive_all().await.unwrap();
     let client = ExecutorServiceClient::new(serve(
         belay_executor::hosted(Arc::clone(&executions)),
-        Access::everybody_is("test"),
+        Access::unauthenticated_person("test"),
         Duration::ZERO,
         &stop,
     ));
@@ -303,7 +303,7 @@ async fn an_executor_takes_on_as_many_executions_and_watchers_as_it_may() {
     for name in names {
         all_events(&inside, name).await;
     }
-    // An execution leaves memory a moment after its end was told.
+    // An execution leaves memory a moment after its end was observed.
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
     let request = v1::StartExecutionRequest { source: Some(Source::Document(document)), ..Default::default() };
     while inside.client.clone().start_execution(request.clone()).await.is_err() {

@@ -137,42 +137,42 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "belay_acknowledging_once",
-        run: belay::acknowledging_once,
+        run: belay::acknowledgement_not_retried,
         expect: Expect::Found { violation: "nobody acknowledges them", within: 200 },
     },
     Scenario {
         name: "belay_doubting_what_did_not_happen",
-        run: belay::doubting_what_did_not_happen,
+        run: belay::uncommitted_reported_unknown,
         expect: Expect::Found { violation: "is said to be in doubt, and it can be made again", within: 200 },
     },
     Scenario {
         name: "belay_failing_for_want_of_room",
-        run: belay::failing_for_want_of_room,
+        run: belay::full_disk_fails_steps,
         expect: Expect::Found { violation: "failed because of a full disk", within: 200 },
     },
     Scenario {
         name: "belay_asking_once",
-        run: belay::asking_once,
+        run: belay::lost_approval_not_recreated,
         expect: Expect::Found { violation: "stuck", within: 200 },
     },
     Scenario {
         name: "belay_waiting_by_the_wall_clock",
-        run: belay::waiting_by_the_wall_clock,
+        run: belay::wall_clock_timers,
         expect: Expect::Found { violation: "stuck", within: 200 },
     },
     Scenario {
         name: "belay_dropping_grants_that_ran_out",
-        run: belay::dropping_grants_that_ran_out,
+        run: belay::expired_grant_drops_effect,
         expect: Expect::Found { violation: "it was approved and could not go on", within: 200 },
     },
     Scenario {
         name: "belay_refusing_cursors_ahead",
-        run: belay::refusing_cursors_ahead,
+        run: belay::cursor_ahead_rejected,
         expect: Expect::Found { violation: "SEQUENCE_OUT_OF_RANGE", within: 200 },
     },
     Scenario {
         name: "belay_trusting_cursors_from_before",
-        run: belay::trusting_cursors_from_before,
+        run: belay::stale_cursor_trusted,
         expect: Expect::Found { violation: "without a reset", within: 200 },
     },
 ];

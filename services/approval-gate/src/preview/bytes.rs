@@ -1,21 +1,21 @@
-//! Contents as text that can be compared line by line: whatever bytes they are, something of each of them is seen.
+//! Converts contents to text that can be compared line by line and in which every byte is visible.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 use belay_redaction::Redactor;
 
-/// How many bytes stand in a line of a dump.
+/// The number of bytes in a line of a hex dump.
 const ROW: usize = 16;
 
-/// A content as text, and whether it is not text and is shown as a dump.
+/// A content as text, and whether that is a hex dump.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AsText<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) is_dump: bool,
 }
 
-/// UTF-8 is what it is. Bytes that do not belong in a text stand as `<0xNN>` where they are few, so that a stray one hides nothing; where
-/// they are many, the content is shown as a dump of its bytes, without what of it looks like a secret.
+/// UTF-8 stays as it is. A few bytes that do not belong in text are written as `<0xNN>`, so that a stray byte hides nothing. With many of them,
+/// the content is shown as a hex dump with secrets redacted.
 pub(super) fn as_text<'a>(redactor: &Redactor, content: &'a [u8]) -> AsText<'a> {
     let foreign: usize = content.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
     let controls = content.iter().filter(|&&byte| is_foreign_control(byte)).count();
@@ -39,9 +39,9 @@ fn is_foreign_control(byte: u8) -> bool {
     byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x1b)
 }
 
-/// `00000010  7f 45 4c 46 …  .ELF…`, a line for each sixteen bytes.
+/// `00000010  7f 45 4c 46 …  .ELF…`, one line for sixteen bytes.
 fn dump(redactor: &Redactor, content: &[u8]) -> String {
-    // Each byte as the character of its number, so that the redactor finds what is spelled out, and back.
+    // Maps each byte to the character with its number, so that the redactor finds secrets in ASCII, and back.
     let spelled: String = content.iter().copied().map(char::from).collect();
     let hidden = redactor.redact_text(&spelled).text;
     let bytes: Vec<u8> = hidden.chars().map(|character| u8::try_from(character).unwrap_or(b'?')).collect();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_dumped_byte_by_byte() {
+    fn binary_content_is_shown_as_a_hex_dump() {
         let (text, is_dump) = shown(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03");
         assert!(is_dump);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The difference between two texts as the hunks of a unified diff, within limits that no text can talk its way out of.
+//! The difference between two texts as hunks of a unified diff, within limits on size and work.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -10,34 +10,34 @@ use super::{
     text::{number, shortened, visible_line},
 };
 
-/// How many unchanged lines stand around a change.
+/// The number of unchanged lines around a change.
 const CONTEXT: usize = 3;
 
 /// The longest line that is shown in full, in characters.
-const LONGEST_LINE: usize = 2_000;
+const MAX_LINE_CHARS: usize = 2_000;
 
-/// How much comparing all files of one preview may cost, in pairs of lines: some seconds at the worst. What is beyond it is shown as taken
-/// out as a whole and put in as a whole, which is true as well.
-pub(super) const WORK: u64 = 1_000_000_000;
+/// The budget for comparing all files of one preview, in pairs of lines: some seconds at most. A file beyond it is shown as removed and added
+/// as a whole, which is a correct diff as well.
+pub(super) const MAX_WORK: u64 = 1_000_000_000;
 
-/// What may still be shown, and what finding out may still cost.
+/// What is left of the limits on output and work.
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) lines: usize,
-    /// A line may be long, and what is not plain is shown in more bytes than it has.
+    /// Limited apart from lines: a line may be long, and escapes take more bytes than the original.
     pub(super) bytes: usize,
     pub(super) work: u64,
 }
 
 impl Budget {
-    /// What one of so many files that still come may take, and no more than so many lines.
+    /// The share of one of the `files` that are left, of at most `most_lines` lines.
     pub(super) fn share(&self, files: usize, most_lines: usize) -> Share {
         let files = files.max(1);
-        Share { lines: (self.lines / files).min(most_lines), bytes: self.bytes / files, line: LONGEST_LINE }
+        Share { lines: (self.lines / files).min(most_lines), bytes: self.bytes / files, line: MAX_LINE_CHARS }
     }
 }
 
-/// What one file may take.
+/// The limits for one file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub(super) lines: usize,
@@ -46,19 +46,19 @@ pub(super) struct Share {
     pub(super) line: usize,
 }
 
-/// A difference as it is shown.
+/// A difference for display.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
-    /// Hunks: `@@ -1,4 +1,5 @@` and the lines, each behind ` `, `+` or `-`.
+    /// Hunks: `@@ -1,4 +1,5 @@` and the lines, each after ` `, `+` or `-`.
     pub(super) unified: String,
     pub(super) added: usize,
     pub(super) removed: usize,
-    /// How many lines of hunks are not in `unified`.
+    /// The number of lines of hunks that are left out of `unified`.
     pub(super) more: usize,
 }
 
-/// Compares two texts, and shows their lines without secrets, as many as the share allows. Where that is not all, what is removed and what
-/// is added each get a part, so that a long removal does not hide what comes in its place.
+/// Compares two texts, and shows as many lines as the share allows, with secrets redacted. If not all fit, removed and added lines each get a
+/// part, so that a long removal does not hide what replaces it.
 pub(super) fn difference(
     redactor: &Redactor,
     before: &str,
@@ -93,7 +93,7 @@ pub(super) fn difference(
     shown.difference
 }
 
-/// What of a file's share is left, in lines and bytes, for each kind of line.
+/// What is left of a file's share, in lines and bytes, for each kind of line.
 #[derive(Debug)]
 struct Room {
     removed: (usize, usize),
@@ -102,8 +102,8 @@ struct Room {
 }
 
 impl Room {
-    /// Parts a share. What is removed and what is added get a half each, and what the one does not need goes to the other; heads and
-    /// unchanged lines get an eighth, and whatever is left.
+    /// Splits a share. Headers and unchanged lines get an eighth and whatever is left over. Of the rest, removed and added lines get half each; what
+    /// one kind does not need goes to the other.
     fn of(share: Share, removed: usize, added: usize) -> Self {
         let everything = (usize::MAX, usize::MAX);
         if share.lines == usize::MAX {
@@ -123,7 +123,7 @@ impl Room {
     }
 }
 
-/// Lines with their ends: a last line without one differs from the same with one.
+/// Lines with their line ends: a last line without one differs from the same line with one.
 fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
@@ -150,7 +150,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Puts a line, if there is room for its kind.
+    /// Appends a line, if there is room for its kind.
     fn put(&mut self, tag: Option<ChangeTag>, line: &str) -> bool {
         let (lines, bytes) = match tag {
             Some(ChangeTag::Delete) => &mut self.room.removed,
@@ -190,7 +190,7 @@ impl Shown {
             let text = line.strip_suffix('\n');
             let text_shown = visible_line(&shortened(text.unwrap_or(line), self.longest));
             if !self.put(Some(tag), &format!("{sign}{text_shown}")) {
-                // A hunk with a hole in it says where, and how large it is.
+                // A hunk with a gap says where it is, and how large.
                 let left = lines.len() - index;
                 self.difference.more += left;
                 self.difference
@@ -206,7 +206,7 @@ impl Shown {
     }
 }
 
-/// What to do to the one list of lines to get the other.
+/// The edit operations from one list of lines to the other.
 fn operations(old: &[&str], new: &[&str], work: &mut u64) -> Vec<DiffOp> {
     let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let rest = |lines: &[&str]| lines.len() - prefix;
@@ -235,7 +235,7 @@ fn operations(old: &[&str], new: &[&str], work: &mut u64) -> Vec<DiffOp> {
     ops
 }
 
-/// All of it out, all of it in.
+/// Replaces all lines.
 fn replaced(was: Range<usize>, is: Range<usize>) -> Option<DiffOp> {
     match (was.is_empty(), is.is_empty()) {
         (true, true) => None,
@@ -247,14 +247,14 @@ fn replaced(was: Range<usize>, is: Range<usize>) -> Option<DiffOp> {
     }
 }
 
-/// The same operation further on.
+/// The operation at an offset.
 fn moved(op: DiffOp, by: usize) -> DiffOp {
     let (tag, was, is) = op.as_tag_tuple();
     let (old_index, new_index) = (was.start + by, is.start + by);
     match tag {
         DiffTag::Equal => DiffOp::Equal { old_index, new_index, len: was.len() },
         _ => replaced(old_index..old_index + was.len(), new_index..new_index + is.len())
-            .expect("an operation that is none is never given"),
+            .expect("the operation is never empty"),
     }
 }
 
@@ -269,11 +269,11 @@ mod tests {
     static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::new);
 
     fn budget() -> Budget {
-        Budget { lines: 20_000, bytes: usize::MAX, work: WORK }
+        Budget { lines: 20_000, bytes: usize::MAX, work: MAX_WORK }
     }
 
     fn share(lines: usize) -> Share {
-        Share { lines, bytes: usize::MAX, line: LONGEST_LINE }
+        Share { lines, bytes: usize::MAX, line: MAX_LINE_CHARS }
     }
 
     fn compare(before: &str, after: &str) -> Difference {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn made_and_removed_files_are_all_of_one_sign() {
+    fn created_and_deleted_files_have_one_sign_only() {
         assert_eq!(compare("", "a\nb\n").unified, "@@ -0,0 +1,2 @@\n+a\n+b\n");
         assert_eq!(compare("a\n", "").unified, "@@ -1 +0,0 @@\n-a\n");
         assert_eq!(compare("same\n", "same\n"), Difference::default());
@@ -321,9 +321,9 @@ mod tests {
         assert!(long.unified.lines().nth(1).is_some_and(|line| line.ends_with("… 3,000 more characters")));
     }
 
-    /// B-18: the removed half of a long rewrite leaves room for the added one.
+    /// B-18: the removed lines of a long rewrite leave room for the added ones.
     #[test]
-    fn a_long_rewrite_shows_what_comes_in_as_well() {
+    fn a_long_rewrite_shows_added_lines_too() {
         let text = |word: &str| (0..4_000).map(|n| format!("{word} {n}\n")).collect::<String>();
         let found = compare(&text("old"), &text("new"));
         let count = |sign| found.unified.lines().filter(|line| line.starts_with(sign)).count();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_many_bytes_to_show_ends_as_well() {
+    fn escapes_count_against_the_byte_limit() {
         let mut budget = Budget { bytes: 20_000, ..budget() };
         let escapes = format!("{}\n", "\u{1b}".repeat(1_000)).repeat(10);
         let part = budget.share(1, 2_000);
@@ -345,22 +345,22 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_dear_to_compare_are_shown_as_replaced() {
+    fn texts_that_are_expensive_to_compare_are_shown_as_replaced() {
         let text =
             |offset: usize| (0..20_000).map(|n| format!("{}\n", (n * 7919 + offset) % 20_011)).collect::<String>();
         let mut budget = budget();
         let found = difference(&REDACTOR, &text(0), &text(3), share(2_000), &mut budget);
-        assert_eq!((found.added, found.removed, budget.work), (20_000, 20_000, WORK), "nothing was spent");
+        assert_eq!((found.added, found.removed, budget.work), (20_000, 20_000, MAX_WORK), "nothing was spent");
         assert!(found.unified.starts_with("@@ -1,20000 +1,20000 @@\n-0\n"));
     }
 
     proptest! {
-        /// What is shown is true: put in place of the lines it names, the hunks make the one text the other.
-        #[test]
-        fn the_hunks_lead_from_the_one_to_the_other(
+        /// The diff is correct: applying the hunks to the one text yields the other.
+                #[test]
+                fn applying_the_hunks_yields_the_other_text(
             before in proptest::collection::vec(0..6_u8, 0..40),
             after in proptest::collection::vec(0..6_u8, 0..40),
-            work in prop_oneof![Just(0), Just(WORK)],
+            work in prop_oneof![Just(0), Just(MAX_WORK)],
         ) {
             let text = |lines: &[u8]| lines.iter().map(|n| format!("{n}\n")).collect::<String>();
             let (before, after) = (text(&before), text(&after));

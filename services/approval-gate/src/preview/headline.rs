@@ -1,4 +1,4 @@
-//! What is asked for, in a few lines: the command as one would type it, or the tool and what it is given.
+//! The requested operation in a few lines: the command as one would type it, or the tool and its arguments.
 
 use belay_grant::{Kind, Subject};
 use serde_json::Value;
@@ -6,21 +6,21 @@ use serde_json::Value;
 use super::text::{number, shortened, visible};
 
 /// The longest command that is shown in full, in characters.
-const LONGEST_COMMAND: usize = 8_000;
+const MAX_COMMAND_CHARS: usize = 8_000;
 
 /// The longest value of an argument that is shown in full, in characters.
-const LONGEST_VALUE: usize = 2_000;
+const MAX_VALUE_CHARS: usize = 2_000;
 
-/// How many arguments are shown.
-const MOST_ARGUMENTS: usize = 40;
+/// The maximum number of arguments shown.
+const MAX_ARGUMENTS: usize = 40;
 
 /// The longest one-line description, in characters.
-const LONGEST_OPERATION: usize = 200;
+const MAX_OPERATION_CHARS: usize = 200;
 
-/// The arguments that say what a tool is about, in the order in which they are read.
-const TELLING: [&str; 6] = ["path", "from", "source", "to", "destination", "query"];
+/// The arguments that name what a tool works on, in the order in which they are shown.
+const MAIN_ARGUMENTS: [&str; 6] = ["path", "from", "source", "to", "destination", "query"];
 
-/// The first line says it in short. For a call that has not run the others say all it is given: there is no effect to look at yet.
+/// The first line is a summary. For a call that has not run, the other lines show all its arguments, because there is no effect yet.
 pub(super) fn headline(subject: &Subject) -> String {
     let first = first_line(subject);
     if subject.kind == Kind::Effect {
@@ -28,39 +28,39 @@ pub(super) fn headline(subject: &Subject) -> String {
     }
     let mut lines = vec![first];
     let is_shown = |name: &str, value: &Value| match subject.command.is_empty() {
-        true => TELLING.contains(&name) && value.is_string(),
-        // The folder stands beside the workspace.
+        true => MAIN_ARGUMENTS.contains(&name) && value.is_string(),
+        // The folder is shown with the workspace.
         false => matches!(name, "command" | "cwd"),
     };
     match serde_json::from_str(&subject.arguments) {
         Ok(Value::Object(arguments)) => {
             let rest: Vec<_> = arguments.iter().filter(|(name, value)| !is_shown(name, value)).collect();
-            for (name, value) in rest.iter().take(MOST_ARGUMENTS) {
+            for (name, value) in rest.iter().take(MAX_ARGUMENTS) {
                 lines.push(format!("  {}: {}", visible(&shortened(name, 200)), shown_value(value)));
             }
-            if rest.len() > MOST_ARGUMENTS {
-                lines.push(format!("  … {} more arguments", number(rest.len() - MOST_ARGUMENTS)));
+            if rest.len() > MAX_ARGUMENTS {
+                lines.push(format!("  … {} more arguments", number(rest.len() - MAX_ARGUMENTS)));
             }
         }
-        _ => lines.push(format!("  {}", visible(&shortened(&subject.arguments, LONGEST_VALUE)))),
+        _ => lines.push(format!("  {}", visible(&shortened(&subject.arguments, MAX_VALUE_CHARS)))),
     }
     lines.join("\n")
 }
 
-/// The same on one line of moderate length, for lists.
+/// The operation in one line of moderate length, for lists.
 pub(crate) fn operation(subject: &Subject) -> String {
-    shortened(&first_line(subject), LONGEST_OPERATION)
+    shortened(&first_line(subject), MAX_OPERATION_CHARS)
 }
 
 fn first_line(subject: &Subject) -> String {
     let tool = visible(&shortened(&subject.tool, 200));
     if !subject.command.is_empty() {
         let words: Vec<String> = subject.command.iter().map(|word| quoted(word)).collect();
-        return format!("{tool}: {}", visible(&shortened(&words.join(" "), LONGEST_COMMAND)));
+        return format!("{tool}: {}", visible(&shortened(&words.join(" "), MAX_COMMAND_CHARS)));
     }
     let arguments = serde_json::from_str::<Value>(&subject.arguments).unwrap_or_default();
-    let values = TELLING.iter().filter_map(|name| arguments.get(name)?.as_str());
-    let values: Vec<String> = values.map(|value| visible(&shortened(&quoted(value), LONGEST_VALUE))).collect();
+    let values = MAIN_ARGUMENTS.iter().filter_map(|name| arguments.get(name)?.as_str());
+    let values: Vec<String> = values.map(|value| visible(&shortened(&quoted(value), MAX_VALUE_CHARS))).collect();
     match values.is_empty() {
         true => tool,
         false => format!("{tool} {}", values.join(" ")),
@@ -72,10 +72,10 @@ fn shown_value(value: &Value) -> String {
         Value::String(text) => text.clone(),
         value => value.to_string(),
     };
-    visible(&shortened(&text, LONGEST_VALUE))
+    visible(&shortened(&text, MAX_VALUE_CHARS))
 }
 
-/// A word as a shell would have to be given it: for reading, nothing here is ever run by a shell.
+/// A word with shell quoting, for reading only: nothing here is run by a shell.
 fn quoted(word: &str) -> String {
     let plain = |character: char| character.is_alphanumeric() || "-_./:=@%+,~^".contains(character);
     if !word.is_empty() && word.chars().all(plain) {
@@ -125,9 +125,9 @@ mod tests {
         assert!(operation(&call("run_terminal", "{}", &["sh", &"x".repeat(10_000)])).chars().count() < 250);
     }
 
-    /// B-03: what steers a command is not part of it, and is shown all the same.
+    /// B-03: environment and other arguments that change what a command does are shown too.
     #[test]
-    fn a_command_shows_what_else_it_is_given() {
+    fn a_command_shows_its_other_arguments() {
         let arguments =
             r#"{"check":false,"command":["make"],"cwd":"src","env":{"MAKEFLAGS":"--eval=$(shell ./x)\u001b[1A"}}"#;
         let make = call("run_terminal", arguments, &["make"]);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_has_not_run_shows_all_it_is_given() {
+    fn a_call_that_has_not_run_shows_all_its_arguments() {
         let write = call("write_file", r#"{"content":"one\ntwo","path":"a.txt","mode":420}"#, &[]);
         assert_eq!(headline(&write), "write_file a.txt\n  content: one<U+000A>two\n  mode: 420");
         assert_eq!(headline(&Subject { kind: Kind::Effect, ..write }), "write_file a.txt");

@@ -1,29 +1,29 @@
-//! The last step before a question is stored or shown: what still looks like a secret in it goes.
+//! The last step before an approval is stored or shown: redacts what still looks like a secret.
 //!
-//! The runner has hidden what it knows of in the subject. Contents come as they are, since they have to fit their digests: what is shown of
-//! them passes here, each line as the whole content shows it, since a hunk may begin in the middle of a private key. The lines of a
-//! difference stay the same lines, also where two secrets look the same once they are hidden: that the file changes is still seen.
+//! The runner has redacted the subject. Contents arrive unredacted, because they have to match their digests. Each shown line is redacted in the
+//! context of the whole content, because a hunk may begin in the middle of a private key. The lines of a diff are computed before redaction, so a
+//! change from one secret to another stays visible as a change.
 
 use std::borrow::Cow;
 
 use belay_proto::v1::{Approval, EffectSummary, FileDiff, PathChange, Preview};
 use belay_redaction::{Found, REDACTED, Redactor};
 
-/// Hides the secrets in a preview.
+/// Redacts a preview.
 pub(crate) fn hide_preview(redactor: &Redactor, preview: &mut Preview) {
     let Preview { headline, working_directory, workspace, reach, files, more_files: _ } = preview;
     [headline, working_directory, workspace].into_iter().chain(reach).for_each(|text| hide(redactor, text));
     files.iter_mut().for_each(|file| hide_file(redactor, file));
 }
 
-/// Hides the secrets in what is shown of one file.
+/// Redacts the diff of one file.
 pub(super) fn hide_file(redactor: &Redactor, file: &mut FileDiff) {
     hide(redactor, &mut file.unified);
     hide(redactor, &mut file.note);
     file.change.iter_mut().for_each(|change| hide_path(redactor, change));
 }
 
-/// Hides the secrets in what is listed of an approval.
+/// Redacts the fields of an approval's BASIC view.
 pub(crate) fn hide_basic(redactor: &Redactor, approval: &mut Approval) {
     hide(redactor, &mut approval.operation);
     hide(redactor, &mut approval.decide_reason);
@@ -33,7 +33,7 @@ pub(crate) fn hide_basic(redactor: &Redactor, approval: &mut Approval) {
     }
 }
 
-/// The lines of a content, with their ends, each without what of a secret lies in it.
+/// The lines of a content, with their line ends, redacted.
 pub(crate) fn hidden_lines<'a>(redactor: &Redactor, content: &'a str) -> Vec<Cow<'a, str>> {
     let found = if redactor.may_hide(content) { redactor.redact_text(content).found } else { Vec::new() };
     let mut found = found.as_slice();
@@ -50,7 +50,7 @@ pub(crate) fn hidden_lines<'a>(redactor: &Redactor, content: &'a str) -> Vec<Cow
     lines.collect()
 }
 
-/// A line that begins at `start`, without what was found; its end stays.
+/// A line that begins at `start`, with the found secrets redacted; its line end stays.
 fn without(found: &[Found], start: usize, line: &str) -> String {
     let text = line.strip_suffix('\n').unwrap_or(line);
     let (mut shown, mut at) = (String::with_capacity(line.len()), 0);
@@ -67,7 +67,7 @@ fn without(found: &[Found], start: usize, line: &str) -> String {
     shown
 }
 
-/// Hides the secrets in a text.
+/// Redacts a text.
 pub(crate) fn hide(redactor: &Redactor, text: &mut String) {
     if redactor.may_hide(text) {
         *text = redactor.redact_text(text).text;

@@ -1,7 +1,7 @@
-//! What a person is shown before deciding: made from the subject's bytes and from contents that fit the digests in them, and from nothing
-//! else. A caller cannot have a false picture shown beside a true digest.
+//! The preview on which a person decides: rendered only from the subject's bytes and from contents that match the digests in them, so a caller
+//! cannot show something else next to a true digest.
 //!
-//! Pure. Every text in a preview has gone through [`text::visible`], so that nothing that is asked about can fake the screen.
+//! Pure. Every text in a preview has passed [`text::visible`], so that no text can manipulate the terminal.
 
 mod bytes;
 mod diff;
@@ -22,44 +22,44 @@ pub(crate) use hide::{hide, hide_basic, hide_preview};
 pub(crate) use opened::Opened;
 
 use bytes::AsText;
-use diff::{Budget, Share, WORK, difference};
+use diff::{Budget, MAX_WORK, Share, difference};
 use order::Entry;
 use text::{number, shortened, visible};
 
-/// How many files are shown with what changes in them.
-const MOST_FILES: usize = 200;
+/// The maximum number of files shown with their diffs.
+const MAX_FILES: usize = 200;
 
-/// How many lines of hunks one file shows, and all of them together.
-const MOST_LINES: usize = 2_000;
-const MOST_LINES_IN_ALL: usize = 20_000;
+/// The maximum number of diff lines for one file, and for all files together.
+const MAX_LINES_PER_FILE: usize = 2_000;
+const MAX_LINES: usize = 20_000;
 
-/// How many bytes all hunks have: with the subject and the names, an approval fits into one message.
-const MOST_BYTES: usize = 3 * 1024 * 1024;
+/// The maximum size of all diffs in bytes, so that an approval with its subject fits into one message.
+const MAX_BYTES: usize = 3 * 1024 * 1024;
 
-/// How many paths a summary names.
-const MOST_PATHS: usize = 100;
+/// The maximum number of paths in a summary.
+const MAX_PATHS: usize = 100;
 
 /// The longest path, rule or reason that is shown in full, in characters.
-const LONGEST: usize = 1_000;
+const MAX_TEXT_CHARS: usize = 1_000;
 
 /// The flag of a change to a protected path.
 const PROTECTED: &str = "protected";
 
-/// How many flags of one path are shown.
-const MOST_FLAGS: usize = 16;
+/// The maximum number of flags shown for one path.
+const MAX_FLAGS: usize = 16;
 
-/// Contents by digest, as `sha256:…`; each has the digest under which it stands.
+/// Contents by their verified digest, `sha256:…`.
 pub(crate) type Contents = HashMap<String, Vec<u8>>;
 
-/// Renders a subject. Secrets are hidden in the lines of files; [`hide_preview`] does the rest.
+/// Renders a subject. Redacts the lines of files; [`hide_preview`] redacts the rest.
 pub(crate) fn preview(redactor: &Redactor, subject: &Subject, contents: &Contents) -> v1::Preview {
     let entries = order::entries(&subject.changes);
-    let first = &entries[..entries.len().min(MOST_FILES)];
-    let mut budget = Budget { lines: MOST_LINES_IN_ALL, bytes: MOST_BYTES, work: WORK };
+    let first = &entries[..entries.len().min(MAX_FILES)];
+    let mut budget = Budget { lines: MAX_LINES, bytes: MAX_BYTES, work: MAX_WORK };
     let mut files = Vec::with_capacity(first.len());
     for (index, entry) in first.iter().enumerate() {
-        // What is left is shared among those that still come, so that no file takes the place of another.
-        let share = budget.share(first.len() - index, MOST_LINES);
+        // The rest of the budget is shared among the files that are left, so that no file displaces another.
+        let share = budget.share(first.len() - index, MAX_LINES_PER_FILE);
         files.push(match entry {
             Entry::One(change) => file(redactor, change, contents, share, &mut budget),
             Entry::Folder(folder, count) => new_folder(folder, *count),
@@ -82,16 +82,16 @@ pub(crate) fn preview(redactor: &Redactor, subject: &Subject, contents: &Content
     }
 }
 
-/// The whole difference in one file, with nothing left out.
+/// The complete diff of one file.
 pub(crate) fn whole_file(redactor: &Redactor, change: &Change, contents: &Contents) -> v1::FileDiff {
-    let mut budget = Budget { lines: usize::MAX, bytes: usize::MAX, work: WORK };
+    let mut budget = Budget { lines: usize::MAX, bytes: usize::MAX, work: MAX_WORK };
     let share = Share { lines: usize::MAX, bytes: usize::MAX, line: usize::MAX };
     let mut whole = file(redactor, change, contents, share, &mut budget);
     hide::hide_file(redactor, &mut whole);
     whole
 }
 
-/// Every change as it is listed, the gravest first; paths without what of them looks like a secret.
+/// Every change, the gravest first, with paths redacted.
 pub(crate) fn listed(redactor: &Redactor, subject: &Subject) -> Vec<v1::PathChange> {
     let listed = order::gravest_first(&subject.changes).into_iter().map(|change| {
         let mut change = path_change(change);
@@ -101,12 +101,12 @@ pub(crate) fn listed(redactor: &Redactor, subject: &Subject) -> Vec<v1::PathChan
     listed.collect()
 }
 
-/// The gravest change, and how grave it is; `None` where nothing changes.
+/// The gravest change and its gravity; `None` when nothing changes.
 pub(crate) fn gravest(subject: &Subject) -> Option<(&Change, belay_policy::Gravity)> {
     subject.changes.iter().map(|change| (change, order::gravity(change))).min_by_key(|(_, gravity)| *gravity)
 }
 
-/// A path as it is listed.
+/// A path, redacted, for lists.
 fn listed_path(redactor: &Redactor, change: &Change) -> String {
     let mut shown = path_change(change);
     hide::hide_path(redactor, &mut shown);
@@ -121,13 +121,13 @@ fn new_folder(folder: &str, count: usize) -> v1::FileDiff {
     };
     v1::FileDiff {
         change: Some(change),
-        note: format!("{} new, and nothing else changes there", number(count)),
+        note: format!("{} created; no other changes in this folder", number(count)),
         count: i32::try_from(count).unwrap_or(i32::MAX),
         ..v1::FileDiff::default()
     }
 }
 
-/// What would change, in short.
+/// A summary of what would change.
 pub(crate) fn summary(subject: &Subject) -> v1::EffectSummary {
     let count = |kind| {
         let count = subject.changes.iter().filter(|change| change.kind == kind).count();
@@ -137,13 +137,13 @@ pub(crate) fn summary(subject: &Subject) -> v1::EffectSummary {
         created: count(ChangeKind::Created),
         modified: count(ChangeKind::Modified),
         deleted: count(ChangeKind::Deleted),
-        changes: order::gravest_first(&subject.changes).into_iter().take(MOST_PATHS).map(path_change).collect(),
+        changes: order::gravest_first(&subject.changes).into_iter().take(MAX_PATHS).map(path_change).collect(),
     }
 }
 
-/// A short text by another author, safe to show.
+/// A short untrusted text, safe to show.
 pub(crate) fn shown(text: &str) -> String {
-    visible(&shortened(text, LONGEST))
+    visible(&shortened(text, MAX_TEXT_CHARS))
 }
 
 fn path_change(change: &Change) -> v1::PathChange {
@@ -154,11 +154,11 @@ fn path_change(change: &Change) -> v1::PathChange {
         ChangeKind::Deleted => Kind::Deleted,
     };
     let protected = belay_policy::protection(&change.path).map(|_| PROTECTED.to_owned());
-    let flags = protected.into_iter().chain(change.flags.iter().take(MOST_FLAGS).map(|flag| shown(flag))).collect();
+    let flags = protected.into_iter().chain(change.flags.iter().take(MAX_FLAGS).map(|flag| shown(flag))).collect();
     v1::PathChange { path: shown(&change.path), kind: kind.into(), flags }
 }
 
-/// What the call may reach, as far as the layers around it say.
+/// What the call can access, derived from its sandbox layers.
 fn reach(subject: &Subject) -> Vec<String> {
     if subject.enforced.is_empty() {
         return vec!["runs inside the tool runner, confined to the workspace".into()];
@@ -171,12 +171,12 @@ fn reach(subject: &Subject) -> Vec<String> {
     if stands("root view") {
         reach.push("/usr and other system folders (read)".into());
     }
-    // Each of these layers stands only where the network namespace was made: the command is alone in it.
+    // These layers are active only if the command has a network namespace of its own.
     reach.push(if NETWORK_LAYERS.iter().any(|layer| stands(layer)) { "no network" } else { "the network" }.into());
     reach
 }
 
-/// The layers that say that a command has a network namespace of its own: the one it is part of, and the one that is built in it.
+/// Layers that are active only with a network namespace.
 const NETWORK_LAYERS: [&str; 2] = ["namespaces", "user namespace"];
 
 fn file(redactor: &Redactor, change: &Change, contents: &Contents, share: Share, budget: &mut Budget) -> v1::FileDiff {
@@ -184,7 +184,7 @@ fn file(redactor: &Redactor, change: &Change, contents: &Contents, share: Share,
     let mut notes: Vec<String> = belay_policy::protection(&change.path).map(str::to_owned).into_iter().collect();
     let what = shown(&change.what);
     if change.before == change.after {
-        // A folder, a link, or a file whose rights change and whose content does not.
+        // A folder, a link, or a file of which only the permissions change.
         notes.push(if change.after.is_empty() { what } else { format!("content unchanged, now {what}") });
         file.note = notes.join("; ");
         return file;
@@ -220,7 +220,7 @@ fn file(redactor: &Redactor, change: &Change, contents: &Contents, share: Share,
     file
 }
 
-/// The content on one side of a change, or why there is none to show.
+/// The content on one side of a change, or why it is not shown.
 fn side<'a>(redactor: &Redactor, digest: &str, contents: &'a Contents) -> Result<AsText<'a>, String> {
     match contents.get(digest) {
         _ if digest.is_empty() => Ok(AsText { text: "".into(), is_dump: false }),

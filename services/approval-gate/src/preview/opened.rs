@@ -1,4 +1,4 @@
-//! An approval whose files are being looked at.
+//! An approval with the contents of its files, cached while a person pages through them.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use belay_redaction::Redactor;
 
 use super::{Contents, listed_path};
 
-/// What an approval is about, with the contents of its files.
+/// The subject of an approval, with the contents of its files.
 pub(crate) struct Opened {
     /// The approval's name.
     pub(crate) name: String,
-    /// The contents of its files, checked against the subject's digests.
+    /// The contents of its files, verified against the subject's digests.
     pub(crate) contents: Contents,
     subject: Subject,
-    /// The places of the changes, by the paths under which they are listed.
+    /// The indexes of the changes, by listed path.
     by_path: HashMap<String, usize>,
 }
 
@@ -25,7 +25,7 @@ impl Opened {
         Self { name, contents, subject, by_path }
     }
 
-    /// The change of a path, as it is listed; `None` when the approval does not change it.
+    /// The change of a listed path; `None` when the approval does not change it.
     pub(crate) fn change(&self, listed: &str) -> Option<&Change> {
         self.by_path.get(listed).map(|place| &self.subject.changes[*place])
     }

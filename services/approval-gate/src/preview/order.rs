@@ -1,22 +1,22 @@
-//! The order in which changes are shown, and which of them stand for others.
+//! The order in which changes are shown, and how creations are grouped by folder.
 
 use std::collections::{BTreeMap, HashSet};
 
 use belay_grant::{Change, ChangeKind};
 use belay_policy::Gravity;
 
-/// Up to so many new files that nothing is remarkable about are shown one by one; of more, folders stand for theirs.
-const CREATIONS_ONE_BY_ONE: usize = 20;
+/// Up to this number, plain creations are shown one by one; beyond it they are grouped by folder.
+const MAX_UNGROUPED_CREATIONS: usize = 20;
 
-/// In a folder of fewer new files each is shown on its own line.
-const SMALLEST_FOLDER: usize = 4;
+/// A folder with fewer new files is not grouped.
+const MIN_GROUP: usize = 4;
 
 /// A line of the preview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry<'a> {
     /// One change.
     One(&'a Change),
-    /// A folder in which so many paths are created, and nothing else happens.
+    /// A folder in which this number of paths is created, and nothing else changes.
     Folder(&'a str, usize),
 }
 
@@ -30,24 +30,24 @@ pub(super) fn gravity(change: &Change) -> Gravity {
     Gravity::of(&change.path, kind, &change.flags)
 }
 
-/// The changes, the gravest first; of equal ones by path, as the subject has them.
+/// The changes, the gravest first; equally grave ones by path, as in the subject.
 pub(crate) fn gravest_first(changes: &[Change]) -> Vec<&Change> {
     let mut sorted: Vec<&Change> = changes.iter().collect();
     sorted.sort_by_cached_key(|change| gravity(change));
     sorted
 }
 
-/// The same, in which folders stand for what is only created in them.
+/// The changes, the gravest first, with creations grouped by folder.
 pub(super) fn entries(changes: &[Change]) -> Vec<Entry<'_>> {
     let sorted = gravest_first(changes);
     let plain = sorted.iter().position(|change| gravity(change) == Gravity::Created).unwrap_or(sorted.len());
     let (others, created) = sorted.split_at(plain);
     let mut entries: Vec<Entry<'_>> = others.iter().copied().map(Entry::One).collect();
-    if created.len() <= CREATIONS_ONE_BY_ONE {
+    if created.len() <= MAX_UNGROUPED_CREATIONS {
         entries.extend(created.iter().copied().map(Entry::One));
         return entries;
     }
-    // A folder in which something else happens too stands for nothing.
+    // A folder with other changes is not grouped.
     let mixed: HashSet<&str> = others.iter().flat_map(|change| folders(&change.path)).collect();
     let mut groups: BTreeMap<&str, Vec<&Change>> = BTreeMap::new();
     let mut alone = Vec::new();
@@ -57,7 +57,7 @@ pub(super) fn entries(changes: &[Change]) -> Vec<Entry<'_>> {
             None => alone.push(change),
         }
     }
-    // The folder itself, when it is new, is one of its group.
+    // A new folder belongs to its own group.
     for &change in &alone.clone() {
         if let Some(group) = groups.get_mut(change.path.as_str()) {
             group.push(change);
@@ -66,7 +66,7 @@ pub(super) fn entries(changes: &[Change]) -> Vec<Entry<'_>> {
     }
     let mut folders = Vec::new();
     for (folder, group) in groups {
-        if group.len() < SMALLEST_FOLDER {
+        if group.len() < MIN_GROUP {
             alone.extend(group);
         } else {
             folders.push(Entry::Folder(folder, group.len()));

@@ -31,7 +31,7 @@ pub(crate) fn subject() -> Subject {
     }
 }
 
-/// A change from one content to another; nothing stands for no file.
+/// A change from one content to another; `None` means no file.
 fn change(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> Change {
     let kind = match (before, after) {
         (None, _) => ChangeKind::Created,
@@ -53,7 +53,7 @@ fn shown_file(change: Change, contents: &Contents) -> v1::FileDiff {
     shown.files.remove(0)
 }
 
-/// S2-X-17: operation, files, what it may reach, and the content are shown.
+/// S2-X-17: the preview shows operation, files, access and content.
 #[test]
 fn an_effect_is_shown_file_by_file() {
     let made = change("a", None, Some(b"one\n"));
@@ -67,7 +67,7 @@ fn an_effect_is_shown_file_by_file() {
     assert_eq!(
         files,
         [("@@ -1 +0,0 @@\n-two\n", 0, 1), ("@@ -1,2 +1,2 @@\n x\n-y\n+z\n", 1, 1), ("@@ -0,0 +1 @@\n+one\n", 1, 0)],
-        "what goes comes first, and what is new last"
+        "deletions come first, and creations last"
     );
     let summary = summary(&subject);
     assert_eq!((summary.created, summary.modified, summary.deleted, summary.changes.len()), (1, 1, 1, 3));
@@ -83,7 +83,7 @@ fn without_a_network_namespace_no_screen_says_that_there_is_no_network() {
 
 /// B-18: no byte of a content hides the rest of it.
 #[test]
-fn what_is_no_text_is_shown_as_bytes() {
+fn binary_content_is_shown_as_bytes() {
     let shown = |after: &[u8], known: &Contents| shown_file(change("f", None, Some(after)), known);
     let both: &[&[u8]] = &[b"a\0b\n", b"rm -rf \xff\n", b"\xff\xfe\xfd", b""];
     let known = contents(both);
@@ -97,7 +97,7 @@ fn what_is_no_text_is_shown_as_bytes() {
 }
 
 #[test]
-fn rights_links_and_folders_are_said_in_words() {
+fn permissions_links_and_folders_are_described_in_notes() {
     let known = contents(&[b"x"]);
     let rights = Change { what: "file 0755".into(), ..change("run.sh", Some(b"x"), Some(b"x")) };
     assert_eq!(shown_file(rights, &known).note, "content unchanged, now file 0755");
@@ -112,7 +112,7 @@ fn paths(shown: &v1::Preview) -> Vec<String> {
     shown.files.iter().filter_map(|file| Some(file.change.clone()?.path)).collect()
 }
 
-/// B-18: protected and flagged paths first, then what goes, what changes, what is new; folders stand for what is only created in them.
+/// B-18: protected and flagged paths first, then deletions, modifications, creations; creations are grouped by folder.
 #[test]
 fn the_gravest_comes_first_and_nothing_is_pushed_out_of_sight() {
     let mut changes: Vec<Change> = (0..401).map(|n| change(&format!("build/o{n:03}"), None, Some(b"x"))).collect();
@@ -145,7 +145,7 @@ fn the_gravest_comes_first_and_nothing_is_pushed_out_of_sight() {
 }
 
 #[test]
-fn a_folder_stands_for_what_is_only_created_in_it() {
+fn creations_are_grouped_by_folder() {
     let mut changes: Vec<Change> =
         (0..401).map(|n| change(&format!("build/d{}/o{n:03}", n % 3), None, Some(b"x"))).collect();
     changes.push(change("build", None, None));
@@ -157,7 +157,7 @@ fn a_folder_stands_for_what_is_only_created_in_it() {
     assert_eq!(paths(&shown), ["lib/gone", "build/", "lib/new/", "one", "two/x"]);
     let counts: Vec<_> = shown.files.iter().map(|file| file.count).collect();
     assert_eq!((counts, shown.more_files), (vec![0, 402, 5, 0, 0], 0));
-    assert_eq!(shown.files[1].note, "402 new, and nothing else changes there");
+    assert_eq!(shown.files[1].note, "402 created; no other changes in this folder");
     let few = (0..20).map(|n| change(&format!("d/{n:02}"), None, Some(b"x"))).collect();
     assert_eq!(
         preview(&Subject { changes: few, ..subject() }, &contents(&[b"x"])).files.len(),
@@ -166,7 +166,7 @@ fn a_folder_stands_for_what_is_only_created_in_it() {
     );
 }
 
-/// B-18: no file takes the place of another.
+/// B-18: no file displaces another.
 #[test]
 fn a_preview_stays_within_its_limits_and_shares_them() {
     let text: String = (0..20_000).map(|n| format!("{n}\n")).collect();
@@ -174,7 +174,7 @@ fn a_preview_stays_within_its_limits_and_shares_them() {
     changes.push(change("z", None, Some(b"small\n")));
     let shown = preview(&Subject { changes, ..subject() }, &contents(&[text.as_bytes(), b"small\n"]));
     let lines: usize = shown.files.iter().map(|file| file.unified.lines().count()).sum();
-    assert!(lines <= MOST_LINES_IN_ALL + 20, "{lines}");
+    assert!(lines <= MAX_LINES + 20, "{lines}");
     assert!(shown.files[0].note.ends_with(" more lines are not shown here"), "{}", shown.files[0].note);
     assert_eq!(shown.files[0].added, 20_000, "what is not shown is counted");
     assert_eq!(shown.files[19].unified, "@@ -0,0 +1 @@\n+small\n");
@@ -182,9 +182,9 @@ fn a_preview_stays_within_its_limits_and_shares_them() {
     assert_eq!(whole.unified.lines().count(), 20_001, "and all of it can be had");
 }
 
-/// Whatever a subject holds, and whatever its contents are: nothing of it acts on the screen.
+/// No text in a subject or a content can manipulate the terminal.
 #[test]
-fn no_field_of_a_preview_can_fake_the_screen() {
+fn no_field_of_a_preview_can_manipulate_the_terminal() {
     let evil = "\u{1b}[2J\u{202e}\r\n@@ -1 +1 @@\u{200b}\u{9b}0m";
     let text = format!("{evil}\nb\n");
     let hostile = Subject {
@@ -217,7 +217,7 @@ fn no_field_of_a_preview_can_fake_the_screen() {
         for text in texts {
             assert_eq!(text::visible(&text), text);
         }
-        // The content's own `@@` stands behind its sign.
+        // The content's own `@@` follows its sign.
         let hunks = preview(&subject, &contents(&[b"b\n", text.as_bytes()])).files[0].unified.clone();
         assert_eq!(hunks.lines().filter(|line| line.starts_with("@@")).count(), 1, "{hunks}");
     }

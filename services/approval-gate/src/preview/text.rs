@@ -1,47 +1,47 @@
-//! Text that cannot fake the screen it is shown on.
+//! Makes untrusted text safe to show on a terminal.
 //!
-//! What is approved was written by the one who wants it approved. Everything of theirs that a person sees goes through [`visible`]: it leaves
-//! nothing in place that moves the cursor, hides, reorders or recolours what stands around it.
+//! The party that wants an approval also wrote the text that is shown. All of it passes [`visible`], which escapes everything that moves the
+//! cursor, or hides, reorders or recolours other text.
 
 use std::fmt::Write as _;
 
-/// One line of foreign text with everything in it visible: what a terminal or a page would act on, or would not show, stands as
-/// `<U+XXXX>`. So does a line break.
+/// Untrusted text as one line in which everything is visible: characters that a terminal or browser would act on or not show, and line breaks,
+/// are written as `<U+XXXX>`.
 pub(crate) fn visible(text: &str) -> String {
     escaped(text, |_| false)
 }
 
-/// The same for a line of a file, in which a tab is what it is.
+/// The same for a line of a file; tabs are kept.
 pub(crate) fn visible_line(text: &str) -> String {
     escaped(text, |character| character == '\t')
 }
 
 fn escaped(text: &str, kept: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
-    // How many marks the last character has taken; a mark in the first place would be drawn on what stands before the text.
-    let mut marks = MOST_MARKS;
+    // The number of marks on the last character. A mark in first place would be drawn on the preceding text.
+    let mut marks = MAX_MARKS;
     for character in text.chars() {
         let mark = is_mark(character);
-        if (is_plain(character) && !(mark && marks == MOST_MARKS)) || kept(character) {
+        if (is_plain(character) && !(mark && marks == MAX_MARKS)) || kept(character) {
             shown.push(character);
             marks = if mark { marks + 1 } else { 0 };
         } else {
             write!(shown, "<U+{:04X}>", u32::from(character)).expect("a string grows");
-            marks = MOST_MARKS;
+            marks = MAX_MARKS;
         }
     }
     shown
 }
 
-/// How many combining marks one character may carry; more of them are drawn over the lines above and below.
-const MOST_MARKS: usize = 4;
+/// The maximum number of combining marks on one character; more of them would be drawn over the lines above and below.
+const MAX_MARKS: usize = 4;
 
 fn is_mark(character: char) -> bool {
     matches!(character, '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
         | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
 }
 
-/// The first `longest` characters, and how many more there were.
+/// The first `longest` characters, and the number of characters left out.
 pub(crate) fn shortened(text: &str, longest: usize) -> String {
     match text.char_indices().nth(longest) {
         None => text.to_owned(),
@@ -49,7 +49,7 @@ pub(crate) fn shortened(text: &str, longest: usize) -> String {
     }
 }
 
-/// A number with its thousands set off.
+/// A number with thousands separators.
 pub(crate) fn number(n: usize) -> String {
     let digits = n.to_string();
     let first = digits.len() % 3;
@@ -63,8 +63,8 @@ pub(crate) fn number(n: usize) -> String {
     shown
 }
 
-/// Whether a character is seen where it stands and does nothing else. Unicode's controls, its format characters (category Cf), line and
-/// paragraph separators, variation selectors, the letters that are drawn as nothing and spaces that look like the usual one are not plain.
+/// Whether a character is visible and has no other effect. Control and format characters (categories Cc and Cf), line and paragraph separators,
+/// variation selectors, invisible letters, and spaces other than the usual one are not plain.
 fn is_plain(character: char) -> bool {
     !character.is_control()
         && (!character.is_whitespace() || matches!(character, ' ' | '\u{3000}'))
@@ -91,8 +91,7 @@ mod tests {
         assert_eq!(visible("a\tb"), "a<U+0009>b");
     }
 
-    /// Every way that is known to write text which looks like other text: escape sequences, line breaks, bidirectional overrides, what
-    /// has no width, tags.
+    /// Known ways to make text look like other text: escape sequences, line breaks, bidirectional overrides, zero-width characters, tags.
     #[test]
     fn nothing_can_move_hide_or_reorder_what_is_shown() {
         let tricks = [
@@ -123,10 +122,9 @@ mod tests {
         assert_eq!(visible("exe\u{202e}txt\u{1b}"), "exe<U+202E>txt<U+001B>");
     }
 
-    /// What the standard library knows to be a control is never plain, and neither is anything that it would itself write as an escape
-    /// because it is not printable and not a mere mark on a letter.
+    /// No control character is plain, nor any character that the standard library escapes as not printable, except combining marks.
     #[test]
-    fn no_character_that_cannot_be_printed_is_taken_for_plain() {
+    fn no_unprintable_character_is_plain() {
         let spaces = |character: char| character.is_whitespace();
         let unassigned_or_private = |character: char| {
             matches!(character, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}') || u32::from(character) > 0x2_fa1f

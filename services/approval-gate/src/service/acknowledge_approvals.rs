@@ -4,8 +4,8 @@ use tonic::Status;
 
 use crate::{Gate, gate::unwritable, names::check_approval};
 
-/// How many names one list may hold.
-const MOST_NAMES: usize = 1_000;
+/// The maximum number of names in one list.
+const MAX_NAMES: usize = 1_000;
 
 pub(super) async fn acknowledge_approvals(
     gate: &Gate,
@@ -13,8 +13,8 @@ pub(super) async fn acknowledge_approvals(
 ) -> Result<v1::AcknowledgeApprovalsResponse, Status> {
     let lists = [("delivered", &request.delivered), ("consumed", &request.consumed), ("stale", &request.stale)];
     for (field, names) in lists {
-        if names.len() > MOST_NAMES {
-            return Err(status::invalid(field, format!("has more than {MOST_NAMES} names")).into());
+        if names.len() > MAX_NAMES {
+            return Err(status::invalid(field, format!("has more than {MAX_NAMES} names")).into());
         }
         names.iter().try_for_each(|name| check_approval(field, name))?;
     }

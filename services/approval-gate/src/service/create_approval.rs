@@ -15,8 +15,8 @@ use crate::{
     store::NewApproval,
 };
 
-/// The longest name of the principal that started an execution, in characters.
-const LONGEST_PRINCIPAL: usize = 256;
+/// The maximum length of `requested_by`, in characters.
+const MAX_PRINCIPAL_CHARS: usize = 256;
 
 pub(super) async fn create_approval(
     gate: &Gate,
@@ -25,8 +25,8 @@ pub(super) async fn create_approval(
 ) -> Result<Approval, Status> {
     let call = CallName::parse("call", &request.call)?;
     check_digest(&request.subject_digest)?;
-    if request.requested_by.chars().count() > LONGEST_PRINCIPAL {
-        return Err(status::invalid("requested_by", format!("has more than {LONGEST_PRINCIPAL} characters")).into());
+    if request.requested_by.chars().count() > MAX_PRINCIPAL_CHARS {
+        return Err(status::invalid("requested_by", format!("has more than {MAX_PRINCIPAL_CHARS} characters")).into());
     }
     gate.expire_due().await?;
     let name = approval_of(&call.namespace, &request.call, &request.subject_digest);
@@ -55,16 +55,17 @@ pub(super) async fn create_approval(
     the_same(kept, &request)
 }
 
-/// The approval that has the name, which is derived from call and digest; another one by a collision answers for nothing.
+/// Checks that an existing approval is for the same call and digest, because names derived from them could collide.
 fn the_same(approval: Approval, request: &v1::CreateApprovalRequest) -> Result<Approval, Status> {
     if (&approval.call, &approval.subject_digest) == (&request.call, &request.subject_digest) {
         return Ok(approval);
     }
-    let message = format!("`{}` is about another call; this one cannot be asked about.", approval.name);
+    let message =
+        format!("`{}` exists already for another call, so no approval can be created for this one.", approval.name);
     Err(status::error(Code::AlreadyExists, reasons::ALREADY_EXISTS, message).into())
 }
 
-/// A question as it begins: pending, or decided by the policy where the execution wants no person and the policy has an answer.
+/// The initial approval: pending, or decided by the policy when the execution was started without a person and the policy decides then.
 fn asked(
     gate: &Gate,
     name: String,
@@ -116,13 +117,13 @@ fn asked(
         NonInteractive::Skip => (State::Skipped, "skip"),
         NonInteractive::Fail => (State::Denied, "fail"),
     };
-    // An approval in advance does not cover what no one expected.
+    // An approval in advance does not cover unexpected changes.
     let grave = preview::gravest(subject).filter(|(_, gravity)| needs_a_person(*gravity, policy));
     match grave.filter(|_| state == State::Approved) {
         None => decide::resolved(&approval, state, POLICY, &format!("non_interactive_policy: {word}"), now),
         Some((change, _)) => {
             let reason = format!(
-                "`{}` is protected or flagged, and non_interactive_policy: auto lets no such change through. Run with `--approve prompt`, \
+                "`{}` is protected or flagged, and non_interactive_policy: auto does not approve such a change. Run with `--approve prompt`, \
                  or allow it with an effect rule that names the flag.",
                 shown(&change.path)
             );
@@ -131,7 +132,7 @@ fn asked(
     }
 }
 
-/// Whether a change is never approved without a person.
+/// Whether a change requires a person's approval.
 fn needs_a_person(gravity: Gravity, policy: &Policy) -> bool {
     match gravity {
         Gravity::Protected(_) => policy.protects(),

@@ -4,7 +4,7 @@ use tonic::Status;
 
 use crate::{
     Gate,
-    decide::{Choice, LONGEST_REASON, decide},
+    decide::{Choice, MAX_REASON_CHARS, decide},
     gate::{no_approval, unwritable},
     names::check_approval,
     preview::{hide, text::visible_line},
@@ -18,12 +18,12 @@ pub(super) async fn decide_approval(
     check_approval("name", &request.name)?;
     let decision = match request.decision() {
         Decision::Unspecified => {
-            return Err(status::invalid("decision", "say DECISION_APPROVE, DECISION_DENY or DECISION_SKIP").into());
+            return Err(status::invalid("decision", "must be DECISION_APPROVE, DECISION_DENY or DECISION_SKIP").into());
         }
         decision => decision,
     };
-    if request.reason.chars().count() > LONGEST_REASON {
-        return Err(status::invalid("reason", format!("has more than {LONGEST_REASON} characters")).into());
+    if request.reason.chars().count() > MAX_REASON_CHARS {
+        return Err(status::invalid("reason", format!("has more than {MAX_REASON_CHARS} characters")).into());
     }
     let mut reason = request.reason.lines().map(visible_line).collect::<Vec<_>>().join("\n");
     hide(&gate.redactor, &mut reason);

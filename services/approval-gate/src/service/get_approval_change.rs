@@ -13,7 +13,7 @@ use crate::{
     preview::{Opened, whole_file},
 };
 
-/// How many bytes of a difference one page holds at most. A longer line is cut into pages, too.
+/// The maximum size of a page, in bytes. A longer line is split across pages.
 const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
 pub(super) async fn get_approval_change(
@@ -39,8 +39,8 @@ pub(super) async fn get_approval_change(
     Ok(v1::GetApprovalChangeResponse { change: Some(v1::FileDiff { unified, ..whole }), next_page_token })
 }
 
-/// The contents of an approval: from the runner, checked against the very digests that the decision is about. Those of the approval that was
-/// looked at last stay in memory, since it is looked at file by file and page by page.
+/// The contents of an approval, from the runner, verified against the digests in its subject. The contents of the last approval are cached,
+/// because clients read them file by file and page by page.
 async fn contents(gate: &Gate, name: &str) -> Result<Arc<Opened>, Status> {
     let mut opened = gate.opened.lock().await;
     if let Some(last) = opened.as_ref().filter(|last| last.name == name) {
@@ -62,7 +62,7 @@ async fn contents(gate: &Gate, name: &str) -> Result<Arc<Opened>, Status> {
     Ok(fresh)
 }
 
-/// The lines of a page that begins at a byte, and where the next one begins; `None` when the text is shorter.
+/// The page that begins at a byte offset, and the token of the next one; `None` when the offset is beyond the text.
 fn page(text: &str, start: usize, lines: usize) -> Option<(&str, String)> {
     let rest = text.get(start..)?;
     let by_lines = rest.match_indices('\n').nth(lines.saturating_sub(1)).map_or(rest.len(), |(end, _)| end + 1);
@@ -77,7 +77,7 @@ fn page(text: &str, start: usize, lines: usize) -> Option<(&str, String)> {
 
 fn no_contents(name: &str) -> Status {
     let message = format!(
-        "The call of `{name}` was already decided, and its contents are gone. What was shown before is in the approval."
+        "`{name}` was already decided, and the contents are no longer available. The approval's preview keeps what was shown."
     );
     status::error(Code::FailedPrecondition, reasons::CONTENTS_GONE, message).into()
 }

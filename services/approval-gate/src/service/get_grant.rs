@@ -10,17 +10,17 @@ use crate::{
     names::check_approval,
 };
 
-/// How long a grant is good, in seconds. It is good for as long before it was signed: a runner whose clock is behind takes it too, and a
-/// signature alone proves that the decision came first.
+/// How long a grant is valid, in seconds. It is also valid for as long before it was signed, so that a runner whose clock is behind accepts it;
+/// the signature proves that the decision came first.
 const LIFETIME: i64 = 24 * 60 * 60;
 
-/// A grant that is good for less than this is signed anew: it has to get to the runner.
+/// A grant that expires within this time, in seconds, is renewed, because it has to reach the runner first.
 const MARGIN: i64 = 60 * 60;
 
 pub(super) async fn get_grant(gate: &Gate, request: v1::GetGrantRequest) -> Result<v1::Grant, Status> {
     let name = request.approval;
     check_approval("approval", &name)?;
-    // With its subject, which is digested again: nothing is signed that was changed on the disk.
+    // Loads the subject and verifies its digest, so that nothing is signed that was changed on disk.
     let approval = gate.store.get_full(&name).await.map_err(|error| unreadable(&error))?;
     let approval = approval.ok_or_else(|| no_approval(&name))?;
     let state = approval.state();
@@ -30,7 +30,7 @@ pub(super) async fn get_grant(gate: &Gate, request: v1::GetGrantRequest) -> Resu
         return Err(error.with("state", state.as_str_name()).into());
     }
     let corrupt = |why: String| {
-        let message = format!("The grant of `{name}` cannot be given: {why}.");
+        let message = format!("The grant of `{name}` cannot be signed: {why}.");
         Status::from(status::error(Code::DataLoss, reasons::STORE_CORRUPT, message))
     };
     let subject = Subject::parse(&approval.subject).map_err(|error| corrupt(error.to_string()))?;
@@ -57,14 +57,14 @@ pub(super) async fn get_grant(gate: &Gate, request: v1::GetGrantRequest) -> Resu
         Some(kept) => kept,
         None => gate.store.keep_grant(&name, signed(gate.ids.next_id())).await.map_err(|error| unwritable(&error))?,
     };
-    // Verified as of a time at which it held: whether it was changed on the disk is one question, and whether its time is over another.
+    // Verified at a time at which it was valid: this checks for changes on disk, not for expiry.
     let times = Grant::times(&kept.body).map_err(|error| corrupt(error.to_string()))?;
     let first = verified(&kept, times.0).map_err(|error| corrupt(error.to_string()))?;
     let holds = times.0 <= now && now.saturating_add(MARGIN) < times.1;
     if holds || state == State::Consumed || now.saturating_sub(decided) > Grant::RENEWABLE {
         return Ok(kept);
     }
-    // The decision stands: the same permission, under the same nonce so that it is still spent once, for another while.
+    // The decision is still valid: renew the grant under the same nonce, so that it can still be spent only once.
     gate.store.renew_grant(&name, signed(first.nonce)).await.map_err(|error| unwritable(&error))
 }
 

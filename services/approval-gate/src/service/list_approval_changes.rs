@@ -12,7 +12,7 @@ use crate::{
     preview::listed,
 };
 
-/// How many bytes of changes one page holds at most, the first one aside.
+/// The maximum size of a page, in bytes, not counting its first change.
 const MAX_PAGE_BYTES: usize = 3 * 1024 * 1024;
 
 pub(super) async fn list_approval_changes(
@@ -55,7 +55,7 @@ pub(super) async fn subject_of(gate: &Gate, name: &str) -> Result<Subject, Statu
     })
 }
 
-/// How many entries a page has: 1,000 unless the request says, 10,000 at most.
+/// The page size: 1,000 by default, at most 10,000.
 pub(super) fn page_size(asked: i32) -> Result<usize, Status> {
     match asked {
         0 => Ok(1_000),
@@ -65,11 +65,11 @@ pub(super) fn page_size(asked: i32) -> Result<usize, Status> {
     }
 }
 
-/// Where a page begins. The token is the place at which the last one ended.
+/// Parses a page token: the position at which the previous page ended.
 pub(super) fn page_start(token: &str) -> Result<usize, Status> {
     if token.is_empty() {
         return Ok(0);
     }
-    let refused = || status::invalid("page_token", "is none of this service's; hand back what an answer gave");
+    let refused = || status::invalid("page_token", "is not valid: use the next_page_token of a response");
     token.parse().map_err(|_| refused().into())
 }

@@ -10,8 +10,8 @@ use crate::{
     store::{Filter, Position},
 };
 
-/// How many bytes of approvals one page holds at most, the first one aside: a summary may name long paths.
-const LARGEST_PAGE: usize = 3 * 1024 * 1024;
+/// The maximum size of a page, in bytes, not counting its first approval: a summary may name long paths.
+const MAX_PAGE_BYTES: usize = 3 * 1024 * 1024;
 
 pub(super) async fn list_approvals(
     gate: &Gate,
@@ -24,7 +24,7 @@ pub(super) async fn list_approvals(
             .min(1000),
     };
     let after = position(&request.page_token).ok_or_else(|| {
-        Status::from(status::invalid("page_token", "is none of this service's; hand back what an answer gave"))
+        Status::from(status::invalid("page_token", "is not valid: use the next_page_token of a response"))
     })?;
     let namespace = match request.parent.as_str() {
         "namespaces/-" => None,
@@ -38,7 +38,7 @@ pub(super) async fn list_approvals(
     let fits = |(_, approval): &&(Position, v1::Approval)| {
         let first = bytes == 0;
         bytes += approval.encoded_len();
-        first || bytes <= LARGEST_PAGE
+        first || bytes <= MAX_PAGE_BYTES
     };
     let kept = found.iter().take(size).take_while(fits).count();
     let next_page_token = match kept < found.len() {
@@ -49,7 +49,7 @@ pub(super) async fn list_approvals(
     Ok(v1::ListApprovalsResponse { approvals, next_page_token })
 }
 
-/// The token is where the last page ended.
+/// The page token: the position at which the page ended.
 fn token(position: Position) -> String {
     match position {
         Position::Pending(key) => format!("p{key}"),

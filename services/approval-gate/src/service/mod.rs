@@ -1,7 +1,7 @@
 //! The methods of `ApprovalGateService`, one file each.
 //!
-//! Services ask and fetch grants and never decide, people decide and never get a grant: the table of methods says so before any of these
-//! is called.
+//! Services create approvals and fetch grants but never decide; people decide but never get a grant. The table of methods enforces this before
+//! any of these methods is called.
 
 mod acknowledge_approvals;
 mod cancel_approval;
@@ -21,22 +21,22 @@ use belay_proto::v1::{
     self,
     approval_gate_service_server::{ApprovalGateService, ApprovalGateServiceServer},
 };
-use belay_service_kit::{Hosted, Principal, host::LARGEST_MESSAGE};
+use belay_service_kit::{Hosted, Principal, host::MAX_MESSAGE_BYTES};
 use belay_telemetry::TraceContext;
 use futures::Stream;
 use tonic::{Request, Response, Status, service::Routes};
 
 use crate::Gate;
 
-/// The service, ready to be served to people and to services.
+/// The service, for the listener for people.
 pub fn hosted(gate: Arc<Gate>) -> Hosted {
     let service = ApprovalGateServiceServer::new(Service { gate })
-        .max_decoding_message_size(LARGEST_MESSAGE)
-        .max_encoding_message_size(LARGEST_MESSAGE);
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Hosted::new(Routes::new(service), "belay.v1.ApprovalGateService", v1::FILE_DESCRIPTOR_SET)
 }
 
-/// The same for other services: what they send of how far stores have come is believed, and answered.
+/// The service, for the listener for services, with store positions in requests and responses.
 pub fn hosted_for_services(gate: Arc<Gate>) -> Hosted {
     let stores = Arc::clone(gate.store.stores());
     hosted(gate).with_stores(stores)
@@ -57,10 +57,10 @@ impl ApprovalGateService for Service {
         &self,
         request: Request<v1::CreateApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
-        let span = self.gate.answering("belay.v1.ApprovalGateService/CreateApproval", request.metadata());
+        let span = self.gate.begin_request("belay.v1.ApprovalGateService/CreateApproval", request.metadata());
         let trace = TraceContext::of(request.metadata());
         let answer = create_approval::create_approval(&self.gate, request.into_inner(), trace).await;
-        self.gate.answered(span, &answer);
+        self.gate.end_request(span, &answer);
         answer.map(Response::new)
     }
 
@@ -101,14 +101,14 @@ impl ApprovalGateService for Service {
         request: Request<v1::DecideApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
         let by = Principal::of(&request)?;
-        let mut span = self.gate.answering("belay.v1.ApprovalGateService/DecideApproval", request.metadata());
+        let mut span = self.gate.begin_request("belay.v1.ApprovalGateService/DecideApproval", request.metadata());
         let answer = decide_approval::decide_approval(&self.gate, by, request.into_inner()).await;
-        // Part of the execution that asked, and only linked with whatever the person who decides is doing.
+        // The decision belongs to the execution's trace; the person's own trace is only linked.
         let asked = answer.as_ref().ok().and_then(|approval| approval.trace.as_ref());
         if let Some(asked) = asked.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok()) {
             span.belongs_to(asked);
         }
-        self.gate.answered(span, &answer);
+        self.gate.end_request(span, &answer);
         answer.map(Response::new)
     }
 

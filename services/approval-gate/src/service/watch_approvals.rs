@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 use super::Messages;
 use crate::{Gate, feed::Head, gate::unreadable, names, store::Filter};
 
-/// How many approvals are read from the store at once.
+/// The number of approvals read from the store at once.
 const PAGE: usize = 256;
 
 pub(super) async fn watch_approvals(
@@ -38,9 +38,9 @@ pub(super) async fn watch_approvals(
     Ok(Box::pin(watch.stream()))
 }
 
-/// One watcher. What was there when it began and what changes later come by one path: all that lies behind its cursor.
+/// One watcher. The initial approvals and later changes are read the same way: everything after the cursor.
 struct Watch {
-    /// Its place among those that may watch.
+    /// Its slot within the limit of watchers.
     _taken: Taken,
     gate: Arc<Gate>,
     head: watch::Receiver<Head>,
@@ -58,7 +58,7 @@ impl Watch {
         async_stream::try_stream! {
             let mut begun = false;
             loop {
-                // Seen before it is read: a commit in between is read now or wakes the wait below.
+                // Marked as seen before reading: a commit in between is read now, or wakes the wait below.
                 let known = self.head.borrow_and_update().revision;
                 while self.cursor < known {
                     for approval in self.next(known).await? {
@@ -69,7 +69,7 @@ impl Watch {
                     begun = true;
                     yield heartbeat(self.cursor);
                 }
-                // An error means that the store has closed: the gate is stopping.
+                // An error means that the store has closed, because the gate is stopping.
                 let head = &mut self.head;
                 let changed = async {
                     if head.changed().await.is_err() {
@@ -87,14 +87,14 @@ impl Watch {
         }
     }
 
-    /// What fits among the next changes, all of them up to `known` unless there are many; the cursor has moved behind them.
+    /// Returns the next matching changes, at most a page, and moves the cursor past them.
     async fn next(&mut self, known: i64) -> Result<Vec<Approval>, Status> {
-        // Whether a decision was delivered is not in the change: the store knows.
+        // The change does not contain whether the decision was delivered; only the store does.
         if !self.undelivered
             && let Some(changes) = self.gate.store.recent(self.cursor)
         {
             self.cursor = changes.last().map_or(known, |last| last.revision.max(known));
-            // As the store would answer: each approval as it is now, and not as it was before a later change.
+            // Like the store: each approval in its latest state only.
             let mut later = HashSet::new();
             let newest = changes.iter().rev().filter(|change| later.insert(change.name.as_str()) && self.fits(change));
             let mut newest: Vec<Approval> = newest.map(|change| (**change).clone()).collect();
@@ -103,7 +103,7 @@ impl Watch {
         }
         let found = self.gate.store.changes(self.filter.clone(), self.undelivered, self.cursor, PAGE).await;
         let found = found.map_err(|error| unreadable(&error))?;
-        // A full page may have more behind it; one that is not has seen all there was, which is at least what was known before.
+        // After a full page there may be more. A partial page covers everything up to `known`.
         let last = found.last().map_or(0, |last| last.revision);
         self.cursor = if found.len() == PAGE { last } else { last.max(known) };
         Ok(found)
@@ -131,14 +131,14 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
     }
 
-    /// More than one page, none of it in memory any more, and changes while it is read.
+    /// More than one page, none of it in memory, and changes while it is read.
     #[test]
-    fn what_lies_in_the_store_alone_is_watched_as_well() {
-        const ASKED: usize = 2 * PAGE + PAGE / 2;
+    fn a_watch_reads_changes_that_are_only_in_the_store() {
+        const APPROVALS: usize = 2 * PAGE + PAGE / 2;
         let folder = tempfile::tempdir().unwrap();
         life(async {
             let gate = gate(folder.path()).await;
-            let calls: Vec<String> = (0..ASKED).map(|n| n.to_string()).collect();
+            let calls: Vec<String> = (0..APPROVALS).map(|n| n.to_string()).collect();
             join_all(calls.iter().map(|call| ask(&gate, call, None))).await;
         });
         life(async {
@@ -161,9 +161,9 @@ mod tests {
         });
     }
 
-    /// A late watcher gets each approval once, as it is now, though its changes are still in memory.
+    /// A late watcher gets each approval once, in its current state, although its changes are still in memory.
     #[test]
-    fn a_late_watcher_gets_no_state_of_before() {
+    fn a_late_watcher_gets_no_earlier_state() {
         let folder = tempfile::tempdir().unwrap();
         life(async {
             let gate = gate(folder.path()).await;

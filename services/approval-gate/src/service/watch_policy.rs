@@ -8,7 +8,7 @@ use tonic::Code;
 use super::Messages;
 use crate::Gate;
 
-/// How often a heartbeat comes when nothing happens.
+/// The interval of heartbeats while nothing happens.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 pub(super) fn watch_policy(gate: &Arc<Gate>) -> Messages<v1::WatchPolicyResponse> {

@@ -1,7 +1,6 @@
-//! What the gate remembers: approvals, grants and policies. Whatever it answers or shows has been committed here before.
+//! The gate's store: approvals, grants and policies. The gate returns and shows only committed data.
 //!
-//! A change is decided inside the transaction that makes it, on the row as it is then: of any number of people who decide at once, one
-//! does.
+//! Each change is decided inside its transaction, on the current row: of several concurrent decisions, exactly one succeeds.
 
 mod read;
 mod write;
@@ -67,26 +66,26 @@ const SCHEMA: Schema = Schema {
 #[error("the store of approvals cannot be opened")]
 pub struct StoreError(#[from] pub SqliteError);
 
-/// Why something is not known to be stored.
+/// Why a change may not be stored.
 pub(crate) type Failed = CommitError<SqliteError>;
 
-/// An approval that is asked for.
+/// An approval to create.
 #[derive(Clone, Debug)]
 pub(crate) struct NewApproval {
-    /// As it is shown without its body; its revision is given by the store.
+    /// In BASIC view; the store assigns its revision.
     pub(crate) basic: Approval,
     pub(crate) namespace: String,
     pub(crate) subject: Vec<u8>,
     pub(crate) preview: v1::Preview,
 }
 
-/// What an approval becomes; nothing when it stays as it is.
+/// A transition; returns `None` when the approval does not change.
 type Change = Box<dyn FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send>;
 
 /// An order to the writer.
 enum Op {
     Create(Box<NewApproval>),
-    /// At a time, before which what was due by then has expired.
+    /// The time; approvals due by then are expired first.
     Change {
         name: String,
         now: i64,
@@ -99,14 +98,14 @@ enum Op {
     Grant {
         approval: String,
         grant: v1::Grant,
-        /// Whether it takes the place of one that is there.
+        /// Whether it replaces an existing one.
         renews: bool,
     },
     Policy(v1::SignedPolicy),
 }
 
-/// What the writer answers.
-enum Answer {
+/// The writer's results.
+enum Reply {
     Done,
     Approval(Option<Approval>),
     Refused(Refusal),
@@ -117,14 +116,14 @@ enum Answer {
 pub struct Store {
     id: String,
     stores: Arc<Stores>,
-    writer: GroupCommit<Op, Answer, SqliteError>,
+    writer: GroupCommit<Op, Reply, SqliteError>,
     reader: Arc<Mutex<Connection>>,
     threads: Threads,
     feed: Arc<ChangeFeed>,
 }
 
 impl Store {
-    /// Opens a store, making it under the id that `new_id` gives if it is not there.
+    /// Opens a store; if it does not exist, creates it with the id that `new_id` returns.
     ///
     /// # Errors
     /// [`StoreError`] when it is in use, damaged or newer.
@@ -141,7 +140,7 @@ impl Store {
         let feed = Arc::new(ChangeFeed::new(head));
         let reader = Arc::clone(&store.reader);
         let publisher = Arc::clone(&feed);
-        // The whole store goes in, with the lock that it holds as long as it lives.
+        // The closure owns the store, and with it the lock on its files.
         let writer = GroupCommit::start(threads, "belay-gate", location.max_batch, {
             let stores = Arc::clone(&stores);
             move |batch| perform(&store, &stores, &publisher, batch)
@@ -149,12 +148,12 @@ impl Store {
         Ok(Self { id, stores, writer, reader, threads, feed })
     }
 
-    /// The random identity of this store; another one means another memory.
+    /// The random identity of this store.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// How far it has come, and what it remembers of other services' stores.
+    /// Its position, and the positions of other services' stores.
     pub fn stores(&self) -> &Arc<Stores> {
         &self.stores
     }
@@ -168,15 +167,15 @@ impl Store {
         self.feed.after(after)
     }
 
-    /// Stores a new approval, or answers with the one that has its name already.
+    /// Stores a new approval, or returns the existing one with its name.
     pub(crate) async fn create(&self, new: NewApproval) -> Result<Approval, Failed> {
         match self.writer.commit(Op::Create(Box::new(new))).await? {
-            Answer::Approval(Some(approval)) => Ok(approval),
-            _ => Err(misanswered()),
+            Reply::Approval(Some(approval)) => Ok(approval),
+            _ => Err(mismatched_reply()),
         }
     }
 
-    /// Changes an approval, having let it expire if its time was over by `now`. Nothing when there is none of this name.
+    /// Changes an approval, after expiring it if it is due by `now`. Returns `None` when no approval has this name.
     pub(crate) async fn change(
         &self,
         name: &str,
@@ -184,13 +183,13 @@ impl Store {
         change: impl FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send + 'static,
     ) -> Result<Result<Option<Approval>, Refusal>, Failed> {
         match self.writer.commit(Op::Change { name: name.to_owned(), now, change: Box::new(change) }).await? {
-            Answer::Approval(approval) => Ok(Ok(approval)),
-            Answer::Refused(refusal) => Ok(Err(refusal)),
-            _ => Err(misanswered()),
+            Reply::Approval(approval) => Ok(Ok(approval)),
+            Reply::Refused(refusal) => Ok(Err(refusal)),
+            _ => Err(mismatched_reply()),
         }
     }
 
-    /// Expires every approval whose time is over.
+    /// Expires every due approval.
     pub(crate) async fn lapse(&self, now: i64) -> Result<(), Failed> {
         self.writer.commit(Op::Lapse { now }).await.map(drop)
     }
@@ -199,24 +198,24 @@ impl Store {
         self.writer.commit(Op::Acknowledge(names)).await.map(drop)
     }
 
-    /// Keeps a grant, and answers with the one that was kept first.
+    /// Stores a grant, unless there is one already; returns the stored one.
     pub(crate) async fn keep_grant(&self, approval: &str, grant: v1::Grant) -> Result<v1::Grant, Failed> {
         self.put_grant(approval, grant, false).await
     }
 
-    /// Keeps a grant in the place of the one that was kept before.
+    /// Replaces the stored grant.
     pub(crate) async fn renew_grant(&self, approval: &str, grant: v1::Grant) -> Result<v1::Grant, Failed> {
         self.put_grant(approval, grant, true).await
     }
 
     async fn put_grant(&self, approval: &str, grant: v1::Grant, renews: bool) -> Result<v1::Grant, Failed> {
         match self.writer.commit(Op::Grant { approval: approval.to_owned(), grant, renews }).await? {
-            Answer::Grant(grant) => Ok(grant),
-            _ => Err(misanswered()),
+            Reply::Grant(grant) => Ok(grant),
+            _ => Err(mismatched_reply()),
         }
     }
 
-    /// The grant of an approval, once one was signed.
+    /// The grant of an approval; `None` before it is signed.
     pub(crate) async fn grant(&self, approval: &str) -> Result<Option<v1::Grant>, SqliteError> {
         let approval = approval.to_owned();
         self.read(move |connection| read::grant(connection, &approval)).await
@@ -226,7 +225,7 @@ impl Store {
         self.writer.commit(Op::Policy(policy)).await.map(drop)
     }
 
-    /// Reads what is committed.
+    /// Reads committed data.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, SqliteError> + Send + 'static,
@@ -235,12 +234,12 @@ impl Store {
         self.threads.run(move || read(&reader.lock().unwrap_or_else(PoisonError::into_inner))).await
     }
 
-    /// Does work that takes a while on a thread of its own.
+    /// Runs blocking work on a thread of its own.
     pub(crate) async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         self.threads.run(work).await
     }
 
-    /// How many approvals nobody has decided.
+    /// The number of pending approvals.
     pub(crate) async fn count_open(&self) -> Result<usize, SqliteError> {
         self.read(read::count_open).await
     }
@@ -265,7 +264,7 @@ impl Store {
         self.read(move |connection| read::list(connection, &filter, after, limit)).await
     }
 
-    /// Approvals whose last change is after a revision, in the order of their last change.
+    /// The approvals that changed after a revision, in the order of their latest change.
     pub(crate) async fn changes(
         &self,
         filter: Filter,
@@ -287,27 +286,27 @@ fn perform(
     stores: &Stores,
     feed: &ChangeFeed,
     batch: Vec<Op>,
-) -> Result<Vec<Answer>, SqliteError> {
+) -> Result<Vec<Reply>, SqliteError> {
     store.make_room();
     let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
     let write::Committed { answers, changes, head, number } = write::commit(&mut connection, stores, batch)?;
     store.check_in_place()?;
     stores.committed(number);
-    // Published here, by the one writer, so that watchers see the changes in their order.
+    // The writer publishes, so that watchers see the changes in order.
     feed.publish(changes, head);
     Ok(answers)
 }
 
-/// The writer answers each operation in its kind; the type cannot say so.
-fn misanswered() -> Failed {
-    CommitError::Failed(SqliteError::Other("the writer gave another answer than was asked for".into()))
+/// The writer returns the reply that matches each operation, which the types cannot express.
+fn mismatched_reply() -> Failed {
+    CommitError::Failed(SqliteError::Other("the writer returned a mismatched reply".into()))
 }
 
 fn damaged(what: &str, name: &str) -> SqliteError {
-    SqliteError::Corrupt(format!("{what} of `{name}` is not what was written"))
+    SqliteError::Corrupt(format!("{what} of `{name}` was changed outside of Belay"))
 }
 
-/// The approval in a row, if the row's columns say the same as its bytes.
+/// Decodes the approval of a row, and checks the row's columns against it.
 fn decoded(name: &str, state: i32, revision: i64, basic: &[u8]) -> Result<Approval, SqliteError> {
     let approval = Approval::decode(basic).map_err(|_| damaged("the row", name))?;
     let same = approval.name == name && approval.state == state && approval.revision == revision;

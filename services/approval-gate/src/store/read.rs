@@ -1,4 +1,4 @@
-//! What is asked of the store.
+//! The store's queries.
 
 use belay_grant::digest_of;
 use belay_proto::v1::{self, Approval, approval::State};
@@ -9,21 +9,21 @@ use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use super::{damaged, decoded};
 use crate::feed::Head;
 
-/// Which approvals are meant.
+/// A filter for approvals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
-    /// Of this namespace; of all when there is none.
+    /// Only this namespace; `None` means all.
     pub(crate) namespace: Option<String>,
-    /// Of this execution; of all when empty.
+    /// Only this execution; empty means all.
     pub(crate) execution: String,
-    /// In one of these states; in any when empty.
+    /// Only these states; empty means all.
     pub(crate) states: Vec<i32>,
-    /// Whose id begins so.
+    /// Only ids with this prefix.
     pub(crate) id_prefix: String,
 }
 
 impl Filter {
-    /// The filter as a condition. What is not asked about is not in it, so that an index serves what is; every parameter is.
+    /// The filter as an SQL condition. Unused columns are left out, so that an index can serve the rest; every parameter occurs in it.
     fn condition(&self) -> String {
         let namespace = if self.namespace.is_some() { "namespace = :namespace" } else { ":namespace IS NULL" };
         let execution = if self.execution.is_empty() { ":execution = ''" } else { "execution = :execution" };
@@ -43,7 +43,7 @@ impl Filter {
     }
 }
 
-/// How far a list has come: pending approvals by their age, then the others, the newest first.
+/// The position in a list: pending approvals by age, then the others, the newest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
     /// The last one was pending, with this key.
@@ -85,7 +85,7 @@ pub(super) fn find(connection: &Connection, name: &str) -> Result<Option<(i64, A
     rows.next()?.map(approval).transpose()
 }
 
-/// An approval with its body. The bytes are digested again: what was changed on the disk is neither shown nor signed.
+/// An approval with its body. Verifies the subject's digest, so that bytes that were changed on disk are neither shown nor signed.
 pub(super) fn find_full(connection: &Connection, name: &str) -> Result<Option<Approval>, SqliteError> {
     let Some((key, mut approval)) = find(connection, name)? else { return Ok(None) };
     let body = connection
@@ -128,7 +128,7 @@ pub(super) fn list(
     let mut section = |pending: bool, key: i64, position: fn(i64) -> Position| -> Result<(), SqliteError> {
         let wanted = if pending { filter.mask() & pending_state } else { filter.mask() & !pending_state };
         if wanted == 0 {
-            // A list of what is open does not wait for a scan of everything that ever was.
+            // Listing open approvals must not scan all closed ones.
             return Ok(());
         }
         let mut statement = connection.prepare_cached(&list_query(filter, pending))?;
@@ -173,7 +173,7 @@ pub(super) fn changes(
     Ok(found)
 }
 
-/// The grant of an approval, if one was signed.
+/// The grant of an approval, if there is one.
 pub(super) fn grant(connection: &Connection, name: &str) -> Result<Option<v1::Grant>, SqliteError> {
     let kept =
         "SELECT body, signature, key_id FROM grant JOIN approval ON approval.key = grant.approval WHERE name = ?1";
@@ -195,9 +195,9 @@ pub(super) fn policy(connection: &Connection) -> Result<Option<v1::SignedPolicy>
 mod tests {
     use super::*;
 
-    /// A gate keeps every approval there ever was: what is asked often never walks through all of them.
+    /// The store keeps every approval forever, so frequent queries must not scan the table.
     #[test]
-    fn an_index_serves_every_question() {
+    fn an_index_serves_every_query() {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(super::super::SCHEMA.create).unwrap();
         let plan = |query: String| -> String {

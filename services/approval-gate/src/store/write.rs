@@ -1,4 +1,4 @@
-//! What the one writer does.
+//! The writer's operations.
 
 use belay_proto::{
     stores::Stores,
@@ -8,20 +8,20 @@ use belay_sqlite::SqliteError;
 use prost::Message as _;
 use rusqlite::{Connection, Transaction, params};
 
-use super::{Answer, NewApproval, Op, damaged, read};
+use super::{NewApproval, Op, Reply, damaged, read};
 use crate::{decide, feed::Head};
 
-/// The store's id; the one given becomes it when there is none.
+/// Returns the store's id; a new store gets `new_id`.
 pub(super) fn identify(connection: &Connection, new_id: impl FnOnce() -> String) -> Result<String, SqliteError> {
     connection.execute("INSERT INTO meta (one, store_id) VALUES (1, ?1) ON CONFLICT (one) DO NOTHING", [new_id()])?;
     Ok(connection.query_row("SELECT store_id FROM meta", [], |row| row.get(0))?)
 }
 
-/// A batch that is durable.
+/// A durable batch.
 pub(super) struct Committed {
-    /// What came of each operation.
-    pub(super) answers: Vec<Answer>,
-    /// What changed, in the order of its revisions.
+    /// The reply to each operation.
+    pub(super) answers: Vec<Reply>,
+    /// The changed approvals, in the order of their revisions.
     pub(super) changes: Vec<Approval>,
     pub(super) head: Head,
     /// The commit's number.
@@ -47,26 +47,26 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    fn perform(&mut self, op: Op) -> Result<Answer, SqliteError> {
+    fn perform(&mut self, op: Op) -> Result<Reply, SqliteError> {
         match op {
-            Op::Create(new) => self.create(*new).map(|approval| Answer::Approval(Some(approval))),
+            Op::Create(new) => self.create(*new).map(|approval| Reply::Approval(Some(approval))),
             Op::Change { name, now, change } => {
-                let Some((key, approval)) = self.current(&name, now)? else { return Ok(Answer::Approval(None)) };
+                let Some((key, approval)) = self.current(&name, now)? else { return Ok(Reply::Approval(None)) };
                 match change(&approval) {
-                    Err(refusal) => Ok(Answer::Refused(refusal)),
-                    Ok(None) => Ok(Answer::Approval(Some(approval))),
-                    Ok(Some(changed)) => self.save(key, changed).map(|approval| Answer::Approval(Some(approval))),
+                    Err(refusal) => Ok(Reply::Refused(refusal)),
+                    Ok(None) => Ok(Reply::Approval(Some(approval))),
+                    Ok(Some(changed)) => self.save(key, changed).map(|approval| Reply::Approval(Some(approval))),
                 }
             }
             Op::Lapse { now } => {
                 for name in self.due(now)? {
                     self.current(&name, now)?;
                 }
-                Ok(Answer::Done)
+                Ok(Reply::Done)
             }
-            Op::Acknowledge(names) => self.acknowledge(names).map(|()| Answer::Done),
-            Op::Grant { approval, grant, renews } => self.keep_grant(&approval, &grant, renews).map(Answer::Grant),
-            Op::Policy(policy) => self.keep_policy(&policy).map(|()| Answer::Done),
+            Op::Acknowledge(names) => self.acknowledge(names).map(|()| Reply::Done),
+            Op::Grant { approval, grant, renews } => self.keep_grant(&approval, &grant, renews).map(Reply::Grant),
+            Op::Policy(policy) => self.keep_policy(&policy).map(|()| Reply::Done),
         }
     }
 
@@ -102,7 +102,7 @@ impl Writing<'_> {
         Ok(basic)
     }
 
-    /// An approval as it is at a time: expired, if its time is over by then.
+    /// An approval at a time: expired, if it is due by then.
     fn current(&mut self, name: &str, now: i64) -> Result<Option<(i64, Approval)>, SqliteError> {
         let Some((key, approval)) = read::find(&self.transaction, name)? else { return Ok(None) };
         match decide::lapse(&approval, now) {
@@ -128,7 +128,7 @@ impl Writing<'_> {
         Ok(statement.query_map([now], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
-    /// What is not known here, or not in a state to be acknowledged, is left as it is: an executor says so more than once.
+    /// Skips approvals that do not exist or cannot be acknowledged in their state: executors acknowledge more than once.
     fn acknowledge(&mut self, names: v1::AcknowledgeApprovalsRequest) -> Result<(), SqliteError> {
         let used = names.consumed.iter().map(|name| (name, State::Consumed));
         let stale = names.stale.iter().map(|name| (name, State::Stale));
@@ -140,7 +140,7 @@ impl Writing<'_> {
             }
         }
         for name in names.delivered.iter().chain(&names.consumed).chain(&names.stale) {
-            // A decision that is still to come has not been delivered.
+            // A pending approval has no decision that could have been delivered.
             let delivered = "UPDATE approval SET delivered = 1 WHERE name = ?1 AND state <> 1";
             self.transaction.prepare_cached(delivered)?.execute([name])?;
         }

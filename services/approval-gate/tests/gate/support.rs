@@ -109,7 +109,7 @@ impl World {
         .unwrap();
         let people = Access::people(&at("gate.sock"), People::new(None, None).unwrap()).unwrap();
         let person = serve(&folder.join("gate.sock"), hosted(gate.clone()), people, &stop);
-        let services = Access::everybody_is_the_executor();
+        let services = Access::unauthenticated_executor();
         let executor = serve(&folder.join("service.sock"), hosted(gate.clone()), services, &stop);
         let world = Self {
             folder: folder.to_owned(),
@@ -132,7 +132,7 @@ impl World {
         serve(
             &self.folder.join("runner.sock"),
             service,
-            Access::Everybody(Principal::Service(Service::ApprovalGate)),
+            Access::Unauthenticated(Principal::Service(Service::ApprovalGate)),
             &self.stop,
         );
     }
@@ -140,7 +140,7 @@ impl World {
     /// A client that the gate takes for this principal.
     pub(crate) fn door_for(&self, principal: &Principal) -> Client {
         let socket = self.folder.join(format!("{}.sock", principal.to_string().replace(':', "-")));
-        Client::new(serve(&socket, hosted(self.gate.clone()), Access::Everybody(principal.clone()), &self.stop))
+        Client::new(serve(&socket, hosted(self.gate.clone()), Access::Unauthenticated(principal.clone()), &self.stop))
     }
 
     /// The same for a person with every role.

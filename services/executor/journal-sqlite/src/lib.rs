@@ -1,7 +1,7 @@
-//! The journal on SQLite: an append-only log whose rows point back at each other.
+//! The journal on SQLite: an append-only log in which each row points to the previous row of its execution.
 //!
-//! The log has no index on the execution. Such an index would dirty one page for each execution in a batch, and pages are what a commit
-//! writes. Instead each row names the execution's row before it, and the way in is kept in three places, from new to old:
+//! The log has no index on the execution. Such an index would dirty one page for each execution in a batch, and a commit writes whole pages.
+//! Instead each row names the execution's previous row. The entry points are stored in three places, from new to old:
 //!
 //! - *heads* in memory: the last row of every execution that was written to since the last checkpoint;
 //! - `execution.last_log`, brought up to date at every checkpoint (once in [`Intervals::checkpoint_rows`]) and whenever an execution
@@ -25,12 +25,12 @@ use belay_proto::stores::Service;
 use belay_sqlite::{Location, SqliteError};
 use rusqlite::Connection;
 
-/// How far apart things stand in the log: what an opening and a read cost, and nothing else.
+/// The intervals of checkpoints and waypoints. They affect only the cost of opening and reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals {
-    /// How many rows the log grows by before the executions' own rows are brought up to date: bounds what an opening reads.
+    /// The number of log rows between checkpoints; it bounds how much opening reads.
     pub checkpoint_rows: u64,
-    /// After how many rows of an execution there is another waypoint: bounds what a read of a few events reads. At least 1.
+    /// The number of an execution's rows between waypoints, at least 1; it bounds how much reading a few events reads.
     pub waypoint_rows: u64,
 }
 
@@ -40,7 +40,7 @@ impl Default for Intervals {
     }
 }
 
-/// Opens a journal and creates it if it does not exist. The fence rises, so that the previous owner can write no more.
+/// Opens a journal, and creates it if it does not exist. The fence increases, so that the store rejects the previous owner.
 ///
 /// # Errors
 /// [`StoreError`] when it is in use, damaged, full, or of another format.
@@ -86,14 +86,14 @@ struct Head {
 
 type Heads = Arc<RwLock<HashMap<ExecutionKey, Head>>>;
 
-/// Makes this opening the owner, and finds the heads that the last one had in memory only.
+/// Makes this process the owner, and restores the heads that the previous owner had only in memory.
 fn begin(
     connection: &Connection,
     accepted: Option<i64>,
     new_store_id: impl FnOnce() -> String,
 ) -> Result<(String, i64, HashMap<ExecutionKey, Head>), rusqlite::Error> {
-    // A store that is accepted though it is behind has to win over the owner that it was: seconds since the Unix epoch are more than any
-    // number of starts, and than the seconds of any time before.
+    // The fence of an accepted store that is behind has to be above that of its previous owner: seconds since the Unix epoch are more than any
+    // number of starts, and increase from one acceptance to the next.
     let least = accepted.map_or(1, |micros| micros.div_euclid(1_000_000));
     connection.execute(
         "INSERT INTO meta (one, store_id, fence, heads_upto) VALUES (1, ?1, ?2, 0)
@@ -111,7 +111,7 @@ fn begin(
         let last_sequence: u64 = connection
             .prepare_cached("SELECT first_seq + count - 1 FROM log WHERE id = ?1")?
             .query_row([last], |row| row.get(0))?;
-        // The row's own count is older than these rows, except where it was brought up to date in between.
+        // The stored count is older than these rows, unless it was updated in between.
         let (recorded, recorded_rows): (i64, u64) = connection
             .prepare_cached("SELECT last_log, log_rows FROM execution WHERE exec = ?1")?
             .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -152,7 +152,7 @@ mod tests {
         belay_journal::conformance::check(&mut || open(&location, || "a store".into()).unwrap());
     }
 
-    /// The way an un-checkpointed head is found again, with checkpoints at every place they can fall.
+    /// Heads after the last checkpoint are restored, wherever the checkpoint was.
     #[test]
     fn heads_are_found_again_wherever_the_last_checkpoint_was() {
         let folder = tempfile::tempdir().unwrap();

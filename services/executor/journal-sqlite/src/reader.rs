@@ -1,4 +1,4 @@
-//! The reading half.
+//! The reader.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -129,7 +129,7 @@ impl JournalReader for SqliteReader {
     }
 
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError> {
-        // Taken before the connection: the writer holds the connection when it takes this one, in a simulation the very same connection.
+        // Locked before the connection: the writer holds its connection, in a simulation the same one, when it takes this lock.
         let known = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         let read = || -> Result<Vec<Transition>, rusqlite::Error> {
             let connection = self.connection();

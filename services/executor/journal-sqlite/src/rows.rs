@@ -1,4 +1,4 @@
-//! What the reader and the writer both read of an execution's rows.
+//! Queries that the reader and the writer share.
 
 use std::collections::BTreeMap;
 

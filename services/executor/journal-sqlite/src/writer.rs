@@ -1,4 +1,4 @@
-//! The writing half: a batch is one transaction, an operation one savepoint's worth of checks before the first change.
+//! The writer: a batch is one transaction, and each operation is checked completely before its first change.
 
 use std::{
     collections::HashMap,
@@ -25,11 +25,11 @@ pub(crate) struct SqliteWriter {
     /// The highest fence seen for each shard.
     fences: [i64; SHARDS as usize],
     rows_since_checkpoint: u64,
-    /// The key of the log's last row, which is the number of the last commit: one kept in a row of its own would add a page to each commit.
+    /// The key of the log's last row, which serves as the number of the last commit: a counter in a row of its own would add a page to each commit.
     last_row: i64,
     intervals: Intervals,
     stores: Arc<Stores>,
-    /// A commit failed: what the disk holds is not known.
+    /// A commit failed, so the state on disk is not known.
     broken: bool,
 }
 
@@ -90,7 +90,7 @@ impl JournalWriter for SqliteWriter {
     }
 }
 
-/// One batch on its way.
+/// The transaction of one batch.
 struct Transaction<'a> {
     connection: MutexGuard<'a, Connection>,
     heads: &'a Heads,
@@ -118,7 +118,7 @@ impl Transaction<'_> {
                 Ok(committed)
             }
             Err(error) => {
-                // The writer is broken from here on; the roll-back only lets readers go on.
+                // The writer is broken from here on; the rollback only lets readers continue.
                 drop(self.connection.execute_batch("ROLLBACK"));
                 Err(error)
             }
@@ -167,7 +167,7 @@ impl Transaction<'_> {
         if transition.first_sequence != 1 {
             return Ok(Err(Refused::Gap { first: transition.first_sequence, last: 0 }));
         }
-        // The request id is looked at first: the same request again has, as a rule, the same execution id too.
+        // The request id is checked first, because a repeated request usually has the same execution id too.
         if !execution.request_id.is_empty() {
             let used: Option<(i64, String)> = self
                 .connection
@@ -308,7 +308,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Brings the executions' own rows up to date, so that the heads in memory may be forgotten.
+    /// Stores the heads in the executions' rows, so that they can be dropped from memory.
     fn checkpoint(&mut self) -> Result<(), rusqlite::Error> {
         let mut heads = self.heads.read().unwrap_or_else(PoisonError::into_inner).clone();
         heads.extend(&self.changed);

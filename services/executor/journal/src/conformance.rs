@@ -1,4 +1,4 @@
-//! The suite that every store runs on itself.
+//! The conformance suite that every store has to pass.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use crate::{
     Done, ExecutionKey, ExecutionSummary, Fence, Filter, NewExecution, Opened, Operation, Refused, Transition,
 };
 
-/// Checks a store's promises. `open` opens the same store, again and again; what it returned before has been dropped by then.
+/// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
 ///
 /// # Panics
-/// When a promise is broken; the message says which.
+/// When a guarantee does not hold; the message names it.
 pub fn check(open: &mut dyn FnMut() -> Opened) {
     let mut store = open();
     let key = creates_and_finds(&mut store);
@@ -222,7 +222,7 @@ fn lists_by_filter(store: &mut Opened) {
     assert_eq!(
         ids(Filter { id_prefix: "list_".into(), ..base.clone() }),
         Vec::<String>::new(),
-        "a prefix is no pattern"
+        "a prefix is not a pattern"
     );
     assert_eq!(ids(Filter { limit: 2, ..base.clone() }), ["list-2", "list-1"]);
     let before = store.reader.find("default", "list-1").unwrap().map(|row| row.key);

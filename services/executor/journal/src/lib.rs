@@ -1,16 +1,16 @@
-//! The journal's port: what a store of executions promises, and the suite that holds every store to it.
+//! The journal's port: the guarantees of a store of executions, and the conformance suite that checks them.
 //!
 //! The port is synchronous and works in batches: one [`JournalWriter::commit`] is one durable step for everything in it, however many
-//! executions it serves. Who calls it, from which thread, and how callers are gathered into a batch is not its business.
+//! executions it serves. It does not depend on who calls it, from which thread, and how operations are batched.
 //!
-//! Promises of a store:
-//! 1. `commit` answers after the batch is on stable storage, and then every operation it answered `Ok` is.
-//! 2. An operation is all or nothing; a refused one changes nothing and leaves the others of its batch alone.
-//! 3. When the batch as a whole fails, nothing of it happened or all of it did; the writer refuses everything after that, because what
-//!    the disk holds is not known until the store is opened again.
-//! 4. The events of one execution have no gap: an append names the sequence it begins with, and the store checks it.
+//! Guarantees of a store:
+//! 1. `commit` returns after the batch is on stable storage; then every operation with result `Ok` is durable.
+//! 2. An operation is atomic; a refused one changes nothing and does not affect the others of its batch.
+//! 3. When the batch as a whole fails, all of it or nothing was committed; the writer refuses everything after that, because the state on
+//!    disk is not known until the store is opened again.
+//! 4. The events of one execution have no gaps: an append names the sequence it begins with, and the store checks it.
 //! 5. An operation whose fence is lower than the highest the store has seen for its shard is refused.
-//! 6. An execution has one key at most, which is stored together with the first transition that it seals.
+//! 6. An execution has at most one key, which is stored together with the first transition that it seals.
 //! 7. A reader sees every committed operation, and nothing else.
 
 pub mod conformance;
@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use belay_proto::stores::Stores;
 use thiserror::Error;
 
-/// How many shards executions are spread over. An execution belongs to one for life; owners hold shards.
+/// The number of shards. An execution never changes its shard; owners hold shards.
 pub const SHARDS: u32 = 64;
 
-/// The number by which a store knows an execution.
+/// The number that identifies an execution within a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutionKey(pub i64);
 
@@ -32,20 +32,20 @@ pub struct ExecutionKey(pub i64);
 pub struct Fence {
     /// The shard.
     pub shard: u32,
-    /// Rises with every change of owner.
+    /// Increases with every change of owner.
     pub token: i64,
 }
 
-/// Some events of one execution, in their stored form. One transition: what was decided together is stored together.
+/// A transition: events of one execution that were decided together, in their stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// The sequence of the first event.
     pub first_sequence: u64,
-    /// How many events there are; at least 1.
+    /// The number of events; at least 1.
     pub count: u32,
     /// The version of the events' encoding.
     pub version: u32,
-    /// The events as they are shown: length-delimited `belay.v1.ExecutionEvent`.
+    /// The redacted events: length-delimited `belay.v1.ExecutionEvent`.
     pub shown: Vec<u8>,
     /// What `shown` leaves out, sealed; `None` when it is complete.
     pub sealed: Option<Vec<u8>>,
@@ -58,20 +58,20 @@ impl Transition {
     }
 }
 
-/// What is known of an execution without reading its events. Written when it is created, parks, wakes and ends: never per step.
+/// The summary of an execution, for queries without reading its events. Written when it is created, parks, wakes and ends, but not per step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutionSummary {
     /// The execution's state, as the number of `belay.v1.Execution.State`.
     pub state: i32,
     /// Whether it has ended.
     pub ended: bool,
-    /// When it has to be woken, in microseconds since the Unix epoch; `None` when only an event from outside wakes it.
+    /// When to load it, in microseconds since the Unix epoch; `None` when only an external event continues it.
     pub wake_at: Option<i64>,
-    /// Whether it waits, in memory or out of it, for a moment or a person, so that a start need not load it before `wake_at`.
+    /// Whether it waits for a time or a person, in memory or not, so that a starting executor need not load it before `wake_at`.
     pub parked: bool,
 }
 
-/// An execution to be made.
+/// An execution to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewExecution {
     /// The namespace's id.
@@ -80,30 +80,30 @@ pub struct NewExecution {
     pub id: String,
     /// The shard it belongs to.
     pub shard: u32,
-    /// When it is made, in microseconds since the Unix epoch.
+    /// When it is created, in microseconds since the Unix epoch.
     pub created_at: i64,
     /// The plan's id, for lists.
     pub plan_id: String,
     /// Labels, for lists.
     pub labels: BTreeMap<String, String>,
-    /// Who starts it, as authenticated.
+    /// The authenticated principal that starts it.
     pub principal: String,
     /// The caller's request id; empty when there is none.
     pub request_id: String,
-    /// The digest of the request, to tell a repeated request from another one under the same request id.
+    /// The digest of the request, which distinguishes a repeated request from another one with the same request id.
     pub request_hash: String,
 }
 
-/// One thing to make durable.
+/// One operation to make durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Makes an execution and stores its first events.
+    /// Creates an execution and stores its first events.
     Create {
         /// The row.
         execution: NewExecution,
         /// Its first events.
         transition: Transition,
-        /// Its standing after them.
+        /// Its summary after them.
         summary: ExecutionSummary,
         /// Its key, wrapped, when these events are the first that it seals.
         seal_key: Option<Vec<u8>>,
@@ -112,11 +112,11 @@ pub enum Operation {
     },
     /// Appends events to an execution.
     Append {
-        /// Whose.
+        /// The execution.
         key: ExecutionKey,
         /// The events.
         transition: Transition,
-        /// Its standing, if that changes.
+        /// Its summary, if that changes.
         summary: Option<ExecutionSummary>,
         /// Its key, wrapped, when these events are the first that it seals.
         seal_key: Option<Vec<u8>>,
@@ -128,27 +128,27 @@ pub enum Operation {
 /// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// Made, under this key.
+    /// Created, under this key.
     Created(ExecutionKey),
     /// Appended.
     Appended,
 }
 
-/// Why an operation was refused. Nothing of it happened.
+/// Why an operation was refused. It changed nothing.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Refused {
-    /// The namespace has an execution of this id.
-    #[error("an execution `{id}` exists already")]
+    /// The namespace has an execution with this id.
+    #[error("execution `{id}` already exists")]
     IdTaken {
         /// The id.
         id: String,
-        /// The one that exists.
+        /// The existing execution.
         existing: ExecutionKey,
     },
     /// The namespace has seen this request id.
     #[error("the request id was used before")]
     RequestIdUsed {
-        /// The execution that request made.
+        /// The execution that the request created.
         existing: ExecutionKey,
         /// Whether it was the same request.
         same_request: bool,
@@ -171,8 +171,8 @@ pub enum Refused {
         /// The sequence of the last stored event.
         last: u64,
     },
-    /// The execution has a key already; what another one sealed could not be opened.
-    #[error("execution {} has a key already", .0.0)]
+    /// The execution already has a key, so nothing that another key sealed could be opened.
+    #[error("execution {} already has a key", .0.0)]
     HasSealKey(ExecutionKey),
     /// There is no such execution.
     #[error("there is no execution with key {}", .0.0)]
@@ -194,7 +194,7 @@ pub enum StoreError {
     /// Its files were removed or replaced while it was open.
     #[error("the store's file was removed or replaced while it was in use")]
     Gone,
-    /// Another service remembers more of it than it holds.
+    /// Another service has seen a later position of it.
     #[error("{0}")]
     Behind(String),
     /// A newer version of Belay wrote it.
@@ -217,13 +217,13 @@ pub enum StoreError {
         /// What the earlier format lacks.
         lacks: &'static str,
     },
-    /// Another owner has gone on from a later state of this store: it was replaced, or restored from a backup.
+    /// Another owner has continued from a later state of this store: it was replaced, or restored from a backup.
     #[error(
-        "the tool runner follows a later owner than this store knows of: the store was restored from a backup, or another executor has taken over"
+        "the tool runner has accepted a later owner than this store has recorded: the store was restored from a backup, or another executor has taken over"
     )]
     Superseded,
     /// An earlier commit failed; the store has to be opened again.
-    #[error("an earlier write failed, so the store takes no more until it is opened again")]
+    #[error("an earlier write failed, so the store accepts no more writes until it is opened again")]
     Broken,
     /// Anything else.
     #[error("the store failed: {0}")]
@@ -235,13 +235,13 @@ pub enum StoreError {
 pub struct ExecutionRow {
     /// Its key.
     pub key: ExecutionKey,
-    /// What it was made with.
+    /// The values it was created with.
     pub execution: NewExecution,
-    /// Its standing.
+    /// Its summary.
     pub summary: ExecutionSummary,
 }
 
-/// Which executions a list should have. The newest come first.
+/// A filter for lists of executions, which are sorted by creation, the newest first.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// The namespace's id; all when empty.
@@ -250,31 +250,31 @@ pub struct Filter {
     pub states: Vec<i32>,
     /// All of these labels.
     pub labels: BTreeMap<String, String>,
-    /// Made at or after this moment, in microseconds since the Unix epoch.
+    /// Created at or after this time, in microseconds since the Unix epoch.
     pub created_since: Option<i64>,
     /// The id begins with this.
     pub id_prefix: String,
     /// Only ones with a key below this: where the last page ended.
     pub before: Option<ExecutionKey>,
-    /// At most so many.
+    /// The maximum number.
     pub limit: usize,
 }
 
-/// The writing half of a store. One exists at a time.
+/// The writer of a store. One exists at a time.
 pub trait JournalWriter: Send {
-    /// Makes the batch durable, in order, and answers for each operation.
+    /// Makes the batch durable, in order, and returns the result of each operation.
     ///
     /// # Errors
-    /// [`StoreError`] when the batch as a whole failed; see promise 3.
+    /// [`StoreError`] when the batch as a whole failed; see guarantee 3.
     fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError>;
 }
 
-/// The reading half of a store.
+/// The reader of a store.
 pub trait JournalReader: Send + Sync {
     /// One execution by its name.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be read; so for all of these.
+    /// [`StoreError`] when the store cannot be read; the same for all methods.
     fn find(&self, namespace: &str, id: &str) -> Result<Option<ExecutionRow>, StoreError>;
 
     /// One execution by its key.
@@ -286,7 +286,7 @@ pub trait JournalReader: Send + Sync {
     /// The namespaces that have executions, in order, those after `after` and at most `limit` of them.
     fn namespaces(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// The transitions of an execution that hold events after `after`, in order, at most `limit` of them.
+    /// The transitions of an execution with events after `after`, in order, at most `limit`.
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError>;
 
     /// The wrapped key of an execution; `None` when no transition of it is sealed.
@@ -296,15 +296,15 @@ pub trait JournalReader: Send + Sync {
     fn unfinished(&self) -> Result<Vec<ExecutionRow>, StoreError>;
 }
 
-/// A store, opened.
+/// An open store.
 pub struct Opened {
-    /// The writing half.
+    /// The writer.
     pub writer: Box<dyn JournalWriter>,
-    /// The reading half.
+    /// The reader.
     pub reader: std::sync::Arc<dyn JournalReader>,
     /// The store's random identity.
     pub store_id: String,
-    /// How far it has come, and what it remembers of other services' stores.
+    /// Its position, and the positions of other services' stores.
     pub stores: std::sync::Arc<Stores>,
     /// The fencing token of this opening, valid for all shards of an embedded store.
     pub fence: i64,

@@ -1,4 +1,4 @@
-//! A plan as an author wrote it or a client sent it: plain data, nothing checked.
+//! A plan as an author wrote it or a client sent it: plain, unchecked data.
 //!
 //! Serialised, a draft has the shape of the author's form, so that it can be shown, edited and parsed again.
 
@@ -53,7 +53,7 @@ pub struct StepDraft {
     /// The names of arguments that are taken verbatim: `${` means nothing in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verbatim: Vec<String>,
-    /// When to try again; `None` means one attempt.
+    /// When to retry; `None` means one attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
     /// What the step does.

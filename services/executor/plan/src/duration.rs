@@ -8,7 +8,7 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 const UNITS: [(&str, u128); 4] =
     [("h", 3_600 * NANOS_PER_SECOND), ("m", 60 * NANOS_PER_SECOND), ("s", NANOS_PER_SECOND), ("ms", 1_000_000)];
 
-/// Reads a duration exactly, or says what to write instead.
+/// Parses a duration exactly; the error explains what to write instead.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let shape = || "is not a duration: write for example 500ms, 10s, 5m or 1h30m".to_owned();
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_authors_write() {
+    fn valid_durations_are_parsed() {
         for (text, millis) in [
             ("500ms", 500),
             ("10s", 10_000),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_durations_are_refused() {
         assert_eq!(parse("30"), Err("has no unit: write 30s for seconds".to_owned()));
         for text in [
             "",

@@ -1,4 +1,4 @@
-//! A refusal: everything that is wrong with a plan, field by field.
+//! The violations of a plan, field by field.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use crate::{
 /// steps, after those of the plan as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidPlan {
-    /// What is wrong; never empty. At most [`MAX_VIOLATIONS`] are listed, and one more entry without a field then says how many are not.
+    /// The violations; never empty. At most [`MAX_VIOLATIONS`] are listed; one more entry without a field then has the number of the others.
     pub violations: Vec<Violation>,
 }
 
-/// One thing that is wrong with a plan.
+/// One problem of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The field as the author wrote it, such as `steps[2].depends_on[0]`; empty for the plan as a whole.
@@ -59,10 +59,10 @@ pub(crate) struct Problem {
     pub(crate) message: String,
 }
 
-/// A problem of a step, found with knowledge that the plan does not hold: which tools there are, and which arguments they take.
+/// A problem of a step that was found with knowledge that is not in the plan: the tools and their arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepProblem {
-    /// The step's place in the checked plan, from 0.
+    /// The step's index in the checked plan, from 0.
     pub step: usize,
     /// The field of the step, by the names of [`crate::StepDraft`], as an RFC 6901 JSON pointer: `/tool`, `/arguments/path`.
     pub pointer: String,
@@ -105,7 +105,7 @@ impl From<Problem> for Violation {
     }
 }
 
-/// Collects what is wrong, up to the limit, and counts the rest.
+/// Collects findings up to the limit, and counts the rest.
 #[derive(Debug)]
 pub(crate) struct Findings<T> {
     kept: Vec<T>,
@@ -119,7 +119,7 @@ impl<T> Default for Findings<T> {
 }
 
 impl<T> Findings<T> {
-    /// Adds a finding; it is only made when there is room for it.
+    /// Adds a finding; `finding` is called only below the limit.
     pub(crate) fn add(&mut self, finding: impl FnOnce() -> T) {
         if self.kept.len() < MAX_VIOLATIONS {
             self.kept.push(finding());
@@ -132,7 +132,7 @@ impl<T> Findings<T> {
         self.kept.is_empty()
     }
 
-    /// The same findings in other words; those that become `None` are dropped.
+    /// Converts the findings; those that become `None` are dropped.
     pub(crate) fn filter_map<U>(self, f: impl FnMut(T) -> Option<U>) -> Findings<U> {
         Findings { kept: self.kept.into_iter().filter_map(f).collect(), omitted: self.omitted }
     }

@@ -1,11 +1,11 @@
 //! A checked plan: steps with dependencies, as data.
 //!
 //! A plan begins as a [`PlanDraft`] (what a client sent) or as a text (what an author wrote, YAML or JSON) and becomes a [`Plan`] only
-//! by passing every check that needs no tool catalogue. There is no unchecked `Plan`: holding the value is the proof. A refusal is an
-//! [`InvalidPlan`], which names every field that is wrong as its author wrote it.
+//! by passing every check that needs no tool catalogue. There is no unchecked `Plan`. The error is an [`InvalidPlan`], with every invalid field
+//! by the name that its author used.
 //!
-//! This crate is pure. It knows nothing of clocks, files, sockets or tools: the caller that knows the tools passes a function that checks
-//! each call ([`Plan::parse_with`]), so that one refusal names everything that is wrong.
+//! This crate is pure: no clocks, files, sockets or tools. A caller that knows the tools passes a function that checks each call
+//! ([`Plan::parse_with`]), so that one error has all violations.
 
 mod check;
 mod document;

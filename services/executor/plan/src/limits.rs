@@ -1,42 +1,42 @@
-//! How big a plan may be. Every limit is refused with the name of the field that exceeds it.
+//! The limits of plans. Errors name the field that exceeds a limit.
 
 use std::time::Duration;
 
-/// Most steps in one plan.
+/// The maximum number of steps in a plan.
 pub const MAX_STEPS: usize = 10_000;
 
-/// Most bytes of a plan: of its text, and of everything its fields hold together. Well below what one message may carry (16 MiB), so
-/// that the refusal can name the field.
+/// The maximum size of a plan in bytes: of its text, and of all its fields together. Well below the limit of one message (16 MiB), so that the
+/// error can name the field.
 pub const MAX_PLAN_BYTES: usize = 4 * 1024 * 1024;
 
-/// Most bytes of one step's arguments, written as compact JSON: the size up to which values stand inline in an event.
+/// The maximum size of one step's arguments in bytes, as compact JSON: the size up to which values are inline in an event.
 pub const MAX_ARGUMENT_BYTES: usize = 32 * 1024;
 
-/// Most bytes that one step's arguments may have, written as compact JSON, once its references are resolved. A reference of a dozen
-/// bytes can stand for a large output, many times over.
+/// The maximum size of one step's arguments in bytes, as compact JSON, with references resolved. A reference of a dozen bytes can insert a large
+/// output, many times.
 pub const MAX_RESOLVED_BYTES: usize = 4 * 1024 * 1024;
 
-/// Deepest nesting of lists and objects inside one step's arguments. What reads YAML needs up to 30 KiB of stack for each level when it
-/// is not optimised, and a thread has 2 MiB.
+/// The maximum nesting of lists and objects in one step's arguments. The YAML parser needs up to 30 KiB of stack for each level in a debug
+/// build, and a thread has 2 MiB.
 pub const MAX_DEPTH: usize = 32;
 
-/// Most characters of a plan's or a step's id.
+/// The maximum length of a plan's or a step's id, in characters.
 pub const MAX_ID_CHARS: usize = 64;
 
-/// Most characters of a tool's name.
+/// The maximum length of a tool's name, in characters.
 pub const MAX_TOOL_CHARS: usize = 128;
 
-/// Most steps that may run at once.
+/// The maximum number of steps that may run at once.
 pub const MAX_PARALLELISM: u32 = 256;
 
-/// Most steps at once for the JSON form's `parallel: true`, which names no number.
+/// The parallelism of `parallel: true` in the JSON form, which names no number.
 pub const MAX_IMPLIED_PARALLELISM: u32 = 64;
 
-/// Most attempts of one step.
+/// The maximum number of attempts of one step.
 pub const MAX_ATTEMPTS: u32 = 100;
 
-/// Longest time-out or delay.
+/// The longest time limit or delay.
 pub const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Most violations that one refusal lists; the last entry says how many more there are.
+/// The maximum number of violations that one error lists; one more entry has the number of the others.
 pub const MAX_VIOLATIONS: usize = 100;

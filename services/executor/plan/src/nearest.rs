@@ -1,10 +1,10 @@
-//! "Did you mean": the known word that a mistyped one was probably meant to be.
+//! "Did you mean": suggests a known word for a mistyped one.
 
 /// Longer words are not compared: they are rarely mistyped, and comparing costs the product of the lengths.
 const MAX_COMPARED_BYTES: usize = 128;
 
-/// The known word nearest to `word`, if one is near enough to be what was meant: at most a third of the letters differ (swapped
-/// neighbours count once, capitals do not count). Of equally near ones the first.
+/// The known word nearest to `word`, if at most a third of the letters differ (swapped neighbours count once, case does not matter). Of equally
+/// near words the first.
 ///
 /// ```
 /// assert_eq!(belay_plan::nearest("dependson", ["id", "depends_on"]), Some("depends_on"));

@@ -1,15 +1,15 @@
-//! Where something stands in a plan: the way from its root to one field.
+//! Paths of fields in a plan.
 
 use std::{borrow::Cow, fmt};
 
-/// One step of the way down.
+/// One segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     Key(Cow<'static, str>),
     Index(usize),
 }
 
-/// The way from the root to one field; shown as `steps[2].depends_on[0]`.
+/// The path from the root to one field; displayed as `steps[2].depends_on[0]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldPath(Vec<Segment>);
 
@@ -33,7 +33,7 @@ impl FieldPath {
         Self(self.0.iter().chain(&inner.0).cloned().collect())
     }
 
-    /// The path itself and everything that it lies in, up to the root.
+    /// The path itself and its ancestors, up to the root.
     pub(crate) fn ancestors(&self) -> impl Iterator<Item = FieldPath> {
         (0..=self.0.len()).rev().map(|length| Self(self.0[..length].to_vec()))
     }
@@ -87,10 +87,10 @@ fn is_plain(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_SHOWN && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-$".contains(&b))
 }
 
-/// Most characters of an author's text that a message repeats.
+/// The maximum number of characters of an author's text that a message repeats.
 const MAX_SHOWN: usize = 80;
 
-/// An author's text as a message shows it: cut to a readable length, control characters escaped.
+/// An author's text for a message: truncated, with control characters escaped.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown: String = text
         .chars()

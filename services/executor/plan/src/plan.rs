@@ -4,8 +4,8 @@ use std::{collections::HashMap, time::Duration};
 
 use crate::{PlanDraft, RetryPolicy, StepDraft, StepKindDraft, Template};
 
-/// A plan that can be carried out: ids are unique, dependencies exist and form no cycle, templates can be read and name steps, and every
-/// number is within its limit.
+/// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
+/// their limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub(crate) id: String,
@@ -35,7 +35,7 @@ pub struct Step {
     pub(crate) kind: StepKind,
 }
 
-/// What a step does. A new kind is to be handled everywhere, so the list is exhaustive.
+/// What a step does. The enum is exhaustive, so that the compiler finds all code that a new kind affects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepKind {
     /// One call of one tool.
@@ -45,7 +45,7 @@ pub enum StepKind {
 /// The call of a step whose tool is named, in a plan that may have other problems.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedCall<'a> {
-    /// The step's place among the plan's steps, from 0.
+    /// The step's index in the plan, from 0.
     pub step: usize,
     /// The tool's name, or one of its aliases, as it was written.
     pub tool: &'a str,
@@ -155,7 +155,7 @@ impl Step {
         self.exclusive
     }
 
-    /// When to try again.
+    /// When to retry.
     pub fn retry(&self) -> &RetryPolicy {
         &self.retry
     }

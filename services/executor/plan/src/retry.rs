@@ -1,4 +1,4 @@
-//! How often a step is tried, and how long to wait before each further attempt.
+//! Retry policies: the number of attempts, and the delays between them.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration;
 
-/// How often a step is tried, and the waits between. The default is one attempt.
+/// The number of attempts, and the delays between them. The default is one attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryPolicy {
-    /// Attempts in all, the first included.
+    /// The number of attempts, including the first.
     pub max_attempts: u32,
     /// How long to wait before each further attempt.
     pub backoff: Backoff,
@@ -35,16 +35,16 @@ pub enum Backoff {
     },
 }
 
-/// The delay where a list of delays has no entry.
+/// The delay when a list of delays has too few entries.
 const MISSING_DELAY: Duration = Duration::from_secs(1);
 
 impl Backoff {
-    /// What a retry policy without a backoff means: 1 s, 2 s, 4 s, … up to 30 s.
+    /// The backoff of a retry policy that has none: 1 s, 2 s, 4 s, … up to 30 s.
     pub const DEFAULT: Backoff =
         Backoff::Exponential { initial: DEFAULT_INITIAL, factor: DEFAULT_FACTOR, max: DEFAULT_MAX };
 }
 
-/// The first delay, the growth and the longest delay where an author leaves them out.
+/// The defaults of the first delay, the factor and the longest delay.
 pub(crate) const DEFAULT_INITIAL: Duration = Duration::from_secs(1);
 pub(crate) const DEFAULT_FACTOR: f64 = 2.0;
 pub(crate) const DEFAULT_MAX: Duration = Duration::from_secs(30);
@@ -56,8 +56,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The delay before retry number `retry`, counted from 0. Total: it answers for every number and for every policy, even one that no
-    /// plan could hold; what cannot be computed is the longest delay.
+    /// The delay before retry number `retry`, counted from 0. Defined for every number and every policy, even an invalid one; on overflow it is the
+    /// longest delay.
     pub fn delay(&self, retry: u32) -> Duration {
         match &self.backoff {
             Backoff::List(delays) => {

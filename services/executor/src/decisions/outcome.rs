@@ -1,11 +1,11 @@
-//! How an approval was used. Derived from events alone, so that an executor that takes over can tell the gate what its predecessor did not.
+//! How an approval was used. Derived from events alone, so that an executor that takes over can report what its predecessor did not.
 
 use belay_execution::{Decision, Event, EventKind, SubjectKind};
 use belay_proto::v1;
 
 use super::GateNotice;
 
-/// What `next`, the first event about a call since its approval, says about the approval: `None` while the call continues with it.
+/// The notice that follows from `next`, the first event about a call since its approval; `None` while the call continues with it.
 pub(crate) fn notice_after(approval: &str, approved: SubjectKind, next: &EventKind) -> Option<GateNotice> {
     let spent = match next {
         EventKind::CallHeld { requirement, .. } => {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_events_tell_how_an_approval_was_used() {
+    fn the_use_of_an_approval_follows_from_the_events() {
         let approved = || decided("a", Decision::Approved);
         let (before, after) = (|| held(SubjectKind::Call), || held(SubjectKind::Effect));
         let (spent, unused) = (|| vec![GateNotice::Consumed("a".into())], || vec![GateNotice::Stale("a".into())]);

@@ -111,7 +111,7 @@ impl Driver {
         Box::new(summary)
     }
 
-    /// Adds what the execution waits for beside what its own events say.
+    /// Adds waiting reasons that are not in the execution's events.
     fn add_waits(&self, described: &mut v1::Execution) {
         if let Some(since) = self.runner_unavailable_since {
             described.waiting.push(availability::runner_away(since));
@@ -169,9 +169,9 @@ impl Driver {
 
 fn limit_reached(service: Busy, since: Timestamp) -> v1::WaitingReason {
     let who = match service {
-        Busy::Runner => "the tool runner, which has as many calls under way as it takes on (`services.runner.calls`)",
+        Busy::Runner => "the tool runner, which is at its limit of calls (`services.runner.calls`)",
         Busy::Gate => {
-            "the approval gate, which has as many open approvals or previews as it takes on (`services.gate`): decide what is open"
+            "the approval gate, which is at its limit of open approvals or previews (`services.gate`): decide open approvals"
         }
     };
     v1::WaitingReason {

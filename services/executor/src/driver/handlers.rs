@@ -19,7 +19,7 @@ use crate::{
     wire,
 };
 
-/// How many calls of one attempt a runner may cancel without being asked; then the attempt fails.
+/// How many calls of one attempt the runner may cancel without a request; then the attempt fails.
 const MAX_UNREQUESTED_CANCELLATIONS: u32 = 10;
 
 /// The same when the workspace's disk is full: with at most a minute between two calls, about an hour.
@@ -115,7 +115,7 @@ impl Driver {
             }
             EventKind::CallFailed { failure, receipt, .. }
                 if !stopping
-                    && may_have_met_half(in_flight.request.recovery, &failure, &receipt)
+                    && may_have_read_partial_commits(in_flight.request.recovery, &failure, &receipt)
                     && !self.execution.failed_beside_commits(call.step) =>
             {
                 made_again(call, &failure, &receipt)
@@ -229,7 +229,7 @@ impl Driver {
         let current = wire::etag(&self.execution);
         if !etag.is_empty() && etag != current {
             let message =
-                format!("The execution has changed: its etag is {current}, not {etag}. Read it again and decide anew.");
+                format!("The execution has changed: its etag is {current}, not {etag}. Get it again and retry.");
             return Err(status::error(Code::Aborted, reasons::ETAG_MISMATCH, message).into());
         }
         let asked = match &kind {
@@ -255,7 +255,7 @@ fn approved(pending: &PendingApproval) -> Option<&str> {
 
 /// Whether a call that failed may have read a mixture of old and new files while others committed, and left nothing behind. Not after a
 /// time-out, which would take as long again, and not when a person would have to approve again.
-fn may_have_met_half(recovery: RecoveryClass, failure: &Failure, receipt: &Receipt) -> bool {
+fn may_have_read_partial_commits(recovery: RecoveryClass, failure: &Failure, receipt: &Receipt) -> bool {
     let leaves_nothing = matches!(recovery, RecoveryClass::ReadOnly | RecoveryClass::Transactional);
     leaves_nothing
         && receipt.commit_count_beside > 0
@@ -265,7 +265,7 @@ fn may_have_met_half(recovery: RecoveryClass, failure: &Failure, receipt: &Recei
 
 fn made_again(call: CallId, failed: &Failure, receipt: &Receipt) -> EventKind {
     let message = format!(
-        "It failed while {} committed in its workspace, so it may have seen half of their work: it runs again once. It said: {}",
+        "It failed while {} committed in its workspace and may have read a mixture of old and new files, so it runs again once. Its error: {}",
         committers(receipt),
         failed.message
     );
@@ -273,7 +273,7 @@ fn made_again(call: CallId, failed: &Failure, receipt: &Receipt) -> EventKind {
     EventKind::CallCancelled { call, failure, grant_nonce: String::new() }
 }
 
-/// The calls that committed meanwhile, for a sentence.
+/// The calls that committed meanwhile, for a message.
 fn committers(receipt: &Receipt) -> String {
     let named: Vec<&str> = receipt.commits_beside.iter().rev().take(3).map(String::as_str).collect();
     let more = receipt.commit_count_beside - i64::try_from(named.len()).unwrap_or(i64::MAX);
@@ -286,21 +286,21 @@ fn committers(receipt: &Receipt) -> String {
 fn given_up(call: CallId, failure: Option<Failure>, grant_nonce: String, calls: u32) -> EventKind {
     let failure = match failure {
         Some(Failure { reason, message, .. }) => {
-            let message = format!("{message} That was so for {calls} calls of this attempt.");
+            let message = format!("{message} This happened to {calls} calls of this attempt.");
             Failure::new(ErrorClass::Transient, reason, message)
         }
         None => {
-            let message =
-                format!("The runner cancelled {calls} calls of this attempt that nobody had asked it to cancel.");
+            let message = format!("The runner cancelled {calls} calls of this attempt without a request.");
             Failure::new(ErrorClass::Transient, reasons::CALL_CANCELLED_BY_RUNNER, message)
         }
     };
     EventKind::CallFailed { call, failure, receipt: Receipt { grant_nonce, ..Receipt::default() } }
 }
 
-/// A runner that continues a held call without a grant is not trusted; a person has to check what it did.
+/// A result without an approval is not trusted: a person has to check what the call did.
 fn unapproved_result(call: CallId) -> EventKind {
-    let message = "The runner says that the call completed, although it was held and nobody had approved it.";
+    let message =
+        "The runner reports that the call completed, although the call was waiting for approval and was not approved.";
     let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::UNAPPROVED_RESULT, message);
     EventKind::CallOutcomeUnknown { call, failure, grant_nonce: String::new() }
 }

@@ -29,7 +29,7 @@ use crate::{
     wire::{self, CallNames},
 };
 
-/// The delay before an execution that could not be read is read again: doubles from the first to the last.
+/// The delay before retrying to read an execution: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
@@ -95,7 +95,7 @@ pub(crate) struct Driver {
     secrets: Secrets,
     /// Notices to send to the gate once the events are durable.
     notices: Vec<GateNotice>,
-    /// Decisions that no call in flight waits for; the gate is told what became of them once all earlier events are durable.
+    /// Decisions that no call in flight waits for; their use is reported to the gate once all earlier events are durable.
     late_decisions: Vec<v1::Approval>,
     summary: ExecutionSummary,
     runner_unavailable_since: Option<Timestamp>,
@@ -151,7 +151,7 @@ impl Driver {
         let create = Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, fence };
         let key = match registry.commit(create).await.map_err(|error| unwritable(&error))? {
             Ok(belay_journal::Done::Created(key)) => key,
-            Ok(belay_journal::Done::Appended) => return Err(Status::internal("the store answered something else")),
+            Ok(belay_journal::Done::Appended) => return Err(Status::internal("the store returned a mismatched reply")),
             Err(refused) => return Ok(Err(refused)),
         };
         let commands = registry.register(key);
@@ -183,7 +183,7 @@ impl Driver {
                     Ok(taken) => break taken,
                     // A temporary disk failure must not leave the execution without a driver.
                     Err(status) if status.code() == Code::Unavailable => {
-                        tracing::warn!(execution.key = key.0, %status, "An execution cannot be taken up now, trying again");
+                        tracing::warn!(execution.key = key.0, %status, "An execution cannot be loaded now; retrying");
                         tokio::select! {
                             biased;
                             () = registry.shutdown.requested() => return registry.evict(key),
@@ -191,7 +191,7 @@ impl Driver {
                         }
                     }
                     Err(status) => {
-                        tracing::error!(execution.key = key.0, %status, "An execution cannot be taken up");
+                        tracing::error!(execution.key = key.0, %status, "An execution cannot be loaded");
                         registry.evict(key);
                         return refuse_all(commands, &status);
                     }
@@ -268,7 +268,7 @@ impl Driver {
             Ok(()) => {}
             Err(DriverExit::Stopping) => self.registry.evict(self.key),
             Err(DriverExit::Lost(status)) => {
-                tracing::error!(execution.name = %self.name, %status, "An execution is given up until the next start");
+                tracing::error!(execution.name = %self.name, %status, "An execution is stopped until the next start of the executor");
                 self.registry.evict(self.key);
                 refuse_all(self.commands, &status);
             }

@@ -59,9 +59,9 @@ fn content(message: &v1::ExecutionEvent) -> &str {
     text
 }
 
-/// What happens to most executions costs one look at each text: none is parsed, copied or sealed.
+/// The common case is one scan of each text: nothing is parsed, copied or sealed.
 #[test]
-fn a_message_without_secrets_is_looked_at_once_and_left_where_it_is() {
+fn a_message_without_secrets_is_scanned_once_in_place() {
     let vault = vault(1);
     let before = vec![
         created(),
@@ -94,7 +94,7 @@ fn a_message_without_secrets_is_looked_at_once_and_left_where_it_is() {
 }
 
 #[test]
-fn what_was_sealed_comes_back_and_stays_hidden() {
+fn sealed_secrets_are_restored_and_stay_hidden() {
     let vault = vault(1);
     let (mut secrets, mut first) =
         (vault.secrets(), vec![created(), requested(2, &json!({"password": "zebra-umbrella"}))]);
@@ -103,7 +103,7 @@ fn what_was_sealed_comes_back_and_stays_hidden() {
     let one = sealed(&vault, &mut secrets, &mut first);
     let two = sealed(&vault, &mut secrets, &mut second);
     assert_eq!(content(&first[1]), r#"{"password":"[REDACTED]"}"#);
-    assert_eq!(content(&second[1]), r#"{"said":"hello [REDACTED]"}"#, "a secret is one wherever it comes again");
+    assert_eq!(content(&second[1]), r#"{"said":"hello [REDACTED]"}"#, "a known secret is hidden everywhere");
     assert!(one.new_key.is_some() && two.new_key.is_none(), "an execution has one key");
 
     let transitions = [one.transition, two.transition];
@@ -130,7 +130,7 @@ fn what_was_sealed_comes_back_and_stays_hidden() {
 }
 
 #[test]
-fn a_secret_is_hidden_in_what_stands_before_it_in_the_same_event() {
+fn a_secret_is_hidden_in_earlier_text_of_the_same_event() {
     let (vault, mut secrets) = (vault(1), vault(1).secrets());
     let mut messages = [completed(1, &json!({"log": "logged in with zebra-umbrella", "password": "zebra-umbrella"}))];
     sealed(&vault, &mut secrets, &mut messages);
@@ -138,7 +138,7 @@ fn a_secret_is_hidden_in_what_stands_before_it_in_the_same_event() {
 }
 
 #[test]
-fn what_is_known_stays_known_however_much_it_is() {
+fn any_number_of_secrets_stays_known() {
     let (vault, mut secrets) = (vault(1), vault(1).secrets());
     let many: Vec<Value> = (0..600).map(|n| json!({"password": format!("secret number {n:03}")})).collect();
     let mut messages = [
@@ -154,7 +154,7 @@ fn what_is_known_stays_known_however_much_it_is() {
 }
 
 #[test]
-fn the_working_directory_is_no_secret_of_what_follows() {
+fn the_working_directory_is_not_a_secret() {
     let (vault, mut secrets) = (vault(1), vault(1).secrets());
     let mut messages = [
         completed(1, &json!({"stdout": "HOME=/tmp/home\nPWD=/workspace\nSHLVL=1\n"})),
@@ -167,7 +167,7 @@ fn the_working_directory_is_no_secret_of_what_follows() {
 }
 
 #[test]
-fn text_that_is_no_json_is_hidden_as_words() {
+fn text_that_is_not_json_is_redacted_as_text() {
     let mut text = "{\"password\": \"zebra-umbrella-7\"".to_owned();
     let mut found = Vec::new();
     assert!(hide(&Redactor::new(), texts::Text::Json(&mut text), &mut found));

@@ -27,9 +27,8 @@ pub(super) async fn list_executions(
     let before = match request.page_token.as_str() {
         "" => None,
         token => {
-            let wrong = || {
-                Status::from(status::invalid("page_token", "is none of this service's; hand back what an answer gave"))
-            };
+            let wrong =
+                || Status::from(status::invalid("page_token", "is not valid: use the next_page_token of a response"));
             Some(ExecutionKey(token.parse().map_err(|_| wrong())?))
         }
     };

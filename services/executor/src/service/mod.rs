@@ -15,7 +15,7 @@ use belay_proto::v1::{
     self,
     executor_service_server::{ExecutorService, ExecutorServiceServer},
 };
-use belay_service_kit::{Hosted, host::LARGEST_MESSAGE};
+use belay_service_kit::{Hosted, host::MAX_MESSAGE_BYTES};
 use futures::Stream;
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status, service::Routes};
@@ -25,8 +25,8 @@ use crate::{ExecutionRegistry, driver::Command, names::ExecutionName};
 /// The service, ready to be served.
 pub fn hosted(registry: Arc<ExecutionRegistry>) -> Hosted {
     let service = ExecutorServiceServer::new(Service { registry })
-        .max_decoding_message_size(LARGEST_MESSAGE)
-        .max_encoding_message_size(LARGEST_MESSAGE);
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Hosted::new(Routes::new(service), "belay.v1.ExecutorService", v1::FILE_DESCRIPTOR_SET)
 }
 
@@ -157,7 +157,7 @@ async fn summarize(
     with_waits(registry, Ok(Box::new(secrets.summarize(name, &execution))))
 }
 
-/// The execution with the services that it waits for, whether or not a call of its own has met them.
+/// Adds the unavailable services that the execution needs, whether or not one of its calls has tried them.
 fn with_waits(
     registry: &ExecutionRegistry,
     described: Result<Box<v1::Execution>, Status>,

@@ -55,24 +55,22 @@ async fn ask(
     let name = ExecutionName::parse("name", name)?;
     check("request_id", &request_id)?;
     let row = registry.find(&name).await?;
-    check_may_steer(caller, &row.execution.principal)?;
+    check_may_control(caller, &row.execution.principal)?;
     let (reply, received) = oneshot::channel();
     registry.send(row, Command::Request { kind: Box::new(kind), etag, request_id, reply }).await;
     match received.await {
         Ok(described) => described.map(|execution| *execution),
-        Err(_) => {
-            Err(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; ask again.").into())
-        }
+        Err(_) => Err(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.").into()),
     }
 }
 
 /// An operator may control every execution, a planner only those it started.
-fn check_may_steer(caller: &Principal, started_by: &str) -> Result<(), Status> {
+fn check_may_control(caller: &Principal, started_by: &str) -> Result<(), Status> {
     if caller.has(Role::Operator) || caller.to_string() == started_by {
         return Ok(());
     }
     let message = format!(
-        "`{started_by}` started this execution, and `{caller}` may cancel, pause and resume its own only. The role operator may do so for \
+        "`{started_by}` started this execution, and `{caller}` may cancel, pause and resume only its own. The role operator may do so for \
          every execution."
     );
     Err(status::error(Code::PermissionDenied, reasons::ROLE_MISSING, message).with("role", Role::Operator).into())
@@ -82,12 +80,10 @@ fn check_may_steer(caller: &Principal, started_by: &str) -> Result<(), Status> {
 pub(super) fn check(field: &str, text: &str) -> Result<(), Status> {
     let longest = if field == "request_id" { 128 } else { 1024 };
     if text.len() > longest {
-        return Err(
-            status::invalid(field, format!("is {} bytes long, and at most {longest} are taken", text.len())).into()
-        );
+        return Err(status::invalid(field, format!("has {} bytes and the limit is {longest}", text.len())).into());
     }
     if text.chars().any(|character| character.is_control() && character != '\n') {
-        return Err(status::invalid(field, "holds control characters").into());
+        return Err(status::invalid(field, "must not contain control characters").into());
     }
     Ok(())
 }
@@ -98,13 +94,13 @@ mod tests {
 
     /// B-19: a planner may control the executions it started, and no others.
     #[test]
-    fn a_planner_steers_its_own_executions_and_an_operator_all() {
+    fn a_planner_controls_its_own_executions_and_an_operator_all() {
         let planner = Principal::person("bot", [Role::Planner]);
-        assert!(check_may_steer(&planner, "person:bot").is_ok());
+        assert!(check_may_control(&planner, "person:bot").is_ok());
         for other in ["person:bot2", "person:owner", "bot", ""] {
-            let refused = check_may_steer(&planner, other).unwrap_err();
+            let refused = check_may_control(&planner, other).unwrap_err();
             assert_eq!(status::reason(&refused).as_deref(), Some("ROLE_MISSING"), "{other}");
         }
-        assert!(check_may_steer(&Principal::owner(), "person:bot").is_ok());
+        assert!(check_may_control(&Principal::owner(), "person:bot").is_ok());
     }
 }

@@ -47,27 +47,27 @@ pub(super) async fn validate_plan(
     })
 }
 
-/// What the tool runner can tell of a plan's calls before any of them is made.
+/// Problems of a plan's calls that the tool runner finds before any of them is made.
 #[derive(Default)]
 struct ForeseenProblems {
-    /// By step: for what the runner refuses the call.
+    /// By step: why the runner refuses the call.
     refused: HashMap<usize, Vec<StepProblem>>,
-    /// What may be gone when the call is made.
+    /// Problems that may be gone when the call is made.
     warnings: Vec<StepProblem>,
 }
 
-/// Asks the runner about every call that can be read, whatever else is wrong with the plan.
+/// Lets the runner check every call that can be read, whatever else is wrong with the plan.
 async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProblems {
     let (mut calls, mut planned) = (Vec::new(), Vec::new());
     let collect = |call: PlannedCall<'_>| {
         if let Some(arguments) = call.arguments {
-            // What a template stands for is not known yet.
+            // The value of a template is not known yet.
             calls.push((call.step, arguments.reference_paths()));
             planned.push(v1::PlannedCall { tool: call.tool.to_owned(), arguments: arguments.source().to_string() });
         }
         Vec::new()
     };
-    // What is wrong with the plan is found again when the answers are there.
+    // Violations are collected later, together with the runner's.
     drop(plan_with(source, collect));
     let mut found = ForeseenProblems::default();
     for problem in registry.runner.check_calls(planned).await {
@@ -202,7 +202,7 @@ pub(super) async fn start_execution(
     let create = Driver::create(Arc::clone(registry), row, first, then, catalogue.ledger_id.as_str().into());
     let created = tokio::spawn(create).await;
     match created.map_err(|_| {
-        Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; ask again."))
+        Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry."))
     })?? {
         Ok(described) => Ok(*described),
         Err(refused) => started_before(registry, refused).await,
@@ -263,8 +263,8 @@ fn plan_with(source: &Source, check: impl FnMut(PlannedCall<'_>) -> Vec<StepProb
     }
 }
 
-/// A plan that can be carried out with these tools, and the facts about them. The error names everything that is wrong; `refused` is what
-/// the runner refuses, by step.
+/// Checks a plan against these tools, and returns it with the facts about them. The error has all violations; `refused` has those of the runner,
+/// by step.
 fn checked(
     source: &Source,
     catalogue: &Catalogue,
@@ -279,7 +279,7 @@ fn checked(
     Ok((plan, tools))
 }
 
-/// What does not fit the tool that a step calls; the facts about the tool are added to `tools`.
+/// The problems of a step's call with its tool; adds the facts about the tool to `tools`.
 fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut Vec<ToolFacts>) -> Vec<StepProblem> {
     let step = call.step;
     let Some(found) = catalogue.find(call.tool) else {
@@ -342,7 +342,7 @@ fn refusal(invalid: InvalidPlan) -> Status {
     let count = invalid.violations.len();
     let first = &invalid.violations[0];
     let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-    let message = format!("The plan is refused: {}: {}{more}", first.field, first.message);
+    let message = format!("The plan is not valid: {}: {}{more}", first.field, first.message);
     let mut error = status::error(Code::InvalidArgument, reasons::PLAN_REFUSED, message);
     for Violation { field, message, line, column } in invalid.violations {
         let place = if line > 0 { format!(" (line {line}, column {column})") } else { String::new() };
@@ -361,27 +361,27 @@ fn check_labels(
     labels: &std::collections::BTreeMap<String, String>,
 ) -> Result<(), Status> {
     if labels.len() > 64 {
-        return Err(status::invalid("labels", format!("has {} entries, and at most 64 are taken", labels.len())).into());
+        return Err(status::invalid("labels", format!("has {} entries and the limit is 64", labels.len())).into());
     }
     for (key, value) in labels {
         let field = || registry.vault.shown(format!("labels[{key:?}]"));
         if key.is_empty() || key.len() > 63 || value.len() > 255 {
-            return Err(status::invalid(&field(), "a key has 1 to 63 bytes and a value at most 255").into());
+            return Err(status::invalid(&field(), "a key must have 1 to 63 bytes and a value at most 255").into());
         }
         if key.chars().chain(value.chars()).any(char::is_control) {
-            return Err(status::invalid(&field(), "holds control characters").into());
+            return Err(status::invalid(&field(), "must not contain control characters").into());
         }
     }
     Ok(())
 }
 
-/// The hash by which two requests are the same: everything but the request id.
+/// The hash that identifies a request: everything but the request id.
 fn hash(request: &v1::StartExecutionRequest) -> String {
     let request = v1::StartExecutionRequest { request_id: String::new(), ..request.clone() };
     digest(&request.encode_to_vec())
 }
 
-/// Assigns an execution to a shard by its name, the same one always: the first bytes of a digest.
+/// The shard of an execution, derived from its name: the first bytes of a digest. It never changes.
 fn shard_of(namespace: &str, id: &str) -> u32 {
     let digest = digest(format!("{namespace}/{id}").as_bytes());
     u32::from_str_radix(&digest["sha256:".len()..][..8], 16).unwrap_or(0) % SHARDS

@@ -36,20 +36,20 @@ pub(super) async fn watch_execution(
     let snapshot = describe(registry, &name, &row).await?;
     let last = snapshot.last_sequence;
     let mut reset = None;
-    let is_unchecked = is_planted(Defect::TrustsCursorsFromBefore) || is_planted(Defect::RefusesCursorsAhead);
+    let is_unchecked = is_planted(Defect::StaleCursorTrusted) || is_planted(Defect::CursorAheadRejected);
     let is_foreign = !request.journal.is_empty() && *request.journal != *registry.journal && !is_unchecked;
     let cursor = match request.after_sequence {
         None => last,
-        // The events of another journal may be others, whatever their numbers.
+        // Another journal may have different events under the same numbers.
         Some(after) if after > 0 && is_foreign => {
-            tracing::warn!(execution = %name, after, last, "A watcher has seen the events of another journal");
+            tracing::warn!(execution = %name, after, last, "A watcher's cursor is from another journal; its watch is reset");
             reset = Some(v1::WatchReset { last_sequence: last });
             last
         }
         Some(after) if (0..=last).contains(&after) => after,
         // Only durable events are shown, so the store was replaced. With an error the watcher would ask for the same again.
-        Some(after) if after > last && !is_planted(Defect::RefusesCursorsAhead) => {
-            tracing::warn!(execution = %name, after, last, "A watcher has seen more than the journal holds");
+        Some(after) if after > last && !is_planted(Defect::CursorAheadRejected) => {
+            tracing::warn!(execution = %name, after, last, "A watcher's cursor is after the end of the journal; its watch is reset");
             reset = Some(v1::WatchReset { last_sequence: last });
             last
         }
@@ -117,7 +117,7 @@ impl Watch {
                     match wake(changed, shutdown, self.heartbeat).await {
                         Wake::Changed => {}
                         Wake::Stopping => {
-                            Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; watch again.")))?;
+                            Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.")))?;
                         }
                         Wake::Quiet => {
                             let time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));

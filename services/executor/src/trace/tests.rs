@@ -62,7 +62,7 @@ fn first(trace: (String, String)) -> Event {
     Event { sequence: 1, time: Timestamp::from_micros(1_000_000), kind: EventKind::Created(Box::new(created)) }
 }
 
-/// How a call of this step ends; nothing for the one that goes on until it is stopped.
+/// How a call of this step ends; `None` for the one that runs until it is stopped.
 fn answer(step: &str, call: CallId) -> Option<EventKind> {
     let failure = |class, reason: &str| Failure::new(class, reason, "words for people");
     let receipt = Receipt::default;
@@ -84,7 +84,7 @@ fn answer(step: &str, call: CallId) -> Option<EventKind> {
     })
 }
 
-/// The events of a whole execution, as they were made durable together.
+/// The events of a whole execution, in batches that were committed together.
 fn story(trace: (String, String)) -> Vec<Vec<Event>> {
     let first = first(trace);
     let mut execution = Execution::create(first.clone()).unwrap();
@@ -124,7 +124,7 @@ fn story(trace: (String, String)) -> Vec<Vec<Event>> {
     }
 }
 
-/// The spans that are sent when the process dies after so many batches and another goes on.
+/// The spans that are sent when the process dies after `dies_after` batches and another one continues.
 fn sent(batches: &[Vec<Event>], dies_after: usize) -> Vec<SpanRecord> {
     let (telemetry, sent) = telemetry();
     let after = |count: usize| Execution::replay(batches[..count].concat()).unwrap();
@@ -149,7 +149,7 @@ fn label(span: &SpanRecord) -> String {
     format!("{}{}{state}{error}{class}", span.name, value("belay.attempt"))
 }
 
-/// B-11: each attempt that began and each call is one span, whatever became of it, and the execution is one above them.
+/// B-11: each started attempt and each call is one span, however it ended; the execution is their parent.
 #[test]
 fn every_attempt_and_every_call_is_a_span() {
     let batches = story((CALLER.into(), "rojo=1".into()));
@@ -191,7 +191,7 @@ fn every_attempt_and_every_call_is_a_span() {
     assert_eq!((whole.start_micros, whole.end_micros), (1_000_000, end.as_micros()));
 }
 
-/// B-11: wherever a process dies between two transitions, the two together send what one would have sent.
+/// B-11: if a process dies between two transitions, it and its successor together send the same spans as one process.
 #[test]
 fn a_restart_changes_no_span_and_sends_none_twice() {
     let batches = story((CALLER.into(), String::new()));

@@ -1,6 +1,6 @@
 //! Encodes events as messages.
 //!
-//! The store leaves out what all messages of an execution repeat: its name, its trace and the names of its calls would be most of the log.
+//! Stored messages leave out what all messages of an execution repeat (its name, its trace, the names of its calls), which would be most of the log.
 //! [`CallNames::complete`] restores it for watchers.
 
 use std::fmt::Display;

@@ -23,7 +23,7 @@ pub(crate) fn checked_plan_from(
         return checked;
     }
     if let Err(InvalidPlan { violations: more }) = checked {
-        // What could not be read was left out of the draft: a problem of what stands there instead would only mislead.
+        // Fields that could not be read have a placeholder in the draft; violations of the placeholder would mislead.
         let unread: Vec<String> = violations.iter().filter_map(|violation| unread(&violation.field)).collect();
         let misleads = |field: &str| unread.iter().any(|place| field.starts_with(place.as_str()));
         violations.extend(more.into_iter().filter(|violation| !misleads(&violation.field)));
@@ -31,7 +31,7 @@ pub(crate) fn checked_plan_from(
     Err(InvalidPlan { violations })
 }
 
-/// Where a draft has something else instead of a field of a message that could not be read: how the names of its fields begin.
+/// The prefix of the fields of a draft's placeholder for a message field that could not be read.
 fn unread(field: &str) -> Option<String> {
     if let Some(step) = field.strip_suffix(".kind") {
         return Some(format!("{step}.tool"));
@@ -39,7 +39,7 @@ fn unread(field: &str) -> Option<String> {
     field.strip_suffix(".tool.arguments").map(|step| format!("{step}.arguments"))
 }
 
-/// What a client sent, in the domain's terms, and what could not be read of it.
+/// Converts a client's message to a draft, with the violations of fields that could not be read.
 fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
     let mut violations = Vec::new();
     let mut steps = Vec::with_capacity(message.steps.len());
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_cannot_mean_is_named() {
+    fn invalid_fields_of_a_message_are_named() {
         let step = v1::Step {
             id: "a".into(),
             timeout: Some(pbjson_types::Duration { seconds: -1, nanos: 0 }),

@@ -1,4 +1,4 @@
-//! Calls beside others on one workspace: conflicts, failures that others may have caused, and calls that are to be alone.
+//! Concurrent calls in one workspace: conflicts, failures that others may have caused, and exclusive calls.
 
 use belay_proto::v1::{self, execution::State};
 
@@ -15,7 +15,7 @@ fn reasons(events: &[v1::ExecutionEvent]) -> Vec<(String, String)> {
     events.iter().filter_map(reason).collect()
 }
 
-// B-17: a conflict runs again without burning an attempt, three times; the one after them has failed, and says whose commit it was.
+// B-17: a call in conflict runs again without using up an attempt, three times; then it fails, and names the other call.
 #[tokio::test]
 async fn a_call_that_is_always_in_conflict_fails_in_the_end() {
     let world = World::new().await;
@@ -32,13 +32,13 @@ async fn a_call_that_is_always_in_conflict_fails_in_the_end() {
             assert_eq!((failure.reason.as_str(), failure.error_class()), ("CONFLICT", v1::ErrorClass::Transient));
             assert_eq!(
                 failure.message,
-                "`f` was committed meanwhile by another. That was so for 4 calls of this attempt."
+                "`f` was committed meanwhile by another. This happened to 4 calls of this attempt."
             );
         }
     }
 }
 
-// A call that failed while others committed may have met half of their work: it runs again once, and then its failure counts.
+// A call that failed while others committed may have read a mixture of files: it runs again once, and then its failure counts.
 #[tokio::test]
 async fn a_failure_beside_commits_counts_the_second_time() {
     let world = World::new().await;
@@ -58,9 +58,9 @@ async fn a_failure_beside_commits_counts_the_second_time() {
     }
 }
 
-// A step that must have the folder to itself says so, and one that waits for it names it.
+// An exclusive step has the workspace to itself; a call that waits for it names it.
 #[tokio::test]
-async fn whoever_waits_for_an_exclusive_call_names_it() {
+async fn a_call_that_waits_for_an_exclusive_call_names_it() {
     let world = World::new().await;
     let executor = world.executor().await;
     world.runner.set(|seen| seen.exclusive_call = Some("the-build".into()));
@@ -74,7 +74,7 @@ async fn whoever_waits_for_an_exclusive_call_names_it() {
     let who = |waiting: Option<&v1::WaitingReason>| waiting.map(|waiting| waiting.who.clone()).unwrap_or_default();
     let expected = "the-build, which has the workspace to itself";
     let waits =
-        executor.until(&name, "its waiting", |execution| who(execution.steps[0].waiting.as_ref()) == expected).await;
+        executor.until(&name, "the wait", |execution| who(execution.steps[0].waiting.as_ref()) == expected).await;
     assert!(waits.waiting.iter().any(|waiting| waiting.who == expected));
     assert_eq!(world.runner.seen().exclusive.len(), 1);
     world.runner.set(|seen| seen.exclusive_call = None);

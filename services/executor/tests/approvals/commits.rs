@@ -1,21 +1,19 @@
-//! What a decision leads to.
+//! The consequences of decisions.
 
 use belay_proto::v1::{self, approval::State, step_status, waiting_reason};
 
 use crate::support::{World, kinds};
 
-// S2-FR-049, S2-FR-052, S2-FR-053, S2-FR-069, S2-FR-070, S2-X-19: asked, waited for, approved, committed once, and everything on record.
+// S2-FR-049, S2-FR-052, S2-FR-053, S2-FR-069, S2-FR-070, S2-X-19: requested, waited for, approved, committed once, and all of it in events.
 #[tokio::test]
 async fn an_approved_effect_is_committed_and_the_plan_goes_on() {
     let world = World::new().await;
     let executor = world.executor().await;
     let name = executor.run("a: effect; b after a").await;
-    let approval = world.gate.asked_about("a").await;
-    assert_eq!(approval.requested_by, "person:owner", "the person, and not the way that person came");
+    let approval = world.gate.pending_approval("a").await;
+    assert_eq!(approval.requested_by, "person:owner", "the person, not the endpoint");
 
-    let waits = executor
-        .until(&name, "a wait for approval", |execution| execution.state() == v1::execution::State::AwaitingApproval)
-        .await;
+    let waits = executor.until_awaiting_approval(&name).await;
     let waiting = &waits.waiting[0];
     assert_eq!(waiting.kind(), waiting_reason::Kind::Approval);
     assert_eq!(waiting.who, "a person (rule writes: files change)");
@@ -48,7 +46,7 @@ async fn an_approved_effect_is_committed_and_the_plan_goes_on() {
         ]
     );
     assert_eq!(world.runner.seen().committed, [approval.call.as_str()]);
-    let seen = world.gate.until("the gate's being told", |seen| seen.consumed.contains(&approval.name)).await;
+    let seen = world.gate.until("the report to the gate", |seen| seen.consumed.contains(&approval.name)).await;
     assert!(seen.delivered.contains(&approval.name) && seen.stale.is_empty());
     let Some(v1::execution_event::Kind::ApprovalDecided(decided)) = &events[7].kind else { panic!("{events:?}") };
     assert_eq!((decided.principal.as_str(), decided.reason.as_str()), ("ann", "fine"));
@@ -57,13 +55,13 @@ async fn an_approved_effect_is_committed_and_the_plan_goes_on() {
     assert_eq!((receipt.grant_nonce.as_str(), receipt.effect_digest.as_str()), ("nonce", "sha256:effect"));
 }
 
-// S2-X-07, S2-X-19: a no leaves nothing, and its words go back to whoever wrote the plan.
+// S2-X-07, S2-X-19: a denial leaves no changes, and its reason goes to the plan's author.
 #[tokio::test]
 async fn a_denied_effect_is_discarded_and_the_step_fails_with_the_reason() {
     let world = World::new().await;
     let executor = world.executor().await;
     let name = executor.run("a: effect").await;
-    let approval = world.gate.asked_about("a").await;
+    let approval = world.gate.pending_approval("a").await;
     world.gate.decide(&approval.name, State::Denied, "not this file");
     let ended = executor.end(&name).await;
     let failure = ended.failure.unwrap();
@@ -74,7 +72,7 @@ async fn a_denied_effect_is_discarded_and_the_step_fails_with_the_reason() {
     );
     assert_eq!(world.runner.seen().discarded, [approval.call.as_str()]);
     assert_eq!(world.runner.seen().committed, Vec::<String>::new());
-    world.gate.until("the gate's being told", |seen| seen.delivered.contains(&approval.name)).await;
+    world.gate.until("the report to the gate", |seen| seen.delivered.contains(&approval.name)).await;
 }
 
 #[tokio::test]
@@ -82,60 +80,60 @@ async fn a_skipped_effect_leaves_its_step_out() {
     let world = World::new().await;
     let executor = world.executor().await;
     let name = executor.run("a: effect; b").await;
-    let approval = world.gate.asked_about("a").await;
+    let approval = world.gate.pending_approval("a").await;
     world.gate.decide(&approval.name, State::Skipped, "");
     let ended = executor.end(&name).await;
     assert_eq!(ended.state(), v1::execution::State::Completed);
     assert_eq!(ended.steps[0].skip_reason(), v1::SkipReason::ApprovalSkipped);
 }
 
-// A call that is asked about before its work goes out again with its grant, and may be asked about again for what it changed.
+// A call that is approved before it runs is sent again with its grant; its effect may need another approval.
 #[tokio::test]
 async fn an_approved_call_runs_with_its_grant() {
     let world = World::new().await;
     let executor = world.executor().await;
     let name = executor.run("a: prompt_call effect").await;
-    let first = world.gate.asked_about("a").await;
+    let first = world.gate.pending_approval("a").await;
     assert_eq!(world.runner.seen().worked, Vec::<String>::new());
-    world.gate.decide(&first.name, State::Approved, "");
-    let second = world.gate.asked_about("a").await;
+    world.gate.approve(&first.name);
+    let second = world.gate.pending_approval("a").await;
     assert_ne!(first.name, second.name);
-    world.gate.decide(&second.name, State::Approved, "");
-    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    world.gate.approve(&second.name);
+    executor.assert_completes(&name).await;
     assert_eq!(world.runner.seen().worked.len(), 1);
-    world.gate.until("both grants' being spent", |seen| seen.consumed.len() == 2).await;
+    world.gate.until("two spent grants", |seen| seen.consumed.len() == 2).await;
 }
 
-// Number 6 of the flow: the commit finds the workspace changed; the same attempt runs again and is asked about anew.
+// The commit finds the workspace changed: the call runs again in the same attempt, and needs a new approval.
 #[tokio::test]
 async fn a_conflict_runs_again_and_makes_the_approval_stale() {
     let world = World::new().await;
     let executor = world.executor().await;
     let name = executor.run("conflict: effect").await;
-    let first = world.gate.asked_about("conflict").await;
-    world.gate.decide(&first.name, State::Approved, "");
-    let second = world.gate.asked_about("conflict").await;
+    let first = world.gate.pending_approval("conflict").await;
+    world.gate.approve(&first.name);
+    let second = world.gate.pending_approval("conflict").await;
     assert!(second.call.ends_with("/calls/1.2"), "{}", second.call);
-    world.gate.until("the first's being stale", |seen| seen.stale.contains(&first.name)).await;
-    world.gate.decide(&second.name, State::Approved, "");
+    world.gate.until("the stale approval", |seen| seen.stale.contains(&first.name)).await;
+    world.gate.approve(&second.name);
     assert_eq!(executor.end(&name).await.steps[0].attempt, 1);
     assert_eq!(world.runner.seen().committed, [second.call.as_str()]);
 }
 
-// A grant that the runner does not take is a fault, and the effect does not stay behind.
+// A grant that the runner rejects is an internal error, and the effect is discarded.
 #[tokio::test]
 async fn a_refused_grant_fails_the_step_and_discards_the_effect() {
     let world = World::new().await;
     world.runner.set(|seen| seen.refuses_grants = true);
     let executor = world.executor().await;
     let name = executor.run("a: effect").await;
-    let approval = world.gate.asked_about("a").await;
-    world.gate.decide(&approval.name, State::Approved, "");
+    let approval = world.gate.pending_approval("a").await;
+    world.gate.approve(&approval.name);
     let failure = executor.end(&name).await.failure.unwrap();
     assert_eq!((failure.error_class(), failure.reason.as_str()), (v1::ErrorClass::Internal, "GRANT_REFUSED"));
     assert_eq!(failure.message, "The approval of this call could not be used: the grant has expired.");
     assert_eq!(world.runner.seen().discarded, [approval.call.as_str()]);
-    world.gate.until("the approval's being stale", |seen| seen.stale.contains(&approval.name)).await;
+    world.gate.until("the stale approval", |seen| seen.stale.contains(&approval.name)).await;
 }
 
 #[tokio::test]
@@ -147,14 +145,14 @@ async fn what_the_policy_denies_fails_the_step() {
     assert_eq!((failure.error_class(), failure.reason.as_str()), (v1::ErrorClass::PolicyDenied, "POLICY_DENIED"));
 }
 
-// The gate says that the runner holds something else by now: the runner is asked again, and its new word counts.
+// The gate reports that the runner holds another subject: the executor sends the call again, and uses the new subject.
 #[tokio::test]
 async fn a_subject_that_changed_is_asked_about_as_it_is_now() {
     let world = World::new().await;
     world.gate.checks(&world.runner);
     let executor = world.executor().await;
     executor.run("other: effect").await;
-    world.gate.asked_about("other").await;
+    world.gate.pending_approval("other").await;
 
     let mut world = world;
     world.stop_gate();
@@ -165,19 +163,19 @@ async fn a_subject_that_changed_is_asked_about_as_it_is_now() {
         .await;
     world.runner.change_subject(&call);
     world.start_gate().await;
-    let approval = world.gate.asked_about("a").await;
+    let approval = world.gate.pending_approval("a").await;
     assert!(approval.subject_digest.ends_with("-changed"));
-    world.gate.decide(&approval.name, State::Approved, "");
-    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    world.gate.approve(&approval.name);
+    executor.assert_completes(&name).await;
 }
 
-// B-05, from the executor's side: a runner that goes on with what was turned down is not believed.
+// B-05, from the executor's side: a result without an approval is not trusted.
 #[tokio::test]
-async fn a_result_that_nobody_approved_is_an_unknown_outcome() {
+async fn a_result_without_an_approval_is_an_unknown_outcome() {
     let world = World::new().await;
     let executor = world.executor().await;
     let name = executor.run("rogue: effect; b after rogue").await;
-    let approval = world.gate.asked_about("rogue").await;
+    let approval = world.gate.pending_approval("rogue").await;
     world.gate.decide(&approval.name, State::Denied, "");
     let unknown = |execution: &v1::Execution| execution.steps[0].state() == step_status::State::OutcomeUnknown;
     let found = executor.until(&name, "the unknown outcome", unknown).await;
@@ -185,16 +183,16 @@ async fn a_result_that_nobody_approved_is_an_unknown_outcome() {
     assert_eq!(found.steps[1].state(), step_status::State::Pending);
 }
 
-// A clock that moved is no reason to throw away what a person approved: the gate is asked for another grant.
+// A clock that moved must not discard an approved effect: the executor requests another grant from the gate.
 #[tokio::test]
 async fn a_grant_that_is_out_of_time_is_replaced_and_the_effect_committed() {
     let world = World::new().await;
     world.runner.set(|seen| seen.clock_is_wrong = 3);
     let executor = world.executor().await;
     let name = executor.run("a: effect").await;
-    let approval = world.gate.asked_about("a").await;
-    world.gate.decide(&approval.name, State::Approved, "");
-    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    let approval = world.gate.pending_approval("a").await;
+    world.gate.approve(&approval.name);
+    executor.assert_completes(&name).await;
     assert_eq!(world.runner.seen().committed, [approval.call.as_str()]);
     assert_eq!((world.gate.seen().grants, world.runner.seen().discarded.len()), (4, 0));
 }

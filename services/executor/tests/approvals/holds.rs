@@ -1,43 +1,43 @@
-//! While a call waits.
+//! Requests while a call waits for approval.
 
 use belay_proto::v1::{self, ApprovalMode, approval::State, step_status};
 
 use crate::support::World;
 
-// B-04, S2-FR-052: what is decided during a pause is on record, and carried out after it.
+// B-04, S2-FR-052: a decision during a pause is stored, and carried out after it.
 #[tokio::test]
 async fn a_decision_during_a_pause_is_carried_out_after_it() {
     let world = World::new().await;
     let executor = world.executor().await;
     let name = executor.run("a: effect").await;
-    let approval = world.gate.asked_about("a").await;
-    executor.until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    let approval = world.gate.pending_approval("a").await;
+    executor.until_awaiting_approval(&name).await;
     executor.pause(&name).await;
-    world.gate.decide(&approval.name, State::Approved, "");
+    world.gate.approve(&approval.name);
     let decided = |execution: &v1::Execution| execution.steps[0].state() != step_status::State::AwaitingApproval;
-    let paused = executor.until(&name, "the decision's being stored", decided).await;
+    let paused = executor.until(&name, "the stored decision", decided).await;
     assert_eq!(paused.state(), v1::execution::State::Paused);
     assert_eq!(world.runner.seen().asked_to_commit, 0);
     executor.resume(&name).await;
-    assert_eq!(executor.end(&name).await.state(), v1::execution::State::Completed);
+    executor.assert_completes(&name).await;
     assert_eq!(world.runner.seen().asked_to_commit, 1);
 }
 
 #[tokio::test]
-async fn cancelling_takes_the_question_back() {
+async fn cancelling_an_execution_cancels_its_approval() {
     let world = World::new().await;
     let executor = world.executor().await;
     let name = executor.run("a: effect").await;
-    let approval = world.gate.asked_about("a").await;
+    let approval = world.gate.pending_approval("a").await;
     executor.until(&name, "the wait", |execution| !execution.steps[0].approval.is_empty()).await;
     executor.cancel(&name).await;
     assert_eq!(executor.end(&name).await.state(), v1::execution::State::Cancelled);
-    world.gate.until("the question's being taken back", |seen| seen.cancelled.contains(&approval.name)).await;
+    world.gate.until("the cancellation", |seen| seen.cancelled.contains(&approval.name)).await;
 }
 
-// A decision that comes too late is acknowledged, so that it is not told for ever.
+// A late decision is acknowledged, so that the gate does not send it forever.
 #[tokio::test]
-async fn a_decision_that_nobody_waits_for_is_acknowledged_and_dropped() {
+async fn a_decision_that_no_call_waits_for_is_acknowledged_and_dropped() {
     let world = World::new().await;
     let executor = world.executor().await;
     let name = executor.run("a").await;
@@ -49,14 +49,14 @@ async fn a_decision_that_nobody_waits_for_is_acknowledged_and_dropped() {
         let execution = execution.to_owned();
         let approval = v1::Approval { name: name.clone(), state, execution, call, ..v1::Approval::default() };
         world.gate.set(|seen| drop(seen.approvals.insert(name.clone(), approval)));
-        world.gate.until("its being acknowledged", |seen| seen.delivered.contains(&name)).await;
+        world.gate.until("the acknowledgement", |seen| seen.delivered.contains(&name)).await;
     }
     assert_eq!(executor.get(&name).await.unwrap().last_sequence, ended.last_sequence);
 }
 
-// FAIL and SKIP ask nobody at all.
+// FAIL and SKIP never create an approval.
 #[tokio::test]
-async fn an_execution_can_be_started_to_ask_nobody() {
+async fn an_execution_can_run_without_approvals() {
     let world = World::new().await;
     let executor = world.executor().await;
     let failed = executor.run_in(ApprovalMode::Fail, "a: effect").await;
@@ -93,15 +93,13 @@ async fn the_policy_can_decide_for_the_person() {
     assert_eq!(Vec::from_iter(world.gate.seen().modes), [i32::from(ApprovalMode::Auto)]);
 }
 
-// A person who is away stops nothing that does not depend on them.
+// A pending approval blocks only the steps that depend on it.
 #[tokio::test]
-async fn independent_steps_go_on() {
+async fn independent_steps_continue() {
     let world = World::new().await;
     let executor = world.executor().await;
     let name = executor.run("a: effect; b; c after b; d after a").await;
-    let waits = executor
-        .until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval)
-        .await;
+    let waits = executor.until_awaiting_approval(&name).await;
     let states: Vec<step_status::State> = waits.steps.iter().map(v1::StepStatus::state).collect();
     use step_status::State as S;
     assert_eq!(states, [S::AwaitingApproval, S::Completed, S::Completed, S::Pending]);

@@ -1,4 +1,4 @@
-//! The executor's program between a runner and a gate that play a script, over real sockets.
+//! The executor's program between a scripted runner and a scripted gate, over real sockets.
 
 mod beside;
 mod commits;

@@ -1,4 +1,4 @@
-//! Waiting for a person costs rows, not memory; and whose decisions are taken.
+//! Executions that wait for approval leave memory; decisions for executions that this executor does not drive.
 
 use std::{
     sync::{
@@ -10,15 +10,15 @@ use std::{
 
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds};
 use belay_journal::StoreError;
-use belay_proto::v1::{self, approval::State};
+use belay_proto::v1;
 use belay_service_kit::{Access, Clock, Ids, Shutdown, SystemClock, net, shutdown::Trigger};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::Telemetry;
 use futures::future::join_all;
 
-use crate::support::{Executor, PATIENCE, Server, World};
+use crate::support::{Executor, Server, TIMEOUT, World};
 
-/// An executor in this process, so that its memory can be looked into.
+/// An executor in this process, so that the test can inspect its memory.
 struct Inside {
     executions: Arc<ExecutionRegistry>,
     executor: Executor,
@@ -36,7 +36,7 @@ async fn inside_with(world: &World, clock: Arc<dyn Clock>, thresholds: Threshold
     let journal = loop {
         match belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), || "store".into()) {
             Ok(journal) => break journal,
-            // The one before has not let go of it yet.
+            // The previous executor has not closed it yet.
             Err(StoreError::Locked) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
         }
@@ -58,8 +58,12 @@ async fn inside_with(world: &World, clock: Arc<dyn Clock>, thresholds: Threshold
         thresholds,
     });
     let socket = folder.join("inside");
-    let server =
-        Server::start(&socket, belay_executor::hosted(Arc::clone(&executions)), Access::everybody_is("planner")).await;
+    let server = Server::start(
+        &socket,
+        belay_executor::hosted(Arc::clone(&executions)),
+        Access::unauthenticated_person("planner"),
+    )
+    .await;
     let executor = Executor::at(&net::Address::Unix(socket));
     Inside { executions, executor, server, trigger }
 }
@@ -76,11 +80,11 @@ impl Inside {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, settled).await.expect("they leave memory");
+        tokio::time::timeout(TIMEOUT, settled).await.expect("they leave memory");
     }
 }
 
-/// The machine's clock, set back by so many microseconds.
+/// The machine's clock, set back by this number of microseconds.
 #[derive(Debug, Default)]
 struct SetBack(AtomicI64);
 
@@ -90,16 +94,16 @@ impl Clock for SetBack {
     }
 }
 
-// A wait is as long as was meant, also where the clock is set back under it.
+// Setting the clock back does not prolong a delay.
 #[tokio::test]
-async fn a_clock_that_is_set_back_holds_no_retry_up() {
+async fn a_clock_that_is_set_back_does_not_delay_a_retry() {
     const HOUR: Duration = Duration::from_secs(3600);
     let backs_off = |execution: &v1::Execution| {
         execution.steps.iter().any(|step| step.state() == v1::step_status::State::BackingOff)
     };
     let set_back = |clock: &SetBack| clock.0.fetch_add(i64::try_from(HOUR.as_micros()).unwrap(), Ordering::SeqCst);
     let (world, clock) = (World::new().await, Arc::new(SetBack::default()));
-    // Under a service that runs.
+    // While the service runs.
     let inside = inside_with(&world, Arc::<SetBack>::clone(&clock), Thresholds::default()).await;
     let running = inside.executor.run("a: fails_once").await;
     inside.executor.until(&running, "its backoff", backs_off).await;
@@ -133,7 +137,7 @@ async fn a_thousand_executions_that_wait_leave_memory_and_wake_on_their_decision
 
     let (first, others) = names.split_first().unwrap();
     let of_first = seen.approvals.values().find(|approval| approval.execution == *first).unwrap();
-    world.gate.decide(&of_first.name, State::Approved, "");
+    world.gate.approve(&of_first.name);
     assert_eq!(inside.executor.end(first).await.state(), v1::execution::State::Completed);
     assert_eq!(world.runner.seen().committed, [of_first.call.as_str()]);
     let waits = inside.executor.get(&others[0]).await.unwrap();
@@ -141,7 +145,7 @@ async fn a_thousand_executions_that_wait_leave_memory_and_wake_on_their_decision
     inside.until_in_memory(0).await;
 
     for approval in seen.approvals.values().filter(|approval| approval.name != of_first.name) {
-        world.gate.decide(&approval.name, State::Approved, "");
+        world.gate.approve(&approval.name);
     }
     let ended = join_all(others.iter().map(|name| inside.executor.end(name))).await;
     assert!(ended.iter().all(|execution| execution.state() == v1::execution::State::Completed));
@@ -156,16 +160,16 @@ async fn decisions_about_what_is_not_driven_here_stay_undelivered() {
     let (theirs, ours) = {
         let before = inside(&world).await;
         let names = (before.executor.run("a: effect").await, before.executor.run("b: effect").await);
-        world.gate.asked_about("b").await;
+        world.gate.pending_approval("b").await;
         before.until_in_memory(0).await;
         before.executor.pause(&names.1).await;
         before.until_in_memory(0).await;
         before.stop();
         names
     };
-    let (about_theirs, about_ours) = (world.gate.asked_about("a").await, world.gate.asked_about("b").await);
-    world.gate.decide(&about_theirs.name, State::Approved, "");
-    world.gate.decide(&about_ours.name, State::Approved, "");
+    let (about_theirs, about_ours) = (world.gate.pending_approval("a").await, world.gate.pending_approval("b").await);
+    world.gate.approve(&about_theirs.name);
+    world.gate.approve(&about_ours.name);
 
     let inside = inside(&world).await;
     inside.executor.resume(&ours).await;

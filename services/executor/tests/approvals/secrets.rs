@@ -168,7 +168,7 @@ async fn secrets_reach_the_tools_and_nothing_else() {
     let until_watched = async { executor.watch(&name, Some(0)).await.message().await.unwrap() };
     until_watched.await;
     executor.resume(&name).await;
-    let approval = world.gate.asked_about("held").await;
+    let approval = world.gate.pending_approval("held").await;
     let waiting = executor.until(&name, "the wait", |execution| !execution.waiting.is_empty()).await;
     assert_clean("an execution that waits", &waiting.encode_to_vec(), &secrets);
     world.gate.decide(&approval.name, State::Approved, &format!("yes, with {}", secrets[1]));
@@ -246,12 +246,12 @@ async fn an_execution_with_secrets_goes_on_after_a_kill() {
     }
     let name = executor.client.clone().start_execution(request).await.unwrap().into_inner().name;
     executor.resume(&name).await;
-    let approval = world.gate.asked_about("give").await;
-    executor.until(&name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+    let approval = world.gate.pending_approval("give").await;
+    executor.until_awaiting_approval(&name).await;
     executor.kill().await;
-    world.gate.decide(&approval.name, State::Approved, "");
+    world.gate.approve(&approval.name);
     let executor = world.executor().await;
-    let held = world.gate.asked_about("held").await;
+    let held = world.gate.pending_approval("held").await;
     world.gate.decide(&held.name, State::Denied, &secrets[8]);
     let ended = executor.end(&name).await;
     let arguments = world.runner.seen().arguments;
@@ -270,7 +270,7 @@ async fn two_that_wait(world: &World) -> (String, String) {
     let sealed = executor.client.clone().start_execution(sealed).await.unwrap().into_inner().name;
     let open = executor.run("c: effect").await;
     for name in [&sealed, &open] {
-        executor.until(name, "the wait", |execution| execution.state() == v1::execution::State::AwaitingApproval).await;
+        executor.until_awaiting_approval(name).await;
     }
     executor.kill().await;
     (sealed, open)
@@ -292,17 +292,17 @@ async fn without_its_key_an_execution_is_not_taken_up_and_others_are() {
     assert_eq!(refused(&executor, &sealed).await, (Code::DataLoss, "SEAL_KEY_LOST".to_owned()));
     let listed = executor.client.clone().list_executions(v1::ListExecutionsRequest::default()).await.unwrap();
     assert_eq!(listed.into_inner().executions.len(), 2);
-    let approval = world.gate.asked_about("c").await;
-    world.gate.decide(&approval.name, State::Approved, "");
-    assert_eq!(executor.end(&open).await.state(), v1::execution::State::Completed);
+    let approval = world.gate.pending_approval("c").await;
+    world.gate.approve(&approval.name);
+    executor.assert_completes(&open).await;
     executor.kill().await;
 
     // Put back, it opens what it sealed.
     fs::write(&key, kept).unwrap();
     let executor = world.executor().await;
-    let approval = world.gate.asked_about("a").await;
-    world.gate.decide(&approval.name, State::Approved, "");
-    assert_eq!(executor.end(&sealed).await.state(), v1::execution::State::Completed);
+    let approval = world.gate.pending_approval("a").await;
+    world.gate.approve(&approval.name);
+    executor.assert_completes(&sealed).await;
 }
 
 #[tokio::test]

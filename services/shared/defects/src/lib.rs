@@ -1,29 +1,29 @@
 //! Defects that Belay once had, kept so that the simulation can plant them again and show that it finds each of them.
 //!
-//! The code that fixes one asks [`is_planted`] and leaves the fix out when it is. Without the feature `plant`, which the simulation alone
-//! turns on, that is `false` when compiling.
+//! The code of each fix calls [`is_planted`] and skips the fix when it returns true. Without the feature `plant`, which only the simulation
+//! enables, it is the constant `false`.
 
-/// A defect to plant. Each says what goes wrong with it.
+/// A defect to plant. Each comment describes what goes wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Defect {
-    /// The executor acknowledges the end of a call once: when the acknowledgement is lost, the row stays in the ledger for ever.
-    AcknowledgesOnce = 1,
-    /// The runner goes on when its ledger cannot be written, and reports a commit whose row could not be written as an unknown outcome,
-    /// although nothing was put in place.
-    DoubtsWhatDidNotHappen,
-    /// A step fails when the disk of its workspace is full, instead of waiting for room.
-    FailsForWantOfRoom,
-    /// The executor does not ask again what a gate that lost its store does not know any more: the execution waits for ever.
-    AsksOnce,
-    /// Waiting is measured by the wall clock: an execution waits for an hour when that is set back by an hour.
-    WaitsByTheWallClock,
-    /// An approved effect is thrown away when its grant does not hold by the runner's clock.
-    DropsGrantsThatRanOut,
-    /// A watcher that has seen more than a restored journal holds is refused for ever.
-    RefusesCursorsAhead,
-    /// A watcher whose events were lost with the journal goes on as if nothing had happened, once the journal has outgrown its cursor.
-    TrustsCursorsFromBefore,
+    /// The executor sends the acknowledgement of a call once: when it is lost, the row stays in the ledger forever.
+    AcknowledgementNotRetried = 1,
+    /// The runner keeps serving when it cannot write its ledger, and reports a commit whose row could not be written as an unknown outcome,
+    /// although no file was changed.
+    UncommittedReportedUnknown,
+    /// A step fails when the disk of its workspace is full, instead of waiting for space.
+    FullDiskFailsSteps,
+    /// The executor does not create an approval again at a gate that lost its store: the execution waits forever.
+    LostApprovalNotRecreated,
+    /// Timers use the wall clock: when it is set back by an hour, an execution waits for an hour.
+    WallClockTimers,
+    /// The runner discards an approved effect when its grant is not valid by the runner's clock.
+    ExpiredGrantDropsEffect,
+    /// A watcher that has seen more than a restored journal holds is rejected forever.
+    CursorAheadRejected,
+    /// A watcher whose events were lost with the journal continues without a reset, once the journal has grown past its cursor.
+    StaleCursorTrusted,
 }
 
 /// Whether a defect is planted in this process.

@@ -1,4 +1,4 @@
-//! The permission that follows from a yes.
+//! The signed permission that follows an approval.
 
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
@@ -15,23 +15,23 @@ pub struct Grant {
     pub approval: String,
     /// The digest of what was approved.
     pub subject_digest: String,
-    /// The call it is good for: `namespaces/*/executions/*/steps/*/calls/*`.
+    /// The call it is valid for: `namespaces/*/executions/*/steps/*/calls/*`.
     pub call: String,
-    /// Who may take it: `tool-runner`.
+    /// The service that may accept it: `tool-runner`.
     pub audience: String,
     /// Who approved, as the gate authenticated them.
     pub approver: String,
-    /// The revision of the policy that asked.
+    /// The revision of the policy that required the approval.
     pub policy_revision: i64,
-    /// Seconds since 1970 before which it is not good.
+    /// The time from which it is valid, in seconds since 1970.
     pub not_before: i64,
-    /// Seconds since 1970 from which on the grant is no longer valid.
+    /// The time from which it is no longer valid, in seconds since 1970.
     pub expires: i64,
     /// How far it reaches.
     pub scope: Scope,
     /// How often it may be used.
     pub uses: u32,
-    /// Random; a runner takes each one once.
+    /// Random; a runner accepts each nonce once.
     pub nonce: String,
 }
 
@@ -43,35 +43,33 @@ pub enum Scope {
     Once,
 }
 
-/// What a runner expects of a grant.
+/// The values that a runner requires of a grant.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
-    /// The call that waits.
+    /// The call that waits for approval.
     pub call: &'a str,
-    /// The digest of what it waits with.
+    /// The digest of its subject.
     pub subject_digest: &'a str,
-    /// The revision of the policy that asked.
+    /// The revision of the policy that required the approval.
     pub policy_revision: i64,
     /// Seconds since 1970.
     pub now: i64,
 }
 
 impl Grant {
-    /// Whom every grant is for.
+    /// The audience of every grant.
     pub const AUDIENCE: &str = "tool-runner";
-    /// The approver of what the policy approved itself, in an execution that asks no person.
+    /// The approver in grants that the policy approved without a person.
     pub const POLICY: &str = "policy";
-    /// For how long after a decision its grant is signed anew when its time is over, in seconds: a year. A runner remembers for as long
-    /// that the nonce was spent.
+    /// How long after a decision the gate still renews its expired grant, in seconds: a year. A runner remembers spent nonces for as long.
     pub const RENEWABLE: i64 = 365 * 24 * 60 * 60;
-    /// How far a runner's clock may be behind the gate's, in seconds. Nothing is added at the other end: a grant that has expired anywhere
-    /// has expired.
+    /// How far a runner's clock may be behind the gate's, in seconds. Expiry has no such tolerance: a grant that has expired on either clock has
+    /// expired.
     const SKEW: i64 = 60;
-    /// Most bytes of a grant. The longest names of an approval, a call and a person take a fraction of it.
+    /// The maximum size of a grant in bytes, far above what the longest names take.
     const MAX_BYTES: usize = 16 * 1024;
 
-    /// From when to when a grant says that it holds, in seconds since 1970. Nothing is verified: whether to believe it is for
-    /// [`Grant::verify`].
+    /// The period for which a grant claims to be valid, in seconds since 1970. This verifies nothing; [`Grant::verify`] does.
     ///
     /// # Errors
     /// [`Invalid::Malformed`] when the bytes are not a grant.
@@ -85,7 +83,7 @@ impl Grant {
         Signed::new(GRANT, key, canonical(self))
     }
 
-    /// The grant in signed bytes, if it is good for what is expected. Whether it was used before is for the ledger to say, by its nonce.
+    /// Returns the grant in signed bytes if it is valid for what is expected. The ledger checks by its nonce that it was not used before.
     ///
     /// # Errors
     /// [`Invalid`], naming what does not fit.
@@ -108,7 +106,7 @@ impl Grant {
             }
         }
         let (not_before, expires, now) = (grant.not_before, grant.expires, expected.now);
-        // The first: the allowance for clocks would open a window that ends before it begins.
+        // Checked first: with the tolerance for clocks, such a grant would be valid for a moment.
         if not_before >= expires || now.saturating_add(Self::SKEW) < not_before || now >= expires {
             return Err(Invalid::Time { not_before, expires, now });
         }

@@ -1,8 +1,8 @@
 //! What a person approves, as bytes, and the signed permission that follows from it.
 //!
 //! A [`Subject`] says what is to be decided; its canonical bytes are digested, shown and stored. A [`Grant`] is signed over its own
-//! bytes and names the subject's digest. A service that has the gate's public key can check it alone: no other service is asked, and none
-//! can be tricked into answering. Nothing here is encoded twice: what is signed is what is stored.
+//! bytes and names the subject's digest. A service that has the gate's public key verifies it without calling another service. Nothing is
+//! encoded twice: the signed bytes are the stored bytes.
 //!
 //! Pure: keys, times and nonces are arguments.
 
@@ -24,13 +24,13 @@ pub(crate) fn canonical(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("strings, integers and lists are always JSON")
 }
 
-/// Reads canonical bytes, and refuses any that are not.
+/// Parses canonical bytes, and rejects all others.
 ///
 /// # Errors
 /// [`Invalid::Malformed`] when they are not such a message, another spelling of one, or more than `limit` bytes.
 pub(crate) fn from_canonical<T: Serialize + DeserializeOwned>(bytes: &[u8], limit: usize) -> Result<T, Invalid> {
     if bytes.len() > limit {
-        return Err(Invalid::Malformed(format!("it has {} bytes, and may have {limit}", bytes.len())));
+        return Err(Invalid::Malformed(format!("it has {} bytes, and the limit is {limit}", bytes.len())));
     }
     let value: T = serde_json::from_slice(bytes).map_err(|error| Invalid::Malformed(shown(&error.to_string())))?;
     if canonical(&value) != bytes {
@@ -39,7 +39,7 @@ pub(crate) fn from_canonical<T: Serialize + DeserializeOwned>(bytes: &[u8], limi
     Ok(value)
 }
 
-/// A text that quotes what came from outside, in one line and bounded.
+/// Untrusted text for a message: one line, bounded.
 fn shown(text: &str) -> String {
     text.chars().take(200).flat_map(char::escape_debug).collect()
 }

@@ -1,4 +1,4 @@
-//! Signatures: Ed25519 over a message's bytes with a prefix that says what kind of message it is.
+//! Signatures: Ed25519 over a message's bytes with a prefix for the kind of message.
 
 use data_encoding::HEXLOWER;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
@@ -18,7 +18,7 @@ pub struct Signed {
     pub key_id: String,
 }
 
-/// Why signed bytes are not believed.
+/// Why signed bytes are rejected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Invalid {
     /// No key of that id is trusted.
@@ -27,10 +27,10 @@ pub enum Invalid {
     /// The signature does not fit.
     #[error("the signature does not fit")]
     Signature,
-    /// The bytes say something else than they should.
+    /// The bytes are malformed.
     #[error("it cannot be read: {0}")]
     Malformed(String),
-    /// It is for something else.
+    /// It was signed for something else.
     #[error("it is for another {what}: {found}, not {expected}")]
     Mismatch {
         /// Which field.
@@ -40,8 +40,8 @@ pub enum Invalid {
         /// What it should say.
         expected: String,
     },
-    /// Its time has not come, or is over.
-    #[error("it holds from {not_before} to {expires} (seconds since 1970), and now it is {now}")]
+    /// It is not valid yet, or has expired.
+    #[error("it is valid from {not_before} to {expires} (seconds since 1970), and the time is {now}")]
     Time {
         /// From when.
         not_before: i64,
@@ -88,7 +88,7 @@ impl Keys {
     }
 
     pub(crate) fn verify(&self, domain: &str, signed: &Signed) -> Result<(), Invalid> {
-        // The id only says which key to try; what convinces is the signature.
+        // The id only selects the key; the signature is the proof.
         let key = self.0.iter().find(|(id, _)| *id == signed.key_id);
         let (_, key) = key.ok_or_else(|| Invalid::UnknownKey(shown(&signed.key_id)))?;
         let signature = Signature::from_slice(&signed.signature).map_err(|_| Invalid::Signature)?;
@@ -117,10 +117,9 @@ impl Signed {
     }
 }
 
-/// What comes before a grant's bytes where they are signed. No prefix begins with another, so a signature for one purpose is worth nothing
-/// for the other.
+/// The prefix of a grant's bytes for signing. No prefix begins with another, so a signature for one kind is invalid for the other.
 pub(crate) const GRANT: &str = "belay grant 1\n";
-/// What comes before a policy's bytes where they are signed.
+/// The prefix of a policy's bytes for signing.
 const POLICY: &str = "belay policy 1\n";
 
 fn message(domain: &str, body: &[u8]) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! What is to be decided.
+//! The subject of a decision.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +14,10 @@ pub enum Kind {
     Effect,
 }
 
-/// What is to be decided, resolved: nothing in it is left to the service that carries it out.
+/// The subject of a decision, fully resolved: the service that carries it out has no choice left.
 ///
-/// The attempt is not in it: an approved call that the machine lost may run again under the same approval. Descriptions and a model's
-/// own opinion of the risk are not in it either.
+/// It does not contain the attempt: an approved call that the machine lost may run again under the same approval. Nor does it contain
+/// descriptions or a model's own opinion of the risk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subject {
@@ -31,9 +31,9 @@ pub struct Subject {
     pub step: String,
     /// The tool's canonical name.
     pub tool: String,
-    /// The arguments as JSON text, secrets redacted: what is shown.
+    /// The arguments as JSON text, secrets redacted, for display.
     pub arguments: String,
-    /// `sha256:` over the canonical arguments as they were sent: what is bound.
+    /// `sha256:` over the canonical arguments as they were sent; this binds the decision.
     pub arguments_digest: String,
     /// The argument vector of a command, secrets redacted; empty for other tools.
     pub command: Vec<String>,
@@ -43,9 +43,9 @@ pub struct Subject {
     pub workspace: String,
     /// The sandbox layers around it, by name; empty for tools that run inside the runner.
     pub enforced: Vec<String>,
-    /// The revision of the policy that asked.
+    /// The revision of the policy that required the approval.
     pub policy_revision: i64,
-    /// The id of the rule that asked.
+    /// The id of the rule that required it.
     pub rule: String,
     /// The reason that rule gives.
     pub reason: String,
@@ -69,7 +69,7 @@ pub struct Change {
     pub after: String,
     /// What will be there in words, such as `file 0644`, `folder 0755`, `link to ../x`; what was there where it goes.
     pub what: String,
-    /// What a person should look at twice, by name.
+    /// What a person should check carefully, by flag name.
     pub flags: Vec<String>,
 }
 
@@ -79,9 +79,9 @@ pub struct Change {
 pub enum ChangeKind {
     /// Nothing was there.
     Created,
-    /// It becomes another.
+    /// It is modified.
     Modified,
-    /// It goes.
+    /// It is deleted.
     Deleted,
 }
 
@@ -99,10 +99,10 @@ impl Subject {
         digest_of(&self.canonical_bytes())
     }
 
-    /// The subject that these bytes are.
+    /// Parses a subject.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when they are none, not canonical, more than [`Subject::MAX_BYTES`], or say a call with changes or an effect
+    /// [`Invalid::Malformed`] when the bytes are not a subject, not canonical, more than [`Subject::MAX_BYTES`], a call with changes, or an effect
     /// without its digest.
     pub fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
         let subject: Self = from_canonical(bytes, Self::MAX_BYTES)?;

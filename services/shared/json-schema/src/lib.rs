@@ -1,6 +1,6 @@
 //! JSON Schema (draft 2020-12 unless the schema says otherwise) for the parameters and results of tools.
 //!
-//! A room of its own because the validator brings many crates with it: who does not check schemas does not compile them.
+//! A crate of its own because the validator has many dependencies: crates that do not check schemas do not compile them.
 
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub struct Schema {
     validator: jsonschema::Validator,
 }
 
-/// A schema that is none.
+/// The text is not a valid schema.
 #[derive(Debug, Error)]
 #[error("not a JSON Schema: {0}")]
 pub struct InvalidSchema(String);
@@ -24,15 +24,15 @@ pub struct Violation {
     pub pointer: String,
     /// What is wrong.
     pub message: String,
-    /// The members of the object there that it may not have, if that is what is wrong.
+    /// The members that the object there must not have, if that is the problem.
     pub unknown: Vec<String>,
 }
 
 impl Schema {
-    /// Compiles a schema. References to other documents are refused: nothing is ever fetched.
+    /// Compiles a schema. References to other documents are rejected; nothing is fetched.
     ///
     /// # Errors
-    /// [`InvalidSchema`] when the text is no JSON or no schema.
+    /// [`InvalidSchema`] when the text is not JSON or not a schema.
     pub fn new(text: &str) -> Result<Self, InvalidSchema> {
         let schema: Value = serde_json::from_str(text).map_err(|error| InvalidSchema(error.to_string()))?;
         let validator = jsonschema::validator_for(&schema).map_err(|error| InvalidSchema(error.to_string()))?;
@@ -44,8 +44,8 @@ impl Schema {
         self.violations_except(value, &[])
     }
 
-    /// Everything that is wrong with a value some of whose strings (`templates`, as JSON pointers) stand for values that are not known
-    /// yet: what is said about those strings, or about a choice between shapes that contains one, is left out.
+    /// The same for a value in which some strings (`templates`, as JSON pointers) stand for values that are not known yet: violations at those
+    /// strings, or of a choice between shapes that contains one, are left out.
     pub fn violations_except(&self, value: &Value, templates: &[String]) -> Vec<Violation> {
         self.validator
             .iter_errors(value)
@@ -74,7 +74,7 @@ fn unknown(kind: &ValidationErrorKind) -> Vec<String> {
     }
 }
 
-/// Keywords whose verdict depends on every value below them.
+/// Keywords whose result depends on every value below them.
 fn is_choice(schema_path: &str) -> bool {
     let keyword = schema_path.rsplit('/').next().unwrap_or_default();
     matches!(keyword, "anyOf" | "oneOf" | "not" | "enum" | "const" | "if" | "contains" | "uniqueItems")
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_is_taken_for_whatever_it_will_be() {
+    fn a_template_violates_nothing() {
         let value = json!({"path": "a", "lines": "${count.result.n}", "at": ["${count.result.n}"]});
         let templates = vec!["/lines".to_owned(), "/at/0".to_owned()];
         assert_eq!(schema().violations_except(&value, &templates), vec![]);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_needs_the_network_or_is_none_is_refused() {
+    fn an_invalid_schema_or_one_with_a_remote_reference_is_refused() {
         for bad in ["{", r#"{"type": 7}"#, r#"{"$ref": "https://example.com/schema.json"}"#] {
             assert!(Schema::new(bad).is_err(), "{bad}");
         }

@@ -1,4 +1,4 @@
-//! What a policy has to keep to, however it was written, and the examples by which its rules are tried.
+//! Checks a policy, in whatever form it was written, and runs the examples of its rules.
 
 use std::collections::HashSet;
 
@@ -11,35 +11,35 @@ use crate::{
     judge::built_in,
     patterns::plain,
     protect, revised,
-    rules::{BadGlob, Rules, base_name},
+    rules::{InvalidGlob, Rules, base_name},
 };
 
-/// Most bytes of a policy's text.
+/// The maximum size of a policy's text, in bytes.
 pub(crate) const MAX_TEXT: usize = 256 * 1024;
-/// Most bytes of a policy as it is signed.
+/// The maximum size of a policy in its signed form, in bytes.
 pub(crate) const MAX_BYTES: usize = 1024 * 1024;
-/// Most violations that are listed.
+/// The maximum number of violations listed.
 pub(crate) const MAX_VIOLATIONS: usize = 100;
-/// Most rules.
+/// The maximum number of rules.
 const MAX_RULES: usize = 1_000;
-/// Most entries of one list of a rule.
+/// The maximum number of entries in one list of a rule.
 const MAX_ENTRIES: usize = 500;
-/// Most globs of a policy.
+/// The maximum number of globs in a policy.
 const MAX_GLOBS: usize = 2_000;
-/// Most examples of a policy.
+/// The maximum number of examples in a policy.
 const MAX_EXAMPLES: usize = 5_000;
-/// Longest word or glob, in bytes.
+/// The maximum length of a word or glob, in bytes.
 const MAX_WORD: usize = 256;
-/// Most stars of a glob. What a set of globs costs rises with them, path by path.
+/// The maximum number of stars in a glob. The cost of matching a path grows with them.
 const MAX_STARS: usize = 10;
-/// Longest reason, in characters.
+/// The maximum length of a reason, in characters.
 const MAX_REASON: usize = 500;
-/// Longest id, in characters.
+/// The maximum length of an id, in characters.
 const MAX_ID: usize = 64;
-/// Longest time until a question expires: 365 days, in seconds.
+/// The longest time until an approval expires: 365 days, in seconds.
 const MAX_EXPIRY: u64 = 365 * 86_400;
 
-/// What was found, without lines.
+/// The violations, without lines.
 #[derive(Default)]
 struct Findings(Vec<Violation>);
 
@@ -50,13 +50,13 @@ impl Findings {
         }
     }
 
-    /// Goes on only if nothing was found so far.
+    /// Returns the violations so far as an error, if there are any.
     fn none(&mut self) -> Result<(), Vec<Violation>> {
         if self.0.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.0)) }
     }
 }
 
-/// The compiled rules on intents and on effects, if the policy is a good one.
+/// Returns the compiled rules for intents and for effects, if the policy is valid.
 pub(crate) fn check(document: &Document) -> Result<(Rules, Rules), Vec<Violation>> {
     let mut findings = Findings::default();
     amounts(document, &mut findings);
@@ -65,17 +65,20 @@ pub(crate) fn check(document: &Document) -> Result<(Rules, Rules), Vec<Violation
     for (index, rule) in document.rules.iter().enumerate() {
         let at = format!("rules[{index}]");
         if !ids.insert(rule.id.as_str()) {
-            findings.add(format!("{at}.id"), format!("`{}` is an earlier rule's: choose another", shown(&rule.id)));
+            findings.add(
+                format!("{at}.id"),
+                format!("`{}` is already the id of an earlier rule: choose another", shown(&rule.id)),
+            );
         }
         shape(&at, rule, &mut findings);
     }
     findings.none()?;
-    // Compiling costs: only now are number and length of the globs known to be within bounds.
+    // Compiled only now, after the number and length of the globs have been checked.
     let compile = |phase| Rules::compile(&document.rules, phase);
     let (intents, effects) = match (compile(Phase::Intent), compile(Phase::Effect)) {
         (Ok(intents), Ok(effects)) => (intents, effects),
         (intents, effects) => {
-            for BadGlob { field, why } in intents.err().into_iter().chain(effects.err()).flatten() {
+            for InvalidGlob { field, why } in intents.err().into_iter().chain(effects.err()).flatten() {
                 findings.add(field, why);
             }
             return Err(findings.0);
@@ -90,7 +93,7 @@ pub(crate) fn check(document: &Document) -> Result<(Rules, Rules), Vec<Violation
     Ok((intents, effects))
 }
 
-/// Whether there is not too much of anything.
+/// Checks numbers and sizes.
 fn amounts(document: &Document, findings: &mut Findings) {
     if document.approvals.expire_after.is_some_and(|seconds| !(1..=MAX_EXPIRY).contains(&seconds)) {
         findings.add("approvals.expire_after", "must be between 1s and 365d; leave it out for never");
@@ -112,23 +115,25 @@ fn amounts(document: &Document, findings: &mut Findings) {
         ("examples in all rules", examples, MAX_EXAMPLES),
     ] {
         if number > most {
-            findings.add("rules", format!("there are {number} {what}, and may be {most}: join or drop some"));
+            findings.add("rules", format!("there are {number} {what} and the limit is {most}: combine or remove some"));
         }
     }
     let length = revised::length(document);
     if length > MAX_BYTES {
-        findings
-            .add("", format!("the policy has {length} bytes when it is signed, and may have {MAX_BYTES}: shorten it"));
+        findings.add(
+            "",
+            format!("the policy has {length} bytes in its signed form and the limit is {MAX_BYTES}: shorten it"),
+        );
     }
 }
 
-/// Whether one rule is well formed, its globs and examples apart.
+/// Checks one rule, except its globs and examples.
 fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     let plain_id = |id: &str| id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     if rule.id.is_empty() || rule.id.len() > MAX_ID || !plain_id(&rule.id) {
         findings.add(format!("{at}.id"), format!("must be 1 to {MAX_ID} letters, digits, `-`, `_`, `.`"));
     } else if built_in::IDS.contains(&rule.id.as_str()) || protect::FLAGS.contains(&rule.id.as_str()) {
-        findings.add(format!("{at}.id"), format!("`{}` is a built-in rule's: choose another", rule.id));
+        findings.add(format!("{at}.id"), format!("`{}` is the id of a built-in rule: choose another", rule.id));
     }
     if rule.reason.chars().count() > MAX_REASON || rule.reason.chars().any(misleads) {
         findings.add(
@@ -146,14 +151,17 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
         &[("changes", rule.changes.is_empty()), ("flags", rule.flags.is_empty())][..],
     );
     let (others, phase, here) = match rule.on {
-        Phase::Intent => (effect_only, "effect", "before the call they are not known"),
+        Phase::Intent => (effect_only, "effect", "they are not known before the call has run"),
         Phase::Effect => (intent_only, "intent", "an effect is judged by its paths, changes and flags"),
     };
     for (list, _) in others.iter().filter(|(_, empty)| !empty) {
         findings.add(format!("{at}.{list}"), format!("belongs to rules `on: {phase}`: {here}"));
     }
     if rule.on == Phase::Effect && rule.exclusive {
-        findings.add(format!("{at}.exclusive"), "belongs to rules `on: intent`: by its effect a call has run already");
+        findings.add(
+            format!("{at}.exclusive"),
+            "belongs to rules `on: intent`: an effect is judged after its call has run",
+        );
     }
     if rule.on == Phase::Effect && rule.decide == Verdict::Preview {
         findings.add(format!("{at}.decide"), "an effect has been previewed already: write auto, prompt or deny");
@@ -169,7 +177,8 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     ];
     for (list, entries) in lists {
         if entries.len() > MAX_ENTRIES {
-            findings.add(format!("{at}.{list}"), format!("has {} entries, and may have {MAX_ENTRIES}", entries.len()));
+            findings
+                .add(format!("{at}.{list}"), format!("has {} entries and the limit is {MAX_ENTRIES}", entries.len()));
         }
         for (index, entry) in entries.iter().enumerate() {
             if let Some(why) = bad_entry(list, entry) {
@@ -179,17 +188,18 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     }
 }
 
-/// What is wrong with an entry of a list, beyond its being no glob. A condition that can never be met would be a rule that is silently off.
+/// What is wrong with an entry of a list, apart from glob syntax. Without this check, a condition that can never match would silently disable its
+/// rule.
 fn bad_entry(list: &str, entry: &str) -> Option<String> {
     if entry.is_empty() || entry.len() > MAX_WORD {
         return Some(format!("must be 1 to {MAX_WORD} bytes"));
     }
     if matches!(list, "programs" | "arguments" | "cwd" | "env" | "paths") && entry.matches('*').count() > MAX_STARS {
-        return Some(format!("has more than {MAX_STARS} stars: make two of it, or one with fewer"));
+        return Some(format!("has more than {MAX_STARS} stars: split it, or use fewer"));
     }
     match list {
         "programs" if entry.contains('/') => {
-            Some(format!("programs are compared without their folder: write `{}`", shown(base_name(entry))))
+            Some(format!("programs are compared by name, without a folder: write `{}`", shown(base_name(entry))))
         }
         "cwd" if entry == "." => None,
         "paths" | "cwd" if entry.starts_with('/') || plain(entry) != entry => Some(format!(

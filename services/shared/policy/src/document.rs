@@ -1,4 +1,4 @@
-//! What a policy says, as values: the form in which it is signed, and from which its rules are compiled.
+//! A policy as values: the form that is signed and from which its rules are compiled.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub(crate) enum Setting {
     Deny,
 }
 
-/// A whole policy. Its fields are named as in YAML and stand in canonical order: a new one goes to the end and raises the version.
+/// A whole policy. Its fields have the names of the YAML keys and are in canonical order: a new one goes to the end and raises the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Document {
@@ -36,12 +36,12 @@ pub(crate) struct Sandbox {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Approvals {
-    /// Seconds; never when `None`.
+    /// In seconds; `None` means never.
     pub(crate) expire_after: Option<u64>,
     pub(crate) separate_duties: bool,
 }
 
-/// When a rule is asked.
+/// When a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Phase {
@@ -49,7 +49,7 @@ pub(crate) enum Phase {
     Effect,
 }
 
-/// One rule. An empty list is no condition.
+/// One rule. An empty list means no condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {
@@ -68,12 +68,12 @@ pub(crate) struct Rule {
     pub(crate) not_match: Vec<Example>,
     pub(crate) cwd: Vec<String>,
     pub(crate) env: Vec<String>,
-    /// Whatever the rule decides, a call that it matches must have the workspace to itself.
+    /// A call that matches the rule must have the workspace to itself, whatever the rule decides.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) exclusive: bool,
 }
 
-/// What a rule's author expects it to match, or not to. Conditions on what an example does not say count as met.
+/// A call that a rule's author expects it to match, or not to match. Conditions on fields that the example leaves out count as met.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Example {
@@ -87,7 +87,7 @@ pub(crate) struct Example {
 }
 
 impl Default for Document {
-    /// The built-in policy; what a policy leaves out is as here.
+    /// The built-in policy, which also provides the defaults for other policies.
     fn default() -> Self {
         Self {
             file_write: Setting::Auto,

@@ -1,4 +1,4 @@
-//! Rules tried on the examples that their authors gave.
+//! Runs rules on the examples that their authors gave.
 
 use globset::GlobMatcher;
 
@@ -8,7 +8,7 @@ use crate::{
     rules::{base_name, directory_name, fits_environment, names, spellings},
 };
 
-/// The examples on which a rule does otherwise than its author expects, by field. Its globs are known to be globs.
+/// The examples that a rule fails, by field. Its globs have already been checked.
 pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
     if rule.matching.is_empty() && rule.not_match.is_empty() {
         return Vec::new();
@@ -18,10 +18,10 @@ pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
     for (name, list, wanted) in [("match", &rule.matching, true), ("not_match", &rule.not_match, false)] {
         for (index, example) in list.iter().enumerate() {
             let why = if *example == Example::default() {
-                "says nothing: give it a tool, command, path, change, flags, cwd or env".to_owned()
+                "is empty: give it a tool, command, path, change, flags, cwd or env".to_owned()
             } else if tried.matches(example) != wanted {
                 let does = if wanted { "does not match this example" } else { "matches this example, and should not" };
-                format!("the rule `{}` {does}: fix one or the other", rule.id)
+                format!("the rule `{}` {does}: correct the rule or the example", rule.id)
             } else {
                 continue;
             };
@@ -31,7 +31,7 @@ pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
     failing
 }
 
-/// A rule with its globs compiled apart from those of the others.
+/// A rule with its globs compiled separately.
 struct Tried<'a> {
     rule: &'a Rule,
     programs: Vec<GlobMatcher>,
@@ -57,7 +57,7 @@ impl<'a> Tried<'a> {
         }
     }
 
-    /// Whether the rule matches. Conditions on what the example does not say count as met.
+    /// Whether the rule matches. Conditions on fields that the example leaves out count as met.
     fn matches(&self, example: &Example) -> bool {
         let any = |globs: &[GlobMatcher], text: &str| globs.is_empty() || globs.iter().any(|glob| glob.is_match(text));
         let command = |command: &[String]| {
@@ -65,7 +65,7 @@ impl<'a> Tried<'a> {
                 [program, arguments @ ..] => (program.as_str(), arguments),
                 [] => ("", &[][..]),
             };
-            // Where programs lie is not known here: one with an absolute path outside the workspace is taken to lie on the PATH.
+            // The PATH is not known here: a program with an absolute path outside the workspace is assumed to be on it.
             let lies_outside = program.starts_with('/') && !program.starts_with("/workspace/");
             let is_found = lies_outside || !program.contains('/');
             (self.programs.is_empty() || is_found && any(&self.programs, base_name(program)))

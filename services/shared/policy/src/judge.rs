@@ -1,7 +1,7 @@
-//! The two questions and how they are answered.
+//! Judges intents and effects.
 //!
-//! Of the rules that match, the strictest wins, and of equally strict ones the first. Where none matches, the simple settings speak. A
-//! call that names several paths, or changed several, is judged path by path, and the strictest answer is the answer.
+//! Of the rules that match, the strictest wins, and of equally strict ones the first. When none matches, the simple settings apply. A call that
+//! names or changes several paths is judged path by path, and the strictest verdict applies.
 
 use std::{
     cmp::Reverse,
@@ -21,7 +21,7 @@ use crate::{
 /// The one tool that touches nothing at all.
 const NOOP: &str = "noop";
 
-/// The rules that every policy has, by the ids under which they answer.
+/// The ids of the built-in rules.
 pub(crate) mod built_in {
     pub(crate) const FILE_READ: &str = "file_read";
     pub(crate) const FILE_WRITE: &str = "file_write";
@@ -33,15 +33,15 @@ pub(crate) mod built_in {
     pub(crate) const GRANTED: &str = "granted";
     pub(crate) const NO_CHANGE: &str = "no_change";
 
-    /// All of them: no rule of a policy may pass for one.
+    /// All of them: a policy's own rules must not use these ids.
     pub(crate) const IDS: [&str; 9] =
         [FILE_READ, FILE_WRITE, FILE_DELETE, TERMINAL, NOOP, NO_MATCH, INTENT, GRANTED, NO_CHANGE];
 }
 
-/// Where an answer comes from.
+/// Where a verdict comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source<'a> {
-    /// The rule at this place of the document.
+    /// The rule at this index of the document.
     Rule(usize),
     /// A built-in rule, with its reason.
     BuiltIn(&'static str, &'static str),
@@ -49,15 +49,15 @@ enum Source<'a> {
     Flag(&'a str),
 }
 
-type Answer<'a> = (Verdict, Source<'a>);
+type Judged<'a> = (Verdict, Source<'a>);
 
-/// The strictest, and of equals the first.
-fn strictest<'a>(answers: impl IntoIterator<Item = Answer<'a>>) -> Option<Answer<'a>> {
+/// The strictest, and of equally strict ones the first.
+fn strictest<'a>(answers: impl IntoIterator<Item = Judged<'a>>) -> Option<Judged<'a>> {
     answers.into_iter().reduce(|best, next| if next.0 > best.0 { next } else { best })
 }
 
 impl Policy {
-    /// What may happen with a call that has not run.
+    /// Judges a call that has not run.
     pub fn intent(&self, intent: &Intent<'_>) -> Decision {
         let rules = &self.intents;
         let (programs, arguments) = (rules.programs(intent.program), rules.arguments(intent.command));
@@ -65,7 +65,7 @@ impl Policy {
         let variables: HashMap<&str, Hits> =
             intent.environment.iter().map(|name| (name.as_str(), rules.variable(name))).collect();
         let document = &*self.document;
-        // What the rules say of the call, whatever its paths.
+        // The conditions that do not depend on paths.
         let fits = |index: usize, place: usize| {
             let rule = &document.rules[place];
             names(&rule.tools, intent.tool)
@@ -75,7 +75,7 @@ impl Policy {
                 && fits_environment(rule, intent.environment, |name| variables[name].met(index))
         };
         let fitting: Vec<(usize, usize)> = rules.places().filter(|(index, place)| fits(*index, *place)).collect();
-        let mut hits = rules.room();
+        let mut hits = rules.new_hits();
         let mut exclusive = false;
         let mut judge = |path: Option<&str>| {
             if let Some(path) = path {
@@ -95,10 +95,10 @@ impl Policy {
         Decision { exclusive, ..self.decision(answer, None) }
     }
 
-    /// What may happen with what a call changed in its view.
+    /// Judges what a call changed in its view.
     pub fn effect(&self, effect: &Effect<'_>) -> Decision {
         if effect.intent == Verdict::Deny {
-            let reason = "the call itself is denied, so nothing of it is kept";
+            let reason = "the call itself is denied, so its changes are discarded";
             return self.decision((Verdict::Deny, Source::BuiltIn(built_in::INTENT, reason)), None);
         }
         let rules = &self.effects;
@@ -106,9 +106,9 @@ impl Policy {
         let fitting: Vec<(usize, usize)> =
             rules.places().filter(|(_, place)| names(&document.rules[*place].tools, effect.tool)).collect();
         let granted: HashSet<_> = effect.granted_paths.iter().map(|path| plain(path)).collect();
-        let mut hits = rules.room();
-        // The strictest answer, and of equally strict ones that about the gravest change: its path is what a person sees first.
-        let mut worst: Option<(Answer<'_>, Gravity, &str)> = None;
+        let mut hits = rules.new_hits();
+        // The strictest verdict, and of equally strict ones that of the gravest change: its path is what a person sees first.
+        let mut worst: Option<(Judged<'_>, Gravity, &str)> = None;
         for change in effect.changes {
             if !fitting.is_empty() {
                 rules.path(change.path, &mut hits);
@@ -131,7 +131,7 @@ impl Policy {
         }
     }
 
-    /// One change; `matching` are the places of the rules that match it.
+    /// Judges one change; `matching` are the indexes of the rules that match it.
     fn change<'a>(
         &self,
         effect: &Effect<'_>,
@@ -139,13 +139,13 @@ impl Policy {
         matching: &[usize],
         protected: bool,
         granted: bool,
-    ) -> Answer<'a> {
+    ) -> Judged<'a> {
         let document = &*self.document;
         let ruled = strictest(matching.iter().map(|place| (document.rules[*place].decide, Source::Rule(*place))));
         if granted && ruled.is_none_or(|(verdict, _)| verdict < Verdict::Deny) {
             return (Verdict::Auto, Source::BuiltIn(built_in::GRANTED, "a person approved the call with this path"));
         }
-        // A rule speaks about a flag only when it names it, so that one about a whole folder does not open what is protected in it.
+        // A rule overrides a flag only when it names the flag, so that a rule for a whole folder does not allow protected paths in it.
         let named =
             |flag: &str| matching.iter().any(|place| document.rules[*place].flags.iter().any(|name| name == flag));
         let raised = (protected && document.protect).then_some(protect::PROTECTED);
@@ -153,19 +153,19 @@ impl Policy {
             raised.into_iter().chain(change.flags.iter().map(String::as_str).filter(|flag| protect::asks(flag)));
         let flag = flags.into_iter().find(|flag| !named(flag)).map(|flag| (Verdict::Prompt, Source::Flag(flag)));
         let unmatched = ruled.is_none().then(|| unmatched_change(document, effect, change.kind));
-        strictest([ruled, flag, unmatched].into_iter().flatten()).expect("where no rule matches, a setting speaks")
+        strictest([ruled, flag, unmatched].into_iter().flatten()).expect("when no rule matches, a setting applies")
     }
 
-    /// An answer in words; `path` is the one whose change was judged.
-    fn decision(&self, (verdict, source): Answer<'_>, path: Option<&str>) -> Decision {
-        // A yes is about all paths, anything else about this one.
+    /// A verdict with its reason; `path` is the path whose change was judged.
+    fn decision(&self, (verdict, source): Judged<'_>, path: Option<&str>) -> Decision {
+        // `Auto` covers all paths, any other verdict this path.
         let about =
             path.filter(|_| verdict > Verdict::Auto).map(|path| format!("`{}`: ", shown(path))).unwrap_or_default();
         let (rule, reason) = match source {
             Source::Rule(place) => {
                 let rule = &self.document.rules[place];
                 let reason = if rule.reason.is_empty() {
-                    format!("{about}the policy's rule `{}` says so", rule.id)
+                    format!("{about}rule `{}` of the policy", rule.id)
                 } else {
                     rule.reason.clone()
                 };
@@ -178,8 +178,8 @@ impl Policy {
     }
 }
 
-/// What the settings say of a call that no rule matches.
-fn unmatched_intent(document: &Document, intent: &Intent<'_>) -> Answer<'static> {
+/// Applies the settings to a call that no rule matches.
+fn unmatched_intent(document: &Document, intent: &Intent<'_>) -> Judged<'static> {
     let of = |setting: Setting, id, reasons: [&'static str; 3]| match setting {
         Setting::Auto => (Verdict::Auto, Source::BuiltIn(id, reasons[0])),
         Setting::Prompt => (Verdict::Preview, Source::BuiltIn(id, reasons[1])),
@@ -189,32 +189,39 @@ fn unmatched_intent(document: &Document, intent: &Intent<'_>) -> Answer<'static>
         ToolKind::FileRead => (Verdict::Auto, Source::BuiltIn(built_in::FILE_READ, "reading changes nothing")),
         ToolKind::FileWrite => of(document.file_write, built_in::FILE_WRITE, WRITES),
         ToolKind::FileDelete => of(document.file_delete, built_in::FILE_DELETE, DELETES),
-        // A command may do both: where either is not free, it runs to see what it does.
-        ToolKind::Terminal if document.terminal_commands == Setting::Auto && !all_auto(document) => {
-            (Verdict::Preview, Source::BuiltIn(built_in::TERMINAL, "commands run, and what they change is judged"))
-        }
+        // A command may write and delete: unless both are allowed, it runs in a view and its effect is judged.
+        ToolKind::Terminal if document.terminal_commands == Setting::Auto && !all_auto(document) => (
+            Verdict::Preview,
+            Source::BuiltIn(built_in::TERMINAL, "commands run, and the policy judges what they change"),
+        ),
         ToolKind::Terminal => of(document.terminal_commands, built_in::TERMINAL, COMMANDS),
         ToolKind::Other if intent.tool == NOOP => (Verdict::Auto, Source::BuiltIn(built_in::NOOP, "it does nothing")),
-        ToolKind::Other => {
-            (Verdict::Prompt, Source::BuiltIn(built_in::NO_MATCH, "no rule and no setting speaks about this tool"))
-        }
+        ToolKind::Other => (Verdict::Prompt, Source::BuiltIn(built_in::NO_MATCH, NO_MATCH)),
     }
 }
 
-const WRITES: [&str; 3] = ["writing is free", "what is written is shown before it is kept", "writing is off"];
-const DELETES: [&str; 3] = ["deleting is free", "a deletion is shown before it is kept", "deleting is off"];
-const COMMANDS: [&str; 3] =
-    ["commands are free", "what a command changed is shown before it is kept", "commands are off"];
+// The reasons of a setting when it is auto, prompt and deny.
+const WRITES: [&str; 3] =
+    ["the policy allows writing", "the policy requires approval for writing", "the policy denies writing"];
+const DELETES: [&str; 3] =
+    ["the policy allows deletions", "the policy requires approval for deletions", "the policy denies deletions"];
+const COMMANDS: [&str; 3] = [
+    "the policy allows commands",
+    "the policy requires approval for changes by commands",
+    "the policy denies commands",
+];
+const NO_MATCH: &str = "no rule or setting covers this tool";
+const INTENT: &str = "the policy allowed the call to do this";
 
 fn all_auto(document: &Document) -> bool {
     [document.file_write, document.file_delete, document.terminal_commands] == [Setting::Auto; 3]
 }
 
-/// What the settings say of a change that no rule matches.
+/// Applies the settings to a change that no rule matches.
 ///
-/// The setting that speaks about the tool asks at most: had it denied the call, the call could have run only because a rule allowed it.
-/// The setting that speaks about the change denies, whatever made it. An intent that is auto makes the tool's own changes auto.
-fn unmatched_change(document: &Document, effect: &Effect<'_>, change: ChangeKind) -> Answer<'static> {
+/// The setting for the tool requires approval at most: if it denies the tool, the call ran only because a rule allowed it. The setting for the
+/// kind of change may deny it, whichever tool made it. When the intent was auto, the tool's own kind of change is auto as well.
+fn unmatched_change(document: &Document, effect: &Effect<'_>, change: ChangeKind) -> Judged<'static> {
     let (of_change, id, reasons) = match change {
         ChangeKind::Created | ChangeKind::Modified => (document.file_write, built_in::FILE_WRITE, WRITES),
         ChangeKind::Deleted => (document.file_delete, built_in::FILE_DELETE, DELETES),
@@ -226,15 +233,15 @@ fn unmatched_change(document: &Document, effect: &Effect<'_>, change: ChangeKind
         _ => false,
     };
     let by_change = match of_change {
-        _ if own && auto => (Verdict::Auto, Source::BuiltIn(built_in::INTENT, "the call was free to do this")),
+        _ if own && auto => (Verdict::Auto, Source::BuiltIn(built_in::INTENT, INTENT)),
         Setting::Auto => (Verdict::Auto, Source::BuiltIn(id, reasons[0])),
         Setting::Deny => (Verdict::Deny, Source::BuiltIn(id, reasons[2])),
-        // A command's intent is auto only by a rule, or where every setting is. Such a rule knows the program, and not what it will do:
-        // it frees what the command writes, and no deletion.
+        // A command's intent is auto only by a rule, or when every setting is auto. A rule knows the program but not what it will do, so it
+        // allows what the command writes, but no deletion.
         Setting::Prompt
             if auto && change != ChangeKind::Deleted && matches!(effect.kind, ToolKind::Terminal | ToolKind::Other) =>
         {
-            (Verdict::Auto, Source::BuiltIn(built_in::INTENT, "the call was free to do this"))
+            (Verdict::Auto, Source::BuiltIn(built_in::INTENT, INTENT))
         }
         Setting::Prompt => (Verdict::Prompt, Source::BuiltIn(id, reasons[1])),
     };
@@ -242,14 +249,11 @@ fn unmatched_change(document: &Document, effect: &Effect<'_>, change: ChangeKind
         ToolKind::Terminal if !auto && document.terminal_commands != Setting::Auto => {
             Some((Verdict::Prompt, Source::BuiltIn(built_in::TERMINAL, COMMANDS[1])))
         }
-        ToolKind::Other if !auto => Some((
-            Verdict::Prompt,
-            Source::BuiltIn(built_in::NO_MATCH, "no rule and no setting speaks about this tool"),
-        )),
+        ToolKind::Other if !auto => Some((Verdict::Prompt, Source::BuiltIn(built_in::NO_MATCH, NO_MATCH))),
         ToolKind::FileRead => {
-            Some((Verdict::Prompt, Source::BuiltIn(built_in::FILE_READ, "a tool that reads changed something")))
+            Some((Verdict::Prompt, Source::BuiltIn(built_in::FILE_READ, "a read-only tool changed something")))
         }
         _ => None,
     };
-    strictest(by_tool.into_iter().chain([by_change])).expect("the setting of the change speaks")
+    strictest(by_tool.into_iter().chain([by_change])).expect("the setting for the change applies")
 }

@@ -1,19 +1,19 @@
-//! What may happen: rules about what a call is asked to do, and about what it did in its view.
+//! Policies: rules about what a call is asked to do, and about what it changed in its view.
 //!
-//! A [`Policy`] answers two questions. Before a call: may it run ([`Policy::intent`])? After it ran in a copy-on-write view, and before
-//! anything of that is kept: may this be committed ([`Policy::effect`])? The second is the one that counts. What a command will do cannot
-//! be told from its words: rules on programs and arguments are a courtesy to the user, never the wall. The wall is the sandbox around the
-//! command, and the judgement of its true effect.
+//! A [`Policy`] decides twice: before a call, whether it may run ([`Policy::intent`]); after it ran in a copy-on-write view, whether its changes
+//! may be committed ([`Policy::effect`]). The second decision is the one that protects the workspace. A command line does not reveal what the
+//! command will do, so rules on programs and arguments are a convenience. The protection is the sandbox around the command, and the judgement of
+//! its actual effect.
 //!
-//! The approval gate publishes a policy as signed bytes ([`Revised`]); every tool runner holds and enforces it. Pure: no clock, no files.
+//! The approval gate publishes a policy as signed bytes ([`Revised`]), and every tool runner enforces it. Pure: no clock, no files.
 
 mod check;
+mod decision;
 mod document;
 mod examples;
 mod judge;
 mod patterns;
 mod protect;
-mod question;
 mod revised;
 mod rules;
 mod yaml;
@@ -21,10 +21,10 @@ mod yaml;
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use belay_yaml::Violation;
-pub use protect::{PROTECTED_PATHS, ProtectedPaths, protection};
-pub use question::{
+pub use decision::{
     ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, NonInteractive, Tier, ToolKind, Verdict,
 };
+pub use protect::{PROTECTED_PATHS, ProtectedPaths, protection};
 pub use revised::{InvalidPolicy, Revised};
 
 use document::Document;
@@ -39,48 +39,47 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The built-in policy: writing is free, deletions and what commands changed are shown to a person first, everything in the strongest
-    /// sandbox.
+    /// The built-in policy: writing is allowed, deletions and changes by commands require approval, and commands run in the strongest sandbox.
     pub fn preset() -> Self {
         Self::new(Document::default()).expect("the preset has no rules that could be wrong")
     }
 
-    /// The built-in policy where the person who starts executions also decides, as on a laptop: it differs from the preset in that an
-    /// execution that was started without asking is approved. Everywhere else such a yes would be the executor's own.
+    /// The built-in policy for a single person who starts executions and decides, as on a laptop. It differs from the preset in one way: it
+    /// approves automatically in executions that were started with that mode. With several people, that would let the executor approve.
     pub fn of_one_person() -> Self {
         let document = Document { non_interactive_policy: NonInteractive::Auto, ..Document::default() };
         Self::new(document).expect("the preset has no rules that could be wrong")
     }
 
-    /// Reads a policy from YAML. What it leaves out is as in the preset.
+    /// Parses a policy from YAML. The preset provides the defaults.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in the order of its lines: never empty, at most 100 entries.
+    /// All violations, in the order of its lines: never empty, at most 100.
     pub fn from_yaml(text: &str) -> Result<Self, Vec<Violation>> {
         yaml::parse(text)
     }
 
-    /// The least of a sandbox that a command may run in.
+    /// The weakest sandbox tier in which a command may run.
     pub fn min_tier(&self) -> Tier {
         self.document.sandbox.min_tier
     }
 
-    /// What may happen without a person, where an execution asks for that.
+    /// What happens to approvals in executions that are started without a person.
     pub fn non_interactive(&self) -> NonInteractive {
         self.document.non_interactive_policy
     }
 
-    /// After how long an approval without a decision is denied; never when `None`.
+    /// The time after which an approval without a decision is denied; `None` means never.
     pub fn approvals_expire_after(&self) -> Option<Duration> {
         self.document.approvals.expire_after.map(Duration::from_secs)
     }
 
-    /// Whether a protected path alone requires approval.
+    /// Whether changes of protected paths require approval.
     pub fn protects(&self) -> bool {
         self.document.protect
     }
 
-    /// Whether another person than the one who started the execution has to decide.
+    /// Whether the person who started an execution must not decide about it.
     pub fn separate_duties(&self) -> bool {
         self.document.approvals.separate_duties
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Which characters a wildcard stands for.
+/// Which characters a wildcard matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separator {
     /// All but `/`; `**` crosses folders.
@@ -13,12 +13,12 @@ pub(crate) enum Separator {
     Nothing,
 }
 
-/// A glob, or why it is none.
+/// Parses a glob.
 pub(crate) fn glob(pattern: &str, separator: Separator) -> Result<Glob, globset::Error> {
     GlobBuilder::new(pattern).literal_separator(separator == Separator::Slash).backslash_escape(true).build()
 }
 
-/// Which rules a text meets, by their place. Kept from text to text, so that asking costs no memory.
+/// The rules that match a text, by index. Reused from text to text, to avoid allocations.
 pub(crate) struct Hits {
     met: Vec<bool>,
     globs: Vec<usize>,
@@ -29,13 +29,13 @@ impl Hits {
         Self { met: vec![false; rules], globs: Vec::new() }
     }
 
-    /// Whether the rule was met.
+    /// Whether the rule matched.
     pub(crate) fn met(&self, rule: usize) -> bool {
         self.met[rule]
     }
 }
 
-/// The globs of one condition, of all rules.
+/// The globs of one condition of all rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Patterns {
     set: GlobSet,
@@ -65,14 +65,14 @@ impl PatternsBuilder {
 }
 
 impl Patterns {
-    /// The rules, out of so many, of which one glob matches one of the texts.
+    /// The rules, out of `rules`, with a glob that matches one of the texts.
     pub(crate) fn hits<'a>(&self, rules: usize, texts: impl IntoIterator<Item = &'a str>) -> Hits {
         let mut hits = Hits::new(rules);
         self.match_any(texts, &mut hits);
         hits
     }
 
-    /// Sets `hits` to the rules of which one glob matches one of the texts.
+    /// Sets `hits` to the rules with a glob that matches one of the texts.
     pub(crate) fn match_any<'a>(&self, texts: impl IntoIterator<Item = &'a str>, hits: &mut Hits) {
         hits.met.fill(false);
         if self.set.is_empty() {
@@ -87,7 +87,7 @@ impl Patterns {
     }
 }
 
-/// A path as rules see it: without `.`, `..` and doubled slashes, which could hide where it leads. What climbs out keeps its `..`.
+/// The path for matching: without `.`, `..` and doubled slashes, which could disguise it. A path that leaves the workspace keeps its leading `..`.
 pub(crate) fn plain(path: &str) -> Cow<'_, str> {
     if !path.split('/').any(|name| matches!(name, "" | "." | "..")) {
         return Cow::Borrowed(path);

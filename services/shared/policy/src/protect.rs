@@ -1,4 +1,4 @@
-//! What alone requires approval: paths that programs execute or obey without being given their names, and changes that deserve a second look.
+//! Changes that require approval whatever the settings are: protected paths, which programs execute or obey without being told to, and flags.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -8,7 +8,7 @@ mod table;
 
 pub use table::{PROTECTED_PATHS, ProtectedPaths};
 
-/// The flag of a change to a protected path, for rules to name.
+/// The flag of a change to a protected path, which rules can name.
 pub(crate) const PROTECTED: &str = "protected";
 
 /// The flags that a rule may name.
@@ -23,8 +23,8 @@ pub(crate) const FLAGS: [&str; 8] = [
     "made_writable",
 ];
 
-/// What Git itself writes below `.git` in everyday work, and what it neither executes nor obeys. Everything else there is protected, so
-/// that a file to which some later version of Git gives power is too.
+/// The paths below `.git` that Git writes in everyday work and neither executes nor obeys. Everything else there is protected, including files
+/// that later versions of Git may execute or obey.
 const GIT_DATA: &[&str] = &[
     "objects",
     "objects/??",
@@ -59,10 +59,10 @@ const GIT_DATA: &[&str] = &[
     "info/refs",
 ];
 
-/// The one name whose capitals count, and which covers no folder's contents: `head` is an ordinary name.
+/// The only name that is compared case-sensitively, and that does not cover a folder's contents: `head` is an ordinary name.
 const HEAD: &str = "HEAD";
 
-/// The table, ready to be looked up.
+/// The compiled table.
 struct Lookup {
     /// The rows of single names without wildcards.
     names: HashMap<String, usize>,
@@ -98,17 +98,17 @@ static LOOKUP: LazyLock<Lookup> = LazyLock::new(|| {
     for path in GIT_DATA {
         git_data.add(own(path));
     }
-    let built = |set: GlobSetBuilder| set.build().expect("our own patterns fit into a set");
+    let built = |set: GlobSetBuilder| set.build().expect("the built-in patterns fit into a set");
     Lookup { names, globs: built(globs), owners, head, git_data: built(git_data) }
 });
 
 fn own(pattern: &str) -> globset::Glob {
-    GlobBuilder::new(pattern).literal_separator(true).build().expect("our own patterns are globs")
+    GlobBuilder::new(pattern).literal_separator(true).build().expect("the built-in patterns are globs")
 }
 
 /// The row of [`PROTECTED_PATHS`] that covers a path: the path itself, or a folder around it. `None` when the path is ordinary.
 ///
-/// Capitals do not count, nor does anything else that a file system may fold away: `.Git` is `.git` on another machine.
+/// Case does not matter, nor does anything else that a file system may fold: `.Git` is `.git` on another machine.
 pub(crate) fn row(path: &str) -> Option<usize> {
     let lookup = &*LOOKUP;
     let is_head = path.rsplit('/').next() == Some(HEAD);
@@ -117,7 +117,7 @@ pub(crate) fn row(path: &str) -> Option<usize> {
     let globbed = lookup.globs.matches(&path).into_iter().map(|glob| lookup.owners[glob]).min();
     let found = named.into_iter().chain(globbed).chain(lookup.head.filter(|_| is_head)).min();
     match below_git(&path) {
-        // What Git keeps its data in has names of its own: a branch may be called `Jenkinsfile`.
+        // Names below Git's data folders are not file names of tools: a branch may be called `Jenkinsfile`.
         Some(inside) if !inside.is_empty() && lookup.git_data.is_match(inside) => None,
         Some(_) => lookup.names.get(".git").copied().into_iter().chain(found).min(),
         None => found,
@@ -132,7 +132,7 @@ fn below_git(path: &str) -> Option<&str> {
         None => return (path == ".git" || path.ends_with("/.git")).then_some(""),
     };
     let inside = &path[start..];
-    // A submodule's folder has the layout of `.git` again. Its name may have slashes, so each place where its data can begin is one.
+    // A submodule's folder has the layout of `.git`. Its name may contain slashes, so every possible start of its data is tried.
     let data = ["objects/", "refs/", "logs/"];
     let nested = inside.strip_prefix("modules/").and_then(|rest| {
         let at = data.iter().filter_map(|data| rest.find(&format!("/{data}"))).min();
@@ -147,29 +147,33 @@ pub(crate) fn is_protected(path: &str) -> bool {
     row(path).is_some()
 }
 
-/// Why a path is protected: who executes or obeys it. `None` when it is not.
+/// Why a path is protected, that is, which program executes or obeys it; `None` when it is not.
 pub fn protection(path: &str) -> Option<&'static str> {
     row(path).map(|row| PROTECTED_PATHS[row].reason)
 }
 
-/// Whether a flag alone requires approval. An unknown flag does: the runner that raised it had a reason.
+/// Whether a flag requires approval. An unknown flag does: the runner that raised it had a reason.
 ///
-/// `executable` does not: every build makes executables, and a file without the bit can be run all the same, by naming its interpreter.
-/// `made_writable` gives a folder's owner a right that the owner can take anyway.
+/// `executable` does not: every build creates executables, and a file without the bit can be run through its interpreter. Nor does
+/// `made_writable`, which gives a folder's owner a permission that the owner can take anyway.
 pub(crate) fn asks(flag: &str) -> bool {
     !matches!(flag, "executable" | "made_writable")
 }
 
-/// What a reviewer reads about a flag.
+/// The description of a flag for reviewers.
 pub(crate) fn meaning(flag: &str) -> &'static str {
     match flag {
-        PROTECTED => "is a protected path: what stands there can run without being started, or steers tools and agents",
+        PROTECTED => {
+            "is a protected path: programs run files there automatically, or take them as configuration or instructions"
+        }
         "link_leaves" => "is a link that leads out of the workspace",
         "set_id_stripped" => "was given a set-user-id or set-group-id bit, which is not kept",
         "odd_name" => "has a name that misleads a reader",
-        "case_collision" => "has the name of another file but for capitals: they are one file on some machines",
-        "bare_repository" => "steers a bare Git repository: Git obeys it wherever it runs in that folder",
-        _ => "should be looked at twice",
+        "case_collision" => {
+            "differs from another file's name only in upper and lower case: on some machines they are the same file"
+        }
+        "bare_repository" => "configures a bare Git repository: Git obeys it wherever it runs in that folder",
+        _ => "should be checked carefully",
     }
 }
 
@@ -177,6 +181,6 @@ fn folded(path: &str) -> String {
     if path.is_ascii() {
         return path.to_ascii_lowercase();
     }
-    // Upper case first: it unites letters that lower case keeps apart, such as the long s and the Kelvin sign.
+    // Upper case first: it also folds letters that lower case does not, such as the long s and the Kelvin sign.
     path.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }

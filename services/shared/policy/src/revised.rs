@@ -1,4 +1,4 @@
-//! A policy with its revision, as the bytes that the gate signs.
+//! A policy with its revision, and the bytes that the gate signs.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -8,10 +8,10 @@ use crate::{Policy, Violation, check::MAX_BYTES, document::Document};
 /// The version of the bytes.
 const VERSION: u32 = 2;
 
-/// A policy with its place among its kind.
+/// A policy with its revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revised {
-    /// From 1; rises with every policy that becomes active.
+    /// From 1; increases with every policy that becomes active.
     pub revision: i64,
     /// The policy.
     pub policy: Policy,
@@ -20,23 +20,23 @@ pub struct Revised {
 /// Why bytes are not a policy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum InvalidPolicy {
-    /// There are more of them than a policy can have.
-    #[error("the policy has {0} bytes, and may have {MAX_BYTES}")]
+    /// They are too many.
+    #[error("the policy has {0} bytes and the limit is {MAX_BYTES}")]
     TooLarge(usize),
-    /// They say no policy.
+    /// They are not a policy.
     #[error("the policy cannot be read: {0}")]
     Malformed(String),
-    /// They say a policy, but not in the one way in which it is signed.
+    /// They are a policy, but not in canonical form.
     #[error("the policy is not in canonical form")]
     NotCanonical,
-    /// They are of another version than this one knows.
-    #[error("the policy's format is version {0}, and only {VERSION} is known here: update this service")]
+    /// Their format has another version.
+    #[error("the policy's format is version {0} and this service supports only {VERSION}: update this service")]
     Version(u32),
-    /// Revisions begin with 1.
-    #[error("the policy's revision is {0}, and revisions begin with 1")]
+    /// The revision is below 1.
+    #[error("the policy's revision is {0} and must be at least 1")]
     Revision(i64),
     /// The policy in them is not valid.
-    #[error("the policy is refused: {}", .0.first().map(ToString::to_string).unwrap_or_default())]
+    #[error("the policy is not valid: {}", .0.first().map(ToString::to_string).unwrap_or_default())]
     Refused(Vec<Violation>),
 }
 
@@ -49,7 +49,7 @@ struct Message<P> {
     policy: P,
 }
 
-/// Of bytes whose version may be another one.
+/// Reads the version alone, whatever the format.
 #[derive(Deserialize)]
 struct VersionOnly {
     v: u32,
@@ -60,7 +60,7 @@ fn canonical(message: &Message<impl Serialize>) -> Vec<u8> {
     serde_json::to_vec(message).expect("strings, integers and lists are always JSON")
 }
 
-/// How many bytes a policy has at most when it is signed.
+/// The largest size of this policy in its signed form, in bytes.
 pub(crate) fn length(policy: &Document) -> usize {
     canonical(&Message { v: VERSION, revision: i64::MAX, policy }).len()
 }
@@ -71,10 +71,10 @@ impl Revised {
         canonical(&Message { v: VERSION, revision: self.revision, policy: &self.policy.document })
     }
 
-    /// The policy that these bytes say. Whether they are signed is for the caller to check first.
+    /// Parses canonical bytes. The caller must verify their signature first.
     ///
     /// # Errors
-    /// [`InvalidPolicy`] when they say none, or say it in another way than [`Revised::to_bytes`] does.
+    /// [`InvalidPolicy`] when they are not exactly what [`Revised::to_bytes`] returns for a valid policy.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidPolicy> {
         if bytes.len() > MAX_BYTES {
             return Err(InvalidPolicy::TooLarge(bytes.len()));

@@ -12,7 +12,7 @@ use crate::{
 /// The rules of one phase, in the order in which they were written.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    /// Where each stands in the document.
+    /// The index of each in the document.
     places: Vec<usize>,
     programs: Patterns,
     arguments: Patterns,
@@ -21,17 +21,17 @@ pub(crate) struct Rules {
     paths: Patterns,
 }
 
-/// A glob that is none.
+/// An invalid glob.
 #[derive(Debug)]
-pub(crate) struct BadGlob {
-    /// The field, such as `rules[2].paths[0]`; `rules` when all of them together are too much.
+pub(crate) struct InvalidGlob {
+    /// The field, such as `rules[2].paths[0]`; `rules` when all globs together are too large.
     pub(crate) field: String,
     pub(crate) why: String,
 }
 
 impl Rules {
-    /// Compiles those of a document's rules that are asked in this phase.
-    pub(crate) fn compile(document: &[Rule], phase: Phase) -> Result<Self, Vec<BadGlob>> {
+    /// Compiles the rules of this phase.
+    pub(crate) fn compile(document: &[Rule], phase: Phase) -> Result<Self, Vec<InvalidGlob>> {
         let places: Vec<usize> = (0..document.len()).filter(|place| document[*place].on == phase).collect();
         let mut bad = Vec::new();
         let programs = condition(document, &places, "programs", Separator::Nothing, |rule| &rule.programs, &mut bad);
@@ -47,37 +47,37 @@ impl Rules {
         }
     }
 
-    /// Which rules meet the program that a command would start.
+    /// The rules that match the program that a command would start.
     pub(crate) fn programs(&self, program: Option<&str>) -> Hits {
         self.programs.hits(self.places.len(), program)
     }
 
-    /// Which rules meet the directory in which a command would run.
+    /// The rules that match a command's working directory.
     pub(crate) fn directories(&self, directory: &str) -> Hits {
         self.directories.hits(self.places.len(), [directory_name(directory).as_ref()])
     }
 
-    /// Which rules meet an environment variable, by its name.
+    /// The rules that match the name of an environment variable.
     pub(crate) fn variable(&self, name: &str) -> Hits {
         self.variables.hits(self.places.len(), [name])
     }
 
-    /// Which rules a command's arguments meet.
+    /// The rules that match a command's arguments.
     pub(crate) fn arguments(&self, command: &[String]) -> Hits {
         self.arguments.hits(self.places.len(), command.iter().skip(1).map(String::as_str))
     }
 
-    /// Which rules a path meets.
+    /// Sets `hits` to the rules that match a path.
     pub(crate) fn path(&self, path: &str, hits: &mut Hits) {
         self.paths.match_any([path], hits);
     }
 
-    /// Room for the hits of a path.
-    pub(crate) fn room(&self) -> Hits {
+    /// An empty buffer for the hits of a path.
+    pub(crate) fn new_hits(&self) -> Hits {
         Hits::new(self.places.len())
     }
 
-    /// Each rule's place among these and in the document.
+    /// Each rule's index among these rules and in the document.
     pub(crate) fn places(&self) -> impl Iterator<Item = (usize, usize)> {
         self.places.iter().copied().enumerate()
     }
@@ -90,7 +90,7 @@ fn condition(
     name: &str,
     separator: Separator,
     entries: fn(&Rule) -> &[String],
-    bad: &mut Vec<BadGlob>,
+    bad: &mut Vec<InvalidGlob>,
 ) -> Option<Patterns> {
     let mut builder = PatternsBuilder::default();
     for (index, place) in places.iter().enumerate() {
@@ -99,19 +99,20 @@ fn condition(
                 Ok(globs) => globs.into_iter().for_each(|glob| builder.add(index, glob)),
                 Err(error) => {
                     let field = format!("rules[{place}].{name}[{entry}]");
-                    bad.push(BadGlob { field, why: format!("is not a glob: {}", error.kind()) });
+                    bad.push(InvalidGlob { field, why: format!("is not a valid glob: {}", error.kind()) });
                 }
             }
         }
     }
-    let refuse = |error: globset::Error| BadGlob {
+    let refuse = |error: globset::Error| InvalidGlob {
         field: "rules".to_owned(),
         why: format!("have too many globs: {}", error.kind()),
     };
     builder.build().map_err(|error| bad.push(refuse(error))).ok()
 }
 
-/// A path's glob that means all that is in a folder means the folder too: an author who allows or forbids `build/**` means its making as well.
+/// The globs for a pattern. A path pattern for everything in a folder (`build/**`) also matches the folder itself, so that the rule covers its
+/// creation.
 pub(crate) fn spellings(pattern: &str, separator: Separator) -> impl Iterator<Item = &str> {
     let folder = pattern.strip_suffix("/**").filter(|folder| separator == Separator::Slash && !folder.is_empty());
     std::iter::once(pattern).chain(folder)
@@ -122,16 +123,16 @@ pub(crate) fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// A working directory as rules name it: relative to the workspace, whose root is `.`.
+/// A working directory for matching: relative to the workspace, whose root is `.`.
 pub(crate) fn directory_name(directory: &str) -> Cow<'_, str> {
     let plain = plain(directory);
     if plain.is_empty() { Cow::Borrowed(".") } else { plain }
 }
 
-/// Whether a rule's condition on the environment is met; `meets` says whether the rule names a variable.
+/// Whether a rule's condition on the environment matches; `meets` returns whether the rule names a variable.
 ///
-/// A rule that lets a command run has to name every variable that the command is given: `RUSTC_WRAPPER` makes another program of `cargo`.
-/// One that asks or refuses is met by any that it names.
+/// A rule that allows a command must name every variable that the command is given, because a variable can change what a program does
+/// (`RUSTC_WRAPPER` for `cargo`). A rule that prompts or denies matches if it names any of them.
 pub(crate) fn fits_environment(rule: &Rule, environment: &[String], meets: impl Fn(&str) -> bool) -> bool {
     let lets_run = rule.decide == Verdict::Auto && !rule.programs.is_empty();
     match rule.env.is_empty() {
@@ -141,12 +142,12 @@ pub(crate) fn fits_environment(rule: &Rule, environment: &[String], meets: impl 
     }
 }
 
-/// Whether a list is no condition, or names the word.
+/// Whether a list is empty (no condition) or contains the word.
 pub(crate) fn names(list: &[String], word: &str) -> bool {
     list.is_empty() || list.iter().any(|name| name == word)
 }
 
-/// Whether a rule's conditions on the kind and the flags of a change are met.
+/// Whether a rule's conditions on the kind and the flags of a change match.
 pub(crate) fn fits_change(rule: &Rule, change: &ChangeFact<'_>, protected: bool) -> bool {
     let has = |flag: &String| change.flags.contains(flag) || (protected && flag == protect::PROTECTED);
     (rule.changes.is_empty() || rule.changes.contains(&change.kind))

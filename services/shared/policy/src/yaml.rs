@@ -1,4 +1,4 @@
-//! A policy as its author writes it. Everything that is wrong is reported at once, by field and line.
+//! Parses a policy's YAML. All violations are reported at once, by field and line.
 
 mod read;
 
@@ -9,7 +9,7 @@ use crate::{
     check::{MAX_TEXT, MAX_VIOLATIONS},
 };
 
-/// A policy is six levels deep (the words of an example's command).
+/// The deepest values of a policy, the words of an example's command, are at level six.
 const BOUNDS: Bounds = Bounds { what: "policy", max_depth: 8, max_nodes: 100_000, max_text: MAX_TEXT };
 
 /// Reads a policy.

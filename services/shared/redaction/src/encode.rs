@@ -1,12 +1,11 @@
-//! The spellings that a value takes on its way through programs: base64, hex, URL, JSON.
+//! The encodings in which a value may occur in output: base64, hex, URL, JSON.
 
 use data_encoding::{HEXLOWER, HEXUPPER};
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The characters of base64 that the value fixes when `offset` bytes stand before it: it may lie inside of something longer, as in
-/// `user:password`.
+/// The base64 characters that the value determines when `offset` bytes precede it: it may be part of something longer, as in `user:password`.
 fn base64_core(value: &[u8], offset: usize, alphabet: &[u8; 64]) -> String {
     let bits = value.len() * 8;
     let first = (6 - (offset * 8) % 6) % 6;
@@ -15,8 +14,8 @@ fn base64_core(value: &[u8], offset: usize, alphabet: &[u8; 64]) -> String {
     characters.map(|at| alphabet[(at..at + 6).fold(0, |sum, at| sum << 1 | bit(at))] as char).collect()
 }
 
-/// The value in base64 wherever it lies in what is encoded, in both alphabets. The one or two characters that it shares with its
-/// neighbours are left out.
+/// The value in base64 at any position of the encoded data, in both alphabets. The one or two characters that also depend on neighbouring bytes
+/// are left out.
 pub(crate) fn base64(value: &[u8]) -> Vec<String> {
     [STANDARD, URL]
         .into_iter()
@@ -24,7 +23,7 @@ pub(crate) fn base64(value: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// What was encoded, if it is base64 in one of the two alphabets.
+/// Decodes base64 in one of the two alphabets.
 pub(crate) fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().rposition(|last| *last != b'=').map_or(0, |last| last + 1);
     let text = &text[..end];
@@ -46,12 +45,12 @@ pub(crate) fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Two digits a byte, small and capital.
+/// Two digits per byte, in lower and upper case.
 pub(crate) fn hex(value: &[u8]) -> [String; 2] {
     [HEXLOWER.encode(value), HEXUPPER.encode(value)]
 }
 
-/// `%` and two digits for what is not allowed in a URL: strictly, leaving `/`, and as forms do it. With capital and small digits.
+/// Percent-encoding: strict, leaving `/`, and as in forms. With upper- and lower-case digits.
 pub(crate) fn url(value: &[u8]) -> Vec<String> {
     let spell = |keep: &[u8], space: &str, capital: bool| -> String {
         let one = |byte: &u8| match byte {
@@ -72,7 +71,7 @@ pub(crate) fn url(value: &[u8]) -> Vec<String> {
     spellings
 }
 
-/// As the inside of a JSON string, plainly and with `/` escaped; twice, for JSON within JSON; and with small letters only in ASCII.
+/// The content of a JSON string, plain and with `/` escaped; encoded twice, for JSON within JSON; and ASCII-only, with lower-case digits.
 pub(crate) fn json(value: &str) -> Vec<String> {
     let once = inside(value);
     let ascii = once.chars().map(|c| if c.is_ascii() { c.to_string() } else { escape(c) }).collect();

@@ -1,4 +1,4 @@
-//! Where the secrets in a text are.
+//! Finds the secrets in a text.
 //!
 //! One pass of Aho-Corasick finds the rules' keywords; a rule's regular expression then looks at a window around its keyword, within the
 //! line. A second pass finds the exact values that were given.
@@ -15,13 +15,13 @@ use crate::{
     values,
 };
 
-/// How far behind its keyword a secret is looked for at first. One that goes on at the window's end makes it wider.
+/// The initial size of the window after a keyword, in bytes. A secret that reaches the window's end widens it.
 const WINDOW: usize = 320;
-/// The widest window. What is longer is followed while it looks like a token.
-const WIDEST: usize = 8 * 1024;
+/// The maximum size of the window. A longer secret is followed while it looks like a token.
+const MAX_WINDOW: usize = 8 * 1024;
 
-/// How far behind a keyword what it is assigned with is looked for.
-const SOON: usize = 48;
+/// The maximum distance of an assignment operator after its keyword.
+const MAX_OPERATOR_DISTANCE: usize = 48;
 
 /// A secret in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Found {
     pub end: usize,
 }
 
-/// Finds secrets and shows them as [`REDACTED`](crate::REDACTED). Made once; a clone shares the rules.
+/// Finds secrets and replaces them with [`REDACTED`](crate::REDACTED). Create it once; clones share the rules.
 #[derive(Clone, Debug)]
 pub struct Redactor {
     rules: Arc<Rules>,
@@ -45,7 +45,7 @@ pub struct Redactor {
 struct Rules {
     rules: Vec<(Rule, Regex)>,
     keywords: AhoCorasick,
-    /// By keyword: which rules want to look. One beyond the last rule is the search for private keys.
+    /// The rules of each keyword. The index after the last rule is the search for private keys.
     wanted: Vec<Vec<usize>>,
 }
 
@@ -56,7 +56,7 @@ impl Default for Redactor {
 }
 
 impl Redactor {
-    /// Compiles the built-in rules: some milliseconds.
+    /// Compiles the built-in rules, which takes some milliseconds.
     pub fn new() -> Self {
         let compile = |rule: Rule| {
             let anchored = format!("^(?:{})", rule.regex);
@@ -86,22 +86,22 @@ impl Redactor {
         Self { rules: Arc::new(Rules { rules, keywords, wanted }), literals: None }
     }
 
-    /// The same rules, and these very values besides: as they are, and in base64, hex, URL and JSON spelling. Values given before stay.
+    /// Adds literal values to the rules: as they are, and in base64, hex, URL and JSON encoding. Earlier values stay.
     ///
     /// # Errors
-    /// [`LiteralRefused`] for a value that is too short to be distinguished from ordinary text, or too long to be held back in a stream.
+    /// [`LiteralRefused`] for a value that is too short to be distinguished from ordinary text, or too long to be buffered in a stream.
     pub fn with_literals<L: AsRef<[u8]>>(&self, literals: impl IntoIterator<Item = L>) -> Result<Self, LiteralRefused> {
         let literals = Literals::new(self.literals.as_deref(), literals)?;
         Ok(Self { rules: Arc::clone(&self.rules), literals: literals.map(Arc::new) })
     }
 
-    /// The longest spelling of a value that was given, in bytes; and of one that has several lines.
+    /// The longest encoding of a literal value, in bytes; and of one with several lines.
     pub(crate) fn longest_literals(&self) -> (usize, usize) {
         self.literals.as_ref().map_or((0, 0), |literals| literals.longest())
     }
 
-    /// Whether the text may hold a secret: one pass that copies nothing. It may say yes to a text that [`Self::redact_text`] leaves as it
-    /// is, and never no to one that it changes.
+    /// Whether the text may contain a secret: one pass without copying. It may return true for a text that [`Self::redact_text`] does not change, but
+    /// never false for one that it changes.
     pub fn may_hide(&self, text: &str) -> bool {
         let text = text.as_bytes();
         self.rules.may_hide(text) || self.literals.as_ref().is_some_and(|literals| literals.find(text).next().is_some())
@@ -109,12 +109,12 @@ impl Redactor {
 
     /// The same for [`Self::redact_json`], before the text is parsed.
     pub fn may_hide_json(&self, text: &str) -> bool {
-        // An escape can spell any letter of a keyword. Serializers escape letters seldom, and slashes hardly ever.
+        // An escape can encode any letter of a keyword. Serializers rarely escape letters, and hardly ever slashes.
         let escapes = text.as_bytes().windows(2).any(|pair| pair == br"\u" || pair == br"\/");
         escapes || names::in_quotes(text.as_bytes()) || self.may_hide(text)
     }
 
-    /// Every secret in the text, in order, without overlaps. They begin and end between characters where the text is UTF-8.
+    /// Every secret in the text, in order, without overlaps. They begin and end at character boundaries if the text is UTF-8.
     pub(crate) fn scan(&self, text: &[u8]) -> Vec<Found> {
         let mut found = Vec::new();
         self.rules.scan(text, &mut found);
@@ -136,7 +136,7 @@ impl Rules {
         self.keywords.find_overlapping_iter(text).any(|hit| {
             self.wanted[hit.pattern().as_usize()].iter().any(|&index| match self.rules.get(index) {
                 Some((rule, regex)) if rule.at == At::Start => {
-                    regex.is_match(&text[hit.start()..line_end(text, hit.end(), WIDEST)])
+                    regex.is_match(&text[hit.start()..line_end(text, hit.end(), MAX_WINDOW)])
                 }
                 _ => true,
             })
@@ -158,7 +158,7 @@ impl Rules {
                     }
                     continue;
                 };
-                let soon = &text[hit.end()..text.len().min(hit.end() + SOON)];
+                let soon = &text[hit.end()..text.len().min(hit.end() + MAX_OPERATOR_DISTANCE)];
                 if !rule.then.is_empty() && !soon.iter().any(|byte| rule.then.contains(byte)) {
                     continue;
                 }
@@ -220,7 +220,7 @@ fn first<'t>(text: &'t [u8], regex: &Regex, from: usize, keyword: usize) -> Opti
         let capture = regex.captures_at(&text[..end], from)?;
         let at_the_end = capture.get(0).is_some_and(|whole| whole.end() == end);
         let whole_line = end == text.len() || is_line_end(text[end]);
-        if !at_the_end || whole_line || width >= WIDEST {
+        if !at_the_end || whole_line || width >= MAX_WINDOW {
             return Some((capture, end));
         }
         width *= 4;

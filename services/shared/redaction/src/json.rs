@@ -1,4 +1,4 @@
-//! JSON with its secrets hidden, and the way back.
+//! Redacts JSON, and restores it.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use thiserror::Error;
 
 use crate::{REDACTED, Redactor, names, values};
 
-/// A value that can be shown, and what brings the original back.
+/// A redacted value, and the parts that restore the original.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RedactedJson {
-    /// With [`REDACTED`] where secrets stood.
+    /// With [`REDACTED`] in place of secrets.
     pub shown: Value,
-    /// What was hidden, to be sealed. Empty when nothing was.
+    /// The hidden parts, for sealing. Empty when there are none.
     pub hidden: Vec<Hidden>,
 }
 
@@ -21,15 +21,15 @@ pub struct RedactedJson {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hidden {
-    /// Where it belongs in the value that is shown: a JSON Pointer (RFC 6901).
+    /// Its position in the redacted value: a JSON Pointer (RFC 6901).
     pub pointer: String,
-    /// What belongs there.
+    /// Its original value.
     pub original: Value,
 }
 
 impl fmt::Debug for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is hidden is not shown by a log line either.
+        // Hidden values must not appear in logs either.
         f.debug_struct("Hidden").field("pointer", &self.pointer).finish_non_exhaustive()
     }
 }
@@ -45,7 +45,7 @@ pub struct NotRestored {
 /// The exact value that [`Redactor::redact_json`] was given.
 ///
 /// # Errors
-/// [`NotRestored`] when the value is not the one that was shown.
+/// [`NotRestored`] when the value is not the redacted one.
 pub fn restore(mut shown: Value, hidden: Vec<Hidden>) -> Result<Value, NotRestored> {
     for Hidden { pointer, original } in hidden {
         match shown.pointer_mut(&pointer) {
@@ -177,7 +177,7 @@ fn tokens(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// A working directory or a version, under a name that ends like a secret's.
+/// A working directory or a version, under a name with a secret's suffix.
 fn is_harmless_under(name: &str, value: &Value) -> bool {
     value.as_str().is_some_and(|text| values::is_harmless_under(name, text.as_bytes()))
 }

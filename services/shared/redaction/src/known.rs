@@ -1,17 +1,17 @@
-//! Which values that were secrets once are looked for wherever they come again.
+//! Which detected secrets are searched for as literal values in later text.
 
-/// The shortest secret that is looked for where only its value shows that it is one, in bytes: shorter ones stand in ordinary words.
+/// The minimum length of a secret that is searched for by its value, in bytes: shorter ones occur in ordinary words.
 const SHORTEST: usize = 6;
-/// Up to this length, in bytes, letters without a capital are an ordinary word: `string` may be called a password in a schema.
+/// Up to this length, in bytes, lower-case letters are an ordinary word: a schema may call `string` a password.
 const LONGEST_WORD: usize = 9;
 /// The longest, in bytes.
 const LONGEST: usize = 4 * 1024;
 
-/// Where commands see their workspace, and folders that every machine has: they stand in most outputs.
+/// The workspace's mount point, and folders of every machine: they occur in most outputs.
 const PLACES: &[&str] = &["/workspace", "/tmp/home"];
 
-/// Whether a value that was a secret in one place is to be hidden in every other, where only its value shows it. Then
-/// [`Redactor::with_literals`](crate::Redactor::with_literals) takes it.
+/// Whether a value that was a secret in one place is to be hidden in all others. If so,
+/// [`Redactor::with_literals`](crate::Redactor::with_literals) accepts it.
 pub fn is_telling(value: &str) -> bool {
     let is_word = value.len() <= LONGEST_WORD && value.bytes().all(|byte| byte.is_ascii_lowercase());
     (SHORTEST..=LONGEST).contains(&value.len()) && !is_word && !PLACES.contains(&value.trim_end_matches('/'))

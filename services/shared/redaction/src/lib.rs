@@ -1,4 +1,4 @@
-//! Secrets are found before a text is stored or shown, and what was hidden is kept sealed.
+//! Detects and redacts secrets before a text is stored or shown, and seals the originals.
 //!
 //! A [`Redactor`] knows about a hundred shapes of secrets, the names that secrets are assigned to, and the exact values that it was given
 //! ([`Redactor::with_literals`]). It shows each as [`REDACTED`]: in text ([`Redactor::redact_text`]), in JSON, from where the value can be
@@ -6,8 +6,8 @@
 //!
 //! What has to come back later is sealed: one [`SealKey`] an execution, itself wrapped by the [`MasterKey`].
 //!
-//! Rules on text are best effort: what looks like prose passes. What is certain is that a secret that the platform itself handed out
-//! is known by its value, and that arguments which a schema marks as secret are hidden whole.
+//! Rules on text are best effort: what looks like prose passes. Two cases are certain: secrets that the platform itself issued are found by their
+//! value, and arguments that a schema marks as secret are hidden completely.
 //!
 //! Pure: keys, nonces and texts are arguments.
 
@@ -32,5 +32,5 @@ pub use seal::{Bound, MasterKey, NotOpened, SealKey, open, seal};
 pub use stream::Stream;
 pub use text::Redacted;
 
-/// What stands in a secret's place.
+/// The replacement for a secret.
 pub const REDACTED: &str = "[REDACTED]";

@@ -1,4 +1,4 @@
-//! Secrets that are known exactly, since the platform itself handed them out.
+//! Secrets with a known value, because the platform itself issued them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,19 +7,19 @@ use thiserror::Error;
 
 use crate::encode;
 
-/// The shortest value that is taken, in bytes: shorter ones stand in every text.
+/// The minimum length of a value, in bytes: shorter ones occur in every text.
 const SHORTEST: usize = 4;
-/// The longest value that is taken, in bytes: a stream has to hold back as much as its longest spelling.
+/// The maximum length of a value, in bytes: a stream has to buffer as much as its longest encoding.
 const LONGEST: usize = 16 * 1024;
-/// The shortest spelling other than the value itself. A line of a value with several lines has to be as long, too.
+/// The minimum length of an encoding, and of one line of a value with several lines.
 const SHORTEST_SPELLING: usize = 6;
-/// From this length on a single line of a value is a secret of its own.
+/// From this length on, a single line of a value counts as a secret of its own.
 const SHORTEST_LINE: usize = 16;
 
-/// Why a value cannot be looked for.
+/// Why a value cannot be searched for.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum LiteralRefused {
-    /// It would be found in ordinary text.
+    /// It would occur in ordinary text.
     #[error(
         "secret number {index} has {length} bytes, and only one of {SHORTEST} or more can be kept out of what is shown: use a longer one"
     )]
@@ -29,7 +29,7 @@ pub enum LiteralRefused {
         /// How long it is.
         length: usize,
     },
-    /// A stream would have to hold back too much.
+    /// A stream would have to buffer too much.
     #[error(
         "secret number {index} has {length} bytes, and only one of {LONGEST} or fewer can be kept out of what is shown: hand it over as a file"
     )]
@@ -45,10 +45,10 @@ pub enum LiteralRefused {
 /// writes them, so that memory stays in proportion to what was seen.
 const ALL_SPELLINGS: usize = 256 * 1024;
 
-/// The values in all their spellings.
+/// The values in all their encodings.
 ///
-/// In layers, each with a search of its own: a new value makes a small layer, and layers of about the same size become one. So what is
-/// learned one by one is not built anew as a whole each time, and a text passes few searches.
+/// In layers, each with its own automaton: a new value creates a small layer, and layers of similar size are merged. So adding values one by one
+/// does not rebuild everything each time, and a text passes few searches.
 #[derive(Clone)]
 pub(crate) struct Literals {
     layers: Vec<Arc<Layer>>,
@@ -82,7 +82,7 @@ impl Layer {
 }
 
 impl Literals {
-    /// These values besides the earlier ones; `None` when there are none at all.
+    /// Adds values to the earlier ones; returns `None` when there are none at all.
     pub(crate) fn new<L: AsRef<[u8]>>(
         earlier: Option<&Self>,
         values: impl IntoIterator<Item = L>,
@@ -109,12 +109,12 @@ impl Literals {
         Ok((!literals.layers.is_empty()).then_some(literals))
     }
 
-    /// Where they stand. Places that two layers find may overlap.
+    /// Their positions. Matches of two layers may overlap.
     pub(crate) fn find(&self, text: &[u8]) -> impl Iterator<Item = (usize, usize)> {
         self.layers.iter().flat_map(move |layer| layer.finder.find_iter(text).map(|found| (found.start(), found.end())))
     }
 
-    /// The longest spelling, and the longest with several lines.
+    /// The longest encoding, and the longest with several lines.
     pub(crate) fn longest(&self) -> (usize, usize) {
         let of = |length: fn(&Layer) -> usize| self.layers.iter().map(|layer| length(layer)).max().unwrap_or(0);
         (of(|layer| layer.longest), of(|layer| layer.longest_of_lines))

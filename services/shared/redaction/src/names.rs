@@ -1,6 +1,6 @@
-//! Which names say that what they name is a secret.
+//! Which names denote a secret.
 
-/// How names of secrets end, once written small and without separators.
+/// The suffixes of secrets' names, in lower case and without separators.
 const ENDINGS: &[&str] = &[
     "password",
     "passwd",
@@ -27,10 +27,10 @@ const ENDINGS: &[&str] = &[
     "cookie",
 ];
 
-/// Whole names that are secrets, though their endings alone would say nothing.
+/// Whole names of secrets, whose suffixes alone are not specific.
 const WHOLE: &[&str] = &["pass", "dbpass", "smtppass", "passcode", "cookies", "secrets", "otp", "apikeys", "passwords"];
 
-/// Names that end like a secret's and are none: cursors, marks of a parser, public halves.
+/// Names with a secret's suffix that are not secrets: cursors, parser tokens, public keys.
 const EXEMPT: &[&str] = &[
     "pagetoken",
     "continuationtoken",
@@ -56,14 +56,14 @@ const EXEMPT: &[&str] = &[
     "tokenstoken",
 ];
 
-/// Whether a member of this name is a secret, whatever its value looks like.
+/// Whether a member with this name is a secret, whatever its value.
 pub(crate) fn is_secret(name: &str) -> bool {
     let plain = plain(name);
     let named = WHOLE.contains(&plain.as_str()) || ENDINGS.iter().any(|ending| plain.ends_with(ending));
     named && !is_exempt(&plain)
 }
 
-/// Whether the name only looks like that of a secret.
+/// Whether the name only looks like a secret's.
 pub(crate) fn is_exempt(name: &str) -> bool {
     let plain = plain(name);
     EXEMPT.iter().any(|exempt| plain.ends_with(exempt))
@@ -79,7 +79,7 @@ pub(crate) fn is_secret_flag(argument: &str) -> bool {
     argument.strip_prefix('-').is_some_and(|name| !name.contains(['=', ' ']) && is_secret(name))
 }
 
-/// Whether any text in quotes ends as the name of a secret does. It may say yes too often, never no.
+/// Whether any quoted text ends with the suffix of a secret's name. May return false positives, but no false negatives.
 pub(crate) fn in_quotes(json: &[u8]) -> bool {
     let mut quotes = json.iter().enumerate().filter(|(_, byte)| **byte == b'"').map(|(at, _)| at);
     quotes.any(|at| may_end_secret(&json[..at]))

@@ -2,14 +2,14 @@
 
 use crate::engine::is_line_end;
 
-/// Where to look.
+/// The keyword of a search.
 pub(crate) const KEYWORD: &str = "-----begin ";
-/// How far behind the beginning the end is looked for, in bytes. A 16384-bit RSA key takes 12.5 KiB.
+/// The maximum distance from the first line to the last, in bytes. A 16384-bit RSA key takes 12.5 KiB.
 pub(crate) const LONGEST: usize = 16 * 1024;
-/// From how many characters of base64 on a word is part of a key.
+/// The minimum length of a base64 word that counts as part of a key.
 const WORD: usize = 16;
 
-/// The body of the key whose first line begins at `at`; nothing when none does.
+/// The body of the key whose first line begins at `at`; `None` when there is none.
 pub(crate) fn body(text: &[u8], at: usize) -> Option<(usize, usize)> {
     let start = at + header(&text[at..])?;
     let rest = &text[start..text.len().min(start + LONGEST)];
@@ -26,7 +26,7 @@ pub(crate) fn body(text: &[u8], at: usize) -> Option<(usize, usize)> {
     (!body.is_empty()).then_some((start + before, start + before + body.len()))
 }
 
-/// Where the last private key begins that has no end in the text yet, though one may still come.
+/// The start of the last private key whose end is not in the text yet.
 pub(crate) fn open(text: &[u8]) -> Option<usize> {
     let from = text.len().saturating_sub(LONGEST + 64);
     let at =
@@ -35,7 +35,7 @@ pub(crate) fn open(text: &[u8]) -> Option<usize> {
         if text[at..].starts_with(b"-----END ") {
             return None;
         }
-        // A first line that is cut off may become one.
+        // An incomplete first line may still become one.
         let cut_off = !text[at..].iter().skip(5).any(|byte| *byte == b'-' || is_line_end(*byte));
         let begins = b"-----BEGIN ".starts_with(&text[at..text.len().min(at + 11)]) && cut_off;
         match header(&text[at..]) {
@@ -48,7 +48,7 @@ pub(crate) fn open(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// How long the first line is, if it is that of a private key.
+/// The length of the first line, if it is a private key's.
 fn header(text: &[u8]) -> Option<usize> {
     let label = text.strip_prefix(b"-----BEGIN ")?;
     let length = label.iter().take(64).position(|byte| *byte == b'-')?;
@@ -58,13 +58,13 @@ fn header(text: &[u8]) -> Option<usize> {
     (private && closed).then_some(11 + length + 5)
 }
 
-/// Whether what stands between the two lines is a key, and not the code of a program that looks for one.
+/// Whether the text between the two lines is a key, and not code that searches for one.
 fn is_key(body: &[u8]) -> bool {
     let mut words = words(body).peekable();
     words.peek().is_some() && (words.clone().any(is_word) || words.all(|word| word.iter().all(|b| is_base64(*b))))
 }
 
-/// How far a key goes whose end is missing: over whole words of base64, and the shorter rest of the last line.
+/// The end of a key without a last line: all base64 words, and the shorter rest of the last line.
 fn cut_short(rest: &[u8]) -> usize {
     let offset = |word: &[u8]| word.as_ptr() as usize - rest.as_ptr() as usize + word.len();
     let mut end = 0;

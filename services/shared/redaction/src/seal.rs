@@ -1,4 +1,4 @@
-//! What was hidden, kept so that only Belay can read it: XChaCha20-Poly1305.
+//! Seals hidden values so that only Belay can read them: XChaCha20-Poly1305.
 //!
 //! Sealed bytes are the version (1), the nonce (24 bytes), and the text with its 16 bytes of authentication. Each is bound to its place: what
 //! was sealed for one event opens for no other. An execution has a key of its own, which is stored wrapped by the master key; deleting the
@@ -13,28 +13,28 @@ use chacha20poly1305::{
 use thiserror::Error;
 use zeroize::Zeroize as _;
 
-/// The version of the form below. A later one is refused by this code, never guessed at.
+/// The version of the format below. This code refuses later versions.
 const VERSION: u8 = 1;
-/// The nonce's length in bytes: long enough that random ones never meet.
+/// The nonce's length in bytes: long enough that random nonces do not collide.
 const NONCE: usize = 24;
 /// The version and the nonce.
 const HEADER: usize = 1 + NONCE;
-/// What the authentication adds, in bytes.
+/// The length of the authentication tag, in bytes.
 const TAG: usize = 16;
 
-/// What a sealed value belongs to.
+/// The context that a sealed value is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound<'a> {
-    /// The execution's uid. A name can be used again; a uid cannot.
+    /// The execution's uid. A name can be reused, a uid cannot.
     pub execution: &'a str,
     /// The sequence of the event.
     pub sequence: i64,
 }
 
-/// Why sealed bytes do not open.
+/// Why sealed bytes cannot be opened.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum NotOpened {
-    /// They are too few.
+    /// They are too short.
     #[error("it is cut off: {0} bytes, and sealed ones are at least {least}", least = HEADER + TAG)]
     CutOff(usize),
     /// A newer Belay wrote them.
@@ -107,7 +107,7 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// The text as it can be stored, 41 bytes longer. `nonce` has to be random: the same one twice under one key gives both texts away.
+/// Seals a text, which becomes 41 bytes longer. `nonce` must be random: using one twice with one key reveals both texts.
 pub fn seal(key: &SealKey, place: Bound<'_>, plaintext: &[u8], nonce: [u8; 24]) -> Vec<u8> {
     encrypt(&key.0, &value_place(place), plaintext, nonce)
 }
@@ -115,7 +115,7 @@ pub fn seal(key: &SealKey, place: Bound<'_>, plaintext: &[u8], nonce: [u8; 24]) 
 /// The text in sealed bytes.
 ///
 /// # Errors
-/// [`NotOpened`], saying nothing about the text.
+/// [`NotOpened`], without any part of the text.
 pub fn open(key: &SealKey, place: Bound<'_>, sealed: &[u8]) -> Result<Vec<u8>, NotOpened> {
     decrypt(&key.0, &value_place(place), sealed)
 }

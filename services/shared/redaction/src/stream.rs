@@ -1,4 +1,4 @@
-//! Output that arrives in pieces, and is shown before it has ended.
+//! Redacts output that arrives in chunks and is shown before it has ended.
 
 use crate::{
     Redactor,
@@ -6,12 +6,12 @@ use crate::{
     pem, text,
 };
 
-/// A line that is longer than this is shown before it has ended.
+/// A longer line is shown before it has ended.
 const LONGEST_LINE: usize = 32 * 1024;
-/// How much of such a line is held back and looked at again with what follows.
+/// How much of such a line is buffered and searched again with what follows.
 const OVERLAP: usize = 9 * 1024;
 
-/// Hides the secrets of one stream of output, also those that lie across the border of two pieces.
+/// Redacts one stream of output, including secrets that span two chunks.
 ///
 /// What has been pushed comes out up to the end of the last whole line (`\n` or `\r`). Held back are: the line that has not ended, a
 /// private key that has not ended, and where values with several lines are looked for as much as the longest of them. That is at most
@@ -20,19 +20,19 @@ const OVERLAP: usize = 9 * 1024;
 pub struct Stream {
     redactor: Redactor,
     buffer: Vec<u8>,
-    /// How much of the buffer is out already, and stays only so that what follows is understood.
+    /// The length of the buffer's part that was already returned, and is kept only as context for what follows.
     shown: usize,
-    /// The last secret has not ended, as far as can be seen.
+    /// Whether the last secret may continue.
     inside: bool,
 }
 
 impl Stream {
-    /// Nothing has been pushed yet.
+    /// A stream without input.
     pub fn new(redactor: Redactor) -> Self {
         Self { redactor, buffer: Vec::new(), shown: 0, inside: false }
     }
 
-    /// Takes the next piece, and gives what can be shown now.
+    /// Adds the next chunk, and returns what can be shown now.
     pub fn push(&mut self, mut piece: &[u8]) -> Vec<u8> {
         if self.inside {
             let secret = piece.iter().take_while(|byte| is_token(**byte)).count();
@@ -41,19 +41,19 @@ impl Stream {
         }
         let ended = piece.iter().any(|byte| is_line_end(*byte));
         self.buffer.extend_from_slice(piece);
-        // Only a line's end or a very long line can set anything free.
+        // Only a line end or a very long line releases output.
         if !ended && self.buffer.len() - self.shown < self.longest_line() {
             return Vec::new();
         }
         self.show(self.free())
     }
 
-    /// The output has ended: gives the rest.
+    /// Ends the stream, and returns the rest.
     pub fn finish(mut self) -> Vec<u8> {
         self.show(self.buffer.len())
     }
 
-    /// How many of the bytes that were pushed last are held back.
+    /// The number of buffered bytes.
     pub fn held(&self) -> usize {
         self.buffer.len() - self.shown
     }
@@ -62,7 +62,7 @@ impl Stream {
         LONGEST_LINE + self.redactor.longest_literals().0
     }
 
-    /// Up to where nothing that still comes can change what is a secret.
+    /// The offset up to which further input cannot change the result.
     fn free(&self) -> usize {
         let (longest, several_lines) = self.redactor.longest_literals();
         let whole = self.buffer.len().saturating_sub(several_lines.saturating_sub(1)).max(self.shown);
@@ -86,7 +86,7 @@ impl Stream {
             return Vec::new();
         }
         let found = self.redactor.scan(&self.buffer);
-        // A secret goes as a whole.
+        // A secret is never split.
         if let Some(across) = found.iter().find(|found| found.start < to && to < found.end) {
             to = across.end;
         }

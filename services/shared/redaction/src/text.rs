@@ -1,22 +1,22 @@
-//! Text with its secrets hidden.
+//! Redacts text.
 
 use crate::{Found, REDACTED, Redactor};
 
-/// A text that can be shown.
+/// A redacted text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redacted {
-    /// With [`REDACTED`] where secrets stood.
+    /// With [`REDACTED`] in place of secrets.
     pub text: String,
-    /// What was hidden, in order.
+    /// The hidden secrets, in order.
     pub found: Vec<Found>,
 }
 
 impl Redactor {
-    /// The text without its secrets. Doing it again changes nothing.
+    /// Redacts a text. Idempotent.
     pub fn redact_text(&self, text: &str) -> Redacted {
         let found = self.scan(text.as_bytes());
         let shown = replaced(text.as_bytes(), 0, text.len(), &found);
-        // Secrets end between characters, so nothing is ever replaced by the lossy conversion.
+        // Secrets end at character boundaries, so the lossy conversion never replaces anything.
         Redacted {
             text: String::from_utf8(shown).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()),
             found,

@@ -1,8 +1,8 @@
-//! Whether what stands where a secret would stand is one: placeholders, references and code are not.
+//! Decides whether a value in a secret's position is a secret: placeholders, references and code are not.
 
 use crate::{encode::from_base64, names};
 
-/// Taken as it is.
+/// Accepts any value.
 pub(crate) fn any(_: &[u8]) -> bool {
     true
 }
@@ -32,7 +32,7 @@ fn is_version(value: &[u8]) -> bool {
     (2..=4).contains(&parts.len()) && parts.iter().all(is_number) && suffix.len() <= 24 && is_short
 }
 
-/// Some words in one, each with a capital. The name of a type looks the same, and says so in one of its words.
+/// Several capitalized words in one, such as a password. A type name looks the same, but has a telling word.
 pub(crate) fn words(value: &[u8]) -> bool {
     const OF_TYPES: &[&str] = &[
         "password",
@@ -149,7 +149,7 @@ pub(crate) fn plain(value: &[u8]) -> bool {
     digits >= 1 || value.iter().any(|b| b"!@#$^*+=~%?".contains(b))
 }
 
-/// Long and without a pattern: letters of both cases and digits.
+/// Long and random-looking: letters of both cases and digits.
 pub(crate) fn random(value: &[u8]) -> bool {
     let (upper, lower) = (count(value, u8::is_ascii_uppercase), count(value, u8::is_ascii_lowercase));
     let digits = count(value, u8::is_ascii_digit);
@@ -177,7 +177,7 @@ pub(crate) fn basic_credentials(value: &[u8]) -> bool {
         .is_some_and(|text| text.contains(&b':') && text.iter().all(|b| (0x20..0x7f).contains(b) || *b >= 0x80))
 }
 
-/// Bits a character.
+/// Entropy in bits per character.
 pub(crate) fn entropy(value: &[u8]) -> f64 {
     let mut counts = [0_usize; 256];
     for byte in value {
@@ -188,12 +188,12 @@ pub(crate) fn entropy(value: &[u8]) -> f64 {
     counts.into_iter().filter(|count| *count > 0).map(bits).sum()
 }
 
-/// Stands for a secret without being one: a reference that is resolved later, a blank to fill in, what is hidden already.
+/// A placeholder: a reference that is resolved later, a blank to fill in, an already redacted value.
 pub(crate) fn is_placeholder(value: &[u8]) -> bool {
-    /// What encloses the whole of a blank or of a template.
+    /// The delimiters of blanks and templates.
     const ENCLOSED: &[(&str, &str)] =
         &[("<", ">"), ("[", "]"), ("{", "}"), ("%(", ")s"), ("%", "%"), ("__", "__"), ("#{", "}"), ("@{", "}")];
-    /// How references begin. Their end may have been cut off with the value's.
+    /// The prefixes of references, whose end may have been truncated.
     const OPENED: &[&str] = &["${", "$(", "{{", "<%", "your_", "your-", "xxxx"];
     const WORDS: &[&str] = &["%s", "%v", "%d", "%q", "{0}", "null", "none", "nil", "true", "false", "undefined"];
     let text = String::from_utf8_lossy(value.trim_ascii()).to_ascii_lowercase();
@@ -226,7 +226,7 @@ pub(crate) fn is_reference(text: &str) -> bool {
     name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| is_word(byte) || b".:-[]".contains(&byte)))
 }
 
-/// A file's path, or an address. What is secret in an address has rules of its own.
+/// A file path or a URL. Secrets in URLs have rules of their own.
 fn is_path(value: &[u8]) -> bool {
     let begins = |starts: &[&str]| starts.iter().any(|start| value.starts_with(start.as_bytes()));
     // Base64 can begin with a slash, too.

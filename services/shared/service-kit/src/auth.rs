@@ -1,4 +1,4 @@
-//! Who is calling, found from what the caller shows. Every service asks this before anything else, on every method but health.
+//! Authenticates callers by the credentials they present. Every service does this first, on every method but health.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     status,
 };
 
-/// What a caller shows.
+/// The credentials that a caller presents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Credentials {
     /// The user of the process on the other end of a unix socket: the kernel vouches for it.
@@ -25,29 +25,31 @@ pub(crate) struct Credentials {
 
 /// Why a caller is not authenticated.
 #[derive(Debug, Error)]
-pub(crate) enum Unknown {
+pub(crate) enum AuthenticationError {
     #[error("Send your token as `authorization: Bearer …`.")]
     NoToken,
-    #[error("The token is not known: it is wrong, or was revoked or replaced.")]
+    #[error("The token is not valid: it is wrong, or was revoked or replaced.")]
     Token,
     #[error(
         "User id {0} is not known here. The owner of the state directory can bind it: `belay principals add NAME --role ROLE --uid {0}`."
     )]
     User(u32),
-    #[error("Only Belay's own services call this endpoint, and user id {0} is none of them.")]
+    #[error("Only Belay's own services may call this endpoint, and user id {0} does not belong to one of them.")]
     NotAService(u32),
-    #[error("The `authorization` header must be one `Bearer` and a token.")]
+    #[error("The `authorization` header must be `Bearer`, a space and a token, and be sent once.")]
     Malformed,
-    #[error("Who may call cannot be read: {0}")]
+    #[error("Callers cannot be authenticated: {0}")]
     Unreadable(#[from] RegisterError),
 }
 
-impl From<Unknown> for Status {
-    fn from(unknown: Unknown) -> Self {
+impl From<AuthenticationError> for Status {
+    fn from(unknown: AuthenticationError) -> Self {
         let message = unknown.to_string();
         match unknown {
-            // Not the caller's fault, and over when the file is right again.
-            Unknown::Unreadable(_) => status::error(Code::Unavailable, reasons::PRINCIPALS_UNUSABLE, message).into(),
+            // The server's fault; the caller may retry once the file is repaired.
+            AuthenticationError::Unreadable(_) => {
+                status::error(Code::Unavailable, reasons::PRINCIPALS_UNUSABLE, message).into()
+            }
             _ => status::error(Code::Unauthenticated, reasons::UNAUTHENTICATED, message).into(),
         }
     }
@@ -62,11 +64,12 @@ pub struct People {
 }
 
 impl People {
-    /// The user of this process owns what it serves; `owner_token` shows the same person over TCP, where the kernel vouches for no user. `register` is
-    /// the file of further principals, which need not be there yet.
+    /// The user of this process is the owner. `owner_token` authenticates the owner over TCP, where the kernel reports no user. `register` is the
+    /// file
+    /// of further principals; it may not exist yet.
     ///
     /// # Errors
-    /// [`RegisterError`] when the file is there and cannot be used.
+    /// [`RegisterError`] when the file exists and cannot be used.
     pub fn new(owner_token: Option<&str>, register: Option<PathBuf>) -> Result<Self, RegisterError> {
         Ok(Self {
             owner_uid: rustix::process::geteuid().as_raw(),
@@ -75,33 +78,34 @@ impl People {
         })
     }
 
-    fn identify(&self, shown: Credentials) -> Result<Principal, Unknown> {
+    fn identify(&self, shown: Credentials) -> Result<Principal, AuthenticationError> {
         let register = self.register.as_ref().map(LiveRegister::current).transpose()?;
         person(register.as_deref().unwrap_or(&Register::default()), self.owner_uid, self.owner_token, shown)
     }
 }
 
-/// Which person shows this. A token wins over the user, so that a program can act for another person than the user it runs as.
+/// The person whom these credentials belong to. A token takes precedence over the user, so that a program can act for a person other than the user it
+/// runs as.
 ///
 /// The user who owns the state directory, root, and the token in that directory are one person: the owner, or the
-/// principal that the owner's user is bound to. So no person is two by coming another way. Root alone may be bound to another principal.
+/// principal that the owner's user is bound to. So each person is one principal on every endpoint. Only root may be bound to another principal.
 fn person(
     register: &Register,
     owner_uid: u32,
     owner_token: Option<TokenDigest>,
     shown: Credentials,
-) -> Result<Principal, Unknown> {
+) -> Result<Principal, AuthenticationError> {
     let owner = || register.by_uid(owner_uid).unwrap_or_else(Principal::owner);
     match shown {
         Credentials { token: Some(token), .. } if owner_token == Some(token) => Ok(owner()),
-        Credentials { token: Some(token), .. } => register.by_token(token).ok_or(Unknown::Token),
+        Credentials { token: Some(token), .. } => register.by_token(token).ok_or(AuthenticationError::Token),
         Credentials { uid: Some(uid), .. } => match register.by_uid(uid) {
             Some(person) => Ok(person),
             // Root can read the state directory anyway.
             None if uid == owner_uid || uid == 0 => Ok(owner()),
-            None => Err(Unknown::User(uid)),
+            None => Err(AuthenticationError::User(uid)),
         },
-        Credentials { uid: None, token: None } => Err(Unknown::NoToken),
+        Credentials { uid: None, token: None } => Err(AuthenticationError::NoToken),
     }
 }
 
@@ -113,8 +117,8 @@ pub struct Services {
 }
 
 impl Services {
-    /// The services by the users they run as, and by their tokens. Where none is given, this process's own user is a service, and
-    /// which one is not known.
+    /// The services by the users they run as, and by their tokens. When both are empty, every process of this process's own user is accepted, as
+    /// [`Service::SameUser`].
     pub fn new(users: impl IntoIterator<Item = (Service, u32)>, tokens: &[(Service, &str)]) -> Self {
         let mut users: Vec<_> = users.into_iter().map(|(service, uid)| (uid, service)).collect();
         if users.is_empty() && tokens.is_empty() {
@@ -124,31 +128,31 @@ impl Services {
         Self { users, tokens }
     }
 
-    fn identify(&self, shown: Credentials) -> Result<Principal, Unknown> {
+    fn identify(&self, shown: Credentials) -> Result<Principal, AuthenticationError> {
         let service = match shown {
             Credentials { token: Some(token), .. } => {
                 let known = self.tokens.iter().find(|(known, _)| *known == token);
-                known.ok_or(Unknown::Token)?.1
+                known.ok_or(AuthenticationError::Token)?.1
             }
             Credentials { uid: Some(uid), .. } => {
                 let known = self.users.iter().find(|(known, _)| *known == uid);
-                known.ok_or(Unknown::NotAService(uid))?.1
+                known.ok_or(AuthenticationError::NotAService(uid))?.1
             }
-            Credentials { uid: None, token: None } => return Err(Unknown::NoToken),
+            Credentials { uid: None, token: None } => return Err(AuthenticationError::NoToken),
         };
         Ok(Principal::Service(service))
     }
 }
 
-/// Who may call what is served on a listener.
+/// Who may call a listener.
 #[derive(Clone)]
 pub enum Access {
     /// People.
     People(Arc<People>),
     /// Belay's own services.
     Services(Arc<Services>),
-    /// Every caller, as this principal: tests and simulations.
-    Everybody(Principal),
+    /// Every caller, without authentication, as this principal: for tests and simulations.
+    Unauthenticated(Principal),
 }
 
 impl fmt::Debug for Access {
@@ -156,27 +160,25 @@ impl fmt::Debug for Access {
         match self {
             Self::People(_) => f.write_str("People"),
             Self::Services(_) => f.write_str("Services"),
-            Self::Everybody(principal) => write!(f, "Everybody({principal})"),
+            Self::Unauthenticated(principal) => write!(f, "Unauthenticated({principal})"),
         }
     }
 }
 
-/// A TCP listener on which no caller could authenticate.
+/// A TCP listener has no credential by which a caller could authenticate.
 #[derive(Clone, Copy, Debug, Error)]
-#[error(
-    "listening on TCP needs a token that callers have to show, since every user of this machine can reach the port"
-)]
-pub struct TokenNeeded;
+#[error("listening on TCP requires a token, because every user of this machine can connect to the port")]
+pub struct TokenRequired;
 
 impl Access {
     /// People at this address: the owner by the token, if there is one, and by the user of this process; others by the register.
     ///
     /// # Errors
-    /// [`TokenNeeded`] for TCP with neither a token nor a register.
-    pub fn people(address: &Address, people: People) -> Result<Self, TokenNeeded> {
-        let none_can_come = people.owner_token.is_none() && people.register.is_none();
-        if matches!(address, Address::Tcp(_)) && none_can_come {
-            return Err(TokenNeeded);
+    /// [`TokenRequired`] for TCP with neither a token nor a register.
+    pub fn people(address: &Address, people: People) -> Result<Self, TokenRequired> {
+        let has_no_credentials = people.owner_token.is_none() && people.register.is_none();
+        if matches!(address, Address::Tcp(_)) && has_no_credentials {
+            return Err(TokenRequired);
         }
         Ok(Self::People(Arc::new(people)))
     }
@@ -184,33 +186,33 @@ impl Access {
     /// Services at this address.
     ///
     /// # Errors
-    /// [`TokenNeeded`] for TCP without a token.
-    pub fn services(address: &Address, services: Services) -> Result<Self, TokenNeeded> {
+    /// [`TokenRequired`] for TCP without a token.
+    pub fn services(address: &Address, services: Services) -> Result<Self, TokenRequired> {
         if matches!(address, Address::Tcp(_)) && services.tokens.is_empty() {
-            return Err(TokenNeeded);
+            return Err(TokenRequired);
         }
         Ok(Self::Services(Arc::new(services)))
     }
 
-    /// Every caller is the executor: tests and simulations.
-    pub fn everybody_is_the_executor() -> Self {
-        Self::Everybody(Principal::Service(Service::Executor))
+    /// Every caller is the executor, without authentication: for tests and simulations.
+    pub fn unauthenticated_executor() -> Self {
+        Self::Unauthenticated(Principal::Service(Service::Executor))
     }
 
-    /// Every caller is this person, with every role: tests and simulations.
-    pub fn everybody_is(name: &str) -> Self {
-        Self::Everybody(Principal::person(name, crate::principal::Role::ALL))
+    /// Every caller is this person with every role, without authentication: for tests and simulations.
+    pub fn unauthenticated_person(name: &str) -> Self {
+        Self::Unauthenticated(Principal::person(name, crate::principal::Role::ALL))
     }
 
-    pub(crate) fn identify(&self, shown: Credentials) -> Result<Principal, Unknown> {
+    pub(crate) fn identify(&self, shown: Credentials) -> Result<Principal, AuthenticationError> {
         match self {
             Self::People(people) => people.identify(shown),
             Self::Services(services) => services.identify(shown),
-            Self::Everybody(principal) => Ok(principal.clone()),
+            Self::Unauthenticated(principal) => Ok(principal.clone()),
         }
     }
 
-    /// Whether who may call can change while a request is answered.
+    /// Whether a caller's permission can change while its request is served.
     pub(crate) fn can_change(&self) -> bool {
         matches!(self, Self::People(people) if people.register.is_some())
     }
@@ -250,7 +252,7 @@ mod tests {
         for shown in [user(OWNER_UID), user(0), token("in the folder")] {
             assert_eq!(who(&nobody_else, shown), Ok("person:owner".into()), "{shown:?}");
         }
-        // A bound user is the principal it is bound to: the token in the directory makes no second person of it.
+        // A bound user is the principal it is bound to; so is the owner's token.
         let ann = with("ann", &[OWNER_UID]);
         for shown in [user(OWNER_UID), user(0), token("in the folder"), token("ann's")] {
             assert_eq!(who(&ann, shown), Ok("person:ann".into()), "{shown:?}");
@@ -268,14 +270,14 @@ mod tests {
         assert!(who(&ann, user(1002)).unwrap_err().contains("--uid 1002"));
         assert!(who(&ann, Credentials::default()).unwrap_err().contains("authorization: Bearer"));
         assert!(who(&ann, token("")).unwrap_err().contains("revoked or replaced"));
-        // A token that is not known is not made good by the user who shows it.
+        // An invalid token is rejected even when the user would be accepted without it.
         let both = Credentials { token: Some(TokenDigest::of("old")), ..user(OWNER_UID) };
         assert!(who(&ann, both).is_err());
         let for_ann = Credentials { token: Some(TokenDigest::of("ann's")), ..user(OWNER_UID) };
         assert_eq!(who(&ann, for_ann), Ok("person:ann".into()));
     }
 
-    /// B-05: people do not come in as services, and one service not as another.
+    /// B-05: a person is not accepted as a service, and a service not as another one.
     #[test]
     fn a_service_is_known_by_its_user_or_its_token() {
         let services = Services::new([(Service::Executor, 901)], &[(Service::ToolRunner, "r")]);

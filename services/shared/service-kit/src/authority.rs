@@ -3,8 +3,8 @@
 //! gRPC's C core (Python, Ruby, PHP, C++) sends a socket's percent-encoded path as `:authority`, grpc-java the path itself. Neither is an
 //! authority by RFC 3986, so `h2` resets the stream with PROTOCOL_ERROR before any service sees the request
 //! (<https://github.com/hyperium/h2/pull/487> has been open for years). On a unix socket the value means nothing, so the bytes that are
-//! not allowed in it are replaced in place, one for one: no length changes, and the header table of the connection stays what both sides
-//! think it is. A value in Huffman code is left alone: its bytes are not characters, and no known client sends a path so.
+//! not allowed in it are replaced in position, one for one: no length changes, and the header table of the connection stays what both sides
+//! expect. A value in Huffman code is left as it is: its bytes are not characters, and no known client encodes a path that way.
 
 use std::{
     io,
@@ -92,13 +92,13 @@ const AUTHORITY: &[u8] = b":authority";
 /// Follows a client's bytes from the first on, in pieces of any size, and replaces what an authority must not contain.
 #[derive(Debug, Default)]
 struct Normalizer {
-    place: Place,
+    position: Position,
     /// The header block that is being read; it may go on in CONTINUATION frames.
     block: Block,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Position {
     /// So many bytes of the preface have been seen.
     Preface(usize),
     /// In a frame's header.
@@ -108,19 +108,19 @@ enum Place {
     Before { padded: bool, priority: usize, left: usize, padding: usize },
     /// In a header block of so many bytes, with so much padding behind it.
     Fragment { left: usize, padding: usize },
-    /// In bytes that are none of ours.
+    /// In bytes that need no change.
     Skip(usize),
     /// Not HTTP/2: everything passes as it is.
     Other,
 }
 
-impl Default for Place {
+impl Default for Position {
     fn default() -> Self {
         Self::Preface(0)
     }
 }
 
-impl Place {
+impl Position {
     const FRAME: Self = Self::Header { bytes: [0; 9], filled: 0 };
 
     fn skip(left: usize) -> Self {
@@ -142,20 +142,20 @@ impl Place {
 impl Normalizer {
     fn pass(&mut self, mut bytes: &mut [u8]) {
         while let Some(&first) = bytes.first() {
-            let taken = match &mut self.place {
-                Place::Other => return,
-                Place::Preface(seen) => {
+            let taken = match &mut self.position {
+                Position::Other => return,
+                Position::Preface(seen) => {
                     if first != PREFACE[*seen] {
-                        self.place = Place::Other;
+                        self.position = Position::Other;
                         return;
                     }
                     *seen += 1;
                     if *seen == PREFACE.len() {
-                        self.place = Place::FRAME;
+                        self.position = Position::FRAME;
                     }
                     1
                 }
-                Place::Header { bytes: header, filled } => {
+                Position::Header { bytes: header, filled } => {
                     header[*filled] = first;
                     *filled += 1;
                     if *filled == header.len() {
@@ -164,27 +164,28 @@ impl Normalizer {
                     }
                     1
                 }
-                Place::Before { padded, priority, left, padding } => {
+                Position::Before { padded, priority, left, padding } => {
                     let (padded, priority, left, padding) = (*padded, *priority, *left - 1, *padding);
-                    self.place = if padded {
+                    self.position = if padded {
                         let padding = usize::from(first).min(left);
-                        Place::before(false, priority, left - padding, padding)
+                        Position::before(false, priority, left - padding, padding)
                     } else {
-                        Place::before(false, priority - 1, left, padding)
+                        Position::before(false, priority - 1, left, padding)
                     };
                     1
                 }
-                Place::Fragment { left, padding } => {
+                Position::Fragment { left, padding } => {
                     let (now, padding) = ((*left).min(bytes.len()), *padding);
                     let left = *left - now;
                     self.block.pass(&mut bytes[..now]);
-                    self.place = if left == 0 { Place::skip(padding) } else { Place::Fragment { left, padding } };
+                    self.position =
+                        if left == 0 { Position::skip(padding) } else { Position::Fragment { left, padding } };
                     now
                 }
-                Place::Skip(left) => {
+                Position::Skip(left) => {
                     let now = (*left).min(bytes.len());
                     let left = *left - now;
-                    self.place = Place::skip(left);
+                    self.position = Position::skip(left);
                     now
                 }
             };
@@ -195,14 +196,14 @@ impl Normalizer {
     fn begin_frame(&mut self, header: [u8; 9]) {
         let length = usize::from(header[0]) << 16 | usize::from(header[1]) << 8 | usize::from(header[2]);
         let flags = header[4];
-        self.place = match header[3] {
+        self.position = match header[3] {
             HEADERS => {
                 self.block = Block::default();
                 let priority = if flags & PRIORITY == 0 { 0 } else { 5 };
-                Place::before(flags & PADDED != 0 && length > 0, priority, length, 0)
+                Position::before(flags & PADDED != 0 && length > 0, priority, length, 0)
             }
-            CONTINUATION => Place::fragment(length, 0),
-            _ => Place::skip(length),
+            CONTINUATION => Position::fragment(length, 0),
+            _ => Position::skip(length),
         };
     }
 }
@@ -213,8 +214,8 @@ enum Block {
     /// Before a representation.
     #[default]
     Start,
-    /// In the rest of an integer; what it is for, and what of it is known.
-    Integer { what: What, value: u64, shift: u32 },
+    /// In the rest of an integer: its use, and the part of its value read so far.
+    Integer { what: IntegerUse, value: u64, shift: u32 },
     /// Before the length of a name that is spelt out.
     NameLength,
     /// In a name: how much is left, how much of `:authority` it has matched, and whether it can still be that.
@@ -228,8 +229,8 @@ enum Block {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
-    /// Nothing of ours: an indexed header, or a new size of the table.
+enum IntegerUse {
+    /// Not needed: an indexed header, or a new size of the table.
     Skip,
     /// The index of a name.
     NameIndex,
@@ -249,10 +250,10 @@ impl Block {
                 Self::Lost => return,
                 Self::Start => {
                     *self = match first {
-                        0x80.. => Self::integer(What::Skip, first, 7),
-                        0x40..=0x7f => Self::integer(What::NameIndex, first, 6),
-                        0x20..=0x3f => Self::integer(What::Skip, first, 5),
-                        0x00..=0x1f => Self::integer(What::NameIndex, first, 4),
+                        0x80.. => Self::integer(IntegerUse::Skip, first, 7),
+                        0x40..=0x7f => Self::integer(IntegerUse::NameIndex, first, 6),
+                        0x20..=0x3f => Self::integer(IntegerUse::Skip, first, 5),
+                        0x00..=0x1f => Self::integer(IntegerUse::NameIndex, first, 4),
                     };
                     1
                 }
@@ -271,11 +272,11 @@ impl Block {
                     1
                 }
                 Self::NameLength => {
-                    *self = Self::integer(What::NameLength { huffman: first & 0x80 != 0 }, first, 7);
+                    *self = Self::integer(IntegerUse::NameLength { huffman: first & 0x80 != 0 }, first, 7);
                     1
                 }
                 Self::ValueLength { authority } => {
-                    *self = Self::integer(What::ValueLength { authority, huffman: first & 0x80 != 0 }, first, 7);
+                    *self = Self::integer(IntegerUse::ValueLength { authority, huffman: first & 0x80 != 0 }, first, 7);
                     1
                 }
                 Self::Name { left, matched, matches } => {
@@ -301,7 +302,7 @@ impl Block {
     }
 
     /// An integer that begins in the low bits of a byte (RFC 7541, section 5.1).
-    fn integer(what: What, first: u8, prefix: u32) -> Self {
+    fn integer(what: IntegerUse, first: u8, prefix: u32) -> Self {
         let most = (1_u8 << (prefix - 1)) | ((1_u8 << (prefix - 1)) - 1);
         match first & most {
             value if value == most => Self::Integer { what, value: u64::from(most), shift: 0 },
@@ -309,15 +310,17 @@ impl Block {
         }
     }
 
-    fn after(what: What, value: u64) -> Self {
+    fn after(what: IntegerUse, value: u64) -> Self {
         match (what, value) {
-            (What::Skip, _) => Self::Start,
-            (What::NameIndex, 0) => Self::NameLength,
-            (What::NameIndex, index) => Self::ValueLength { authority: index == AUTHORITY_INDEX },
-            (What::NameLength { .. }, 0) => Self::ValueLength { authority: false },
-            (What::NameLength { huffman }, left) => Self::Name { left, matched: 0, matches: !huffman },
-            (What::ValueLength { .. }, 0) => Self::Start,
-            (What::ValueLength { authority, huffman }, left) => Self::Value { left, rewrite: authority && !huffman },
+            (IntegerUse::Skip, _) => Self::Start,
+            (IntegerUse::NameIndex, 0) => Self::NameLength,
+            (IntegerUse::NameIndex, index) => Self::ValueLength { authority: index == AUTHORITY_INDEX },
+            (IntegerUse::NameLength { .. }, 0) => Self::ValueLength { authority: false },
+            (IntegerUse::NameLength { huffman }, left) => Self::Name { left, matched: 0, matches: !huffman },
+            (IntegerUse::ValueLength { .. }, 0) => Self::Start,
+            (IntegerUse::ValueLength { authority, huffman }, left) => {
+                Self::Value { left, rewrite: authority && !huffman }
+            }
         }
     }
 }

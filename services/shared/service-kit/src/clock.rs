@@ -25,19 +25,19 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods)] // this is the one place that asks the machine
+    #[allow(clippy::disallowed_methods)] // the only place that reads the machine's clock
     fn now_micros(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
     }
 }
 
-/// Less than this is the noise of reading two clocks, in microseconds.
+/// Smaller differences between the two clocks come from reading them one after the other, in microseconds.
 const NOISE: i64 = 1_000;
 
-/// A wall clock that never goes back while the process runs: where the one below is set back, time goes on at the pace of the monotonic
-/// clock. So a wait for a point in time takes no longer than was meant. Where the one below is set forward, this goes along, since a machine
-/// that slept looks the same; what was set back before is made up for first.
+/// A wall clock that never goes back while the process runs. When the underlying clock is set back, this one continues at the pace of the
+/// monotonic clock, so a wait for a point in time takes no longer than intended. When the underlying clock is set forward, this one follows it,
+/// because a machine that resumes from sleep looks the same; an earlier step back is deducted first.
 #[derive(Debug)]
 pub struct SteadyClock {
     below: Arc<dyn Clock>,
@@ -46,15 +46,15 @@ pub struct SteadyClock {
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// Of the clock below, in microseconds since the Unix epoch.
+    /// The underlying clock's time, in microseconds since the Unix epoch.
     wall: i64,
     monotonic: Instant,
-    /// How far this clock is ahead of the one below, in microseconds.
+    /// How far this clock is ahead of the underlying one, in microseconds.
     ahead: i64,
 }
 
 impl SteadyClock {
-    /// Begins with what `below` says now. On a tokio runtime whose time is simulated the pace is the simulation's.
+    /// Starts at the current time of `below`. On a tokio runtime with simulated time, the pace is the simulation's.
     pub fn new(below: Arc<dyn Clock>) -> Self {
         let last = Reading { wall: below.now_micros(), monotonic: Instant::now(), ahead: 0 };
         Self { below, last: Mutex::new(last) }
@@ -63,7 +63,7 @@ impl SteadyClock {
 
 impl Clock for SteadyClock {
     fn now_micros(&self) -> i64 {
-        if is_planted(Defect::WaitsByTheWallClock) {
+        if is_planted(Defect::WallClockTimers) {
             return self.below.now_micros();
         }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_machine_that_slept_is_told_how_long() {
+    async fn a_clock_set_forward_is_followed() {
         let wall = Arc::new(Set(AtomicI64::new(10 * HOUR)));
         let steady = SteadyClock::new(Arc::<Set>::clone(&wall));
         wall.0.fetch_add(8 * HOUR, Ordering::SeqCst);

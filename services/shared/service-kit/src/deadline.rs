@@ -1,7 +1,7 @@
 //! DEADLINE_EXCEEDED when the caller's deadline passes.
 //!
-//! tonic's own timer answers CANCELLED, which clients in other languages do not take for a deadline. The same timer one level further in
-//! answers first, and with the right code. It times the head of the response; a stream times itself.
+//! tonic's own timer returns CANCELLED, which clients in other languages do not treat as a deadline. This timer runs inside of it, fires
+//! first, and returns the right code. It covers the response up to its headers; a stream checks its deadline itself.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use futures::future::{Either, select};
 use http::{HeaderMap, Request, Response};
 use tonic::{Code, Status, body::Body};
 
-use crate::middleware::{Answer, Middleware};
+use crate::middleware::{Middleware, ResponseFuture};
 
-/// Answers when the caller's deadline passes before the service does.
+/// Responds with DEADLINE_EXCEEDED when the caller's deadline passes before the service responds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline;
 
 impl Middleware for Deadline {
-    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> Answer<E>
+    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> ResponseFuture<E>
     where
         F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
         E: Send + 'static,
@@ -25,7 +25,7 @@ impl Middleware for Deadline {
         let answer = next(request);
         let Some(limit) = limit else { return Box::pin(answer) };
         Box::pin(async move {
-            // A little before tonic's own timer, which would otherwise tie.
+            // A little earlier than tonic's own timer, which would otherwise fire at the same moment.
             let timer = tokio::time::sleep(limit.saturating_sub(Duration::from_micros(500)));
             match select(Box::pin(answer), Box::pin(timer)).await {
                 Either::Left((answer, _)) => answer,

@@ -1,4 +1,4 @@
-//! The middleware before every service: who is calling, and may they call this? Only health is open to everyone.
+//! The middleware in front of every service: authenticates the caller and checks that it may call the method. Only health needs no credential.
 //!
 //! Streams and long waits are checked again while they go on: a caller whose credential was revoked is cut off within [`RECHECK`].
 
@@ -17,14 +17,14 @@ use tonic::{Status, body::Body, transport::server::UdsConnectInfo};
 
 use crate::{
     Access,
-    auth::{Credentials, Unknown},
+    auth::{AuthenticationError, Credentials},
     methods,
-    middleware::{Answer, Middleware, refuse},
+    middleware::{Middleware, ResponseFuture, refuse},
     principal::Principal,
     register::TokenDigest,
 };
 
-/// How long a request that was let in may still be served after its caller's credential was revoked.
+/// How long an accepted request may still be served after its caller's credential was revoked.
 pub const RECHECK: Duration = Duration::from_secs(1);
 
 /// Lets a request pass when its caller may make it, and adds the caller to the request.
@@ -32,7 +32,7 @@ pub const RECHECK: Duration = Duration::from_secs(1);
 pub(crate) struct Guard(pub(crate) Access);
 
 impl Middleware for Guard {
-    fn handle<F, E>(&self, mut request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> Answer<E>
+    fn handle<F, E>(&self, mut request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> ResponseFuture<E>
     where
         F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
         E: Send + 'static,
@@ -51,7 +51,7 @@ impl Middleware for Guard {
             Ok(principal) => principal,
             Err(status) => return refuse(status),
         };
-        // Only services say how far their stores have come.
+        // Only services report the positions of their stores.
         if !matches!(principal, Principal::Service(_)) {
             request.headers_mut().remove(HEADER);
         }
@@ -83,20 +83,20 @@ impl Middleware for Guard {
     }
 }
 
-/// What the caller shows with this request, and by this connection.
-fn shown<B>(request: &Request<B>) -> Result<Credentials, Unknown> {
+/// The credentials of this request and its connection.
+fn shown<B>(request: &Request<B>) -> Result<Credentials, AuthenticationError> {
     let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
     Ok(Credentials { uid: peer.map(|peer| peer.uid()), token: token(request.headers())? })
 }
 
-fn token(headers: &HeaderMap) -> Result<Option<TokenDigest>, Unknown> {
+fn token(headers: &HeaderMap) -> Result<Option<TokenDigest>, AuthenticationError> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(_), Some(_)) => Err(Unknown::Malformed),
+        (Some(_), Some(_)) => Err(AuthenticationError::Malformed),
         (Some(value), None) => {
             let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
-            token.map(|token| Some(TokenDigest::of(token))).ok_or(Unknown::Malformed)
+            token.map(|token| Some(TokenDigest::of(token))).ok_or(AuthenticationError::Malformed)
         }
     }
 }

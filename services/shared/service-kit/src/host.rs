@@ -1,4 +1,4 @@
-//! Serves gRPC services on a listener: middleware around them, health and reflection beside them.
+//! Serves gRPC services on a listener, with middleware, health and reflection.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The largest message that is decoded, in bytes: above every limit on a field, so that the error names the field.
-pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
+pub const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long open requests have to end once a stop is requested.
 const GRACE: Duration = Duration::from_secs(5);
@@ -43,13 +43,13 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// One service: its methods, its full name under which its health is asked for, and its contract for reflection (an encoded
+    /// One service: its methods, its full name (also the name of its health check), and its contract for reflection (an encoded
     /// `FileDescriptorSet`).
     pub fn new(routes: Routes, name: &'static str, descriptors: &'static [u8]) -> Self {
         Self { routes, names: vec![name], descriptors: vec![descriptors], stores: None }
     }
 
-    /// For listeners that only Belay's services call: what they report of the stores is checked and answered.
+    /// For listeners that only Belay's services call: checks the store positions that requests report, and reports its own in responses.
     #[must_use]
     pub fn with_stores(mut self, stores: Arc<Stores>) -> Self {
         self.stores = Some(stores);
@@ -94,8 +94,8 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves until `shutdown` is requested, with health (gRPC under each service's name and as a whole, and plain HTTP) and reflection beside
-/// it. Health answers every caller. Every other method answers the callers that `access` lets in and its line in the table of methods names.
+/// Serves until `shutdown` is requested, together with health (gRPC under each service's name and as a whole, and plain HTTP) and
+/// reflection. Health serves every caller. Every other method serves callers that `access` accepts and that the table of methods allows.
 ///
 /// # Errors
 /// [`ServeError`] when the transport fails.
@@ -110,7 +110,7 @@ pub async fn serve<C: Connection>(
     for name in &names {
         reporter.set_service_status(*name, tonic_health::ServingStatus::Serving).await;
     }
-    // Most tools still ask by v1alpha (grpcio-reflection, ghz); v1 has been the same contract since 2022.
+    // Most tools still use v1alpha (grpcio-reflection, ghz); v1 has been the same contract since 2022.
     let reflection = reflected(&names, &descriptors).build_v1()?;
     let reflection_v1alpha = reflected(&names, &descriptors).build_v1alpha()?;
     let layers = ServiceBuilder::new()
@@ -149,8 +149,8 @@ pub async fn serve<C: Connection>(
     }
 }
 
-/// What reflection lists: the services that answer on this listener and no others of the contract, with their messages and those of
-/// `google.rpc`, so that generic clients can show an error's details.
+/// What reflection lists: only the services on this listener, with their messages and those of `google.rpc`, so that generic clients can show
+/// an error's details.
 fn reflected<'a>(names: &[&'static str], descriptors: &[&'a [u8]]) -> tonic_reflection::server::Builder<'a> {
     use tonic_reflection::pb;
     let beside = [
@@ -215,7 +215,7 @@ mod tests {
     async fn two_services_share_a_listener() {
         let folder = tempfile::tempdir().unwrap();
         let both = service("/test.A/M", "test.A").and(service("/test.B/M", "test.B"));
-        let (channel, _trigger) = listen(&folder.path().join("s"), both, Access::everybody_is("test"));
+        let (channel, _trigger) = listen(&folder.path().join("s"), both, Access::unauthenticated_person("test"));
         for (path, name) in [("/test.A/M", "test.A"), ("/test.B/M", "test.B")] {
             let status = ask(channel.clone(), path).await;
             assert_eq!((status.code(), status.message()), (Code::Aborted, name));
@@ -227,10 +227,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reflection_knows_what_answers_here_and_the_details_of_errors() {
+    async fn reflection_lists_the_services_of_this_listener_and_error_details() {
         use tonic_reflection::pb::{v1, v1alpha};
         let folder = tempfile::tempdir().unwrap();
-        let access = Access::everybody_is("test");
+        let access = Access::unauthenticated_person("test");
         let (channel, _trigger) = listen(&folder.path().join("s"), service("/test.A/M", "test.A"), access);
         let mut client = v1::server_reflection_client::ServerReflectionClient::new(channel.clone());
         let mut ask = async |asked: v1::server_reflection_request::MessageRequest| {
@@ -240,9 +240,10 @@ mod tests {
             answers.message().await.unwrap().unwrap().message_response.unwrap()
         };
         use v1::{
-            server_reflection_request::MessageRequest as Ask, server_reflection_response::MessageResponse as Answer,
+            server_reflection_request::MessageRequest as Ask,
+            server_reflection_response::MessageResponse as ResponseFuture,
         };
-        let Answer::ListServicesResponse(list) = ask(Ask::ListServices(String::new())).await else { panic!() };
+        let ResponseFuture::ListServicesResponse(list) = ask(Ask::ListServices(String::new())).await else { panic!() };
         let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
         assert_eq!(
             names,
@@ -255,7 +256,7 @@ mod tests {
         );
         for symbol in ["google.rpc.ErrorInfo", "google.rpc.BadRequest", "google.rpc.Status"] {
             let answer = ask(Ask::FileContainingSymbol(symbol.into())).await;
-            assert!(matches!(answer, Answer::FileDescriptorResponse(_)), "{symbol}: {answer:?}");
+            assert!(matches!(answer, ResponseFuture::FileDescriptorResponse(_)), "{symbol}: {answer:?}");
         }
         let mut older = v1alpha::server_reflection_client::ServerReflectionClient::new(channel);
         let request = v1alpha::ServerReflectionRequest {
@@ -364,7 +365,7 @@ mod tests {
             assert!(message.contains("revoked or replaced"), "{message}");
         }
         std::fs::write(server.folder.path().join(register_file::FILE), "nonsense").unwrap();
-        assert_eq!(refused(&server.tcp, Some("own")).await.0, Code::Unavailable, "who was revoked is not known");
+        assert_eq!(refused(&server.tcp, Some("own")).await.0, Code::Unavailable, "revocations cannot be read");
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! Health for probes that speak plain HTTP: `GET /healthz` and `GET /readyz`, without a credential, on the listener that serves gRPC.
 //!
-//! A listener takes HTTP/1.1 for these two alone. Every other HTTP/1.1 request gets a sentence that says what listens here; none reaches a
+//! A listener accepts HTTP/1.1 for these two only. Every other HTTP/1.1 request gets a text that explains the endpoint; none reaches a
 //! service.
 
 use http::{
@@ -11,23 +11,23 @@ use tonic::body::Body;
 
 use crate::{
     Shutdown,
-    middleware::{Answer, Middleware, respond},
+    middleware::{Middleware, ResponseFuture, respond},
 };
 
-/// Whether the process answers at all: 200.
+/// Liveness: 200 while the process responds.
 const LIVE: &str = "/healthz";
-/// Whether it takes requests: 200, and 503 from the moment a stop is requested.
+/// Readiness: 200, and 503 from the moment a stop is requested.
 const READY: &str = "/readyz";
 
 const GRPC_ONLY: &str =
-    "This is a gRPC endpoint: it speaks HTTP/2. Over HTTP/1.1 it answers GET /healthz and GET /readyz only.\n";
+    "This is a gRPC endpoint and requires HTTP/2. Over HTTP/1.1 it serves only GET /healthz and GET /readyz.\n";
 
 /// Answers the probes, and every other request that came over HTTP/1.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpHealth(pub(crate) Shutdown);
 
 impl Middleware for HttpHealth {
-    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> Answer<E>
+    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> ResponseFuture<E>
     where
         F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
         E: Send + 'static,

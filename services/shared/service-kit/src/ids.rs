@@ -1,4 +1,4 @@
-//! Random identities from a generator that is handed in.
+//! Random identities from a generator that the caller passes in.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,10 +12,10 @@ impl Ids {
     /// Seeded by the operating system.
     ///
     /// # Panics
-    /// When the operating system gives no randomness.
+    /// When the operating system provides no randomness.
     pub fn from_system() -> Self {
         let mut seed = [0; 32];
-        getrandom::fill(&mut seed).expect("the operating system gives randomness");
+        getrandom::fill(&mut seed).expect("the operating system provides randomness");
         Self(Mutex::new(StdRng::from_seed(seed)))
     }
 

@@ -1,8 +1,8 @@
 //! A secret key in a file of its own, made at the first start.
 //!
 //! The file holds a prefix that says what the key is for, such as `belay-seal-`, 64 hexadecimal digits and a line break, and only its
-//! owner can read it. The redactor knows these prefixes: a command that prints another Belay's key shows `[REDACTED]`. Nothing about it is repaired by guessing: a key
-//! that is made anew opens nothing that the old one closed.
+//! owner can read it. The redactor knows these prefixes, so the output of a command that prints a key shows `[REDACTED]`. A damaged key is
+//! never replaced: a new key cannot open what the old one sealed.
 
 use std::{
     fs, io,
@@ -47,9 +47,9 @@ pub enum KeyFileError {
         /// How it has to begin.
         prefix: &'static str,
     },
-    /// It lacks the prefix, as earlier versions wrote it.
+    /// It lacks the prefix: an earlier version wrote it.
     #[error(
-        "the key {} was written by an earlier Belay: put `{prefix}` before its 64 digits, in the same line, to go on with it",
+        "the key {} was written by an earlier version of Belay: to keep using it, put `{prefix}` in front of its 64 digits, in the same line",
         .path.display()
     )]
     Unmarked {
@@ -66,8 +66,8 @@ pub const SEAL: &str = "belay-seal-";
 /// The prefix of the key that the gate signs with.
 pub const GATE: &str = "belay-gate-";
 
-/// The key in the file, which begins with `prefix`; where there is none, one is made from the 32 random bytes that `random` gives, and is
-/// on the disk when this returns.
+/// Returns the key in the file, which begins with `prefix`. When the file does not exist, creates it from the 32 random bytes that `random`
+/// returns; it is on disk when this returns.
 ///
 /// # Errors
 /// [`KeyFileError`], and nothing is changed.
@@ -80,8 +80,8 @@ pub fn open(path: &Path, prefix: &'static str, random: impl FnOnce() -> [u8; 32]
                 return Err(KeyFileError::Exposed { path: path.to_owned(), mode });
             }
             parse(&text, prefix).map_err(|wrong| match wrong {
-                Wrong::Damaged => KeyFileError::Damaged { path: path.to_owned(), prefix },
-                Wrong::Unmarked => KeyFileError::Unmarked { path: path.to_owned(), prefix },
+                InvalidKey::Damaged => KeyFileError::Damaged { path: path.to_owned(), prefix },
+                InvalidKey::Unmarked => KeyFileError::Unmarked { path: path.to_owned(), prefix },
             })
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -95,22 +95,22 @@ pub fn open(path: &Path, prefix: &'static str, random: impl FnOnce() -> [u8; 32]
 
 /// What is wrong with a key's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum InvalidKey {
     /// The file does not hold a key.
     Damaged,
-    /// It is one without its prefix, as earlier versions wrote it.
+    /// It is a key without its prefix: an earlier version wrote it.
     Unmarked,
 }
 
 /// The key in a text: `prefix`, 64 hexadecimal digits, perhaps a line break.
 ///
 /// # Errors
-/// [`Wrong`] for any other text.
-pub fn parse(text: &[u8], prefix: &str) -> Result<[u8; 32], Wrong> {
+/// [`InvalidKey`] for any other text.
+pub fn parse(text: &[u8], prefix: &str) -> Result<[u8; 32], InvalidKey> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     match text.strip_prefix(prefix.as_bytes()) {
-        Some(digits) => hexadecimal(digits).ok_or(Wrong::Damaged),
-        None => Err(if hexadecimal(text).is_some() { Wrong::Unmarked } else { Wrong::Damaged }),
+        Some(digits) => hexadecimal(digits).ok_or(InvalidKey::Damaged),
+        None => Err(if hexadecimal(text).is_some() { InvalidKey::Unmarked } else { InvalidKey::Damaged }),
     }
 }
 
@@ -118,10 +118,10 @@ fn hexadecimal(digits: &[u8]) -> Option<[u8; 32]> {
     HEXLOWER_PERMISSIVE.decode(digits).ok()?.try_into().ok()
 }
 
-/// Writes a key as its prefix and hexadecimal digits, the file whole: a start that dies in the middle leaves none.
+/// Writes a key as its prefix and hexadecimal digits, atomically: a process that is killed in the middle leaves no file.
 ///
 /// # Errors
-/// What the file system refuses.
+/// The file system's error.
 pub fn write(path: &Path, mode: u32, prefix: &str, key: &[u8; 32]) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
@@ -132,7 +132,7 @@ pub fn write(path: &Path, mode: u32, prefix: &str, key: &[u8; 32]) -> io::Result
     }
     let text = format!("{prefix}{}\n", HEXLOWER.encode(key));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(draft)?;
-    // Whatever the umask is: a public key is for all to read.
+    // Regardless of the umask: everyone may read a public key.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;

@@ -1,8 +1,8 @@
-//! What one listener takes on at a time: messages up to [`LARGEST_MESSAGE`], and together no more of them than a budget of memory holds.
+//! Limits of one listener: messages up to [`MAX_MESSAGE_BYTES`], and a memory budget for all messages together.
 //!
-//! A request beyond the budget is answered with RESOURCE_EXHAUSTED and a delay before any of its message is kept; so a caller that sends
-//! much at once costs the other callers time, and never the process. tonic reports a message that cannot be decoded as INTERNAL; here it
-//! becomes INVALID_ARGUMENT, since the caller is at fault.
+//! A request beyond the budget is rejected with RESOURCE_EXHAUSTED and a delay before any of its message is buffered, so a caller that sends
+//! much at once delays other callers but cannot exhaust memory. tonic reports a message that cannot be decoded as INTERNAL; here it becomes
+//! INVALID_ARGUMENT, because the caller is at fault.
 
 use std::{
     pin::Pin,
@@ -18,21 +18,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Code, Status, body::Body, codegen::Bytes};
 
 use crate::{
-    host::LARGEST_MESSAGE,
-    middleware::{Answer, Middleware, refuse},
+    host::MAX_MESSAGE_BYTES,
+    middleware::{Middleware, ResponseFuture, refuse},
     status,
 };
 
 /// The bytes of messages that requests may hold at once on one listener: eight of the largest.
-const BUDGET: usize = 8 * LARGEST_MESSAGE;
-/// What each request counts for besides its message, in bytes.
+const BUDGET: usize = 8 * MAX_MESSAGE_BYTES;
+/// The fixed cost of each request in addition to its message, in bytes.
 const OVERHEAD: usize = 1024;
-/// How long a caller beyond the budget is to wait.
+/// The retry delay for a caller beyond the budget.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A message's header: whether it is compressed, and its length.
 const HEADER: usize = 5;
 
-/// Bounds what the requests of one listener hold together.
+/// Bounds the memory that the requests of one listener hold together.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     budget: Arc<Semaphore>,
@@ -44,11 +44,11 @@ impl Default for Limits {
     }
 }
 
-/// What a request holds of the budget for the message that is being read or worked on.
+/// The part of the budget that a request holds for the message being read or served.
 type Held = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
 
 impl Middleware for Limits {
-    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> Answer<E>
+    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> ResponseFuture<E>
     where
         F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
         E: Send + 'static,
@@ -62,7 +62,7 @@ impl Middleware for Limits {
         let answer = next(request);
         Box::pin(async move {
             let answer = answer.await;
-            // What is streamed from here on holds no message of the caller's.
+            // A streamed response no longer holds the caller's message.
             held.lock().unwrap_or_else(PoisonError::into_inner).take();
             drop(counts);
             answer.map(rephrased)
@@ -71,19 +71,19 @@ impl Middleware for Limits {
 }
 
 fn take(budget: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Status> {
-    let permits = u32::try_from(bytes).expect("no message is as large as that");
+    let permits = u32::try_from(bytes).expect("a message is smaller than 4 GiB");
     Arc::clone(budget).try_acquire_many_owned(permits).map_err(|_| overloaded())
 }
 
 fn overloaded() -> Status {
     let message = format!(
-        "The service has {BUDGET} bytes of requests to work on, which is all that it takes on at once: ask again in {} s.",
+        "The service is already processing {BUDGET} bytes of requests, which is its limit: retry in {} s.",
         RETRY_AFTER.as_secs()
     );
     status::error(Code::ResourceExhausted, reasons::OVERLOADED, message).retry_after(RETRY_AFTER).into()
 }
 
-/// At most so many of something at once, as the operator's settings say.
+/// A limit on how many of something exist at once, from the operator's settings.
 #[derive(Clone, Debug)]
 pub struct Limit {
     setting: &'static str,
@@ -92,7 +92,7 @@ pub struct Limit {
     free: Arc<Semaphore>,
 }
 
-/// One of what a [`Limit`] allows, until it is dropped.
+/// One unit of a [`Limit`], held until it is dropped.
 #[derive(Debug)]
 pub struct Taken {
     _permit: OwnedSemaphorePermit,
@@ -106,7 +106,7 @@ impl Limit {
         Self { setting, what, allowed, free: Arc::new(Semaphore::new(allowed)) }
     }
 
-    /// Takes one more on.
+    /// Takes one unit.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED with the limit and a delay.
@@ -117,7 +117,7 @@ impl Limit {
         }
     }
 
-    /// The same where somebody else counts: `now` are there.
+    /// Checks a count that the caller keeps itself: `now` exist already.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED with the limit and a delay.
@@ -128,7 +128,7 @@ impl Limit {
     fn reached(&self) -> Status {
         let Self { setting, what, allowed, .. } = self;
         let message = format!(
-            "The service has {allowed} {what}, which is all that it takes on at once (`{setting}`): ask again in {} s.",
+            "The service has {allowed} {what}, which is its limit (`{setting}`): retry in {} s.",
             RETRY_AFTER.as_secs()
         );
         let error = status::error(Code::ResourceExhausted, reasons::LIMIT_REACHED, message).retry_after(RETRY_AFTER);
@@ -137,12 +137,12 @@ impl Limit {
 }
 
 fn too_large(length: usize) -> Status {
-    let message = format!("The message has {length} bytes, and {LARGEST_MESSAGE} is the limit: send less at once.");
+    let message = format!("The message has {length} bytes and the limit is {MAX_MESSAGE_BYTES}: send less at once.");
     let error = status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, message);
-    error.with("limit_bytes", LARGEST_MESSAGE).into()
+    error.with("limit_bytes", MAX_MESSAGE_BYTES).into()
 }
 
-/// A response that tonic made about the caller's message, with the code and the reason of Belay's own.
+/// Replaces code and reason of a response that tonic created about the caller's message.
 fn rephrased(answer: Response<Body>) -> Response<Body> {
     /// How tonic's messages begin when a request's message cannot be decoded.
     const UNREADABLE: [&str; 4] = [
@@ -157,10 +157,10 @@ fn rephrased(answer: Response<Body>) -> Response<Body> {
     let message = status.message();
     match status.code() {
         Code::Internal if UNREADABLE.iter().any(|begins| message.starts_with(begins)) => {
-            let message = format!("The message cannot be read as this method's request: {message}.");
+            let message = format!("The message is not a valid request of this method: {message}.");
             Status::from(status::error(Code::InvalidArgument, reasons::MESSAGE_MALFORMED, message)).into_http()
         }
-        // A service whose own limit is lower, or what was compressed: it names both numbers.
+        // A service with a lower limit, or a compressed message: tonic's message names both numbers.
         Code::OutOfRange if message.contains("decoded message length too large") => {
             Status::from(status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, format!("{message}.")))
                 .into_http()
@@ -169,15 +169,15 @@ fn rephrased(answer: Response<Body>) -> Response<Body> {
     }
 }
 
-/// A request's body whose messages are counted as they come.
+/// A request body that counts the bytes of its messages as they arrive.
 struct Counted {
     inner: Body,
     budget: Arc<Semaphore>,
     held: Held,
     header: [u8; HEADER],
-    /// How much of the header has come.
+    /// How much of the header has arrived.
     read: usize,
-    /// How much of the message has not.
+    /// How much of the message is still to come.
     left: usize,
 }
 
@@ -194,7 +194,7 @@ impl Counted {
             if self.read == HEADER {
                 let [_, length @ ..] = self.header;
                 let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-                if length > LARGEST_MESSAGE {
+                if length > MAX_MESSAGE_BYTES {
                     return Err(too_large(length));
                 }
                 let permit = take(&self.budget, length)?;
@@ -283,7 +283,7 @@ mod tests {
         let (trigger, stop) = Shutdown::new();
         let nothing =
             Hosted::new(tonic::service::Routes::default(), "test.Nothing", tonic_health::pb::FILE_DESCRIPTOR_SET);
-        tokio::spawn(crate::host::serve(incoming, nothing, Access::everybody_is("test"), stop));
+        tokio::spawn(crate::host::serve(incoming, nothing, Access::unauthenticated_person("test"), stop));
         (net::connect_lazy(&net::Address::Unix(path)), trigger)
     }
 
@@ -297,8 +297,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (channel, _trigger) = listen(folder.path());
         assert!(send(channel.clone(), message(0, b""), true).await.is_ok());
-        let large = send(channel.clone(), message(LARGEST_MESSAGE + 1, b"x"), false).await.unwrap_err();
-        assert!(large.message().contains("16777217 bytes, and 16777216 is the limit"), "{large:?}");
+        let large = send(channel.clone(), message(MAX_MESSAGE_BYTES + 1, b"x"), false).await.unwrap_err();
+        assert!(large.message().contains("16777217 bytes and the limit is 16777216"), "{large:?}");
         assert_eq!(refusal(Err(large)), (Code::ResourceExhausted, "MESSAGE_TOO_LARGE".into()));
         let (huge, nothing) = (message(u32::MAX as usize, b""), Bytes::new());
         assert_eq!(refusal(send(channel.clone(), huge, false).await).1, "MESSAGE_TOO_LARGE");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hundred_large_requests_at_once_are_sent_away_and_leave_no_trace() {
+    async fn a_hundred_large_requests_at_once_are_rejected_and_release_their_budget() {
         let folder = tempfile::tempdir().unwrap();
         let (channel, _trigger) = listen(folder.path());
         // As large as the health service takes.

@@ -1,6 +1,6 @@
 //! Which method needs which role: one table for every service, decided without a server.
 //!
-//! A method that stands in the contract and not here fails a test, and is refused when it is called.
+//! A method of the contract that is missing here fails a test, and is refused when it is called.
 
 use belay_reasons as reasons;
 use thiserror::Error;
@@ -76,7 +76,7 @@ const METHODS: &[Method] = &[
     method("belay.v1.ToolRunnerService/WatchUnacknowledgedToolCalls", NO_PERSON, EXECUTOR),
 ];
 
-/// The methods that answer without a credential, for load balancers and supervisors: they say that a service serves and no more.
+/// The methods that need no credential, for load balancers and supervisors: they return only whether a service serves.
 const WITHOUT_CREDENTIAL: &[&str] = &["grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch"];
 
 /// Whether the method at this path (`/package.Service/Method`) needs no credential.
@@ -87,14 +87,14 @@ pub(crate) fn is_open(path: &str) -> bool {
 /// Why an authenticated caller may not call a method.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(crate) enum Denied {
-    #[error("`{caller}` is a person, and only Belay's own services call {method}.")]
+    #[error("`{caller}` is a person, and only Belay's own services may call {method}.")]
     NotAService { caller: String, method: String },
-    #[error("`{caller}` is a service, and only a person calls {method}.")]
+    #[error("`{caller}` is a service, and only a person may call {method}.")]
     NotAPerson { caller: String, method: String },
-    #[error("`{caller}` may not call {method}: that is for another of Belay's services.")]
+    #[error("`{caller}` may not call {method}: only other services of Belay may.")]
     OtherService { caller: String, method: String },
     #[error(
-        "{method} needs the role {}, and `{caller}` has {}. The owner of the state directory can give it.",
+        "{method} requires the role {}, and `{caller}` has {}. The owner of the state directory can grant it.",
         either(needed), if held.is_empty() { "none" } else { held }
     )]
     RoleMissing {
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(status.code(), Code::PermissionDenied);
         assert_eq!(
             status.message(),
-            "DecideApproval needs the role approver or operator, and `person:bot` has planner. The owner of the state directory can give it."
+            "DecideApproval requires the role approver or operator, and `person:bot` has planner. The owner of the state directory can grant it."
         );
         assert_eq!(status::reason(&status).as_deref(), Some("ROLE_MISSING"));
         assert_eq!(status::fact(&status, "role").as_deref(), Some("approver"));

@@ -1,5 +1,4 @@
-//! One tower layer for everything that is done around each request: a [`Middleware`] answers the request itself, or passes it on and may
-//! change the response.
+//! One tower layer for everything around a request: a [`Middleware`] responds itself, or passes the request on and may change the response.
 
 use std::{
     pin::Pin,
@@ -11,28 +10,28 @@ use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 
 /// The response of a middleware, or of what it wraps.
-pub(crate) type Answer<E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
+pub(crate) type ResponseFuture<E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
 
-/// What is done around each request.
+/// Code that runs around each request.
 pub(crate) trait Middleware {
-    /// Handles a request. `next` passes it on to the wrapped service; a middleware that answers the request itself drops `next`.
-    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> Answer<E>
+    /// Handles a request. `next` passes it on to the wrapped service; a middleware that responds itself drops `next`.
+    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> ResponseFuture<E>
     where
         F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
         E: Send + 'static;
 }
 
-/// Answers a request with a status.
-pub(crate) fn refuse<E: Send + 'static>(status: Status) -> Answer<E> {
+/// Responds with a status.
+pub(crate) fn refuse<E: Send + 'static>(status: Status) -> ResponseFuture<E> {
     respond(status.into_http())
 }
 
-/// Answers a request at once.
-pub(crate) fn respond<E: Send + 'static>(response: Response<Body>) -> Answer<E> {
+/// Responds at once.
+pub(crate) fn respond<E: Send + 'static>(response: Response<Body>) -> ResponseFuture<E> {
     Box::pin(std::future::ready(Ok(response)))
 }
 
-/// Puts a middleware before a service.
+/// Puts a middleware in front of a service.
 #[derive(Clone, Debug)]
 pub(crate) struct MiddlewareLayer<M>(pub(crate) M);
 
@@ -60,7 +59,7 @@ where
 {
     type Response = Response<Body>;
     type Error = S::Error;
-    type Future = Answer<S::Error>;
+    type Future = ResponseFuture<S::Error>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context)

@@ -28,18 +28,18 @@ pub enum Address {
 /// Text that is not an address.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("`{0}` is not a valid address: write unix:/path/to/socket, host:port or http://host:port")]
-pub struct NoAddress(String);
+pub struct InvalidAddress(String);
 
 impl FromStr for Address {
-    type Err = NoAddress;
+    type Err = InvalidAddress;
 
-    fn from_str(text: &str) -> Result<Self, NoAddress> {
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.into()));
         }
         let host = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
         let resolved = host.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
-        resolved.map(Self::Tcp).ok_or_else(|| NoAddress(text.to_owned()))
+        resolved.map(Self::Tcp).ok_or_else(|| InvalidAddress(text.to_owned()))
     }
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Address {
 }
 
 /// The longest path that fits `sockaddr_un`, its ending NUL aside.
-const LONGEST_SOCKET_PATH: usize = 107;
+const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// Why a service cannot listen.
 #[derive(Debug, Error)]
@@ -62,11 +62,11 @@ pub enum BindError {
     #[error("{0} is in use")]
     InUse(Address),
     /// The socket's path is longer than the operating system takes.
-    #[error("the path of the socket {0} is longer than {LONGEST_SOCKET_PATH} bytes")]
+    #[error("the path of the socket {0} is longer than {MAX_SOCKET_PATH_BYTES} bytes")]
     PathTooLong(Address),
     /// Other machines could reach the address, and there is no TLS.
     #[error(
-        "{0} can be reached from other machines, and what goes over it is not encrypted: every machine on the way can read tokens and plans. \
+        "{0} can be reached from other machines, and the connection is not encrypted: every machine on the way can read tokens and plans. \
          Listen on loopback behind a proxy that ends TLS, or give --insecure-listen-beyond-loopback"
     )]
     BeyondLoopback(SocketAddr),
@@ -80,17 +80,16 @@ pub enum BindError {
     },
 }
 
-/// Who can reach a listener beside this process's own user. What they may do there is for [`Access`] to say.
+/// Who can connect to a listener, besides this process's own user. [`Access`] decides what they may do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reach {
     /// The group that may connect to a unix socket.
     pub group: Option<Group>,
-    /// Whether a TCP address beyond loopback is wanted although nothing is encrypted.
+    /// Whether a TCP address beyond loopback is allowed although connections are not encrypted.
     pub insecure_beyond_loopback: bool,
 }
 
-/// Something that accepts connections on a unix socket. The socket is for its owner, and the group that was named; it is gone when this is
-/// dropped.
+/// A listener on a unix socket. Only its owner and the named group may connect. Dropping it removes the socket.
 #[derive(Debug)]
 pub struct UnixSocket {
     listener: UnixListener,
@@ -98,7 +97,7 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Binds a socket; a left-over one without a listener is replaced.
+    /// Binds a socket; replaces a stale one that no process listens on.
     ///
     /// # Errors
     /// [`BindError::InUse`] when another process listens there.
@@ -109,7 +108,7 @@ impl UnixSocket {
     fn bind_for(path: &Path, group: Option<Group>) -> Result<Self, BindError> {
         let address = || Address::Unix(path.to_owned());
         let refused = |source| BindError::Refused { address: address(), source };
-        if path.as_os_str().len() > LONGEST_SOCKET_PATH {
+        if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
             return Err(BindError::PathTooLong(address()));
         }
         if path.exists() {
@@ -117,7 +116,7 @@ impl UnixSocket {
                 return Err(BindError::InUse(address()));
             }
             match std::fs::remove_file(path) {
-                // The process that listened there has removed it just now.
+                // The process that listened there has just removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => removed.map_err(refused)?,
             }
@@ -134,7 +133,7 @@ impl UnixSocket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// The connections that come in; see [`NormalizedStream`] for what is done to their requests.
+    /// The incoming connections; [`NormalizedStream`] normalizes their requests.
     pub fn incoming(self) -> impl Stream<Item = io::Result<NormalizedStream>> {
         let remove = RemoveOnDrop(self.path);
         UnixListenerStream::new(self.listener).map(move |accepted| {
@@ -148,7 +147,7 @@ struct RemoveOnDrop(PathBuf);
 
 impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
-        // Best effort: a left-over socket is replaced by the next start.
+        // Best effort: the next start replaces a stale socket.
         drop(std::fs::remove_file(&self.0));
     }
 }
@@ -164,17 +163,17 @@ pub async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, BindError> {
     })
 }
 
-/// The connections that come in over TCP.
+/// The incoming TCP connections.
 pub fn tcp_incoming(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> {
     TcpListenerStream::new(listener).inspect(|stream| {
         if let Ok(stream) = stream {
-            // A connection that is gone already will say so when it is read.
+            // A connection that is already closed fails when it is read.
             drop(stream.set_nodelay(true));
         }
     })
 }
 
-/// A connection of either kind, for a service that takes its address from settings.
+/// Binds an address of either kind, for a service that takes it from settings.
 ///
 /// # Errors
 /// [`BindError`] when it cannot listen there.
@@ -182,10 +181,10 @@ pub async fn bind(address: &Address) -> Result<Bound, BindError> {
     bind_for(address, Reach::default()).await
 }
 
-/// The same for others as well.
+/// The same, reachable for others as well.
 ///
 /// # Errors
-/// [`BindError`]; [`BindError::BeyondLoopback`] for a TCP address that other machines reach, unless `reach` says that this is meant.
+/// [`BindError`]; [`BindError::BeyondLoopback`] for a TCP address that other machines can reach, unless `reach` allows it.
 pub async fn bind_for(address: &Address, reach: Reach) -> Result<Bound, BindError> {
     Ok(match address {
         Address::Unix(path) => Bound(Either::Left(UnixSocket::bind_for(path, reach.group)?)),
@@ -201,7 +200,7 @@ pub async fn bind_for(address: &Address, reach: Reach) -> Result<Bound, BindErro
 pub struct Bound(Either<UnixSocket, TcpListener>);
 
 impl Bound {
-    /// Where it listens in fact: a TCP port of 0 has become a real one.
+    /// The address it listens on, with the real port when the requested one was 0.
     pub fn address(&self) -> Address {
         match &self.0 {
             Either::Left(socket) => Address::Unix(socket.path.clone()),
@@ -238,7 +237,7 @@ async fn serve<C: Connection>(
     crate::host::serve(incoming, service, access, shutdown).await
 }
 
-/// A channel that connects when it is first used, and again whenever the connection is lost.
+/// A channel that connects on first use, and reconnects when the connection is lost.
 pub fn connect_lazy(address: &Address) -> Channel {
     let tuned = |endpoint: Endpoint| {
         endpoint
@@ -278,9 +277,9 @@ mod tests {
         }
     }
 
-    /// Nothing is encrypted yet: what leaves the machine has to be meant.
+    /// Connections are not encrypted yet, so listening beyond loopback needs explicit consent.
     #[tokio::test]
-    async fn beyond_loopback_only_who_says_so_listens() {
+    async fn listening_beyond_loopback_requires_consent() {
         for inside in ["127.0.0.1:0", "127.8.9.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
             let address = Address::Tcp(inside.parse().unwrap());
             // Some machines have no IPv6; that is another refusal.
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_path_that_is_too_long_is_told_so() {
+    async fn a_path_that_is_too_long_is_refused() {
         let path = std::env::temp_dir().join("x".repeat(120));
         assert!(matches!(UnixSocket::bind(&path), Err(BindError::PathTooLong(_))));
     }

@@ -45,13 +45,13 @@ impl fmt::Display for Role {
 /// Text that names no role.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("`{0}` is not a role: use planner, viewer, approver or operator")]
-pub struct NotARole(String);
+pub struct InvalidRole(String);
 
 impl FromStr for Role {
-    type Err = NotARole;
+    type Err = InvalidRole;
 
-    fn from_str(text: &str) -> Result<Self, NotARole> {
-        Self::ALL.into_iter().find(|role| role.as_str() == text).ok_or_else(|| NotARole(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, InvalidRole> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text).ok_or_else(|| InvalidRole(text.to_owned()))
     }
 }
 
@@ -103,7 +103,7 @@ pub enum Service {
     ToolRunner,
     /// Asks people.
     ApprovalGate,
-    /// One of the three under the same user as the service it calls, which cannot tell which one.
+    /// One of the three, running as the same user as the service that it calls, so that it cannot be told apart from the others.
     SameUser,
 }
 
@@ -119,7 +119,7 @@ impl Service {
     }
 }
 
-/// Who is calling, as proved and not as claimed.
+/// Who is calling, as authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Principal {
     /// A person, or a program that acts for one.
@@ -133,11 +133,11 @@ pub enum Principal {
     Service(Service),
 }
 
-/// How the names of persons begin in events, approvals and grants.
+/// The prefix of persons' names in events, approvals and grants.
 const PERSON: &str = "person:";
 
 impl Principal {
-    /// The person who owns the state directory: that user over a unix socket, root, and every caller that shows the token in it.
+    /// The person who owns the state directory: that user over a unix socket, root, and every caller with the token in it.
     pub const OWNER: &str = "owner";
 
     /// A person with these roles.
@@ -166,12 +166,8 @@ impl Principal {
     /// UNAUTHENTICATED when the request did not pass [`crate::Access`].
     pub fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         request.extensions().get::<Self>().cloned().ok_or_else(|| {
-            status::error(
-                tonic::Code::Unauthenticated,
-                reasons::UNAUTHENTICATED,
-                "The request does not say who makes it.",
-            )
-            .into()
+            status::error(tonic::Code::Unauthenticated, reasons::UNAUTHENTICATED, "The request was not authenticated.")
+                .into()
         })
     }
 }
@@ -190,18 +186,18 @@ impl fmt::Display for Principal {
 #[error(
     "`{0}` is not a valid name: use 1 to 64 lower-case letters, digits, `-`, `_`, `.` and `@`, beginning with a letter or a digit"
 )]
-pub struct BadName(String);
+pub struct InvalidName(String);
 
 /// Checks a person's name.
 ///
 /// # Errors
-/// [`BadName`], which says what a name looks like.
-pub fn check_name(name: &str) -> Result<(), BadName> {
+/// [`InvalidName`], with the rule for names.
+pub fn check_name(name: &str) -> Result<(), InvalidName> {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let good = name.len() <= 64
         && name.bytes().next().is_some_and(is_plain)
         && name.bytes().all(|byte| is_plain(byte) || b"-_.@".contains(&byte));
-    if good { Ok(()) } else { Err(BadName(name.to_owned())) }
+    if good { Ok(()) } else { Err(InvalidName(name.to_owned())) }
 }
 
 #[cfg(test)]

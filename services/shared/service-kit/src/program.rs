@@ -1,4 +1,4 @@
-//! What every stand-alone program does at its edges: keep its files to itself, and say in words why it ended.
+//! What every stand-alone program needs: a private state directory, and an error message at its end.
 
 use std::{
     error::Error,
@@ -10,10 +10,10 @@ use std::{
 
 use thiserror::Error;
 
-/// What services keep: a folder with one of these is a state directory.
-const KEPT: [&str; 5] = ["journal.db", "ledger.db", "gate.db", "seal.key", "gate.key"];
+/// The files of services: a folder that contains one of these is a state directory.
+const STATE_FILES: [&str; 5] = ["journal.db", "ledger.db", "gate.db", "seal.key", "gate.key"];
 
-/// Makes a folder that only its owner can look into, or makes the one that is there so.
+/// Creates a folder with mode 0700, or sets that mode on the existing one.
 ///
 /// # Errors
 /// When it cannot be made or belongs to another user.
@@ -37,11 +37,11 @@ pub enum FolderError {
         source: io::Error,
     },
     /// It belongs to another user.
-    #[error("the folder {} belongs to another user: name one of your own", .0.display())]
+    #[error("the folder {} belongs to another user: use one of your own", .0.display())]
     Foreign(PathBuf),
-    /// Others may look into it, and it is not for us to take it from them.
+    /// Others may access it, and it holds more than Belay's state, so its mode stays as it is.
     #[error(
-        "others may look into the folder {} (mode {mode:04o}), and it is in use for other things: name one for Belay alone",
+        "other users can access the folder {} (mode {mode:04o}), and it holds other files: use a folder for Belay only",
         .path.display()
     )]
     Shared {
@@ -52,10 +52,10 @@ pub enum FolderError {
     },
 }
 
-/// A folder for a service's state, which only its owner can look into; without symbolic links in its path.
+/// Returns the path, without symbolic links, of a folder for a service's state that only its owner can access.
 ///
-/// One that is not there is made. One that is open to others is closed if it is a state directory already, or is empty and not for every user
-/// to write to: whatever else it may be, such as `/tmp`, stays as it is.
+/// Creates the folder if it is missing. An existing one that others can access gets mode 0700 if it is a state directory already, or if it is
+/// empty and not world-writable. Anything else, such as `/tmp`, stays as it is.
 ///
 /// # Errors
 /// [`FolderError`], and nothing is changed.
@@ -71,7 +71,7 @@ pub fn state_folder(path: &Path) -> Result<PathBuf, FolderError> {
     }
     let mode = metadata.mode() & 0o7777;
     let is_empty = || fs::read_dir(&path).map(|mut entries| entries.next().is_none());
-    let is_ours = KEPT.iter().any(|name| path.join(name).is_file());
+    let is_ours = STATE_FILES.iter().any(|name| path.join(name).is_file());
     if mode & 0o077 != 0 && !is_ours && (mode & 0o002 != 0 || !is_empty().map_err(failed)?) {
         return Err(FolderError::Shared { path, mode });
     }
@@ -79,7 +79,7 @@ pub fn state_folder(path: &Path) -> Result<PathBuf, FolderError> {
     Ok(path)
 }
 
-/// Says why a program ended, cause by cause, on stderr.
+/// Prints why a program ended, with all causes, to stderr.
 pub fn end(outcome: Result<(), Box<dyn Error + Send + Sync>>) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
     eprintln!("error: {}", with_causes(error.as_ref()));
@@ -134,7 +134,7 @@ mod tests {
         for (shared, open) in [(there("used", 0o755, "letter"), 0o755), (there("tmp", 0o1777, ""), 0o1777)] {
             let refused = state_folder(&shared).unwrap_err();
             assert!(matches!(refused, FolderError::Shared { mode, .. } if mode == open), "{refused:?}");
-            assert!(refused.to_string().contains("name one for Belay alone"), "{refused}");
+            assert!(refused.to_string().contains("use a folder for Belay only"), "{refused}");
             assert_eq!(mode(&shared), open, "it stays as it is");
         }
         fs::write(folder.path().join("file"), "").unwrap();

@@ -1,4 +1,4 @@
-//! The principals that a server knows beside its owner: their roles, the digests of their tokens, the users bound to them.
+//! The principals that a server knows besides its owner: their roles, the digests of their tokens, the users bound to them.
 //!
 //! Everything here is pure; [`crate::register_file`] keeps a register in a file.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use crate::principal::{BadName, Principal, Role, Roles, check_name};
+use crate::principal::{InvalidName, Principal, Role, Roles, check_name};
 
 /// The version of the file's format; any other is refused.
 pub const FORMAT: u32 = 1;
@@ -17,8 +17,8 @@ pub const FORMAT: u32 = 1;
 /// The most principals that a register holds. Each request looks through all of them.
 const MAX_PRINCIPALS: usize = 1_000;
 
-/// The digest of a token: SHA-256. A token has 256 random bits, so guessing never finds it from its digest, and a slow hash with a
-/// salt, which protects passwords that people choose, would protect nothing more and cost each request its time.
+/// The SHA-256 digest of a token. A token has 256 random bits, so it cannot be guessed from its digest. A slow, salted hash, as for passwords,
+/// would add no protection and would slow down each request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenDigest([u8; 32]);
 
@@ -39,7 +39,7 @@ impl fmt::Debug for TokenDigest {
     }
 }
 
-/// How tokens begin, so that people and secret scanners know what they have found.
+/// The prefix of tokens, by which people and secret scanners recognize them.
 pub const TOKEN_PREFIX: &str = "belay-token-";
 
 /// A token from 32 random bytes.
@@ -47,18 +47,18 @@ pub fn token(random: [u8; 32]) -> String {
     format!("{TOKEN_PREFIX}{}", HEXLOWER.encode(&random))
 }
 
-/// One principal as the file has it.
+/// One principal in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// The name, which is never given to another one.
+    /// The name, which is never reused.
     pub name: String,
-    /// The roles, by their words.
+    /// The names of its roles.
     pub roles: Vec<String>,
-    /// The users of this machine that are this principal over a unix socket.
+    /// The users of this machine that authenticate as this principal over a unix socket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uids: Vec<u32>,
-    /// The token's SHA-256 as hexadecimal digits; `None` when users alone show who it is.
+    /// The token's SHA-256 as hexadecimal digits; `None` when it authenticates by user only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_sha256: Option<String>,
     /// When it was added, in seconds since 1970.
@@ -72,7 +72,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether it may come in.
+    /// Whether it can authenticate.
     pub fn is_active(&self) -> bool {
         self.revoked_at.is_none()
     }
@@ -86,7 +86,7 @@ impl Entry {
     }
 }
 
-/// All of them.
+/// All principals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Register {
@@ -114,12 +114,12 @@ pub enum Unreadable {
     Damaged(String),
 }
 
-/// Why a register stays as it is.
+/// Why a change of a register is rejected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Refused {
-    /// The name cannot be one.
+pub enum InvalidChange {
+    /// The name is not valid.
     #[error(transparent)]
-    BadName(#[from] BadName),
+    InvalidName(#[from] InvalidName),
     /// The owner needs no entry.
     #[error("`{}` is the owner of the state directory, who has every role: choose another name", Principal::OWNER)]
     Owner,
@@ -135,7 +135,7 @@ pub enum Refused {
     /// A principal without a role.
     #[error("a principal needs at least one role: planner, viewer, approver or operator")]
     NoRole,
-    /// Nothing shows who it is.
+    /// It has no credential.
     #[error("`{0}` needs a token or a user id: otherwise no caller can authenticate as it")]
     NoCredential(String),
     /// The user is bound to another principal.
@@ -146,8 +146,8 @@ pub enum Refused {
         /// Who it is.
         name: String,
     },
-    /// There are enough.
-    #[error("there are {MAX_PRINCIPALS} principals already, which is as many as a server takes")]
+    /// The register is full.
+    #[error("there are already {MAX_PRINCIPALS} principals, which is the limit")]
     TooMany,
 }
 
@@ -155,8 +155,8 @@ impl Register {
     /// Reads a register.
     ///
     /// # Errors
-    /// [`Unreadable`] for another format, and for anything that this version would not write: a half-read register would let in, or
-    /// keep out, whom nobody meant.
+    /// [`Unreadable`] for another format, and for anything that this version would not write: a register that is read in part could authenticate
+    /// the wrong callers.
     pub fn parse(text: &str) -> Result<Self, Unreadable> {
         let damaged = |why: String| Unreadable::Damaged(why);
         let value: serde_json::Value = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
@@ -195,7 +195,7 @@ impl Register {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// Every entry, revoked ones included, by the time they were added.
+    /// Every entry, revoked ones included, in the order in which they were added.
     pub fn entries(&self) -> &[Entry] {
         &self.principals
     }
@@ -214,7 +214,7 @@ impl Register {
     /// Adds a principal; `token` is its token's digest.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`InvalidChange`].
     pub fn add(
         &mut self,
         name: &str,
@@ -222,10 +222,10 @@ impl Register {
         uids: &[u32],
         token: Option<TokenDigest>,
         now: i64,
-    ) -> Result<&Entry, Refused> {
+    ) -> Result<&Entry, InvalidChange> {
         self.check_new(name)?;
         if self.principals.len() >= MAX_PRINCIPALS {
-            return Err(Refused::TooMany);
+            return Err(InvalidChange::TooMany);
         }
         let entry = Entry {
             name: name.to_owned(),
@@ -241,11 +241,11 @@ impl Register {
         Ok(&self.principals[self.principals.len() - 1])
     }
 
-    /// Gives a principal other roles, other users, or both.
+    /// Replaces a principal's roles, its users, or both.
     ///
     /// # Errors
-    /// [`Refused`].
-    pub fn update(&mut self, name: &str, roles: Option<Roles>, uids: Option<&[u32]>) -> Result<&Entry, Refused> {
+    /// [`InvalidChange`].
+    pub fn update(&mut self, name: &str, roles: Option<Roles>, uids: Option<&[u32]>) -> Result<&Entry, InvalidChange> {
         let place = self.find(name)?;
         let mut entry = self.principals[place].clone();
         if let Some(roles) = roles {
@@ -259,11 +259,11 @@ impl Register {
         Ok(&self.principals[place])
     }
 
-    /// Gives a principal another token; the one before is worth nothing any more.
+    /// Replaces a principal's token; the previous one becomes invalid.
     ///
     /// # Errors
-    /// [`Refused`].
-    pub fn rotate(&mut self, name: &str, token: TokenDigest, now: i64) -> Result<&Entry, Refused> {
+    /// [`InvalidChange`].
+    pub fn rotate(&mut self, name: &str, token: TokenDigest, now: i64) -> Result<&Entry, InvalidChange> {
         let place = self.find(name)?;
         let entry = &mut self.principals[place];
         entry.token_sha256 = Some(token.to_hex());
@@ -271,13 +271,13 @@ impl Register {
         Ok(&self.principals[place])
     }
 
-    /// Revokes a principal: its token and its users authenticate no caller any more, and the users are free for others. Idempotent.
+    /// Revokes a principal: its token and its users no longer authenticate, and the users can be bound to others. Idempotent.
     ///
     /// # Errors
-    /// [`Refused::Unknown`].
-    pub fn revoke(&mut self, name: &str, now: i64) -> Result<&Entry, Refused> {
+    /// [`InvalidChange::Unknown`].
+    pub fn revoke(&mut self, name: &str, now: i64) -> Result<&Entry, InvalidChange> {
         let place = self.principals.iter().position(|entry| entry.name == name);
-        let place = place.ok_or_else(|| Refused::Unknown(name.to_owned()))?;
+        let place = place.ok_or_else(|| InvalidChange::Unknown(name.to_owned()))?;
         self.principals[place].revoked_at.get_or_insert(now);
         Ok(&self.principals[place])
     }
@@ -286,37 +286,37 @@ impl Register {
         self.principals.iter().filter(|entry| entry.is_active())
     }
 
-    fn find(&self, name: &str) -> Result<usize, Refused> {
+    fn find(&self, name: &str) -> Result<usize, InvalidChange> {
         match self.principals.iter().position(|entry| entry.name == name) {
             Some(place) if self.principals[place].is_active() => Ok(place),
-            Some(_) => Err(Refused::WasRevoked(name.to_owned())),
-            None => Err(Refused::Unknown(name.to_owned())),
+            Some(_) => Err(InvalidChange::WasRevoked(name.to_owned())),
+            None => Err(InvalidChange::Unknown(name.to_owned())),
         }
     }
 
-    fn check_new(&self, name: &str) -> Result<(), Refused> {
+    fn check_new(&self, name: &str) -> Result<(), InvalidChange> {
         check_name(name)?;
         if name == Principal::OWNER {
-            return Err(Refused::Owner);
+            return Err(InvalidChange::Owner);
         }
         match self.principals.iter().find(|entry| entry.name == name) {
-            Some(entry) if entry.is_active() => Err(Refused::Exists(name.to_owned())),
-            Some(_) => Err(Refused::WasRevoked(name.to_owned())),
+            Some(entry) if entry.is_active() => Err(InvalidChange::Exists(name.to_owned())),
+            Some(_) => Err(InvalidChange::WasRevoked(name.to_owned())),
             None => Ok(()),
         }
     }
 
-    /// What holds for every entry that may come in.
-    fn check(&self, entry: &Entry) -> Result<(), Refused> {
+    /// The invariants of every active entry.
+    fn check(&self, entry: &Entry) -> Result<(), InvalidChange> {
         if entry.roles.is_empty() {
-            return Err(Refused::NoRole);
+            return Err(InvalidChange::NoRole);
         }
         if entry.token_sha256.is_none() && entry.uids.is_empty() {
-            return Err(Refused::NoCredential(entry.name.clone()));
+            return Err(InvalidChange::NoCredential(entry.name.clone()));
         }
         for uid in &entry.uids {
             if let Some(other) = self.active().find(|other| other.name != entry.name && other.uids.contains(uid)) {
-                return Err(Refused::UidTaken { uid: *uid, name: other.name.clone() });
+                return Err(InvalidChange::UidTaken { uid: *uid, name: other.name.clone() });
             }
         }
         Ok(())
@@ -346,7 +346,7 @@ mod tests {
         Some(TokenDigest::of(text))
     }
 
-    /// No secret is kept where its digest will do.
+    /// The register stores a token's digest, never the token.
     #[test]
     fn a_token_is_random_and_only_its_digest_is_kept() {
         let shown = token([0xab; 32]);
@@ -359,9 +359,9 @@ mod tests {
         assert_eq!(register.by_token(TokenDigest::of("another")), None);
     }
 
-    /// B-19: token and user are two ways to show who one is, and one principal.
+    /// B-19: a principal can authenticate by its token and by its users.
     #[test]
-    fn one_principal_may_come_by_its_token_and_by_its_users() {
+    fn one_principal_authenticates_by_its_token_and_by_its_users() {
         let mut register = Register::default();
         register.add("ann", roles(&[Role::Planner, Role::Approver]), &[1001, 0, 1001], digest("t"), 1).unwrap();
         let ann = Principal::person("ann", [Role::Planner, Role::Approver]);
@@ -382,7 +382,7 @@ mod tests {
         register.revoke("ann", 3).unwrap();
         assert!(register.by_token(TokenDigest::of("new")).is_none() && register.by_uid(7).is_none());
         assert_eq!(register.revoke("ann", 9).unwrap().revoked_at, Some(3), "the first time counts");
-        let again = Refused::WasRevoked("ann".into());
+        let again = InvalidChange::WasRevoked("ann".into());
         assert_eq!(register.rotate("ann", TokenDigest::of("x"), 4), Err(again.clone()));
         assert_eq!(register.update("ann", Some(Roles::all()), None), Err(again.clone()));
         assert_eq!(register.add("ann", Roles::all(), &[], digest("x"), 4), Err(again));
@@ -394,15 +394,15 @@ mod tests {
         let mut register = Register::default();
         let viewer = roles(&[Role::Viewer]);
         register.add("ann", viewer, &[7], None, 1).unwrap();
-        assert_eq!(register.add("ann", viewer, &[], digest("x"), 1), Err(Refused::Exists("ann".into())));
-        assert_eq!(register.add("owner", viewer, &[], digest("x"), 1), Err(Refused::Owner));
-        assert_eq!(register.add("bob", Roles::default(), &[], digest("x"), 1), Err(Refused::NoRole));
-        assert_eq!(register.add("bob", viewer, &[], None, 1), Err(Refused::NoCredential("bob".into())));
-        let taken = Refused::UidTaken { uid: 7, name: "ann".into() };
+        assert_eq!(register.add("ann", viewer, &[], digest("x"), 1), Err(InvalidChange::Exists("ann".into())));
+        assert_eq!(register.add("owner", viewer, &[], digest("x"), 1), Err(InvalidChange::Owner));
+        assert_eq!(register.add("bob", Roles::default(), &[], digest("x"), 1), Err(InvalidChange::NoRole));
+        assert_eq!(register.add("bob", viewer, &[], None, 1), Err(InvalidChange::NoCredential("bob".into())));
+        let taken = InvalidChange::UidTaken { uid: 7, name: "ann".into() };
         assert_eq!(register.add("bob", viewer, &[7], digest("x"), 1), Err(taken));
-        assert!(matches!(register.add("Bob", viewer, &[], digest("x"), 1), Err(Refused::BadName(_))));
-        assert_eq!(register.update("ann", None, Some(&[])), Err(Refused::NoCredential("ann".into())));
-        assert_eq!(register.update("cat", None, None), Err(Refused::Unknown("cat".into())));
+        assert!(matches!(register.add("Bob", viewer, &[], digest("x"), 1), Err(InvalidChange::InvalidName(_))));
+        assert_eq!(register.update("ann", None, Some(&[])), Err(InvalidChange::NoCredential("ann".into())));
+        assert_eq!(register.update("cat", None, None), Err(InvalidChange::Unknown("cat".into())));
         assert_eq!(register.update("ann", Some(Roles::all()), Some(&[8])).unwrap().uids, [8]);
         assert_eq!(register.entries().len(), 1);
     }

@@ -1,7 +1,7 @@
-//! The register in a file, replaced whole, and read again by running servers when it changes.
+//! The register in a file, which is replaced atomically and reread by running servers when it changes.
 //!
-//! A file and not a method of a service: a user who may write it could read the keys beside it anyway, so a credential that was stolen over
-//! the network cannot make others. It also works the same whether a server runs or not, and for services in separate processes.
+//! A file and not a method of a service: a credential that was stolen over the network cannot create others. A user who may write the file
+//! could read the keys next to it anyway. It works the same whether a server runs or not, and for services in separate processes.
 
 use std::{
     fs::{self, File},
@@ -13,7 +13,7 @@ use std::{
 
 use thiserror::Error;
 
-use crate::register::{Refused, Register, Unreadable};
+use crate::register::{InvalidChange, Register, Unreadable};
 
 /// The file's name in a state directory.
 pub const FILE: &str = "principals.json";
@@ -21,7 +21,7 @@ pub const FILE: &str = "principals.json";
 /// Why the file cannot be used.
 #[derive(Debug, Error)]
 pub enum RegisterError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("the principals in {} cannot be read or written: {source}", .path.display())]
     Io {
         /// Which file.
@@ -29,8 +29,8 @@ pub enum RegisterError {
         /// Why.
         source: io::Error,
     },
-    /// Others than its owner could add themselves.
-    #[error("the principals in {} may be changed by others (mode {mode:04o}): set mode 0600 or 0640", .path.display())]
+    /// Users other than its owner could add themselves.
+    #[error("other users can change the principals in {} (mode {mode:04o}): set mode 0600 or 0640", .path.display())]
     Exposed {
         /// Which file.
         path: PathBuf,
@@ -38,14 +38,14 @@ pub enum RegisterError {
         mode: u32,
     },
     /// Its owner is neither root nor the user of this process.
-    #[error("the principals in {} belong to user id {uid}: they have to belong to root or to the user of the service", .path.display())]
+    #[error("the principals in {} belong to user id {uid}: make root or the user of the service their owner", .path.display())]
     Foreign {
         /// Which file.
         path: PathBuf,
         /// Whose it is.
         uid: u32,
     },
-    /// It holds something else.
+    /// Its content is not a register.
     #[error("the principals in {} cannot be used: {source}", .path.display())]
     Unreadable {
         /// Which file.
@@ -55,7 +55,7 @@ pub enum RegisterError {
     },
     /// The change is not possible.
     #[error("{0}")]
-    Refused(#[from] Refused),
+    InvalidChange(#[from] InvalidChange),
 }
 
 /// What distinguishes one version of a file from another: it is replaced by renaming, so another version is another inode.
@@ -73,7 +73,7 @@ impl Version {
     }
 }
 
-/// The principals in a file; none where there is no file.
+/// Returns the principals in a file; none when the file does not exist.
 ///
 /// # Errors
 /// [`RegisterError`].
@@ -102,12 +102,15 @@ fn read_version(path: &Path) -> Result<(Register, Option<Version>), RegisterErro
     Ok((register, Some(Version::of(&metadata))))
 }
 
-/// Changes the principals in a file, which is made if it is not there. Changes come one after the other; the new file is on the disk, and
-/// in its place, when this returns.
+/// Changes the principals in a file, and creates the file if it is missing. Changes are serialized; the new file is in place and on disk when
+/// this returns.
 ///
 /// # Errors
 /// [`RegisterError`], and the file stays as it is.
-pub fn change<T>(path: &Path, change: impl FnOnce(&mut Register) -> Result<T, Refused>) -> Result<T, RegisterError> {
+pub fn change<T>(
+    path: &Path,
+    change: impl FnOnce(&mut Register) -> Result<T, InvalidChange>,
+) -> Result<T, RegisterError> {
     let failed = |source| RegisterError::Io { path: path.to_owned(), source };
     let beside = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -139,7 +142,7 @@ pub fn change<T>(path: &Path, change: impl FnOnce(&mut Register) -> Result<T, Re
     Ok(changed)
 }
 
-/// The principals in a file as they are now: each question looks whether the file is still the one that was read.
+/// The current principals in a file: each lookup checks whether the file has been replaced since it was read.
 #[derive(Debug)]
 pub struct LiveRegister {
     path: PathBuf,
@@ -159,7 +162,7 @@ impl LiveRegister {
     /// The principals as they are now.
     ///
     /// # Errors
-    /// [`RegisterError`] when the file is there and cannot be used: who was revoked is not known then.
+    /// [`RegisterError`] when the file exists and cannot be used: revocations are not known then.
     pub fn current(&self) -> Result<Arc<Register>, RegisterError> {
         let found = match fs::metadata(&self.path) {
             Ok(metadata) => Some(Version::of(&metadata)),
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn two_who_change_it_at_once_both_do() {
+    fn concurrent_changes_are_both_applied() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
         std::thread::scope(|scope| {
@@ -227,7 +230,7 @@ mod tests {
         let path = folder.path().join(FILE);
         add(&path, "ann").unwrap();
         let before = fs::read_to_string(&path).unwrap();
-        assert!(matches!(add(&path, "ann"), Err(RegisterError::Refused(Refused::Exists(_)))));
+        assert!(matches!(add(&path, "ann"), Err(RegisterError::InvalidChange(InvalidChange::Exists(_)))));
         assert_eq!(fs::read_to_string(&path).unwrap(), before);
 
         let live = LiveRegister::open(path.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Graceful shutdown: streams end, nothing new begins, and requests that do not finish in time are dropped.
+//! Graceful shutdown: streams end, no new request is accepted, and requests that do not finish in time are dropped.
 
 use tokio::sync::watch;
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct Trigger(watch::Sender<bool>);
 
-/// Knows whether the shutdown was requested. Cheap to clone.
+/// Observes whether the shutdown was requested. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Receiver<bool>);
 
@@ -17,9 +17,9 @@ impl Shutdown {
         (Trigger(sender), Self(receiver))
     }
 
-    /// Returns when the shutdown is requested: the trigger was pulled or dropped.
+    /// Returns when the trigger is pulled or dropped.
     pub async fn requested(&self) {
-        // An error means that the trigger is gone, which is as good as pulled.
+        // An error means that the trigger was dropped.
         drop(self.0.clone().wait_for(|stop| *stop).await);
     }
 

@@ -9,7 +9,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 /// The domain of every reason.
 pub const DOMAIN: &str = "belay.dev";
 
-/// A status in the making.
+/// Builds a status.
 #[derive(Clone, Debug)]
 pub struct Error {
     code: Code,
@@ -50,7 +50,7 @@ impl Error {
         self
     }
 
-    /// Says how long to wait before asking again.
+    /// Sets the delay before a retry.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
@@ -78,12 +78,12 @@ impl From<Error> for Status {
     }
 }
 
-/// The reason of a status that one of our services made; nothing for any other.
+/// The reason of a status that a service of Belay returned; `None` for any other.
 pub fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().filter(|info| info.domain == DOMAIN).map(|info| info.reason)
 }
 
-/// How long whoever asked is to wait before asking again, where a status says so.
+/// The delay before a retry, if the status has one.
 pub fn retry_after(status: &Status) -> Option<Duration> {
     status.get_details_retry_info()?.retry_delay
 }

@@ -1,4 +1,4 @@
-//! Carries how far the services' stores have come from one service to the other: see [`belay_proto::stores`].
+//! Carries the positions of the services' stores in requests and responses: see [`belay_proto::stores`].
 
 use std::{
     pin::Pin,
@@ -13,13 +13,13 @@ use tonic::{Code, Status, body::Body, transport::Channel};
 use tower::Service;
 
 use crate::{
-    middleware::{Answer, Middleware, respond},
+    middleware::{Middleware, ResponseFuture, respond},
     status,
 };
 
-/// The refusal of a service whose store is behind, or that talks to one whose store is.
+/// The error when the store of this service or of its peer is behind.
 fn refusal(behind: &Behind) -> Status {
-    status::error(Code::Unavailable, reasons::STORE_BEHIND, format!("Nothing is done: {behind}.")).into()
+    status::error(Code::Unavailable, reasons::STORE_BEHIND, format!("The request was rejected: {behind}.")).into()
 }
 
 fn reported(headers: &HeaderMap) -> &str {
@@ -28,24 +28,24 @@ fn reported(headers: &HeaderMap) -> &str {
 
 fn report(headers: &mut HeaderMap, stores: &Stores) {
     if let Ok(mut value) = HeaderValue::from_str(&stores.header()) {
-        // Nearly every message has another one: in the connection's header table it would only push out what repeats.
+        // The value differs in nearly every message; in the connection's header table it would evict headers that repeat.
         value.set_sensitive(true);
         headers.insert(HEADER, value);
     }
 }
 
-/// On the serving side: refuses requests while a store is behind, and reports what is known with every response.
+/// On the server: rejects requests while a store is behind, and reports the known positions with every response.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreReports(pub(crate) Option<Arc<Stores>>);
 
 impl Middleware for StoreReports {
-    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> Answer<E>
+    fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> ResponseFuture<E>
     where
         F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
         E: Send + 'static,
     {
         let Some(stores) = self.0.clone() else { return Box::pin(next(request)) };
-        if let Err(behind) = stores.hear(reported(request.headers())) {
+        if let Err(behind) = stores.observe(reported(request.headers())) {
             tracing::error!(%behind, "A store is behind");
             let mut response = refusal(&behind).into_http();
             report(response.headers_mut(), &stores);
@@ -60,7 +60,7 @@ impl Middleware for StoreReports {
     }
 }
 
-/// On the calling side: a channel to another service that sends what is known of the stores and reads what the other side reports.
+/// On the client: a channel to another service that sends the known positions and reads those that the other side reports.
 #[derive(Clone, Debug)]
 pub struct ServiceChannel {
     channel: Channel,
@@ -74,7 +74,7 @@ impl ServiceChannel {
     }
 }
 
-/// A channel that reports nothing.
+/// A channel that reports no positions.
 impl From<Channel> for ServiceChannel {
     fn from(channel: Channel) -> Self {
         Self { channel, stores: None }
@@ -96,7 +96,7 @@ impl Service<Request<Body>> for ServiceChannel {
         let answer = self.channel.call(request);
         Box::pin(async move {
             let response = answer.await?;
-            match stores.hear(reported(response.headers())) {
+            match stores.observe(reported(response.headers())) {
                 Ok(()) => Ok(response),
                 Err(behind) => {
                     tracing::error!(%behind, "A store is behind");

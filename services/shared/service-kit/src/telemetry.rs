@@ -1,4 +1,4 @@
-//! Logs: a sentence and a record, on stderr, since stdout is for data.
+//! Logs: a sentence and its fields, on stderr, because stdout is for data.
 
 use std::{
     env,
@@ -19,33 +19,33 @@ pub enum LogFormat {
     Json,
 }
 
-/// `BELAY_LOG_FORMAT` says something else than a format.
+/// `BELAY_LOG_FORMAT` does not name a format.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("BELAY_LOG_FORMAT is `{0}`: set it to `text` or to `json`")]
-pub struct NoLogFormat(String);
+pub struct InvalidLogFormat(String);
 
 impl LogFormat {
-    /// As `BELAY_LOG_FORMAT` says; `default`, one of its words, when it is unset or empty.
+    /// Reads `BELAY_LOG_FORMAT`; `default`, one of its values, applies when it is unset or empty.
     ///
     /// # Errors
-    /// [`NoLogFormat`] when it is neither `text` nor `json`.
-    pub fn from_env_or(default: &str) -> Result<Self, NoLogFormat> {
+    /// [`InvalidLogFormat`] when it is neither `text` nor `json`.
+    pub fn from_env_or(default: &str) -> Result<Self, InvalidLogFormat> {
         let set = env::var_os("BELAY_LOG_FORMAT").filter(|value| !value.is_empty());
         Self::read(Some(set.as_deref().unwrap_or(OsStr::new(default))))
     }
 
-    fn read(value: Option<&OsStr>) -> Result<Self, NoLogFormat> {
+    fn read(value: Option<&OsStr>) -> Result<Self, InvalidLogFormat> {
         match value.map(OsStr::to_string_lossy).as_deref() {
             None | Some("" | "text") => Ok(Self::Text),
             Some("json") => Ok(Self::Json),
-            Some(other) => Err(NoLogFormat(other.to_owned())),
+            Some(other) => Err(InvalidLogFormat(other.to_owned())),
         }
     }
 }
 
-/// Starts logging. `BELAY_LOG` says what (`info`, `belay_executor=debug`, …); `default` when it is unset. A second call changes nothing.
+/// Starts logging. `BELAY_LOG` is the filter (`info`, `belay_executor=debug`, …); `default` applies when it is unset. A second call changes nothing.
 ///
-/// A line about an execution has the fields of the `tracing` span that it stands in: `execution` and `trace_id`.
+/// A line about an execution has the fields of its `tracing` span: `execution` and `trace_id`.
 pub fn init(default: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_env("BELAY_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

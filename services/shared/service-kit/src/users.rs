@@ -14,34 +14,34 @@ pub struct Group(pub u32);
 
 /// A user or group that this machine does not have.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("`{name}` is not in {file}: give its number instead if another directory of users knows it")]
-pub struct NoSuchName {
+#[error("`{name}` is not in {file}: use its numeric id if it comes from another directory service")]
+pub struct UnknownName {
     name: String,
     file: &'static str,
 }
 
 impl FromStr for User {
-    type Err = NoSuchName;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, NoSuchName> {
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
         number(text, "/etc/passwd").map(Self)
     }
 }
 
 impl FromStr for Group {
-    type Err = NoSuchName;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, NoSuchName> {
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
         number(text, "/etc/group").map(Self)
     }
 }
 
-fn number(text: &str, file: &'static str) -> Result<u32, NoSuchName> {
+fn number(text: &str, file: &'static str) -> Result<u32, UnknownName> {
     if let Ok(number) = text.parse() {
         return Ok(number);
     }
     let listed = fs::read_to_string(Path::new(file)).unwrap_or_default();
-    find(&listed, text).ok_or_else(|| NoSuchName { name: text.to_owned(), file })
+    find(&listed, text).ok_or_else(|| UnknownName { name: text.to_owned(), file })
 }
 
 /// The number in a line `NAME:PASSWORD:NUMBER:…`.

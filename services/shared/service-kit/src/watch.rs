@@ -1,4 +1,4 @@
-//! What the methods that stream changes have in common: how often they say that nothing has changed, and what ends a wait.
+//! What streaming watch methods have in common: the heartbeat interval, and what ends a wait.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ pub fn heartbeat_interval(requested: Option<&pbjson_types::Duration>) -> Result<
 pub enum Wake {
     /// There is something to send.
     Changed,
-    /// The service stops: the watch ends.
+    /// The service is shutting down: the watch ends.
     Stopping,
-    /// Nothing happened for the interval of a heartbeat: one is due.
+    /// A heartbeat is due.
     Quiet,
 }
 

@@ -1,7 +1,7 @@
-//! Room that a store holds back for itself, on a disk that others fill.
+//! Disk space that a store reserves for itself, in case others fill the disk.
 //!
-//! A file beside the database that takes room and holds nothing. When the disk is nearly full the store gives it up before a commit, so that
-//! what is going on can still be recorded; when there is room again it makes it anew.
+//! An empty, preallocated file next to the database. When the disk is nearly full, the store removes it before a commit, so that running
+//! executions can still be recorded; it creates the file again when there is enough space.
 
 use std::{
     fs::{self, File},
@@ -15,76 +15,76 @@ use rustix::{
     process::geteuid,
 };
 
-/// The most that is held back: more than the largest commit takes, with the log of a database.
-const MAX: u64 = 16 << 20;
+/// The largest ballast, in bytes: more than the largest commit takes, with the database's log.
+const MAX_BYTES: u64 = 16 << 20;
 
-/// The part of a disk that is held back at most.
-const PART: u64 = 64;
+/// The ballast takes at most 1/64 of the disk.
+const DISK_FRACTION: u64 = 64;
 
-/// Less than this would not hold a commit, and is not held back at all.
-const MIN: u64 = 256 << 10;
+/// The smallest ballast, in bytes: a smaller one would not hold a commit.
+const MIN_BYTES: u64 = 256 << 10;
 
 /// The ballast of one store.
 #[derive(Debug)]
 pub(crate) struct Ballast {
     path: PathBuf,
-    /// Bytes that are to be held back on this disk; 0 on one that is too small.
+    /// The size of the ballast on this disk, in bytes; 0 when the disk is too small.
     wanted: u64,
     held: bool,
 }
 
-/// What is to be done about it.
+/// What to do with the ballast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Leave,
-    GiveUp,
-    Make,
+    Remove,
+    Create,
 }
 
-/// `free`: what is free beside the ballast.
+/// `free`: the free bytes, not counting the ballast.
 fn next(wanted: u64, held: bool, free: u64) -> Step {
     match held {
-        true if free < wanted => Step::GiveUp,
-        // Well above that, so that it is not made and given up in turns.
-        false if wanted > 0 && free >= 4 * wanted => Step::Make,
+        true if free < wanted => Step::Remove,
+        // Well above the other threshold, so that it is not created and removed in turns.
+        false if wanted > 0 && free >= 4 * wanted => Step::Create,
         _ => Step::Leave,
     }
 }
 
 impl Ballast {
-    /// The ballast of the database at `path`, made where there is room for it. A disk without room is no failure of the store.
+    /// The ballast of the database at `path`, created if there is space for it. A full disk is not an error here.
     pub(crate) fn beside(path: &Path) -> Self {
         let mut name = path.to_owned().into_os_string();
         name.push(".ballast");
         let mut ballast = Self { path: name.into(), wanted: 0, held: false };
         if let Ok((size, _)) = room(&ballast.path) {
-            ballast.wanted = match (size / PART).min(MAX) {
-                few if few < MIN => 0,
+            ballast.wanted = match (size / DISK_FRACTION).min(MAX_BYTES) {
+                few if few < MIN_BYTES => 0,
                 wanted => wanted,
             };
         }
         ballast.held = fs::metadata(&ballast.path).is_ok_and(|found| found.len() > 0);
-        ballast.look();
+        ballast.adjust();
         ballast
     }
 
-    /// Gives it up when the disk is nearly full, and makes it again when there is room. Costs one `statvfs`.
-    pub(crate) fn look(&mut self) {
+    /// Removes the ballast when the disk is nearly full, and creates it again when there is space. Costs one `statvfs`.
+    pub(crate) fn adjust(&mut self) {
         let Ok((_, free)) = room(&self.path) else { return };
         match next(self.wanted, self.held, free) {
             Step::Leave => {}
-            Step::GiveUp => {
-                tracing::warn!(ballast = %self.path.display(), free, "The disk is nearly full: the store gives up what it held back");
+            Step::Remove => {
+                tracing::warn!(ballast = %self.path.display(), free, "The disk is nearly full: the store has released its reserved space");
                 self.held = fs::remove_file(&self.path).is_err_and(|error| error.kind() != ErrorKind::NotFound);
             }
-            Step::Make => {
+            Step::Create => {
                 self.held = match make(&self.path, self.wanted) {
                     Ok(()) => true,
                     Err(error) => {
-                        tracing::warn!(ballast = %self.path.display(), %error, "The store cannot hold back room on its disk");
-                        // A part of it is of no use. What cannot be removed is counted when the store is opened again.
+                        tracing::warn!(ballast = %self.path.display(), %error, "The store cannot reserve space on its disk");
+                        // A partial ballast is useless. If it cannot be removed either, the next start finds it.
                         let _ = fs::remove_file(&self.path);
-                        // Not tried again and again.
+                        // Do not retry at every commit.
                         self.wanted = 0;
                         false
                     }
@@ -94,7 +94,7 @@ impl Ballast {
     }
 }
 
-/// The size of the disk that a file is on, and what this process finds free there.
+/// The size of the disk that a file is on, and the bytes free there for this process.
 fn room(path: &Path) -> io::Result<(u64, u64)> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let all = statvfs(folder)?;
@@ -102,7 +102,7 @@ fn room(path: &Path) -> io::Result<(u64, u64)> {
     Ok((all.f_blocks * all.f_frsize, free * all.f_frsize))
 }
 
-/// Makes a file that takes this many bytes of its disk.
+/// Creates a file that occupies this many bytes on disk.
 fn make(path: &Path, bytes: u64) -> io::Result<()> {
     let mut file = File::create(path)?;
     match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
@@ -123,12 +123,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_given_up_once_and_made_again_when_there_is_plenty() {
+    fn it_is_removed_once_and_created_again_when_there_is_space() {
         assert_eq!(next(16, true, 16), Step::Leave);
-        assert_eq!(next(16, true, 15), Step::GiveUp);
-        // What it gave back is no reason to take it again.
+        assert_eq!(next(16, true, 15), Step::Remove);
+        // The space that it released is not enough to create it again.
         assert_eq!(next(16, false, 15 + 16), Step::Leave);
-        assert_eq!(next(16, false, 64), Step::Make);
+        assert_eq!(next(16, false, 64), Step::Create);
         assert_eq!((next(0, false, 1 << 40), next(0, true, 0)), (Step::Leave, Step::Leave));
     }
 
@@ -153,20 +153,20 @@ mod tests {
         let file = disk.0.path().join("store.db.ballast");
         let mut ballast = Ballast::beside(&database);
         assert_eq!(fs::metadata(&file).unwrap().len(), 1 << 20);
-        // Another program takes all there is.
+        // Another program takes all free space.
         let others = disk.0.path().join("others");
         let (_, free) = room(&others).unwrap();
         make(&others, free).unwrap();
         assert!(make(&database, 4096).is_err(), "the disk is full");
-        ballast.look();
+        ballast.adjust();
         assert!(!file.exists());
         make(&database, 1 << 20).unwrap();
-        // It is not made in the little room that it left, nor at the next start.
+        // It is not created in the little space that it released, nor at the next start.
         fs::remove_file(&database).unwrap();
-        ballast.look();
+        ballast.adjust();
         assert!(!file.exists() && !Ballast::beside(&database).held);
         fs::remove_file(&others).unwrap();
-        ballast.look();
+        ballast.adjust();
         assert!(file.exists() && Ballast::beside(&database).held);
         // On a disk of a few megabytes it would take more than it is worth.
         assert!(Command::new("mount").args(["-o", "remount,size=4m"]).arg(disk.0.path()).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! What can go wrong with a database file, sorted by what a person can do about it.
+//! Errors of a database file, grouped by what a person can do about them.
 
 use belay_reasons as reasons;
 use rusqlite::ErrorCode;
@@ -13,13 +13,13 @@ pub enum SqliteError {
     /// Its bytes make no sense, or belong to another program.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
-    /// No room is left on the disk.
+    /// The disk is full.
     #[error("the disk is full")]
     Full,
-    /// Its files were removed or replaced while it was open: what is written from now on is nowhere.
+    /// Its files were removed or replaced while it was open: further writes would be lost.
     #[error("the store's file was removed or replaced while it was in use")]
     Gone,
-    /// Another service remembers more of it than it holds.
+    /// Another service has seen a later position of it.
     #[error("{0}")]
     Behind(String),
     /// A newer version of Belay wrote it.
@@ -39,7 +39,7 @@ pub enum SqliteError {
         found: i64,
         /// The format that is read.
         known: i64,
-        /// What the earlier format lacks.
+        /// The part that the earlier format lacks.
         lacks: &'static str,
     },
     /// Anything else, in SQLite's words.
@@ -48,7 +48,7 @@ pub enum SqliteError {
 }
 
 impl SqliteError {
-    /// The reason that stands for it, for programs.
+    /// The reason code, for programs.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Locked => reasons::STORE_LOCKED,
@@ -69,7 +69,7 @@ impl From<rusqlite::Error> for SqliteError {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(error.to_string()),
             Some(ErrorCode::DiskFull) => Self::Full,
-            // The shared memory of the log could not grow, which a full disk is the reason for.
+            // The log's shared memory could not grow, which happens when the disk is full.
             Some(ErrorCode::SystemIoFailure) if extended_code(&error) == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => {
                 Self::Full
             }

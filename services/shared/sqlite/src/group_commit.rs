@@ -1,4 +1,4 @@
-//! Many callers, one writer: whoever is ready is made durable together, with one flush.
+//! Group commit: one writer makes the operations of many callers durable with one flush.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::Threads;
 
-/// How many operations one commit gathers at most, as a rule: bounds how long the first of them waits.
+/// The default limit of operations in one commit; it bounds how long the first of them waits.
 pub const MAX_BATCH: usize = 1024;
 
-type Waiting<Op, Answer, Error> = (Op, oneshot::Sender<Result<Answer, Error>>);
+type Waiting<Op, Output, Error> = (Op, oneshot::Sender<Result<Output, Error>>);
 
-/// The way to the one writer. Cheap to clone. The writer ends when the last of these is gone.
-pub struct GroupCommit<Op, Answer, Error> {
-    sender: mpsc::UnboundedSender<Waiting<Op, Answer, Error>>,
+/// A handle to the writer. Cheap to clone. The writer ends when the last handle is dropped.
+pub struct GroupCommit<Op, Output, Error> {
+    sender: mpsc::UnboundedSender<Waiting<Op, Output, Error>>,
 }
 
-impl<Op, Answer, Error> Clone for GroupCommit<Op, Answer, Error> {
+impl<Op, Output, Error> Clone for GroupCommit<Op, Output, Error> {
     fn clone(&self) -> Self {
         Self { sender: self.sender.clone() }
     }
 }
 
-impl<Op, Answer, Error> fmt::Debug for GroupCommit<Op, Answer, Error> {
+impl<Op, Output, Error> fmt::Debug for GroupCommit<Op, Output, Error> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("GroupCommit")
     }
 }
 
-/// Why an operation was not made durable, as far as is known.
+/// Why an operation may not be durable.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CommitError<Error> {
     /// The batch failed as a whole.
@@ -40,24 +40,24 @@ pub enum CommitError<Error> {
     Stopped,
 }
 
-impl<Op, Answer, Error> GroupCommit<Op, Answer, Error>
+impl<Op, Output, Error> GroupCommit<Op, Output, Error>
 where
     Op: Send + 'static,
-    Answer: Send + 'static,
+    Output: Send + 'static,
     Error: Clone + Send + 'static,
 {
-    /// Starts the writer. `commit` makes a batch of at most `max_batch` operations durable and answers each of them, in order.
+    /// Starts the writer. `commit` makes a batch of at most `max_batch` operations durable and returns one output for each, in order.
     ///
     /// # Panics
     /// When the operating system gives no thread, or `Threads::Inline` is used outside a runtime.
     pub fn start<C>(threads: Threads, name: &str, max_batch: usize, mut commit: C) -> Self
     where
-        C: FnMut(Vec<Op>) -> Result<Vec<Answer>, Error> + Send + 'static,
+        C: FnMut(Vec<Op>) -> Result<Vec<Output>, Error> + Send + 'static,
     {
-        let (sender, mut receiver) = mpsc::unbounded_channel::<Waiting<Op, Answer, Error>>();
-        let mut run = move |batch: Vec<Waiting<Op, Answer, Error>>| {
+        let (sender, mut receiver) = mpsc::unbounded_channel::<Waiting<Op, Output, Error>>();
+        let mut run = move |batch: Vec<Waiting<Op, Output, Error>>| {
             let (operations, waiting): (Vec<Op>, Vec<_>) = batch.into_iter().unzip();
-            // A caller that left does not want its answer; what it asked for is done all the same.
+            // The caller may have disconnected; its operation is committed all the same.
             match commit(operations) {
                 Ok(answers) => {
                     waiting.into_iter().zip(answers).for_each(|(caller, answer)| drop(caller.send(Ok(answer))))
@@ -88,11 +88,11 @@ where
         Self { sender }
     }
 
-    /// Makes one operation durable, together with whatever else is ready. When this answers `Ok`, it is on the disk.
+    /// Makes one operation durable, together with all others that are ready. When this returns `Ok`, it is on disk.
     ///
     /// # Errors
-    /// [`CommitError`] when it is not known to be.
-    pub async fn commit(&self, operation: Op) -> Result<Answer, CommitError<Error>> {
+    /// [`CommitError`] when it may not be durable.
+    pub async fn commit(&self, operation: Op) -> Result<Output, CommitError<Error>> {
         let (answer, answered) = oneshot::channel();
         self.sender.send((operation, answer)).map_err(|_| CommitError::Stopped)?;
         match answered.await {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn those_who_are_ready_share_a_commit() {
+    async fn operations_that_are_ready_share_a_commit() {
         let (entered, gate_reached) = sync::channel();
         let (open_gate, gate) = sync::channel::<()>();
         let writer = GroupCommit::start(Threads::Real, "test", MAX_BATCH, move |batch: Vec<u32>| {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_batch_fails_for_everybody_in_it() {
+    async fn a_failed_batch_fails_every_operation_in_it() {
         let writer = GroupCommit::start(Threads::Inline, "test", MAX_BATCH, |_: Vec<u32>| {
             Err::<Vec<u32>, _>("full".to_string())
         });

@@ -6,8 +6,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Threads;
 
-/// A bounded number of threads for blocking work of one kind. Whatever is beyond that waits in line, first come first served, without a
-/// thread; so work of one kind, however much of it there is, keeps no work of another kind waiting.
+/// A bounded number of threads for blocking work of one kind. Further work waits in FIFO order without a thread, so that one kind of work
+/// never delays another kind, however much of it there is.
 #[derive(Clone, Debug)]
 pub struct Lane {
     threads: Threads,
@@ -92,13 +92,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lane_that_is_full_keeps_no_other_waiting() {
+    async fn a_full_lane_does_not_delay_another() {
         let (full, other) = (Lane::new(Threads::Real, 1), Lane::new(Threads::Real, 1));
         let barrier = Arc::new(Barrier::new(2));
         let (inside, go_on) = (full.clone(), Arc::clone(&barrier));
         let long = tokio::spawn(async move { inside.run(move || go_on.wait()).await });
         assert_eq!(other.run(|| 7).await, 7);
-        // Only what runs meanwhile lets the long work end.
+        // The long work ends only if the other work runs meanwhile.
         other.run(move || barrier.wait()).await;
         long.await.unwrap();
         assert_eq!(full.run(|| 8).await, 8);
@@ -108,9 +108,7 @@ mod tests {
     async fn work_that_panics_gives_its_slot_back() {
         let lane = Lane::new(Threads::Real, 1);
         let inside = lane.clone();
-        assert!(
-            tokio::spawn(async move { inside.run(|| panic!("as it was told")).await }).await.unwrap_err().is_panic()
-        );
+        assert!(tokio::spawn(async move { inside.run(|| panic!("on purpose")).await }).await.unwrap_err().is_panic());
         assert_eq!(lane.run(|| 1).await, 1);
     }
 }

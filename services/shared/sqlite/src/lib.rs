@@ -1,7 +1,6 @@
-//! SQLite as Belay uses it: durable before it answers, one writer that gathers callers, errors that say what to do.
+//! SQLite as Belay uses it: durable before it returns, one writer with group commit, errors that say what to do.
 //!
-//! The journal and the ledger of calls are both built on this. What is stored is their business; how it reaches the disk is decided
-//! here, once.
+//! The journal, the ledger and the gate's store are built on this. They define what is stored; this crate defines how it reaches the disk.
 
 mod ballast;
 mod error;
@@ -21,7 +20,7 @@ pub use positions::{count_commit, positions, store_updates};
 pub enum Threads {
     /// On threads of its own: production.
     Real,
-    /// Where it is asked for, on the one thread there is: a simulation, which has to be the same whenever it runs.
+    /// On the calling thread: for simulations, which must be deterministic.
     Inline,
 }
 
@@ -37,7 +36,7 @@ impl Threads {
                 Ok(value) => value,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    // The runtime is going down, and so is whoever waits here.
+                    // The runtime is shutting down, and with it the task that waits here.
                     Err(_) => std::future::pending().await,
                 },
             },

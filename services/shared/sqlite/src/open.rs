@@ -16,14 +16,14 @@ use crate::{MAX_BATCH, SqliteError, ballast::Ballast, positions};
 pub struct Location {
     /// The file. Its folder must exist.
     pub path: PathBuf,
-    /// The name of a registered VFS to reach it through, with one exclusive connection: a simulated disk. Nothing means the real one.
+    /// The name of a registered VFS to use, with one exclusive connection: a simulated disk. `None` means the real disk.
     pub vfs: Option<String>,
     /// How a commit reaches the disk.
     pub synchronous: Synchronous,
-    /// Accepts a store that is behind what other services remember of it: the generation that begins with that, in microseconds since the
-    /// Unix epoch. `None` unless the operator asks for it.
+    /// Accepts a store that is behind the positions that other services have seen, and starts this generation, in microseconds since the Unix
+    /// epoch. `None` unless the operator requests it.
     pub accepted: Option<i64>,
-    /// How many operations one commit gathers at most.
+    /// The maximum number of operations in one commit.
     pub max_batch: usize,
 }
 
@@ -40,14 +40,14 @@ pub enum Synchronous {
     /// A commit is on the disk when it returns.
     #[default]
     Full,
-    /// A commit may be lost with the power. Only for proving that the simulation sees that.
+    /// A power loss may lose a commit. Only for proving that the simulation detects that.
     Normal,
 }
 
 /// What a database holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
-    /// Tells this kind of file from others (`PRAGMA application_id`).
+    /// Identifies this kind of file (`PRAGMA application_id`).
     pub application_id: i32,
     /// The format's version (`PRAGMA user_version`); any other is refused.
     pub format: i64,
@@ -59,15 +59,15 @@ pub struct Schema {
 
 /// An open database: one connection to write, one to read.
 pub struct Store {
-    /// For the one writer.
+    /// For the writer.
     pub writer: Arc<Mutex<Connection>>,
-    /// For readers; the same connection as the writer's where only one may exist.
+    /// For readers; the writer's connection when only one may exist.
     pub reader: Arc<Mutex<Connection>>,
     /// The files of a store on the real disk as they were when it was opened.
     files: Vec<(PathBuf, FileId)>,
     /// `None` for a simulated disk.
     ballast: Option<Mutex<Ballast>>,
-    /// Held as long as the store is open, and by the operating system not a moment longer.
+    /// Held as long as the store is open; the operating system releases it when the process ends.
     _lock: Option<File>,
 }
 
@@ -82,16 +82,16 @@ fn file_id(path: &Path) -> std::io::Result<FileId> {
 }
 
 impl Store {
-    /// Gives up what the store holds back on its disk (at most 16 MiB, in a file beside the database), when the disk is nearly full, and holds
-    /// it back again when there is room. To be called before a commit; costs one `statvfs`.
+    /// Releases the store's ballast (at most 16 MiB, in a file next to the database) when the disk is nearly full, and creates it again when there
+    /// is space. Call it before a commit; costs one `statvfs`.
     pub fn make_room(&self) {
         if let Some(ballast) = &self.ballast {
-            ballast.lock().unwrap_or_else(PoisonError::into_inner).look();
+            ballast.lock().unwrap_or_else(PoisonError::into_inner).adjust();
         }
     }
 
-    /// Whether what was written can be found again: to be asked after a commit and before anybody hears of it. SQLite goes on writing into
-    /// files that were removed. Two look-ups of a path, and no flush.
+    /// Checks that the store's files are still in place. Call it after a commit and before publishing it: SQLite keeps writing into files that were
+    /// removed. Costs two path look-ups, and no flush.
     ///
     /// # Errors
     /// [`SqliteError::Gone`] when the store's files were removed or replaced.
@@ -104,7 +104,7 @@ impl Store {
     }
 }
 
-/// Opens a database, making it if it is not there.
+/// Opens a database, and creates it if it does not exist.
 ///
 /// # Errors
 /// [`SqliteError::Locked`] when another process has it open, [`SqliteError::Corrupt`] when it is something else or damaged,
@@ -122,7 +122,7 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
     if let Some(lock) = &lock {
         lock.set_len(MADE).map_err(|source| SqliteError::Other(format!("the lock file cannot be marked: {source}")))?;
     }
-    settle(&writer)?;
+    checkpoint(&writer)?;
     let writer = Arc::new(Mutex::new(writer));
     let reader = match location.vfs {
         Some(_) => Arc::clone(&writer),
@@ -149,8 +149,8 @@ fn files(location: &Location) -> Result<Vec<(PathBuf, FileId)>, SqliteError> {
         .collect()
 }
 
-/// SQLite's own locks let a second process in between two transactions, and two writers would each believe their counters. So the whole
-/// life of a store is under one lock, which the kernel lets go with the process.
+/// SQLite's own locks admit a second process between two transactions, and each of two writers would rely on its own counters. So one lock
+/// covers the whole time a store is open; the kernel releases it with the process.
 fn lock(location: &Location) -> Result<File, SqliteError> {
     let mut path = location.path.clone().into_os_string();
     path.push(".lock");
@@ -164,10 +164,10 @@ fn lock(location: &Location) -> Result<File, SqliteError> {
     }
 }
 
-/// How long the lock file is once the database has been made: what tells an emptied database from one that was never begun.
+/// The length of the lock file once the database has been created. It distinguishes a truncated database from one that was never created.
 const MADE: u64 = 1;
 
-/// SQLite takes an empty file for a new database and forgets the log that could have restored it.
+/// SQLite treats an empty file as a new database and discards the log that could have restored it.
 fn refuse_emptied(location: &Location, lock: &File) -> Result<(), SqliteError> {
     let length = |metadata: std::io::Result<std::fs::Metadata>| metadata.map(|metadata| metadata.len()).ok();
     if length(std::fs::metadata(&location.path)) == Some(0) && length(lock.metadata()) == Some(MADE) {
@@ -193,7 +193,7 @@ fn connect(location: &Location) -> Result<Connection, SqliteError> {
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // 2 MiB: a log is written at its end, and what is read again soon is in the operating system's cache.
+    // 2 MiB: a log is appended to, and recent pages are in the operating system's cache.
     connection.pragma_update(None, "cache_size", -2 * 1024)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
@@ -225,9 +225,9 @@ fn prepare(connection: &Connection, schema: &Schema) -> Result<(), SqliteError> 
     Ok(())
 }
 
-/// A commit whose flush failed is not on the disk, yet its frames may still be in the page cache, and the next opening would take them
-/// for committed. Writing the log back, which flushes it, makes what is believed from here on true.
-fn settle(connection: &Connection) -> Result<(), SqliteError> {
+/// A commit whose flush failed is not on disk, but its frames may still be in the page cache, and the next open would treat them as committed.
+/// A checkpoint flushes the log, so everything visible from here on is durable.
+fn checkpoint(connection: &Connection) -> Result<(), SqliteError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
@@ -322,7 +322,7 @@ mod tests {
         fs::write(folder.path().join("emptied"), []).unwrap();
         assert!(matches!(refusal(&location("emptied"), &GOOD), SqliteError::Corrupt(_)));
         fs::remove_file(folder.path().join("emptied")).unwrap();
-        assert!(open(&location("emptied"), &GOOD).is_ok(), "a file that was moved away is begun anew");
+        assert!(open(&location("emptied"), &GOOD).is_ok(), "a file that was moved away is created again");
         fs::write(folder.path().join("interrupted"), []).unwrap();
         assert!(
             open(&location("interrupted"), &GOOD).is_ok(),

@@ -1,4 +1,4 @@
-//! How far a store has come, and what it remembers of others': a few rows in one page, brought up to date by every commit.
+//! The positions of a store and of the other services' stores: a few rows in one page, updated by every commit.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,9 +19,9 @@ pub(crate) const TABLE: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// Reads where a store is that belongs to a service and has an identity, and what it remembers of others'. Begins a new generation when the
-/// location says that the store is accepted as it is. `last_row` is the key of the last row of a store that numbers its commits by the rows
-/// that they append, and 0 for one that calls [`count_commit`].
+/// Reads the positions of a service's store and of the others' that it has seen; gives a new store its id. Begins a new generation when the
+/// location accepts the store as it is. `last_row` is the key of the last row of a store that numbers its commits by the rows that they
+/// append, and 0 for one that calls [`count_commit`].
 ///
 /// # Errors
 /// When the store cannot be read or written.
@@ -49,7 +49,7 @@ pub fn positions(
                 Position { store_id: row.get(1)?, generation: row.get(2)?, opened: row.get(3)?, commit: row.get(4)? };
             Ok((row.get::<_, String>(0)?, position))
         })?
-        // A service of a later version is not known here.
+        // A later version may have services that this one does not know.
         .filter_map(|row| row.map(|(name, position)| Some((name.parse().ok()?, position))).transpose())
         .collect::<Result<BTreeMap<Service, Position>, _>>()?;
     let mut own = known.remove(&service).expect("it was just written");
@@ -58,7 +58,7 @@ pub fn positions(
     Ok(Arc::new(Stores::new(service, own, known)))
 }
 
-/// Counts a commit, inside its transaction, and stores what was learnt of others. Returns the commit's number, for
+/// Counts a commit, inside its transaction, and stores the new positions of others. Returns the commit's number, for
 /// [`Stores::committed`] once it is durable.
 ///
 /// # Errors
@@ -70,12 +70,12 @@ pub fn count_commit(transaction: &Connection, stores: &Stores) -> Result<i64, ru
         .query_row([stores.service().as_str()], |row| row.get(0))
 }
 
-/// Stores what was learnt of the other services' stores, inside a commit's transaction; writes nothing when there is nothing new.
+/// Stores the new positions of other services' stores, inside a commit's transaction; writes nothing when there are none.
 ///
 /// # Errors
 /// When the store cannot be written.
 pub fn store_updates(transaction: &Connection, stores: &Stores) -> Result<(), rusqlite::Error> {
-    for (service, Position { store_id, generation, opened, commit }) in stores.take_news() {
+    for (service, Position { store_id, generation, opened, commit }) in stores.take_updates() {
         transaction
             .prepare_cached(
                 "INSERT INTO position (service, store_id, generation, opened, number) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -1,4 +1,4 @@
-//! Where a span belongs, as it travels between services: W3C Trace Context, level 1.
+//! W3C Trace Context, level 1: the trace and parent of a span, as passed between services.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
 /// The trace is recorded.
 const SAMPLED: u8 = 1;
-/// Every bit that has a meaning; the others are not passed on.
+/// The bits with a defined meaning; others are not propagated.
 const KNOWN: u8 = SAMPLED | 2;
-/// How many vendors a `tracestate` may have.
-const MEMBERS: usize = 32;
-/// How long a `tracestate` may be that is passed on, in bytes.
-const STATE: usize = 512;
+/// The maximum number of members of a `tracestate`.
+const MAX_MEMBERS: usize = 32;
+/// The maximum length of a `tracestate` that is propagated, in bytes.
+const MAX_STATE_BYTES: usize = 512;
 
-/// The trace and the span, whether it is recorded, and what other vendors carry along.
+/// Trace id, span id, flags, and the `tracestate` of other vendors.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TraceContext {
     pub(crate) trace_id: [u8; 16],
@@ -32,40 +32,40 @@ pub struct TraceContext {
 /// Why a text is not a `traceparent`.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("not a valid traceparent: {0}")]
-pub struct NoTraceContext(&'static str);
+pub struct InvalidTraceContext(&'static str);
 
 impl TraceContext {
-    /// Reads the two headers. A `tracestate` that is not in order, or longer than 512 bytes, is left out; it never costs the trace.
+    /// Parses the two headers. A `tracestate` that is malformed or longer than 512 bytes is dropped; the trace is kept.
     ///
     /// # Errors
-    /// [`NoTraceContext`], saying what is wrong with `traceparent`. The caller begins a new trace then, as W3C says.
-    pub fn parse(traceparent: &str, tracestate: &str) -> Result<Self, NoTraceContext> {
+    /// [`InvalidTraceContext`], with what is wrong with `traceparent`. The caller then begins a new trace, as W3C requires.
+    pub fn parse(traceparent: &str, tracestate: &str) -> Result<Self, InvalidTraceContext> {
         let bytes = traceparent.trim_matches([' ', '\t']).as_bytes();
         if bytes.len() < 55 {
-            return Err(NoTraceContext("it has less than 55 characters"));
+            return Err(InvalidTraceContext("it has fewer than 55 characters"));
         }
         if [2, 35, 52].iter().any(|at| bytes[*at] != b'-') {
-            return Err(NoTraceContext("its four parts have not the lengths 2, 32, 16 and 2"));
+            return Err(InvalidTraceContext("its four parts must have the lengths 2, 32, 16 and 2"));
         }
-        let digits = NoTraceContext("it has other characters than 0-9 and a-f");
+        let digits = InvalidTraceContext("it has characters other than 0-9 and a-f");
         let [version] = hex::<1>(&bytes[..2]).ok_or(digits)?;
         let trace_id = hex::<16>(&bytes[3..35]).ok_or(digits)?;
         let span_id = hex::<8>(&bytes[36..52]).ok_or(digits)?;
         let [flags] = hex::<1>(&bytes[53..55]).ok_or(digits)?;
         match (version, bytes.get(55)) {
-            (0xff, _) => return Err(NoTraceContext("it has version ff")),
-            (0, Some(_)) => return Err(NoTraceContext("version 00 has 55 characters")),
-            // A later version may have more parts, which are not ours to pass on.
-            (_, Some(next)) if *next != b'-' => return Err(NoTraceContext("its fourth part is longer than 2")),
+            (0xff, _) => return Err(InvalidTraceContext("it has version ff")),
+            (0, Some(_)) => return Err(InvalidTraceContext("version 00 has 55 characters")),
+            // A later version may have more parts; they are not propagated.
+            (_, Some(next)) if *next != b'-' => return Err(InvalidTraceContext("its fourth part is longer than 2")),
             _ => {}
         }
         if trace_id == [0; 16] || span_id == [0; 8] {
-            return Err(NoTraceContext("an id is all zeros"));
+            return Err(InvalidTraceContext("an id is all zeros"));
         }
         Ok(Self { trace_id, span_id, flags: flags & KNOWN, state: in_order(tracestate).unwrap_or_default() })
     }
 
-    /// What a request carries; nothing when it carries none, or one that is not in order: the caller begins a new trace then.
+    /// The context of a request; `None` when it has none, or a malformed one: the caller then begins a new trace.
     pub fn of(metadata: &MetadataMap) -> Option<Self> {
         let text = |value: &MetadataValue<Ascii>| value.to_str().unwrap_or_default().to_owned();
         let mut parents = metadata.get_all("traceparent").iter();
@@ -74,7 +74,7 @@ impl TraceContext {
         Self::parse(&text(parent), &states.join(",")).ok()
     }
 
-    /// Puts it into a request, in place of what the request may carry.
+    /// Sets it on a request, and replaces an existing one.
     pub fn put(&self, metadata: &mut MetadataMap) {
         for (name, value) in [("traceparent", self.traceparent()), ("tracestate", self.state.clone())] {
             match MetadataValue::try_from(value) {
@@ -101,7 +101,7 @@ impl TraceContext {
         text
     }
 
-    /// The header `tracestate`; empty when there is nothing to pass on.
+    /// The header `tracestate`; empty when there is none.
     pub fn tracestate(&self) -> &str {
         &self.state
     }
@@ -139,8 +139,7 @@ impl fmt::Debug for TraceContext {
     }
 }
 
-/// The id of the span that has this name in the trace. The same for ever, so that a process that starts again finds the ids of spans that
-/// began before.
+/// The id of the span with this name in the trace. It never changes, so a restarted process finds the ids of spans that began earlier.
 pub fn span_id_of(context: &TraceContext, name: &str) -> [u8; 8] {
     let digest = Sha256::new().chain_update(context.trace_id).chain_update(name).finalize();
     let mut id = [0; 8];
@@ -158,7 +157,7 @@ fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     HEXLOWER.decode(text).ok()?.try_into().ok()
 }
 
-/// The list without its white space and empty members, if each member is as W3C wants it.
+/// The list without white space and empty members, if every member is valid.
 fn in_order(state: &str) -> Option<String> {
     let members: Vec<&str> = state.split(',').map(|member| member.trim_matches([' ', '\t'])).collect();
     let members: Vec<&str> = members.into_iter().filter(|member| !member.is_empty()).collect();
@@ -171,7 +170,7 @@ fn in_order(state: &str) -> Option<String> {
         keys.push(key);
     }
     let list = members.join(",");
-    (members.len() <= MEMBERS && list.len() <= STATE).then_some(list)
+    (members.len() <= MAX_MEMBERS && list.len() <= MAX_STATE_BYTES).then_some(list)
 }
 
 fn is_key(key: &str) -> bool {
@@ -309,7 +308,7 @@ mod tests {
         }
         assert_eq!(TraceContext::of(&metadata).unwrap().tracestate(), "foo=1,bar=2");
         metadata.append("traceparent", GOOD.parse().unwrap());
-        assert_eq!(TraceContext::of(&metadata), None, "whose trace it is cannot be known");
+        assert_eq!(TraceContext::of(&metadata), None, "two contexts are ambiguous");
         metadata.insert("traceparent", "00-junk".parse().unwrap());
         assert_eq!(TraceContext::of(&metadata), None);
     }

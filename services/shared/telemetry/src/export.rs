@@ -1,4 +1,4 @@
-//! The export: without secrets, and with one sentence in the log when the collector is away.
+//! Exports spans with secrets redacted, and logs once when the collector becomes unavailable.
 
 use std::{
     borrow::Cow,
@@ -18,13 +18,13 @@ use opentelemetry_sdk::{
 };
 use tokio::runtime::Handle;
 
-/// Sends what the OTLP exporter is given, on the telemetry's own runtime.
+/// Sends spans through the OTLP exporter, on the telemetry's own runtime.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     otlp: Arc<opentelemetry_otlp::SpanExporter>,
     runtime: Handle,
     redactor: Redactor,
-    /// As it may be logged.
+    /// The endpoint, without secrets, for logs.
     endpoint: String,
     outage: Outage,
 }
@@ -44,15 +44,15 @@ impl Exporter {
 
 impl SpanExporter for Exporter {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
-        batch.iter_mut().for_each(|span| clean(&self.redactor, span));
+        batch.iter_mut().for_each(|span| redact(&self.redactor, span));
         let otlp = Arc::clone(&self.otlp);
         let sent = self.runtime.spawn(async move { otlp.export(batch).await }).await;
         let result = sent.unwrap_or_else(|lost| Err(OTelSdkError::InternalFailure(lost.to_string())));
-        match (self.outage.turn(result.is_ok()), &result) {
-            (Some(Turn::Away), Err(error)) => {
-                tracing::warn!(endpoint = %self.endpoint, %error, "Spans cannot be delivered and are dropped until the collector is back");
+        match (self.outage.record(result.is_ok()), &result) {
+            (Some(OutageChange::Started), Err(error)) => {
+                tracing::warn!(endpoint = %self.endpoint, %error, "Spans cannot be exported and are dropped until the collector is available again");
             }
-            (Some(Turn::Back), _) => tracing::info!(endpoint = %self.endpoint, "Spans are delivered again"),
+            (Some(OutageChange::Ended), _) => tracing::info!(endpoint = %self.endpoint, "Spans are exported again"),
             _ => {}
         }
         result
@@ -64,57 +64,57 @@ impl SpanExporter for Exporter {
     }
 }
 
-/// Whether the collector is known to be away, so that it is said once.
+/// Whether the collector is unavailable, so that each change is logged once.
 #[derive(Debug, Default)]
 struct Outage(AtomicBool);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    Away,
-    Back,
+enum OutageChange {
+    Started,
+    Ended,
 }
 
 impl Outage {
-    /// What is new, if anything.
-    fn turn(&self, delivered: bool) -> Option<Turn> {
+    /// Returns the change, if there is one.
+    fn record(&self, delivered: bool) -> Option<OutageChange> {
         match (self.0.swap(!delivered, Ordering::Relaxed), delivered) {
-            (false, false) => Some(Turn::Away),
-            (true, true) => Some(Turn::Back),
+            (false, false) => Some(OutageChange::Started),
+            (true, true) => Some(OutageChange::Ended),
             _ => None,
         }
     }
 }
 
-/// Takes the secrets out of every text of the span.
-fn clean(redactor: &Redactor, span: &mut SpanData) {
+/// Redacts every text of the span.
+fn redact(redactor: &Redactor, span: &mut SpanData) {
     let attributes = |attributes: &mut Vec<KeyValue>| {
         for attribute in attributes {
             match &mut attribute.value {
-                Value::String(text) => clean_value(redactor, text),
-                Value::Array(Array::String(texts)) => texts.iter_mut().for_each(|text| clean_value(redactor, text)),
+                Value::String(text) => redact_value(redactor, text),
+                Value::Array(Array::String(texts)) => texts.iter_mut().for_each(|text| redact_value(redactor, text)),
                 _ => {}
             }
         }
     };
-    clean_name(redactor, &mut span.name);
+    redact_name(redactor, &mut span.name);
     attributes(&mut span.attributes);
     for event in &mut span.events.events {
-        clean_name(redactor, &mut event.name);
+        redact_name(redactor, &mut event.name);
         attributes(&mut event.attributes);
     }
     if let Status::Error { description } = &mut span.status {
-        clean_name(redactor, description);
+        redact_name(redactor, description);
     }
 }
 
-fn clean_value(redactor: &Redactor, text: &mut StringValue) {
+fn redact_value(redactor: &Redactor, text: &mut StringValue) {
     let redacted = redactor.redact_text(text.as_str());
     if !redacted.found.is_empty() {
         *text = redacted.text.into();
     }
 }
 
-fn clean_name(redactor: &Redactor, text: &mut Cow<'static, str>) {
+fn redact_name(redactor: &Redactor, text: &mut Cow<'static, str>) {
     let redacted = redactor.redact_text(text);
     if !redacted.found.is_empty() {
         *text = redacted.text.into();
@@ -126,9 +126,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_is_said_once_and_so_is_its_end() {
+    fn an_outage_and_its_end_are_reported_once() {
         let outage = Outage::default();
-        let turns = [true, false, false, false, true, true, false].map(|delivered| outage.turn(delivered));
-        assert_eq!(turns, [None, Some(Turn::Away), None, None, Some(Turn::Back), None, Some(Turn::Away)]);
+        let changes = [true, false, false, false, true, true, false].map(|delivered| outage.record(delivered));
+        assert_eq!(
+            changes,
+            [
+                None,
+                Some(OutageChange::Started),
+                None,
+                None,
+                Some(OutageChange::Ended),
+                None,
+                Some(OutageChange::Started)
+            ]
+        );
     }
 }

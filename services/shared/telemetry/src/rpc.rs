@@ -1,4 +1,4 @@
-//! The span of one request, on the serving side.
+//! The server span of one request.
 
 use belay_proto::code_name;
 use opentelemetry::{
@@ -9,9 +9,9 @@ use tonic::{Code, Status};
 
 use crate::{SpanRecord, Telemetry, TraceContext, semconv};
 
-/// A request that is being answered; it becomes a span when it is ended, if it belongs to a trace that is recorded.
+/// A request in progress; ending it emits a span, if its trace is sampled.
 #[derive(Debug)]
-#[must_use = "it becomes a span when it is ended"]
+#[must_use = "the span is emitted by `end`"]
 pub struct RpcSpan {
     telemetry: Telemetry,
     method: &'static str,
@@ -22,23 +22,23 @@ pub struct RpcSpan {
 }
 
 impl RpcSpan {
-    /// Begins. `method` is written `belay.v1.ApprovalGateService/CreateApproval`; `parent` is what the request carries.
+    /// Begins a span. `method` has the form `belay.v1.ApprovalGateService/CreateApproval`; `parent` is the request's context.
     pub fn begin(telemetry: &Telemetry, method: &'static str, parent: Option<TraceContext>, now_micros: i64) -> Self {
         let (links, attributes) = (Vec::new(), Vec::new());
         Self { telemetry: telemetry.clone(), method, parent, links, attributes, start_micros: now_micros }
     }
 
-    /// It belongs to this trace, and only has to do with the one that the request carries.
+    /// Moves the span to this trace; it then links to the request's context.
     pub fn belongs_to(&mut self, parent: TraceContext) {
         self.links.extend(self.parent.replace(parent));
     }
 
-    /// Says more about it.
+    /// Adds an attribute.
     pub fn attribute(&mut self, key: &'static str, value: impl Into<opentelemetry::Value>) {
         self.attributes.push(KeyValue::new(key, value));
     }
 
-    /// The request has its answer.
+    /// Ends the request with its result.
     pub fn end<T>(mut self, answer: &Result<T, Status>, now_micros: i64) {
         let Some(parent) = self.parent.take() else { return };
         let code = answer.as_ref().err().map_or(Code::Ok, Status::code);
@@ -62,7 +62,7 @@ impl RpcSpan {
     }
 }
 
-/// Whether a code is the server's fault: others are the caller's, and no error of the server's span.
+/// Whether a code is the server's fault. Other codes are the caller's, and do not set the server span's status to error.
 fn is_fault(code: Code) -> bool {
     matches!(
         code,

@@ -1,4 +1,4 @@
-//! The names of attributes, in one place since they still move. The GenAI names are in development.
+//! The names of attributes, in one place because they still change. The GenAI names are in development.
 
 /// The version of the conventions that the names below are from.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.0";
@@ -15,7 +15,7 @@ pub const GEN_AI_TOOL_TYPE: &str = "gen_ai.tool.type";
 pub const GEN_AI_WORKFLOW_NAME: &str = "gen_ai.workflow.name";
 /// The agent's name.
 pub const GEN_AI_AGENT_NAME: &str = "gen_ai.agent.name";
-/// The execution, as what belongs together.
+/// The execution.
 pub const GEN_AI_CONVERSATION_ID: &str = "gen_ai.conversation.id";
 /// The reason's code; only where something failed.
 pub const ERROR_TYPE: &str = "error.type";
@@ -50,7 +50,7 @@ pub const BELAY_ERROR_CLASS: &str = "belay.error.class";
 pub const BELAY_APPROVAL: &str = "belay.approval";
 /// What was decided.
 pub const BELAY_DECISION: &str = "belay.decision";
-/// The revision of the policy that decided.
+/// The revision of the policy.
 pub const BELAY_POLICY_REVISION: &str = "belay.policy.revision";
 /// How many files a call changed.
 pub const BELAY_EFFECT_CHANGES: &str = "belay.effect.changes";

@@ -1,4 +1,4 @@
-//! Where spans go and how, read from the environment variables that OpenTelemetry defines.
+//! The settings of the export, read from the environment variables that OpenTelemetry defines.
 
 use std::{env, time::Duration};
 
@@ -9,7 +9,7 @@ use tonic::{
     transport::Uri,
 };
 
-/// How spans travel to the collector.
+/// The protocol to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// OTLP/gRPC.
@@ -24,7 +24,7 @@ const GRPC_PORT: u16 = 4317;
 /// The path of OTLP/HTTP's requests with spans, relative to the endpoint for every signal.
 const TRACES_PATH: &str = "v1/traces";
 
-/// Where spans go and which are sent. Read from the environment only, as OpenTelemetry defines it.
+/// The destination and the sampler. Read only from the environment, as OpenTelemetry defines it.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(crate) protocol: Protocol,
@@ -42,43 +42,40 @@ pub struct Settings {
 /// A variable has a value that is not valid.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{variable} {problem}")]
-pub struct SettingsRefused {
+pub struct InvalidSettings {
     /// The variable's name.
     pub variable: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub problem: String,
 }
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Settings {
-    /// Reads the process's environment; `None` when spans are not to be sent.
+    /// Reads the process's environment; `None` when the export is off.
     ///
     /// # Errors
-    /// [`SettingsRefused`], naming the variable.
-    pub fn from_env(service_name: &str) -> Result<Option<Self>, SettingsRefused> {
+    /// [`InvalidSettings`], naming the variable.
+    pub fn from_env(service_name: &str) -> Result<Option<Self>, InvalidSettings> {
         Self::read(service_name, &|name| env::var(name).ok())
     }
 
-    /// Reads variables through a function; `None` when spans are not to be sent. `service_name` holds unless `OTEL_SERVICE_NAME` or
-    /// `OTEL_RESOURCE_ATTRIBUTES` gives another.
+    /// Reads variables through a function; `None` when the export is off. `service_name` is the default for `OTEL_SERVICE_NAME` and
+    /// `OTEL_RESOURCE_ATTRIBUTES`.
     ///
     /// # Errors
-    /// [`SettingsRefused`], naming the variable.
-    pub fn read(service_name: &str, variable: Variable<'_>) -> Result<Option<Self>, SettingsRefused> {
+    /// [`InvalidSettings`], naming the variable.
+    pub fn read(service_name: &str, variable: Variable<'_>) -> Result<Option<Self>, InvalidSettings> {
         let get = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let is_off = get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
             || get("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
         let Some((name, endpoint)) = otlp("ENDPOINT", &get).filter(|_| !is_off) else { return Ok(None) };
         if let Some(exporter) = get("OTEL_TRACES_EXPORTER").filter(|value| value != "otlp") {
-            return refuse(
-                "OTEL_TRACES_EXPORTER",
-                format!("is `{exporter}`, and spans are sent by `otlp` or, with `none`, not at all"),
-            );
+            return refuse("OTEL_TRACES_EXPORTER", format!("is `{exporter}`: set it to `otlp` or `none`"));
         }
         let base = checked_endpoint(&name, &endpoint)?;
         let protocol = match otlp("PROTOCOL", &get) {
-            // The standard's default is http/protobuf, which the standard's port for gRPC never takes.
+            // The standard's default is http/protobuf, which the standard gRPC port never serves.
             None if base.port_u16() == Some(GRPC_PORT) => Protocol::Grpc,
             None => Protocol::HttpProtobuf,
             Some((name, protocol)) => match protocol.as_str() {
@@ -88,15 +85,12 @@ impl Settings {
             },
         };
         let endpoint = match protocol {
-            // The endpoint for traces is the whole URL; the one for every signal is where the signals' paths begin.
+            // The endpoint for traces is the whole URL; the endpoint for every signal is the base of the signals' paths.
             Protocol::HttpProtobuf if name == EVERY_ENDPOINT => with_traces_path(&name, &base)?,
             Protocol::HttpProtobuf | Protocol::Grpc => base,
         };
         if let Some((name, compression)) = otlp("COMPRESSION", &get).filter(|(_, value)| value != "none") {
-            return refuse(
-                &name,
-                format!("is `{compression}`, and spans are sent uncompressed: unset it, or set it to `none`"),
-            );
+            return refuse(&name, format!("is `{compression}`, which is not supported: unset it, or set it to `none`"));
         }
         let timeout = match otlp("TIMEOUT", &get) {
             None => Duration::from_secs(10),
@@ -109,9 +103,8 @@ impl Settings {
         };
         let attributes = match get("OTEL_RESOURCE_ATTRIBUTES") {
             None => Vec::new(),
-            Some(text) => pairs(&text).ok_or_else(|| {
-                not_valid("OTEL_RESOURCE_ATTRIBUTES", "has to be written like `key=value,other=value`")
-            })?,
+            Some(text) => pairs(&text)
+                .ok_or_else(|| not_valid("OTEL_RESOURCE_ATTRIBUTES", "must have the form `key=value,other=value`"))?,
         };
         let named = attributes.iter().rfind(|(key, _)| key == "service.name").map(|(_, value)| value.clone());
         let service_name = get("OTEL_SERVICE_NAME").or(named).unwrap_or_else(|| service_name.to_owned());
@@ -126,10 +119,10 @@ const EVERY_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// How long an export may take, in OpenTelemetry's words: here that of what is left when the process ends.
 const LAST_FLUSH: &str = "OTEL_BSP_EXPORT_TIMEOUT";
 
-fn milliseconds(variable: &str, text: &str) -> Result<Duration, SettingsRefused> {
+fn milliseconds(variable: &str, text: &str) -> Result<Duration, InvalidSettings> {
     match text.parse() {
         Ok(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds)),
-        _ => refuse(variable, format!("is `{text}`, and has to be a number of milliseconds above 0")),
+        _ => refuse(variable, format!("is `{text}` and must be a number of milliseconds above 0")),
     }
 }
 
@@ -139,26 +132,26 @@ fn otlp(what: &str, get: &dyn Fn(&str) -> Option<String>) -> Option<(String, Str
     names.into_iter().find_map(|name| get(&name).map(|value| (name, value)))
 }
 
-fn checked_endpoint(name: &str, endpoint: &str) -> Result<Uri, SettingsRefused> {
+fn checked_endpoint(name: &str, endpoint: &str) -> Result<Uri, InvalidSettings> {
     if endpoint.starts_with("https://") {
         return refuse(
             name,
-            "begins with https://, and spans are sent without TLS: send them to a collector on this host or network (http://) that forwards them over TLS",
+            "begins with https://, and TLS is not supported: use a collector on this host or network (http://) that forwards spans over TLS",
         );
     }
     let uri = endpoint.parse::<Uri>().ok();
     uri.filter(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()))
-        .ok_or_else(|| not_valid(name, "has to be a URL such as `http://localhost:4318`"))
+        .ok_or_else(|| not_valid(name, "must be a URL such as `http://localhost:4318`"))
 }
 
-fn with_traces_path(name: &str, base: &Uri) -> Result<Uri, SettingsRefused> {
+fn with_traces_path(name: &str, base: &Uri) -> Result<Uri, InvalidSettings> {
     let authority = base.authority().map_or("", |authority| authority.as_str());
     let query = base.query().map(|query| format!("?{query}")).unwrap_or_default();
     let url = format!("http://{authority}{}/{TRACES_PATH}{query}", base.path().trim_end_matches('/'));
-    url.parse().map_err(|_| not_valid(name, "has to be a URL such as `http://localhost:4318`"))
+    url.parse().map_err(|_| not_valid(name, "must be a URL such as `http://localhost:4318`"))
 }
 
-fn sampler(get: &dyn Fn(&str) -> Option<String>) -> Result<Sampler, SettingsRefused> {
+fn sampler(get: &dyn Fn(&str) -> Option<String>) -> Result<Sampler, InvalidSettings> {
     let Some(name) = get("OTEL_TRACES_SAMPLER") else { return Ok(Sampler::ParentBased(Box::new(Sampler::AlwaysOn))) };
     let (by_parent, own) = match name.strip_prefix("parentbased_") {
         Some(own) => (true, own),
@@ -170,13 +163,13 @@ fn sampler(get: &dyn Fn(&str) -> Option<String>) -> Result<Sampler, SettingsRefu
         "traceidratio" => match get("OTEL_TRACES_SAMPLER_ARG").map(|text| text.parse::<f64>()) {
             None => Sampler::TraceIdRatioBased(1.0),
             Some(Ok(ratio)) if (0.0..=1.0).contains(&ratio) => Sampler::TraceIdRatioBased(ratio),
-            Some(_) => return refuse("OTEL_TRACES_SAMPLER_ARG", "has to be a number from 0.0 to 1.0"),
+            Some(_) => return refuse("OTEL_TRACES_SAMPLER_ARG", "must be a number from 0.0 to 1.0"),
         },
         _ => {
             return refuse(
                 "OTEL_TRACES_SAMPLER",
                 format!(
-                    "is `{name}`, and has to be always_on, always_off or traceidratio, or one of them with parentbased_ before it"
+                    "is `{name}` and must be always_on, always_off or traceidratio, or one of them with the prefix parentbased_"
                 ),
             );
         }
@@ -184,11 +177,11 @@ fn sampler(get: &dyn Fn(&str) -> Option<String>) -> Result<Sampler, SettingsRefu
     Ok(if by_parent { Sampler::ParentBased(Box::new(own)) } else { own })
 }
 
-/// Headers that can be sent. An error does not repeat a value, which is often a token.
-fn headers(variable: &str, text: &str) -> Result<Vec<(String, String)>, SettingsRefused> {
-    let pairs = pairs(text).ok_or_else(|| not_valid(variable, "has to be written like `key=value,other=value`"))?;
+/// Parses the headers. Errors never contain a value, which is often a token.
+fn headers(variable: &str, text: &str) -> Result<Vec<(String, String)>, InvalidSettings> {
+    let pairs = pairs(text).ok_or_else(|| not_valid(variable, "must have the form `key=value,other=value`"))?;
     for (key, value) in &pairs {
-        let refused = |what| not_valid(variable, format!("gives the header `{key}` {what} that cannot be sent"));
+        let refused = |what| not_valid(variable, format!("gives the header `{key}` {what} that is not valid in HTTP"));
         MetadataKey::<Ascii>::from_bytes(key.to_ascii_lowercase().as_bytes()).map_err(|_| refused("a name"))?;
         value.parse::<MetadataValue<Ascii>>().map_err(|_| refused("a value"))?;
     }
@@ -218,11 +211,11 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn not_valid(variable: &str, problem: impl Into<String>) -> SettingsRefused {
-    SettingsRefused { variable: variable.to_owned(), problem: problem.into() }
+fn not_valid(variable: &str, problem: impl Into<String>) -> InvalidSettings {
+    InvalidSettings { variable: variable.to_owned(), problem: problem.into() }
 }
 
-fn refuse<T>(variable: &str, problem: impl Into<String>) -> Result<T, SettingsRefused> {
+fn refuse<T>(variable: &str, problem: impl Into<String>) -> Result<T, InvalidSettings> {
     Err(not_valid(variable, problem))
 }
 
@@ -232,7 +225,7 @@ mod tests {
 
     const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4317");
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Settings>, SettingsRefused> {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<Settings>, InvalidSettings> {
         let variables = variables.to_vec();
         Settings::read("belay-test", &|name| {
             variables.iter().rfind(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
@@ -304,14 +297,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_valid_is_refused_by_its_name() {
+    fn an_invalid_variable_is_refused_by_name() {
         let cases = [
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http", "set it to `http/protobuf` or to `grpc`"),
             ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "is `http/json`"),
-            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "uncompressed"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "not supported"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "a b=c", "`a b` a name"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "a=%0A", "`a` a value"),
-            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4317", "without TLS"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4317", "TLS is not supported"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317", "such as `http://localhost:4318`"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://", "such as `http://localhost:4318`"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "milliseconds"),

@@ -18,23 +18,23 @@ use crate::TraceContext;
 pub struct SpanRecord {
     /// The span.
     pub context: TraceContext,
-    /// The span it belongs to; none for the first of a trace. Only its span id counts.
+    /// Its parent; `None` for the root of a trace. Only the span id matters.
     pub parent: Option<TraceContext>,
-    /// What it is called, without ids: `execute_tool read_file`.
+    /// Its name, without ids: `execute_tool read_file`.
     pub name: Cow<'static, str>,
-    /// Which side of a call it is. The parent of a server or consumer is taken to be in another process.
+    /// Its kind. The parent of a server or consumer is assumed to be in another process.
     pub kind: SpanKind,
     /// When it began, in microseconds since 1970.
     pub start_micros: i64,
-    /// When it ended, in microseconds since 1970. One before the beginning, after the clock was set back, counts as the beginning.
+    /// When it ended, in microseconds since 1970. A time before the beginning (after the clock was set back) is replaced by the beginning.
     pub end_micros: i64,
-    /// What is known of it, by the names in [`semconv`](crate::semconv). Secrets are taken out before it is sent.
+    /// Its attributes, by the names in [`semconv`](crate::semconv). Secrets are redacted before it is sent.
     pub attributes: Vec<KeyValue>,
     /// How it ended. Unset unless it failed.
     pub status: Status,
-    /// What happened meanwhile.
+    /// Its events.
     pub events: Vec<SpanEvent>,
-    /// Spans of other traces, or of other branches, that it has to do with.
+    /// Links to spans of other traces or branches.
     pub links: Vec<TraceContext>,
 }
 
@@ -45,12 +45,12 @@ pub struct SpanEvent {
     pub name: Cow<'static, str>,
     /// When, in microseconds since 1970.
     pub micros: i64,
-    /// What is known of it.
+    /// Its attributes.
     pub attributes: Vec<KeyValue>,
 }
 
 impl SpanRecord {
-    /// A span within the process without attributes. The rest is added as fields: `SpanRecord { attributes, ..SpanRecord::new(…) }`.
+    /// An internal span without attributes. Set other fields with `SpanRecord { attributes, ..SpanRecord::new(…) }`.
     pub fn new(context: TraceContext, name: impl Into<Cow<'static, str>>, start_micros: i64, end_micros: i64) -> Self {
         Self {
             context,

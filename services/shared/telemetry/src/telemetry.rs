@@ -1,4 +1,4 @@
-//! Choosing contexts, and handing over spans.
+//! Creates trace contexts and exports spans.
 
 use std::{
     fmt::{self, Display},
@@ -26,46 +26,46 @@ use tonic::{
 };
 
 use crate::{
-    Settings, SettingsRefused, SpanRecord, TraceContext, context::span_id_of, export::Exporter, semconv,
+    InvalidSettings, Settings, SpanRecord, TraceContext, context::span_id_of, export::Exporter, semconv,
     settings::Protocol,
 };
 
-/// How long a service that stops waits for the collector to take its last spans, unless `OTEL_BSP_EXPORT_TIMEOUT` says otherwise.
+/// How long a stopping service waits for the export of its last spans; `OTEL_BSP_EXPORT_TIMEOUT` overrides it.
 pub const LAST_FLUSH: Duration = Duration::from_secs(3);
 
 /// The same for a command, whose end a person waits for.
 pub const LAST_FLUSH_OF_COMMAND: Duration = Duration::from_millis(300);
 
-/// How long a process that ends waits for a connection before that.
+/// How long an ending process waits for a connection before that.
 const LAST_CONNECT: Duration = Duration::from_millis(200);
 
 /// Fills the bytes with random ones.
 type Entropy = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
-/// Chooses trace contexts and sends spans. A clone is the same one.
+/// Creates trace contexts and sends spans. Clones share one exporter.
 #[derive(Clone)]
 pub struct Telemetry {
     entropy: Entropy,
     pipeline: Option<Arc<Pipeline>>,
 }
 
-/// Why spans cannot be sent though the environment says so.
+/// Why the export that the environment requests cannot start.
 #[derive(Debug, Error)]
-pub enum NotStarted {
-    /// A variable has a value that cannot be followed.
+pub enum TelemetryError {
+    /// A variable has an invalid value.
     #[error(transparent)]
-    Settings(#[from] SettingsRefused),
-    /// The machine gives no thread.
-    #[error("no thread could be started to send spans from: {0}")]
+    Settings(#[from] InvalidSettings),
+    /// No thread could be started.
+    #[error("the thread that sends spans could not be started: {0}")]
     Thread(#[from] std::io::Error),
-    /// The exporter does not take the endpoint.
+    /// The exporter rejects the settings.
     #[error("the exporter of spans cannot be set up: {0}")]
     Exporter(String),
 }
 
-/// Spans were not, or not yet, delivered. Nothing else is affected.
+/// Some spans were not delivered in time. Nothing else is affected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum NotDelivered {
+pub enum FlushError {
     /// The collector did not take them in time.
     #[error("the collector did not take them within {} ms (OTEL_BSP_EXPORT_TIMEOUT sets how long a process waits)", .0.as_millis())]
     Late(Duration),
@@ -82,10 +82,10 @@ type Sink = Box<dyn Fn(SpanRecord) + Send + Sync>;
 
 struct Pipeline {
     sampler: Sampler,
-    way_out: WayOut,
+    destination: Destination,
 }
 
-enum WayOut {
+enum Destination {
     Otlp(Otlp),
     Function(Sink),
 }
@@ -99,12 +99,12 @@ struct Collector {
 
 impl Collector {
     fn of(endpoint: &Uri) -> Self {
-        // An IPv6 address stands in brackets in a URL, and without them everywhere else.
+        // An IPv6 address has brackets in a URL only.
         let host = endpoint.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         Self { host: host.to_owned(), port: endpoint.port_u16().unwrap_or(80) }
     }
 
-    /// Whether something accepts connections there.
+    /// Whether it accepts connections.
     async fn is_reachable(&self) -> bool {
         let connecting = TcpStream::connect((self.host.as_str(), self.port));
         matches!(tokio::time::timeout(LAST_CONNECT, connecting).await, Ok(Ok(_)))
@@ -115,32 +115,32 @@ struct Otlp {
     processor: Arc<BatchSpanProcessor>,
     scope: InstrumentationScope,
     collector: Collector,
-    /// As it may be logged.
+    /// The endpoint, without secrets, for logs.
     endpoint: String,
-    /// For how long a process that ends waits, where the environment says it.
+    /// How long an ending process waits, if the environment sets it.
     last_flush: Option<Duration>,
-    /// The connection lives here, so that it depends on no runtime of the service. Taken only when dropped.
+    /// Runs the connection, so that it does not depend on the service's runtime. `None` only while being dropped.
     runtime: Option<Runtime>,
 }
 
 impl Telemetry {
-    /// As the environment says. `service_name` is what the service is called unless the environment calls it otherwise; `entropy` fills
-    /// bytes with random ones, for ids; `redactor` takes secrets out of what is sent.
+    /// Reads the settings from the environment. `service_name` is the default name; `entropy` fills bytes with random ones, for ids; `redactor`
+    /// redacts what is sent.
     ///
     /// # Errors
-    /// [`NotStarted`], when a variable has a value that is not valid. A collector that is away is not an error.
+    /// [`TelemetryError`], when a variable is not valid. An unavailable collector is not an error.
     pub fn from_env(
         service_name: &str,
         redactor: Redactor,
         entropy: impl Fn(&mut [u8]) + Send + Sync + 'static,
-    ) -> Result<Self, NotStarted> {
+    ) -> Result<Self, TelemetryError> {
         match Settings::from_env(service_name)? {
             Some(settings) => Self::on(&settings, redactor, entropy),
             None => Ok(Self::off(entropy)),
         }
     }
 
-    /// Sends nothing, and costs nothing. Contexts are still passed on.
+    /// Sends nothing. Contexts are still propagated.
     pub fn off(entropy: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Self {
         Self { entropy: Arc::new(entropy), pipeline: None }
     }
@@ -148,12 +148,12 @@ impl Telemetry {
     /// Sends spans from threads of its own.
     ///
     /// # Errors
-    /// [`NotStarted`], when no thread can be started, or a header cannot be sent.
+    /// [`TelemetryError`], when no thread can be started, or a header cannot be sent.
     pub fn on(
         settings: &Settings,
         redactor: Redactor,
         entropy: impl Fn(&mut [u8]) + Send + Sync + 'static,
-    ) -> Result<Self, NotStarted> {
+    ) -> Result<Self, TelemetryError> {
         let entropy: Entropy = Arc::new(entropy);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -170,7 +170,7 @@ impl Telemetry {
         let scope = InstrumentationScope::builder("belay")
             .with_version(env!("CARGO_PKG_VERSION"))
             .with_schema_url(semconv::SCHEMA_URL);
-        let way_out = WayOut::Otlp(Otlp {
+        let destination = Destination::Otlp(Otlp {
             processor: Arc::new(BatchSpanProcessor::builder(exporter).build()),
             scope: scope.build(),
             collector: Collector::of(&settings.endpoint),
@@ -178,17 +178,17 @@ impl Telemetry {
             last_flush: settings.last_flush,
             runtime: Some(runtime),
         });
-        let pipeline = Pipeline { sampler: settings.sampler.clone(), way_out };
+        let pipeline = Pipeline { sampler: settings.sampler.clone(), destination };
         Ok(Self { entropy, pipeline: Some(Arc::new(pipeline)) })
     }
 
-    /// Hands each span to a function as it is, at once, for tests and simulations. Traces that begin here are recorded.
+    /// Passes each span to a function immediately, unredacted, for tests and simulations. Traces that begin here are sampled.
     pub fn to(
         sink: impl Fn(SpanRecord) + Send + Sync + 'static,
         entropy: impl Fn(&mut [u8]) + Send + Sync + 'static,
     ) -> Self {
         let sampler = Sampler::ParentBased(Box::new(Sampler::AlwaysOn));
-        let pipeline = Pipeline { sampler, way_out: WayOut::Function(Box::new(sink)) };
+        let pipeline = Pipeline { sampler, destination: Destination::Function(Box::new(sink)) };
         Self { entropy: Arc::new(entropy), pipeline: Some(Arc::new(pipeline)) }
     }
 
@@ -197,26 +197,26 @@ impl Telemetry {
         self.pipeline.is_some()
     }
 
-    /// Whether spans of this context are sent. Ask before gathering attributes.
+    /// Whether spans of this context are sent. Check this before collecting attributes.
     pub fn records(&self, context: &TraceContext) -> bool {
         self.pipeline.is_some() && context.is_sampled()
     }
 
-    /// A new trace and its first span. The sampler decides whether it is recorded; without telemetry it is not.
+    /// A new trace and its root span. The sampler decides whether it is sampled; without an exporter it is not.
     pub fn root(&self) -> TraceContext {
         let context = TraceContext { trace_id: self.random(), span_id: self.random(), flags: 0, state: String::new() };
         let sampled = self.pipeline.as_ref().is_some_and(|pipeline| pipeline.samples(&context, None));
         context.sampled(sampled)
     }
 
-    /// A new trace whose first span has this name, by which it is known again: see [`TraceContext::is_span`].
+    /// A new trace whose root span has this name; [`TraceContext::is_span`] recognizes it later.
     pub fn root_named(&self, name: &str) -> TraceContext {
         let context = self.root();
         TraceContext { span_id: span_id_of(&context, name), ..context }
     }
 
-    /// A new span below another one, of this process or of a caller. Without telemetry it is the other one, so that a trace that goes
-    /// through has no hole.
+    /// A new child span of a span of this process or of a caller. Without an exporter it returns the parent, so that a trace that passes through
+    /// has no gap.
     pub fn child(&self, parent: &TraceContext) -> TraceContext {
         match &self.pipeline {
             Some(pipeline) => pipeline.below(parent, self.random()),
@@ -224,8 +224,8 @@ impl Telemetry {
         }
     }
 
-    /// The span below another one that has this name in the trace: the same one whenever and wherever it is asked for. The name is
-    /// unique in the trace, such as an execution's uid with the step and the attempt.
+    /// The child span with this name in the trace: every call returns the same ids, in every process. The name must be unique in the trace, such
+    /// as an execution's uid with the step and the attempt.
     pub fn derived(&self, parent: &TraceContext, name: impl Display) -> TraceContext {
         match &self.pipeline {
             Some(pipeline) => pipeline.below(parent, span_id_of(parent, &name.to_string())),
@@ -233,41 +233,44 @@ impl Telemetry {
         }
     }
 
-    /// Sends a span soon. It never waits: when more comes than can be sent, spans are dropped. Emitting the same span again, after a
-    /// crash, is harmless: its ids are the same.
+    /// Queues a span for sending. Never blocks: when the queue is full, the span is dropped. Emitting the same span again after a crash is
+    /// harmless, because its ids are the same.
     pub fn emit(&self, span: SpanRecord) {
         let Some(pipeline) = self.pipeline.as_ref().filter(|_| span.context.is_sampled()) else { return };
-        match &pipeline.way_out {
-            WayOut::Otlp(otlp) => otlp.processor.on_end(span.into_data(otlp.scope.clone())),
-            WayOut::Function(sink) => sink(span),
+        match &pipeline.destination {
+            Destination::Otlp(otlp) => otlp.processor.on_end(span.into_data(otlp.scope.clone())),
+            Destination::Function(sink) => sink(span),
         }
     }
 
-    /// Sends what was emitted, and waits for it: at most `limit`, and at most 5 s.
+    /// Sends queued spans, and waits for at most `limit`, and at most 5 s.
     ///
     /// # Errors
-    /// [`NotDelivered`], when that did not succeed in time.
-    pub async fn flush(&self, limit: Duration) -> Result<(), NotDelivered> {
+    /// [`FlushError`], when that did not succeed in time.
+    pub async fn flush(&self, limit: Duration) -> Result<(), FlushError> {
         self.finish(limit, |processor| processor.force_flush()).await
     }
 
-    /// Sends what was emitted, and nothing more from then on. It waits for that at most for `limit`, or for as long as
-    /// `OTEL_BSP_EXPORT_TIMEOUT` says, and not at all when the collector does not accept a connection. Doing it again does nothing.
+    /// Sends queued spans, then stops. Waits for at most `limit`, or `OTEL_BSP_EXPORT_TIMEOUT` if it is set, and not at all when the collector does
+    /// not
+    /// accept a connection. Idempotent.
     ///
     /// # Errors
-    /// [`NotDelivered`], when that did not succeed in time.
-    pub async fn shutdown(&self, limit: Duration) -> Result<(), NotDelivered> {
-        let Some(WayOut::Otlp(otlp)) = self.pipeline.as_ref().map(|pipeline| &pipeline.way_out) else { return Ok(()) };
+    /// [`FlushError`], when that did not succeed in time.
+    pub async fn shutdown(&self, limit: Duration) -> Result<(), FlushError> {
+        let Some(Destination::Otlp(otlp)) = self.pipeline.as_ref().map(|pipeline| &pipeline.destination) else {
+            return Ok(());
+        };
         let limit = if limit.is_zero() { limit } else { otlp.last_flush.unwrap_or(limit) };
         if !limit.is_zero() && otlp.is_reachable().await {
             return self.finish(limit, move |processor| processor.shutdown_with_timeout(limit)).await;
         }
         drop(self.finish(Duration::ZERO, |processor| processor.shutdown_with_timeout(Duration::ZERO)).await);
-        Err(NotDelivered::Unreachable)
+        Err(FlushError::Unreachable)
     }
 
-    /// Ends the senders of a process with it, each as [`Telemetry::shutdown`] does. What could not be delivered is logged, in one line,
-    /// unless `limit` is zero. Returns whether everything was.
+    /// Shuts down the senders of an ending process, each with [`Telemetry::shutdown`]. Logs one line when spans were not delivered, unless `limit` is
+    /// zero. Returns whether all were delivered.
     pub async fn end(senders: &[&Self], limit: Duration) -> bool {
         let ending = senders.iter().map(|sender| {
             let sender = (*sender).clone();
@@ -275,7 +278,7 @@ impl Telemetry {
         });
         let mut lost = None;
         for sender in ending.collect::<Vec<_>>() {
-            // A task that panicked has said so itself.
+            // A panic of the task was already reported.
             if let Ok((Err(error), sender)) = sender.await {
                 lost.get_or_insert((error, sender));
             }
@@ -286,10 +289,10 @@ impl Telemetry {
         lost.is_none()
     }
 
-    /// Where spans go, as it may be logged.
+    /// The endpoint, without secrets, for logs.
     fn endpoint(&self) -> &str {
-        match self.pipeline.as_ref().map(|pipeline| &pipeline.way_out) {
-            Some(WayOut::Otlp(otlp)) => &otlp.endpoint,
+        match self.pipeline.as_ref().map(|pipeline| &pipeline.destination) {
+            Some(Destination::Otlp(otlp)) => &otlp.endpoint,
             _ => "",
         }
     }
@@ -298,8 +301,10 @@ impl Telemetry {
         &self,
         limit: Duration,
         how: impl FnOnce(&BatchSpanProcessor) -> OTelSdkResult + Send + 'static,
-    ) -> Result<(), NotDelivered> {
-        let Some(WayOut::Otlp(otlp)) = self.pipeline.as_ref().map(|pipeline| &pipeline.way_out) else { return Ok(()) };
+    ) -> Result<(), FlushError> {
+        let Some(Destination::Otlp(otlp)) = self.pipeline.as_ref().map(|pipeline| &pipeline.destination) else {
+            return Ok(());
+        };
         let Some(runtime) = &otlp.runtime else { return Ok(()) };
         let processor = Arc::clone(&otlp.processor);
         // On the telemetry's own runtime: the processor blocks, and the caller's timers may be simulated.
@@ -307,10 +312,10 @@ impl Telemetry {
         let timed = runtime.spawn(async move { tokio::time::timeout(limit, work).await });
         match timed.await {
             Ok(Ok(Ok(Ok(()) | Err(OTelSdkError::AlreadyShutdown)))) => Ok(()),
-            // The processor's own limit is the same, and either may be met first.
-            Ok(Ok(Ok(Err(OTelSdkError::Timeout(_))))) | Ok(Err(_)) => Err(NotDelivered::Late(limit)),
-            Ok(Ok(Ok(Err(error)))) => Err(NotDelivered::Refused(error.to_string())),
-            Ok(Ok(Err(lost))) | Err(lost) => Err(NotDelivered::Refused(lost.to_string())),
+            // The processor has the same limit, and either may fire first.
+            Ok(Ok(Ok(Err(OTelSdkError::Timeout(_))))) | Ok(Err(_)) => Err(FlushError::Late(limit)),
+            Ok(Ok(Ok(Err(error)))) => Err(FlushError::Refused(error.to_string())),
+            Ok(Ok(Err(lost))) | Err(lost) => Err(FlushError::Refused(lost.to_string())),
         }
     }
 
@@ -334,7 +339,7 @@ impl Pipeline {
 }
 
 impl Otlp {
-    /// Whether the collector accepts connections, asked on the telemetry's own runtime.
+    /// Whether the collector accepts connections; connects on the telemetry's own runtime.
     async fn is_reachable(&self) -> bool {
         let Some(runtime) = &self.runtime else { return false };
         let collector = self.collector.clone();
@@ -344,7 +349,7 @@ impl Otlp {
 
 impl Drop for Otlp {
     fn drop(&mut self) {
-        // A runtime may not be dropped within another one, where waiting is not allowed.
+        // Dropping a runtime blocks, which is not allowed inside another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -378,7 +383,7 @@ fn resource(settings: &Settings, instance: &str) -> Resource {
         .build()
 }
 
-fn otlp_exporter(settings: &Settings) -> Result<opentelemetry_otlp::SpanExporter, NotStarted> {
+fn otlp_exporter(settings: &Settings) -> Result<opentelemetry_otlp::SpanExporter, TelemetryError> {
     let builder = opentelemetry_otlp::SpanExporter::builder();
     let endpoint = settings.endpoint.to_string();
     let built = match settings.protocol {
@@ -396,14 +401,15 @@ fn otlp_exporter(settings: &Settings) -> Result<opentelemetry_otlp::SpanExporter
             .with_headers(settings.headers.iter().cloned().collect())
             .build(),
     };
-    built.map_err(|error| NotStarted::Exporter(error.to_string()))
+    built.map_err(|error| TelemetryError::Exporter(error.to_string()))
 }
 
-fn metadata(settings: &Settings) -> Result<MetadataMap, NotStarted> {
+fn metadata(settings: &Settings) -> Result<MetadataMap, TelemetryError> {
     let mut metadata = MetadataMap::new();
     for (key, value) in &settings.headers {
         // `Settings` has checked both.
-        let refused = |what: &str| NotStarted::Exporter(format!("the header `{key}` has {what} that cannot be sent"));
+        let refused =
+            |what: &str| TelemetryError::Exporter(format!("the header `{key}` has {what} that is not valid in HTTP"));
         let name = MetadataKey::from_bytes(key.to_ascii_lowercase().as_bytes()).map_err(|_| refused("a name"))?;
         metadata.insert(name, value.parse().map_err(|_| refused("a value"))?);
     }

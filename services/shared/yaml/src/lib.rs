@@ -1,4 +1,4 @@
-//! Files that people write in YAML, read so that everything that is wrong is reported at once, by field and line.
+//! Reads YAML files that people write, and reports all violations at once, by field and line.
 //!
 //! [`parse`] turns text into a tree in which every value knows its line; a [`Reader`] turns the tree into values and collects the
 //! [`Violation`]s. Pure: the caller reads the file.

@@ -1,8 +1,8 @@
-//! "Did you mean": the known word that a mistyped one was probably meant to be.
+//! "Did you mean": suggests a known word for a mistyped one.
 
-/// The known word of which at most a third of the letters differ, the nearest first, and of equally near ones the first in the list.
+/// The nearest known word of which at most a third of the letters differ; of equally near ones the first in the list.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Nobody mistypes a word of this length, and comparing costs the product of the lengths.
+    // Longer words are not typing errors, and a comparison costs the product of the lengths.
     if word.len() > 64 {
         return None;
     }

@@ -1,10 +1,10 @@
-//! The tree into values, with everything that is wrong with it.
+//! Converts the tree to values, and collects all violations.
 
 use std::collections::HashMap;
 
 use crate::{Entry, Node, Value, Violation, nearest, seconds, shown};
 
-/// Reads values out of a tree; what is wrong is noted, and reading goes on.
+/// Reads values out of a tree; it records violations and continues.
 #[derive(Debug, Default)]
 pub struct Reader {
     violations: Vec<Violation>,
@@ -12,12 +12,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// What was noted so far, in the order of reading.
+    /// The violations so far, in the order of reading.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// The same, to keep.
+    /// The violations, by value.
     pub fn into_violations(self) -> Vec<Violation> {
         self.violations
     }
@@ -46,12 +46,12 @@ impl Reader {
         }
     }
 
-    /// Notes a violation.
+    /// Records a violation.
     pub fn refuse(&mut self, field: &str, line: u32, message: impl Into<String>) {
         self.violations.push(Violation { field: field.to_owned(), line, message: message.into() });
     }
 
-    /// Hands each entry of a mapping to `take`, which answers with the keys that there are when it does not know one.
+    /// Passes each entry of a mapping to `take`, which returns the known keys as an error when it does not know one.
     pub fn map<'n>(
         &mut self,
         node: &'n Node,
@@ -68,7 +68,7 @@ impl Reader {
             if let Err(known) = take(self, key, &inner, value) {
                 let hint = match nearest(key, known.split(' ')) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("there are {}", known.replace(' ', ", ")),
+                    None => format!("use one of {}", known.replace(' ', ", ")),
                 };
                 self.refuse(&inner, *line, format!("there is no key `{}` here; {hint}", shown(key)));
             }
@@ -96,8 +96,8 @@ impl Reader {
         taken
     }
 
-    /// A list that says something: nobody who writes an empty one means everything.
-    pub fn some<'n, T>(
+    /// A list that must not be empty, because an author might expect an empty one to match everything.
+    pub fn non_empty_list<'n, T>(
         &mut self,
         node: &'n Node,
         field: &str,
@@ -156,7 +156,7 @@ impl Reader {
         found
     }
 
-    /// One of a few words; where it is none of them, `to` keeps its value.
+    /// One of a few words; for any other, `to` keeps its value.
     pub fn word<T: Copy>(&mut self, node: &Node, field: &str, words: &[(&str, T)], to: &mut T) {
         if let Some(value) = self.one_of(node, field, words) {
             *to = value;

@@ -1,19 +1,19 @@
-//! Text that came from outside, as it may stand in a message.
+//! Untrusted text for messages.
 
-/// Most characters that are shown.
-const MOST: usize = 200;
+/// The maximum number of characters shown.
+const MAX_CHARS: usize = 200;
 
-/// The text in one line and bounded, with what misleads a reader escaped.
+/// The text in one line and bounded, with misleading characters escaped.
 pub fn shown(text: &str) -> String {
     let mut shown = String::new();
-    for character in text.chars().take(MOST) {
+    for character in text.chars().take(MAX_CHARS) {
         match character {
             '\n' => shown.push_str("\\n"),
             misleading if misleads(misleading) => shown.extend(misleading.escape_unicode()),
             other => shown.push(other),
         }
     }
-    if text.chars().nth(MOST).is_some() {
+    if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     shown

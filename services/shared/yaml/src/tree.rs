@@ -1,4 +1,4 @@
-//! YAML into a tree in which every value knows its line. What a text may cost is bounded before it is spent.
+//! Parses YAML into a tree in which every value has its line, within bounds on depth and size.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use serde_saphyr::{Error, MessageFormatter, Options, Spanned, UserMessageFormatt
 
 use crate::{Violation, shown};
 
-/// How much a file may hold.
+/// The limits of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// What the file is called in messages, such as `policy`.
     pub what: &'static str,
-    /// Deepest nesting. Some more than the format has, so that what is too deep is refused by its field's name.
+    /// The maximum nesting, a little above what the format needs, so that errors about deep values can name their field.
     pub max_depth: usize,
-    /// Most values, with aliases written out.
+    /// The maximum number of values, with aliases expanded.
     pub max_nodes: usize,
-    /// Most bytes.
+    /// The maximum size in bytes.
     pub max_text: usize,
 }
 
@@ -39,7 +39,7 @@ pub enum Value {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// The whole number it is, where it is one that is not negative.
+    /// A number; its value when it is a whole number and not negative.
     Number(Option<u64>),
     /// A text.
     Text(String),
@@ -61,7 +61,7 @@ pub struct Entry {
 }
 
 impl Value {
-    /// What it is, for people.
+    /// The kind of value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "empty",
@@ -77,12 +77,12 @@ impl Value {
 /// Reads a text into a tree.
 ///
 /// # Errors
-/// What is wrong, and its line (0 when not known).
+/// The violation, with its line (0 when not known).
 pub fn parse(text: &str, bounds: &Bounds) -> Result<Node, Violation> {
     let whole = |line, message| Violation { field: String::new(), line, message };
     let Bounds { what, max_text, .. } = *bounds;
     if text.len() > max_text {
-        return Err(whole(0, format!("the {what} has {} bytes, and may have {max_text}: shorten it", text.len())));
+        return Err(whole(0, format!("the {what} has {} bytes, and the limit is {max_text}: shorten it", text.len())));
     }
     // Editors that write a byte order mark do not show it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -101,7 +101,7 @@ fn message(error: &Error, bounds: &Bounds) -> String {
         | Error::AliasReplayStackDepthExceeded { .. } => {
             let Bounds { what, max_depth, .. } = bounds;
             format!(
-                "the {what} is nested deeper than {max_depth} levels, or holds more than it may with its aliases written out"
+                "the {what} is nested deeper than {max_depth} levels, or has too many values with its aliases expanded"
             )
         }
         Error::AliasError { error, .. } => message(error, bounds),
@@ -109,7 +109,7 @@ fn message(error: &Error, bounds: &Bounds) -> String {
     }
 }
 
-/// YAML 1.2 as far as it goes: `yes` and `on` are text, and keys are unique.
+/// YAML 1.2: `yes` and `on` are text, and keys are unique.
 fn rules(bounds: &Bounds) -> Options {
     options! {
         budget: budget! {
@@ -153,7 +153,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value that JSON has too")
+        f.write_str("a value that JSON supports")
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {

@@ -99,7 +99,7 @@ pub(super) fn workspace_failed(error: &(dyn Error + 'static)) -> Unsuccessful {
 /// The end of a failed call. A call that failed on a full disk has changed nothing: it ends as cancelled, so that the executor retries it
 /// later.
 pub(super) fn unsuccessful(failure: ToolFailure) -> Unsuccessful {
-    let state = if failure.reason == reasons::WORKSPACE_FULL && !is_planted(Defect::FailsForWantOfRoom) {
+    let state = if failure.reason == reasons::WORKSPACE_FULL && !is_planted(Defect::FullDiskFailsSteps) {
         State::Cancelled
     } else {
         State::Failed

@@ -375,7 +375,7 @@ impl Calls {
                 self.discard(guard, &staged).await;
                 self.restore_pending(job)
             }
-            CommitOutcome::NotWritten(_) if is_planted(Defect::DoubtsWhatDidNotHappen) => {
+            CommitOutcome::NotWritten(_) if is_planted(Defect::UncommittedReportedUnknown) => {
                 let doubt = ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, "Planted.");
                 Progress::Ended(Arc::new(self.ended(job, unapplied_receipt, Err((State::OutcomeUnknown, doubt)))))
             }

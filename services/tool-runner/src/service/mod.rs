@@ -20,7 +20,7 @@ use belay_proto::v1::{
     tool_runner_service_server::{ToolRunnerService, ToolRunnerServiceServer},
 };
 use belay_reasons as reasons;
-use belay_service_kit::{Hosted, Shutdown, host::LARGEST_MESSAGE, status};
+use belay_service_kit::{Hosted, Shutdown, host::MAX_MESSAGE_BYTES, status};
 use data_encoding::HEXLOWER;
 use futures::Stream;
 use sha2::{Digest as _, Sha256};
@@ -37,8 +37,8 @@ use crate::{
 pub fn hosted(calls: Arc<Calls>, shutdown: Shutdown) -> Hosted {
     let stores = Arc::clone(calls.stores());
     let service = ToolRunnerServiceServer::new(Service { calls, shutdown })
-        .max_decoding_message_size(LARGEST_MESSAGE)
-        .max_encoding_message_size(LARGEST_MESSAGE);
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Hosted::new(Routes::new(service), "belay.v1.ToolRunnerService", v1::FILE_DESCRIPTOR_SET).with_stores(stores)
 }
 

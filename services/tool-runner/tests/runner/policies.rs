@@ -151,7 +151,7 @@ async fn the_runner_follows_the_policy_of_the_gate() {
     let listener = net::bind(&address).await.unwrap();
     let routes = Routes::new(ApprovalGateServiceServer::new(Gate(published)));
     let hosted = Hosted::new(routes, "belay.v1.ApprovalGateService", v1::FILE_DESCRIPTOR_SET);
-    tokio::spawn(listener.serve(hosted, Access::Everybody(Principal::Service(Service::ToolRunner)), stop));
+    tokio::spawn(listener.serve(hosted, Access::Unauthenticated(Principal::Service(Service::ToolRunner)), stop));
 
     let policy = Arc::clone(runner.calls.as_ref().unwrap().policy());
     let gate = GateChannel::new(net::connect_lazy(&address), Some("open sesame")).unwrap();

@@ -365,7 +365,7 @@ impl Bench {
             let hosted = hosted(Arc::clone(&calls), stop.clone());
             runtime.spawn(async move {
                 let _trigger = trigger;
-                listener.serve(hosted, Access::everybody_is_the_executor(), stop).await
+                listener.serve(hosted, Access::unauthenticated_executor(), stop).await
             });
             (runtime, calls, socket)
         });

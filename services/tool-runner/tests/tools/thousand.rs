@@ -69,7 +69,7 @@ async fn start(folder: &std::path::Path) -> (Client, String, Arc<Calls>) {
     let hosted = hosted(Arc::clone(&calls), stop.clone());
     tokio::spawn(async move {
         let _trigger = trigger;
-        listener.serve(hosted, Access::everybody_is_the_executor(), stop).await
+        listener.serve(hosted, Access::unauthenticated_executor(), stop).await
     });
     let client = ToolRunnerServiceClient::new(net::connect_lazy(&net::Address::Unix(socket)));
     (client, workspace.to_str().unwrap().to_owned(), calls)

@@ -1,7 +1,8 @@
-//! The floor: the least that a durable step can cost on this machine. A loop calls a tool in another process, then stores one row.
+//! The floor: the minimum cost of a durable step on this machine. A loop calls a tool in another process, then stores one row.
 //!
-//! It checks nothing, knows no policy and shows no events; what Belay costs above it is the price of being Belay. Its transport, its
-//! store and its group commit are Belay's in kind: tonic on a unix socket, SQLite in WAL with synchronous=FULL, one writer thread.
+//! It has no checks, no policy and no events; the difference is the cost of Belay. It has the same kind of transport, store and group commit: tonic
+//! on
+//! a unix socket, SQLite in WAL mode with synchronous=FULL, one writer thread.
 
 use std::{
     error::Error,
@@ -44,18 +45,18 @@ type Failure = Box<dyn Error + Send + Sync>;
 #[derive(Debug, Parser)]
 #[command(name = "belay-floor")]
 enum Role {
-    /// Answers calls at once. Says `ready` on stdout when it listens.
+    /// Returns from calls at once. Prints `ready` to stdout when it listens.
     Tool {
         /// Where to listen.
         #[arg(long, value_name = "unix:PATH", value_parser = socket)]
         listen: PathBuf,
     },
-    /// Says `ready` on stdout, then runs a load for each line `EXECUTIONS STEPS` on stdin and answers it with a line of JSON.
+    /// Prints `ready` to stdout, then runs a load for each line `EXECUTIONS STEPS` on stdin and prints its result as a line of JSON.
     Executor {
         /// Where the tool listens.
         #[arg(long)]
         tool: Address,
-        /// The database file; made if it is not there.
+        /// The database file, which is created if it does not exist.
         #[arg(long)]
         store: PathBuf,
     },
@@ -143,7 +144,7 @@ async fn run((executions, steps): (u32, u32), client: &ToolClient<Channel>, rows
     .to_string())
 }
 
-/// One execution; answers with each step's latency in microseconds.
+/// Runs one execution; returns each step's latency in microseconds.
 async fn run_one(
     execution: u32,
     steps: u32,
@@ -170,7 +171,7 @@ async fn run_one(
 type Row = (u32, u32, String, oneshot::Sender<()>);
 type Queue = mpsc::Sender<Row>;
 
-/// The one writer: whatever is ready goes to the disk together.
+/// The writer, with group commit.
 fn write(connection: &mut Connection, queue: &mpsc::Receiver<Row>) -> Result<(), rusqlite::Error> {
     while let Ok(first) = queue.recv() {
         let mut waiting = Vec::new();
@@ -185,7 +186,7 @@ fn write(connection: &mut Connection, queue: &mpsc::Receiver<Row>) -> Result<(),
         }
         transaction.commit()?;
         for stored in waiting {
-            // A loop that is gone failed and says so itself.
+            // A loop that has ended reports its failure itself.
             let _ = stored.send(());
         }
     }

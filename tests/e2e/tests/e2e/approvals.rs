@@ -1,4 +1,4 @@
-//! Approvals as people without a terminal meet them: one process waits, another lists, shows and decides.
+//! Approvals without a terminal: one process waits, another lists, shows and decides.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use belay_e2e::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// The built-in policy shows a deletion to a person before it is kept.
+/// The built-in policy requires approval for deletions.
 const DELETE: &str = "
 id: delete
 steps:
@@ -115,9 +115,9 @@ fn a_deletion_waits_for_a_person() {
     assert_eq!(states(home), ["STATE_CONSUMED", "STATE_SKIPPED", "STATE_DENIED"], "the newest first");
 }
 
-/// B-03: nothing is decided without having been shown, twice, or about what is not there; and refused, nothing happens.
+/// B-03: a decision without the digest, a second one, and one about an unknown approval are rejected, and change nothing.
 #[test]
-fn a_decision_is_refused_that_cannot_stand() {
+fn an_invalid_decision_is_refused() {
     let scene = Scene::new();
     let (run, approval) = scene.waiting("e1");
     let blind = scene.home.run(["approve", approval.as_str()]);
@@ -134,9 +134,9 @@ fn a_decision_is_refused_that_cannot_stand() {
     scene.assert_untouched();
 }
 
-/// S2-X-18: what `--approve` and the policy say for runs that ask nobody.
+/// S2-X-18: `--approve` and the policy decide in runs without a person.
 #[test]
-fn runs_that_ask_nobody_do_as_the_policy_says() {
+fn runs_without_a_person_follow_the_policy() {
     // How it is run, what the policy says without a person, the exit code, and whether the file goes.
     let table: [(&[&str], &str, i32, bool); 6] = [
         (&[], "auto", 33, false),
@@ -162,7 +162,7 @@ fn runs_that_ask_nobody_do_as_the_policy_says() {
     }
 }
 
-/// S2-FR-050, S2-FR-051: a policy that refuses runs nothing, and one that does not ask asks nobody.
+/// S2-FR-050, S2-FR-051: a policy that denies runs nothing, and one that allows needs no approval.
 #[test]
 fn the_settings_of_a_policy_hold() {
     let table = [("file_delete: deny", 33, false), ("file_delete: auto", 0, true)];

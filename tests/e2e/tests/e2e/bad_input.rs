@@ -1,4 +1,4 @@
-//! What people get wrong: each is refused before anything happens, by the name of the field or the file, with exit code 2.
+//! Invalid input: each kind is refused before anything happens, with the name of the field or the file, and exit code 2.
 
 use belay_e2e::{Home, belay::Ended, folder::content};
 use rustix::process::Signal;
@@ -18,7 +18,7 @@ fn refusal(home: &Home, name: &str, plan: impl AsRef<[u8]>) -> String {
     talk
 }
 
-/// What a server leaves that nobody asked anything.
+/// Creates the state directory that an unused server leaves.
 fn make_state_directory(home: &Home) {
     let server = home.serve();
     server.signal(Signal::TERM);
@@ -30,7 +30,7 @@ fn nothing_was_started(home: &Home) {
     assert_eq!(list, serde_json::json!({}), "a refusal leaves nothing behind");
 }
 
-/// S2-FR-002, S4-05, S4-06, S4-07, S4-08, S4-18: every fault is told by its field, with line and column where the author wrote it.
+/// S2-FR-002, S4-05, S4-06, S4-07, S4-08, S4-18: every violation is reported by field, line and column.
 #[test]
 fn a_faulty_plan_is_refused_by_field_and_line() {
     let home = Home::new();
@@ -89,7 +89,7 @@ fn a_faulty_plan_is_refused_by_field_and_line() {
         );
     }
     let screen = refusal(&home, "plan.json", r#"{"id": "p", "steps": [,]}"#);
-    assert!(screen.contains("plan.json:1:23: this is not JSON"), "{screen}");
+    assert!(screen.contains("plan.json:1:23: invalid JSON"), "{screen}");
     nothing_was_started(&home);
 }
 
@@ -105,11 +105,11 @@ fn ten_thousand_steps_are_a_plan_and_one_more_is_not() {
     assert_eq!(good.code, 0, "{}", good.talk);
     assert!(good.out.ends_with(" is valid: 10000 steps\n"), "{}", good.out);
     let screen = refusal(&home, "long.yaml", plan(10_001));
-    assert!(screen.contains("steps: has 10001 steps, and a plan may have 10000: split it"), "{screen}");
+    assert!(screen.contains("steps: has 10001 steps and the limit is 10000: split it"), "{screen}");
     nothing_was_started(&home);
 }
 
-/// B-09: what is too big is refused once, by name.
+/// B-09: values beyond a limit are refused once, by name.
 #[test]
 fn what_is_too_big_is_refused_by_name() {
     let home = Home::new();

@@ -1,4 +1,4 @@
-//! A collector of spans, as far as a test needs one: it takes what programs send over OTLP, and draws it as a tree.
+//! A span collector for tests: it receives spans over OTLP, and prints them as a tree.
 
 use std::{
     collections::BTreeSet,
@@ -19,10 +19,10 @@ use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
-/// How long a span may be on its way.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout for receiving a span.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A span, and who sent it.
+/// A span, and the service that sent it.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) service: String,
@@ -33,7 +33,7 @@ pub(crate) struct Collector {
     endpoint: String,
     received: Receiver<Span>,
     spans: Vec<Span>,
-    /// It receives for as long as this is there.
+    /// Held while the collector receives.
     _runtime: Runtime,
 }
 
@@ -68,7 +68,7 @@ impl Collector {
         Self { endpoint, received, spans: Vec::new(), _runtime: runtime }
     }
 
-    /// The command, told to send its spans here soon.
+    /// Makes the command send its spans here, without delay.
     pub(crate) fn watch(&self, mut command: Command) -> Command {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_")) {
             command.env_remove(name);
@@ -77,21 +77,21 @@ impl Collector {
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &self.endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
         command.env("OTEL_BSP_SCHEDULE_DELAY", "20");
         // However slow the machine is: what is asked of the spans is that they come.
-        command.env("OTEL_BSP_EXPORT_TIMEOUT", PATIENCE.as_millis().to_string());
+        command.env("OTEL_BSP_EXPORT_TIMEOUT", TIMEOUT.as_millis().to_string());
         command
     }
 
-    /// Waits until a span of this name has come from this service.
+    /// Waits until this service has sent a span with this name.
     pub(crate) fn wait_for(&mut self, service: &str, name: &str) {
         while !self.spans.iter().any(|sent| sent.service == service && sent.span.name == name) {
-            match self.received.recv_timeout(PATIENCE) {
+            match self.received.recv_timeout(TIMEOUT) {
                 Ok(span) => self.spans.push(span),
                 Err(end) => panic!("{name:?} of {service} did not come ({end}); what came: {:?}", self.spans),
             }
         }
     }
 
-    /// Everything that has come. What a program sent before it ended in good order is here.
+    /// All received spans. Spans that a program sent before it exited regularly are included.
     pub(crate) fn all(mut self) -> Vec<Span> {
         self.spans.extend(self.received.try_iter());
         self.spans
@@ -99,7 +99,7 @@ impl Collector {
 }
 
 impl Span {
-    /// An attribute's text; empty when it is not there.
+    /// An attribute's text; empty when it is missing.
     pub(crate) fn text(&self, key: &str) -> String {
         text(&self.span.attributes, key)
     }
@@ -116,7 +116,7 @@ impl Span {
         hex(&self.span.parent_span_id)
     }
 
-    /// `service: name`, and in brackets how it ended.
+    /// `service: name`, and its end in brackets.
     fn label(&self) -> String {
         let state = self.text("belay.state");
         let state = if state.is_empty() { String::new() } else { format!(" [{state}]") };
@@ -126,8 +126,7 @@ impl Span {
     }
 }
 
-/// The spans below each other, each level in the order of its labels. Every span has to be there once, and its parent, too, unless it is
-/// the one span that begins.
+/// The spans as a tree, each level sorted by label. Every span must occur once, with its parent, except the root.
 pub(crate) fn tree(spans: &[Span]) -> String {
     let ids: BTreeSet<String> = spans.iter().map(Span::span_id).collect();
     assert_eq!(ids.len(), spans.len(), "no span is sent twice: {spans:#?}");

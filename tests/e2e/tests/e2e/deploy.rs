@@ -1,4 +1,4 @@
-//! What stands in deploy/ fits the programs, and keeps the services apart.
+//! The units in deploy/ match the programs, and separate the services.
 
 use std::{
     fs,
@@ -150,7 +150,7 @@ impl Host {
     }
 }
 
-/// The units name one another's sockets, keys and flags rightly: started by their command lines, the three carry a plan out.
+/// The units name each other's sockets, keys and flags correctly: started by their command lines, the three services carry out a plan.
 #[tokio::test]
 async fn the_units_of_systemd_start_services_that_work_together() {
     let home = Home::new();
@@ -161,7 +161,7 @@ async fn the_units_of_systemd_start_services_that_work_together() {
     let address = |socket: PathBuf| format!("unix:{}", socket.display());
     let project = host.root.join("srv/belay/project").display().to_string();
     let (executor, gate) = (address(host.executor()), address(host.gate()));
-    // The runner refuses everything until the gate has told it the policy.
+    // The runner rejects every call until it has received the policy from the gate.
     let run = async {
         loop {
             let run = home.run(["run", &plan, "--server", &executor, "--gate", &gate, "--workspace", &project]);
@@ -175,11 +175,11 @@ async fn the_units_of_systemd_start_services_that_work_together() {
     assert_eq!(run.code, 0, "{run:?}\n{}", host.logs());
 }
 
-/// A plan whose one step asks a person before a file is written.
+/// A plan whose only step needs approval before a file is written.
 const ASKS: &str = "id: asks\nsteps: [{id: w, tool: write_file, arguments: {path: a.txt, content: new}}]\n";
 
-/// B-05, B-19: under the units' users the executor reads no key of the gate's, decides nothing, and gets no grant for what nobody approved;
-/// what a person approved is done.
+/// B-05, B-19: with the units' users, the executor cannot read the gate's key, cannot decide, and gets no grant without an approval; approved calls
+/// are carried out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hostile_executor_gets_nothing_that_no_person_approved() {
     if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
@@ -215,7 +215,7 @@ async fn a_hostile_executor_gets_nothing_that_no_person_approved() {
     assert_eq!(fs::read_to_string(host.root.join("srv/belay/project/a.txt")).unwrap(), "new");
 }
 
-/// What `a_hostile_executor_gets_nothing_that_no_person_approved` tells this program when it runs it as another user.
+/// The input of this program when `a_hostile_executor_gets_nothing_that_no_person_approved` runs it as another user.
 struct Attack {
     root: PathBuf,
     approval: String,
@@ -233,7 +233,7 @@ impl Attack {
         self.root.join("run").join(place)
     }
 
-    /// What the gate says to this user who decides at one of its sockets.
+    /// The gate's response when this user tries to decide at one of its sockets.
     async fn decide(&self, place: &str) -> (Code, String) {
         let request = v1::DecideApprovalRequest {
             name: self.approval.clone(),

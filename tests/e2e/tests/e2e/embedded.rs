@@ -1,4 +1,4 @@
-//! All services in one process, which is killed at random moments: `belay run` and whoever resumes it, and `belay serve`.
+//! All services in one process, which is killed at random times: `belay run`, the commands that resume it, and `belay serve`.
 
 use std::{fs, time::Duration};
 
@@ -11,7 +11,7 @@ use belay_e2e::{
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tokio::time::Instant;
 
-/// What commands change in `asked` would be shown; where nobody is asked, the policy says yes.
+/// Changes by commands in `asked` require approval; without a person, the policy approves.
 const POLICY: &str = "
 terminal_commands: auto
 non_interactive_policy: auto
@@ -57,7 +57,7 @@ async fn assert_done_once(home: &Home, context: &str) {
     orphans::gone().await;
 }
 
-/// Kills at random moments, of which about half lie in the start of the services, however long that takes here.
+/// Kills at random times, about half of them during the start of the services, however long that takes.
 struct Killer {
     random: SmallRng,
     start: Duration,
@@ -99,7 +99,7 @@ async fn a_run_that_is_killed_again_and_again_writes_every_line_once() {
         "--approve",
         "auto",
     ];
-    // Until it is accepted, it is begun again; the request id makes that one beginning.
+    // Started again until it is accepted; the request id makes that one execution.
     while home.run(["executions", "get", "e1"]).code != 0 {
         killer.kill(home.start(run));
         assert!(killer.kills < 60, "it is accepted at last");
@@ -120,7 +120,7 @@ async fn a_run_that_is_killed_again_and_again_writes_every_line_once() {
     assert_done_once(&home, &format!("seed {seed}")).await;
 }
 
-/// The same of a server, while somebody watches and somebody decides.
+/// The same for a server, with a watcher and a person who decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_again_and_again_writes_every_line_once() {
     let (home, seed) = (home(), 8);
@@ -152,7 +152,7 @@ async fn a_server_that_is_killed_again_and_again_writes_every_line_once() {
             }
             server.wait_for("keeps data in");
         }
-        // Whoever decides may find nothing to decide, or lose the server meanwhile.
+        // There may be nothing to decide, or the server may be killed meanwhile.
         home.run(["approve", "@last", "--yes"]);
         if is_last {
             break;

@@ -1,4 +1,4 @@
-//! Refusals: each names what is wrong and what to do, and nothing is lost or begun.
+//! Errors: each names the problem and what to do, and nothing is lost or started.
 
 use belay_e2e::{Client, Services};
 use belay_proto::v1::{self, start_execution_request::Source};
@@ -53,7 +53,7 @@ async fn a_plan_that_cannot_be_carried_out_is_refused_by_field() {
     assert!(list.executions.is_empty(), "a refused plan leaves nothing behind");
 }
 
-/// B-09: what is too big is refused once, with the field's name.
+/// B-09: values beyond a limit are refused once, with the field's name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_too_big_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Steps that append to files, and people who decide, while every process is killed with SIGKILL at random moments.
+//! Steps that append to files, and people who decide, while every process is killed with SIGKILL at random times.
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +26,7 @@ use belay_proto::v1::{
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tonic::Code;
 
-/// Commands are kept without asking; what they change in `asked` is shown first, and bash is asked about before it runs.
+/// Commands are allowed; their changes in `asked` require approval, and bash requires approval before it runs.
 const POLICY: &str = "
 terminal_commands: auto
 rules:
@@ -52,14 +52,14 @@ fn step(id: &str, how: How, depends_on: &str) -> String {
         How::AskedFirst => ("bash", String::new()),
     };
     let script = format!("echo {id} >> log.txt{more} # marked-by-the-test");
-    // After so many conflicts in a row an attempt has failed, and where many append side by side that may happen to one.
+    // An attempt fails after several conflicts in a row, which may happen when many steps append concurrently.
     let retry = "{max_attempts: 20, backoff: [50ms]}";
     format!(
         "  - {{id: {id}, tool: run_terminal, arguments: {{command: [{shell}, -c, '{script}']}}, depends_on: [{depends_on}], retry: {retry}}}\n"
     )
 }
 
-/// Steps that depend on each other: their lines stand in this order.
+/// Steps that depend on each other: their lines are in this order.
 fn chain(steps: usize) -> String {
     let how = [How::Free, How::Shown, How::Free, How::AskedFirst];
     (0..steps).fold("id: chain\nsteps:\n".to_owned(), |plan, n| {
@@ -68,7 +68,7 @@ fn chain(steps: usize) -> String {
     })
 }
 
-/// Steps that append to one file side by side, so that their commits conflict, and one that comes after all of them.
+/// Steps that append to one file concurrently, so that their commits conflict, and one that depends on all of them.
 fn fan(steps: usize) -> String {
     let mut plan = "id: fan\nparallelism: 3\nsteps:\n".to_owned();
     for n in 0..steps {
@@ -78,7 +78,7 @@ fn fan(steps: usize) -> String {
     plan + &step("last", How::Free, &all.join(", "))
 }
 
-/// Each line is there once, and in an order that the plan allows.
+/// Each line occurs once, in an order that the plan allows.
 fn assert_lines(log: &str, steps: usize, is_chain: bool, context: &str) {
     let lines: Vec<&str> = log.lines().collect();
     let expected: Vec<String> = (0..steps).map(|n| format!("s{n}")).collect();
@@ -96,7 +96,7 @@ fn assert_lines(log: &str, steps: usize, is_chain: bool, context: &str) {
     );
 }
 
-/// What every execution comes to, whatever happened meanwhile.
+/// The end of every execution, whatever happened meanwhile.
 fn assert_told(picture: &Picture, steps: usize, context: &str) {
     let failure = picture.events().iter().rev().find_map(|event| match &event.kind {
         Some(Kind::StepFailed(failed)) => failed.failure.clone(),
@@ -123,20 +123,20 @@ fn assert_told(picture: &Picture, steps: usize, context: &str) {
     assert!(!nonces.is_empty(), "{context}: somebody was asked");
 }
 
-/// Answers every question with yes until it is dropped.
-async fn says_yes(person: Person, seed: u64) {
+/// Approves every pending approval until it is dropped.
+async fn approve_all(person: Person, seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
     loop {
         let question = person.question("").await;
         tokio::time::sleep(Duration::from_millis(random.random_range(0..200))).await;
-        // One that is no longer asked, or answered already, is none of ours.
+        // It may have been cancelled or decided meanwhile.
         if let Err(status) = person.decide(&question, Decision::Approve).await {
             assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
         }
     }
 }
 
-/// Executions one after another until there were kills enough; gives their ids, workspaces and what they told.
+/// Executions one after another until there were enough kills; returns their ids, workspaces and events.
 struct Worker {
     client: Client,
     work: PathBuf,
@@ -171,7 +171,7 @@ impl Worker {
     }
 }
 
-/// Kills one service or two at random moments, and starts them again after a while in which the others go on.
+/// Kills one or two services at random times, and restarts them after a while in which the others continue.
 async fn kill_at_random(services: &mut Services, kills: &AtomicUsize, random: &mut SmallRng) -> String {
     let mut diary = String::new();
     while kills.load(Ordering::SeqCst) < KILLS {
@@ -198,7 +198,7 @@ async fn kill_at_random(services: &mut Services, kills: &AtomicUsize, random: &m
 }
 
 /// B-01, B-07, S2-FR-052, S2-FR-054, S2-FR-055, S2-FR-056, S2-FR-057, S2-FR-058, S2-NFR-005, S2-NFR-006, S2-NFR-007: executor, runner and
-/// gate are killed at any moment, and every line is written exactly once, in order, by a grant that is good once.
+/// gate are killed at any time, and every line is written exactly once, in order, with a grant that can be spent once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_line_is_written_exactly_once_whoever_dies() {
     let seed = std::env::var("BELAY_SEED").ok().map_or(0xB31A, |seed| seed.parse().expect("BELAY_SEED is a number"));
@@ -208,7 +208,7 @@ async fn every_line_is_written_exactly_once_whoever_dies() {
     let mut services = Services::under(folder.path(), POLICY).await;
     let client = Client::new(&services.socket());
     let person = Person::at(&services.people());
-    let answers = tokio::spawn(says_yes(person.clone(), seed + 1));
+    let answers = tokio::spawn(approve_all(person.clone(), seed + 1));
 
     let kills = Arc::new(AtomicUsize::new(0));
     let work = services.workspace("random");
@@ -235,18 +235,18 @@ async fn every_line_is_written_exactly_once_whoever_dies() {
     println!("{} executions lived through {} kills", all.len(), kills.load(Ordering::SeqCst));
 
     let workspaces: Vec<&PathBuf> = all.iter().map(|done| &done.workspace).collect();
-    // Whatever was lost of that, the executor has told the runner of every outcome that it has stored.
+    // The executor has acknowledged every stored outcome to the runner, whatever was lost before.
     Runner::new(&services.runner()).until_all_is_acknowledged().await;
     used_grants_stay_used(&mut services, &person, &workspaces).await;
     nothing_is_left(&mut services, &workspaces).await;
 }
 
-/// No grant of any of these executions does anything again.
+/// No grant of these executions can be spent again.
 async fn used_grants_stay_used(services: &mut Services, person: &Person, workspaces: &[&PathBuf]) {
     let all = || workspaces.iter().map(|workspace| content(workspace)).collect::<Vec<_>>();
     let before = all();
     let mut used = 0;
-    for asked in settled(person).await {
+    for asked in decided_approvals(person).await {
         let request = v1::GetGrantRequest { approval: asked.name.clone() };
         let gate = Person::at(&services.gate()).raw();
         let Ok(grant) = retry(|| async { gate.clone().get_grant(request.clone()).await }).await else { continue };
@@ -257,8 +257,8 @@ async fn used_grants_stay_used(services: &mut Services, person: &Person, workspa
     assert_eq!(all(), before);
 }
 
-/// The approvals, as soon as no question is open.
-async fn settled(person: &Person) -> Vec<Approval> {
+/// The approvals, as soon as none is pending.
+async fn decided_approvals(person: &Person) -> Vec<Approval> {
     let mut open = Vec::new();
     for _ in 0..1000 {
         let approvals = person.list().await;
@@ -268,7 +268,7 @@ async fn settled(person: &Person) -> Vec<Approval> {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("these are still asked: {open:?}");
+    panic!("these are still pending: {open:?}");
 }
 
 async fn use_again(runner: &Runner, asked: &Approval, grant: v1::Grant) {
@@ -290,9 +290,9 @@ async fn use_again(runner: &Runner, asked: &Approval, grant: v1::Grant) {
     );
 }
 
-/// When all is done, no view, no staged effect and no process is left.
+/// At the end, no view, no staged effect and no process is left.
 async fn nothing_is_left(services: &mut Services, workspaces: &[&PathBuf]) {
-    // Whoever opens a workspace after a loss clears it up.
+    // Opening a workspace after a crash cleans it up.
     let runner = Runner::new(&services.runner());
     for workspace in workspaces {
         let request = v1::CheckWorkspaceRequest { workspace: workspace.to_str().unwrap().into() };
@@ -303,9 +303,9 @@ async fn nothing_is_left(services: &mut Services, workspaces: &[&PathBuf]) {
     orphans::gone().await;
 }
 
-/// B-01, S2-FR-052, S2-FR-053, S2-FR-057: a decision that is made while one of the services is away is carried out when it is back.
+/// B-01, S2-FR-052, S2-FR-053, S2-FR-057: a decision that is made while a service is down is carried out when it is up again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_decision_is_kept_while_others_are_away() {
+async fn a_decision_is_kept_while_other_services_are_down() {
     let folder = tempfile::tempdir().unwrap();
     let mut services = Services::under(folder.path(), POLICY).await;
     let client = Client::new(&services.socket());
@@ -327,7 +327,7 @@ async fn a_decision_is_kept_while_others_are_away() {
             }
             let decided = person.decide(&question, Decision::Approve).await.unwrap();
             assert_eq!(decided.state(), approval::State::Approved);
-            // The gate may be lost as well before anybody hears of it.
+            // The gate may be killed too, before it has sent the decision.
             services.restart(Service::Gate).await;
             assert!(!workspace.join("log.txt").exists(), "nobody is there to do it");
             for service in away.iter().rev() {

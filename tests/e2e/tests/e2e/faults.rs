@@ -1,4 +1,4 @@
-//! What goes wrong around `belay`: each fault is told with its code and what to do, and once it is gone everything is there again.
+//! Faults in the environment of `belay`: each is reported with its code and what to do, and once it is fixed everything works again.
 
 use std::{
     fs::{self, File},
@@ -25,14 +25,14 @@ fn with_keep() -> Home {
     home
 }
 
-/// What was there before the fault is there after it.
+/// The execution from before the fault still exists.
 fn keep_is_there(home: &Home) {
     let (code, execution) = home.json(&["executions", "get", "keep"]);
     assert_eq!((code, &execution["state"]), (0, &json!("STATE_COMPLETED")));
 }
 
-/// The fault is told in one screen: exit code 1 (2 where a store is only in use), what it is about, its code last.
-fn told(ended: &Ended, about: &str, code: &str) {
+/// The fault is reported: exit code 1 (2 when a store is in use), the message, and its code at the end.
+fn assert_reported(ended: &Ended, about: &str, code: &str) {
     let exit = if code == "STORE_LOCKED" { 2 } else { 1 };
     assert_eq!((ended.code, ended.out.as_str()), (exit, ""), "{}", ended.talk);
     assert!(ended.talk.contains(about), "{about} is not in:\n{}", ended.talk);
@@ -62,24 +62,24 @@ fn a_store_in_use_is_refused() {
     ] {
         let held = File::create(home.state().join(lock)).unwrap();
         held.lock().unwrap();
-        told(&home.run(["executions", "list"]), about, "STORE_LOCKED");
+        assert_reported(&home.run(["executions", "list"]), about, "STORE_LOCKED");
         drop(held);
         keep_is_there(&home);
     }
-    // A holder that does not answer on its socket: waited for, since it may be starting, but not for ever.
+    // A process that holds the store and does not respond on its socket: the command waits, because it may be starting, but not forever.
     let held = File::create(home.state().join("lock")).unwrap();
     held.lock().unwrap();
-    told(&home.run(["executions", "list"]), "another belay holds ", "STORE_LOCKED");
+    assert_reported(&home.run(["executions", "list"]), "another belay holds ", "STORE_LOCKED");
     drop(held);
     keep_is_there(&home);
 }
 
-/// The journal and its write-ahead log, as they lie there when no process has them open.
+/// The files of the journal and its write-ahead log when no process has them open.
 fn journal_files(home: &Home) -> [std::path::PathBuf; 3] {
     ["journal.db", "journal.db-wal", "journal.db-shm"].map(|name| home.state().join(name))
 }
 
-/// Removes what is there of these.
+/// Removes these files, if they exist.
 fn remove(files: &[&Path]) {
     for file in files {
         drop(fs::remove_file(file));
@@ -101,10 +101,10 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
         ("its beginning", good[..50].to_vec()),
     ];
     for (what, bytes) in damaged {
-        // Beside another file, a log is of no use to anybody.
+        // A log is useless next to another database file.
         remove(&[&log, &index]);
         fs::write(&journal, &bytes).unwrap();
-        told(&home.run(["executions", "list"]), "journal.db: the store is damaged", "STORE_CORRUPT");
+        assert_reported(&home.run(["executions", "list"]), "journal.db: the store is damaged", "STORE_CORRUPT");
         assert_eq!(fs::read(&journal).unwrap(), bytes, "{what}: nothing was changed");
     }
     remove(&[&log, &index]);
@@ -120,11 +120,11 @@ fn a_store_of_another_version_is_refused() {
         let set = |version: i64| open().pragma_update(None, "user_version", version).unwrap();
         let version: i64 = open().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
         set(99);
-        told(&home.run(["executions", "list"]), &format!("{store}: the store has format 99"), "STORE_NEWER");
-        // What predates principals does not say who started and decided, and is not guessed at.
+        assert_reported(&home.run(["executions", "list"]), &format!("{store}: the store has format 99"), "STORE_NEWER");
+        // A store that predates principals lacks who started and decided, which cannot be derived.
         set(version - 1);
         let lacks = if store == "ledger.db" { "it lacks columns" } else { "it lacks the principals" };
-        told(&home.run(["executions", "list"]), lacks, "STORE_OLDER");
+        assert_reported(&home.run(["executions", "list"]), lacks, "STORE_OLDER");
         set(version);
         keep_is_there(&home);
     }
@@ -136,7 +136,7 @@ fn fat_plan(home: &Home) -> String {
     home.file("fat.yaml", (0..30).fold("id: fat\nsteps:\n".to_owned(), |plan, n| plan + &step(n)))
 }
 
-/// A small file system of its own; gone with this value.
+/// A small file system; unmounted when this value is dropped.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
@@ -158,7 +158,7 @@ impl Drop for SmallDisk<'_> {
     }
 }
 
-/// S2-NFR-006: a full disk ends the run with its reason, loses nothing that was recorded, and once there is room it goes on.
+/// S2-NFR-006: a full disk ends the run with its reason, loses nothing that was recorded, and the run can continue once there is space.
 #[test]
 fn a_full_disk_loses_nothing() {
     let home = Home::new();
@@ -193,9 +193,9 @@ fn a_full_disk_loses_nothing() {
     );
 }
 
-/// A file that may not grow is a store that takes no more, and a server says so and ends instead of standing there.
+/// When a store's file cannot grow, the server reports it and exits.
 #[test]
-fn a_store_that_takes_no_more_ends_its_server() {
+fn a_store_that_cannot_grow_ends_its_server() {
     let home = with_keep();
     let mut command = Command::new("sh");
     // 400 KiB a file (sh counts in blocks of 512 bytes); without the signal that would end the process there and then.
@@ -218,12 +218,12 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     let plan = home.file("plan.yaml", PLAN);
     let about = |path: &str| format!("the state directory {} cannot be used: ", home.path(path).display());
     let run = |path: &str| home.run(["run", &plan, "--state-dir", home.path(path).to_str().unwrap()]);
-    told(&run("plan.yaml"), &about("plan.yaml"), "STATE_DIR_UNUSABLE");
-    told(&run("plan.yaml/deeper"), &about("plan.yaml/deeper"), "STATE_DIR_UNUSABLE");
+    assert_reported(&run("plan.yaml"), &about("plan.yaml"), "STATE_DIR_UNUSABLE");
+    assert_reported(&run("plan.yaml/deeper"), &about("plan.yaml/deeper"), "STATE_DIR_UNUSABLE");
 
     let mut homeless = home.belay(["run", &plan]);
     homeless.env_remove("BELAY_STATE_DIR").env_remove("XDG_STATE_HOME").env_remove("HOME");
-    told(
+    assert_reported(
         &Running::start(homeless).end(),
         "no state directory: neither XDG_STATE_HOME nor HOME is set",
         "STATE_DIR_UNUSABLE",
@@ -243,7 +243,7 @@ fn the_folder_of_another_user_is_refused() {
     }
     let home = with_keep();
     chown(home.state(), Some(12_345), None).unwrap();
-    told(&home.run(["executions", "list"]), " belongs to another user", "STATE_DIR_UNUSABLE");
+    assert_reported(&home.run(["executions", "list"]), " belongs to another user", "STATE_DIR_UNUSABLE");
     chown(home.state(), Some(0), None).unwrap();
     keep_is_there(&home);
 }
@@ -253,10 +253,10 @@ fn a_port_in_use_is_named() {
     let home = with_keep();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    told(&home.run(["serve", "--listen", &address]), &format!("{address} is in use"), "PORT_IN_USE");
+    assert_reported(&home.run(["serve", "--listen", &address]), &format!("{address} is in use"), "PORT_IN_USE");
     // An address that is kept for documentation (RFC 5737), so no machine has it.
     let elsewhere = ["serve", "--listen", "192.0.2.1:1", "--insecure-listen-beyond-loopback"];
-    told(&home.run(elsewhere), "cannot listen on http://192.0.2.1:1", "CANNOT_LISTEN");
+    assert_reported(&home.run(elsewhere), "cannot listen on http://192.0.2.1:1", "CANNOT_LISTEN");
     keep_is_there(&home);
 }
 
@@ -264,31 +264,39 @@ fn a_port_in_use_is_named() {
 fn a_server_that_is_not_there_is_explained() {
     let home = Home::new();
     let socket = format!("unix:{}", home.path("socket").display());
-    told(
+    assert_reported(
         &home.run(["executions", "list", "--server", &socket]),
         "there is no such socket: no server runs there",
         "SERVER_UNREACHABLE",
     );
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{free}");
-    told(&home.run(["executions", "list", "--server", &url]), "nothing listens at that port", "SERVER_UNREACHABLE");
+    assert_reported(
+        &home.run(["executions", "list", "--server", &url]),
+        "nothing listens at that port",
+        "SERVER_UNREACHABLE",
+    );
 }
 
-/// SQLite takes an empty file for a new database; whoever restarts after an accident must not be told that there never was anything.
+/// SQLite treats an empty file as a new database; a restart after an accident must not pass for a first start.
 #[test]
 fn an_emptied_store_is_not_a_new_one() {
     let home = with_keep();
     let journal = home.state().join("journal.db");
     let content = fs::read(&journal).unwrap();
     fs::write(&journal, []).unwrap();
-    told(&home.run(["executions", "list"]), "journal.db: the store is damaged: the file is empty", "STORE_CORRUPT");
+    assert_reported(
+        &home.run(["executions", "list"]),
+        "journal.db: the store is damaged: the file is empty",
+        "STORE_CORRUPT",
+    );
     fs::write(&journal, content).unwrap();
     keep_is_there(&home);
 }
 
-/// B-08: a journal that was put back from a backup is older than what the runner has seen; going on from it could do things twice.
+/// B-08: a journal that was restored from a backup is older than what the runner has seen; continuing from it could repeat effects.
 #[test]
-fn a_journal_older_than_the_runner_s_ledger_is_told_and_not_gone_on_from() {
+fn a_journal_older_than_the_runner_s_ledger_is_refused() {
     let home = with_keep();
     let copy = || journal_files(&home).map(|file| (fs::read(&file).ok(), file));
     let put_back = |files: [(Option<Vec<u8>>, std::path::PathBuf); 3]| {
@@ -306,7 +314,7 @@ fn a_journal_older_than_the_runner_s_ledger_is_told_and_not_gone_on_from() {
     }
     let newest = copy();
     put_back(backup);
-    // The same name again: its calls have the names of calls that were made before.
+    // The same name again: its calls have the names of earlier calls.
     let ended = home.run(["run", &plan, "--id", "latest"]);
     assert_eq!(ended.code, 1, "{}", ended.talk);
     assert!(ended.talk.contains("code: STORE_BEHIND"), "{}", ended.talk);

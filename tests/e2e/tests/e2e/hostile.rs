@@ -1,4 +1,4 @@
-//! Whoever reaches the runner's socket may be hostile: nothing happens in a workspace that the policy or a person did not allow.
+//! A hostile client at the runner's socket: nothing happens in a workspace that neither the policy nor a person allowed.
 
 use std::{fs, path::PathBuf};
 
@@ -15,14 +15,14 @@ use belay_proto::v1::{
 };
 use tonic::Code;
 
-/// The command changes two files; the built-in policy shows that to a person before it is kept.
+/// The command changes two files; the built-in policy requires approval for that.
 const STAMP: &str = r#"{"command":["sh","-c","echo stamped >> kept.txt && echo new > new.txt"]}"#;
 
 fn call_name(call: &str) -> String {
     format!("namespaces/default/executions/hostile/steps/a/calls/{call}")
 }
 
-/// The three services, a workspace with something in it, and the runner's socket in the hands of somebody who is no executor.
+/// The three services, a workspace with files, and a client of the runner's socket that is not the executor.
 struct Scene {
     _folder: tempfile::TempDir,
     services: Services,
@@ -50,14 +50,14 @@ impl Scene {
         v1::CallToolRequest { workspace, ..request(&call_name(call), tool, arguments) }
     }
 
-    /// A command whose effect waits.
+    /// A command whose effect waits for approval.
     async fn held(&self, call: &str) -> ToolCall {
         let held = self.runner.call(self.request(call, "run_terminal", STAMP)).await.unwrap();
         assert_eq!(held.state(), State::AwaitingApproval, "{held:?}");
         held
     }
 
-    /// Asks a person about a call by the services' door, as an executor does.
+    /// Creates an approval for a call at the endpoint for services, as an executor does.
     async fn ask(&self, held: &ToolCall) -> Approval {
         let request = v1::CreateApprovalRequest {
             call: held.name.clone(),
@@ -94,7 +94,7 @@ impl Scene {
     }
 }
 
-/// A grant that says all the right things about this call, to be signed by whoever likes.
+/// A grant with the right content for this call, to be signed with any key.
 fn made_up(held: &ToolCall) -> Grant {
     let need = held.approval_need.as_ref().unwrap();
     Grant {
@@ -118,7 +118,7 @@ fn signed(grant: &Grant, key: &SigningKey, key_id: String) -> v1::Grant {
     v1::Grant { body, signature, key_id }
 }
 
-/// B-05, S2-FR-049, S2-FR-051: an effect that a person has to see is not put in place without a grant, nor with a false one.
+/// B-05, S2-FR-049, S2-FR-051: an effect that requires approval is not committed without a grant, nor with a forged one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_gates_own_grant_nothing_is_committed() {
     let scene = Scene::new().await;
@@ -135,7 +135,7 @@ async fn without_the_gates_own_grant_nothing_is_committed() {
     let under_its_name = signed(&made_up(&held), &stranger, keys[0].key_id.clone());
     assert_eq!(scene.refused("1.1", Some(under_its_name)).await, refusal, "signed by a stranger in the gate's name");
 
-    // Every byte of a true one counts.
+    // Every byte of a valid grant matters.
     let good = scene.granted(&held).await;
     for place in (0..good.body.len()).step_by(7) {
         let mut forged = good.clone();
@@ -155,9 +155,9 @@ async fn without_the_gates_own_grant_nothing_is_committed() {
     cleared(&scene.workspace).await;
 }
 
-/// B-01, B-05: a grant is good for one call, once, whoever has it, and a restart of the runner does not make it good again.
+/// B-01, B-05: a grant is valid for one call, once, for any caller, also after a restart of the runner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_is_good_for_one_call_once() {
+async fn a_grant_is_valid_for_one_call_once() {
     let mut scene = Scene::new().await;
     let (first, second) = (scene.held("1.1").await, scene.held("2.1").await);
     let digest = |call: &ToolCall| call.approval_need.as_ref().unwrap().subject_digest.clone();
@@ -180,7 +180,7 @@ async fn a_grant_is_good_for_one_call_once() {
         assert_eq!(scene.refused("2.1", Some(grant.clone())).await, refusal, "another call");
         assert_eq!(content(&scene.workspace), after, "one line, however often");
     }
-    // What was started before the first commit no longer fits what is there.
+    // A call that started before the first commit conflicts with it.
     let late = scene.granted(&second).await;
     let stale = scene.commit("2.1", Some(late)).await.unwrap();
     assert_eq!((stale.state(), stale.failure.unwrap().reason.as_str()), (State::Cancelled, "CONFLICT"));
@@ -188,7 +188,7 @@ async fn a_grant_is_good_for_one_call_once() {
     cleared(&scene.workspace).await;
 }
 
-/// B-05: a call that was given up stays given up, grant or not.
+/// B-05: a discarded call stays discarded, with or without a grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_discarded_effect_cannot_be_brought_back() {
     let scene = Scene::new().await;
@@ -203,7 +203,7 @@ async fn a_discarded_effect_cannot_be_brought_back() {
     assert_eq!(left_in(&scene.workspace), Vec::<PathBuf>::new());
 }
 
-/// B-05: whoever comes by the services' door asks and never decides, and people get no grants.
+/// B-05: callers at the endpoint for services create approvals and never decide, and people get no grants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_does_not_decide_and_a_person_gets_no_grant() {
     let scene = Scene::new().await;
@@ -284,7 +284,7 @@ async fn no_path_and_no_workspace_leads_out() {
     scene.assert_untouched();
 }
 
-/// B-08: an executor that was replaced is refused, whatever it asks.
+/// B-08: a replaced executor is rejected, whatever it requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_executor_that_was_replaced_is_refused() {
     let scene = Scene::new().await;
@@ -310,7 +310,7 @@ async fn an_executor_that_was_replaced_is_refused() {
     assert_eq!(scene.runner.get(&call_name("1.1")).await.unwrap().state(), State::AwaitingApproval, "it still waits");
 }
 
-/// B-06, B-07, S2-FR-045, S2-FR-048: a command that fails, runs out of time or is cancelled leaves nothing, and no process.
+/// B-06, B-07, S2-FR-045, S2-FR-048: a command that fails, times out or is cancelled leaves no changes and no process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_that_does_not_complete_leaves_nothing() {
     let scene = Scene::new().await;

@@ -1,4 +1,4 @@
-//! What the services log, at its most talkative, holds no secret that went through them.
+//! The services' logs, at the most verbose level, contain no secret that passed through them.
 
 use belay_e2e::{Client, Person, Service, Services, client::name};
 use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
@@ -45,7 +45,7 @@ steps:
     client.start_with("logged", &plan, request).await;
     let person = Person::at(&services.people());
     let question = person.question(&name("logged")).await;
-    // Each is asked again by the others while it is away.
+    // The other services retry while one is down.
     for service in Service::ALL {
         services.restart(service).await;
     }

@@ -1,4 +1,4 @@
-//! The documentation keeps its promises: every plan in the guides is valid.
+//! Checks the documentation: every plan in the guides is valid.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ fn blocks<'t>(text: &'t str, language: &str) -> Vec<(usize, &'t str)> {
 
 /// Every plan that the guides show is accepted as it stands; those marked `yaml refused` are refused.
 #[test]
-fn every_plan_in_the_guides_is_a_good_one() {
+fn every_plan_in_the_guides_is_valid() {
     let home = Home::new();
     let _server = home.serve();
     let mut seen = 0;
@@ -54,7 +54,7 @@ fn every_plan_in_the_guides_is_a_good_one() {
     assert!(seen > 6, "the guides have plans, and they are found: {seen}");
 }
 
-/// The plans in docs/user-guide/plans.md that are marked `yaml run` do what they say: they complete.
+/// The plans in docs/user-guide/plans.md that are marked `yaml run` complete.
 #[test]
 fn every_plan_that_is_meant_to_run_completes() {
     let home = Home::new();

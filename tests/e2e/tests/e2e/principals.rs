@@ -18,10 +18,10 @@ use tonic::{
 };
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-/// A plan whose one step asks a person before a file is written.
+/// A plan whose only step needs approval before a file is written.
 const ASKS: &str = "id: asks\nsteps: [{id: w, tool: write_file, arguments: {path: a.txt, content: new}}]\n";
 
-/// A server on a unix socket and on TCP, whose policy asks before files are written.
+/// A server on a unix socket and on TCP, whose policy requires approval for writing files.
 struct Server {
     home: Home,
     url: String,
@@ -77,7 +77,7 @@ async fn start(channel: Channel, token: &str, id: &str) -> Result<v1::Execution,
     Executor::new(channel).start_execution(with(token, request)).await.map(tonic::Response::into_inner)
 }
 
-/// The question that an execution asks, as soon as it does.
+/// The pending approval of an execution, as soon as there is one.
 async fn question(channel: &Channel, token: &str, execution: &str) -> Approval {
     let request = v1::ListApprovalsRequest { execution: execution.into(), ..Default::default() };
     loop {
@@ -107,7 +107,7 @@ async fn get(channel: Channel, token: &str, id: &str) -> Result<v1::Execution, S
     Executor::new(channel).get_execution(with(token, request)).await.map(tonic::Response::into_inner)
 }
 
-/// B-19: a planner's credential hands plans over and watches, and cannot approve; the refusal says which role is missing, and how to give it.
+/// B-19: a planner's credential starts and watches executions, and cannot approve; the error names the missing role, and how to grant it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_planner_starts_and_watches_and_does_not_approve() {
     let server = Server::start("");
@@ -122,7 +122,7 @@ async fn a_planner_starts_and_watches_and_does_not_approve() {
     for channel in [server.tcp(), server.unix()] {
         let refused = approve(channel, &bot, &asked).await.unwrap_err();
         assert_eq!(reason(&refused), (Code::PermissionDenied, "ROLE_MISSING".into()));
-        assert!(refused.message().contains("needs the role approver"), "{}", refused.message());
+        assert!(refused.message().contains("requires the role approver"), "{}", refused.message());
     }
     let id = asked.name.rsplit('/').next().unwrap();
     let told = server.home.run(["approve", id, "--yes", "--server", &server.url, "--token", &bot]);
@@ -136,7 +136,7 @@ async fn a_planner_starts_and_watches_and_does_not_approve() {
     assert_eq!(approve(server.tcp(), &bot, &asked).await.unwrap().decided_by, "person:bot");
 }
 
-/// B-19: a viewer reads only, an approver decides only, a planner steers its own only, an operator steers all.
+/// B-19: a viewer only reads, an approver only decides, a planner controls only its own executions, an operator controls all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_role_does_its_own() {
     let server = Server::start("");
@@ -171,7 +171,7 @@ async fn each_role_does_its_own() {
     Executor::new(server.tcp()).pause_execution(with(&operator, request)).await.expect("an operator steers all");
 }
 
-/// B-19: whoever is revoked, or shows a replaced token, is nobody from the next request on; streams end.
+/// B-19: a revoked principal or a replaced token is rejected from the next request on; streams end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_token_is_worth_nothing() {
     let server = Server::start("");
@@ -208,7 +208,7 @@ async fn a_revoked_token_is_worth_nothing() {
     assert!(again.code != 0 && again.talk.contains("its name stays taken"), "{again:?}");
 }
 
-/// B-19: with duties separated, whoever started does not decide, over whichever endpoint and with whichever of their credentials.
+/// B-19: with separate duties, the person who started an execution cannot decide about it, over any endpoint and with any credential.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_person_is_one_over_every_endpoint() {
     let server = Server::start("approvals: {separate_duties: true}\n");
@@ -233,7 +233,7 @@ async fn one_person_is_one_over_every_endpoint() {
     assert_eq!(approve(server.tcp(), &bob, &asked).await.unwrap().decided_by, "person:bob");
 }
 
-/// Supervisors have no token. Everybody else needs one over TCP; and beyond loopback nothing listens that was not meant to.
+/// Supervisors have no token. Everyone else needs one over TCP; and listening beyond loopback requires consent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_tcp_health_alone_needs_no_token() {
     let server = Server::start("");
@@ -252,9 +252,9 @@ async fn over_tcp_health_alone_needs_no_token() {
     meant.wait_for("and at");
 }
 
-/// B-05: the bundled services know one another by what they alone have, so that a program of the same user is none of them.
+/// B-05: the bundled services authenticate each other with tokens that only they have, so a program of the same user is not accepted as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_else_calls_as_one_of_the_bundled_services() {
+async fn no_other_program_is_accepted_as_a_bundled_service() {
     let server = Server::start("");
     let unauthenticated = (Code::Unauthenticated, "UNAUTHENTICATED".to_owned());
     let socket = |name: &str| channel(&Path::new(&server.home.state()).join(name));

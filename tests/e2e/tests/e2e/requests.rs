@@ -1,4 +1,4 @@
-//! Starting, listing, pausing, cancelling: what people ask.
+//! Requests to start, list, pause and cancel executions.
 
 use belay_e2e::{
     Client, Service, Services,
@@ -107,7 +107,7 @@ async fn a_pause_that_discards_calls_burns_no_attempt() {
     picture.assert_equals(&execution);
 }
 
-/// S4-26, S2-FR-048: a call that outlives its limit is stopped, and an execution that outlives its own ends TIMED_OUT.
+/// S4-26, S2-FR-048: a call that exceeds its time limit is stopped, and an execution that exceeds its own ends TIMED_OUT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn time_limits_end_calls_and_executions() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! The operator's settings as people meet them: what commands see of a caller's toolchains and caches, and what a mistake in the file does.
+//! The operator's settings: what commands see of a caller's toolchains and caches, and the errors of an invalid file.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use belay_e2e::{Home, belay::Running, binary};
 use serde_json::Value;
 
-/// Commands change nothing that would have to be asked about.
+/// No change by a command requires approval.
 const POLICY: &str = "terminal_commands: auto\nnon_interactive_policy: auto\n";
 
 /// A folder of a person's, with a plan that runs these shell scripts one after the other.

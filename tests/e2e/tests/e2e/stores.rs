@@ -1,4 +1,4 @@
-//! Stores that fail, and what the services make of it.
+//! Failing stores, and how the services react.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use belay_proto::v1::{execution::State, execution_event::Kind, waiting_reason};
 const FREE: &str = "{file_write: auto}";
 const PLAN: &str = "{id: p, steps: [{id: a, tool: noop}]}";
 
-/// A small file system of its own; gone with this value.
+/// A small file system; unmounted when this value is dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -24,7 +24,7 @@ impl SmallDisk {
         mounted.is_ok_and(|status| status.success()).then_some(Self(folder))
     }
 
-    /// Leaves no room on it.
+    /// Fills it up.
     fn fill(&self) {
         let ballast = fs::File::create(self.0.join("ballast")).unwrap();
         let block = vec![0; 4096];
@@ -42,8 +42,8 @@ impl Drop for SmallDisk {
     }
 }
 
-/// B-01, S2-NFR-006: where the runner's ledger cannot be written, the runner ends with its reason instead of guessing. Once there is room
-/// every call happens exactly once, and no attempt was spent.
+/// B-01, S2-NFR-006: when the runner cannot write its ledger, it exits with its reason. Once there is space, every call runs exactly once, and no
+/// attempt was used up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_under_the_ledger_strands_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The files of a store that are there.
+/// The existing files of a store.
 fn files(folder: &Path, store: &str) -> Vec<PathBuf> {
     ["", "-wal", "-shm"]
         .map(|end| folder.join(format!("{store}{end}")))
@@ -137,7 +137,7 @@ fn a_store_that_went_back_is_refused_until_it_is_accepted() {
     }
 }
 
-/// The same where each service is a process of its own: the one that is behind ends as soon as another one answers it or asks it.
+/// The same with each service in its own process: the service that is behind exits at the first request or response of another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_whose_store_went_back_ends_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ async fn a_service_whose_store_went_back_ends_and_says_so() {
     }
 }
 
-/// A state directory that is deleted under a running service: nothing more is acknowledged.
+/// A service whose state directory is deleted acknowledges nothing from then on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_state_directory_that_is_deleted_is_noticed() {
     for service in [Service::Executor, Service::Runner] {
@@ -217,7 +217,7 @@ async fn a_state_directory_that_is_deleted_is_noticed() {
     }
 }
 
-/// A full disk under the workspace: the step waits in its first attempt and says so, and goes on when there is room.
+/// A full disk under the workspace: the step waits in its first attempt, reports it, and continues when there is space.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_waits_for_room_in_its_workspace() {
     let folder = tempfile::tempdir().unwrap();

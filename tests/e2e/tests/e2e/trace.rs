@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::collector::{Collector, Span, tree};
 
-/// The trace of whoever runs `belay`.
+/// The trace of the process that runs `belay`.
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn home(plan: &str) -> Home {
@@ -27,7 +27,7 @@ fn run(home: &Home, flags: &[&str]) -> Command {
     home.belay([&["run", "plan.yaml", "--workspace", "work", "--id", "traced"], flags].concat())
 }
 
-/// No arguments, results or paths of anybody's folders leave with spans (B-11).
+/// Spans contain no arguments, results or folder paths (B-11).
 fn assert_says_no_more_than_it_has_to(home: &Home, spans: &[Span]) {
     let sent = format!("{spans:?}");
     for private in [home.path("").to_str().unwrap(), "hello", "notes.txt"] {
@@ -194,7 +194,7 @@ fn a_log_line_about_an_execution_names_it_and_its_trace() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_refused_by_name() {
+fn an_invalid_variable_is_refused_by_name() {
     let home = home("{id: refused, steps: [{id: only, tool: noop}]}");
     let refused = |variables: &[(&str, &str)]| {
         let mut command = run(&home, &[]);
@@ -203,7 +203,7 @@ fn what_cannot_be_followed_is_refused_by_name() {
     };
     let spans = refused(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")]);
     assert_eq!(spans.code, 2);
-    assert!(spans.talk.contains("OTEL_EXPORTER_OTLP_ENDPOINT has to be a URL such as"), "{}", spans.talk);
+    assert!(spans.talk.contains("OTEL_EXPORTER_OTLP_ENDPOINT must be a URL such as"), "{}", spans.talk);
     assert!(spans.talk.contains("code: TELEMETRY_UNUSABLE"), "{}", spans.talk);
     let log = refused(&[("BELAY_LOG_FORMAT", "xml")]);
     assert_eq!(log.code, 2);

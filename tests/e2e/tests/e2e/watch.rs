@@ -50,7 +50,7 @@ async fn two_hundred_disconnects_leave_no_gap() {
     assert_eq!(progress, (1..=400).collect::<Vec<_>>(), "progress counts every step");
 }
 
-/// Commands that talk, free of questions; every fifth step is shown to a person first.
+/// Commands that write output and need no approval; every fifth step needs one.
 fn talking(steps: usize) -> String {
     let step = |n: usize| {
         let more = if n % 5 == 4 { format!("mkdir -p asked; echo {n} > asked/{n}; ") } else { String::new() };
@@ -60,8 +60,8 @@ fn talking(steps: usize) -> String {
     "id: talking\nparallelism: 2\nsteps:\n".to_owned() + &(0..steps).map(step).collect::<String>()
 }
 
-/// B-02, S2-FR-046, S2-FR-069, S2-FR-070: what commands say comes by live and moves no cursor; whoever loses the connection 200 times
-/// sees the same execution as whoever comes later.
+/// B-02, S2-FR-046, S2-FR-069, S2-FR-070: command output arrives live and moves no cursor; a watcher that loses its connection 200 times sees the
+/// same execution as a later one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn live_output_and_approvals_leave_no_gap_either() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ async fn live_output_and_approvals_leave_no_gap_either() {
     let mut seen = 0;
     while !picture.ended() {
         let mut stream = client.watch("talking", Some(picture.last_sequence())).await.unwrap();
-        // What was said lately is told again to whoever comes anew, so a stay has to be longer than that.
+        // A new watcher gets recent output again, so each watch has to last longer than that.
         for _ in 0..random.random_range(1..150) {
             match stream.message().await.unwrap().and_then(|message| message.content) {
                 Some(Content::Event(event)) => picture.take(event),
@@ -138,7 +138,7 @@ async fn a_cursor_that_cannot_be_is_refused_with_the_oldest_sequence() {
     assert_eq!(info.metadata["oldest_sequence"], "1");
     assert_eq!(info.reason, "SEQUENCE_OUT_OF_RANGE");
 
-    // Ahead of the journal: what was seen is gone, and the watch begins anew instead of being refused for ever.
+    // Ahead of the journal: the events seen are gone, and the watch restarts with a reset instead of failing forever.
     let mut stream = client.watch("short", Some(999)).await.unwrap();
     let Some(Content::Reset(reset)) = stream.message().await.unwrap().unwrap().content else {
         panic!("a reset comes first")
@@ -149,7 +149,7 @@ async fn a_cursor_that_cannot_be_is_refused_with_the_oldest_sequence() {
     assert_eq!(reset.last_sequence, snapshot.last_sequence);
     assert!(stream.message().await.unwrap().is_none(), "nothing follows the last event");
 
-    // A number of another journal, which this one may have passed since: what was seen may be gone all the same.
+    // A cursor from another journal, which this one may have passed since: the events seen may be gone as well.
     let first = async |journal: &str| {
         let request = v1::WatchExecutionRequest {
             name: belay_e2e::client::name("short"),
@@ -172,7 +172,7 @@ async fn a_cursor_that_cannot_be_is_refused_with_the_oldest_sequence() {
     assert!(stream.message().await.unwrap().is_none(), "nothing follows the last event");
 }
 
-/// A quiet execution's watch says that it is alive.
+/// The watch of an idle execution sends heartbeats.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heartbeats_carry_the_cursor() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,20 +1,20 @@
-//! The part of libtest's command line that cargo, nextest and people use. What has no meaning here is accepted.
+//! The part of libtest's command line that cargo, nextest and people use. Other options are accepted and ignored.
 
 /// The argument by which the binary starts itself for one seed.
 pub(super) const CHILD: &str = "--child";
-/// The last argument of a child whose trace is to show every disk operation.
+/// The last argument of a child that shows every disk operation.
 pub(super) const DETAILS: &str = "--details";
 
 /// libtest's options that take the next argument as their value.
 const WITH_VALUE: [&str; 6] = ["--format", "--test-threads", "--color", "--logfile", "--shuffle-seed", "-Z"];
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Arguments {
     pub(super) list: bool,
-    /// A list is to have names only.
+    /// List names only.
     pub(super) terse: bool,
-    /// Only ignored tests are wanted: there are none.
+    /// Run only ignored tests, of which there are none.
     pub(super) ignored: bool,
     pub(super) filter: Filter,
     pub(super) child: Option<Child>,
@@ -28,7 +28,7 @@ pub(super) struct Child {
     pub(super) show_details: bool,
 }
 
-/// Which names are wanted.
+/// The selected names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     wanted: Vec<String>,

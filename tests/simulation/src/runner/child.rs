@@ -1,4 +1,4 @@
-//! One seed in one process: its start by the runner, and what happens inside.
+//! One seed in one process: the runner's side, and the child's.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,8 +14,8 @@ use super::arguments::{CHILD, DETAILS};
 use crate::scenario::Scenario;
 use crate::{clock, entropy, trace};
 
-/// How much processor time one seed gets, in seconds: a hundred times what one takes in a debug build. A simulation that
-/// turns in circles within one instant would never end otherwise.
+/// The limit of processor time for one seed, in seconds: a hundred times what a debug build needs. Without it, a simulation that loops without
+/// advancing its time would never end.
 const CPU_SECONDS: u64 = 60;
 /// The futures of a whole cluster are polled on this stack, in bytes, in debug builds too.
 const STACK: usize = 32 << 20;
@@ -28,7 +28,7 @@ const RESULT_FAILURE: &str = "result failure ";
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) outcome: Outcome,
-    /// `None` when it did not get as far.
+    /// `None` when it ended before.
     pub(super) hash: Option<u64>,
     pub(super) counters: BTreeMap<String, u64>,
     /// Its trace and whatever else it printed.
@@ -88,7 +88,7 @@ pub(super) fn run(scenario: &Scenario, seed: u64, show_details: bool) -> Result<
     clock::stop();
     entropy::seed(seed);
     let scenario_run = scenario.run;
-    // A new thread: this one has made its HashMap keys before there was a seed.
+    // A new thread, because this one has created its HashMap keys before the seed was set.
     let simulation = thread::Builder::new().stack_size(STACK).spawn(move || {
         trace::begin(show_details);
         (scenario_run(seed), trace::summary())

@@ -1,5 +1,5 @@
-//! The ground the services will stand on, without them: a host appends rows to SQLite on the simulated disk and acknowledges
-//! them over tonic, while power, processes, network and disk fail.
+//! The basis of the services without the services: a host appends rows to SQLite on the simulated disk and acknowledges them over tonic, while
+//! power, processes, network and disk fail.
 //!
 //! Every acknowledged row must be there, whole, after every restart.
 
@@ -39,19 +39,19 @@ const FOLDER: &str = "/data";
 const DATABASE: &str = "/data/log.db";
 const APPEND: &str = "/simulation.AppendLog/Append";
 
-/// Within this time faults begin.
+/// Faults begin within this time.
 const HORIZON: Duration = Duration::from_secs(4);
-/// When the clients must be done, however much went wrong.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The clients must be done within this time, whatever faults happen.
+const MAX_DURATION: Duration = Duration::from_secs(60);
 const ROWS_PER_CLIENT: u64 = 25;
 const ATTEMPTS: u32 = 4;
-const PATIENCE: Duration = Duration::from_millis(300);
+const RPC_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long a store whose disk fails waits before it tries to open it again.
 const REOPEN_AFTER: Duration = Duration::from_millis(20);
-/// Rows are up to this long, in bytes: several pages, so that a commit has something to tear.
-const LONGEST_ROW: u64 = 9000;
+/// The maximum length of a row, in bytes: several pages, so that a commit can be torn.
+const MAX_ROW_BYTES: u64 = 9000;
 
-/// SQLite as Belay runs it: nothing may be lost.
+/// SQLite with Belay's settings: nothing may be lost.
 ///
 /// # Errors
 /// What was violated.
@@ -70,7 +70,7 @@ pub fn synchronous_normal(seed: u64) -> Result<(), String> {
 fn run(seed: u64, synchronous: &'static str) -> Result<(), String> {
     let mut random = StdRng::seed_from_u64(seed);
     let conditions = Conditions::generate(&mut random);
-    let mut world = World::new(seed, &conditions, LONGEST);
+    let mut world = World::new(seed, &conditions, MAX_DURATION);
     let checker = Checker::default();
 
     let checked = checker.clone();
@@ -84,20 +84,20 @@ fn run(seed: u64, synchronous: &'static str) -> Result<(), String> {
     world.heal();
     world.power_cycle(STORE);
     let before = checker.recoveries();
-    let is_up = world.run_until(LONGEST, || checker.recoveries() > before).map_err(|error| error.to_string())?;
+    let is_up = world.run_until(MAX_DURATION, || checker.recoveries() > before).map_err(|error| error.to_string())?;
     if !is_up {
         checker.violation("the store did not come up after the last power loss");
     }
     checker.verdict()
 }
 
-/// The content of row `id`: every part of it tells which row it belongs to.
+/// The content of row `id`: every part of it identifies the row.
 fn content(id: u64) -> Vec<u8> {
-    let length = 1 + id * 7919 % LONGEST_ROW;
+    let length = 1 + id * 7919 % MAX_ROW_BYTES;
     (0..length).map(|position| (id * 31 + position) as u8).collect()
 }
 
-/// What a row is to the checker.
+/// A row's value for the checker.
 fn describe(id: u64, content_found: &[u8]) -> String {
     match content_found == content(id) {
         true => "whole".to_owned(),
@@ -111,7 +111,7 @@ async fn append_rows(client: u64, seed: u64, checker: Checker) -> turmoil::Resul
     for row in 0..ROWS_PER_CLIENT {
         let id = row * CLIENTS.len() as u64 + client;
         for _ in 0..ATTEMPTS {
-            match tokio::time::timeout(PATIENCE, append(&channel, id)).await {
+            match tokio::time::timeout(RPC_TIMEOUT, append(&channel, id)).await {
                 Ok(Ok(())) => {
                     checker.acknowledged(id, describe(id, &content(id)));
                     break;
@@ -119,7 +119,7 @@ async fn append_rows(client: u64, seed: u64, checker: Checker) -> turmoil::Resul
                 Ok(Err(status)) => trace::event(format_args!("{id} is refused: {:?}", status.code())),
                 Err(_) => {
                     trace::event(format_args!("{id} is not answered"));
-                    // turmoil's TCP does not send again what a partition swallowed: such a connection is lost.
+                    // turmoil's TCP does not retransmit what a partition dropped, so such a connection is lost.
                     channel = connect();
                 }
             }
@@ -131,7 +131,7 @@ async fn append_rows(client: u64, seed: u64, checker: Checker) -> turmoil::Resul
 }
 
 fn connect() -> Channel {
-    Endpoint::from_static("http://store:7000").connect_timeout(PATIENCE).connect_with_connector_lazy(net::Connector)
+    Endpoint::from_static("http://store:7000").connect_timeout(RPC_TIMEOUT).connect_with_connector_lazy(net::Connector)
 }
 
 async fn append(channel: &Channel, id: u64) -> Result<(), Status> {
@@ -175,7 +175,7 @@ fn open(synchronous: &str) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "synchronous", synchronous)?;
     // Pages: small, so that checkpoints happen in every run.
     connection.pragma_update(None, "wal_autocheckpoint", 20)?;
-    // What a killed process left in the page cache is read as committed but may never have been synced: tests/ground.rs.
+    // What a killed process left in the page cache is read as committed but may not be synced: tests/ground.rs.
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     connection
         .execute_batch("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, content BLOB NOT NULL) STRICT")?;
@@ -183,7 +183,7 @@ fn open(synchronous: &str) -> rusqlite::Result<Connection> {
 }
 
 fn check(connection: &Connection, checker: &Checker) -> rusqlite::Result<()> {
-    machine::calmly(|| {
+    machine::without_faults(|| {
         let integrity: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
         if integrity != "ok" {
             checker.violation(format_args!("the database is damaged: {integrity}"));
@@ -202,7 +202,7 @@ fn check(connection: &Connection, checker: &Checker) -> rusqlite::Result<()> {
     })
 }
 
-/// The service, by hand: one method does not need a `.proto`.
+/// The service, written by hand, because one method needs no `.proto`.
 #[derive(Clone)]
 struct AppendLog {
     connection: Arc<Mutex<Connection>>,

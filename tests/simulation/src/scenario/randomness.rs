@@ -1,4 +1,4 @@
-//! Whatever looks random in a process is a function of the seed, and its clock stands still.
+//! Checks that all randomness in a process is a function of the seed, and that its clock is stopped.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ pub fn run(_seed: u64) -> Result<(), String> {
     trace::event(format_args!("rand's thread generator: {}", rand::rng().random::<u64>()));
     trace::event(format_args!("tokio's select!: {:?}", selections()?));
     trace::event(format_args!("SQLite: {}", sqlite()?));
-    #[expect(clippy::disallowed_methods, reason = "whether this clock stands still is the question")]
+    #[expect(clippy::disallowed_methods, reason = "the test checks whether this clock is stopped")]
     let (now, uptime) = (std::time::SystemTime::now(), std::time::Instant::now());
     trace::event(format_args!("the clock: {now:?}, {uptime:?}"));
     Ok(())

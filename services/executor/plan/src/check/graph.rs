@@ -1,4 +1,4 @@
-//! The dependency graph: who depends on whom, and where that goes round in a circle.
+//! The dependency graph and its cycles.
 //!
 //! A plan may be one chain of 10,000 steps, so nothing here recurses.
 
@@ -13,13 +13,13 @@ pub(super) fn reversed(dependencies: &[&[usize]]) -> Vec<Vec<usize>> {
     dependents
 }
 
-/// One cycle for each group of steps that all wait for each other: every step of it depends on the next, the last on the first. Each
-/// begins with the earliest step of its group that lies on it; the groups come in the order of the plan.
+/// One cycle for each strongly connected component: each step of it depends on the next, the last on the first. A cycle begins with its earliest
+/// step; the cycles are in the order of the plan.
 pub(super) fn cycles(dependencies: &[&[usize]]) -> Vec<Vec<usize>> {
     let component = components(dependencies);
     let mut found = vec![false; dependencies.len()];
     let mut cycles = Vec::new();
-    // The walk in which a step was last met, so that no step is walked over twice.
+    // The walk in which a step was last visited, so that no step is visited twice.
     let mut walk_of = vec![usize::MAX; dependencies.len()];
     for start in 0..dependencies.len() {
         if found[component[start]] {
@@ -28,10 +28,10 @@ pub(super) fn cycles(dependencies: &[&[usize]]) -> Vec<Vec<usize>> {
         let onward = |step: usize| dependencies[step].iter().copied().find(|&next| component[next] == component[step]);
         let mut walk = Vec::new();
         let mut step = start;
-        // A step that shares its component with another, or with itself, always has a way onward: the walk ends where it meets itself.
+        // A step on a cycle always has a successor in its component, so the walk ends at a step that it has visited.
         while let Some(next) = onward(step) {
             if walk_of[step] == start {
-                let entry = walk.iter().position(|&met| met == step).expect("it was met in this walk");
+                let entry = walk.iter().position(|&met| met == step).expect("it was visited in this walk");
                 let mut cycle = walk.split_off(entry);
                 let earliest = cycle.iter().enumerate().min_by_key(|(_, step)| **step).map_or(0, |(place, _)| place);
                 cycle.rotate_left(earliest);

@@ -1,4 +1,4 @@
-//! From a draft to a plan: every rule. Those that need the tool catalogue are passed in. Nothing here is quadratic in the size of the plan.
+//! Checks a draft and makes a plan of it. The caller passes the checks that need the tool catalogue. Nothing is quadratic in the size of the plan.
 
 mod graph;
 mod step;
@@ -14,8 +14,7 @@ use crate::{
     template::json_size,
 };
 
-/// Most comparisons that one plan may cost in looking for what a mistyped id was meant to be: in a plan of 10,000 steps that is enough
-/// for the first two.
+/// The maximum number of comparisons spent on "did you mean" in one plan: enough for two mistyped ids in a plan of 10,000 steps.
 const MAX_COMPARISONS: usize = 20_000;
 
 impl Plan {
@@ -27,7 +26,7 @@ impl Plan {
         Self::new_with(draft, |_| Vec::new())
     }
 
-    /// The same, with what `check` finds wrong in each call, whatever else is wrong with the plan.
+    /// The same, with additional checks of each call by `check`, whatever else is wrong with the plan.
     ///
     /// # Errors
     /// [`InvalidPlan`] with every violation.
@@ -43,7 +42,7 @@ impl Plan {
     }
 }
 
-/// Finds what is wrong with a call by knowledge that the plan does not hold.
+/// Checks a call with knowledge that is not in the plan.
 pub(crate) type CheckCall<'c> = &'c mut dyn FnMut(PlannedCall<'_>) -> Vec<StepProblem>;
 
 /// Checks a draft. `places` gives, for each step of the draft, its position in the author's document, for messages about other steps.
@@ -60,9 +59,8 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckCall<'_>) -> 
         checker.refuse(&steps_path, || "the plan must be valid and have at least one step: add one".to_owned());
     }
     if draft.steps.len() > MAX_STEPS {
-        checker.refuse(&steps_path, || {
-            format!("has {} steps, and a plan may have {MAX_STEPS}: split it", draft.steps.len())
-        });
+        checker
+            .refuse(&steps_path, || format!("has {} steps and the limit is {MAX_STEPS}: split it", draft.steps.len()));
         return Err(checker.findings);
     }
     for (position, step) in draft.steps.iter().enumerate() {
@@ -98,7 +96,7 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckCall<'_>) -> 
     })
 }
 
-/// The rules, and what they found so far.
+/// The rules, and the violations so far.
 struct Checker<'d> {
     /// By id: the first step that has it.
     index: HashMap<&'d str, usize>,
@@ -116,7 +114,7 @@ impl<'d> Checker<'d> {
         let root = FieldPath::root();
         let size = plan_size(draft);
         if size > MAX_PLAN_BYTES {
-            self.refuse(&root, || format!("the plan holds {size} bytes, and may hold {MAX_PLAN_BYTES}: split it"));
+            self.refuse(&root, || format!("the plan has {size} bytes and the limit is {MAX_PLAN_BYTES}: split it"));
         }
         self.id(&root.key("id"), &draft.id, true);
         if draft.parallelism > MAX_PARALLELISM {
@@ -127,7 +125,7 @@ impl<'d> Checker<'d> {
         self.duration(&root.key("timeout"), draft.timeout);
     }
 
-    /// Ids are refused with control characters in them, NUL included, because only letters, digits and a few signs are let in.
+    /// Only letters, digits and a few signs are allowed, so no id contains control characters.
     fn id(&mut self, path: &FieldPath, id: &str, dots: bool) {
         let signs = if dots { "`-`, `_` and `.`" } else { "`-` and `_`" };
         let shape = || format!("1 to {MAX_ID_CHARS} letters, digits, {signs}, beginning with a letter or a digit");
@@ -149,7 +147,7 @@ impl<'d> Checker<'d> {
         }
     }
 
-    /// Learns a step's id, before any step refers to it.
+    /// Registers a step's id, before references to it are checked.
     fn register(&mut self, position: usize, step: &'d StepDraft) {
         let path = step_path(position).key("id");
         self.id(&path, &step.id, false);
@@ -169,7 +167,7 @@ impl<'d> Checker<'d> {
         }
     }
 
-    /// "Did you mean", as long as there is something left to spend on it.
+    /// "Did you mean", as long as the budget of comparisons lasts.
     fn suggestion(&mut self, id: &str, steps: &[StepDraft]) -> String {
         if self.comparisons_left < steps.len() {
             return String::new();

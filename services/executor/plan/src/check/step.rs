@@ -1,4 +1,4 @@
-//! The rules for one step, and for the ways in which steps name each other.
+//! The rules for one step, and for references between steps.
 
 use crate::{
     Backoff, PlannedCall, RetryPolicy, Step, StepDraft, StepKind, StepKindDraft, Template, ToolStep,
@@ -10,14 +10,14 @@ use crate::{
 
 use super::{Checker, step_path};
 
-/// What checking a step worked out.
+/// The result of checking a step.
 pub(super) struct Part {
     pub(super) dependencies: Vec<usize>,
-    /// Whether the tool's name can be one.
+    /// Whether the tool's name is valid.
     has_tool: bool,
-    /// As far as they could be read.
+    /// The arguments, as far as they could be read.
     arguments: Template,
-    /// Whether all of them could.
+    /// Whether all of them could be read.
     arguments_are_valid: bool,
 }
 
@@ -29,7 +29,7 @@ impl Part {
         self.has_tool.then_some(PlannedCall { step, tool, arguments })
     }
 
-    /// The step, once the whole plan was found to be right.
+    /// The step, after the whole plan has been checked.
     pub(super) fn complete(self, draft: StepDraft) -> Step {
         let StepKindDraft::Tool { tool, .. } = draft.kind;
         Step {
@@ -115,7 +115,7 @@ impl Checker<'_> {
         let size = json_size(arguments);
         if size > MAX_ARGUMENT_BYTES {
             self.refuse(path, || {
-                format!("holds {size} bytes as JSON, and may hold {MAX_ARGUMENT_BYTES}: put the content into a file and pass its path")
+                format!("has {size} bytes as JSON and the limit is {MAX_ARGUMENT_BYTES}: put the content into a file and pass its path")
             });
         }
         let (template, errors) = Template::read(arguments, verbatim);
@@ -126,7 +126,7 @@ impl Checker<'_> {
         (template, is_valid)
     }
 
-    /// The step that an id names, unless there is none or it is the step itself.
+    /// The step that an id names, unless it does not exist or is the step itself.
     fn dependency(
         &mut self,
         path: &FieldPath,
@@ -158,7 +158,7 @@ impl Checker<'_> {
             Backoff::List(delays) => {
                 if delays.len() > MAX_ATTEMPTS as usize {
                     self.refuse(&path, || {
-                        format!("has {} delays, and there are at most {MAX_ATTEMPTS} attempts", delays.len())
+                        format!("has {} delays, but there are at most {MAX_ATTEMPTS} attempts", delays.len())
                     });
                     return;
                 }
@@ -179,7 +179,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Refuses a cycle at the place where its first step names its second.
+    /// Reports a cycle at the field where its first step names its second.
     pub(super) fn cycle(&mut self, cycle: &[usize], steps: &[StepDraft], parts: &[Part]) {
         let (first, second) = (cycle[0], cycle[1]);
         let path = step_path(first);
@@ -197,7 +197,7 @@ impl Checker<'_> {
     }
 }
 
-/// Most steps of a cycle that a message names.
+/// The maximum number of steps of a cycle that a message names.
 const MAX_STEPS_NAMED: usize = 20;
 
 /// `a → b → c → a`; the middle of a long cycle is counted, not named.

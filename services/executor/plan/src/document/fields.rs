@@ -1,4 +1,4 @@
-//! Reading the fields of one object: each by its names, once, and none left over.
+//! Reads the fields of one object: each by its names, once, and none may be left over.
 
 use crate::{
     error::Findings,
@@ -12,7 +12,7 @@ use super::{
     tree::{Entry, Kind, Node},
 };
 
-/// Collects what is wrong while a document is read.
+/// Collects violations while a document is read.
 #[derive(Default)]
 pub(super) struct Report {
     pub(super) findings: Findings<Finding>,
@@ -36,7 +36,7 @@ impl<'n> Value<'n> {
         report.refuse(&self.path, self.node.offset, message);
     }
 
-    /// A text. A number or a truth value is refused and taken as the text it looks like, so that what names it is still found.
+    /// A text. A number or boolean is reported and converted to text, so that references to it are still resolved.
     pub(super) fn text(&self, report: &mut Report) -> String {
         let scalar = match &self.node.kind {
             Kind::Text(text) => return text.clone(),
@@ -105,7 +105,7 @@ impl<'n> Fields<'n> {
         let ours = self.take_exactly(name);
         let theirs = other.and_then(|other| self.take_exactly(other));
         if let (Some(_), Some(theirs)) = (&ours, &theirs) {
-            theirs.refuse(report, || format!("says the same as `{name}`: give only one of them"));
+            theirs.refuse(report, || format!("duplicates `{name}`: give only one of them"));
         }
         ours.or(theirs)
     }
@@ -118,14 +118,14 @@ impl<'n> Fields<'n> {
         (!matches!(entry.value.kind, Kind::Null)).then_some(value)
     }
 
-    /// Refuses a field that is known of elsewhere but means nothing here.
+    /// Reports a field that is valid elsewhere but not here.
     pub(super) fn refuse_exactly(&mut self, report: &mut Report, name: &'static str, message: &str) {
         if let Some(value) = self.take_exactly(name) {
             value.refuse(report, || message.to_owned());
         }
     }
 
-    /// Refuses every field that was not taken.
+    /// Reports every field that was not taken.
     pub(super) fn finish(self, report: &mut Report) {
         for entry in self.entries {
             let name = entry.key.name.as_str();

@@ -1,4 +1,4 @@
-//! A problem of a document, by its author's names.
+//! A problem of a document, with the author's field names.
 
 use crate::path::FieldPath;
 
@@ -9,6 +9,6 @@ pub(super) struct Finding {
     pub(super) field: FieldPath,
     /// What is wrong, and what to do.
     pub(super) message: String,
-    /// The byte at which it stands; `None` for the document as a whole.
+    /// Its byte offset; `None` for the document as a whole.
     pub(super) offset: Option<usize>,
 }

@@ -1,5 +1,5 @@
-//! JSON into a tree. serde_json reads the values and refuses what is not JSON; a second pass over the text, which by then is known to be
-//! JSON, notes where each of them begins.
+//! Parses JSON into a tree. serde_json parses the values and reports syntax errors; a second pass over the valid text records where each value
+//! begins.
 
 use serde::{Deserialize, Deserializer};
 
@@ -15,7 +15,7 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
         let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
         let positions = Positions::new(text);
         let (line, column) = positions.line_and_column(positions.offset(error.line(), error.column()));
-        SyntaxError { message: format!("this is not JSON: {message}"), line, column }
+        SyntaxError { message: format!("invalid JSON: {message}"), line, column }
     })?;
     Places { text, offset: 0 }.note(&mut root);
     Ok(root)
@@ -84,7 +84,7 @@ impl Places<'_> {
         &self.text[self.offset..]
     }
 
-    /// Goes to the next token that says anything.
+    /// Skips white space, commas and colons.
     fn next_token(&mut self) -> usize {
         let filler = |c: char| matches!(c, ' ' | '\t' | '\n' | '\r' | ',' | ':');
         self.offset = self.text.len() - self.rest().trim_start_matches(filler).len();
@@ -96,7 +96,7 @@ impl Places<'_> {
         self.offset += 1;
     }
 
-    /// Goes past a text in quotes.
+    /// Skips a text in quotes.
     fn skip_text(&mut self) {
         let mut escaped = true; // as if the opening quote were an escaped one
         let end = self.rest().bytes().position(|b| {

@@ -1,4 +1,4 @@
-//! Where things stand in a document: bytes to lines and columns, and the names of a draft to those of its author.
+//! Positions in a document: converts byte offsets to lines and columns, and a draft's field names to the author's.
 
 use crate::{
     error::Problem,
@@ -7,7 +7,7 @@ use crate::{
 
 use super::{finding::Finding, tree::Node};
 
-/// Turns bytes of a text into what people count.
+/// Converts byte offsets to lines and columns.
 pub(super) struct Positions<'t> {
     text: &'t str,
     /// The byte at which each line begins.
@@ -59,8 +59,7 @@ pub(super) struct Origin<'n> {
 }
 
 impl Origin<'_> {
-    /// What a check found, by the author's names and with its place. A field that is missing stands where it should have stood: in the
-    /// object around it.
+    /// Converts a problem to the author's field names, with its position. A missing field has the position of the object that should contain it.
     pub(super) fn finding(&self, problem: Problem) -> Finding {
         let Problem { path, message } = problem;
         let segments = path.segments();
@@ -95,7 +94,7 @@ impl Origin<'_> {
     }
 }
 
-/// A field by the name that a draft has for it, under whichever name the author used.
+/// Finds a field by its name in a draft, under whichever name the author used.
 fn find<'n>(node: &'n Node, key: &str) -> Option<(&'n str, &'n Node)> {
     let other = OTHER_NAMES.iter().find(|(name, _)| *name == key).map(|(_, other)| *other);
     let entry = node.field(key).or_else(|| node.field(other?))?;

@@ -1,7 +1,7 @@
-//! A plan as a text: YAML or JSON, in our form or in the JSON form of other planners (`skillId`, `params`, …).
+//! Parses plan documents: YAML or JSON, in Belay's form or in the JSON form of other planners (`skillId`, `params`, …).
 //!
-//! The text becomes a tree that remembers where everything stands ([`tree`]), the tree becomes a draft ([`read`]), and the draft is
-//! checked like any other. What reading and checking find is reported by the author's names, with line and column ([`locate`]).
+//! The text is parsed into a tree with positions ([`tree`]), the tree is converted to a draft ([`read`]), and the draft is checked like any
+//! other. Violations are reported with the author's field names, lines and columns ([`locate`]).
 
 mod fields;
 mod finding;
@@ -36,8 +36,8 @@ pub enum Format {
 }
 
 impl Plan {
-    /// Reads and checks a plan as its author wrote it. All violations are reported by the author's own names, with line and column; only
-    /// a text that is not YAML or JSON at all ends at its first mistake.
+    /// Parses and checks a plan document. All violations are reported, with the author's field names, lines and columns; only for text that is not
+    /// YAML or JSON, parsing ends at the first syntax error.
     ///
     /// # Errors
     /// [`InvalidPlan`] with every violation.
@@ -45,7 +45,7 @@ impl Plan {
         Self::parse_with(format, text, |_| Vec::new())
     }
 
-    /// The same, with what `check` finds wrong in each call, whatever else is wrong with the plan.
+    /// The same, with additional checks of each call by `check`, whatever else is wrong with the plan.
     ///
     /// # Errors
     /// [`InvalidPlan`] with every violation.
@@ -59,7 +59,7 @@ impl Plan {
 }
 
 impl StepProblem {
-    /// Gives problems in the steps of a document that could be read its author's names, lines and columns.
+    /// Converts problems in the steps of a readable document to violations with the author's names, lines and columns.
     pub fn locate(format: Format, text: &str, problems: Vec<Self>) -> Vec<Violation> {
         locate(format, text, problems)
     }
@@ -67,7 +67,7 @@ impl StepProblem {
 
 fn parse(format: Format, text: &str, check: CheckCall<'_>) -> Result<Plan, Findings<Violation>> {
     if text.len() > MAX_PLAN_BYTES {
-        let message = format!("the plan has {} bytes, and may have {MAX_PLAN_BYTES}: split it", text.len());
+        let message = format!("the plan has {} bytes and the limit is {MAX_PLAN_BYTES}: split it", text.len());
         return Err(whole(message, 0, 0));
     }
     // Editors that write a byte order mark do not show it: positions count without it.
@@ -122,7 +122,7 @@ fn read_and_check(text: &str, root: &Node, check: CheckCall<'_>) -> Result<Plan,
     }
     let mut findings = document.findings;
     if let Err(problems) = checked {
-        // A value that could not be read was replaced by another one: a problem of that one would only mislead.
+        // A value that could not be read was replaced by a placeholder; violations of the placeholder would mislead.
         let unread: HashSet<String> = findings.iter().map(|finding| finding.field.to_string()).collect();
         findings.extend(problems.filter_map(|problem: Problem| {
             let finding = document.origin.finding(problem);

@@ -1,5 +1,5 @@
-//! From the tree of a document to a draft. What cannot be read is reported and replaced by something harmless, so that the rest is still
-//! looked at.
+//! Converts the tree of a document to a draft. A value that cannot be read is reported and replaced by a placeholder, so that the rest is still
+//! checked.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::{
     tree::{Kind, Node},
 };
 
-/// What a document says.
+/// The content of a document.
 pub(super) struct Document<'n> {
     pub(super) draft: PlanDraft,
     pub(super) origin: Origin<'n>,
@@ -51,7 +51,7 @@ impl<'n> Reader<'n> {
         if let Some(mut fields) = root.fields(&mut self.report, "an object") {
             let plan = fields.take_exactly("plan");
             let config = fields.take_exactly("config");
-            // Who asks, and on whose behalf: for the caller that starts the execution, not for the plan.
+            // The requester belongs to the request that starts the execution, not to the plan.
             fields.take_exactly("context");
             origin.config = config.as_ref().map(|config| config.node);
             if let Some(plan) = plan {
@@ -76,7 +76,7 @@ impl<'n> Reader<'n> {
         draft.stop_on_error = stop_on_error.as_ref().is_some_and(|value| value.flag(&mut self.report));
         let timeout = fields.take_exactly("timeout");
         draft.timeout = timeout.as_ref().and_then(|value| self.duration(value));
-        // Who wrote the plan and when: kept out, because nothing here depends on it.
+        // The plan's author and date are ignored, because nothing depends on them.
         fields.take_exactly("metadata");
         let steps = fields.take_exactly("steps").map_or_else(Vec::new, |steps| steps.list(&mut self.report, "steps"));
         fields.finish(&mut self.report);
@@ -96,7 +96,7 @@ impl<'n> Reader<'n> {
         (draft, places)
     }
 
-    /// 0 means 1 to a client that leaves the number out; an author who writes 0 meant something else.
+    /// In a message, 0 means that the field is unset; an author who writes 0 means something else.
     fn parallelism(&mut self, value: &Value<'n>) -> Option<u32> {
         let number = value.whole(&mut self.report)?;
         if number == 0 {
@@ -105,7 +105,7 @@ impl<'n> Reader<'n> {
         Some(number)
     }
 
-    /// Puts the steps in the order that they ask for.
+    /// Sorts the steps by their `order` fields.
     fn order(&mut self, read: &mut [(Option<u32>, usize, StepDraft)], steps: &[Value<'n>]) {
         let missing: Vec<usize> = (0..read.len()).filter(|&place| read[place].0.is_none()).collect();
         if missing.len() == read.len() {
@@ -120,13 +120,13 @@ impl<'n> Reader<'n> {
         read.sort_by_key(|(order, _, _)| *order);
     }
 
-    /// The settings that stand beside a plan. `given` says which of them the plan has itself.
+    /// The settings next to a plan. `given` tells which of them the plan itself has.
     fn config(&mut self, config: &mut Fields<'n>, draft: &mut PlanDraft, given: [bool; 3]) {
         let [timeout_given, stop_on_error_given, parallelism_given] = given;
         let report = &mut self.report;
         let once = |value: &Value<'n>, given: bool, name: &str, report: &mut Report| {
             if given {
-                value.refuse(report, || format!("says the same as the plan's `{name}`: give only one of them"));
+                value.refuse(report, || format!("duplicates the plan's `{name}`: give only one of them"));
             }
         };
         if let Some(value) = config.take_exactly("timeout") {
@@ -142,15 +142,15 @@ impl<'n> Reader<'n> {
             let all = u32::try_from(draft.steps.len()).unwrap_or(u32::MAX).clamp(1, MAX_IMPLIED_PARALLELISM);
             draft.parallelism = if value.flag(report) { all } else { 1 };
         }
-        // A caller that asks for a dry run must not get a real one.
+        // A caller that requests a dry run must not get a real one.
         if let Some(value) = config.take_exactly("dryRun")
             && value.flag(report)
         {
             value.refuse(report, || {
-                "a plan cannot ask for a dry run: take it out, and ask for it where the plan is started".to_owned()
+                "a plan cannot request a dry run: remove this, and request it when you start the plan".to_owned()
             });
         }
-        // How much is written to the audit log is not a plan's to decide: everything is.
+        // A plan cannot reduce the audit log: everything is recorded.
         config.take_exactly("auditLevel");
     }
 
@@ -194,7 +194,7 @@ impl<'n> Reader<'n> {
         fields.refuse_exactly(
             &mut self.report,
             "condition",
-            "conditions are not supported yet: take it out, or split the plan",
+            "conditions are not supported yet: remove this, or split the plan",
         );
         fields.finish(&mut self.report);
         (order, draft)
@@ -206,7 +206,7 @@ impl<'n> Reader<'n> {
         let theirs = fields.take_exactly("backoffMs");
         let attempts = fields.take(&mut self.report, "max_attempts");
         if let (Some(_), Some(theirs)) = (&ours, &theirs) {
-            theirs.refuse(&mut self.report, || "says the same as `backoff`: give only one of them".to_owned());
+            theirs.refuse(&mut self.report, || "duplicates `backoff`: give only one of them".to_owned());
         }
         let their_form = attempts.as_ref().is_some_and(|value| value.path == retry.path.key("maxAttempts"));
         let backoff = match (&ours, &theirs) {
@@ -221,7 +221,7 @@ impl<'n> Reader<'n> {
         if attempts.is_none() && theirs.is_none() {
             let path = retry.path.key("max_attempts");
             self.report.refuse(&path, retry.node.offset, || {
-                "is required: how often to try in all, the first time included".to_owned()
+                "is required: the number of attempts, including the first".to_owned()
             });
         }
         let max_attempts = attempts.map_or(Some(1), |value| value.whole(&mut self.report));
@@ -278,7 +278,7 @@ impl<'n> Reader<'n> {
                 let rest = &self.text[node.offset..];
                 let written = &rest[..rest.find(end).unwrap_or(rest.len())];
                 let digits = written.trim_start_matches(['-', '+']);
-                // Zero is exact however it is written, and `-0` is the one integer that is a float.
+                // Zero is exact however it is written, and `-0` is the only integer that is a float.
                 if digits.is_empty()
                     || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'_')
                     || number.as_f64() == Some(0.0)

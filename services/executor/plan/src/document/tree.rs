@@ -1,4 +1,4 @@
-//! A document as a tree whose every value knows where it stands. Both formats are read through serde, into the same tree.
+//! A document as a tree with the position of each value. Both formats are parsed through serde into the same tree.
 
 use std::{collections::HashSet, fmt, marker::PhantomData};
 
@@ -78,7 +78,7 @@ impl Node {
     }
 }
 
-/// Builds one level of the tree; `N` and `K` are how a format reads a value and a key together with their places.
+/// Builds one level of the tree; `N` and `K` are a format's types for a value and a key with their positions.
 pub(super) struct KindVisitor<N, K>(PhantomData<(N, K)>);
 
 impl<N, K> KindVisitor<N, K> {
@@ -91,7 +91,7 @@ impl<'de, N: Deserialize<'de> + Into<Node>, K: Deserialize<'de> + Into<Key>> Vis
     type Value = Kind;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value that JSON has too")
+        f.write_str("a value that JSON supports")
     }
 
     fn visit_unit<E: Error>(self) -> Result<Kind, E> {
@@ -111,7 +111,7 @@ impl<'de, N: Deserialize<'de> + Into<Node>, K: Deserialize<'de> + Into<Key>> Vis
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Kind, E> {
-        Number::from_f64(value).map(Kind::Number).ok_or_else(|| E::custom("NaN and infinity are not numbers of JSON"))
+        Number::from_f64(value).map(Kind::Number).ok_or_else(|| E::custom("JSON does not support NaN and infinity"))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Kind, E> {

@@ -1,4 +1,4 @@
-//! YAML into a tree. What a text may cost is bounded before it is spent: nesting, aliases, and what they expand to.
+//! Parses YAML into a tree, within bounds on nesting, aliases and expanded size.
 
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::budget::BudgetBreach;
@@ -12,11 +12,11 @@ use crate::{
     path::shown,
 };
 
-/// How deep a document may be nested: the arguments of a step and the four levels around them, and one more, so that too deep arguments
-/// are refused by the name of their field.
+/// The maximum nesting of a document: the arguments of a step, the four levels around them, and one more, so that an error about too deep
+/// arguments can name their field.
 const MAX_DOCUMENT_DEPTH: usize = MAX_DEPTH + 5;
 
-/// Most values of a document, aliases expanded: a hundred for each of 10,000 steps.
+/// The maximum number of values of a document, aliases expanded: a hundred for each of 10,000 steps.
 const MAX_NODES: usize = 1_000_000;
 
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
@@ -40,7 +40,7 @@ fn message(error: &Error) -> String {
         | Error::AliasExpansionLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. } => {
             format!(
-                "the plan holds more than it may ({MAX_PLAN_BYTES} bytes, {MAX_NODES} values), its aliases written out: split it"
+                "the plan exceeds the limit of {MAX_PLAN_BYTES} bytes or {MAX_NODES} values, with its aliases expanded: split it"
             )
         }
         Error::AliasError { error, .. } => message(error),
@@ -48,14 +48,14 @@ fn message(error: &Error) -> String {
     }
 }
 
-/// YAML 1.2 as far as it goes: `yes` and `on` are text. Keys are unique, and numbers are numbers of JSON.
+/// YAML 1.2: `yes` and `on` are text. Keys are unique, and numbers are JSON numbers.
 fn rules() -> Options {
     options! {
         budget: budget! {
             max_depth: MAX_DOCUMENT_DEPTH,
             max_nodes: MAX_NODES,
             max_events: 3 * MAX_NODES,
-            // Aliases may say the same thing again and again, but not make more of it than an author could have written out.
+            // Aliases may repeat a value, but not expand to more than an author could have written out.
             max_total_scalar_bytes: MAX_PLAN_BYTES,
             // One anchor for the retry policy of a thousand steps is good style.
             enforce_alias_anchor_ratio: false,

@@ -1,4 +1,4 @@
-//! The executor's own program, and what can be asked of it.
+//! The executor's own program, and a client of it.
 
 use std::{path::Path, process::Stdio};
 
@@ -13,11 +13,11 @@ use tokio::{
 };
 use tonic::{Status, transport::Channel};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
-/// A running executor, killed without a word when this is dropped.
+/// A running executor; dropping this value kills it.
 pub(crate) struct Executor {
-    /// `None` for one that lives in this process.
+    /// `None` for an executor in this process.
     pub(crate) child: Option<Child>,
     pub(crate) client: ExecutorServiceClient<Channel>,
 }
@@ -38,7 +38,7 @@ impl Executor {
         let mut said = Vec::new();
         loop {
             match lines.next_line().await.unwrap() {
-                Some(line) if line.contains("The executor listens") => break,
+                Some(line) if line.contains("The executor is listening") => break,
                 Some(line) => said.push(line),
                 None => panic!("the executor did not start: {said:?}"),
             }
@@ -48,7 +48,7 @@ impl Executor {
         Self { child: Some(child), ..at }
     }
 
-    /// One that listens there already.
+    /// An executor that already listens at this address.
     pub(crate) fn at(address: &net::Address) -> Self {
         Self { child: None, client: ExecutorServiceClient::new(net::connect_lazy(address)) }
     }
@@ -62,7 +62,7 @@ impl Executor {
         self.run_in(v1::ApprovalMode::Wait, steps).await
     }
 
-    /// Starts a plan; gives the execution's name.
+    /// Starts a plan; returns the execution's name.
     pub(crate) async fn run_in(&self, mode: v1::ApprovalMode, steps: &str) -> String {
         let request = v1::StartExecutionRequest { approval_mode: mode.into(), ..plan(steps) };
         self.client.clone().start_execution(request).await.unwrap().into_inner().name
@@ -73,13 +73,13 @@ impl Executor {
         self.client.clone().get_execution(request).await.map(tonic::Response::into_inner)
     }
 
-    /// The execution in short.
+    /// The execution in BASIC view.
     pub(crate) async fn summary(&self, name: &str) -> v1::Execution {
         let request = v1::GetExecutionRequest { name: name.to_owned(), view: v1::ExecutionView::Basic.into() };
         self.client.clone().get_execution(request).await.unwrap().into_inner()
     }
 
-    /// The execution as soon as it meets a condition, which is looked at after each event and each heartbeat.
+    /// Returns the execution as soon as it meets a condition, which is checked after each event and each heartbeat.
     pub(crate) async fn until(&self, name: &str, what: &str, is: impl Fn(&v1::Execution) -> bool) -> v1::Execution {
         let watched = async {
             let mut stream = self.watch(name, None).await;
@@ -91,11 +91,22 @@ impl Executor {
                 stream.message().await.unwrap().unwrap_or_else(|| panic!("it ended: {execution:?}"));
             }
         };
-        let met = tokio::time::timeout(PATIENCE, watched).await;
+        let met = tokio::time::timeout(TIMEOUT, watched).await;
         match met {
             Ok(execution) => execution,
-            Err(_) => panic!("it never came about: {what}; {:?}", self.get(name).await),
+            Err(_) => panic!("timed out waiting for {what}; {:?}", self.get(name).await),
         }
+    }
+
+    /// Returns the execution once all that can run has, and the rest waits for approval.
+    pub(crate) async fn until_awaiting_approval(&self, name: &str) -> v1::Execution {
+        let waits = |execution: &v1::Execution| execution.state() == v1::execution::State::AwaitingApproval;
+        self.until(name, "a wait for approval", waits).await
+    }
+
+    /// Waits for the end of the execution, which must be COMPLETED.
+    pub(crate) async fn assert_completes(&self, name: &str) {
+        assert_eq!(self.end(name).await.state(), v1::execution::State::Completed);
     }
 
     pub(crate) async fn end(&self, name: &str) -> v1::Execution {
@@ -146,7 +157,7 @@ impl Executor {
     }
 }
 
-/// Steps such as `a: effect; b: effect after a; c`: what the tool is told, and what a step waits for.
+/// A plan from steps such as `a: effect; b: effect after a; c`: the tool's instructions, and the step's dependencies.
 pub(crate) fn plan(steps: &str) -> v1::StartExecutionRequest {
     let steps: Vec<String> = steps
         .split(';')

@@ -1,4 +1,4 @@
-//! A gate whose person is the test.
+//! A gate at which the test decides.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::{Runner, eventually};
 
-/// What the gate has seen.
+/// The gate's state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) approvals: BTreeMap<String, v1::Approval>,
@@ -25,11 +25,11 @@ pub(crate) struct Seen {
     pub(crate) cancelled: BTreeSet<String>,
     pub(crate) modes: BTreeSet<i32>,
     pub(crate) grants: usize,
-    /// What it checks the digest of a question with, as the real one does.
+    /// Returns the current digest of a call, which the gate checks as the real one does.
     runner: Option<Runner>,
-    /// What became of grants does not arrive.
+    /// Whether reports about the use of grants are lost.
     pub(crate) loses_outcomes: bool,
-    /// AUTO is answered with this at once.
+    /// The decision of the policy in AUTO mode.
     pub(crate) policy: Option<State>,
 }
 
@@ -57,7 +57,7 @@ impl Gate {
         self.0.send_modify(change);
     }
 
-    /// The gate asks this runner what a question is about.
+    /// Lets the gate read the subjects of calls from this runner.
     pub(crate) fn checks(&self, runner: &Runner) {
         self.set(|seen| seen.runner = Some(runner.clone()));
     }
@@ -66,14 +66,24 @@ impl Gate {
         eventually(self.0.subscribe(), what, is).await
     }
 
-    /// The question that is open about a step, once there is one.
-    pub(crate) async fn asked_about(&self, step: &str) -> v1::Approval {
+    /// The pending approval of a step, once there is one.
+    pub(crate) async fn pending_approval(&self, step: &str) -> v1::Approval {
         let open = |seen: &Seen| {
             let mut all = seen.approvals.values();
             all.find(|approval| approval.step_id == step && approval.state() == State::Pending).cloned()
         };
         let seen = self.until(&format!("a question about {step}"), |seen| open(seen).is_some()).await;
         open(&seen).expect("just seen")
+    }
+
+    /// Loses all approvals, as when the store is lost.
+    pub(crate) fn lose_store(&self) {
+        self.set(|seen| seen.approvals.clear());
+    }
+
+    /// The person approves.
+    pub(crate) fn approve(&self, name: &str) {
+        self.decide(name, State::Approved, "");
     }
 
     /// The person decides.

@@ -1,4 +1,4 @@
-//! A runner and a gate that do as they are told, and the executor between them.
+//! A scripted runner and a scripted gate, and the executor between them.
 
 mod executor;
 mod gate;
@@ -8,7 +8,7 @@ mod server;
 pub(crate) use executor::{Executor, kinds, plan};
 pub(crate) use gate::{Gate, Seen};
 pub(crate) use runner::{Runner, Seen as RunnerSeen};
-pub(crate) use server::{PATIENCE, Server, eventually};
+pub(crate) use server::{Server, TIMEOUT, eventually};
 
 use belay_proto::v1::{
     self, approval_gate_service_server::ApprovalGateServiceServer, tool_runner_service_server::ToolRunnerServiceServer,
@@ -17,7 +17,7 @@ use belay_service_kit::{Access, Hosted};
 use tempfile::TempDir;
 use tonic::service::Routes;
 
-/// A folder with sockets in it, and who listens there.
+/// A folder with sockets, and the services that listen there.
 pub(crate) struct World {
     pub(crate) folder: TempDir,
     pub(crate) runner: Runner,
@@ -43,13 +43,13 @@ impl World {
     pub(crate) async fn start_runner(&mut self) {
         let hosted = scripted(Routes::new(ToolRunnerServiceServer::new(self.runner.clone())));
         self.runner_server =
-            Some(Server::start(&self.folder.path().join("runner"), hosted, Access::everybody_is_the_executor()).await);
+            Some(Server::start(&self.folder.path().join("runner"), hosted, Access::unauthenticated_executor()).await);
     }
 
     pub(crate) async fn start_gate(&mut self) {
         let hosted = scripted(Routes::new(ApprovalGateServiceServer::new(self.gate.clone())));
         self.gate_server =
-            Some(Server::start(&self.folder.path().join("gate"), hosted, Access::everybody_is_the_executor()).await);
+            Some(Server::start(&self.folder.path().join("gate"), hosted, Access::unauthenticated_executor()).await);
     }
 
     pub(crate) fn stop_runner(&mut self) {

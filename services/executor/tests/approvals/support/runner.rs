@@ -1,4 +1,4 @@
-//! A tool runner with one tool, `work`, which does what its arguments say.
+//! A tool runner with one tool, `work`, which acts as its arguments say.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,51 +19,51 @@ use super::eventually;
 
 type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What the runner has seen and done.
+/// The runner's state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     calls: BTreeMap<String, v1::ToolCall>,
-    /// Calls whose work was done, by name, each time it was.
+    /// The names of the calls that ran, once for each run.
     pub(crate) worked: Vec<String>,
-    /// Effects that were put in place, each time it was.
+    /// The names of the calls whose effects were committed, once for each commit.
     pub(crate) committed: Vec<String>,
     pub(crate) discarded: Vec<String>,
     pub(crate) traces: BTreeSet<String>,
-    /// How often a commit was asked for, granted or not.
+    /// The number of requests to commit.
     pub(crate) asked_to_commit: usize,
-    /// How often it was asked to run something.
+    /// The number of requests to run a call.
     pub(crate) asked_to_run: usize,
-    /// Nobody gets a commit through.
+    /// Whether every commit is refused.
     pub(crate) refuses_commits: bool,
-    /// Every grant is bad.
-    /// How often it still refuses a grant because of the time.
+    /// Whether every grant is refused.
+    /// How many more grants it refuses because of the time.
     pub(crate) clock_is_wrong: usize,
     pub(crate) refuses_grants: bool,
-    /// The arguments that calls came with, by name.
+    /// The arguments of calls, by name.
     pub(crate) arguments: BTreeMap<String, Value>,
-    /// What the calls of a step come to; the others are simply done.
+    /// The results of the calls of a step; other calls complete.
     pub(crate) results: BTreeMap<String, Value>,
-    /// What the calls of a step fail with.
+    /// The failures of the calls of a step.
     pub(crate) failures: BTreeMap<String, String>,
-    /// What the calls of a step say, piece by piece; the others have two words.
+    /// The output of the calls of a step, in chunks; other calls write two words.
     pub(crate) words: BTreeMap<String, Vec<String>>,
-    /// Why a person has to be asked.
+    /// The rule's reason for requiring approval.
     pub(crate) reason: String,
-    /// How many calls of a step are in conflict with another one's commit, from the first on.
+    /// How many calls of a step conflict with another commit, from the first on.
     pub(crate) conflicts: BTreeMap<String, u32>,
-    /// How many calls of a step fail beside another one's commit, from the first on.
+    /// How many calls of a step fail while another call commits, from the first on.
     pub(crate) fail_beside: BTreeMap<String, u32>,
-    /// Calls wait for the end of this one before they end, as long as there is one.
+    /// The exclusive call for whose end other calls wait, if there is one.
     pub(crate) exclusive_call: Option<String>,
-    /// The calls that were asked to be alone.
+    /// The exclusive calls.
     pub(crate) exclusive: BTreeSet<String>,
-    /// Streams end after the first piece of output, so often.
+    /// How many more streams break after the first chunk of output.
     pub(crate) breaks_streams: usize,
-    /// Calls that were acknowledged.
+    /// The acknowledged calls.
     pub(crate) acknowledged: BTreeSet<String>,
-    /// What is acknowledged is forgotten, as by a runner that dies before it has written that down.
+    /// Whether acknowledgements are lost, as by a runner that is killed before it has stored them.
     pub(crate) loses_acknowledgements: bool,
-    /// Acknowledgements are refused, so often.
+    /// How many more acknowledgements are refused.
     pub(crate) refuses_acknowledgements: usize,
 }
 
@@ -98,7 +98,7 @@ impl Runner {
         eventually(self.0.subscribe(), what, is).await
     }
 
-    /// What a held call is about becomes something else.
+    /// Changes the subject of a held call.
     pub(crate) fn change_subject(&self, call: &str) {
         self.set(|seen| {
             let need = seen.calls.get_mut(call).and_then(|call| call.approval_need.as_mut()).expect("it is held");
@@ -106,7 +106,7 @@ impl Runner {
         });
     }
 
-    /// The digest that a held call has now.
+    /// The current digest of a held call.
     pub(crate) fn subject(&self, call: &str) -> Option<String> {
         self.0.borrow().calls.get(call)?.approval_need.as_ref().map(|need| need.subject_digest.clone())
     }

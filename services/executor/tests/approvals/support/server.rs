@@ -1,21 +1,21 @@
-//! Servers that can be stopped and started again at the same place.
+//! Servers that can be stopped and started again at the same socket.
 
 use std::{path::Path, thread::JoinHandle, time::Duration};
 
 use belay_service_kit::{Access, Hosted, Shutdown, host, net::UnixSocket};
 use tokio::sync::{oneshot, watch};
 
-/// Longer than anything takes on the slowest machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout of every wait, longer than anything takes on the slowest machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Something that listens, on a runtime of its own: when this is stopped it is gone at once, connections and all.
+/// A server on a runtime of its own: stopping it closes its connections at once.
 pub(crate) struct Server {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Server {
-    /// `callers` is who everybody is that calls it.
+    /// `callers` is the principal of all callers.
     pub(crate) async fn start(path: &Path, hosted: Hosted, callers: Access) -> Self {
         let path = path.to_owned();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -38,14 +38,14 @@ impl Server {
     }
 
     pub(crate) fn stop(self) {
-        // An error means that it has stopped by itself.
+        // An error means that it has already stopped.
         let _ = self.stop.send(());
         self.thread.join().unwrap();
     }
 }
 
-/// Waits until what is told meets a condition.
+/// Waits until the watched state meets a condition.
 pub(crate) async fn eventually<T: Clone>(mut told: watch::Receiver<T>, what: &str, is: impl Fn(&T) -> bool) -> T {
-    let waited = tokio::time::timeout(PATIENCE, told.wait_for(|value| is(value))).await;
-    waited.unwrap_or_else(|_| panic!("it never came about: {what}")).expect("the script outlives the test").clone()
+    let waited = tokio::time::timeout(TIMEOUT, told.wait_for(|value| is(value))).await;
+    waited.unwrap_or_else(|_| panic!("timed out waiting for {what}")).expect("the script outlives the test").clone()
 }

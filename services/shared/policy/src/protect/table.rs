@@ -1,21 +1,20 @@
-//! The paths that ask by default, each with who executes or obeys it.
+//! The protected paths, each with the program that executes or obeys it.
 //!
-//! What belongs here: a file that some program executes or obeys without being given its name, because of where it lies. It takes effect when
-//! a person opens the folder, changes into it, commits, pushes, or starts a tool that has nothing to do with it. What does not: the
-//! project's own sources and build files (`Makefile`, `package.json`, `build.rs`, `conftest.py`). They run too, but only when a person asks
-//! for a build or a test of this very project, and changing them is what agents are for.
+//! A file belongs here if some program executes or obeys it because of its location, without being given its name: when a person opens the
+//! folder, changes into it, commits, pushes, or starts an unrelated tool. The project's own sources and build files (`Makefile`,
+//! `package.json`, `build.rs`, `conftest.py`) do not belong here. They run only when a person builds or tests this project, and changing them is
+//! what agents are for.
 
 /// Paths with one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtectedPaths {
-    /// Names or globs, at the top of the workspace or in any folder; whatever lies inside of a folder is meant as well. Capitals do not
-    /// count.
+    /// Names or globs, at the top of the workspace or in any folder, including everything inside a folder of that name. Case does not matter.
     pub paths: &'static [&'static str],
     /// Who executes or obeys them.
     pub reason: &'static str,
 }
 
-/// Every protected path, the gravest first: what runs on the person's own machine before what runs elsewhere.
+/// Every protected path, the gravest first: files that run on the person's own machine before those that run elsewhere.
 pub const PROTECTED_PATHS: &[ProtectedPaths] = &[
     ProtectedPaths {
         paths: &[".git"],

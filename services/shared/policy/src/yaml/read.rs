@@ -1,4 +1,4 @@
-//! The tree into a policy's values, and where each of them stands.
+//! Converts the tree to a policy's values, and records the line of each.
 
 use belay_yaml::{Node, Reader, Value};
 
@@ -23,14 +23,14 @@ const DOCUMENT: &str =
 /// The keys of a rule.
 const RULE: &str = "id on tools programs arguments cwd env paths changes flags decide exclusive reason match not_match";
 
-/// What was read, and what could not be.
+/// The result of reading.
 pub(super) struct Read {
     pub(super) document: Document,
     /// The violations so far, and the line of each field.
     pub(super) reader: Reader,
 }
 
-/// Reads a policy's tree. Where something is wrong, the preset's value stands, and the violation is noted.
+/// Reads a policy's tree. An invalid value is recorded as a violation and replaced by the preset's.
 pub(super) fn read(root: &Node) -> Read {
     let mut reader = Reader::default();
     let mut document = Document::default();
@@ -42,7 +42,7 @@ pub(super) fn read(root: &Node) -> Read {
     Read { document, reader }
 }
 
-/// What a policy is made of, read one by one.
+/// Readers for the parts of a policy.
 trait ReadPolicy: Sized {
     fn document(&mut self, root: &Node, document: &mut Document);
     fn rule(&mut self, node: &Node, field: &str) -> Option<Rule>;
@@ -114,15 +114,16 @@ impl ReadPolicy for Reader {
                 "id" => id = reader.text(node, field),
                 "on" => on = reader.one_of(node, field, PHASES),
                 "tools" => rule.tools = reader.list(node, field, Self::text),
-                "programs" => rule.programs = reader.some(node, field, Self::text),
-                "arguments" => rule.arguments = reader.some(node, field, Self::text),
-                "cwd" => rule.cwd = reader.some(node, field, Self::text),
-                "env" => rule.env = reader.some(node, field, Self::text),
-                "paths" => rule.paths = reader.some(node, field, Self::text),
+                "programs" => rule.programs = reader.non_empty_list(node, field, Self::text),
+                "arguments" => rule.arguments = reader.non_empty_list(node, field, Self::text),
+                "cwd" => rule.cwd = reader.non_empty_list(node, field, Self::text),
+                "env" => rule.env = reader.non_empty_list(node, field, Self::text),
+                "paths" => rule.paths = reader.non_empty_list(node, field, Self::text),
                 "changes" => {
-                    rule.changes = reader.some(node, field, |reader, node, field| reader.one_of(node, field, CHANGES))
+                    rule.changes =
+                        reader.non_empty_list(node, field, |reader, node, field| reader.one_of(node, field, CHANGES))
                 }
-                "flags" => rule.flags = reader.some(node, field, Self::text),
+                "flags" => rule.flags = reader.non_empty_list(node, field, Self::text),
                 "decide" => decide = reader.one_of(node, field, VERDICTS),
                 "exclusive" => reader.switch(node, field, &mut rule.exclusive),
                 "reason" => rule.reason = reader.text(node, field).unwrap_or_default(),
@@ -134,7 +135,7 @@ impl ReadPolicy for Reader {
             }
             Ok(())
         });
-        // What a short example means depends on the rule's conditions, which may stand below it.
+        // The meaning of a short example depends on the rule's conditions, which may follow it.
         if let Some((node, field)) = matching {
             rule.matching = self.list(node, &field, |reader, node, field| reader.example(node, field, &rule));
         }
@@ -149,7 +150,7 @@ impl ReadPolicy for Reader {
         Some(Rule { id: id?, on: on?, decide: decide?, ..rule })
     }
 
-    /// One example: a mapping, or a text for what the rule is mostly about.
+    /// One example: a mapping, or text for the rule's main condition.
     fn example(&mut self, node: &Node, field: &str, rule: &Rule) -> Option<Example> {
         let mut example = Example::default();
         if let Value::Text(text) = &node.value {

@@ -1,10 +1,10 @@
-//! The preset, and the shape of an answer.
+//! The preset, and the form of a decision.
 
 use belay_policy::{Intent, NonInteractive, Policy, Tier};
 
 use crate::support::*;
 
-// S2-FR-049, S2-X-18, S2-X-19: without any configuration, deletions and what commands changed are shown to a person.
+// S2-FR-049, S2-X-18, S2-X-19: without any configuration, deletions and changes by commands require approval.
 #[test]
 fn the_preset() {
     let preset = Policy::preset();
@@ -43,14 +43,14 @@ fn verdicts_and_tiers_have_an_order() {
     assert!(Tier::C < Tier::B && Tier::B < Tier::A);
 }
 
-/// An answer names its rule and says why, in words that are safe to show.
+/// A decision names its rule and its reason, in text that is safe to show.
 #[test]
 fn an_answer_names_the_path_and_the_reason() {
     let preset = Policy::preset();
     let decision = effect(&preset, FileDelete, Preview, &[("a", Deleted, &[]), ("b", Deleted, &[])]);
-    assert_eq!(decision.reason, "`a`: a deletion is shown before it is kept");
+    assert_eq!(decision.reason, "`a`: the policy requires approval for deletions");
     let free = effect(&preset, FileWrite, Auto, &[("a", Created, &[]), ("b", Created, &[])]);
-    assert_eq!(free.reason, "the call was free to do this", "a yes is about all paths");
+    assert_eq!(free.reason, "the policy allowed the call to do this", "`Auto` covers all paths");
     let odd = format!("x\n\u{202e}{}", "y".repeat(300));
     let decision = effect(&preset, Terminal, Preview, &[(&odd, Created, &["new\nflag"])]);
     assert_eq!(decision.rule, "new\\nflag");
@@ -58,13 +58,13 @@ fn an_answer_names_the_path_and_the_reason() {
 
     let silent = ruled(&["{id: mine, on: effect, paths: [a], decide: deny}"]);
     let decision = effect(&silent, FileWrite, Auto, &[("a", Created, &[])]);
-    assert_eq!((brief(&decision), decision.reason.as_str()), ((Deny, "mine"), "`a`: the policy's rule `mine` says so"));
+    assert_eq!((brief(&decision), decision.reason.as_str()), ((Deny, "mine"), "`a`: rule `mine` of the policy"));
     let spoken = ruled(&["{id: mine, on: effect, paths: [a], decide: deny, reason: Ask Ann.}"]);
     assert_eq!(effect(&spoken, FileWrite, Auto, &[("a", Created, &[])]).reason, "Ask Ann.");
 }
 
 #[test]
-fn nothing_changed_needs_nobody() {
+fn an_empty_effect_needs_no_approval() {
     let strict = policy("{file_write: deny, file_delete: deny, terminal_commands: deny}");
     assert_eq!(brief(&effect(&strict, Terminal, Preview, &[])), (Auto, "no_change"));
     assert_eq!(brief(&effect(&strict, Terminal, Deny, &[])), (Deny, "intent"));

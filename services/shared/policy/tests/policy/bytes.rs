@@ -23,7 +23,7 @@ const PRESET: &str = concat!(
     r#""approvals":{"expire_after":null,"separate_duties":false},"protect":true,"rules":[]}}"#,
 );
 
-/// Runners keep these bytes: later versions read them.
+/// Runners store these bytes, and later versions read them.
 #[test]
 fn the_bytes_stay_as_they_are() {
     let preset = Revised { revision: 7, policy: Policy::preset() };
@@ -96,7 +96,7 @@ fn another_spelling_is_refused() {
 }
 
 #[test]
-fn what_is_no_good_policy_is_refused_also_in_canonical_form() {
+fn an_invalid_policy_in_canonical_form_is_refused() {
     let at = |from: &str, to: &str| PRESET.replacen(from, to, 1);
     assert_eq!(Revised::from_bytes(at(r#""v":2"#, r#""v":3"#).as_bytes()), Err(InvalidPolicy::Version(3)));
     assert_eq!(Revised::from_bytes(br#"{"v":1,"rest":"unknown"}"#), Err(InvalidPolicy::Version(1)));

@@ -1,4 +1,4 @@
-//! What the documentation shows is true.
+//! Checks what the documentation shows.
 
 use belay_policy::{ChangeKind, NonInteractive, Policy, Verdict};
 
@@ -40,7 +40,7 @@ fn blocks(kind: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_policy_of_the_guide_is_one_and_what_it_calls_wrong_is() {
+fn every_policy_of_the_guide_is_valid_and_what_it_calls_wrong_is_refused() {
     let good = blocks("yaml");
     assert!(good.len() >= 5, "{}", good.len());
     good.into_iter().for_each(|text| drop(policy(text)));
@@ -49,7 +49,7 @@ fn every_policy_of_the_guide_is_one_and_what_it_calls_wrong_is() {
     for text in refused {
         let shown: Vec<String> = Policy::from_yaml(text).unwrap_err().iter().map(ToString::to_string).collect();
         for line in &shown {
-            assert!(GUIDE.contains(line.as_str()), "the guide does not show what is said: {line}");
+            assert!(GUIDE.contains(line.as_str()), "the guide does not show this message: {line}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What policies answer, which texts are policies, and how they are signed.
+//! Decisions of policies, parsing of policies, and their signed form.
 
 mod answers;
 mod bytes;

@@ -1,4 +1,4 @@
-//! What holds of every policy.
+//! Properties of every policy.
 
 use belay_policy::{ChangeKind, Gravity, Policy, Revised, ToolKind, Verdict};
 use proptest::{prelude::*, sample::select};

@@ -1,16 +1,16 @@
-//! What asks a person although nothing else would.
+//! Protected paths and flags, which require approval whatever the settings are.
 
 use belay_policy::Policy;
 
 use crate::support::*;
 
-/// Where everything is free.
+/// A policy that allows everything else.
 fn open(rest: &str) -> Policy {
     policy(&format!("{{file_write: auto, file_delete: auto, terminal_commands: auto, {rest}}}"))
 }
 
 #[test]
-fn protected_paths_ask_where_writing_is_free() {
+fn protected_paths_require_approval_when_writing_is_allowed() {
     let open = open("rules: []");
     for path in [
         ".git/hooks/pre-commit",
@@ -39,7 +39,7 @@ fn protected_paths_ask_where_writing_is_free() {
         "web/.belay",
         "web/.Belay/commits/1/0",
         "web/.vscode/settings.json",
-        // One file on a machine that does not tell capitals apart.
+        // The same file on a case-insensitive file system.
         ".GIT/Hooks/pre-commit",
         ".Git/config",
         "agents.md",
@@ -93,7 +93,11 @@ fn protection_can_be_switched_off_and_is_opened_only_by_name() {
     let hook = [(".git/hooks/pre-commit", Created, &[][..])];
     assert_eq!(effect(&open("protect: false"), Terminal, Auto, &hook).verdict, Auto);
     let all = open("rules: [{id: all, on: effect, paths: ['**'], decide: auto}]");
-    assert_eq!(brief(&effect(&all, Terminal, Auto, &hook)), (Prompt, "protected"), "who says all does not mean this");
+    assert_eq!(
+        brief(&effect(&all, Terminal, Auto, &hook)),
+        (Prompt, "protected"),
+        "`**` alone does not cover protected paths"
+    );
     let named = open("rules: [{id: hooks, on: effect, paths: ['.git/**'], flags: [protected], decide: auto}]");
     assert_eq!(brief(&effect(&named, Terminal, Auto, &hook)), (Auto, "hooks"));
     assert_eq!(brief(&effect(&named, Terminal, Auto, &[("AGENTS.md", Created, &[])])), (Prompt, "protected"));
@@ -108,7 +112,7 @@ fn protection_can_be_switched_off_and_is_opened_only_by_name() {
 }
 
 #[test]
-fn some_flags_ask_and_some_only_inform() {
+fn some_flags_require_approval_and_some_only_inform() {
     let open = open("rules: []");
     for (flag, verdict) in [
         ("link_leaves", Prompt),
@@ -141,7 +145,7 @@ fn a_flag_is_relaxed_by_a_rule_that_names_it() {
 
 /// Paths through which one write takes over a tool, an agent, a shell, an editor, a build server or a repository.
 #[test]
-fn what_programs_obey_unasked_asks() {
+fn files_that_programs_obey_require_approval() {
     let preset = policy("{}");
     for path in [
         ".git/info/attributes",

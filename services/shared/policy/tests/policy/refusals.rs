@@ -1,16 +1,16 @@
-//! Texts that are no policy: everything that is wrong is told at once, by field and line.
+//! Invalid policies: all violations are reported at once, by field and line.
 
 use belay_policy::{Policy, Violation};
 
-/// What is said of a text, as `line field: message`.
-fn said(text: &str) -> Vec<String> {
+/// The violations of a text, as `line field: message`.
+fn violations(text: &str) -> Vec<String> {
     let violations = Policy::from_yaml(text).expect_err(text);
     violations.iter().map(|Violation { field, line, message }| format!("{line} {field}: {message}")).collect()
 }
 
-/// The one thing said of a text.
+/// The only violation of a text.
 fn one(text: &str) -> String {
-    let said = said(text);
+    let said = violations(text);
     assert_eq!(said.len(), 1, "{text}\n{said:#?}");
     said.into_iter().next().unwrap()
 }
@@ -31,11 +31,11 @@ fn unknown_keys_name_the_nearest_known_one() {
         ("sandbox: {mintier: A}", "1 sandbox.mintier: there is no key `mintier` here; did you mean `min_tier`?"),
         (
             "approvals:\n  expires: 1h",
-            "2 approvals.expires: there is no key `expires` here; there are expire_after, separate_duties",
+            "2 approvals.expires: there is no key `expires` here; use one of expire_after, separate_duties",
         ),
         (
             "colour: red",
-            "1 colour: there is no key `colour` here; there are file_write, file_delete, terminal_commands, non_interactive_policy, sandbox, approvals, protect, rules",
+            "1 colour: there is no key `colour` here; use one of file_write, file_delete, terminal_commands, non_interactive_policy, sandbox, approvals, protect, rules",
         ),
     ] {
         assert_eq!(one(text), expected);
@@ -51,7 +51,7 @@ fn unknown_keys_name_the_nearest_known_one() {
 }
 
 #[test]
-fn values_of_another_kind_are_told_what_they_should_be() {
+fn a_value_of_the_wrong_kind_is_refused_with_the_expected_kind() {
     for (text, expected) in [
         ("file_write: maybe", "1 file_write: must be one of auto, prompt, deny"),
         ("file_write: promt", "1 file_write: must be one of auto, prompt, deny; did you mean `prompt`?"),
@@ -134,11 +134,11 @@ fn rules_that_make_no_sense_are_refused() {
         ),
         (
             "id: protected, on: intent, decide: deny".to_owned(),
-            "3 rules[0].id: `protected` is a built-in rule's: choose another",
+            "3 rules[0].id: `protected` is the id of a built-in rule: choose another",
         ),
         (
             "id: file_write, on: intent, decide: deny".to_owned(),
-            "3 rules[0].id: `file_write` is a built-in rule's: choose another",
+            "3 rules[0].id: `file_write` is the id of a built-in rule: choose another",
         ),
         (
             "id: a, on: intend, decide: deny".to_owned(),
@@ -162,11 +162,11 @@ fn rules_that_make_no_sense_are_refused() {
         ),
         (
             format!("{good}, changes: [delete]"),
-            "3 rules[0].changes: belongs to rules `on: effect`: before the call they are not known",
+            "3 rules[0].changes: belongs to rules `on: effect`: they are not known before the call has run",
         ),
         (
             format!("{good}, flags: [executable]"),
-            "3 rules[0].flags: belongs to rules `on: effect`: before the call they are not known",
+            "3 rules[0].flags: belongs to rules `on: effect`: they are not known before the call has run",
         ),
         (format!("{good}, tools: run_terminal"), "3 rules[0].tools: is text, and must be a list: write `[…]`"),
         (format!("{good}, tools: [7]"), "3 rules[0].tools[0]: is a number, and must be text: put it in quotes"),
@@ -188,14 +188,17 @@ fn rules_that_make_no_sense_are_refused() {
             format!("{good}, paths: [src**]"),
             "3 rules[0].paths[0]: `**` stands for folders and must be alone between slashes, as in `src/**/x`",
         ),
-        (format!("{good}, paths: ['a[']"), "3 rules[0].paths[0]: is not a glob: unclosed character class; missing ']'"),
+        (
+            format!("{good}, paths: ['a[']"),
+            "3 rules[0].paths[0]: is not a valid glob: unclosed character class; missing ']'",
+        ),
         (
             format!("{good}, arguments: ['{{a']"),
-            "3 rules[0].arguments[0]: is not a glob: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
+            "3 rules[0].arguments[0]: is not a valid glob: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
         ),
         (
             format!("{good}, programs: [/bin/sh]"),
-            "3 rules[0].programs[0]: programs are compared without their folder: write `sh`",
+            "3 rules[0].programs[0]: programs are compared by name, without a folder: write `sh`",
         ),
         (
             "id: a, on: effect, decide: deny, flags: [exec]".to_owned(),
@@ -216,15 +219,15 @@ fn rules_that_make_no_sense_are_refused() {
         one(
             "rules:\n  - {id: a, on: intent, decide: deny}\n  - {id: b, on: intent, decide: deny}\n  - id: a\n    on: effect\n    decide: deny\n"
         ),
-        "4 rules[2].id: `a` is an earlier rule's: choose another"
+        "4 rules[2].id: `a` is already the id of an earlier rule: choose another"
     );
 }
 
 /// A rule that does not do what its author thinks never becomes active.
 #[test]
 fn an_example_that_fails_refuses_the_policy_and_names_the_rule() {
-    let misses = "the rule `r` does not match this example: fix one or the other";
-    let hits = "the rule `r` matches this example, and should not: fix one or the other";
+    let misses = "the rule `r` does not match this example: correct the rule or the example";
+    let hits = "the rule `r` matches this example, and should not: correct the rule or the example";
     for (conditions, examples, field, why) in [
         ("programs: [curl]", "match: [curl x, wget x]", "match[1]", misses),
         ("programs: [curl]", "not_match: [wget x, /bin/curl x]", "not_match[1]", hits),
@@ -239,7 +242,7 @@ fn an_example_that_fails_refuses_the_policy_and_names_the_rule() {
             "tools: [t]",
             "match: [t, {}]",
             "match[1]",
-            "says nothing: give it a tool, command, path, change, flags, cwd or env",
+            "is empty: give it a tool, command, path, change, flags, cwd or env",
         ),
     ] {
         let text = format!(
@@ -265,7 +268,7 @@ fn an_example_that_fails_refuses_the_policy_and_names_the_rule() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_in_the_order_of_the_lines() {
+fn all_violations_are_reported_in_the_order_of_the_lines() {
     let text = "
 rules:
   - id: a
@@ -280,7 +283,7 @@ protect: no
 file_rite: auto
 ";
     assert_eq!(
-        said(text),
+        violations(text),
         [
             "5 rules[0].decide: must be one of auto, preview, prompt, deny",
             "6 rules[0].paths: is text, and must be a list: write `[…]`",
@@ -293,20 +296,20 @@ file_rite: auto
         ]
     );
     let many: String = (0..500).map(|n| format!("x{n}: 1\n")).collect();
-    assert_eq!(said(&many).len(), 100);
+    assert_eq!(violations(&many).len(), 100);
     let violation = Violation { field: "a".into(), line: 3, message: "is wrong".into() };
     assert_eq!(violation.to_string(), "line 3: a: is wrong");
 }
 
 #[test]
-fn an_empty_policy_is_no_policy() {
+fn an_empty_policy_is_refused() {
     for text in ["", "\n", "# nothing\n", "~", "---\n", "null"] {
         assert!(one(text).contains("the policy is empty: write at least one key"), "{text:?}");
     }
 }
 
 #[test]
-fn what_is_no_yaml_says_where() {
+fn invalid_yaml_is_refused_with_its_line() {
     for (text, line) in [
         ("a: b: c", 1),
         ("file_write: auto\n  x: [", 2),
@@ -324,28 +327,28 @@ fn what_is_no_yaml_says_where() {
 }
 
 #[test]
-fn what_is_too_much_is_refused_early() {
+fn a_policy_beyond_its_limits_is_refused() {
     assert_eq!(
         one(&format!("# {}", "x".repeat(256 * 1024))),
-        "0 : the policy has 262146 bytes, and may have 262144: shorten it"
+        "0 : the policy has 262146 bytes, and the limit is 262144: shorten it"
     );
     let rules = |number: usize, rest: &str| {
         (0..number)
             .fold("rules:\n".to_owned(), |text, n| text + &format!("- {{id: r{n}, on: effect, decide: deny{rest}}}\n"))
     };
     assert!(Policy::from_yaml(&rules(1_000, "")).is_ok());
-    assert_eq!(one(&rules(1_001, "")), "1 rules: there are 1001 rules, and may be 1000: join or drop some");
+    assert_eq!(one(&rules(1_001, "")), "1 rules: there are 1001 rules and the limit is 1000: combine or remove some");
     let globs = vec!["a*"; 100].join(",");
-    assert!(one(&rules(21, &format!(", paths: [{globs}]"))).contains("2100 globs in all rules, and may be 2000"));
+    assert!(one(&rules(21, &format!(", paths: [{globs}]"))).contains("2100 globs in all rules and the limit is 2000"));
     let examples = vec!["x"; 100].join(",");
     assert!(
         one(&rules(51, &format!(", tools: [x], match: [{examples}]")))
-            .contains("5100 examples in all rules, and may be 5000")
+            .contains("5100 examples in all rules and the limit is 5000")
     );
     let words = vec!["x"; 501].join(",");
     assert_eq!(
         one(&rule(&format!("id: r, on: effect, decide: deny, tools: [{words}]"))),
-        "3 rules[0].tools: has 501 entries, and may have 500"
+        "3 rules[0].tools: has 501 entries and the limit is 500"
     );
     let long = "x".repeat(257);
     assert_eq!(
@@ -358,10 +361,10 @@ fn what_is_too_much_is_refused_early() {
     assert!(one(&rule(&format!("id: r, on: effect, decide: deny, reason: {reason}"))).contains("500 characters"));
 }
 
-/// What is accepted can be signed, and what is signed can be read.
+/// Every accepted policy can be signed, and every signed one parsed.
 #[test]
 fn a_policy_that_grows_when_it_is_signed_is_refused() {
-    // Six bytes each as JSON, and said again by every rule.
+    // Six bytes each as JSON, and repeated by every rule.
     let names = vec![format!("\"{}\"", "\\x01".repeat(250)); 60].join(",");
     let text = (1..12)
         .fold(format!("rules:\n- {{id: r0, on: effect, decide: deny, tools: &t [{names}]}}\n"), |text, n| {
@@ -370,29 +373,29 @@ fn a_policy_that_grows_when_it_is_signed_is_refused() {
     let said = one(&text);
     assert!(
         said.starts_with("0 : the policy has 10")
-            && said.ends_with("when it is signed, and may have 1048576: shorten it"),
+            && said.ends_with("in its signed form and the limit is 1048576: shorten it"),
         "{said}"
     );
 }
 
-/// A few bytes must not become gigabytes or a stack that overflows.
+/// A few bytes must not expand to gigabytes or overflow the stack.
 #[test]
-fn laughs_and_depths_are_refused() {
+fn alias_bombs_and_deep_nesting_are_refused() {
     let mut laughs = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for (name, of) in ["b", "c", "d", "e", "f", "g", "h", "i"].into_iter().zip(["a", "b", "c", "d", "e", "f", "g", "h"])
     {
         laughs += &format!("{name}: &{name} [{}]\n", vec![format!("*{of}"); 10].join(", "));
     }
-    assert!(one(&laughs).contains("nested deeper than 8 levels, or holds more"), "{laughs}");
+    assert!(one(&laughs).contains("nested deeper than 8 levels, or has too many values"), "{laughs}");
     let deep = |levels| format!("rules: {}{}", "[".repeat(levels), "]".repeat(levels));
     assert!(one(&deep(20)).contains("nested deeper than 8 levels"));
-    assert!(!said(&deep(100_000)).is_empty());
+    assert!(!violations(&deep(100_000)).is_empty());
     let flow = format!("rules: {}", "{a: ".repeat(60_000));
-    assert!(!said(&flow).is_empty());
+    assert!(!violations(&flow).is_empty());
 }
 
 #[test]
-fn what_is_quoted_from_a_text_is_bounded_and_harmless() {
+fn quoted_text_is_bounded_and_escaped() {
     let key = "\\u202e\\n".repeat(10_000);
     for text in [format!("\"{key}\": 1"), format!("rules: [{{id: \"{key}\", on: effect, decide: deny}}]")] {
         for violation in Policy::from_yaml(&text).unwrap_err() {

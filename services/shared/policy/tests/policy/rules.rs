@@ -108,9 +108,9 @@ fn a_declared_path_cannot_hide_where_it_leads() {
     }
 }
 
-/// Else a call could buy its freedom with one harmless path.
+/// Otherwise one harmless path could allow all others.
 #[test]
-fn each_path_of_a_call_is_judged_by_itself() {
+fn each_path_of_a_call_is_judged_separately() {
     let policy = policy(
         "{file_write: prompt, rules: [{id: docs, on: intent, paths: ['docs/**'], decide: auto}, {id: no, on: intent, paths: [key], decide: deny}]}",
     );
@@ -130,7 +130,7 @@ fn each_path_of_a_call_is_judged_by_itself() {
 
 /// The reason of docs/adr/0003: a rule can relax a setting for some paths.
 #[test]
-fn a_rule_that_matches_silences_the_setting() {
+fn a_rule_that_matches_overrides_the_setting() {
     let policy = policy(
         "
 file_write: deny
@@ -155,7 +155,7 @@ rules:
 }
 
 #[test]
-fn a_command_that_a_rule_frees_is_free_to_write() {
+fn a_command_that_a_rule_allows_may_write() {
     let policy = ruled(&[
         "{id: fmt, on: intent, programs: [cargo], decide: auto}",
         "{id: lock, on: effect, paths: [Cargo.lock], decide: prompt}",
@@ -169,7 +169,7 @@ fn a_command_that_a_rule_frees_is_free_to_write() {
 }
 
 #[test]
-fn rules_speak_of_reading_and_of_unknown_tools_too() {
+fn rules_apply_to_reading_and_to_unknown_tools_too() {
     let policy = ruled(&[
         "{id: secret, on: intent, tools: [read_file], paths: ['**/.env'], decide: deny}",
         "{id: deploy, on: intent, tools: [deploy_production], decide: auto}",
@@ -179,8 +179,8 @@ fn rules_speak_of_reading_and_of_unknown_tools_too() {
     assert_eq!(brief(&intent(&policy, Other, "", &[])), (Auto, "deploy"));
 }
 
-/// A rule that frees a program by name is met by that program alone: not by a file of the plan's that is called like it, and not where
-/// variables make it something else.
+/// A rule that allows a program by name matches only that program: not a file of the plan with the same name, and not when variables change
+/// what the program does.
 #[test]
 fn what_lies_in_the_workspace_never_passes_for_a_program() {
     let policy = ruled(&["{id: fmt, on: intent, programs: [rustfmt], decide: auto}"]);
@@ -219,7 +219,7 @@ fn rules_see_the_directory_and_the_names_of_variables() {
 }
 
 #[test]
-fn a_program_that_is_free_is_not_free_to_delete_or_to_touch_what_is_protected() {
+fn an_allowed_program_may_not_delete_or_change_protected_paths() {
     let policy = ruled(&["{id: fmt, on: intent, programs: [rustfmt], decide: auto}"]);
     let did = |change| brief(&effect(&policy, Terminal, Auto, &[("ok.rs", Modified, &[]), change])).0;
     assert_eq!(did(("b.rs", Created, &["executable"])), Auto);
@@ -234,7 +234,7 @@ fn a_program_that_is_free_is_not_free_to_delete_or_to_touch_what_is_protected() 
 }
 
 #[test]
-fn the_answer_names_the_gravest_of_equal_changes() {
+fn the_decision_names_the_gravest_of_equally_strict_changes() {
     let preset = policy("{}");
     let changes: Vec<Changed<'_>> = vec![
         ("+000.md", Created, &[]),

@@ -4,12 +4,12 @@ use crate::support::*;
 
 const WORDS: [&str; 3] = ["auto", "prompt", "deny"];
 
-// S2-X-18: `prompt` runs the call in a view and asks about what it did; `deny` never runs it.
+// S2-X-18: `prompt` runs the call in a view and requires approval for its changes; `deny` never runs it.
 #[test]
 fn a_setting_decides_about_the_calls_of_its_tools() {
     for (setting, kind) in [("file_write", FileWrite), ("file_delete", FileDelete), ("terminal_commands", Terminal)] {
         for (word, verdict) in WORDS.into_iter().zip([Auto, Preview, Deny]) {
-            // The others are free: a command's call is free only where everything that it could do is.
+            // The other settings are auto: a command's call is auto only if every setting is.
             let settings = ["file_write", "file_delete", "terminal_commands"];
             let settings = settings.map(|name| format!("{name}: {}", if name == setting { word } else { "auto" }));
             let policy = policy(&settings.join("\n"));
@@ -67,7 +67,7 @@ fn a_denied_change_is_denied_to_every_tool() {
 
 // S2-X-19: what is deleted is asked about, also when a tool that writes deletes it.
 #[test]
-fn a_free_call_is_free_to_do_what_its_tool_is_for() {
+fn an_auto_call_may_do_what_its_tool_is_for() {
     let prompt = policy("{file_write: prompt, file_delete: prompt}");
     // Only a rule can have said auto here.
     assert_eq!(brief(&effect(&prompt, FileWrite, Auto, &[("a", Modified, &[])])), (Auto, "intent"));
@@ -85,7 +85,7 @@ fn a_free_call_is_free_to_do_what_its_tool_is_for() {
 }
 
 #[test]
-fn tools_that_no_setting_speaks_of_are_asked_about() {
+fn tools_without_a_setting_require_approval() {
     let open = policy("{file_write: auto, file_delete: auto, terminal_commands: auto}");
     assert_eq!(brief(&intent(&open, Other, "", &["a"])), (Prompt, "no_match"));
     assert_eq!(brief(&effect(&open, Other, Prompt, &[("a", Created, &[])])), (Prompt, "no_match"));
@@ -95,7 +95,7 @@ fn tools_that_no_setting_speaks_of_are_asked_about() {
 
 // A person who approved a call approved its paths, and no others.
 #[test]
-fn a_granted_path_is_free_unless_a_rule_denies() {
+fn a_granted_path_is_allowed_unless_a_rule_denies_it() {
     let strict = policy("{file_write: prompt, file_delete: prompt}");
     let one = |path| granted(&strict, Terminal, Prompt, &["src/a", "./out//b", "x/../c"], &[(path, Deleted, &[])]);
     for path in ["src/a", "out/b", "c"] {

@@ -1,4 +1,4 @@
-//! Short ways to ask.
+//! Shorthands for decisions.
 
 use belay_policy::{ChangeFact, ChangeKind, Decision, Effect, Intent, Policy, ToolKind, Verdict};
 
@@ -6,7 +6,7 @@ pub(crate) use belay_policy::ChangeKind::{Created, Deleted, Modified};
 pub(crate) use belay_policy::ToolKind::{FileDelete, FileRead, FileWrite, Other, Terminal};
 pub(crate) use belay_policy::Verdict::{Auto, Deny, Preview, Prompt};
 
-/// A policy that has to be a good one.
+/// A policy that must be valid.
 pub(crate) fn policy(yaml: &str) -> Policy {
     Policy::from_yaml(yaml).unwrap_or_else(|violations| panic!("{yaml}\n{violations:?}"))
 }
@@ -70,7 +70,7 @@ pub(crate) fn granted(
     policy.effect(&Effect { tool: tool(kind), kind, intent: said, granted_paths: &texts(paths), changes: &changes })
 }
 
-/// What becomes of a call in the end: the intent's answer, or, when it runs by itself, its effect's.
+/// The final verdict on a call: the intent's, or its effect's when it runs without approval.
 pub(crate) fn outcome(policy: &Policy, kind: ToolKind, words: &str, changes: &[Changed<'_>]) -> Verdict {
     let said = intent(policy, kind, words, &[]).verdict;
     if said >= Prompt { said } else { effect(policy, kind, said, changes).verdict }

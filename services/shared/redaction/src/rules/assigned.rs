@@ -1,9 +1,9 @@
-//! Secrets that are known by the name they are assigned to: in JSON, YAML, TOML, environments, flags and code.
+//! Secrets that are recognized by the name they are assigned to: in JSON, YAML, TOML, environments, flags and code.
 
 use super::Rule;
 use crate::values;
 
-/// What a secret's name ends with, in any case of letters.
+/// The suffixes of secrets' names, case-insensitive.
 macro_rules! name {
     () => {
         r"(?:pass(?:word|wd|phrase)|pwd|secret|token|credentials?|_pass|-pass|(?:api|access|private|secret|auth|account|master|shared|subscription|signing|encryption|license)[_.\- ]?key)"
@@ -69,7 +69,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .then(b"=:")
     .accept(values::words),
-    // What is called a key, a salt or a signature, and looks like chance.
+    // Random-looking values named key, salt or signature.
     Rule::around(
         "high-entropy",
         &["key", "auth", "cred", "sign", "salt", "hmac", "session", "cookie", "secret", "token"],

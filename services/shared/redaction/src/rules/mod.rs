@@ -1,4 +1,4 @@
-//! The shapes of secrets: one line each, in the fields that gitleaks gives a rule.
+//! The patterns of secrets: one line each, with the fields of a gitleaks rule.
 
 mod assigned;
 mod services;
@@ -6,42 +6,42 @@ mod structure;
 
 use crate::values;
 
-/// One shape.
+/// One pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
-    /// Short and stable: it stands in what was found.
+    /// Short and stable: findings have it.
     pub(crate) id: &'static str,
-    /// The shape is looked for only around one of these, in any case of letters.
+    /// The pattern is searched for only around one of these, case-insensitive.
     pub(crate) keywords: &'static [&'static str],
     /// The shape. It sees one line, knows ASCII only, and its first group that takes part is the secret; the whole without groups. A
     /// group called `name` is what the secret is assigned to.
     pub(crate) regex: &'static str,
-    /// How the keyword stands in the shape.
+    /// The position of the keyword in the pattern.
     pub(crate) at: At,
-    /// One of these stands soon behind the keyword; empty where nothing has to. It spares most looks at words in prose.
+    /// One of these must follow the keyword closely; empty means no condition. It avoids most searches in prose.
     pub(crate) then: &'static [u8],
-    /// Bits a character that the secret has at least; 0 takes any.
+    /// The minimum entropy of the secret, in bits per character; 0 accepts any.
     pub(crate) entropy: f64,
-    /// What looks right and is not a secret is refused here.
+    /// Rejects matches that are not secrets.
     pub(crate) accept: fn(&[u8]) -> bool,
 }
 
-/// How a keyword stands in a shape.
+/// The position of a keyword in a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// It begins the secret: what stands before it is not part of a word.
+    /// It begins the secret, at a word boundary.
     Start,
-    /// It stands somewhere in the shape, at most so many bytes after its beginning.
+    /// It is somewhere in the pattern, at most this number of bytes after its beginning.
     Within(usize),
 }
 
 impl Rule {
-    /// A token that says by its first characters what it is.
+    /// A token with a characteristic prefix.
     const fn prefixed(id: &'static str, keywords: &'static [&'static str], regex: &'static str) -> Self {
         Self { id, keywords, regex, at: At::Start, then: b"", entropy: 0.0, accept: values::any }
     }
 
-    /// A secret that is known by what stands around it.
+    /// A secret that is recognized by its context.
     const fn around(id: &'static str, keywords: &'static [&'static str], reach: usize, regex: &'static str) -> Self {
         Self { id, keywords, regex, at: At::Within(reach), then: b"", entropy: 0.0, accept: values::given }
     }
@@ -59,7 +59,7 @@ impl Rule {
     }
 }
 
-/// All rules. Where two find the same place the earlier one gives its name.
+/// All rules. When two match at the same place, the earlier one gives its id.
 pub(crate) fn all() -> impl Iterator<Item = Rule> {
     services::RULES.iter().chain(structure::RULES).chain(assigned::RULES).copied()
 }

@@ -1,4 +1,4 @@
-//! Tokens of services, which begin with what they are. Publishable keys and ids are left out: they are public.
+//! Tokens of services with characteristic prefixes. Publishable keys and ids are left out, because they are public.
 
 use super::Rule;
 

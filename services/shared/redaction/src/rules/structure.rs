@@ -1,4 +1,4 @@
-//! Secrets that are known by the form of what carries them: headers, addresses, commands, files.
+//! Secrets that are recognized by their surroundings: headers, URLs, commands, files.
 
 use super::Rule;
 use crate::values;

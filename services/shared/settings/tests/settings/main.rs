@@ -84,7 +84,7 @@ fn unknown_keys_name_the_line_and_the_nearest_known_one() {
         ),
         (
             "commands:\n  limits: {procs: 1}",
-            "2 commands.limits.procs: there is no key `procs` here; there are processes, open_files, file_size, address_space, cpu_time",
+            "2 commands.limits.procs: there is no key `procs` here; use one of processes, open_files, file_size, address_space, cpu_time",
         ),
         (
             "commands:\n  scratch:\n    tmpp: 1GiB",

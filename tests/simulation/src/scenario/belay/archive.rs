@@ -1,5 +1,5 @@
-//! What the approval gate had in its store whenever it lost it: read from the disk before the next store is made, and kept outside of the
-//! simulated machines.
+//! The contents of the approval gate's lost stores: read from the disk before the next store is created, and kept outside of the simulated
+//! machines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,13 +26,12 @@ impl Archive {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what is in the store at `path`, on the machine that is executing. One that was never written
-    /// to is empty.
+    /// Adds the contents of the store at `path`, on the executing machine. A store that was never written to is empty.
     ///
     /// # Errors
-    /// When the store is there and cannot be read.
+    /// When the store exists and cannot be read.
     pub(super) fn take_over(&self, path: &Path) -> Result<(), rusqlite::Error> {
-        machine::calmly(|| {
+        machine::without_faults(|| {
             let connection = Connection::open_with_flags_and_vfs(path, OpenFlags::SQLITE_OPEN_READ_WRITE, vfs::NAME)?;
             connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
             let mut approvals = connection.prepare("SELECT basic FROM approval")?;

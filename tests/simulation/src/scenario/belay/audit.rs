@@ -1,4 +1,4 @@
-//! What must hold of what is left at the end: REQUIREMENTS section 4, against what clients were told and what the tools did.
+//! Checks the final state: REQUIREMENTS section 4, compared with what clients observed and what the tools did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,66 +11,66 @@ use super::client::{Order, is_terminal};
 use super::decisions::{self, Stored};
 use super::effects;
 use super::hosts::{Inventoried, Owners};
+use super::observed::{Observations, ObservedExecution};
 use super::outside::{Outside, Run};
 use super::picture::{Fold, Picture};
 use super::plans;
-use super::told::{Heard, Told};
 use crate::trace;
 use crate::world::TICK;
 
-/// How much later than a machine's clock another's may be, in microseconds: one step of the simulation.
+/// How far one machine's clock may be ahead of another's, in microseconds: one step of the simulation.
 const SKEW: i64 = TICK.as_micros() as i64;
 
-/// An execution as the server has it after the last restart.
+/// An execution on the server after the last restart.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
     pub(super) execution: v1::Execution,
     pub(super) events: Vec<v1::ExecutionEvent>,
 }
 
-/// Everything that is wrong.
+/// All violations.
 pub(super) type Violations = Vec<String>;
 
-/// All that is held against each other.
+/// All inputs of the audit.
 pub(super) struct Evidence<'a> {
     pub(super) stored: &'a Stored,
-    pub(super) told: &'a Told,
+    pub(super) observed: &'a Observations,
     pub(super) outside: &'a Outside,
     pub(super) workspaces: &'a Inventoried,
-    /// Whether the runner has lost what it knew of commits.
+    /// Whether the runner has lost its ledger.
     pub(super) ledger_lost: bool,
     pub(super) orders: &'a [Order],
     pub(super) keys: &'a belay_grant::Keys,
     pub(super) owners: &'a Owners,
-    /// What the gate had whenever it lost its store.
+    /// The contents of the gate's lost stores.
     pub(super) archive: &'a Archive,
 }
 
-/// Holds what was kept against what was told and what was done.
+/// Compares what is stored with what clients observed and what the tools did.
 pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
-    let (kept, told, runs) = (&evidence.stored.executions, &evidence.told.all(), &evidence.outside.runs()[..]);
+    let (kept, observed, runs) = (&evidence.stored.executions, &evidence.observed.all(), &evidence.outside.runs()[..]);
     let plans: BTreeMap<&str, &Order> = evidence.orders.iter().map(|order| (&*order.request_id, order)).collect();
     let mut violations = Violations::new();
-    // S2-NFR-005: no acknowledged start is lost. B-15: and none is there that nobody asked for, or twice.
-    for name in told.keys().filter(|name| !kept.contains_key(*name)) {
+    // S2-NFR-005: no acknowledged start is lost. B-15: every execution was requested, and exists once.
+    for name in observed.keys().filter(|name| !kept.contains_key(*name)) {
         violations.push(format!("{name} was acknowledged and is gone"));
     }
-    for name in kept.keys().filter(|name| !told.contains_key(*name)) {
-        violations.push(format!("{name} is nobody's: a request made two executions"));
+    for name in kept.keys().filter(|name| !observed.contains_key(*name)) {
+        violations.push(format!("{name} was not requested: a request made two executions"));
     }
-    let requests: BTreeSet<_> = told.values().map(|heard| &heard.request_id).collect();
-    if requests.len() != told.len() {
+    let requests: BTreeSet<_> = observed.values().map(|heard| &heard.request_id).collect();
+    if requests.len() != observed.len() {
         violations.push("a request made two executions".to_owned());
     }
     let mut all_calls = BTreeMap::new();
     for (name, kept) in kept {
-        let Some(heard) = told.get(name) else { continue };
+        let Some(heard) = observed.get(name) else { continue };
         let order = plans.get(&*heard.request_id);
         let mut one = One { name, kept, heard, runs, owners: evidence.owners, violations: &mut violations };
         let Some((fold, calls)) = one.replay() else { continue };
         one.totals(&fold.picture);
         one.plan(&fold, order.map(|order| &order.plan));
-        one.was_told();
+        one.observations();
         for (call, facts) in &calls {
             one.call(call, facts, &fold);
         }
@@ -89,7 +89,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
 struct One<'a, 'v> {
     name: &'a str,
     kept: &'a Kept,
-    heard: &'a Heard,
+    heard: &'a ObservedExecution,
     runs: &'a [Run],
     owners: &'a Owners,
     violations: &'v mut Violations,
@@ -100,10 +100,10 @@ impl<'a> One<'a, '_> {
         self.violations.push(format!("{}: {what}", self.name));
     }
 
-    /// The events one by one: invariants 1, 2, 5, and the server's accounts on the way (B-02).
+    /// Checks the events one by one: invariants 1, 2, 5, and the server's snapshots in between (B-02).
     fn replay(&mut self) -> Option<(Fold, BTreeMap<String, Call<'a>>)> {
         let kept: &'a Kept = self.kept;
-        let heard: &'a Heard = self.heard;
+        let heard: &'a ObservedExecution = self.heard;
         let mut fold = Fold::default();
         let mut calls = BTreeMap::<String, Call<'a>>::new();
         let mut not_before = BTreeMap::<usize, i64>::new();
@@ -165,7 +165,7 @@ impl<'a> One<'a, '_> {
         Some((fold, calls))
     }
 
-    /// What must be true before an event.
+    /// Checks what must be true before an event.
     fn before(&mut self, event: &v1::ExecutionEvent, fold: &Fold, not_before: &mut BTreeMap<usize, i64>) {
         use step_status::State as S;
         let Ok(step) = fold.index(event) else { return };
@@ -186,7 +186,7 @@ impl<'a> One<'a, '_> {
                 let others = steps.iter().enumerate().filter(|(other, status)| *other != step && is_active(status));
                 let at_once = others.count() + 1;
                 let most = usize::try_from(fold.plan.parallelism.max(1)).unwrap_or(usize::MAX);
-                // A retry keeps its place, and a call that was let go on waits for one.
+                // A retry keeps its slot, and an approved call waits for one.
                 if event.attempt == 1 && at_once > most {
                     self.violation(format_args!("{at_once} steps at once, and at most {most} may be"));
                 }
@@ -221,7 +221,7 @@ impl<'a> One<'a, '_> {
         }
     }
 
-    /// Invariants 6 and 8, and 9 as far as it goes without an audit log: every step ended, and has an event that says so.
+    /// Invariants 6 and 8, and 9 as far as possible without an audit log: every step ended, with an event.
     fn totals(&mut self, picture: &Picture) {
         let finished: Vec<_> = self
             .kept
@@ -257,7 +257,7 @@ impl<'a> One<'a, '_> {
         use execution::State as E;
         let fits = match finished.state() {
             E::Completed => failed == 0 && completed > 0,
-            // Or a person skipped what others needed, or everything.
+            // Or a person skipped a step that others needed, or every step.
             E::Partial => failed > 0 && completed > 0 || failed == 0 && skipped > 0,
             E::Failed => failed > 0,
             _ => completed < picture.steps.len(),
@@ -274,9 +274,9 @@ impl<'a> One<'a, '_> {
         });
     }
 
-    /// What runs is what was asked for.
+    /// The plan is the requested one.
     fn plan(&mut self, fold: &Fold, asked: Option<&v1::Plan>) {
-        let Some(asked) = asked else { return self.violation("nobody asked for it") };
+        let Some(asked) = asked else { return self.violation("it was not requested") };
         let needs = |plan: &v1::Plan| {
             plan.steps.iter().map(|step| (step.id.clone(), plans::dependencies(step))).collect::<Vec<_>>()
         };
@@ -285,10 +285,10 @@ impl<'a> One<'a, '_> {
         }
     }
 
-    /// Nothing that was shown or acknowledged is gone. S2-NFR-005.
-    fn was_told(&mut self) {
+    /// Nothing that was shown or acknowledged is lost. S2-NFR-005.
+    fn observations(&mut self) {
         let kept: &'a Kept = self.kept;
-        let heard: &'a Heard = self.heard;
+        let heard: &'a ObservedExecution = self.heard;
         for (sequence, event) in &heard.events {
             let place = usize::try_from(sequence - 1).ok();
             if place.and_then(|place| kept.events.get(place)) != Some(event) {
@@ -318,12 +318,12 @@ impl<'a> One<'a, '_> {
         }
     }
 
-    /// Invariants 2 and 12, and what the body of the tool did for this call.
+    /// Invariants 2 and 12, and what the tool did for this call.
     fn call(&mut self, name: &str, call: &Call<'a>, fold: &Fold) {
         let [end] = call.ends[..] else {
             return self.violation(format_args!("{name} ended {} times", call.ends.len()));
         };
-        // By the true time: the events have the executor's, whose clock may have been wrong.
+        // In true time: the events have the executor's time, whose clock may have been wrong.
         let ended = self.owners.stored_at(self.name, end.sequence);
         let all: &'a [Run] = self.runs;
         let runs: Vec<(usize, &Run)> = all.iter().enumerate().filter(|(_, run)| run.call == name).collect();
@@ -350,7 +350,7 @@ impl<'a> One<'a, '_> {
             Some(Kind::ToolCallCompleted(completed)) => {
                 let result = json(completed.result.as_ref());
                 let from = result["run"].as_u64().and_then(|run| usize::try_from(run).ok());
-                // S2-NFR-006: the result is the one that the body gave, for these arguments.
+                // S2-NFR-006: the result is the one that the tool returned for these arguments.
                 if !from.is_some_and(|run| successes.contains(&run)) {
                     self.violation(format_args!(
                         "{name} completed with the result of run {from:?}, and not of {successes:?}"
@@ -368,7 +368,7 @@ impl<'a> One<'a, '_> {
                 self.violation(format_args!("{name} was denied, and its body ran"));
             }
             Some(Kind::ToolCallOutcomeUnknown(unknown)) => {
-                // Only what reached out can be in doubt, and whatever a ledger knew that is gone.
+                // Only calls with external effects, and calls of a lost ledger, can have an unknown outcome.
                 let reason = unknown.failure.as_ref().map_or("", |failure| &*failure.reason);
                 if !is_manual && reason != "LEDGER_CHANGED" {
                     self.violation(format_args!("{name} is said to be in doubt, and it can be made again: {reason}"));
@@ -389,7 +389,7 @@ impl<'a> One<'a, '_> {
         }
     }
 
-    /// A call fails for what it did, and not for a disk that is full or a service that is away: those it waits for.
+    /// A call fails only for its own reasons. It waits for a full disk and for an unavailable service.
     fn failed(&mut self, name: &str, failed: &v1::ToolCallFailed) {
         let Some(failure) = &failed.failure else {
             return self.violation(format_args!("{name} failed without a reason"));
@@ -403,7 +403,7 @@ impl<'a> One<'a, '_> {
         }
     }
 
-    /// A completed call completes its step, once, with its result for output.
+    /// A completed call completes its step, once, and its result is the step's output.
     fn output(&mut self, name: &str, call: &Call<'a>, completed: &v1::ToolCallCompleted, fold: &Fold) {
         let step = &fold.picture.steps[call.step];
         if step.state() != step_status::State::Completed || step.output != completed.result {
@@ -420,7 +420,7 @@ impl<'a> One<'a, '_> {
         }
     }
 
-    /// A call is given what its plan says, with what earlier steps gave back in its place.
+    /// A call gets the arguments of its plan, with the results of earlier steps filled in.
     fn arguments(&mut self, name: &str, call: &Call<'a>, fold: &Fold) {
         let Some(v1::step::Kind::Tool(tool)) = &fold.plan.steps[call.step].kind else { return };
         let planned: Value = serde_json::from_str(&tool.arguments).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A client that reads everything that is stored, after the last power loss.
+//! A client that reads all stored data after the last power loss.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,26 +16,31 @@ use super::audit::Kept;
 use super::client::{Connection, RPC_TIMEOUT, pause};
 use super::decisions::Stored;
 use super::hosts::{self, Owners};
-use super::told::Told;
+use super::observed::Observations;
 use super::tools::SEND;
 use crate::trace;
 
-/// What was found, once everything was read.
+/// The result, once everything was read.
 pub(super) type Found = Arc<Mutex<Option<Stored>>>;
 
 /// Reads every execution and all of its events, what the gate was asked and what the runner remembers; and tries what
 /// each endpoint must refuse, and calls a tool as an executor that was replaced would.
 ///
 /// Without `owners` the runner has lost its memory of them, and the call is left out.
-pub(super) async fn read_everything(seed: u64, told: Told, owners: Option<Owners>, found: Found) -> turmoil::Result {
+pub(super) async fn read_everything(
+    seed: u64,
+    observed: Observations,
+    owners: Option<Owners>,
+    found: Found,
+) -> turmoil::Result {
     let mut random = StdRng::seed_from_u64(seed);
-    let mut connection = Connection::new(&told);
+    let mut connection = Connection::new(&observed);
     let mut stored = Stored::default();
     for name in list(&mut connection, &mut random).await {
-        let one = read(&mut connection, &name, &told, &mut random).await;
+        let one = read(&mut connection, &name, &observed, &mut random).await;
         let has_called = one.events.iter().any(|event| matches!(event.kind, Some(Kind::ToolCallRequested(_))));
         if let Some(owners) = owners.as_ref().filter(|_| has_called) {
-            call_as_stale_owner(&one.execution, owners, &told, &mut random).await;
+            call_as_stale_owner(&one.execution, owners, &observed, &mut random).await;
         }
         for event in one.events.iter().filter(|event| matches!(event.kind, Some(Kind::ToolCallRequested(_)))) {
             let request = v1::GetToolCallRequest { name: event.call.clone() };
@@ -49,9 +54,9 @@ pub(super) async fn read_everything(seed: u64, told: Told, owners: Option<Owners
         }
         stored.executions.insert(name, one);
     }
-    read_gate(&mut stored, &told, &mut random).await;
+    read_gate(&mut stored, &observed, &mut random).await;
     if owners.is_some() {
-        nothing_is_unacknowledged(&told, &mut random).await;
+        nothing_is_unacknowledged(&observed, &mut random).await;
     }
     *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
     Ok(())
@@ -61,7 +66,7 @@ fn runner() -> ToolRunnerServiceClient<Channel> {
     ToolRunnerServiceClient::new(hosts::channel(hosts::RUNNER_URI))
 }
 
-/// Sends a request until there is an answer, or a refusal that is final.
+/// Sends a request until there is a response or a permanent error.
 async fn until_answered<T, F>(random: &mut StdRng, ask: impl Fn() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<Response<T>, Status>>,
@@ -77,11 +82,11 @@ where
     }
 }
 
-/// How often the auditor polls for something that has to happen: for about a quarter of a minute.
+/// The maximum number of polls for a state that has to occur: about a quarter of a minute.
 const MAX_POLLS: usize = 300;
 
-/// S2-NFR-005: every call has ended, and the executor tells the runner so, whatever was lost of that before.
-async fn nothing_is_unacknowledged(told: &Told, random: &mut StdRng) {
+/// S2-NFR-005: every call has ended, and the executor acknowledges it to the runner, whatever was lost before.
+async fn nothing_is_unacknowledged(observed: &Observations, random: &mut StdRng) {
     let mut left = Vec::new();
     for _ in 0..MAX_POLLS {
         let ask = || async {
@@ -96,16 +101,16 @@ async fn nothing_is_unacknowledged(told: &Told, random: &mut StdRng) {
         match until_answered(random, ask).await {
             Ok(names) if names.is_empty() => return,
             Ok(names) => left = names,
-            Err(status) => return told.violation(format_args!("what is unacknowledged cannot be had: {status:?}")),
+            Err(status) => return observed.violation(format_args!("what is unacknowledged cannot be had: {status:?}")),
         }
         pause(random, 100).await;
     }
-    told.violation(format_args!("these calls have ended, and nobody acknowledges them: {left:?}"));
+    observed.violation(format_args!("these calls have ended, and nobody acknowledges them: {left:?}"));
 }
 
 /// Reads every approval and every grant.
-async fn read_gate(stored: &mut Stored, told: &Told, random: &mut StdRng) {
-    stored.asked = told.approvals();
+async fn read_gate(stored: &mut Stored, observed: &Observations, random: &mut StdRng) {
+    stored.asked = observed.approvals();
     let people = || ApprovalGateServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
     let services = || ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
     let (mut names, mut page_token) = (Vec::new(), String::new());
@@ -120,7 +125,7 @@ async fn read_gate(stored: &mut Stored, told: &Told, random: &mut StdRng) {
                 names.extend(page.approvals.into_iter().map(|approval| approval.name));
                 page_token = page.next_page_token;
             }
-            Err(status) => return told.violation(format_args!("approvals cannot be listed: {status:?}")),
+            Err(status) => return observed.violation(format_args!("approvals cannot be listed: {status:?}")),
         }
         if page_token.is_empty() {
             break;
@@ -133,14 +138,14 @@ async fn read_gate(stored: &mut Stored, told: &Told, random: &mut StdRng) {
             async move { people().get_approval(request).await }
         };
         let mut approval = until_answered(random, look).await;
-        // The executor has been started anew, and tells the gate what it may not have been told before. Where it does not, the run ends
-        // with nothing found.
+        // The executor was restarted, and reports to the gate what it may not have reported before. If it does not, the run ends without a
+        // result.
         while approval.as_ref().is_ok_and(|approval| is_over(approval, stored)) {
-            trace::event(format_args!("the gate has not been told what became of {name}"));
+            trace::event(format_args!("the gate has no report yet about the use of {name}"));
             pause(random, 100).await;
             approval = until_answered(random, look).await;
         }
-        // Every execution has ended, so nothing waits for a decision: the executor withdraws the question, unless a person is faster.
+        // Every execution has ended, so nothing waits for a decision: the executor cancels the approval, unless a person decides first.
         for _ in 0..MAX_POLLS {
             if approval.as_ref().is_ok_and(|approval| approval.state() != approval::State::Pending) {
                 break;
@@ -151,12 +156,12 @@ async fn read_gate(stored: &mut Stored, told: &Told, random: &mut StdRng) {
         match approval {
             Ok(approval) => {
                 if approval.state() == approval::State::Pending {
-                    told.violation(format_args!("{name} is still asked, and its execution has ended"));
+                    observed.violation(format_args!("{name} is still asked, and its execution has ended"));
                 }
-                wrong_endpoints(&approval, told, random).await;
+                wrong_endpoints(&approval, observed, random).await;
                 stored.approvals.insert(name.clone(), approval);
             }
-            Err(status) => told.violation(format_args!("{name} is listed and cannot be had: {status:?}")),
+            Err(status) => observed.violation(format_args!("{name} is listed and cannot be had: {status:?}")),
         }
         let request = v1::GetGrantRequest { approval: name.clone() };
         let grant = until_answered(random, || {
@@ -167,14 +172,14 @@ async fn read_gate(stored: &mut Stored, told: &Told, random: &mut StdRng) {
         let is_usable = matches!(stored.approvals[&name].state(), S::Approved | S::Consumed);
         match grant.await {
             Ok(grant) if is_usable => drop(stored.grants.insert(name, grant)),
-            Ok(_) => told.violation(format_args!("there is a grant of {name}, which is not approved")),
-            Err(status) if is_usable => told.violation(format_args!("there is no grant of {name}: {status:?}")),
+            Ok(_) => observed.violation(format_args!("there is a grant of {name}, which is not approved")),
+            Err(status) if is_usable => observed.violation(format_args!("there is no grant of {name}: {status:?}")),
             Err(_) => {}
         }
     }
 }
 
-/// Whether the call that was approved has ended, and its approval says nothing of it.
+/// Whether the approved call has ended although its approval does not show it.
 fn is_over(approval: &v1::Approval, stored: &Stored) -> bool {
     let ends = |event: &v1::ExecutionEvent| {
         let is_end = matches!(
@@ -194,14 +199,14 @@ fn is_over(approval: &v1::Approval, stored: &Stored) -> bool {
 }
 
 /// A person gets no grant, and a service decides nothing. B-05.
-async fn wrong_endpoints(approval: &v1::Approval, told: &Told, random: &mut StdRng) {
+async fn wrong_endpoints(approval: &v1::Approval, observed: &Observations, random: &mut StdRng) {
     let request = v1::GetGrantRequest { approval: approval.name.clone() };
     let grant = until_answered(random, || {
         let request = request.clone();
         async move { ApprovalGateServiceClient::new(hosts::channel(hosts::PEOPLE_URI)).get_grant(request).await }
     });
     if grant.await.map_err(|status| status.code()) != Err(Code::PermissionDenied) {
-        told.violation(format_args!("a person was given the grant of {}", approval.name));
+        observed.violation(format_args!("a person was given the grant of {}", approval.name));
     }
     let request = v1::DecideApprovalRequest {
         name: approval.name.clone(),
@@ -215,7 +220,7 @@ async fn wrong_endpoints(approval: &v1::Approval, told: &Told, random: &mut StdR
     });
     match decided.await {
         Err(status) if status.code() == Code::PermissionDenied => trace::count("decisions of a service refused"),
-        other => told.violation(format_args!("a service decided {}: {other:?}", approval.name)),
+        other => observed.violation(format_args!("a service decided {}: {other:?}", approval.name)),
     }
 }
 
@@ -240,7 +245,7 @@ async fn list(connection: &mut Connection, random: &mut StdRng) -> Vec<String> {
     }
 }
 
-async fn read(connection: &mut Connection, name: &str, told: &Told, random: &mut StdRng) -> Kept {
+async fn read(connection: &mut Connection, name: &str, observed: &Observations, random: &mut StdRng) -> Kept {
     loop {
         let request = v1::WatchExecutionRequest {
             name: name.to_owned(),
@@ -250,7 +255,7 @@ async fn read(connection: &mut Connection, name: &str, told: &Told, random: &mut
         let read = connection.ask(|mut client| async move {
             let mut stream = client.watch_execution(request).await?.into_inner();
             let (mut snapshot, mut events) = (None, Vec::new());
-            // Before the end of one that has ended there is nothing to wait for.
+            // Nothing to wait for: the execution has ended.
             while let Ok(message) = tokio::time::timeout(RPC_TIMEOUT / 2, stream.message()).await {
                 match message?.map(|message| message.content) {
                     Some(Some(Content::Snapshot(execution))) => snapshot = Some(execution),
@@ -264,7 +269,7 @@ async fn read(connection: &mut Connection, name: &str, told: &Told, random: &mut
         });
         match read.await {
             Some(kept) => {
-                told.saw(&kept.execution);
+                observed.saw(&kept.execution);
                 return kept;
             }
             None => pause(random, 100).await,
@@ -272,8 +277,8 @@ async fn read(connection: &mut Connection, name: &str, told: &Told, random: &mut
     }
 }
 
-/// A runner does not work for an executor that was replaced. S2-NFR-005, B-08.
-async fn call_as_stale_owner(execution: &v1::Execution, owners: &Owners, told: &Told, random: &mut StdRng) {
+/// A runner rejects calls of a replaced executor. S2-NFR-005, B-08.
+async fn call_as_stale_owner(execution: &v1::Execution, owners: &Owners, observed: &Observations, random: &mut StdRng) {
     let request = v1::CallToolRequest {
         name: format!("{}/steps/stale/calls/1.1", execution.name),
         tool: SEND.to_owned(),
@@ -288,10 +293,12 @@ async fn call_as_stale_owner(execution: &v1::Execution, owners: &Owners, told: &
                 return trace::count("stale callers refused");
             }
             Ok(Err(status)) if status.code() != Code::Unavailable && status::reason(&status).is_some() => {
-                return told.violation(format_args!("a caller with fence 0, where {newest} is the newest: {status:?}"));
+                return observed
+                    .violation(format_args!("a caller with fence 0, where {newest} is the newest: {status:?}"));
             }
             Ok(Ok(_)) => {
-                return told.violation(format_args!("a caller with fence 0 was heard, where {newest} is the newest"));
+                return observed
+                    .violation(format_args!("a caller with fence 0 was heard, where {newest} is the newest"));
             }
             Ok(Err(_)) | Err(_) => pause(random, 100).await,
         }

@@ -1,4 +1,4 @@
-//! Bugs to plant at the seams, so that the checker can show that it sees them.
+//! Bugs to plant at the seams, to show that the checker finds them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,26 +13,26 @@ use tonic::transport::Channel;
 use super::workspaces::Flaw;
 use crate::fault::Fault;
 
-/// How long a journal that writes behind lets a batch wait.
-const BEHIND: Duration = Duration::from_millis(40);
+/// How long a write-behind journal delays a batch.
+const WRITE_DELAY: Duration = Duration::from_millis(40);
 
-/// What is wrong with the services. Nothing by default.
+/// The planted bugs and additional faults. None by default.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bugs {
     /// The journal acknowledges a batch before it commits it.
     pub(super) writes_behind: bool,
-    /// What becomes of the runner's ledger when the runner starts again.
+    /// What happens to the runner's ledger when the runner restarts.
     pub(super) calls: Memory,
-    /// What becomes of the gate's store when the gate starts again.
+    /// What happens to the gate's store when the gate restarts.
     pub(super) gate: Memory,
-    /// Whether the executor's journal is replaced once by a copy from before, and accepted as an operator would.
+    /// Whether the executor's journal is once replaced by an older copy, which is accepted as an operator would do.
     pub(super) restores_journal: bool,
-    /// Planted in the services' own code.
+    /// A defect planted in the services' own code.
     pub(super) defect: Option<Defect>,
     pub(super) journal: Synchronous,
     pub(super) ledger: Synchronous,
     pub(super) workspaces: Flaw,
-    /// A fault that happens so often besides what the seed lets go wrong: no bug, but it brings one to light.
+    /// An additional fault and its number: not a bug, but it exposes one.
     pub(super) often: Option<(u32, Fault)>,
 }
 
@@ -42,9 +42,9 @@ impl Bugs {
         Self { defect: Some(defect), ..Self::default() }
     }
 
-    /// A channel of a service with these stores. Where a store is made to forget, the services do not tell each other what they remember of
-    /// it: they would notice, and the bug is there to be found without that.
-    pub(super) fn telling(&self, channel: Channel, stores: &Arc<Stores>) -> ServiceChannel {
+    /// A channel of a service with these stores. When a bug loses a store's contents, the services do not report positions to each other: they would
+    /// detect the loss, and the audit has to find the bug without that.
+    pub(super) fn channel(&self, channel: Channel, stores: &Arc<Stores>) -> ServiceChannel {
         let forgets = self.writes_behind
             || self.calls == Memory::Replaced
             || [self.journal, self.ledger].contains(&Synchronous::Normal);
@@ -52,19 +52,19 @@ impl Bugs {
     }
 }
 
-/// What a service that starts again knows of before.
+/// What a restarted service finds in its store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// What its store says.
+    /// Everything.
     #[default]
     Kept,
-    /// Nothing: its store is new, and says so. A fault and no bug.
+    /// Nothing: its store is new, with a new id. A fault, not a bug.
     Lost,
-    /// Nothing: its store is new, and passes for the old one.
+    /// Nothing: its store is new, but has the old id.
     Replaced,
 }
 
-/// A journal that answers appends at once and commits them a little later, or with the next batch.
+/// A journal that returns from appends at once and commits them a little later, or with the next batch.
 pub(super) struct WritesBehind(Arc<Mutex<Behind>>);
 
 struct Behind {
@@ -97,7 +97,7 @@ impl JournalWriter for WritesBehind {
     fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError> {
         let mut behind = lock(&self.0);
         behind.flush()?;
-        // Only the store can say what key a new execution has.
+        // Only the store can assign the key of a new execution.
         if batch.iter().any(|operation| matches!(operation, Operation::Create { .. })) {
             return behind.writer.commit(batch);
         }
@@ -105,8 +105,8 @@ impl JournalWriter for WritesBehind {
         behind.held = batch;
         let later = Arc::clone(&self.0);
         tokio::spawn(async move {
-            tokio::time::sleep(BEHIND).await;
-            // A failure is heard of by the next commit, which is the bug.
+            tokio::time::sleep(WRITE_DELAY).await;
+            // Only the next commit returns a failure, which is the bug.
             drop(lock(&later).flush());
         });
         Ok(answers)

@@ -1,19 +1,19 @@
-//! Calls, folded from the events: what was requested, which approvals each waited for, and how it ended.
+//! Calls, folded from the events: their requests, the approvals they waited for, and their ends.
 
 use belay_proto::v1::{self, execution_event::Kind, payload};
 use serde_json::Value;
 
-/// One call, as the events have it.
+/// One call, according to the events.
 pub(super) struct Call<'a> {
     pub(super) step: usize,
-    /// Whether it has its workspace to itself.
+    /// Whether it is exclusive.
     pub(super) exclusive: bool,
     pub(super) request: &'a v1::ToolCallRequested,
     pub(super) holds: Vec<Hold<'a>>,
     pub(super) ends: Vec<&'a v1::ExecutionEvent>,
 }
 
-/// What a call waited for.
+/// An approval that a call waited for.
 pub(super) struct Hold<'a> {
     pub(super) need: &'a v1::ApprovalNeed,
     pub(super) asked: Option<&'a v1::ApprovalRequested>,
@@ -33,7 +33,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// It comes to wait, or goes on.
+    /// Records that the call starts to wait, or continues.
     pub(super) fn hold(&mut self, kind: &'a Kind) -> Result<(), String> {
         let need = match kind {
             Kind::ToolCallEffectProposed(v1::ToolCallEffectProposed { need })
@@ -69,7 +69,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What it means that it took effect twice.
+    /// What a second effect of this call means.
     pub(super) fn twice(&self) -> &'static str {
         let is_approved = |decided: &v1::ApprovalDecided| decided.state() == v1::approval::State::Approved;
         match self.holds.iter().any(|hold| hold.decided.is_some_and(is_approved)) {

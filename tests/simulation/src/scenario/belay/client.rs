@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-use super::told::Told;
+use super::observed::Observations;
 use super::{hosts, tools, watcher};
 use crate::trace;
 
@@ -32,12 +32,12 @@ const EXPECTED: [&str; 9] = [
     "LEDGER_UNAVAILABLE",
 ];
 
-/// An execution to be started.
+/// An execution to start.
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     pub(super) after: Duration,
     pub(super) approval_mode: v1::ApprovalMode,
-    /// Empty for one of its own.
+    /// Empty for the execution's own workspace.
     pub(super) workspace: String,
     pub(super) plan: v1::Plan,
     pub(super) request_id: String,
@@ -47,17 +47,17 @@ pub(super) struct Order {
 /// A client's connection to the executor, replaced after every failure.
 pub(super) struct Connection {
     client: ExecutorServiceClient<Channel>,
-    told: Told,
+    observed: Observations,
     /// The execution that was asked about went with the journal.
     is_gone: bool,
 }
 
 impl Connection {
-    pub(super) fn new(told: &Told) -> Self {
-        Self { client: connect(), told: told.clone(), is_gone: false }
+    pub(super) fn new(observed: &Observations) -> Self {
+        Self { client: connect(), observed: observed.clone(), is_gone: false }
     }
 
-    /// Sends a request; `None` when there is no answer, or an expected refusal.
+    /// Sends a request; `None` when there is no response, or an expected refusal.
     pub(super) async fn ask<T, Fut>(&mut self, ask: impl FnOnce(ExecutorServiceClient<Channel>) -> Fut) -> Option<T>
     where
         Fut: Future<Output = Result<Response<T>, Status>>,
@@ -76,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// Whether the execution that was asked about went with the journal.
+    /// Whether the requested execution was lost with the journal.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone
     }
@@ -89,13 +89,13 @@ impl Connection {
         let is_ours = std::error::Error::source(status).is_none();
         match reason.as_deref() {
             Some(reason) if EXPECTED.contains(&reason) => {}
-            Some("EXECUTION_NOT_FOUND") if self.told.execution_may_be_gone() => self.is_gone = true,
+            Some("EXECUTION_NOT_FOUND") if self.observed.execution_may_be_gone() => self.is_gone = true,
             Some(reason @ ("EXECUTION_NOT_FOUND" | "SEQUENCE_OUT_OF_RANGE")) => {
-                self.told.violation(format_args!("what was told is gone: {reason}: {message}"));
+                self.observed.violation(format_args!("what was observed is gone: {reason}: {message}"));
             }
-            Some(reason) => self.told.violation(format_args!("{reason}: {message}")),
+            Some(reason) => self.observed.violation(format_args!("{reason}: {message}")),
             None if is_ours && matches!(code, Code::Internal | Code::DataLoss | Code::InvalidArgument) => {
-                self.told.violation(format_args!("{code:?}: {message}"));
+                self.observed.violation(format_args!("{code:?}: {message}"));
             }
             None => self.client = connect(),
         }
@@ -106,26 +106,26 @@ fn connect() -> ExecutorServiceClient<Channel> {
     ExecutorServiceClient::new(hosts::channel(hosts::EXECUTOR_URI))
 }
 
-/// One client machine: works off its orders concurrently.
-pub(super) async fn work(orders: Vec<Order>, told: Told) -> turmoil::Result {
-    join_all(orders.into_iter().map(|order| carry_through(order, &told))).await;
+/// One client machine: processes its orders concurrently.
+pub(super) async fn work(orders: Vec<Order>, observed: Observations) -> turmoil::Result {
+    join_all(orders.into_iter().map(|order| carry_through(order, &observed))).await;
     Ok(())
 }
 
-async fn carry_through(order: Order, told: &Told) {
+async fn carry_through(order: Order, observed: &Observations) {
     tokio::time::sleep(order.after).await;
     let mut random = StdRng::seed_from_u64(order.seed);
-    let name = start(&order, told, &mut random).await;
+    let name = start(&order, observed, &mut random).await;
     let seed = random.random();
     tokio::join!(
-        attend(&name, &order.request_id, told, &mut random),
-        watcher::watch(&name, told, StdRng::seed_from_u64(seed))
+        attend(&name, &order.request_id, observed, &mut random),
+        watcher::watch(&name, observed, StdRng::seed_from_u64(seed))
     );
-    told.ended(&order.request_id);
+    observed.ended(&order.request_id);
 }
 
-/// Sends the request until there is an answer, each time with the same request id. S2-NFR-007, S2-FR-058, B-15.
-async fn start(order: &Order, told: &Told, random: &mut StdRng) -> String {
+/// Sends the request until there is a response, each time with the same request id. S2-NFR-007, S2-FR-058, B-15.
+async fn start(order: &Order, observed: &Observations, random: &mut StdRng) -> String {
     let request = v1::StartExecutionRequest {
         source: Some(v1::start_execution_request::Source::Plan(order.plan.clone())),
         request_id: order.request_id.clone(),
@@ -134,13 +134,13 @@ async fn start(order: &Order, told: &Told, random: &mut StdRng) -> String {
         workspace: order.workspace.clone(),
         ..v1::StartExecutionRequest::default()
     };
-    let mut connection = Connection::new(told);
+    let mut connection = Connection::new(observed);
     loop {
         let request = request.clone();
         let answer = connection.ask(|mut client| async move { client.start_execution(request).await });
         if let Some(execution) = answer.await {
             trace::event(format_args!("{} is {}", order.request_id, execution.name));
-            told.started(&order.request_id, &execution);
+            observed.started(&order.request_id, &execution);
             return execution.name;
         }
         pause(random, 200).await;
@@ -148,8 +148,8 @@ async fn start(order: &Order, told: &Told, random: &mut StdRng) -> String {
 }
 
 /// Polls an execution until it has ended: pauses, resumes and cancels it while faults happen, and lets it end afterwards.
-async fn attend(name: &str, request_id: &str, told: &Told, random: &mut StdRng) {
-    let mut connection = Connection::new(told);
+async fn attend(name: &str, request_id: &str, observed: &Observations, random: &mut StdRng) {
+    let mut connection = Connection::new(observed);
     for number in 0.. {
         pause(random, 400).await;
         let Some(execution) = look(&mut connection, name, random).await else {
@@ -169,17 +169,17 @@ async fn attend(name: &str, request_id: &str, told: &Told, random: &mut StdRng) 
         };
         let request = format!("{request_id}-{number}");
         let chance = random.random_range(0..100);
-        if execution.steps.iter().any(in_doubt) && (told.is_healed() || chance < 20) {
+        if execution.steps.iter().any(in_doubt) && (observed.is_healed() || chance < 20) {
             // A person would find out what the call did; here the person cancels the execution.
-            cancel(&mut connection, told, name, request).await;
+            cancel(&mut connection, observed, name, request).await;
         } else if state == execution::State::Paused {
-            if told.is_healed() || chance < 50 {
-                resume(&mut connection, told, name, request).await;
+            if observed.is_healed() || chance < 50 {
+                resume(&mut connection, observed, name, request).await;
             }
-        } else if !told.is_healed() {
+        } else if !observed.is_healed() {
             match chance {
-                0..8 => suspend(&mut connection, told, name, request, random.random()).await,
-                8..10 => cancel(&mut connection, told, name, request).await,
+                0..8 => suspend(&mut connection, observed, name, request, random.random()).await,
+                8..10 => cancel(&mut connection, observed, name, request).await,
                 _ => {}
             }
         }
@@ -199,11 +199,11 @@ async fn look(connection: &mut Connection, name: &str, random: &mut StdRng) -> O
         let answer = connection.ask(|mut client| async move { client.get_execution(request).await });
         answer.await?
     };
-    connection.told.saw(&execution);
+    connection.observed.saw(&execution);
     Some(execution)
 }
 
-async fn cancel(connection: &mut Connection, told: &Told, name: &str, request_id: String) {
+async fn cancel(connection: &mut Connection, observed: &Observations, name: &str, request_id: String) {
     let request = v1::CancelExecutionRequest {
         name: name.to_owned(),
         reason: "the seed said so".to_owned(),
@@ -213,12 +213,18 @@ async fn cancel(connection: &mut Connection, told: &Told, name: &str, request_id
     let answer = connection.ask(|mut client| async move { client.cancel_execution(request).await });
     if let Some(execution) = answer.await {
         trace::count("cancellations");
-        told.acknowledged(name, request_id);
-        told.saw(&execution);
+        observed.acknowledged(name, request_id);
+        observed.saw(&execution);
     }
 }
 
-async fn suspend(connection: &mut Connection, told: &Told, name: &str, request_id: String, discard_calls: bool) {
+async fn suspend(
+    connection: &mut Connection,
+    observed: &Observations,
+    name: &str,
+    request_id: String,
+    discard_calls: bool,
+) {
     let request = v1::PauseExecutionRequest {
         name: name.to_owned(),
         reason: "the seed said so".to_owned(),
@@ -229,12 +235,12 @@ async fn suspend(connection: &mut Connection, told: &Told, name: &str, request_i
     let answer = connection.ask(|mut client| async move { client.pause_execution(request).await });
     if let Some(execution) = answer.await {
         trace::count("pauses");
-        told.acknowledged(name, request_id);
-        told.saw(&execution);
+        observed.acknowledged(name, request_id);
+        observed.saw(&execution);
     }
 }
 
-async fn resume(connection: &mut Connection, told: &Told, name: &str, request_id: String) {
+async fn resume(connection: &mut Connection, observed: &Observations, name: &str, request_id: String) {
     let request = v1::ResumeExecutionRequest {
         name: name.to_owned(),
         request_id: request_id.clone(),
@@ -243,12 +249,12 @@ async fn resume(connection: &mut Connection, told: &Told, name: &str, request_id
     let answer = connection.ask(|mut client| async move { client.resume_execution(request).await });
     if let Some(execution) = answer.await {
         trace::count("resumptions");
-        told.acknowledged(name, request_id);
-        told.saw(&execution);
+        observed.acknowledged(name, request_id);
+        observed.saw(&execution);
     }
 }
 
-/// Waits up to so many milliseconds.
+/// Waits for up to `longest` milliseconds.
 pub(super) async fn pause(random: &mut StdRng, longest: u64) {
     tokio::time::sleep(Duration::from_millis(random.random_range(10..longest))).await;
 }

@@ -1,4 +1,4 @@
-//! Who allowed what: what the policy requires, compared with what people decided, what the gate signed and what the runner spent.
+//! Audits approvals: compares what the policy requires with people's decisions, the gate's grants and the grants that the runner spent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +9,16 @@ use belay_proto::v1::{self, ApprovalMode, approval, tool_call};
 
 use super::audit::{Evidence, Kept, Violations};
 use super::calls::{Call, Hold};
+use super::observed::{ObservedApproval, leads_to, may_become};
 use super::outside::Run;
 use super::people::PERSON;
 use super::policy::{self, Needs, POLICY};
-use super::told::{Asked, leads_to, may_become};
 use crate::trace;
 
 /// Every call of every execution, with the execution's approval mode.
 pub(super) type Calls<'a> = BTreeMap<String, (ApprovalMode, Call<'a>)>;
 
-/// What the three services have after the last power loss.
+/// The data of the three services after the last power loss.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stored {
     pub(super) executions: BTreeMap<String, Kept>,
@@ -26,10 +26,10 @@ pub(super) struct Stored {
     pub(super) approvals: BTreeMap<String, v1::Approval>,
     /// By the approval's name.
     pub(super) grants: BTreeMap<String, v1::Grant>,
-    /// The calls that the runner still remembers.
+    /// The calls that the runner still has.
     pub(super) calls: BTreeMap<String, v1::ToolCall>,
-    /// What people had been shown of approvals before those were read: what they were shown later may be newer.
-    pub(super) asked: BTreeMap<String, Asked>,
+    /// What people observed of approvals before the audit read them; later observations may be newer.
+    pub(super) asked: BTreeMap<String, ObservedApproval>,
 }
 
 /// Invariant 3 of REQUIREMENTS, B-03 and B-05: nothing that requires a person happens without a grant for it that was spent once, and only
@@ -50,7 +50,7 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
     violations
 }
 
-/// The nonce of the grant on which a call went on.
+/// The nonce of the grant with which a call continued.
 fn nonce<'a>(call: &Call<'a>) -> Option<&'a str> {
     let receipt = match call.end()? {
         Kind::ToolCallCompleted(completed) => completed.receipt.as_ref(),
@@ -61,7 +61,7 @@ fn nonce<'a>(call: &Call<'a>) -> Option<&'a str> {
     receipt.map(|receipt| &*receipt.grant_nonce).filter(|nonce| !nonce.is_empty())
 }
 
-/// What the gate has: every approval about what it says, decided as people were told, and granted once at most.
+/// Audits the gate's data: every approval has its digest, is decided as people observed, and has at most one grant.
 fn approvals(evidence: &Evidence<'_>, calls: &Calls<'_>) -> Violations {
     let Stored { approvals, grants, asked, .. } = evidence.stored;
     let mut violations = Violations::new();
@@ -147,12 +147,12 @@ impl One<'_> {
         if agrees { Ok(()) } else { Err(format!("the runner says {:?}, and the executor {end:?}", known.state())) }
     }
 
-    /// What the policy asks for, given what a run of it did.
+    /// What the policy requires, given what a run did.
     fn needs(&self, run: Option<&Run>) -> Needs {
         policy::needs(&self.call.request.tool, &self.call.arguments(), run.and_then(|run| run.effect.as_ref()))
     }
 
-    /// What it waited for was decided by someone who may.
+    /// Each approval was decided by someone who may decide.
     fn hold(&self, hold: &Hold<'_>) -> Result<(), String> {
         let Some(decided) = hold.decided else { return Ok(()) };
         if decided.approval.is_empty() {
@@ -192,7 +192,7 @@ impl One<'_> {
         }
     }
 
-    /// However it ended: what is forbidden never runs, and what requires approval first runs after it was approved.
+    /// However it ended: a forbidden call never runs, and a call that requires approval runs only after it.
     fn ran(&self) -> Result<(), String> {
         let needs = self.needs(None);
         if !self.runs.iter().any(|run| run.call == self.name) {
@@ -207,7 +207,7 @@ impl One<'_> {
         }
     }
 
-    /// The last yes to a question of this kind.
+    /// The last approval of this kind.
     fn approved(&self, kind: approval_need::Kind) -> Option<&Hold<'_>> {
         let is_yes = |decided: &v1::ApprovalDecided| decided.state() == approval::State::Approved;
         self.call.holds.iter().rfind(|hold| hold.need.kind() == kind && hold.decided.is_some_and(is_yes))
@@ -237,7 +237,7 @@ impl One<'_> {
         self.granted(hold)
     }
 
-    /// The grant of its last approval is the gate's, for it alone, and is the one that was spent.
+    /// The grant of its last approval is signed by the gate, only for this call, and was the one that was spent.
     fn granted(&self, hold: &Hold<'_>) -> Result<(), String> {
         let approval = hold.decided.map(|decided| &*decided.approval).unwrap_or_default();
         let now = self.evidence.stored.grants.get(approval).cloned();

@@ -1,4 +1,4 @@
-//! What is in the workspaces at the end: every effect once and whole, and none without its call.
+//! Audits the workspaces at the end: every effect is there once and complete, and none without its call.
 
 use std::collections::BTreeMap;
 
@@ -36,11 +36,11 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
                 )));
             }
             if evidence.ledger_lost && calls.get(&run.call).is_some_and(|(_, call)| is_in_doubt(call)) {
-                // The ledger that knew of it was lost, and that is what is said: it stands wholly, half or not at all.
+                // Its ledger was lost, and the reason says so: its effect may be there completely, in part, or not at all.
                 trace::count("effects in place of which nothing is known");
                 continue;
             }
-            // What was not on the disk yet the power took away in part, and the row that stood for it went with the ledger.
+            // The power loss removed part of an effect that was not synced yet, and its row was lost with the ledger.
             let may_be_half = evidence.ledger_lost && !evidence.outside.is_synced(commit);
             violations.extend(whole(changes, commit, run).err().filter(|_| !may_be_half).map(wrong));
             match calls.get(&run.call) {
@@ -59,7 +59,7 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
     for (name, (_, call)) in calls {
         let effect = call.completed_with().and_then(|run| runs.get(run)?.effect.as_ref());
         let Some(effect) = effect.filter(|effect| !effect.after.is_empty()) else { continue };
-        // A row stands for what is not on the disk yet: only with the ledger can that be lost.
+        // The row keeps an effect that is not synced yet: it can be lost only with the ledger.
         let may_be_gone = evidence.ledger_lost && !evidence.outside.is_synced(&effect.commit);
         if !commits.contains_key(name.as_str()) && !may_be_gone {
             violations.push(format!("{name} completed, and what it did is gone"));
@@ -73,7 +73,7 @@ fn is_in_doubt(call: &Call<'_>) -> bool {
     matches!(call.end(), Some(Kind::ToolCallOutcomeUnknown(_)))
 }
 
-/// Who committed in a workspace while a call that has it to itself ran there.
+/// Commits in a workspace while an exclusive call ran there.
 fn disturbed(evidence: &Evidence<'_>, runs: &[Run], run: &Run, calls: &Calls<'_>) -> Option<String> {
     calls.get(&run.call).filter(|(_, call)| call.exclusive)?;
     let (own, ended) = (run.effect.as_ref()?, run.ended?);
@@ -86,7 +86,7 @@ fn disturbed(evidence: &Evidence<'_>, runs: &[Run], run: &Run, calls: &Calls<'_>
     Some(format!("{} had the workspace to itself, and {} was put in place meanwhile", run.call, other.commit))
 }
 
-/// The commits, each once.
+/// The distinct commits.
 fn in_order(changes: &[Change]) -> Vec<&str> {
     let mut commits: Vec<&str> = Vec::new();
     for change in changes {
@@ -97,7 +97,7 @@ fn in_order(changes: &[Change]) -> Vec<&str> {
     commits
 }
 
-/// Whether a commit did all that its run had done in its view, and nothing else.
+/// Whether a commit applied exactly what its run changed in its view.
 fn whole(changes: &[Change], commit: &str, run: &Run) -> Result<(), String> {
     let done: Vec<_> = changes.iter().filter(|change| change.commit == commit).collect();
     let put: BTreeMap<_, _> = done.iter().map(|change| (change.path.clone(), change.content.clone())).collect();
@@ -111,7 +111,7 @@ fn whole(changes: &[Change], commit: &str, run: &Run) -> Result<(), String> {
     Ok(())
 }
 
-/// An appended line stands after what was there: no commit was overwritten by one that had not seen it.
+/// An appended line follows the previous content: no commit was overwritten by one that had not seen it.
 fn lost_updates<'a>(changes: &'a [Change], runs: &'a [Run]) -> impl Iterator<Item = String> + 'a {
     let lost = |(place, change): (usize, &Change)| {
         let found = |(_, run): &(usize, &Run)| run.effect.as_ref().is_some_and(|effect| effect.commit == change.commit);

@@ -13,12 +13,12 @@ use tonic::Code;
 
 use super::client::RPC_TIMEOUT;
 use super::hosts::{self, Owners};
+use super::observed::Observations;
 use super::people::PERSON;
-use super::told::Told;
 use crate::trace;
 
-/// Tries as long as the simulation runs. The audit finds what came of it: no effect is in place without its own grant. B-05.
-pub(super) async fn forge(seed: u64, told: Told, owners: Owners, keys: Keys) -> turmoil::Result {
+/// Tries as long as the simulation runs. The audit checks that no effect is in place without its own grant. B-05.
+pub(super) async fn forge(seed: u64, observed: Observations, owners: Owners, keys: Keys) -> turmoil::Result {
     let key_id = keys.iter().map(|(id, _)| id.to_owned()).collect::<String>();
     let mut random = StdRng::seed_from_u64(seed);
     loop {
@@ -46,7 +46,7 @@ pub(super) async fn forge(seed: u64, told: Told, owners: Owners, keys: Keys) -> 
             name: target.call.clone(),
             grant: Some(grant),
             fence: Some(v1::Fence {
-                shard: told.shard(&target.execution).unwrap_or_default(),
+                shard: observed.shard(&target.execution).unwrap_or_default(),
                 token: owners.newest_fence(),
             }),
         };
@@ -54,13 +54,13 @@ pub(super) async fn forge(seed: u64, told: Told, owners: Owners, keys: Keys) -> 
         match tokio::time::timeout(RPC_TIMEOUT, runner.commit_effect(request)).await {
             Ok(Err(status)) if status.code() == Code::PermissionDenied => trace::count("forged grants refused"),
             Ok(Err(status)) => trace::event(format_args!("a forger is answered {:?}", status::reason(&status))),
-            Ok(Ok(call)) => trace::event(format_args!("a forger is told {:?}", call.into_inner().state())),
+            Ok(Ok(call)) => trace::event(format_args!("a forger got a call in state {:?}", call.into_inner().state())),
             Err(_) => {}
         }
     }
 }
 
-/// A grant that is right in everything but the key with which it is signed, which may pass for the gate's.
+/// A grant that is valid except for its signing key, which may have the id of the gate's key.
 fn forged(target: &v1::Approval, random: &mut StdRng, key_id: &str) -> v1::Grant {
     let now = hosts::now_micros() / 1_000_000;
     let grant = Grant {

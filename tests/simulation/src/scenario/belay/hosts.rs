@@ -1,4 +1,4 @@
-//! The three services as processes: what their `main` does, on the simulated machine.
+//! The three services as processes: their `main` on the simulated machine.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -44,20 +44,20 @@ pub(super) const PEOPLE_URI: &str = "http://gate:7200";
 /// The gate's endpoint for services.
 pub(super) const SERVICES_URI: &str = "http://gate:7201";
 
-/// Where the runner's own workspaces are.
+/// The folder of the runner's own workspaces.
 const OWN_WORKSPACES: &str = "/work";
-/// A workspace that several executions have at once.
+/// A workspace that several executions use at once.
 pub(super) const SHARED_WORKSPACE: &str = "/shared/one";
 const FOLDER: &str = "/data";
 const JOURNAL: &str = "journal.db";
-/// How long a supervisor waits before it starts a process again that failed.
+/// The supervisor's delay before it restarts a failed process.
 const RESTART_AFTER: Duration = Duration::from_millis(30);
 /// The interval and the timeout of HTTP/2 keep-alive pings. Belay's own channels have 20 s.
 const KEEP_ALIVE: Duration = Duration::from_millis(400);
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// The wall clock of the machine that is executing, which may be wrong.
+/// The wall clock of the executing machine, which may be wrong.
 #[derive(Debug, Clone, Copy)]
 struct WallClock;
 
@@ -73,7 +73,7 @@ pub(super) fn now_micros() -> i64 {
     i64::try_from(since_epoch.as_micros()).expect("a simulation ends before the year 292471")
 }
 
-/// What the processes of the services need, run after run.
+/// What the processes of the services need across restarts.
 #[derive(Debug, Clone)]
 pub(super) struct Site {
     pub(super) bugs: Bugs,
@@ -82,7 +82,7 @@ pub(super) struct Site {
     /// For ids and keys.
     pub(super) seed: u64,
     pub(super) owners: Owners,
-    /// The policy at the gate's first start, and at every later one.
+    /// The policy at the gate's first start, and at all later ones.
     pub(super) policies: [Arc<str>; 2],
     pub(super) inventory: Inventory,
     pub(super) knobs: Knobs,
@@ -90,7 +90,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// A store that was lost is accepted, so no other one is behind: a service that says so is wrong.
+    /// Records a violation: lost stores are accepted, so no store may be reported as behind.
     fn behind(&self, why: String) -> Box<dyn Error> {
         self.checker.violation(format_args!("a store is said to be behind: {why}"));
         why.into()
@@ -102,16 +102,16 @@ impl Site {
         SigningKey::from_bytes(&seed)
     }
 
-    /// The keys that a grant has to be signed with.
+    /// The keys that may sign grants.
     pub(super) fn keys(&self) -> Keys {
         Keys::new([self.signing_key().verifying_key()])
     }
 }
 
-/// What was put in place in each workspace.
+/// The changes in each workspace.
 pub(super) type Inventoried = BTreeMap<PathBuf, Vec<Change>>;
 
-/// Takes stock of the runner's disk, once it is asked for, instead of the runner.
+/// Reads the workspaces on the runner's disk, when requested, instead of running the runner.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inventory(Arc<Mutex<Stock>>);
 
@@ -126,8 +126,8 @@ impl Inventory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From the runner's next start on nothing runs there but this.
-    pub(super) fn ask(&self) {
+    /// Requests the inventory: from its next start on, the runner's host runs only this.
+    pub(super) fn request(&self) {
         self.stock().is_due = true;
     }
 
@@ -142,7 +142,7 @@ impl Inventory {
     }
 }
 
-/// Who has owned the journal so far.
+/// The owners of the journal so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Owners(Arc<Mutex<Owned>>);
 
@@ -151,15 +151,15 @@ struct Owned {
     newest_fence: i64,
     runners: u64,
     gates: u64,
-    /// How often the gate has lost its store.
+    /// The number of times the gate has lost its store.
     gate_losses: u64,
     executors: u64,
-    /// A copy of the journal and its log, until it is put back.
+    /// A copy of the journal and its log, until it is restored.
     journal_copy: Option<[Vec<u8>; 2]>,
     last_operation: Option<Operation>,
-    /// The names of the executions that the journal has.
+    /// The names of the executions in the journal.
     names: BTreeMap<ExecutionKey, String>,
-    /// When each transition was stored, by the execution's name and the sequence of its last event: the true time in microseconds.
+    /// The true time at which each transition was stored, in microseconds, by the execution's name and the sequence of its last event.
     stored: BTreeMap<(String, i64), i64>,
 }
 
@@ -168,7 +168,7 @@ impl Owners {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// When an event was stored, in true microseconds since the Unix epoch; `None` where that is not known.
+    /// The true time at which an event was stored, in microseconds since the Unix epoch; `None` when it is not known.
     pub(super) fn stored_at(&self, execution: &str, sequence: i64) -> Option<i64> {
         self.with(|owned| {
             let after = owned.stored.range((execution.to_owned(), sequence)..).next();
@@ -182,7 +182,7 @@ impl Owners {
     }
 }
 
-/// A channel to `uri`, as Belay makes its own, with shorter timeouts.
+/// A channel to `uri`, like Belay's own, with shorter timeouts.
 pub(super) fn channel(uri: &'static str) -> Channel {
     Endpoint::from_static(uri)
         .http2_keep_alive_interval(KEEP_ALIVE)
@@ -192,7 +192,7 @@ pub(super) fn channel(uri: &'static str) -> Channel {
         .connect_with_connector_lazy(net::Connector)
 }
 
-/// Runs a process, and when it fails starts it again.
+/// Runs a process, and restarts it when it fails.
 async fn supervise(name: &str, process: impl Future<Output = Outcome>) -> turmoil::Result {
     if let Err(error) = process.await {
         trace::event(format_args!("{name}: {error}"));
@@ -279,10 +279,10 @@ async fn run_runner(site: Site) -> Outcome {
     })
     .await?;
     let policy = Arc::clone(calls.policy());
-    let gate = GateChannel::new(site.bugs.telling(channel(SERVICES_URI), calls.stores()), None)?;
+    let gate = GateChannel::new(site.bugs.channel(channel(SERVICES_URI), calls.stores()), None)?;
     tokio::spawn(async move { policy.follow_gate(gate).await });
     let (_trigger, stop) = Shutdown::new();
-    let access = Access::Everybody(Principal::Service(Service::SameUser));
+    let access = Access::Unauthenticated(Principal::Service(Service::SameUser));
     let hosted = belay_tool_runner::hosted(Arc::clone(&calls), stop.clone());
     tokio::select! {
         biased;
@@ -300,7 +300,7 @@ async fn run_gate(site: Site) -> Outcome {
         owned.gates
     });
     let losses = gate_losses(&site, run)?;
-    // A store that is known to be gone is accepted, as an operator would.
+    // A store that was lost on purpose is accepted, as an operator would do.
     let accepted = (losses > 0).then(now_micros);
     let location = location(&gate_file(losses), Synchronous::Full, site.knobs.store_batch);
     let location = Location { accepted, ..location };
@@ -310,7 +310,7 @@ async fn run_gate(site: Site) -> Outcome {
             site.checker.violation(format_args!("the gate's store cannot be opened: {error}"));
         }
     })?;
-    let runner = site.bugs.telling(channel(RUNNER_URI), store.stores());
+    let runner = site.bugs.channel(channel(RUNNER_URI), store.stores());
     let policy = Policy::from_yaml(&site.policies[usize::from(run > 1)]);
     let policy = policy.map_err(|violations| format!("{violations:?}"))?;
     let (_trigger, shutdown) = Shutdown::new();
@@ -329,8 +329,8 @@ async fn run_gate(site: Site) -> Outcome {
     })
     .await?;
     trace::count("gate starts");
-    let people = Access::everybody_is(PERSON_NAME);
-    let services = Access::Everybody(Principal::Service(Service::SameUser));
+    let people = Access::unauthenticated_person(PERSON_NAME);
+    let services = Access::Unauthenticated(Principal::Service(Service::SameUser));
     tokio::try_join!(
         serve(PEOPLE_PORT, belay_approval_gate::hosted(Arc::clone(&gate)), people, shutdown.clone()),
         serve(SERVICES_PORT, belay_approval_gate::hosted_for_services(Arc::clone(&gate)), services, shutdown),
@@ -343,7 +343,7 @@ fn gate_file(losses: u64) -> String {
     format!("gate-{losses}.db")
 }
 
-/// How often the gate has lost its store: where that is to happen, at every second start or so.
+/// The number of times the gate has lost its store; if the scenario loses it, about every second start does.
 fn gate_losses(site: &Site, run: u64) -> Result<u64, rusqlite::Error> {
     let losses = site.owners.with(|owned| owned.gate_losses);
     let is_lost = site.bugs.gate == Memory::Lost && run > 1 && (site.seed >> (run % 64)) & 1 == 1;
@@ -360,7 +360,7 @@ fn gate_losses(site: &Site, run: u64) -> Result<u64, rusqlite::Error> {
     Ok(losses + 1)
 }
 
-/// Compiled once: an executor starts again and again.
+/// Compiled once, because an executor starts many times.
 static REDACTOR: std::sync::LazyLock<belay_executor::Redactor> =
     std::sync::LazyLock::new(belay_executor::Redactor::new);
 
@@ -377,7 +377,7 @@ async fn run_executor(site: Site) -> Outcome {
         }
     })?;
     let ids = Ids::seeded(site.seed.wrapping_add(journal.fence.cast_unsigned()));
-    let channel = |uri| site.bugs.telling(channel(uri), &journal.stores);
+    let channel = |uri| site.bugs.channel(channel(uri), &journal.stores);
     let (runner, gate) = (channel(RUNNER_URI), channel(SERVICES_URI));
     let (_trigger, shutdown) = Shutdown::new();
     let executions = ExecutionRegistry::new(belay_executor::Parts {
@@ -396,7 +396,7 @@ async fn run_executor(site: Site) -> Outcome {
     });
     executions.drive_all().await?;
     trace::count("executor starts");
-    let access = Access::everybody_is("simulation");
+    let access = Access::unauthenticated_person("simulation");
     tokio::select! {
         biased;
         reason = executions.broken() => Err(match &*reason {
@@ -432,14 +432,14 @@ fn open_journal(site: &Site) -> Result<Opened, StoreError> {
     Ok(journal)
 }
 
-/// At its second start the executor's journal is copied, and at its fourth the copy takes its place. Returns when that was accepted.
+/// Copies the executor's journal at its second start, and restores the copy at its fourth. Returns when the copy was accepted.
 fn restore_journal(site: &Site) -> Option<i64> {
     let files = [JOURNAL.to_owned(), format!("{JOURNAL}-wal")].map(|name| Path::new(FOLDER).join(name));
     let run = site.owners.with(|owned| {
         owned.executors += 1;
         owned.executors
     });
-    machine::calmly(|| match run {
+    machine::without_faults(|| match run {
         2 => {
             let copy = files.each_ref().map(|path| disk::read(path).unwrap_or_default());
             site.owners.with(|owned| owned.journal_copy = Some(copy));
@@ -459,7 +459,7 @@ fn restore_journal(site: &Site) -> Option<i64> {
     })
 }
 
-/// An owner that was replaced and does not know it writes once more what it wrote last. S2-NFR-005, B-08.
+/// A replaced owner that does not know about it repeats its last write. S2-NFR-005, B-08.
 fn refuse_stale(writer: &mut dyn JournalWriter, operation: Operation, checker: &Checker) -> Result<(), StoreError> {
     match writer.commit(vec![operation])?.as_slice() {
         [Err(Refused::Fenced { .. })] => trace::count("stale owners refused"),
@@ -468,7 +468,7 @@ fn refuse_stale(writer: &mut dyn JournalWriter, operation: Operation, checker: &
     Ok(())
 }
 
-/// Remembers the last operation beyond the machine's end.
+/// Keeps the last operation beyond the machine's end.
 struct Remembered {
     writer: Box<dyn JournalWriter>,
     owners: Owners,
@@ -481,7 +481,7 @@ impl JournalWriter for Remembered {
         self.owners.with(|owned| {
             owned.last_operation = last;
             for operation in &batch {
-                // Before it is known whether it succeeds: what failed and was stored all the same is not written again.
+                // Recorded before the result is known: an operation that failed but was stored is not written again.
                 if let Operation::Append { key, transition, .. } = operation
                     && let Some(name) = owned.names.get(key)
                 {

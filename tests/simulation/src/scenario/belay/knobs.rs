@@ -1,4 +1,4 @@
-//! Thresholds that the seed turns: what they decide is how something is done, and never what is promised.
+//! Thresholds that the seed varies. They affect how the services work, never what they guarantee.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use rand::rngs::StdRng;
 pub(super) struct Knobs {
     pub(super) executor: Thresholds,
     pub(super) journal: Intervals,
-    /// How many operations one commit of the ledger and of the gate's store gathers.
+    /// The maximum number of operations in one commit of the ledger and of the gate's store.
     pub(super) store_batch: usize,
     pub(super) runner: belay_tool_runner::Thresholds,
 }
 
 impl Knobs {
-    /// Each is as in production or so small that it is passed all the time.
+    /// Each threshold is as in production, or so small that it is crossed all the time.
     pub(super) fn generate(random: &mut StdRng) -> Self {
         let mut turned = |usual: usize, least: usize, most: usize| match random.random_bool(0.4) {
             true => usual,

@@ -9,8 +9,8 @@
 //! pat, quinn ─── gRPC ──▶ gate (approvals) ◀── policy ────┘   └── mallory
 //! ```
 //!
-//! What clients and people were shown and what the tools did is kept outside of the machines. After the last fault every execution has to
-//! end; then all machines lose power once more, and what they have stored is compared with what was shown and done.
+//! What clients and people observed and what the tools did is recorded outside of the machines. After the last fault every execution has to
+//! end; then all machines lose power once more, and their stored data is compared with the records.
 
 mod archive;
 mod audit;
@@ -23,12 +23,12 @@ mod effects;
 mod forger;
 mod hosts;
 mod knobs;
+mod observed;
 mod outside;
 mod people;
 mod picture;
 mod plans;
 mod policy;
-mod told;
 mod tools;
 mod watcher;
 mod workspaces;
@@ -48,8 +48,8 @@ use self::bugs::{Bugs, Memory};
 use self::client::Order;
 use self::hosts::{Inventory, Owners};
 use self::knobs::Knobs;
+use self::observed::Observations;
 use self::outside::Outside;
-use self::told::Told;
 use self::workspaces::Flaw;
 use crate::checker::Checker;
 use crate::fault::{self, Conditions, Fault};
@@ -83,11 +83,11 @@ const SITE: fault::Site = fault::Site {
     for_good: true,
 };
 
-/// Within this time faults begin and executions are started.
+/// Faults begin and executions start within this time.
 const HORIZON: Duration = Duration::from_secs(4);
-/// How long after the last fault every execution has to have ended.
+/// Every execution must end within this time after the last fault.
 const MAX_RECOVERY: Duration = Duration::from_secs(60);
-/// What brings some bugs to light.
+/// Additional faults that expose some bugs.
 const EXECUTOR_KILLS: Option<(u32, Fault)> = Some((6, Fault::Kill { host: EXECUTOR }));
 const GATE_KILLS: Option<(u32, Fault)> = Some((4, Fault::Kill { host: GATE }));
 
@@ -101,10 +101,10 @@ const fn often_ahead(host: &'static str) -> Option<(u32, Fault)> {
     Some((12, Fault::Clock { host, ahead: 30 * 3600, lasts: Duration::from_millis(300) }))
 }
 
-/// Longer than all of it.
-const LONGEST: Duration = Duration::from_secs(600);
+/// The limit of simulated time, longer than any run.
+const MAX_DURATION: Duration = Duration::from_secs(600);
 
-/// Belay as it is: everything it promises holds.
+/// Belay as it is: all guarantees hold.
 ///
 /// # Errors
 /// What was violated.
@@ -121,7 +121,7 @@ pub fn acknowledging_before_the_commit(seed: u64) -> Result<(), String> {
     run(seed, Bugs { writes_behind, ..Bugs::default() })
 }
 
-/// A planted bug: after a restart of the runner a call that it has carried out is carried out again.
+/// A planted bug: after a restart, the runner runs calls again that it has already run.
 ///
 /// # Errors
 /// What was violated.
@@ -130,8 +130,8 @@ pub fn forgetting_calls(seed: u64) -> Result<(), String> {
     run(seed, Bugs { calls, ..Bugs::default() })
 }
 
-/// Belay as it is, on a runner that loses its ledger whenever it stops: what a call did may not be known any more, and then
-/// that is said. Nothing runs twice for it.
+/// Belay as it is, with a runner that loses its ledger whenever it stops: the outcome of a call may become unknown, which is reported. Nothing runs
+/// twice because of it.
 ///
 /// # Errors
 /// What was violated.
@@ -140,8 +140,8 @@ pub fn losing_the_ledger(seed: u64) -> Result<(), String> {
     run(seed, Bugs { calls, ..Bugs::default() })
 }
 
-/// Belay as it is, with a gate that loses its store at many of its starts: what waits for a decision is asked again, and nothing goes on that
-/// nobody approved.
+/// Belay as it is, with a gate that loses its store at many of its starts: pending approvals are created again, and nothing continues without an
+/// approval.
 ///
 /// # Errors
 /// What was violated.
@@ -150,8 +150,8 @@ pub fn losing_the_gate(seed: u64) -> Result<(), String> {
     run(seed, Bugs { gate, often: GATE_KILLS, ..Bugs::default() })
 }
 
-/// Belay as it is, with a journal that is replaced once by an older copy and accepted so: whatever is gone with it, every execution that
-/// is left ends, and every watcher is told that what it has seen may not have happened.
+/// Belay as it is, with a journal that is once replaced by an older copy and accepted: every execution that is left ends, and every watcher gets a
+/// reset.
 ///
 /// # Errors
 /// What was violated.
@@ -159,8 +159,7 @@ pub fn restoring_the_journal(seed: u64) -> Result<(), String> {
     run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::default() })
 }
 
-/// The bug of [`forgetting_calls`] as it meets grants: a runner that knows no call any more does not know which grants were spent
-/// either.
+/// The bug of [`forgetting_calls`] with grants: a runner that has forgotten its calls has also forgotten which grants were spent.
 ///
 /// # Errors
 /// What was violated.
@@ -187,7 +186,7 @@ pub fn ledger_without_sync(seed: u64) -> Result<(), String> {
     run(seed, Bugs { ledger, ..Bugs::default() })
 }
 
-/// A planted bug: what a call changed is in its workspace before the ledger says that it counts.
+/// A planted bug: an effect is applied to its workspace before its row is in the ledger.
 ///
 /// # Errors
 /// What was violated.
@@ -196,7 +195,7 @@ pub fn applying_before_the_row(seed: u64) -> Result<(), String> {
     run(seed, Bugs { workspaces, ..Bugs::default() })
 }
 
-/// A planted bug: what waits for a commit is not on the disk for good.
+/// A planted bug: staged effects are not synced.
 ///
 /// # Errors
 /// What was violated.
@@ -205,7 +204,7 @@ pub fn staging_without_sync(seed: u64) -> Result<(), String> {
     run(seed, Bugs { workspaces, ..Bugs::default() })
 }
 
-/// A planted bug: the runner is told that effects are on the disk for good which are not.
+/// A planted bug: applied effects are reported as synced although they are not.
 ///
 /// # Errors
 /// What was violated.
@@ -214,68 +213,68 @@ pub fn applying_without_sync(seed: u64) -> Result<(), String> {
     run(seed, Bugs { workspaces, ..Bugs::default() })
 }
 
-/// A defect of the services' own code: [`Defect::AcknowledgesOnce`].
+/// A defect of the services' own code: [`Defect::AcknowledgementNotRetried`].
 ///
 /// # Errors
 /// What was violated.
-pub fn acknowledging_once(seed: u64) -> Result<(), String> {
-    run(seed, Bugs::planted(Defect::AcknowledgesOnce))
+pub fn acknowledgement_not_retried(seed: u64) -> Result<(), String> {
+    run(seed, Bugs::planted(Defect::AcknowledgementNotRetried))
 }
 
-/// A defect of the services' own code: [`Defect::DoubtsWhatDidNotHappen`].
+/// A defect of the services' own code: [`Defect::UncommittedReportedUnknown`].
 ///
 /// # Errors
 /// What was violated.
-pub fn doubting_what_did_not_happen(seed: u64) -> Result<(), String> {
-    run(seed, Bugs { often: often_full(Disk::StoresFull), ..Bugs::planted(Defect::DoubtsWhatDidNotHappen) })
+pub fn uncommitted_reported_unknown(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: often_full(Disk::StoresFull), ..Bugs::planted(Defect::UncommittedReportedUnknown) })
 }
 
-/// A defect of the services' own code: [`Defect::FailsForWantOfRoom`].
+/// A defect of the services' own code: [`Defect::FullDiskFailsSteps`].
 ///
 /// # Errors
 /// What was violated.
-pub fn failing_for_want_of_room(seed: u64) -> Result<(), String> {
-    run(seed, Bugs { often: often_full(Disk::WorkspacesFull), ..Bugs::planted(Defect::FailsForWantOfRoom) })
+pub fn full_disk_fails_steps(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: often_full(Disk::WorkspacesFull), ..Bugs::planted(Defect::FullDiskFailsSteps) })
 }
 
-/// A defect of the services' own code: [`Defect::AsksOnce`].
+/// A defect of the services' own code: [`Defect::LostApprovalNotRecreated`].
 ///
 /// # Errors
 /// What was violated.
-pub fn asking_once(seed: u64) -> Result<(), String> {
-    run(seed, Bugs { gate: Memory::Lost, often: GATE_KILLS, ..Bugs::planted(Defect::AsksOnce) })
+pub fn lost_approval_not_recreated(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { gate: Memory::Lost, often: GATE_KILLS, ..Bugs::planted(Defect::LostApprovalNotRecreated) })
 }
 
-/// A defect of the services' own code: [`Defect::WaitsByTheWallClock`].
+/// A defect of the services' own code: [`Defect::WallClockTimers`].
 ///
 /// # Errors
 /// What was violated.
-pub fn waiting_by_the_wall_clock(seed: u64) -> Result<(), String> {
-    run(seed, Bugs { often: often_ahead(EXECUTOR), ..Bugs::planted(Defect::WaitsByTheWallClock) })
+pub fn wall_clock_timers(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: often_ahead(EXECUTOR), ..Bugs::planted(Defect::WallClockTimers) })
 }
 
-/// A defect of the services' own code: [`Defect::DropsGrantsThatRanOut`].
+/// A defect of the services' own code: [`Defect::ExpiredGrantDropsEffect`].
 ///
 /// # Errors
 /// What was violated.
-pub fn dropping_grants_that_ran_out(seed: u64) -> Result<(), String> {
-    run(seed, Bugs { often: often_ahead(RUNNER), ..Bugs::planted(Defect::DropsGrantsThatRanOut) })
+pub fn expired_grant_drops_effect(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: often_ahead(RUNNER), ..Bugs::planted(Defect::ExpiredGrantDropsEffect) })
 }
 
-/// A defect of the services' own code: [`Defect::RefusesCursorsAhead`].
+/// A defect of the services' own code: [`Defect::CursorAheadRejected`].
 ///
 /// # Errors
 /// What was violated.
-pub fn refusing_cursors_ahead(seed: u64) -> Result<(), String> {
-    run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::RefusesCursorsAhead) })
+pub fn cursor_ahead_rejected(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::CursorAheadRejected) })
 }
 
-/// A defect of the services' own code: [`Defect::TrustsCursorsFromBefore`].
+/// A defect of the services' own code: [`Defect::StaleCursorTrusted`].
 ///
 /// # Errors
 /// What was violated.
-pub fn trusting_cursors_from_before(seed: u64) -> Result<(), String> {
-    run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::TrustsCursorsFromBefore) })
+pub fn stale_cursor_trusted(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::StaleCursorTrusted) })
 }
 
 fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
@@ -284,9 +283,9 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     }
     let mut random = StdRng::seed_from_u64(seed);
     let conditions = Conditions::generate(&mut random);
-    let mut world = World::new(seed, &conditions, LONGEST);
+    let mut world = World::new(seed, &conditions, MAX_DURATION);
     let checker = Checker::default();
-    let told = Told::new(&checker, bugs.gate == Memory::Kept, !bugs.restores_journal);
+    let observed = Observations::new(&checker, bugs.gate == Memory::Kept, !bugs.restores_journal);
     let policies = policy::generate(&mut random);
     let knobs = Knobs::generate(&mut random);
     trace::event(format_args!("{knobs:?}"));
@@ -311,31 +310,31 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let orders = orders(&mut random);
     for (index, name) in CLIENTS.into_iter().enumerate() {
         let own = orders.iter().skip(index).step_by(CLIENTS.len()).cloned().collect();
-        world.client(name, client::work(own, told.clone()));
+        world.client(name, client::work(own, observed.clone()));
     }
     for name in PEOPLE {
-        world.client(name, people::decide(random.random(), told.clone()));
+        world.client(name, people::decide(random.random(), observed.clone()));
     }
-    world.client(FORGER, forger::forge(random.random(), told.clone(), site.owners.clone(), site.keys()));
+    world.client(FORGER, forger::forge(random.random(), observed.clone(), site.owners.clone(), site.keys()));
     world.schedule(fault::generate(&mut random, SITE, HORIZON));
     if let Some((count, fault)) = bugs.often {
         world.schedule((0..count).map(|_| (HORIZON.mul_f64(random.random()), fault)).collect());
     }
 
     let failed = |error: Box<dyn std::error::Error>| error.to_string();
-    let all_ended = || told.ended_count() == orders.len();
+    let all_ended = || observed.ended_count() == orders.len();
     world.run_until(HORIZON, all_ended).map_err(failed)?;
-    trace::event("nothing fails any more");
+    trace::event("all faults have ended");
     world.heal();
-    told.set_healed();
+    observed.set_healed();
     // Invariant 6 of REQUIREMENTS: nothing is stuck.
     if !world.run_until(MAX_RECOVERY, all_ended).map_err(failed)? {
         let requests: Vec<_> = orders.iter().map(|order| order.request_id.clone()).collect();
-        checker.violation(format_args!("stuck: {:?}", told.open(&requests)));
+        checker.violation(format_args!("stuck: {:?}", observed.open(&requests)));
     }
 
     if bugs.restores_journal {
-        // What the journal has lost is not there to be held against what was told: the watchers have looked at what they were shown.
+        // Executions that were lost with the journal cannot be compared; the watchers have checked their events.
         return checker.verdict();
     }
     for host in SITE.servers {
@@ -343,13 +342,13 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     }
     let found = Found::default();
     let owners = (bugs.calls == Memory::Kept).then(|| site.owners.clone());
-    let auditor = auditor::read_everything(random.random(), told.clone(), owners, found.clone());
+    let auditor = auditor::read_everything(random.random(), observed.clone(), owners, found.clone());
     world.client(AUDITOR, auditor);
     let is_read = || found.lock().unwrap_or_else(PoisonError::into_inner).is_some();
     if !world.run_until(MAX_RECOVERY, is_read).map_err(failed)? {
         checker.violation("what is stored cannot be read after the last power loss");
     }
-    site.inventory.ask();
+    site.inventory.request();
     world.power_cycle(RUNNER);
     if !world.run_until(MAX_RECOVERY, || site.inventory.is_taken()).map_err(failed)? {
         checker.violation("the workspaces cannot be read after the last power loss");
@@ -358,7 +357,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     if let Some((stored, workspaces)) = stored.zip(site.inventory.take()) {
         let evidence = Evidence {
             stored: &stored,
-            told: &told,
+            observed: &observed,
             outside: &site.outside,
             workspaces: &workspaces,
             ledger_lost: bugs.calls == Memory::Lost,
@@ -374,7 +373,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     checker.verdict()
 }
 
-/// 1 to 6 executions, to be started while things fail.
+/// 1 to 6 executions, which start while faults happen.
 fn orders(random: &mut StdRng) -> Vec<Order> {
     let count = random.random_range(1..=6);
     let order = |number| Order {

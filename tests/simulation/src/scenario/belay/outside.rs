@@ -1,4 +1,4 @@
-//! The world outside of Belay, which no crash rolls back: what the tools' bodies really did, and when.
+//! The world outside of Belay, which no crash rolls back: what the tools really did, and when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,36 +9,36 @@ use serde_json::Value;
 use super::hosts;
 use crate::trace;
 
-/// One run of a tool's body.
+/// One run of a tool.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     /// The call's name.
     pub(super) call: String,
     pub(super) tool: &'static str,
     pub(super) arguments: Value,
-    /// Its place among everything that happens in workspaces.
+    /// Its position in the order of all actions in workspaces.
     pub(super) order: u64,
-    /// The place of its end, if it came so far.
+    /// The position of its end, if it got so far.
     pub(super) ended: Option<u64>,
     /// Microseconds since the Unix epoch.
     pub(super) began: i64,
-    /// What it did in its view of a workspace, if it has one and came so far.
+    /// Its changes in its view of a workspace, if it has one and got so far.
     pub(super) effect: Option<Effect>,
-    /// Whether the body reached its end, and that was a success. One that was stopped or lost its machine never did.
+    /// Whether it ended successfully. A run that was stopped or lost its machine did not.
     pub(super) succeeded: Option<bool>,
 }
 
-/// What a run did in its view.
+/// A run's changes in its view.
 #[derive(Debug, Clone)]
 pub(super) struct Effect {
     pub(super) workspace: PathBuf,
-    /// The commit's id, if there is to be one.
+    /// The commit's id, if there will be one.
     pub(super) commit: String,
-    /// What is to be in each file; nothing where it is to be gone.
+    /// The new content of each file; `None` when it is deleted.
     pub(super) after: BTreeMap<String, Option<String>>,
 }
 
-/// Every run of every body, by its number, and every workspace. Clones are one world.
+/// Every run, by number, and every workspace. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Outside(Arc<Mutex<World>>);
 
@@ -46,11 +46,11 @@ pub(super) struct Outside(Arc<Mutex<World>>);
 struct World {
     runs: Vec<Run>,
     workspaces: BTreeSet<PathBuf>,
-    /// How many runs have begun and commits have been put in place.
+    /// The number of runs begun and commits applied.
     order: u64,
-    /// The place of each commit that was put in place, by its id.
+    /// The position of each applied commit, by id.
     applied: BTreeMap<String, u64>,
-    /// The commits that were brought onto the disk for good.
+    /// The synced commits.
     synced: BTreeSet<String>,
 }
 
@@ -66,7 +66,7 @@ impl Outside {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A body begins; returns its run's number.
+    /// Records the start of a run; returns its number.
     pub(super) fn begin(&self, call: &str, tool: &'static str, arguments: &Value) -> usize {
         let mut world = self.world();
         let (number, order) = (world.runs.len(), world.next());
@@ -85,7 +85,7 @@ impl Outside {
         number
     }
 
-    /// A body has changed its view.
+    /// Records a run's changes in its view.
     pub(super) fn changed(&self, number: usize, effect: Effect) {
         let run = &mut self.world().runs[number];
         match &mut run.effect {
@@ -94,7 +94,7 @@ impl Outside {
         }
     }
 
-    /// A body reaches its end.
+    /// Records the end of a run.
     pub(super) fn end(&self, number: usize, succeeded: bool) {
         let mut world = self.world();
         let order = world.next();
@@ -102,29 +102,29 @@ impl Outside {
         (run.ended, run.succeeded) = (Some(order), Some(succeeded));
     }
 
-    /// Everything that happened.
+    /// All runs.
     pub(super) fn runs(&self) -> Vec<Run> {
         self.world().runs.clone()
     }
 
-    /// A folder is opened as a workspace.
+    /// Records a folder that is opened as a workspace.
     pub(super) fn workspace(&self, path: &Path) {
         self.world().workspaces.insert(path.to_owned());
     }
 
-    /// A commit is put in place.
+    /// Records an applied commit.
     pub(super) fn applied(&self, commit: &str) {
         let mut world = self.world();
         let order = world.next();
         world.applied.insert(commit.to_owned(), order);
     }
 
-    /// The place of a commit among everything that happens in workspaces; `None` for one that only a start of the runner put in place.
+    /// The position of a commit in the order of all actions in workspaces; `None` for one that a start of the runner applied.
     pub(super) fn applied_at(&self, commit: &str) -> Option<u64> {
         self.world().applied.get(commit).copied()
     }
 
-    /// Commits are on the disk for good.
+    /// Records synced commits.
     pub(super) fn synced<'a>(&self, commits: impl Iterator<Item = &'a str>) {
         let mut world = self.world();
         for commit in commits {
@@ -134,7 +134,7 @@ impl Outside {
         }
     }
 
-    /// Whether no power loss may take a commit away.
+    /// Whether a commit is synced.
     pub(super) fn is_synced(&self, commit: &str) -> bool {
         self.world().synced.contains(commit)
     }

@@ -1,4 +1,4 @@
-//! People: they watch questions and decide sooner or later, sometimes twice, sometimes with the digest of something else.
+//! People: they watch approvals and decide sooner or later, sometimes twice, sometimes with a wrong digest.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,39 +15,39 @@ use tonic::{Code, Status, Streaming};
 
 use super::client::RPC_TIMEOUT;
 use super::hosts;
-use super::told::Told;
+use super::observed::Observations;
 use crate::trace;
 
 /// How long a person watches before sending the decisions that are due.
 const WATCH_TIME: Duration = Duration::from_millis(150);
 
-/// The principal of everyone who uses the gate's endpoint for people.
+/// The principal of all callers of the gate's endpoint for people.
 pub(super) const PERSON: &str = "person:ann";
 
-/// The same without what says that it is a person.
+/// The same without its prefix.
 pub(super) const PERSON_NAME: &str = "ann";
 
-/// Expected reasons: another person was faster, or the gate cannot store a decision now.
+/// Expected reasons: another person decided first, or the gate cannot store a decision now.
 const EXPECTED: [&str; 5] = ["ALREADY_DECIDED", "GATE_STOPPING", "STORE_FAILED", "STORE_FULL", "STOPPING"];
 
-/// What a person will decide about one question.
+/// A person's intended decision about one approval.
 struct Intention {
     subject_digest: String,
-    /// Not before; `None`: not while things fail.
+    /// When to send it; `None`: after the last fault.
     after: Option<Instant>,
     decision: Decision,
-    /// Sends the digest of something else first.
+    /// Whether to send a wrong digest first.
     is_confused: bool,
-    /// Sends the decision twice.
+    /// Whether to send the decision twice.
     is_repeated: bool,
 }
 
 /// Watches and decides for as long as the simulation lasts.
-pub(super) async fn decide(seed: u64, told: Told) -> turmoil::Result {
+pub(super) async fn decide(seed: u64, observed: Observations) -> turmoil::Result {
     let random = StdRng::seed_from_u64(seed);
-    let mut person = Person { told, random, gate: connect(), watched: None, intentions: BTreeMap::new() };
+    let mut person = Person { observed, random, gate: connect(), watched: None, intentions: BTreeMap::new() };
     loop {
-        person.listen().await;
+        person.watch_for_a_while().await;
         person.decide().await;
     }
 }
@@ -57,7 +57,7 @@ fn connect() -> ApprovalGateServiceClient<Channel> {
 }
 
 struct Person {
-    told: Told,
+    observed: Observations,
     random: StdRng,
     gate: ApprovalGateServiceClient<Channel>,
     watched: Option<Streaming<v1::WatchApprovalsResponse>>,
@@ -66,8 +66,8 @@ struct Person {
 }
 
 impl Person {
-    /// Watches for a moment which questions there are.
-    async fn listen(&mut self) {
+    /// Watches approvals for a short time.
+    async fn watch_for_a_while(&mut self) {
         if self.watched.is_none() || self.random.random_bool(0.02) {
             self.watch().await;
         }
@@ -80,7 +80,7 @@ impl Person {
                 Ok(Ok(Some(_))) => {}
                 Ok(ended) => {
                     if let Err(status) = ended {
-                        refused(&self.told, &status);
+                        refused(&self.observed, &status);
                     }
                     (self.watched, self.gate) = (None, connect());
                 }
@@ -90,7 +90,7 @@ impl Person {
         tokio::time::sleep_until(until).await;
     }
 
-    /// Begins to watch, or begins anew.
+    /// Starts or restarts the watch.
     async fn watch(&mut self) {
         let request = v1::WatchApprovalsRequest {
             parent: "namespaces/-".to_owned(),
@@ -103,7 +103,7 @@ impl Person {
                 Some(answer.into_inner())
             }
             Ok(Err(status)) => {
-                refused(&self.told, &status);
+                refused(&self.observed, &status);
                 None
             }
             Err(_) => None,
@@ -113,7 +113,7 @@ impl Person {
         }
     }
 
-    /// Takes an approval, and chooses a decision for one that is open.
+    /// Handles an approval, and chooses a decision for a pending one.
     fn see(&mut self, approval: v1::Approval) {
         let random = &mut self.random;
         if approval.state() == approval::State::Pending {
@@ -135,13 +135,14 @@ impl Person {
         } else {
             self.intentions.remove(&approval.name);
         }
-        self.told.saw_approval(approval);
+        self.observed.saw_approval(approval);
     }
 
     /// Sends the decisions that are due.
     async fn decide(&mut self) {
         let now = Instant::now();
-        let is_due = |intention: &Intention| self.told.is_healed() || intention.after.is_some_and(|after| after <= now);
+        let is_due =
+            |intention: &Intention| self.observed.is_healed() || intention.after.is_some_and(|after| after <= now);
         let due: Vec<_> =
             self.intentions.iter().filter(|(_, intention)| is_due(intention)).map(|(name, _)| name.clone()).collect();
         for name in due {
@@ -153,7 +154,7 @@ impl Person {
         }
     }
 
-    /// Sends a decision; returns whether it was taken.
+    /// Sends a decision; returns whether it is final.
     async fn send(&mut self, name: &str, intention: &Intention) -> bool {
         let mut request = v1::DecideApprovalRequest {
             name: name.to_owned(),
@@ -162,11 +163,11 @@ impl Person {
             reason: "the seed said so".to_owned(),
         };
         if intention.is_confused {
-            // B-03: a decision is about what was seen, and about nothing else.
+            // B-03: a decision with a wrong digest is rejected.
             let subject_digest = format!("sha256:{}", "0".repeat(64));
             let wrong = v1::DecideApprovalRequest { subject_digest, ..request.clone() };
             match self.ask(wrong).await {
-                Ok(_) => self.told.violation(format_args!("{name} was decided by a person who saw something else")),
+                Ok(_) => self.observed.violation(format_args!("{name} was decided by a person who saw something else")),
                 Err(Some(reason)) if reason == "DIGEST_MISMATCH" => {
                     trace::count("decisions about something else refused");
                 }
@@ -181,7 +182,7 @@ impl Person {
                         Decision::Deny => "approvals denied",
                         Decision::Skip | Decision::Unspecified => "approvals skipped",
                     });
-                    self.told.decided(intention.decision, &approval);
+                    self.observed.decided(intention.decision, &approval);
                     // The second request has another reason.
                     request.reason = "as said before".to_owned();
                 }
@@ -193,13 +194,13 @@ impl Person {
         true
     }
 
-    /// An answer, or the reason of a refusal if it has one.
+    /// The response, or the reason of a refusal if it has one.
     async fn ask(&mut self, request: v1::DecideApprovalRequest) -> Result<v1::Approval, Option<String>> {
         trace::event(format_args!("{} is to be {:?}", request.name, request.decision()));
         match tokio::time::timeout(RPC_TIMEOUT, self.gate.decide_approval(request)).await {
             Ok(Ok(approval)) => Ok(approval.into_inner()),
             Ok(Err(status)) => {
-                refused(&self.told, &status);
+                refused(&self.observed, &status);
                 Err(status::reason(&status))
             }
             Err(_) => {
@@ -211,16 +212,16 @@ impl Person {
 }
 
 /// Records a refusal, which is a violation unless it is expected.
-fn refused(told: &Told, status: &Status) {
+fn refused(observed: &Observations, status: &Status) {
     let (code, message) = (status.code(), status.message());
     trace::event(format_args!("a person is refused: {code:?} {message}"));
     let is_ours = std::error::Error::source(status).is_none();
     match status::reason(status).as_deref() {
         Some(reason) if EXPECTED.contains(&reason) || reason == "DIGEST_MISMATCH" => {}
-        Some("APPROVAL_NOT_FOUND") => told.approval_is_gone(message),
-        Some(reason) => told.violation(format_args!("{reason}: {message}")),
+        Some("APPROVAL_NOT_FOUND") => observed.approval_is_gone(message),
+        Some(reason) => observed.violation(format_args!("{reason}: {message}")),
         None if is_ours && matches!(code, Code::Internal | Code::DataLoss | Code::InvalidArgument) => {
-            told.violation(format_args!("{code:?}: {message}"));
+            observed.violation(format_args!("{code:?}: {message}"));
         }
         None => {}
     }

@@ -1,14 +1,14 @@
-//! The fold of the events that a client makes which knows the contract alone.
+//! A client's fold of the events, based on the contract alone.
 
 use belay_proto::v1::{self, execution, execution_event::Kind, step_status};
 
 use super::plans;
 
-/// What must be the same for every client that knows the same events.
+/// The state that is the same for every client with the same events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Picture {
     pub(super) state: i32,
-    /// Without what follows from the plan and from the moment.
+    /// Without fields that follow from the plan or depend on the time.
     pub(super) steps: Vec<v1::StepStatus>,
     totals: v1::StepTotals,
     start_time: Option<pbjson_types::Timestamp>,
@@ -24,11 +24,11 @@ impl Picture {
             tool: String::new(),
             max_attempts: 0,
             waiting: None,
-            // Taken from the receipt, which a client need not read to follow an execution.
+            // Derived from receipts, which a client need not read to follow an execution.
             authorization: None,
             // A sum of times that the events have.
             approval_wait: None,
-            // Once it is decided nothing waits for it any more.
+            // After the decision nothing waits for it.
             approval: match step.state() {
                 step_status::State::AwaitingApproval => step.approval.clone(),
                 _ => String::new(),
@@ -46,19 +46,19 @@ impl Picture {
     }
 }
 
-/// A picture in the making.
+/// A fold in progress.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     pub(super) picture: Picture,
     pub(super) plan: v1::Plan,
-    /// For each step the places of those it waits for.
+    /// For each step, the indexes of its dependencies.
     pub(super) dependencies: Vec<Vec<usize>>,
-    /// Nothing new starts any more.
+    /// Whether no new step may start.
     stopping: bool,
 }
 
 impl Fold {
-    /// The place of the step that `event` is about.
+    /// The index of the event's step.
     ///
     /// # Errors
     /// When there is none.
@@ -70,7 +70,7 @@ impl Fold {
     /// Adds an event.
     ///
     /// # Errors
-    /// When it says nothing, or nothing that has a place.
+    /// When it has no kind, or is not valid in the current state.
     pub(super) fn apply(&mut self, event: &v1::ExecutionEvent) -> Result<(), String> {
         use execution::State as E;
         use step_status::State as S;

@@ -1,4 +1,4 @@
-//! Plans from the seed: small graphs with everything in them that a plan can say.
+//! Generates plans from the seed: small graphs that use every feature of plans.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::policy;
 use super::tools::{APPEND, LOOK, PUBLISH, PUT, REMOVE, SEND, WIPE, WRITE, changes_files};
 
-/// Values are up to this long, in bytes: several pages, so that a commit has something to tear.
-const LONGEST_VALUE: usize = 9000;
+/// The maximum length of a value, in bytes: several pages, so that a commit can be torn.
+const MAX_VALUE_BYTES: usize = 9000;
 
 /// A plan of 1 to 8 steps.
 pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
@@ -79,7 +79,7 @@ fn tool(random: &mut StdRng) -> &'static str {
     }
 }
 
-/// One of few files, so that calls touch the same: what the policy says of it is in its name.
+/// One of a few files, so that calls touch the same ones; its name selects the policy rule.
 fn path(random: &mut StdRng) -> String {
     let kind = match random.random_range(0..100) {
         0..40 => policy::FREE,
@@ -90,13 +90,13 @@ fn path(random: &mut StdRng) -> String {
     format!("{kind}{}", u8::from(random.random_bool(0.25)))
 }
 
-/// A number, a long text, or what an earlier step gave back.
+/// A number, a long text, or the result of an earlier step.
 fn value(random: &mut StdRng, index: usize) -> Value {
     let earlier = random.random_range(0..index.max(1));
     match random.random_range(0..100) {
         0..25 if index > 0 => format!("${{s{earlier}.result.run}}").into(),
         25..40 if index > 0 => format!("after ${{s{earlier}.result.run}}").into(),
-        40..60 => "x".repeat(random.random_range(0..LONGEST_VALUE)).into(),
+        40..60 => "x".repeat(random.random_range(0..MAX_VALUE_BYTES)).into(),
         _ => random.random_range(0..1000).into(),
     }
 }
@@ -114,7 +114,7 @@ fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> pbjson_types::Dur
     belay_proto::duration(Duration::from_millis(random.random_range(least..=most)))
 }
 
-/// The ids of the steps that `step` waits for: those it names, and those whose results it uses.
+/// The ids of a step's dependencies: those it lists, and those whose results it uses.
 pub(super) fn dependencies(step: &v1::Step) -> Vec<String> {
     let Some(step::Kind::Tool(tool)) = &step.kind else {
         return step.depends_on.clone();

@@ -1,4 +1,4 @@
-//! The policy of the simulation, and what follows from it, worked out without the services.
+//! The policy of the simulation, and its decisions, computed without the services.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use serde_json::Value;
 use super::outside::Effect;
 use super::tools::{LOOK, PUBLISH, PUT, REMOVE, SEND, WIPE};
 
-/// How the names of files begin that may be written freely.
+/// The prefix of files that may be written without approval.
 pub(super) const FREE: &str = "free-";
-/// Those of which a person is shown what would change.
+/// The prefix of files whose changes require approval.
 pub(super) const SHOWN: &str = "shown-";
-/// Those of which a person is asked before anything runs.
+/// The prefix of files for which the call requires approval before it runs.
 pub(super) const ASKED: &str = "asked-";
-/// Those that stay as they are.
+/// The prefix of files that must not be changed.
 pub(super) const KEPT: &str = "kept-";
 
-/// Who decides where the policy decides in a person's place.
+/// The principal of decisions by the policy.
 pub(super) const POLICY: &str = "policy";
 
-/// Two policies in YAML, of which the second says what the first does and has another revision. What is decided without a person, and
-/// whether questions expire, is for the seed to say.
+/// Two policies in YAML, which are equal but have different revisions. The seed chooses what is decided without a person, and whether approvals
+/// expire.
 pub(super) fn generate(random: &mut StdRng) -> [Arc<str>; 2] {
     let alone = ["auto", "auto", "skip", "fail"][random.random_range(0..4)];
     let expiry = if random.random_bool(0.4) { "approvals: {expire_after: 1s}\n" } else { "" };
@@ -47,18 +47,18 @@ non_interactive_policy: {alone}
     [first.into(), second.into()]
 }
 
-/// What has to happen before a call counts.
+/// What a call requires to complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Needs {
-    /// A yes before it runs.
+    /// An approval before it runs.
     pub(super) before: bool,
-    /// A yes to what it did.
+    /// An approval of its effect.
     pub(super) after: bool,
-    /// It never counts.
+    /// It is denied.
     pub(super) denied: bool,
 }
 
-/// What the policy asks for. `effect`: what the call did, when it ran in a view.
+/// What the policy requires. `effect`: what the call changed, if it ran in a view.
 pub(super) fn needs(tool: &str, arguments: &Value, effect: Option<&Effect>) -> Needs {
     let declared = arguments["path"].as_str();
     let before = tool == PUBLISH || declared.is_some_and(|path| path.starts_with(ASKED));
@@ -72,7 +72,7 @@ pub(super) fn needs(tool: &str, arguments: &Value, effect: Option<&Effect>) -> N
     needs
 }
 
-/// How an execution is started: mostly so that it waits for a person.
+/// The approval mode of an execution: mostly WAIT.
 pub(super) fn approval_mode(random: &mut StdRng) -> ApprovalMode {
     match random.random_range(0..100) {
         0..60 => ApprovalMode::Wait,

@@ -1,4 +1,4 @@
-//! Tools that do what a call's arguments say: take their time, fail a few times, hang, change files. Of every recovery class.
+//! Tools that act as their arguments say: take time, fail a few times, hang, change files. One or more of every recovery class.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -20,13 +20,13 @@ use crate::machine;
 
 /// Changes nothing.
 pub(super) const LOOK: &str = "look";
-/// Changes something outside, always the same thing.
+/// Changes an external resource; idempotent.
 pub(super) const PUT: &str = "put";
-/// Changes something outside that stays changed, once more each time.
+/// Changes an external resource once more at each call.
 pub(super) const SEND: &str = "send";
-/// The same, and the policy has a person asked first.
+/// The same; the policy requires approval first.
 pub(super) const PUBLISH: &str = "publish";
-/// The same, and the policy forbids it.
+/// The same; the policy denies it.
 pub(super) const WIPE: &str = "wipe";
 /// Adds a line to a file.
 pub(super) const APPEND: &str = "append";
@@ -39,13 +39,13 @@ const PARAMETERS: &str = r#"{
   "type": "object",
   "additionalProperties": false,
   "properties": {
-    "value": {"description": "Comes back in the result."},
+    "value": {"description": "Returned in the result."},
     "ms": {"type": "integer", "minimum": 0, "description": "How long it takes, in milliseconds."},
     "hangs": {"type": "integer", "minimum": 0, "description": "The first so many attempts never end."},
     "fails": {"type": "integer", "minimum": 0, "description": "The first so many attempts fail."},
     "class": {"type": "integer", "description": "With this ErrorClass."},
     "path": {"type": "string", "description": "The file to change, at the beginning."},
-    "also": {"type": "string", "description": "Another one, which no policy is told of before, at the end."}
+    "also": {"type": "string", "description": "Another file to change at the end, which the policy does not see before the call."}
   }
 }"#;
 
@@ -71,12 +71,12 @@ pub(super) fn changes_files(tool: &str) -> bool {
     matches!(tool, APPEND | WRITE | REMOVE)
 }
 
-/// Whether a tool changes something outside that cannot be looked at afterwards.
+/// Whether a tool has external effects that cannot be checked afterwards.
 pub(super) fn reaches_out(tool: &str) -> bool {
     matches!(tool, SEND | PUBLISH | WIPE)
 }
 
-/// The line by which a run of a call is known in a file.
+/// The line that identifies a run of a call in a file.
 pub(super) fn line(run: usize, call: &str) -> String {
     format!("{run} {call}\n")
 }
@@ -115,7 +115,7 @@ impl Tool for Scripted {
         Box::pin(async move {
             let Invocation { name: call, attempt, arguments, view, .. } = invocation;
             if !machine::is_powered() {
-                // What a dead machine still computes has no effect.
+                // Code of a dead machine has no effect.
                 return pending().await;
             }
             let run = outside.begin(&call, name, &arguments);
@@ -148,7 +148,7 @@ impl Tool for Scripted {
     }
 }
 
-/// Changes a file; returns what it did.
+/// Changes a file; returns the effect.
 fn change(tool: &str, view: &mut dyn View, path: &str, line: &str) -> Result<Effect, ViewError> {
     let mut after = BTreeMap::new();
     let file = RelPath::parse(path).expect("the plans name files");

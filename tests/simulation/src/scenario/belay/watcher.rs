@@ -1,4 +1,4 @@
-//! A watcher: follows an execution to its end, leaves now and then, and goes on after the last event it has.
+//! A watcher: follows an execution to its end, disconnects now and then, and continues after its last event.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use rand::rngs::StdRng;
 use tonic::Streaming;
 
 use super::client::{Connection, RPC_TIMEOUT, is_terminal, pause};
-use super::told::Told;
+use super::observed::Observations;
 use crate::trace;
 
 /// How often the server sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_millis(300);
 
-/// Follows execution `name` until its last event: no gap, nothing twice, live and replay alike. B-02.
-pub(super) async fn watch(name: &str, told: &Told, mut random: StdRng) {
-    let mut connection = Connection::new(told);
+/// Follows execution `name` until its last event: no gaps and no duplicates, both live and in replay. B-02.
+pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRng) {
+    let mut connection = Connection::new(observed);
     let mut cursor = Cursor::default();
     loop {
         let request = v1::WatchExecutionRequest {
@@ -30,7 +30,7 @@ pub(super) async fn watch(name: &str, told: &Told, mut random: StdRng) {
         if let Some(stream) = stream.await {
             trace::count(if cursor.sequence > 0 { "watches resumed" } else { "watches from the beginning" });
             let max_messages = random.random_range(1..60);
-            if follow(&mut connection, stream, name, told, &mut cursor, max_messages).await {
+            if follow(&mut connection, stream, name, observed, &mut cursor, max_messages).await {
                 return;
             }
         }
@@ -45,19 +45,19 @@ pub(super) async fn watch(name: &str, told: &Told, mut random: StdRng) {
     }
 }
 
-/// What a watcher has seen last, and in which journal.
+/// The last event that a watcher has seen, and its journal.
 #[derive(Debug, Default)]
 struct Cursor {
     sequence: i64,
     journal: String,
 }
 
-/// Takes up to `max_messages`; returns whether the last event was among them.
+/// Reads up to `max_messages`; returns whether the last event was among them.
 async fn follow(
     connection: &mut Connection,
     mut stream: Streaming<v1::WatchExecutionResponse>,
     name: &str,
-    told: &Told,
+    observed: &Observations,
     cursor: &mut Cursor,
     max_messages: u32,
 ) -> bool {
@@ -67,7 +67,8 @@ async fn follow(
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => {
                 let cursor = cursor.sequence;
-                told.violation(format_args!("the watch of {name} ended after event {cursor}, which is not the last"));
+                observed
+                    .violation(format_args!("the watch of {name} ended after event {cursor}, which is not the last"));
                 return true;
             }
             Ok(Err(status)) => {
@@ -76,13 +77,13 @@ async fn follow(
             }
             Err(_) => {
                 trace::event(format_args!("the watch of {name} is silent"));
-                *connection = Connection::new(told);
+                *connection = Connection::new(observed);
                 return false;
             }
         };
         let journal = message.journal;
         if let Some(Content::Reset(reset)) = &message.content
-            && told.execution_may_be_gone()
+            && observed.execution_may_be_gone()
             && !cursor.journal.is_empty()
             && cursor.journal != journal
         {
@@ -93,7 +94,8 @@ async fn follow(
         }
         if cursor.sequence > 0 && cursor.journal != journal {
             let before = &cursor.journal;
-            told.violation(format_args!("the watch of {name} went on in {journal} after {before}, without a reset"));
+            observed
+                .violation(format_args!("the watch of {name} went on in {journal} after {before}, without a reset"));
             return true;
         }
         cursor.journal.clone_from(&journal);
@@ -102,9 +104,9 @@ async fn follow(
             Some(Content::Snapshot(snapshot)) => {
                 snapshots += 1;
                 if snapshot.last_sequence < seen {
-                    told.violation(format_args!("event {seen} of {name} was shown and is gone"));
+                    observed.violation(format_args!("event {seen} of {name} was shown and is gone"));
                 }
-                told.saw(&snapshot);
+                observed.saw(&snapshot);
                 if is_reset && is_terminal(snapshot.state()) {
                     return true;
                 }
@@ -112,21 +114,21 @@ async fn follow(
             Some(Content::Event(event)) => {
                 let (sequence, kind) = (event.sequence, event.kind.as_ref());
                 if sequence != seen + 1 {
-                    told.violation(format_args!("event {sequence} of {name} was shown after event {seen}"));
+                    observed.violation(format_args!("event {sequence} of {name} was shown after event {seen}"));
                 }
                 cursor.sequence = sequence;
                 let is_last = matches!(kind, Some(Kind::ExecutionFinished(_)));
                 trace::event(format_args!("{name}: {sequence} {} {}", event.step_id, kind_name(kind)));
-                told.shown(name, &journal, event);
+                observed.shown(name, &journal, event);
                 if is_last {
                     return true;
                 }
             }
             Some(Content::Heartbeat(heartbeat)) if heartbeat.last_sequence == seen => {}
-            other => told.violation(format_args!("the watch of {name} after event {seen} said {other:?}")),
+            other => observed.violation(format_args!("the watch of {name} after event {seen} said {other:?}")),
         }
         if snapshots != 1 {
-            told.violation(format_args!("a watch of {name} began with {snapshots} snapshots"));
+            observed.violation(format_args!("a watch of {name} began with {snapshots} snapshots"));
             return true;
         }
     }

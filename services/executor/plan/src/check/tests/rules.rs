@@ -155,7 +155,7 @@ fn arguments_are_an_object_of_moderate_size() {
     // {"x":"…"} is 8 bytes around the text.
     let sized = |bytes: usize| draft(vec![step_with("a", &[], json!({"x": "y".repeat(bytes - 8)}))]);
     assert!(Plan::new(sized(MAX_ARGUMENT_BYTES)).is_ok());
-    assert_refused(sized(MAX_ARGUMENT_BYTES + 1), "steps[0].arguments: holds 32769 bytes as JSON, and may hold 32768");
+    assert_refused(sized(MAX_ARGUMENT_BYTES + 1), "steps[0].arguments: has 32769 bytes as JSON and the limit is 32768");
 }
 
 #[test]
@@ -163,10 +163,10 @@ fn the_whole_plan_has_a_limit() {
     let chunk = json!({"x": "y".repeat(MAX_ARGUMENT_BYTES - 8)});
     let steps = |count: usize| (0..count).map(|n| step_with(&format!("s{n}"), &[], chunk.clone())).collect();
     assert!(Plan::new(draft(steps(127))).is_ok());
-    assert_refused(draft(steps(128)), "the plan holds 4195222 bytes, and may hold 4194304");
+    assert_refused(draft(steps(128)), "the plan has 4195222 bytes and the limit is 4194304");
     assert_refused(
         PlanDraft { description: "d".repeat(MAX_PLAN_BYTES), ..draft(vec![step("a", &[])]) },
-        "the plan holds 4194315 bytes, and may hold 4194304",
+        "the plan has 4194315 bytes and the limit is 4194304",
     );
 }
 
@@ -174,7 +174,7 @@ fn the_whole_plan_has_a_limit() {
 fn a_plan_has_at_most_ten_thousand_steps() {
     let steps = |count: usize| (0..count).map(|n| step(&format!("s{n}"), &[])).collect();
     assert_eq!(Plan::new(draft(steps(MAX_STEPS))).unwrap().steps().len(), MAX_STEPS);
-    assert_refused(draft(steps(MAX_STEPS + 1)), "steps: has 10001 steps, and a plan may have 10000");
+    assert_refused(draft(steps(MAX_STEPS + 1)), "steps: has 10001 steps and the limit is 10000");
 }
 
 #[test]

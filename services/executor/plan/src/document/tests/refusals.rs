@@ -56,20 +56,20 @@ fn both_spellings_at_once_are_refused() {
             "skillId: noop\n    arguments: {}\n    params: {}\n    depends_on: []\n    dependencies: []\n    retry: {max_attempts: 1, maxAttempts: 1, backoff: [1s], backoffMs: [1]}",
         ),
         &[
-            ("steps[0].skillId: says the same as `tool`: give only one", (5, 14)),
-            ("steps[0].params: says the same as `arguments`", (7, 13)),
-            ("steps[0].dependencies: says the same as `depends_on`", (9, 19)),
-            ("steps[0].retry.maxAttempts: says the same as `max_attempts`", (10, 43)),
-            ("steps[0].retry.backoffMs: says the same as `backoff`", (10, 72)),
+            ("steps[0].skillId: duplicates `tool`: give only one", (5, 14)),
+            ("steps[0].params: duplicates `arguments`", (7, 13)),
+            ("steps[0].dependencies: duplicates `depends_on`", (9, 19)),
+            ("steps[0].retry.maxAttempts: duplicates `max_attempts`", (10, 43)),
+            ("steps[0].retry.backoffMs: duplicates `backoff`", (10, 72)),
         ],
     );
     assert_refused(
         "plan: {id: p, timeout: 1s, parallelism: 2, stop_on_error: true, steps: [{id: a, tool: t}]}\n\
          config: {timeout: 1000, parallel: true, stopOnError: true}",
         &[
-            ("config.timeout: says the same as the plan's `timeout`", (2, 19)),
-            ("config.parallel: says the same as the plan's `parallelism`", (2, 35)),
-            ("config.stopOnError: says the same as the plan's `stop_on_error`", (2, 54)),
+            ("config.timeout: duplicates the plan's `timeout`", (2, 19)),
+            ("config.parallel: duplicates the plan's `parallelism`", (2, 35)),
+            ("config.stopOnError: duplicates the plan's `stop_on_error`", (2, 54)),
         ],
     );
 }
@@ -92,7 +92,7 @@ fn unknown_fields_are_named_with_the_nearest() {
     );
     assert_refused(
         &REQUEST.replace("\"dryRun\": false", "\"dryRun\": true"),
-        &[("config.dryRun: a plan cannot ask for a dry run", (16, 82))],
+        &[("config.dryRun: a plan cannot request a dry run", (16, 82))],
     );
     assert_refused(
         &REQUEST.replace("\"context\"", "\"contxt\""),

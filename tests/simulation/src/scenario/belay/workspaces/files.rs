@@ -1,10 +1,10 @@
-//! What a workspace keeps on the simulated disk: a log of the changes that were put in place, and staged effects beside it.
+//! A workspace on the simulated disk: a log of applied changes, and staged effects.
 //!
 //! ```text
 //! <workspace>/log            one line a change, in the order in which they were put in place
 //! <workspace>/staged-<id>    what a commit is to put in place
 //! ```
-//! Each line carries its checksum: a power loss may tear what was not synced, and a torn line is as if it had not been written.
+//! Each line has a checksum: a power loss may tear unsynced lines, and a torn line counts as not written.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,13 +18,13 @@ use crate::disk::{self, Mode, OpenFile};
 
 const LOG: &str = "log";
 const STAGED: &str = "staged-";
-/// Something that was put in place.
+/// An applied change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct Change {
-    /// The commit that did it.
+    /// Its commit.
     pub(in super::super) commit: String,
     pub(in super::super) path: String,
-    /// What is there from now on; `None` when the file is removed.
+    /// The new content; `None` when the file is removed.
     pub(in super::super) content: Option<String>,
 }
 
@@ -32,7 +32,7 @@ pub(in super::super) struct Change {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Op {
     pub(super) path: String,
-    /// The digest of what has to be there before; `None` when there must be no file.
+    /// The digest of the required previous content; `None` when there must be no file.
     pub(super) base: Option<Digest>,
     pub(super) content: Option<String>,
 }
@@ -46,12 +46,12 @@ pub(super) struct Files {
     changes: Vec<Change>,
     /// The log may hold changes that are not durable.
     is_dirty: bool,
-    /// Staged effects that are done with, and go when the log has been synced: what shows that all was done never is there before it.
+    /// Finished staged effects, which are removed when the log has been synced, and not before.
     done: Vec<String>,
 }
 
 impl Files {
-    /// Opens a workspace's folder. A torn end of its log is cut off.
+    /// Opens a workspace's folder, and truncates a torn end of its log.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         let mode = Mode { create: true, writable: true, is_journal: true, ..Mode::default() };
         let mut log = OpenFile::open(&folder.join(LOG), mode)?;
@@ -65,7 +65,7 @@ impl Files {
         Ok(Self { folder: folder.to_owned(), log, length, changes, is_dirty: true, done: Vec::new() })
     }
 
-    /// Everything that was put in place, the oldest first.
+    /// All applied changes, the oldest first.
     pub(super) fn changes(&self) -> &[Change] {
         &self.changes
     }
@@ -85,7 +85,7 @@ impl Files {
         self.changes.iter().any(|change| change.commit == commit && change.path == path)
     }
 
-    /// Puts changes in place; they are durable after [`Files::sync`].
+    /// Applies changes; they are durable after [`Files::sync`].
     pub(super) fn put(&mut self, changes: Vec<Change>) -> io::Result<()> {
         for change in changes {
             self.is_dirty = true;
@@ -97,7 +97,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes back all but the first `count` changes, durably.
+    /// Removes all but the first `count` changes, durably.
     pub(super) fn take_back(&mut self, count: usize) -> io::Result<()> {
         let length = self.changes[..count].iter().map(|change| line(change).len() as u64).sum();
         self.log.truncate(length)?;
@@ -106,7 +106,7 @@ impl Files {
         Ok(())
     }
 
-    /// From here on, what was put in place is there after a power loss.
+    /// Makes all applied changes durable.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if self.is_dirty {
             self.log.sync()?;
@@ -115,7 +115,7 @@ impl Files {
         std::mem::take(&mut self.done).iter().try_for_each(|id| self.remove_staged(id))
     }
 
-    /// Removes a staged effect that is in place, as soon as the log is synced.
+    /// Removes an applied staged effect as soon as the log is synced.
     pub(super) fn finish(&mut self, id: &str) -> io::Result<()> {
         if self.is_dirty {
             self.done.push(id.to_owned());
@@ -169,7 +169,7 @@ impl Files {
     }
 }
 
-/// What is in each file after these changes.
+/// The content of each file after these changes.
 pub(in super::super) fn contents(changes: &[Change]) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     for change in changes {
@@ -186,7 +186,7 @@ fn line(value: &impl Serialize) -> String {
     format!("{} {json}\n", Digest::of(json.as_bytes()))
 }
 
-/// The whole lines, up to the first that is torn, and how many bytes they are.
+/// The lines up to the first torn one, and their length in bytes.
 fn lines<T: DeserializeOwned>(bytes: &[u8]) -> (Vec<T>, u64) {
     let (mut values, mut length) = (Vec::new(), 0);
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {

@@ -1,9 +1,9 @@
-//! ModelPlaces on the simulated disk: a model of what `belay_workspace` promises, where there is neither overlay nor renaming.
+//! Workspaces on the simulated disk: a model of the guarantees of `belay_workspace`, without overlay and renames.
 //!
-//! Files lie in one folder and hold text. What is faithful: commits go in place under open views, and a view shows of what it has not looked
-//! up yet what others have committed since it began; a touched path that another commit changed since then is a conflict; an effect that was staged is
-//! there after a power loss, and the workspace untouched; a commit that was interrupted is half in place until it is applied again, which
-//! does the rest and nothing twice; a power loss takes the last commits away, in order, down to those before the last staging or sync.
+//! Files are in one folder and contain text. The model covers: commits are applied under open views, and a view shows others' commits since its
+//! beginning in paths that it has not looked up yet; a touched path that another commit has changed since then is a conflict; a staged effect
+//! survives a power loss, with the workspace unchanged; an interrupted commit is partly applied until it is applied again, which completes it
+//! without repeating anything; a power loss removes the latest commits, in order, down to the last staging or sync.
 
 mod files;
 mod view;
@@ -23,16 +23,16 @@ pub(super) use self::view::ModelView;
 use super::outside::Outside;
 use crate::{disk, machine, trace};
 
-/// What is wrong with the workspaces. Nothing by default.
+/// A planted bug of the workspaces. None by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Flaw {
     #[default]
     None,
-    /// What is staged is put in place at once, before the ledger has its row.
+    /// Staged effects are applied at once, before the ledger has their row.
     AppliesBeforeTheRow,
-    /// What is staged is not synced.
+    /// Staged effects are not synced.
     StagesWithoutSync,
-    /// What was put in place is never synced, whatever is said of it.
+    /// Applied effects are never synced.
     NeverSyncs,
 }
 
@@ -81,7 +81,7 @@ impl WorkspaceDirectories for ModelDirectories {
         if !lock(&self.open).insert(path.to_owned()) {
             return Err(OpenError::InUse { path: path.to_owned() });
         }
-        // From here on dropped whatever happens.
+        // Removes the entry when dropped, whatever happens from here on.
         let held = Held { path: path.to_owned(), open: Arc::clone(&self.open) };
         self.outside.workspace(path);
         let files = Files::open(path).map_err(|source| failed("opening the log of", path, source))?;
@@ -91,9 +91,9 @@ impl WorkspaceDirectories for ModelDirectories {
     }
 }
 
-/// Everything that was put in place in a workspace, read from the disk of the machine that is executing. For a checker.
+/// All applied changes of a workspace, read from the disk of the executing machine. For checkers.
 pub(super) fn changes(path: &Path) -> io::Result<Vec<Change>> {
-    machine::calmly(|| Ok(Files::open(path)?.changes().to_vec()))
+    machine::without_faults(|| Ok(Files::open(path)?.changes().to_vec()))
 }
 
 /// An entry in the list of open workspaces.
@@ -115,7 +115,7 @@ struct Workspace {
     outside: Outside,
 }
 
-/// What the ledger keeps of a staged effect.
+/// The part of a staged effect that the ledger stores.
 type Plan = Vec<(String, Option<Digest>)>;
 
 fn plan(staged: &Staged) -> Result<Plan, CommitError> {
@@ -136,7 +136,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Which of the paths no longer hold what they should.
+    /// The paths whose content is no longer the expected one.
     fn changed(files: &Files, staged: &Staged, plan: &Plan) -> Vec<RelPath> {
         let is_changed = |(path, base): &&(String, Option<Digest>)| {
             let now = files.content(path).map(|content| Digest::of(content.as_bytes()));
@@ -287,7 +287,7 @@ mod tests {
 
     const HOST: &str = "host";
     const FOLDER: &str = "/work";
-    const LONGEST: Duration = Duration::from_secs(10);
+    const MAX_DURATION: Duration = Duration::from_secs(10);
 
     fn open(flaw: Flaw) -> Arc<dyn WorkspaceDirectory> {
         disk::make_folder(Path::new(FOLDER)).unwrap();
@@ -304,11 +304,11 @@ mod tests {
         place.stage(view, &manifest, &|| false).unwrap()
     }
 
-    /// Applies what was staged, with a power loss after so many changes of the disk; what is found when it is applied twice more.
+    /// Applies a staged effect with a power loss after `changes` changes of the disk; returns what is found when it is applied twice more.
     fn apply_across_a_power_loss(flaw: Flaw, changes: u32) -> (Vec<bool>, Vec<Change>) {
         let conditions =
             Conditions { max_latency: Duration::from_millis(1), spontaneous_sync: 0.0, torn_block: Some(512) };
-        let mut world = World::new(changes.into(), &conditions, LONGEST);
+        let mut world = World::new(changes.into(), &conditions, MAX_DURATION);
         let (staged, found) = (Rc::new(RefCell::new(None)), Rc::new(RefCell::new(None)));
         let runs = Rc::new(Cell::new(0));
         let (kept, seen, counted) = (Rc::clone(&staged), Rc::clone(&found), Rc::clone(&runs));
@@ -317,7 +317,7 @@ mod tests {
             counted.set(counted.get() + 1);
             if counted.get() == 1 {
                 let staged = kept.borrow_mut().insert(stage(&*place)).clone();
-                machine::light_fuse(HOST, changes);
+                machine::fail_power_after(HOST, changes);
                 // The machine is dead, or was done before.
                 drop(place.apply(&staged));
             } else if let Some(staged) = &*kept.borrow() {
@@ -326,13 +326,13 @@ mod tests {
             }
             pending()
         });
-        world.run_until(LONGEST, || runs.get() > 0).unwrap();
+        world.run_until(MAX_DURATION, || runs.get() > 0).unwrap();
         world.power_cycle(HOST);
-        world.run_until(LONGEST, || found.borrow().is_some()).unwrap();
+        world.run_until(MAX_DURATION, || found.borrow().is_some()).unwrap();
         found.take().expect("the host came up again")
     }
 
-    /// B-06: a commit that was interrupted anywhere is finished by applying it again, and nothing of it is there twice.
+    /// B-06: applying an interrupted commit again completes it, and repeats nothing.
     #[test]
     fn an_interrupted_commit_is_finished_once() {
         for changes in 0..6 {

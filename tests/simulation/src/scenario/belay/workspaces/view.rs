@@ -1,4 +1,4 @@
-//! One call's view of a modelled workspace: its changes are in memory, and gone with its machine.
+//! One call's view of a modelled workspace: its changes are in memory, and lost with its machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use belay_workspace::{
 use super::files::{Files, Op};
 use super::lock;
 
-/// The rights of every file.
+/// The mode of every file.
 const MODE: u32 = 0o644;
 
-/// A view of a workspace with one call's changes on it. What lies below is the workspace itself and no copy of it: a name that the call has
-/// looked up keeps what it had then, and another shows what is there now. So an overlay mount does it whose lower folder changes.
+/// A view of a workspace with one call's changes. The lower layer is the workspace itself, not a copy: a name that the call has looked up keeps its
+/// content, and any other name shows the current one. An overlay mount whose lower folder changes behaves the same way.
 pub(in super::super) struct ModelView {
     id: String,
     workspace: PathBuf,
-    /// How many changes the workspace had seen.
+    /// The number of changes in the workspace when the view began.
     began: usize,
     files: Arc<Mutex<Files>>,
-    /// What each name had that was looked up; `None` where there was no file.
+    /// The content of each looked-up name; `None` when there was no file.
     base: Mutex<BTreeMap<String, Option<String>>>,
-    /// What is to be in each file that the call touched; `None` where it is to be gone.
+    /// The new content of each touched file; `None` when it is deleted.
     touched: BTreeMap<String, Option<String>>,
 }
 
@@ -35,12 +35,12 @@ impl ModelView {
         Self { id, workspace, began, files, base: Mutex::default(), touched: BTreeMap::new() }
     }
 
-    /// Its name, which will be its commit's.
+    /// Its id, which becomes the commit's.
     pub(in super::super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// The workspace that it is of.
+    /// Its workspace.
     pub(in super::super) fn workspace(&self) -> &Path {
         &self.workspace
     }
@@ -49,7 +49,7 @@ impl ModelView {
         self.began
     }
 
-    /// What lies below a name, from the first look-up on.
+    /// The lower layer's content of a name, fixed at the first look-up.
     fn base(&self, path: &str) -> Option<String> {
         let now = || lock(&self.files).content(path).map(str::to_owned);
         lock(&self.base).entry(path.to_owned()).or_insert_with(now).clone()
@@ -62,7 +62,7 @@ impl ModelView {
         }
     }
 
-    /// The touched paths that are another than before, with what was and what is to be there.
+    /// The touched paths whose content differs, with the old and the new content.
     fn changed(&self) -> Vec<(String, Option<String>, Option<String>)> {
         let base = lock(&self.base);
         let change = |(path, after): (&String, &Option<String>)| {
@@ -103,7 +103,7 @@ fn node(path: &RelPath, content: &str) -> Node {
     Node { path: path.clone(), mode: MODE, content }
 }
 
-/// There are no inodes and no times here: contents are compared.
+/// The model has no inodes and no times, so contents are compared.
 fn fingerprint(content: &str, seen: usize) -> Fingerprint {
     let never = FileTime(0, 0);
     let seen = FileTime(i64::try_from(seen).unwrap_or(i64::MAX), 0);

@@ -1,10 +1,10 @@
-//! What a policy is asked, and what it answers.
+//! The inputs and results of a policy's decisions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::protect;
 
-/// Which of the simple settings speaks about a tool.
+/// Which of the simple settings applies to a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ToolKind {
     /// None.
@@ -19,33 +19,33 @@ pub enum ToolKind {
     Terminal,
 }
 
-/// What may happen, the strictest last.
+/// A verdict, the strictest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It runs and is committed.
     Auto,
-    /// It runs in a view, and what it changed there is judged. Never said of an effect.
+    /// It runs in a view, and the policy then judges what it changed. Never returned for an effect.
     Preview,
-    /// A person decides.
+    /// A person has to approve.
     Prompt,
-    /// No.
+    /// Denied.
     Deny,
 }
 
-/// What may happen without a person, where an execution asks for that.
+/// What happens to approvals in an execution that is started without a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonInteractive {
-    /// What would be asked is approved.
+    /// They are approved.
     Auto,
-    /// What would be asked is left out.
+    /// Their steps are skipped.
     Skip,
-    /// What would be asked fails.
+    /// Their steps fail.
     Fail,
 }
 
-/// How much of the sandbox the kernel gives, the most last.
+/// How strong a sandbox is, the strongest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Tier {
     /// Landlock and seccomp, no namespaces.
@@ -56,37 +56,37 @@ pub enum Tier {
     A,
 }
 
-/// What a policy says, and why.
+/// A verdict, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What may happen.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The id of the rule that said so: one of the policy's, or a built-in one such as `file_write` or `protected`.
+    /// The id of the rule that decided: one of the policy's, or a built-in one such as `file_write` or `protected`.
     pub rule: String,
-    /// The reason it gives, for people. One line; whatever comes from a path is escaped and bounded.
+    /// The rule's reason, for people. One line; parts of paths are escaped and bounded.
     pub reason: String,
-    /// The call must have the workspace to itself. Never said of an effect.
+    /// Whether the call must have the workspace to itself. Always false for an effect.
     pub exclusive: bool,
 }
 
 impl Decision {
-    /// Whether an effect was let through because the call's own rule let the call do it: that rule is the one to name.
+    /// Whether the effect is allowed because the rule for the call allowed it; messages then name that rule.
     pub fn follows_the_intent(&self) -> bool {
         self.verdict == Verdict::Auto && self.rule == crate::judge::built_in::INTENT
     }
 }
 
-/// What a tool is asked to do, before anything happened.
+/// What a tool is asked to do, before it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Intent<'a> {
     /// The tool's canonical name.
     pub tool: &'a str,
-    /// Which setting speaks about it.
+    /// Which setting applies to it.
     pub kind: ToolKind,
     /// The argument vector of a command; empty for other tools.
     pub command: &'a [String],
-    /// The name of the program that the command would start, when it was found on the `PATH` outside the workspace. `None` for a program
-    /// that lies in the workspace, for one that was not found, and for other tools: conditions on programs are not met then.
+    /// The name of the program that the command would start, if it was found on the `PATH` outside the workspace. `None` for a program in the
+    /// workspace, for one that was not found, and for other tools: conditions on programs do not match then.
     pub program: Option<&'a str>,
     /// The directory in which a command would run, relative to the workspace; empty for its root and for other tools.
     pub working_directory: &'a str,
@@ -103,10 +103,10 @@ pub enum ChangeKind {
     /// Nothing was there before.
     #[serde(rename = "create")]
     Created,
-    /// It became another.
+    /// It was modified.
     #[serde(rename = "modify")]
     Modified,
-    /// It went.
+    /// It was deleted.
     #[serde(rename = "delete")]
     Deleted,
 }
@@ -118,8 +118,8 @@ pub struct ChangeFact<'a> {
     pub path: &'a str,
     /// What happened to it.
     pub kind: ChangeKind,
-    /// What a person should look at twice: `executable`, `link_leaves`, `odd_name`, `case_collision`, `set_id_stripped`,
-    /// `bare_repository`, `made_writable`.
+    /// What a person should check carefully: `executable`, `link_leaves`, `odd_name`, `case_collision`, `set_id_stripped`, `bare_repository`,
+    /// `made_writable`.
     pub flags: &'a [String],
 }
 
@@ -128,30 +128,30 @@ pub struct ChangeFact<'a> {
 pub struct Effect<'a> {
     /// The tool's canonical name.
     pub tool: &'a str,
-    /// Which setting speaks about it.
+    /// Which setting applies to it.
     pub kind: ToolKind,
-    /// What this policy said of the intent.
+    /// This policy's verdict on the intent.
     pub intent: Verdict,
     /// The paths that the call declared, when a person approved the call; empty otherwise.
     pub granted_paths: &'a [String],
-    /// Every path that changed: of a folder that came or went, each path in it too.
+    /// Every path that changed, including each path in a folder that was created or deleted.
     pub changes: &'a [ChangeFact<'a>],
 }
 
-/// How grave a change is for the person who decides about it, the gravest first. Everything that lists changes lists them in this order.
+/// How grave a change is for the person who decides about it, the gravest first. All lists of changes use this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gravity {
-    /// To a protected path; the row of [`crate::PROTECTED_PATHS`], whose first are the gravest.
+    /// A protected path; the value is its row in [`crate::PROTECTED_PATHS`], whose first rows are the gravest.
     Protected(usize),
-    /// It has a flag that alone requires approval.
+    /// It has a flag that requires approval.
     Flagged,
-    /// Something goes.
+    /// A deletion.
     Deleted,
-    /// Something becomes another.
+    /// A modification.
     Modified,
-    /// Something new with a flag that only informs, such as `executable`.
+    /// A creation with a flag that only informs, such as `executable`.
     Remarkable,
-    /// Something new.
+    /// A creation.
     Created,
 }
 
@@ -170,7 +170,7 @@ impl Gravity {
         }
     }
 
-    /// Whether it asks a person whatever the settings say: it is to a protected path, or has a flag that asks.
+    /// Whether it requires approval whatever the settings are: its path is protected, or a flag requires approval.
     pub fn asks(self) -> bool {
         matches!(self, Self::Protected(_) | Self::Flagged)
     }

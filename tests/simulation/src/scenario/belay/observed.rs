@@ -1,4 +1,4 @@
-//! What clients were told, outside of the simulated machines: no crash takes it back.
+//! Records what clients observed, outside of the simulated machines, so that no crash affects it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,38 +10,38 @@ use super::picture::Picture;
 use crate::checker::Checker;
 use crate::trace;
 
-/// What clients were told. Clones are one memory.
+/// What clients observed. Clones share their state.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Told {
+pub(super) struct Observations {
     state: Arc<Mutex<State>>,
     checker: Checker,
-    /// Whether the gate keeps what it has shown.
+    /// Whether the gate keeps its store.
     gate_remembers: bool,
-    /// Whether the executor keeps what it has shown.
+    /// Whether the executor keeps its journal.
     journal_remembers: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     healed: bool,
-    /// Requests whose execution has ended, as their client saw it.
+    /// Requests whose client has seen the end of the execution.
     ended: BTreeSet<String>,
-    executions: BTreeMap<String, Heard>,
-    /// Where the journal is replaced: the events that were shown, by execution, journal and sequence.
+    executions: BTreeMap<String, ObservedExecution>,
+    /// When the journal is replaced: the events shown, by execution, journal and sequence.
     shown: BTreeMap<(String, String, i64), v1::ExecutionEvent>,
-    approvals: BTreeMap<String, Asked>,
+    approvals: BTreeMap<String, ObservedApproval>,
 }
 
-/// What was heard of one approval.
+/// The observations of one approval.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Asked {
-    /// What was shown, by revision.
+pub(super) struct ObservedApproval {
+    /// The approval, by revision.
     pub(super) shown: BTreeMap<i64, v1::Approval>,
-    /// What a person decided, and was told that it counts.
+    /// The decision that was acknowledged to a person.
     pub(super) decided: Option<Decision>,
 }
 
-/// Whether an approval that is in state `before` may be in state `after` later.
+/// Whether an approval in state `before` may later be in state `after`.
 pub(super) fn may_become(before: approval::State, after: approval::State) -> bool {
     use approval::State as S;
     match before {
@@ -62,22 +62,22 @@ pub(super) fn leads_to(decision: Decision, state: approval::State) -> bool {
     }
 }
 
-/// What was heard of one execution.
+/// The observations of one execution.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Heard {
+pub(super) struct ObservedExecution {
     pub(super) uid: String,
     pub(super) shard: i32,
     /// The request that it was started with.
     pub(super) request_id: String,
     /// Events by sequence.
     pub(super) events: BTreeMap<i64, v1::ExecutionEvent>,
-    /// The server's own account, by the sequence of the last event in it.
+    /// The server's snapshots, by the sequence of their last event.
     pub(super) accounts: BTreeMap<i64, Picture>,
     /// The ids of the requests to pause, resume and cancel that were acknowledged.
     pub(super) requests: BTreeSet<String>,
 }
 
-impl Told {
+impl Observations {
     /// `gate_remembers`: the gate keeps its store; `journal_remembers`: so does the executor.
     pub(super) fn new(checker: &Checker, gate_remembers: bool, journal_remembers: bool) -> Self {
         Self { checker: checker.clone(), gate_remembers, journal_remembers, ..Self::default() }
@@ -88,12 +88,12 @@ impl Told {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something is not as it must be.
+    /// Records a violation.
     pub(super) fn violation(&self, what: impl std::fmt::Display) {
         self.checker.violation(what);
     }
 
-    /// `request_id` was answered with `execution`.
+    /// Records that `request_id` has started `execution`.
     pub(super) fn started(&self, request_id: &str, execution: &v1::Execution) {
         trace::count("executions started");
         {
@@ -105,7 +105,7 @@ impl Told {
         self.saw(execution);
     }
 
-    /// A client got the server's full account of an execution.
+    /// Records a full snapshot of an execution.
     pub(super) fn saw(&self, execution: &v1::Execution) {
         let mut state = self.state();
         let heard = state.executions.entry(execution.name.clone()).or_default();
@@ -122,7 +122,7 @@ impl Told {
         }
     }
 
-    /// A watcher of execution `name` was shown `event` out of `journal`.
+    /// Records that a watcher of execution `name` got `event` from `journal`.
     pub(super) fn shown(&self, name: &str, journal: &str, event: v1::ExecutionEvent) {
         let mut state = self.state();
         let sequence = event.sequence;
@@ -138,7 +138,7 @@ impl Told {
         }
     }
 
-    /// A pause, resumption or cancellation of execution `name` was acknowledged.
+    /// Records an acknowledged request to pause, resume or cancel execution `name`.
     pub(super) fn acknowledged(&self, name: &str, request_id: String) {
         trace::count("requests acknowledged");
         let mut state = self.state();
@@ -146,21 +146,21 @@ impl Told {
         heard.requests.insert(request_id);
     }
 
-    /// A person was shown an approval.
+    /// Records an approval that a person got.
     pub(super) fn saw_approval(&self, approval: v1::Approval) {
         let (name, revision, state) = (approval.name.clone(), approval.revision, approval.state());
         trace::event(format_args!("{name} is {state:?} for {}", approval.call));
         if !self.gate_remembers {
-            // Two stores give the same names and revisions to different things.
+            // Two stores may assign the same names and revisions to different approvals.
             return;
         }
-        let mut told = self.state();
-        let asked = told.approvals.entry(name.clone()).or_default();
+        let mut observed = self.state();
+        let asked = observed.approvals.entry(name.clone()).or_default();
         let later = asked.shown.range(revision + 1..).find(|(_, later)| !may_become(state, later.state()));
         let earlier = asked.shown.range(..revision).find(|(_, earlier)| !may_become(earlier.state(), state));
         let other = later.or(earlier).map(|(_, other)| other.state());
         let before = asked.shown.insert(revision, approval.clone());
-        drop(told);
+        drop(observed);
         if let Some(other) = other {
             self.violation(format_args!("{name} was {other:?}, which is gone, and {state:?}"));
         }
@@ -169,7 +169,7 @@ impl Told {
         }
     }
 
-    /// A person was told that a decision counts.
+    /// Records an acknowledged decision.
     pub(super) fn decided(&self, decision: Decision, approval: &v1::Approval) {
         let (name, state) = (&approval.name, approval.state());
         if !self.gate_remembers {
@@ -184,56 +184,56 @@ impl Told {
         }
     }
 
-    /// An execution that was acknowledged is not there. Returns whether that may be.
+    /// Returns whether an acknowledged execution may be missing.
     pub(super) fn execution_may_be_gone(&self) -> bool {
         !self.journal_remembers
     }
 
-    /// An approval that was shown is not there.
+    /// Records that an approval that was shown is missing.
     pub(super) fn approval_is_gone(&self, message: &str) {
         if self.gate_remembers {
             self.violation(format_args!("an approval that was shown is gone: {message}"));
         }
     }
 
-    /// All that was heard of approvals, by their names.
-    pub(super) fn approvals(&self) -> BTreeMap<String, Asked> {
+    /// The observations of all approvals, by name.
+    pub(super) fn approvals(&self) -> BTreeMap<String, ObservedApproval> {
         self.state().approvals.clone()
     }
 
-    /// The client has seen the end of the execution that it requested.
+    /// Records that the client has seen the end of the execution that it requested.
     pub(super) fn ended(&self, request_id: &str) {
         self.state().ended.insert(request_id.to_owned());
     }
 
-    /// How many requests have seen their execution end.
+    /// The number of requests whose client has seen the end of the execution.
     pub(super) fn ended_count(&self) -> usize {
         self.state().ended.len()
     }
 
-    /// Which of `requests` have not.
+    /// Those of `requests` whose client has not.
     pub(super) fn open(&self, requests: &[String]) -> Vec<String> {
         let state = self.state();
         requests.iter().filter(|id| !state.ended.contains(*id)).cloned().collect()
     }
 
-    /// From now on nothing fails any more.
+    /// Records that all faults have ended.
     pub(super) fn set_healed(&self) {
         self.state().healed = true;
     }
 
-    /// Whether nothing fails any more.
+    /// Whether all faults have ended.
     pub(super) fn is_healed(&self) -> bool {
         self.state().healed
     }
 
-    /// The shard of an execution, if it was heard of.
+    /// The shard of an execution, if it was observed.
     pub(super) fn shard(&self, execution: &str) -> Option<i32> {
         self.state().executions.get(execution).map(|heard| heard.shard)
     }
 
-    /// All that was heard, by the executions' names.
-    pub(super) fn all(&self) -> BTreeMap<String, Heard> {
+    /// The observations of all executions, by name.
+    pub(super) fn all(&self) -> BTreeMap<String, ObservedExecution> {
         self.state().executions.clone()
     }
 }
