@@ -31,6 +31,6 @@ impl View for belay_workspace::View {
     }
 
     fn mount(&self) -> Option<Mount> {
-        Some(Mount { lower: self.lower(), staging: self.folder(), hidden: self.hidden() })
+        Some(Mount { lower: self.lower(), staging: self.directory(), hidden: self.hidden() })
     }
 }

@@ -1,16 +1,17 @@
-//! A commit as a value: the list of operations that the caller writes into its ledger, and the check that they still fit.
+//! A commit as a value: the operations that the caller stores in its ledger, and the check that they still apply.
 //!
-//! The order of things is the caller's to keep:
+//! The caller has to keep this order:
 //!
-//! 1. [`Workspace::stage`]: what is to be put lies in its slots, on the disk for good. The workspace is untouched.
-//! 2. [`Workspace::check`], if time has passed; then **one durable row in the caller's ledger with the [`Commit`] in it**. Before that
-//!    row nothing happened: after a crash, [`Workspace::sweep`] or [`Workspace::discard`] removes what was staged. After it everything
-//!    did: after a crash, apply again.
-//! 3. [`Workspace::apply`], as often as it takes; [`Workspace::redo`] after a crash. What was applied can be lost with the power until
-//!    the next [`Workspace::stage`] or [`Workspace::sync`] succeeds, and **so long the row has to stay**. Commits whose rows are left after a crash are redone in the order in which they were applied.
-//! 4. [`Workspace::retire`], before the next commit is applied: it tells those that have to be redone from those that are done. Then
-//!    [`Workspace::finish`] gives up what was displaced. Until then [`Workspace::rollback`] undoes the commit, if that is noted durably
-//!    first and then done as often as it takes.
+//! 1. [`Workspace::stage`]: the new files are durable in their slots. The workspace is unchanged.
+//! 2. [`Workspace::check`], if time has passed; then **one durable row in the caller's ledger with the [`Commit`] in it**. Before that row
+//!    nothing has happened: after a crash, [`Workspace::sweep`] or [`Workspace::discard`] removes the staged files. After it everything
+//!    has: after a crash, apply again.
+//! 3. [`Workspace::apply`], repeated as needed; [`Workspace::redo`] after a crash. A power loss can undo an applied commit until the next
+//!    [`Workspace::stage`] or [`Workspace::sync`] succeeds, and **the row has to stay until then**. Commits whose rows are left after a
+//!    crash are redone in the order in which they were applied.
+//! 4. [`Workspace::retire`], before the next commit is applied: it distinguishes finished commits from those to redo. Then
+//!    [`Workspace::finish`] removes the replaced files. Until then [`Workspace::rollback`] undoes the commit, if that is recorded durably
+//!    first and then repeated as needed.
 
 use std::{
     collections::BTreeSet,
@@ -26,68 +27,68 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    conflict::{Fingerprint, Place},
+    conflict::{Fingerprint, Position},
     disk::{At as _, IoFailure},
     effect::shown,
-    open::{FOLDER, open_entry, stat_entry},
+    open::{DIRECTORY, open_entry, stat_entry},
     path::RelPath,
     stat::{FileKind, Stat},
     tree::{Digest, TreeError},
     workspace::{Inner, Workspace},
 };
 
-/// What one commit does. To be kept in the ledger: with the folder that holds its slots it is all that recovery needs.
+/// The operations of one commit. Stored in the ledger: together with the directory of its slots it is all that recovery needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// The view's id, and the name of the folder that holds its slots.
+    /// The id of the view, which is also the name of the directory of slots.
     pub id: String,
-    /// Of the manifest that it carries out.
+    /// The digest of the manifest that it applies.
     pub manifest: Digest,
-    /// What is done, by path.
+    /// The operations, by path.
     pub ops: Vec<Op>,
 }
 
-/// One step of a commit. Each one's state is read off its slot by inode: names in the workspace may have moved since.
+/// One operation of a commit. Its state is read from its slot by inode: names in the workspace may have moved since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Op {
-    /// What is in the slot changes place with what is at the path, or goes there if nothing is.
+    /// Exchanges the slot with the path, or moves the slot there if nothing is there.
     Put {
-        /// Where to.
+        /// The target.
         path: RelPath,
-        /// Which slot.
+        /// The slot.
         slot: u32,
-        /// The inode that goes there.
+        /// The inode of the new entry.
         inode: u64,
-        /// What is expected there; `None` for nothing.
+        /// The expected entry; `None` for none.
         base: Option<Fingerprint>,
-        /// What is put.
+        /// The new entry.
         staged: Fingerprint,
     },
-    /// What is at the path goes into the slot.
+    /// Moves the path into the slot.
     Away {
-        /// Where from.
+        /// The source.
         path: RelPath,
-        /// Which slot.
+        /// The slot.
         slot: u32,
-        /// What is expected there.
+        /// The expected entry.
         base: Fingerprint,
     },
-    /// A folder gets another mode.
+    /// Changes the mode of a directory.
     Meta {
-        /// Which.
+        /// The directory.
         path: RelPath,
         /// Its inode.
         inode: u64,
-        /// Its permission bits before.
+        /// The old permission bits.
         old: u32,
-        /// And after.
+        /// The new permission bits.
         new: u32,
     },
 }
 
 impl Op {
-    /// Whose place it changes.
+    /// The path that it changes.
     #[must_use]
     pub fn path(&self) -> &RelPath {
         match self {
@@ -99,62 +100,65 @@ impl Op {
 /// Why a commit was not staged, applied or undone.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// Somebody else changed what it touches. The workspace is as if it had not been tried.
-    #[error("changed by somebody else: {}; nothing was changed, run the call again on what is there now", shown(paths))]
+    /// A touched path was changed by someone else. The workspace is unchanged.
+    #[error(
+        "changed by someone else meanwhile: {}; nothing was committed; run the call again on the current files",
+        shown(paths)
+    )]
     Conflict {
-        /// Which paths.
+        /// The paths.
         paths: Vec<RelPath>,
     },
-    /// The view, or what was staged from it, is no longer what the manifest says.
+    /// The view, or what was staged from it, no longer matches the manifest.
     #[error(
-        "what was to be put at `{path}` was altered after its effect was taken: see that nobody else writes there, and run the call again"
+        "the staged content of `{path}` was modified after the effect was recorded: make sure that nothing else writes to `.belay`, and run the call again"
     )]
     Altered {
-        /// Where.
+        /// The path.
         path: RelPath,
     },
-    /// Whoever asked for the staging wants it no more.
+    /// The caller stopped it.
     #[error("staging was stopped; nothing was changed")]
     Stopped,
-    /// A name cannot be changed.
-    #[error("`{path}` is in, or is, a directory that may not be written: give its owner the right to write")]
+    /// An entry cannot be changed.
+    #[error("`{path}` is, or is in, a directory that is not writable: give its owner write permission")]
     ReadOnly {
-        /// Where.
+        /// The path.
         path: RelPath,
     },
-    /// A name cannot be moved there.
+    /// An entry cannot be moved there.
     #[error(
-        "`{path}` is on another file system than the workspace: open the folder that is mounted there as a workspace of its own"
+        "`{path}` is on another file system than the workspace: open the directory that is mounted there as its own workspace"
     )]
     OtherFileSystem {
-        /// Where.
+        /// The path.
         path: RelPath,
     },
     /// There is nothing left to apply, undo or discard.
     #[error("commit `{id}` has no staged files: it was finished, discarded or never staged")]
     NotStaged {
-        /// Which commit.
+        /// The commit.
         id: String,
     },
-    /// It is applied, in whole or in part, and its slots hold what was displaced.
-    #[error("commit `{id}` is in place: undo it before it is discarded")]
+    /// It is applied, in whole or in part: its slots hold the replaced files.
+    #[error("commit `{id}` is applied: roll it back before discarding it")]
     InPlace {
-        /// Which commit.
+        /// The commit.
         id: String,
     },
-    /// It could go neither forward nor back.
+    /// It could be neither completed nor reverted.
     #[error(
-        "commit `{id}` is only partly in place: {forward}; going back failed too: {back}; apply it again, or undo it, once the cause is gone"
+        "commit `{id}` is applied in part: {forward}; reverting it failed too: {back}; apply it again or roll it back once the cause is fixed"
     )]
     Stuck {
-        /// Which commit.
+        /// The commit.
         id: String,
-        /// Why it could not go on.
+        /// Why it could not be completed.
         forward: Box<CommitError>,
-        /// Why it could not go back.
+        /// Why it could not be reverted.
         back: Box<CommitError>,
     },
-    /// Something could not be read.
+    /// The staged files could not be read.
     #[error(transparent)]
     Tree(#[from] TreeError),
     /// A call failed.
@@ -163,20 +167,20 @@ pub enum CommitError {
 }
 
 impl Workspace {
-    /// Whether every path that the commit touches still holds what it did: to be asked right before the row is written. No other commit
-    /// to this workspace may be between its check and its [`Workspace::apply`]; seeing to that is the caller's.
+    /// Checks that every path that the commit touches is unchanged. Call it right before the row is written. The caller has to make sure
+    /// that no other commit to this workspace runs between the check and [`Workspace::apply`].
     ///
     /// # Errors
     ///
-    /// [`CommitError::Conflict`] with all the paths that do not; [`CommitError::ReadOnly`], [`CommitError::OtherFileSystem`];
-    /// [`CommitError::NotStaged`] if there is nothing that could be put in place, [`CommitError::Altered`] if it is something else.
+    /// [`CommitError::Conflict`] with all changed paths; [`CommitError::ReadOnly`], [`CommitError::OtherFileSystem`];
+    /// [`CommitError::NotStaged`] if nothing is staged, [`CommitError::Altered`] if the staged files were modified.
     pub fn check(&self, commit: &Commit) -> Result<(), CommitError> {
         let slots = slots(&self.inner, commit)?;
         check(&self.inner, &commit.ops)?;
         commit.ops.iter().try_for_each(|op| check_slot(&self.inner, op, &slots))
     }
 
-    /// Gives up a commit of which no row was written. The workspace is untouched.
+    /// Discards a commit without a row. The workspace is unchanged.
     ///
     /// # Errors
     ///
@@ -198,23 +202,23 @@ impl Workspace {
         Ok(removed.at("removing the staged files of commit", &commit.id)?)
     }
 
-    /// Puts what an applied commit displaced out of the way, at the end of its retention and in one step: it can no longer be undone, and
-    /// whoever finds its row after a crash finds [`CommitError::NotStaged`].
+    /// Moves the files that an applied commit replaced to the trash, in one step: it can no longer be rolled back, and recovery gets
+    /// [`CommitError::NotStaged`] for its row.
     ///
     /// # Errors
     ///
-    /// What the file system refuses.
+    /// An error of the file system.
     pub fn retire(&self, commit: &Commit) -> Result<(), CommitError> {
         let retired = self.inner.retire(&commit.id, &retired_name(&commit.id));
-        Ok(retired.at("putting away the staged files of commit", &commit.id)?)
+        Ok(retired.at("retiring the staged files of commit", &commit.id)?)
     }
 
-    /// Gives up what an applied commit displaced, which may take a while: see [`Workspace::retire`]. What views may still look at that
-    /// began before stays until they have ended: then [`Workspace::clear`] removes it.
+    /// Removes the files that an applied commit replaced, which may take a while: see [`Workspace::retire`]. Files that older views may
+    /// still use stay until those views end: then [`Workspace::clear`] removes them.
     ///
     /// # Errors
     ///
-    /// What the file system refuses.
+    /// An error of the file system.
     pub fn finish(&self, commit: &Commit) -> Result<(), CommitError> {
         self.retire(commit)?;
         self.inner.retention().displace(commit.id.clone());
@@ -222,14 +226,14 @@ impl Workspace {
     }
 }
 
-/// What the slots of a commit are called in the trash: nothing else there has such a name.
+/// The name of the slots of a commit in the trash, unique there.
 pub(crate) fn retired_name(id: &str) -> OsString {
     format!("commit-{id}").into()
 }
 
-/// The folder with the slots of a commit.
+/// The directory of the slots of a commit.
 pub(crate) fn slots(inner: &Inner, commit: &Commit) -> Result<OwnedFd, CommitError> {
-    match open_entry(&inner.commits, commit.id.as_ref(), FOLDER) {
+    match open_entry(&inner.commits, commit.id.as_ref(), DIRECTORY) {
         Err(Errno::NOENT) => Err(CommitError::NotStaged { id: commit.id.clone() }),
         opened => Ok(opened.at("opening the staged files of commit", &commit.id)?),
     }
@@ -240,9 +244,9 @@ pub(crate) fn slot_name(slot: u32) -> OsString {
     slot.to_string().into()
 }
 
-/// Whether an operation was done, read off its slot; `None` for a change of mode, which has none.
+/// Whether an operation was done, read from its slot; `None` for a change of mode, which has no slot.
 pub(crate) fn is_applied(op: &Op, slots: &OwnedFd) -> Result<Option<bool>, IoFailure> {
-    let holds = |slot: u32, path| stat_entry(slots, &slot_name(slot)).at("looking at the slot of", path);
+    let holds = |slot: u32, path| stat_entry(slots, &slot_name(slot)).at("inspecting the slot of", path);
     match op {
         Op::Put { path, slot, inode, .. } => Ok(Some(holds(*slot, path)?.is_none_or(|found| found.ino != *inode))),
         Op::Away { path, slot, .. } => Ok(Some(holds(*slot, path)?.is_some())),
@@ -250,7 +254,7 @@ pub(crate) fn is_applied(op: &Op, slots: &OwnedFd) -> Result<Option<bool>, IoFai
     }
 }
 
-/// What a failed call says of the path's place: that somebody else changed it, or something unforeseen.
+/// Maps the error of a call: to a conflict, or to an unexpected failure.
 pub(crate) fn conflict_or(error: Errno, doing: &'static str, path: &RelPath) -> CommitError {
     match error {
         Errno::NOENT | Errno::EXIST | Errno::NOTDIR | Errno::LOOP => {
@@ -275,12 +279,12 @@ pub(crate) fn check(inner: &Inner, ops: &[Op]) -> Result<(), CommitError> {
     if paths.is_empty() { Ok(()) } else { Err(CommitError::Conflict { paths }) }
 }
 
-/// Whether a slot holds what was staged, which may be days ago: a decision was about that, and about nothing that came there since.
+/// Checks that a slot holds what was staged, which may be days ago: the approval was for that, and for nothing written there since.
 fn check_slot(inner: &Inner, op: &Op, slots: &OwnedFd) -> Result<(), CommitError> {
     let as_staged = is_applied(op, slots)? != Some(true)
         && match op {
             Op::Put { path, slot, staged, .. } => {
-                staged.matches(&inner.disk, slots.as_fd(), &slot_name(*slot), path, Place::Moved)?
+                staged.matches(&inner.disk, slots.as_fd(), &slot_name(*slot), path, Position::Moved)?
             }
             Op::Away { .. } | Op::Meta { .. } => true,
         };
@@ -290,9 +294,9 @@ fn check_slot(inner: &Inner, op: &Op, slots: &OwnedFd) -> Result<(), CommitError
 fn check_op(inner: &Inner, op: &Op, opened: &BTreeSet<&RelPath>) -> Result<(), CommitError> {
     let path = op.path();
     let conflict = || CommitError::Conflict { paths: vec![path.clone()] };
-    let folder = inner.parent(path).map_err(|error| conflict_or(error, "opening the folder of", path))?;
-    let name = path.name().expect("the root is never touched");
-    let found = stat_entry(&folder, name).at("looking at", path)?;
+    let folder = inner.parent(path).map_err(|error| conflict_or(error, "opening the directory of", path))?;
+    let name = path.name().expect("no operation touches the root");
+    let found = stat_entry(&folder, name).at("inspecting", path)?;
     let base = match op {
         Op::Put { base, .. } => base.as_ref(),
         Op::Away { base, .. } => Some(base),
@@ -302,22 +306,22 @@ fn check_op(inner: &Inner, op: &Op, opened: &BTreeSet<&RelPath>) -> Result<(), C
         }
     };
     let device = |stat: Stat| stat.dev;
-    let here = device(fstat(&inner.root).at("looking at", ".")?.into());
-    let parent = device(fstat(&folder).at("looking at the folder of", path)?.into());
+    let here = device(fstat(&inner.root).at("inspecting", ".")?.into());
+    let parent = device(fstat(&folder).at("inspecting the directory of", path)?.into());
     if parent != here || found.is_some_and(|found| found.dev != here) {
         return Err(CommitError::OtherFileSystem { path: path.clone() });
     }
     let writable = accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok();
     let will_be = path.parent().is_some_and(|parent| opened.contains(&parent));
-    // A folder's parent is written in it, so only one that may be written can be moved.
+    // Moving a directory writes its `..` entry, so it has to be writable.
     let fixed = found.is_some_and(|found| found.kind == FileKind::Directory && found.mode & 0o200 == 0);
     if !(writable || will_be) || fixed && !geteuid().is_root() {
         return Err(CommitError::ReadOnly { path: path.clone() });
     }
     let as_it_was = match base {
         None => found.is_none(),
-        Some(base) => match base.matches(&inner.disk, folder.as_fd(), name, path, Place::Still) {
-            // Something in it went while it was looked at.
+        Some(base) => match base.matches(&inner.disk, folder.as_fd(), name, path, Position::InPlace) {
+            // An entry in it was removed meanwhile.
             Err(TreeError::Io(failure)) if failure.is_gone() => false,
             matched => matched?,
         },

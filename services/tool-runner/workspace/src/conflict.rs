@@ -1,22 +1,22 @@
-//! Whether the workspace still is what a call believed it to be.
+//! Detects whether the workspace has changed under a call.
 //!
-//! A workspace may be a folder in which a person works too, so nothing is scanned when a view begins. Instead each touched path is
-//! judged by the one mark that no ordinary write avoids, the time of change (ctime) that the kernel keeps:
+//! People may work in the workspace too, so nothing is scanned when a view begins. Instead each touched path is judged by its change time
+//! (ctime), which every ordinary write updates:
 //!
-//! 1. **From the view's beginning to its effect.** A touched path whose file, or anything inside it if it is a folder, changed in that
-//!    time is a conflict, whatever it changed to: the call may have seen either. A path that a call overwrote and that is gone since is
-//!    known by the mark of its copy-up, if its folder lost or gained a name in that time.
-//! 2. **From the effect to the commit**, which may be days. The effect holds the digest of what each path held. The check reads it
-//!    again, unless nothing in it changed since by inode, size and times. Equal contents and modes are no conflict, however they came
-//!    about, and nothing else in the workspace matters.
-//! 3. **In the instant of the commit.** What the exchange displaced is checked the same way once it lies in our own folder. A save that
-//!    slipped in between is found there and exchanged back.
+//! 1. **From the start of the view to its effect.** A touched path that changed in that time, or that contains something that did, is a
+//!    conflict, whatever it changed to: the call may have seen either state. A path that a call overwrote and that was removed since is
+//!    recognised by the attribute of its copy-up, if its directory changed in that time.
+//! 2. **From the effect to the commit**, which may be days. The effect holds the digest of each path. The check computes it again, unless
+//!    inode, size and times are all unchanged. Equal content and modes are no conflict, however they came about, and nothing else in the
+//!    workspace matters.
+//! 3. **At the commit.** The replaced file is checked in the same way once the exchange has moved it into our own directory. A save in
+//!    between is found there and exchanged back.
 //!
-//! Not seen: a write through a shared memory mapping that was already dirty, or through a file kept open across the commit; a change
-//! under a clock that was set back meanwhile, if it also left size, inode and time of modification as they were; between 1's two ends,
-//! a folder on the way that a person replaced by another one (of Belay's own commits the caller knows it), and a folder's own mode; and a
-//! write-after-read of a path that the call read but did not touch. Before Linux 6.13, a path that changed in the very tick in which the view began is a conflict that is none: running
-//! the call again clears it.
+//! Not detected: a write through a shared memory mapping that was already dirty, or through a file kept open across the commit; a change
+//! under a clock that was set back, if size, inode and modification time are unchanged too; in case 1, a parent directory that a person
+//! replaced with another (the caller knows it for commits of Belay), and the mode of a directory; and a write to a path that the call read
+//! but did not touch. Before Linux 6.13, a path that changed in the very tick in which the view began is a false conflict: running the call
+//! again clears it.
 
 use std::{ffi::OsStr, os::fd::BorrowedFd};
 
@@ -29,10 +29,10 @@ use crate::{
     tree::{self, Digest, Limits, Side, Tree, TreeError, Walk},
 };
 
-/// What a path held, precisely enough to know it again.
+/// Identifies the content of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// Of everything at the path: kinds, names, modes, contents.
+    /// The digest of everything at the path: kinds, names, modes, contents.
     pub digest: Digest,
     /// The inode of its top.
     pub inode: u64,
@@ -42,16 +42,16 @@ pub struct Fingerprint {
     pub size: u64,
     /// When its top was last modified.
     pub modified: FileTime,
-    /// The file system's time just before it was read.
+    /// The time of the file system just before it was read.
     pub seen: FileTime,
 }
 
-/// Where a path is looked for when it is compared.
+/// Where an entry is when it is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// At its own place.
-    Still,
-    /// Renamed since, which the top's time of change shows.
+pub(crate) enum Position {
+    /// At its original path.
+    InPlace,
+    /// Renamed since, which updates the ctime of its top.
     Moved,
 }
 
@@ -67,32 +67,32 @@ impl Fingerprint {
         }
     }
 
-    /// Whether that is what `name` in `folder` holds. `path` is what it is called in the workspace.
+    /// Whether `name` in `folder` has this content. `path` is its path in the workspace.
     pub(crate) fn matches(
         &self,
         disk: &Disk,
         folder: BorrowedFd<'_>,
         name: &OsStr,
         path: &RelPath,
-        place: Place,
+        position: Position,
     ) -> Result<bool, TreeError> {
-        if self.is_untouched(disk, folder, name, path, place)? {
+        if self.is_untouched(disk, folder, name, path, position)? {
             return Ok(true);
         }
-        let read = beyond_is_none(Walk::new(disk, BOUNDLESS, Side::Workspace).tree(folder, name, path))?;
+        let read = none_beyond_limits(Walk::new(disk, BOUNDLESS, Side::Workspace).tree(folder, name, path))?;
         Ok(read.is_some_and(|tree| tree::digest(&tree.nodes) == self.digest))
     }
 
-    /// Whether `name` in `folder`, renamed since, holds an earlier state of the very thing: what a loss of power leaves of it where its last
-    /// change had not been written through.
-    pub(crate) fn matches_what_was_before(
+    /// Whether `name` in `folder`, renamed since, is an earlier state of the same file, as a power loss leaves it if its last change was
+    /// not synced.
+    pub(crate) fn matches_earlier_state(
         &self,
         disk: &Disk,
         folder: BorrowedFd<'_>,
         name: &OsStr,
         path: &RelPath,
     ) -> Result<bool, TreeError> {
-        let Some(times) = beyond_is_none(Walk::of_times(disk, BOUNDLESS).tree(folder, name, path))? else {
+        let Some(times) = none_beyond_limits(Walk::of_times(disk, BOUNDLESS).tree(folder, name, path))? else {
             return Ok(false);
         };
         let changed_since =
@@ -100,30 +100,30 @@ impl Fingerprint {
         Ok(times.top.ino == self.inode && !changed_since)
     }
 
-    /// Whether that is what `name` in `folder` holds, by inode, size and times alone. If not, its contents can still be the same.
+    /// Whether `name` in `folder` is unchanged by inode, size and times alone. If not, its content may still be equal.
     pub(crate) fn is_untouched(
         &self,
         disk: &Disk,
         folder: BorrowedFd<'_>,
         name: &OsStr,
         path: &RelPath,
-        place: Place,
+        position: Position,
     ) -> Result<bool, TreeError> {
-        let Some(times) = beyond_is_none(Walk::of_times(disk, BOUNDLESS).tree(folder, name, path))? else {
+        let Some(times) = none_beyond_limits(Walk::of_times(disk, BOUNDLESS).tree(folder, name, path))? else {
             return Ok(false);
         };
-        let newest = if place == Place::Moved { times.newest_inside } else { Some(times.newest()) };
+        let newest = if position == Position::Moved { times.newest_inside } else { Some(times.newest()) };
         let top = times.top;
         let same_top = (top.ino, top.mode, top.size, top.modified) == (self.inode, self.mode, self.size, self.modified);
-        // A top that was renamed has lost its time of change as a witness; the time of modification stands in, if it is old enough.
+        // A rename updates the ctime of the top; its modification time is used instead, if it is old enough.
         Ok(same_top && top.modified < self.seen && newest.is_none_or(|newest| newest < self.seen))
     }
 }
 
-/// For comparing: what is there now may be larger than what was agreed to, and is something else then.
+/// For comparisons: the current content may be larger than the approved one, and differs then.
 pub(crate) const BOUNDLESS: Limits = Limits { entries: u64::MAX, bytes: u64::MAX, ..Limits::USUAL };
 
-fn beyond_is_none(walked: Result<Option<Tree>, TreeError>) -> Result<Option<Tree>, TreeError> {
+fn none_beyond_limits(walked: Result<Option<Tree>, TreeError>) -> Result<Option<Tree>, TreeError> {
     match walked {
         Err(TreeError::Limit { .. }) => Ok(None),
         walked => walked,

@@ -1,4 +1,4 @@
-//! Every call that changes the disk, in one room, and the seam through which a test kills the process just before any of them.
+//! All calls that change the disk, and the seam at which a test kills the process before any of them.
 
 use std::{
     ffi::OsStr,
@@ -21,14 +21,13 @@ use crate::{
     stat::{FileTime, Stat},
 };
 
-/// Asked before each call that changes the disk. Production hands in [`Undisturbed`]; a test counts, and dies where it wants to.
+/// Consulted before each call that changes the disk. Production uses [`Undisturbed`]; a test counts calls and crashes at one.
 pub trait Seam: Send + Sync {
-    /// Whether the process lives to make this call.
+    /// Whether the process is still alive to make this call. Once it returned `false` it has to keep doing so.
     ///
-    /// Once it has said no it must go on saying no: the dead change nothing.
     fn alive(&self, call: &Call<'_>) -> bool;
 
-    /// What the file system is to be taken to keep through a loss of power: by that a commit is synced. `found` is what was found out.
+    /// Overrides the write ordering of the file system. `found` is the detected one.
     fn order(&self, found: Order) -> Order {
         found
     }
@@ -37,19 +36,19 @@ pub trait Seam: Send + Sync {
 /// A call that changes the disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// The system call's name, such as `rename`.
+    /// The name of the system call, such as `rename`.
     pub name: &'static str,
-    /// The file or folder that it concerns; of a rename, the folder into which something moves.
+    /// The file or directory that it concerns; for a rename, the target directory.
     pub on: BorrowedFd<'a>,
-    /// The entry of that folder, where it concerns one.
+    /// The entry in that directory, if it concerns one.
     pub entry: Option<&'a OsStr>,
-    /// Of a rename, the folder and the name from which something moves.
+    /// For a rename, the source directory and name.
     pub from: Option<(BorrowedFd<'a>, &'a OsStr)>,
-    /// Of a rename, whether two names change places.
+    /// For a rename, whether it exchanges two names.
     pub exchanges: bool,
 }
 
-/// Nothing goes wrong by design.
+/// A seam that never fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Undisturbed;
 
@@ -67,16 +66,16 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// What a dead process gets from every call.
+    /// The error of every call after a simulated crash.
     pub(crate) const DEAD: Errno = Errno::CANCELED;
 
-    /// The disk on which this folder is.
+    /// The disk of a directory.
     pub(crate) fn of(folder: impl AsFd, seam: Arc<dyn Seam>) -> Self {
         let order = seam.order(Order::of(folder));
         Self { seam, order }
     }
 
-    /// What it keeps through a loss of power.
+    /// Its write ordering.
     pub(crate) fn order(&self) -> Order {
         self.order
     }
@@ -93,14 +92,14 @@ impl Disk {
         self.alive(&Call { name, on: folder.as_fd(), entry: Some(entry), from: None, exchanges: false })
     }
 
-    /// Makes a folder with exactly this mode, whatever the umask.
-    pub(crate) fn make_folder(&self, folder: impl AsFd, name: &OsStr, mode: u32) -> Result<(), Errno> {
+    /// Creates a directory with exactly this mode, whatever the umask.
+    pub(crate) fn create_directory(&self, folder: impl AsFd, name: &OsStr, mode: u32) -> Result<(), Errno> {
         self.reach_entry("mkdir", &folder, name)?;
         mkdirat(&folder, name, Mode::RWXU)?;
         self.set_mode_of(folder, name, mode)
     }
 
-    /// Makes a file that must not exist yet, to be written.
+    /// Creates a new file for writing.
     pub(crate) fn create(&self, folder: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
         self.reach_entry("create", &folder, name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -119,7 +118,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes down that a name is gone. Without privilege on Linux ≥ 5.8.
+    /// Marks a name as deleted. Needs no privilege on Linux 5.8 or newer.
     pub(crate) fn make_whiteout(&self, folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
         self.reach_entry("mknod", &folder, name)?;
         mknodat(folder, name, FileType::CharacterDevice, Mode::empty(), 0)
@@ -151,7 +150,7 @@ impl Disk {
         unlinkat(folder, name, AtFlags::empty())
     }
 
-    pub(crate) fn remove_folder(&self, folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
+    pub(crate) fn remove_directory(&self, folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
         self.reach_entry("rmdir", &folder, name)?;
         unlinkat(folder, name, AtFlags::REMOVEDIR)
     }
@@ -161,7 +160,7 @@ impl Disk {
         fchmod(file, Mode::from_raw_mode(mode))
     }
 
-    /// For what cannot be opened as it is. The name was just seen to be no symbolic link, in a folder that nobody else changes.
+    /// For an entry that cannot be opened. The caller has checked that it is not a symbolic link, in a directory that no one else changes.
     pub(crate) fn set_mode_of(&self, folder: impl AsFd, name: &OsStr, mode: u32) -> Result<(), Errno> {
         self.reach_entry("chmod", &folder, name)?;
         chmodat(folder, name, Mode::from_raw_mode(mode), AtFlags::empty())
@@ -183,23 +182,23 @@ impl Disk {
         fremovexattr(file, name)
     }
 
-    /// Until the file, or the folder's list of names, is on the disk.
+    /// Syncs a file, or the entries of a directory, to disk.
     pub(crate) fn sync(&self, file: impl AsFd) -> Result<(), Errno> {
         self.reach("fsync", &file)?;
         fsync(file)
     }
 
-    /// Until all of the file system is on the disk.
+    /// Syncs the whole file system to disk.
     pub(crate) fn sync_all(&self, file: impl AsFd) -> Result<(), Errno> {
         self.reach("syncfs", &file)?;
         syncfs(file)
     }
 
-    /// The file system's time now, read off a folder of our own: what changed before has an earlier one, what changes later has this
-    /// one or a later one.
+    /// The current time of the file system, read from a directory of ours: earlier changes have an earlier time, later ones this time or a
+    /// later one.
     ///
-    /// Exact on Linux ≥ 6.13, where a time that somebody has looked at is not given out again (hence twice). Before, files are stamped
-    /// by a clock that ticks every 1 to 10 ms, and what changed earlier in the same tick has this very time too.
+    /// Exact on Linux 6.13 or newer, which does not reuse a time that was read (hence two calls). Before, timestamps come from a clock with
+    /// ticks of 1 to 10 ms, and an earlier change in the same tick has the same time.
     pub(crate) fn now(&self, own: impl AsFd) -> Result<FileTime, Errno> {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let touch = || {
@@ -212,37 +211,37 @@ impl Disk {
     }
 }
 
-/// What may be at a rename's target.
+/// What may exist at the target of a rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rename {
     /// Anything: it is replaced.
     Replace,
     /// Nothing.
     New,
-    /// Something: it takes the source's place.
+    /// Something: it moves to the source.
     Exchange,
 }
 
-/// A call to the file system that failed, with what it was for.
+/// A failed call to the file system, with its purpose.
 #[derive(Debug, thiserror::Error)]
 #[error("{doing} `{path}` failed: {source}")]
 pub struct IoFailure {
-    /// What was being done, such as `reading`.
+    /// The operation, such as `reading`.
     pub doing: &'static str,
-    /// To which file, made printable.
+    /// The path, escaped.
     pub path: String,
-    /// What the system said.
+    /// The error of the system.
     pub source: io::Error,
 }
 
 impl IoFailure {
-    /// Whether what a path names, or a folder above it, is not there any more.
+    /// Whether the path, or a parent of it, does not exist any more.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     }
 }
 
-/// Adds to a call's error what it was for.
+/// Adds the operation and path to an error.
 pub(crate) trait At<T> {
     fn at(self, doing: &'static str, path: impl ToString) -> Result<T, IoFailure>;
 }

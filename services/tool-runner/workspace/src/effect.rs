@@ -1,7 +1,7 @@
-//! From an upper folder to a [`Manifest`]: what did the call really change?
+//! From an upper directory to a [`Manifest`]: what did the call change?
 //!
-//! The upper folder and the workspace are walked side by side, by file descriptor and through no symbolic link. Copies that differ in
-//! nothing are no change. A folder that is new, or that hides the one below, is one change with all that is in it.
+//! Walks the upper directory and the workspace in parallel, by file descriptor and through no symbolic link. Identical copies are not
+//! changes. A directory that is new, or opaque, is one change with its whole content.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use crate::{
     conflict::Fingerprint,
     disk::{At as _, IoFailure},
     manifest::{Act, Change, Flag, Flagged, Manifest, collisions, flags},
-    open::{FOLDER, names, open_entry, stat_entry},
+    open::{DIRECTORY, names, open_entry, stat_entry},
     overlay_format::{is_opaque, is_whiteout, lies_elsewhere, open_for_reading, was_copied_up},
     path::{OWN, RelPath},
     stat::{FileTime, Stat},
@@ -24,22 +24,22 @@ use crate::{
     view::View,
 };
 
-/// Why there is no effect to be shown or committed.
+/// Why the effect cannot be shown or committed.
 #[derive(Debug, thiserror::Error)]
 pub enum EffectError {
-    /// What the call touched was changed by somebody else meanwhile.
-    #[error("changed by somebody else during the call: {}; run it again on what is there now", shown(paths))]
+    /// A touched path was changed by someone else meanwhile.
+    #[error("changed by someone else during the call: {}; run it again on the current files", shown(paths))]
     Conflict {
-        /// Which paths.
+        /// The paths.
         paths: Vec<RelPath>,
     },
-    /// The call changed what only Belay does.
-    #[error("the call changed `{path}`, which is Belay's own: have it use another name, and leave what has this one")]
+    /// The call changed files of Belay.
+    #[error("the call changed `{path}`, which belongs to Belay: use another name, and leave the existing one alone")]
     Reserved {
-        /// Which.
+        /// The path.
         path: String,
     },
-    /// There is something that cannot be committed, or too much.
+    /// It contains something that cannot be committed, or too much.
     #[error(transparent)]
     Tree(TreeError),
     /// A call failed.
@@ -56,7 +56,7 @@ impl From<TreeError> for EffectError {
     }
 }
 
-/// Paths for a sentence.
+/// Formats paths for a message.
 pub(crate) fn shown(paths: &[RelPath]) -> String {
     let named: Vec<String> = paths.iter().take(5).map(|path| format!("`{path}`")).collect();
     let more = paths.len().saturating_sub(named.len());
@@ -64,17 +64,17 @@ pub(crate) fn shown(paths: &[RelPath]) -> String {
 }
 
 impl View {
-    /// What the call changed. Every process that could write to the view has to be gone.
+    /// The changes of the call. No process may write to the view any more.
     ///
     /// # Errors
     ///
-    /// [`EffectError::Conflict`] where somebody else changed a touched path since the view began; [`TreeError::Limit`] for more than
-    /// `limits` allow.
+    /// [`EffectError::Conflict`] if a touched path was changed by someone else since the view began; [`TreeError::Limit`] if `limits` are
+    /// exceeded.
     pub fn effect(&self, limits: Limits) -> Result<Manifest, EffectError> {
         self.effect_until(limits, &|| false)
     }
 
-    /// The same, until `stop` returns true: it is asked between two entries, and two pieces of a file.
+    /// As [`View::effect`], until `stop` returns true; it is polled between entries and between chunks of a file.
     ///
     /// # Errors
     ///
@@ -89,15 +89,15 @@ impl View {
             seen,
             walk: Walk::new(&self.workspace.disk, limits, Side::Upper).until(stop),
             changes: Vec::new(),
-            doubts: Vec::new(),
+            suspects: Vec::new(),
             left_out: Vec::new(),
         };
         survey.folder(upper.as_fd(), self.workspace.root.as_fd(), &RelPath::root()).map_err(vanished)?;
-        let Survey { mut changes, doubts, mut left_out, .. } = survey;
-        // Later than this is no time at all: a clock that was set back has left it. It must not make the path untouchable.
+        let Survey { mut changes, suspects, mut left_out, .. } = survey;
+        // A later time stems from a clock that was set back. It must not make the path uncommittable.
         let meanwhile = self.began..=self.now()?;
         let mut paths: Vec<RelPath> =
-            doubts.into_iter().filter(|(_, changed)| meanwhile.contains(changed)).map(|(path, _)| path).collect();
+            suspects.into_iter().filter(|(_, changed)| meanwhile.contains(changed)).map(|(path, _)| path).collect();
         if !paths.is_empty() {
             paths.sort();
             paths.dedup();
@@ -113,7 +113,7 @@ impl View {
     }
 }
 
-/// The view's own files stay as they are: what went while it was looked at was taken away by somebody else.
+/// The files of the view do not change, so a vanished file was removed from the workspace by someone else.
 fn vanished(error: EffectError) -> EffectError {
     match error {
         EffectError::Io(failure) | EffectError::Tree(TreeError::Io(failure)) if failure.is_gone() => {
@@ -128,13 +128,13 @@ struct Survey<'a> {
     seen: FileTime,
     walk: Walk<'a>,
     changes: Vec<Change>,
-    /// Touched paths with the time when they last changed in the workspace.
-    doubts: Vec<(RelPath, FileTime)>,
+    /// Touched paths, with the time of their last change in the workspace.
+    suspects: Vec<(RelPath, FileTime)>,
     /// Special files.
     left_out: Vec<LeftOut>,
 }
 
-/// What a folder holds that is there in both layers.
+/// A directory that exists in both layers.
 struct Pair<'f> {
     upper: BorrowedFd<'f>,
     lower: BorrowedFd<'f>,
@@ -149,13 +149,13 @@ impl Survey<'_> {
         let mut put = BTreeSet::new();
         for name in names(upper).at("listing the changes in", path)? {
             let place = path.join(&name);
-            let Some(found) = stat_entry(upper, &name).at("looking at", &place)? else {
+            let Some(found) = stat_entry(upper, &name).at("inspecting", &place)? else {
                 continue;
             };
             let disk = &self.view.workspace.disk;
-            let whiteout = is_whiteout(disk, upper, &name, &found).at("looking at", &place)?;
+            let whiteout = is_whiteout(disk, upper, &name, &found).at("inspecting", &place)?;
             if place.is_own() {
-                // A mark that hides the one at the top is not the call's doing.
+                // A whiteout that hides `.belay` at the top is not made by the call.
                 if whiteout && path.is_root() && name == OsStr::new(OWN) {
                     continue;
                 }
@@ -165,7 +165,7 @@ impl Survey<'_> {
                 self.away(&pair, &name, &place)?;
                 gone.insert(name);
             } else if found.is_special() {
-                // What it stands in place of stays as it is.
+                // The entry that it replaces stays as it is.
                 self.left_out.push(LeftOut { path: place, kind: found.kind });
             } else if found.is_directory() {
                 self.directory(&pair, &name, &place, &found)?;
@@ -178,7 +178,7 @@ impl Survey<'_> {
         self.flag_collisions(&pair, before, &gone, &put)
     }
 
-    /// A name that is gone.
+    /// A deleted name.
     fn away(&mut self, pair: &Pair<'_>, name: &OsStr, place: &RelPath) -> Result<(), EffectError> {
         if let Some(tree) = self.base(pair, name, place)? {
             let act = Act::Away { base: Fingerprint::of(&tree, self.seen) };
@@ -187,21 +187,22 @@ impl Survey<'_> {
         Ok(())
     }
 
-    /// A folder: one change if it is new or hides the one below, otherwise its mode and what is in it.
+    /// A directory: one change if it is new or opaque, otherwise its mode and its content.
     fn directory(&mut self, pair: &Pair<'_>, name: &OsStr, place: &RelPath, found: &Stat) -> Result<(), EffectError> {
         let disk = &self.view.workspace.disk;
-        let below = stat_entry(pair.lower, name).at("looking at", place)?.filter(Stat::is_directory);
+        let below = stat_entry(pair.lower, name).at("inspecting", place)?.filter(Stat::is_directory);
         let (upper, mode) = open_for_reading(disk, pair.upper, name, found).at("opening", place)?;
-        let give_back = || mode.map_or(Ok(()), |mode| disk.set_mode(&upper, mode)).at("giving back the mode of", place);
-        let hides = is_opaque(&upper).at("reading the marks of", place)?;
+        let restore_mode =
+            || mode.map_or(Ok(()), |mode| disk.set_mode(&upper, mode)).at("restoring the mode of", place);
+        let hides = is_opaque(&upper).at("reading the overlay attributes of", place)?;
         let Some(below) = below.filter(|_| !hides) else {
-            give_back()?;
+            restore_mode()?;
             return self.put(pair, name, place);
         };
-        if lies_elsewhere(&upper).at("reading the marks of", place)? {
+        if lies_elsewhere(&upper).at("reading the overlay attributes of", place)? {
             return Err(TreeError::Elsewhere { path: place.to_string() }.into());
         }
-        // The set-id bits of a folder are its owner's business: a call neither gives nor takes them.
+        // The set-id bits of a directory are its owner's: a call neither sets nor clears them.
         let new = found.mode & 0o1777 | below.mode & 0o6000;
         if new != below.mode {
             let act = Act::Meta { inode: below.ino, old: below.mode, new };
@@ -209,15 +210,15 @@ impl Survey<'_> {
             let flags = given.then(|| flagged(place, Flag::SetIdStripped)).into_iter().collect();
             self.changes.push(Change { path: place.clone(), act, before: vec![], after: vec![], flags });
         }
-        let lower = open_entry(pair.lower, name, FOLDER).at("opening", place)?;
-        if stores::are_in(&lower).at("looking into", place)? {
+        let lower = open_entry(pair.lower, name, DIRECTORY).at("opening", place)?;
+        if stores::is_state_directory(&lower).at("inspecting", place)? {
             return Err(EffectError::Reserved { path: place.to_string() });
         }
         self.folder(upper.as_fd(), lower.as_fd(), place)?;
-        Ok(give_back()?)
+        Ok(restore_mode()?)
     }
 
-    /// A file, a link or a folder that takes its place.
+    /// A new or replaced file, link or directory.
     fn put(&mut self, pair: &Pair<'_>, name: &OsStr, place: &RelPath) -> Result<(), EffectError> {
         self.walk.turn(Side::Upper);
         let Some(mut after) = self.walk.tree(pair.upper, name, place)? else {
@@ -226,10 +227,10 @@ impl Survey<'_> {
         self.left_out.append(&mut after.left_out);
         let before = self.base(pair, name, place)?;
         if before.is_none() {
-            self.doubt_if_deleted(pair, name, place, &after)?;
+            self.suspect_if_deleted(pair, name, place, &after)?;
         }
         let mut all: Vec<Flagged> = after.stripped.iter().map(|path| flagged(path, Flag::SetIdStripped)).collect();
-        // A folder's parent is written in it, so moving one needs the right to write to it.
+        // Moving a directory writes its `..` entry, so it has to be writable.
         let top = after.nodes.first_mut().expect("a tree has a top");
         if top.content == Content::Directory && top.mode & 0o200 == 0 && !rustix::process::geteuid().is_root() {
             top.mode |= 0o200;
@@ -250,19 +251,19 @@ impl Survey<'_> {
         Ok(())
     }
 
-    /// What the workspace holds at a touched path.
+    /// The content of the workspace at a touched path.
     fn base(&mut self, pair: &Pair<'_>, name: &OsStr, place: &RelPath) -> Result<Option<Tree>, EffectError> {
         self.walk.turn(Side::Workspace);
         let tree = self.walk.tree(pair.lower, name, place)?;
         if let Some(tree) = &tree {
-            self.doubts.push((place.clone(), tree.newest()));
+            self.suspects.push((place.clone(), tree.newest()));
         }
         Ok(tree)
     }
 
-    /// A copy of what is no longer there was either renamed by the call, or its original was removed by somebody else. In the second
-    /// case the folder shows it.
-    fn doubt_if_deleted(
+    /// A copy of a file that no longer exists was either renamed by the call, or its original was removed by someone else. In the second
+    /// case the modification time of the directory shows it.
+    fn suspect_if_deleted(
         &mut self,
         pair: &Pair<'_>,
         name: &OsStr,
@@ -274,16 +275,16 @@ impl Survey<'_> {
         }
         let disk = &self.view.workspace.disk;
         let (copy, mode): (OwnedFd, _) = open_for_reading(disk, pair.upper, name, &after.top).at("opening", place)?;
-        let copied = was_copied_up(&copy).at("reading the marks of", place)?;
-        mode.map_or(Ok(()), |mode| disk.set_mode(&copy, mode)).at("giving back the mode of", place)?;
+        let copied = was_copied_up(&copy).at("reading the overlay attributes of", place)?;
+        mode.map_or(Ok(()), |mode| disk.set_mode(&copy, mode)).at("restoring the mode of", place)?;
         if copied {
-            let folder = Stat::from(fstat(pair.lower).at("looking at", pair.path)?);
-            self.doubts.push((place.clone(), folder.modified));
+            let folder = Stat::from(fstat(pair.lower).at("inspecting", pair.path)?);
+            self.suspects.push((place.clone(), folder.modified));
         }
         Ok(())
     }
 
-    /// Marks the names that a folder's changes bring and that differ from a neighbour in case only.
+    /// Flags new names that differ from a neighbour in case only.
     fn flag_collisions(
         &mut self,
         pair: &Pair<'_>,
@@ -314,7 +315,7 @@ fn flagged(path: &RelPath, flag: Flag) -> Flagged {
     Flagged { path: path.clone(), flag }
 }
 
-/// Whether a copy differs in nothing that is committed. The set-id bits that it was stripped of are none.
+/// Whether a copy is identical in everything that is committed. Stripped set-id bits do not count.
 fn same(before: &[Node], after: &[Node]) -> bool {
     let alike = |(one, other): (&Node, &Node)| {
         one.path == other.path && one.content == other.content && one.mode & 0o1777 == other.mode & 0o1777
@@ -322,7 +323,7 @@ fn same(before: &[Node], after: &[Node]) -> bool {
     before.len() == after.len() && before.iter().zip(after).all(alike)
 }
 
-/// Names within a new folder that differ from a neighbour in case only.
+/// Names in a new directory that differ from a neighbour in case only.
 fn collisions_inside(nodes: &[Node]) -> Vec<Flagged> {
     let mut by_folder = std::collections::BTreeMap::<RelPath, Vec<&RelPath>>::new();
     for node in nodes.iter().skip(1) {

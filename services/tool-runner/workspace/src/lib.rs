@@ -1,8 +1,8 @@
-//! Workspaces: what a call sees, what it changed, and how that becomes real, wholly or not at all.
+//! Workspaces: what a call sees, what it changed, and how the changes are committed as a whole or not at all.
 //!
-//! A call runs in a [`View`], a copy-on-write picture of its [`Workspace`]. What it changed is an effect, taken down in a [`Manifest`],
-//! which people and policy read and approvals are bound to by digest. A [`Commit`] puts an effect in place: it is staged, the caller
-//! writes one durable row, and it is applied. Before that row nothing happened, after it everything did.
+//! A call runs in a [`View`], a copy-on-write view of its [`Workspace`]. Its changes are an effect, recorded in a [`Manifest`], which
+//! people and policy read and whose digest approvals are bound to. A [`Commit`] applies an effect: it is staged, the caller writes one
+//! durable row, and it is applied. Before that row nothing has happened, after it everything has.
 //!
 //! ```no_run
 //! # use belay_workspace::{Limits, RelPath, Workspace};
@@ -19,16 +19,16 @@
 //! write_the_row(&commit); // the commit point: durable, and the caller's
 //! workspace.apply(&commit)?;
 //! workspace.retire(&commit)?; // before the next one
-//! workspace.sync()?; // now the row may go
+//! workspace.sync()?; // now the row may be deleted
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! What a view does not keep: files that several names share. A later call that writes to one of them gives it a file of its own, as any
-//! overlay does. And a folder of the workspace cannot be renamed in a mounted view (`EXDEV`): `mv` copies it instead.
+//! Limits of a view: hard links are not preserved, because a call that writes to one gets its own copy, as in any overlay. And a directory
+//! of the workspace cannot be renamed in a mounted view (`EXDEV`): `mv` copies it instead.
 //!
-//! This crate is synchronous, reads no clock (files are compared by the times that the file system gave them) and keeps no ledger. Every
-//! call that changes the disk goes through one seam ([`Seam`]), so that a test can kill the process before any of them.
+//! This crate is synchronous, reads no clock (files are compared by the times of the file system) and keeps no ledger. Every call that
+//! changes the disk goes through one seam ([`Seam`]), so that a test can kill the process before any of them.
 
 mod apply;
 mod commit;

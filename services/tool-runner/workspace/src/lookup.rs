@@ -1,7 +1,7 @@
-//! Finding a path in the two layers of a view, as the overlay would show it.
+//! Resolves a path in the two layers of a view, as the overlay shows it.
 //!
-//! Symbolic links are resolved here, on the text, name by name: each step looks at one entry of one folder that is held open, and a link
-//! that leads out ends the walk. What comes out has no link in it, and is opened following none.
+//! Symbolic links are resolved lexically, name by name: each step inspects one entry of an open directory, and a link that leaves the
+//! workspace ends the walk. The result contains no link, and is opened without following any.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -16,7 +16,7 @@ use rustix::{fs::readlinkat, io::Errno};
 
 use crate::{
     disk::{At as _, Disk},
-    open::{FOLDER, names, open_entry, stat_entry},
+    open::{DIRECTORY, names, open_entry, stat_entry},
     overlay_format::{is_opaque, is_whiteout},
     path::{RelPath, is_own, printable},
     stat::{FileKind, Stat},
@@ -24,10 +24,10 @@ use crate::{
     view::ViewError,
 };
 
-/// Links that are followed for one path, as in the kernel.
-const MOST_LINKS: usize = 40;
+/// The limit of links per path, as in the kernel.
+const MAX_LINKS: usize = 40;
 
-/// A folder as a view shows it: what lies in its upper folder over what lies in the workspace's.
+/// A directory of a view: its upper directory over that of the workspace.
 #[derive(Clone)]
 pub(crate) struct Merged<'a> {
     pub(crate) disk: &'a Disk,
@@ -36,14 +36,14 @@ pub(crate) struct Merged<'a> {
     pub(crate) lower: Option<Arc<OwnedFd>>,
 }
 
-/// Which layer an entry is in.
+/// The layer of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
     Upper,
     Lower,
 }
 
-/// An entry that is there.
+/// An existing entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) layer: Layer,
@@ -51,13 +51,13 @@ pub(crate) struct Entry {
 }
 
 impl<'a> Merged<'a> {
-    /// The folder of the layer in which an entry was found.
+    /// The directory of the layer that an entry was found in.
     pub(crate) fn layer(&self, layer: Layer) -> BorrowedFd<'_> {
         let folder = if layer == Layer::Upper { &self.upper } else { &self.lower };
         folder.as_ref().expect("an entry was found in it").as_fd()
     }
 
-    /// What is there by this name.
+    /// The entry of this name.
     pub(crate) fn entry(&self, name: &OsStr) -> Result<Option<Entry>, Errno> {
         if is_own(name) {
             return Ok(None);
@@ -71,32 +71,32 @@ impl<'a> Merged<'a> {
         self.below(name).map(|found| found.map(|stat| Entry { layer: Layer::Lower, stat }))
     }
 
-    /// What the workspace has by this name, hidden by the upper folder or not.
+    /// The entry of this name in the workspace, hidden by the upper directory or not.
     pub(crate) fn below(&self, name: &OsStr) -> Result<Option<Stat>, Errno> {
         self.lower.as_ref().map_or(Ok(None), |lower| stat_entry(lower, name))
     }
 
-    /// The folder `name` in it, of which `entry` was found.
+    /// The subdirectory `name`, whose `entry` was found.
     pub(crate) fn folder(&self, name: &OsStr, entry: Entry) -> Result<Self, ViewError> {
         let path = self.path.join(name);
         let (upper, lower) = self.open_folder(name, entry).at("opening", &path)?;
         if let Some(lower) = &lower
-            && stores::are_in(lower).at("looking into", &path)?
+            && stores::is_state_directory(lower).at("inspecting", &path)?
         {
             return Err(ViewError::Stores { path: path.to_string() });
         }
         Ok(Self { disk: self.disk, path, upper: upper.map(Arc::new), lower: lower.map(Arc::new) })
     }
 
-    /// Its upper and its lower folder.
+    /// Its upper and lower directory.
     fn open_folder(&self, name: &OsStr, entry: Entry) -> Result<(Option<OwnedFd>, Option<OwnedFd>), Errno> {
         let below = || -> Result<Option<OwnedFd>, Errno> {
             let is_folder = self.below(name)?.is_some_and(|found| found.is_directory());
-            self.lower.as_ref().filter(|_| is_folder).map(|lower| open_entry(lower, name, FOLDER)).transpose()
+            self.lower.as_ref().filter(|_| is_folder).map(|lower| open_entry(lower, name, DIRECTORY)).transpose()
         };
         Ok(match entry.layer {
             Layer::Upper => {
-                let upper = open_entry(self.layer(Layer::Upper), name, FOLDER)?;
+                let upper = open_entry(self.layer(Layer::Upper), name, DIRECTORY)?;
                 let lower = if is_opaque(&upper)? { None } else { below()? };
                 (Some(upper), lower)
             }
@@ -104,7 +104,7 @@ impl<'a> Merged<'a> {
         })
     }
 
-    /// All that is in it, by name.
+    /// All entries, by name.
     pub(crate) fn entries(&self) -> Result<Vec<(OsString, Entry)>, Errno> {
         let mut all = Vec::new();
         for layer in [&self.upper, &self.lower].into_iter().flatten() {
@@ -122,28 +122,28 @@ impl<'a> Merged<'a> {
     }
 }
 
-/// Where a path ends once its links are followed.
+/// The end of a path after its links are followed.
 pub(crate) struct Found<'a> {
-    /// The folder it is in.
+    /// The parent directory.
     pub(crate) folder: Merged<'a>,
-    /// Its name there; `None` for the root.
+    /// The name; `None` for the root.
     pub(crate) name: Option<OsString>,
-    /// What is there.
+    /// The entry.
     pub(crate) entry: Option<Entry>,
 }
 
 /// Which links a lookup follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// All: to read contents.
+    /// All: to read content.
     All,
-    /// Those on the way: to look at what is there.
-    OnTheWay,
-    /// None, and one on the way is refused: to change something.
+    /// All but the last: to inspect an entry.
+    Parents,
+    /// None; a link in the path is an error: to change something.
     None,
 }
 
-/// Finds `path` from the root of a view.
+/// Resolves `path` from the root of a view.
 pub(crate) fn find<'a>(root: &Merged<'a>, path: &RelPath, follow: Follow) -> Result<Found<'a>, ViewError> {
     let mut links = 0;
     let mut folders = vec![root.clone()];
@@ -151,17 +151,17 @@ pub(crate) fn find<'a>(root: &Merged<'a>, path: &RelPath, follow: Follow) -> Res
     while let Some(name) = ahead.pop() {
         let folder = folders.last().expect("the root is never left").clone();
         let at = folder.path.join(&name);
-        let entry = folder.entry(&name).at("looking at", &at)?;
+        let entry = folder.entry(&name).at("inspecting", &at)?;
         let last = ahead.is_empty();
         match entry {
             Some(found) if found.stat.kind == FileKind::Symlink && (!last || follow == Follow::All) => {
                 let target = readlinkat(folder.layer(found.layer), &*name, Vec::new()).at("reading the link", &at)?;
                 let target = target.into_bytes();
                 links += 1;
-                if follow == Follow::None || links > MOST_LINKS {
+                if follow == Follow::None || links > MAX_LINKS {
                     return Err(ViewError::Link { path: at.to_string(), target: printable(&target) });
                 }
-                // Started again from the root, so that the links in the target's own path are followed too.
+                // Restarts at the root, so that links in the target are followed too.
                 let end = follow_text(&folder.path, &target).filter(|end| !end.is_own());
                 let end = end.ok_or_else(|| ViewError::Outside { path: at.to_string(), target: printable(&target) })?;
                 ahead.extend(end.names().rev().map(OsStr::to_owned));
@@ -178,7 +178,7 @@ pub(crate) fn find<'a>(root: &Merged<'a>, path: &RelPath, follow: Follow) -> Res
     Ok(Found { folder: folders.pop().expect("the root is never left"), name: None, entry: None })
 }
 
-/// The path that a link's text means in a folder; `None` if it leaves the workspace.
+/// The path that a link in a directory refers to; `None` if it leaves the workspace.
 pub(crate) fn follow_text(folder: &RelPath, target: &[u8]) -> Option<RelPath> {
     if target.starts_with(b"/") {
         return None;

@@ -1,4 +1,4 @@
-//! What a call changed, as a value: what a person reads, what policy judges, what an approval is bound to.
+//! The changes of a call as a value: for people to read, policy to judge, and approvals to be bound to.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,88 +8,88 @@ use crate::{
     tree::{self, Content, Digest, LeftOut, Node, write_bytes},
 };
 
-/// Everything that one call changed in a workspace, sorted by path.
+/// All changes of one call in a workspace, sorted by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// No change lies inside another one, except in a folder whose mode alone changed.
+    /// No change is inside another one, except in a directory whose mode alone changed.
     pub changes: Vec<Change>,
-    /// The pipes, sockets and devices that the call left, by path. They are no change: what the workspace has at their paths stays, and in
-    /// a new folder they are missing.
+    /// The pipes, sockets and devices that the call left, by path. They are not committed: the workspace keeps what it has at their paths,
+    /// and a new directory lacks them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
 
-/// What happens to one path, and to all that is inside it.
+/// A change of one path and everything inside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Which.
+    /// The path.
     pub path: RelPath,
-    /// What happens.
+    /// The change.
     #[serde(flatten)]
     pub act: Act,
-    /// What was there: nothing, or its top first and then by path. Empty for [`Act::Meta`].
+    /// The old nodes: none, or the top first and then by path. Empty for [`Act::Meta`].
     pub before: Vec<Node>,
-    /// What will be there, in the same way.
+    /// The new nodes, likewise.
     pub after: Vec<Node>,
-    /// What a person should look at twice, by path.
+    /// Warnings for people, by path.
     pub flags: Vec<Flagged>,
 }
 
-/// What happens to a path.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "snake_case")]
 pub enum Act {
-    /// A file, a link or a whole folder takes its place there.
+    /// A file, a link or a whole directory is put there.
     Put {
-        /// What it displaces; `None` if nothing is there.
+        /// What it replaces; `None` if nothing.
         base: Option<Fingerprint>,
-        /// What is put.
+        /// The new entry.
         staged: Fingerprint,
     },
-    /// What is there goes.
+    /// The entry is removed.
     Away {
-        /// What goes.
+        /// The removed entry.
         base: Fingerprint,
     },
-    /// A folder keeps its place and contents and gets another mode.
+    /// The mode of a directory changes; its content stays.
     Meta {
         /// Its inode.
         inode: u64,
-        /// Its permission bits before.
+        /// The old permission bits.
         old: u32,
-        /// And after.
+        /// The new permission bits.
         new: u32,
     },
 }
 
-/// A reason to look at a path twice.
+/// A warning about a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Flagged {
-    /// Where.
+    /// The path.
     pub path: RelPath,
-    /// Why.
+    /// The warning.
     pub flag: Flag,
 }
 
-/// Why a path deserves a second look.
+/// The kind of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flag {
-    /// A file can be executed that could not before, or was not there.
+    /// A file that is newly executable.
     Executable,
     /// The call left a set-user-id or set-group-id bit, which is not committed.
     SetIdStripped,
-    /// The call left a folder that its owner cannot write to, which could not be moved: it is committed with that right.
+    /// The call left a directory that its owner cannot write to, which could not be moved: it is committed with write permission.
     MadeWritable,
-    /// A symbolic link whose target is outside the workspace, or in Belay's own folder.
+    /// A symbolic link whose target is outside the workspace, or in Belay's own directory.
     LinkLeaves,
-    /// The name has characters that mislead a reader: control, direction, no width, a line break, or no UTF-8.
+    /// The name has misleading characters: control, bidirectional, zero-width, a line break, or invalid UTF-8.
     OddName,
-    /// Another name in the same folder differs only in case: they are one file on some machines.
+    /// Another name in the same directory differs in case only: they are one file on some machines.
     CaseCollision,
 }
 
-/// What [`Manifest::canonical_bytes`] begins with. The number rises when the encoding changes.
+/// The prefix of [`Manifest::canonical_bytes`]. The number is incremented when the encoding changes.
 const FORMAT: &[u8] = b"belay manifest 1\n";
 
 impl Manifest {
@@ -99,10 +99,10 @@ impl Manifest {
         self.changes.is_empty()
     }
 
-    /// The bytes that an approval is bound to: for each touched path what was there (as a digest) and what will be there (node by node).
+    /// The bytes that an approval is bound to: for each touched path the digest of the old nodes, and the new nodes.
     ///
-    /// The same change to the same contents has the same bytes wherever and whenever it is made: inodes and times are left out, and so
-    /// is the rest of the workspace. So a commit to other paths leaves an approval as good as it was.
+    /// The same change to the same content has the same bytes, wherever and whenever it is made: they exclude inodes, times and the rest of
+    /// the workspace. So commits to other paths do not invalidate an approval.
     #[must_use]
     pub fn canonical_bytes(&self) -> Vec<u8> {
         let mut out = FORMAT.to_vec();
@@ -127,14 +127,14 @@ impl Manifest {
         out
     }
 
-    /// Of the canonical bytes.
+    /// The digest of the canonical bytes.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of(&self.canonical_bytes())
     }
 }
 
-/// The flags that one change earns by itself; those of names that collide need its neighbours and are added by the caller.
+/// The flags of one change by itself; the caller adds those of colliding names, which need its neighbours.
 pub(crate) fn flags(before: &[Node], after: &[Node]) -> Vec<Flagged> {
     let mut flags = Vec::new();
     let executable = |node: &Node| matches!(node.content, Content::File { .. }) && node.mode & 0o111 != 0;
@@ -158,13 +158,12 @@ fn is_odd(name: &std::ffi::OsStr) -> bool {
     name.to_str().is_none_or(|name| name.chars().any(crate::path::misleads))
 }
 
-/// Whether a link at `path` leads out, by its text. An absolute target does, even one that points back in: it means another file
-/// wherever the workspace lies elsewhere.
+/// Whether a link at `path` leaves the workspace, by its text. Every absolute target does, because it depends on where the workspace is.
 fn leaves(path: &RelPath, target: &[u8]) -> bool {
     path.parent().and_then(|folder| crate::lookup::follow_text(&folder, target)).is_none_or(|end| end.is_own())
 }
 
-/// Those of `names` of which there is another one that differs only in case.
+/// The names that differ from another one in case only.
 pub(crate) fn collisions<'a>(names: impl Iterator<Item = &'a std::ffi::OsStr>) -> Vec<&'a std::ffi::OsStr> {
     let folded = |name: &std::ffi::OsStr| name.to_string_lossy().to_lowercase();
     let mut names: Vec<_> = names.map(|name| (folded(name), name)).collect();
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_in_case_only_collide() {
+    fn names_that_differ_in_case_collide() {
         let names = ["README", "Readme", "src", "readme", "ÉTÉ", "été", "a"].map(std::ffi::OsStr::new);
         assert_eq!(
             collisions(names.into_iter()),
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_mislead_are_odd() {
+    fn misleading_names_are_odd() {
         for odd in ["a\nb", "\u{202e}txt.exe", "a\u{200b}", "\u{1b}[2J"] {
             assert!(is_odd(odd.as_ref()), "{odd:?}");
         }

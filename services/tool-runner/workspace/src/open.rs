@@ -1,7 +1,7 @@
-//! Opening beneath a folder, and nowhere else.
+//! Opens files beneath a directory, and nowhere else.
 //!
-//! One call to `openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)`: the kernel refuses what leaves and what passes a
-//! symbolic link, with nothing left to race. Links that a *reader* may follow are resolved above, in the view, to a path without any.
+//! One call to `openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)`: the kernel rejects paths that leave the directory
+//! or pass a symbolic link, without a race. Links that a *reader* may follow are resolved in the view first, to a path without any.
 
 use std::{
     ffi::OsStr,
@@ -15,8 +15,8 @@ use rustix::{
 
 use crate::{path::RelPath, stat::Stat};
 
-/// A folder whose entries are to be read or changed.
-pub(crate) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+/// Flags for a directory whose entries are read or changed.
+pub(crate) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 /// Opens `path` beneath `folder`, following no symbolic link. `flags` gain `O_CLOEXEC` and `O_NOFOLLOW`.
 pub(crate) fn open_beneath(folder: impl AsFd, path: &RelPath, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -24,13 +24,13 @@ pub(crate) fn open_beneath(folder: impl AsFd, path: &RelPath, flags: OFlags) -> 
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let name = if path.is_root() { OsStr::new(".") } else { path.as_ref().as_os_str() };
     match openat2(&folder, name, flags, Mode::empty(), resolve) {
-        // An old kernel or gVisor, or an old seccomp profile around a container.
+        // An old kernel, gVisor, or an old container seccomp profile.
         Err(Errno::NOSYS | Errno::PERM) => walk_beneath(folder.as_fd(), path, flags),
         opened => opened,
     }
 }
 
-/// The same without `openat2`: one name at a time, each held open and none of them a symbolic link.
+/// The same without `openat2`: opens name by name, none of them a symbolic link.
 fn walk_beneath(folder: BorrowedFd<'_>, path: &RelPath, flags: OFlags) -> Result<OwnedFd, Errno> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = openat(folder, ".", step, Mode::empty())?;
@@ -42,15 +42,15 @@ fn walk_beneath(folder: BorrowedFd<'_>, path: &RelPath, flags: OFlags) -> Result
     openat(&at, last, flags, Mode::empty())
 }
 
-/// Opens one entry of a folder. See [`open_beneath`].
+/// Opens one entry of a directory. See [`open_beneath`].
 pub(crate) fn open_entry(folder: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     open_beneath(folder, &RelPath::root().join(name), flags)
 }
 
-/// Opens a regular file of a folder to read it.
+/// Opens a regular file in a directory for reading.
 ///
-/// A pipe without a writer would block and a device could act on being opened, so the type is looked at first, and again afterwards for
-/// the case that the file was exchanged in between.
+/// Opening a pipe without a writer would block, and opening a device may have effects, so the type is checked first, and again afterwards
+/// in case the file was exchanged.
 pub(crate) fn open_file(folder: impl AsFd, name: &OsStr) -> Result<(OwnedFd, Stat), NotAFile> {
     let found = stat_entry(&folder, name)?.ok_or(Errno::NOENT)?;
     if !found.is_file() {
@@ -61,7 +61,7 @@ pub(crate) fn open_file(folder: impl AsFd, name: &OsStr) -> Result<(OwnedFd, Sta
     if opened.is_file() { Ok((file, opened)) } else { Err(NotAFile::Other(opened)) }
 }
 
-/// Why there is no regular file to read.
+/// Why no regular file was opened.
 #[derive(Debug)]
 pub(crate) enum NotAFile {
     /// It is something else.
@@ -76,7 +76,7 @@ impl From<Errno> for NotAFile {
     }
 }
 
-/// What is there by this name, itself and not what it links to.
+/// The status of an entry, without following a symbolic link.
 pub(crate) fn stat_entry(folder: impl AsFd, name: &OsStr) -> Result<Option<Stat>, Errno> {
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some(found.into())),
@@ -85,7 +85,7 @@ pub(crate) fn stat_entry(folder: impl AsFd, name: &OsStr) -> Result<Option<Stat>
     }
 }
 
-/// The names in a folder, sorted, so that everything made from them is the same each time.
+/// The names in a directory, sorted, so that results are deterministic.
 pub(crate) fn names(folder: impl AsFd) -> Result<Vec<std::ffi::OsString>, Errno> {
     use std::os::unix::ffi::OsStrExt as _;
     let mut names = Vec::new();
@@ -105,15 +105,15 @@ mod tests {
     use super::*;
     use std::{fs, os::unix::fs::symlink};
 
-    type Way = fn(BorrowedFd<'_>, &RelPath, OFlags) -> Result<OwnedFd, Errno>;
+    type Method = fn(BorrowedFd<'_>, &RelPath, OFlags) -> Result<OwnedFd, Errno>;
 
     fn path(text: &str) -> RelPath {
         RelPath::parse(text).unwrap()
     }
 
-    /// S2-FR-043, S2-X-12: by `openat2` and, where there is none, name by name.
+    /// S2-FR-043, S2-X-12: with `openat2` and without.
     #[test]
-    fn both_ways_open_the_same_and_pass_no_symbolic_link() {
+    fn both_methods_open_the_same_and_follow_no_symbolic_link() {
         let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir_all(inside.path().join("d/e")).unwrap();
         fs::write(inside.path().join("d/e/f"), "x").unwrap();
@@ -122,12 +122,12 @@ mod tests {
         symlink("d", inside.path().join("in")).unwrap();
         symlink("f", inside.path().join("d/e/link")).unwrap();
         let root = fs::File::open(inside.path()).unwrap();
-        let ways: [Way; 2] = [
+        let methods: [Method; 2] = [
             |at, path, flags| open_beneath(at, path, flags),
             |at, path, flags| walk_beneath(at, path, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW),
         ];
-        for way in ways {
-            let open = |text: &str| way(root.as_fd(), &path(text), OFlags::RDONLY).map(drop);
+        for method in methods {
+            let open = |text: &str| method(root.as_fd(), &path(text), OFlags::RDONLY).map(drop);
             assert_eq!((open("d/e/f"), open(".")), (Ok(()), Ok(())));
             for linked in ["out/f", "in/e/f", "d/e/link", "out"] {
                 let refused = open(linked).expect_err(linked);
@@ -137,9 +137,9 @@ mod tests {
         }
     }
 
-    /// S2-FR-039: a named pipe without a writer blocks whoever opens it to read, unless it is refused first.
+    /// S2-FR-039: opening a named pipe without a writer for reading would block.
     #[test]
-    fn what_is_not_a_file_is_refused_without_blocking() {
+    fn only_regular_files_are_opened_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::File::open(folder.path()).unwrap();
         rustix::fs::mkfifoat(&root, "pipe", Mode::RWXU).unwrap();

@@ -1,8 +1,8 @@
-//! How an overlay writes changes down in its upper folder.
+//! The format of changes in the upper directory of an overlay.
 //!
-//! The same marks whether the kernel made them under a command or a file tool made them in this process, as of a mount with `userxattr`:
-//! a name that is gone is a character device 0:0 (or, where none can be made, an empty file with an attribute); a folder that hides what
-//! lies below has `user.overlay.opaque=y`; what was copied up has `user.overlay.origin`, whose empty value stands for "from somewhere".
+//! The kernel under a command and the file tools in this process use the same format, that of a mount with `userxattr`: a deleted name is a
+//! character device 0:0 (or, where none can be created, an empty file with an attribute); an opaque directory has `user.overlay.opaque=y`;
+//! a copied-up entry has `user.overlay.origin`, where an empty value means an unknown origin.
 
 use std::{
     ffi::OsStr,
@@ -16,7 +16,7 @@ use rustix::{
 
 use crate::{
     disk::Disk,
-    open::{FOLDER, open_entry},
+    open::{DIRECTORY, open_entry},
     stat::Stat,
 };
 
@@ -24,10 +24,10 @@ const OPAQUE: &str = "user.overlay.opaque";
 const ORIGIN: &str = "user.overlay.origin";
 const WHITEOUT: &str = "user.overlay.whiteout";
 
-/// Marks of mount options that are never asked for: with them an entry's contents are somewhere else.
+/// Attributes of mount options that are never used: with them the content of an entry is elsewhere.
 const ELSEWHERE: [&str; 2] = ["user.overlay.redirect", "user.overlay.metacopy"];
 
-/// Whether the entry says that its name is gone.
+/// Whether the entry marks its name as deleted.
 pub(crate) fn is_whiteout(disk: &Disk, folder: impl AsFd, name: &OsStr, found: &Stat) -> Result<bool, Errno> {
     if found.is_file() && found.size == 0 {
         let (file, mode) = open_for_reading(disk, folder, name, found)?;
@@ -38,7 +38,7 @@ pub(crate) fn is_whiteout(disk: &Disk, folder: impl AsFd, name: &OsStr, found: &
     Ok(found.is_null_device)
 }
 
-/// Whether the folder hides what lies below it. (`x` in place of `y` only announces whiteouts in it.)
+/// Whether the directory is opaque. (`x` instead of `y` only announces whiteouts in it.)
 pub(crate) fn is_opaque(folder: impl AsFd) -> Result<bool, Errno> {
     let mut value = [0; 1];
     match fgetxattr(folder, OPAQUE, &mut value[..]) {
@@ -48,12 +48,12 @@ pub(crate) fn is_opaque(folder: impl AsFd) -> Result<bool, Errno> {
     }
 }
 
-/// Whether the entry was copied up from below.
+/// Whether the entry was copied up.
 pub(crate) fn was_copied_up(file: impl AsFd) -> Result<bool, Errno> {
     has(file, ORIGIN)
 }
 
-/// Whether the entry is only a pointer to its contents.
+/// Whether the entry only refers to its content.
 pub(crate) fn lies_elsewhere(file: impl AsFd) -> Result<bool, Errno> {
     Ok(has(&file, ELSEWHERE[0])? || has(file, ELSEWHERE[1])?)
 }
@@ -74,8 +74,8 @@ fn has(file: impl AsFd, attribute: &str) -> Result<bool, Errno> {
     }
 }
 
-/// Opens a file or folder of an upper folder, whatever its mode says: it is ours, but a command may have left it unreadable.
-/// With it comes the mode to give back when done, if it had to be changed.
+/// Opens a file or directory of an upper directory, whatever its mode: a command may have made it unreadable. Also returns the mode to
+/// restore, if it had to be changed.
 pub(crate) fn open_for_reading(
     disk: &Disk,
     folder: impl AsFd,
@@ -83,11 +83,11 @@ pub(crate) fn open_for_reading(
     found: &Stat,
 ) -> Result<(OwnedFd, Option<u32>), Errno> {
     let (flags, rights) = if found.is_directory() {
-        (FOLDER, 0o700)
+        (DIRECTORY, 0o700)
     } else {
         (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, 0o400)
     };
-    // Root reads anything: looking first spares it the change.
+    // Tries first: root can read anything, so the mode need not change.
     match open_entry(&folder, name, flags) {
         Ok(opened) if rustix::process::geteuid().is_root() || found.mode & rights == rights => Ok((opened, None)),
         Ok(_) | Err(Errno::ACCESS) => {

@@ -1,8 +1,8 @@
-//! Names inside a workspace.
+//! Paths inside a workspace.
 //!
-//! A [`RelPath`] is the only way to name something in a workspace, and there is none that leaves it. `..` is resolved on the text,
-//! before any file is looked at: what comes out has no `..` left, so no symbolic link can turn one into a way out, and the path that
-//! policy sees is the path that is opened. (For `link/../file` that is `file`, where a shell would take the parent of the link's target.)
+//! A [`RelPath`] is the only way to name something in a workspace, and it cannot leave it. `..` is resolved lexically, before any file is
+//! accessed: the result has no `..`, so no symbolic link can redirect one, and the path that the policy sees is the path that is opened.
+//! (`link/../file` means `file`, where a shell would use the parent of the link's target.)
 
 use std::{
     ffi::OsStr,
@@ -13,52 +13,52 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The folder at the top of a workspace that is Belay's own. One deeper inside is that of another workspace: no view shows either, and no
-/// path names it.
+/// Belay's own directory at the top of a workspace. One deeper down belongs to another workspace: no view shows either, and no path names
+/// it.
 pub const OWN: &str = ".belay";
 
-/// Where a command in the sandbox finds the workspace: a path that begins so is taken as one relative to the workspace.
+/// The path of the workspace in the sandbox: a path with this prefix is relative to the workspace.
 const MOUNT_POINT: &str = "/workspace";
 
-/// Longest path, in bytes: the kernel's PATH_MAX, less the NUL at its end.
-const LONGEST_PATH: usize = 4095;
+/// The limit of a path in bytes: the kernel's PATH_MAX, less the terminating NUL.
+const MAX_PATH_BYTES: usize = 4095;
 
-/// Longest name of one file, in bytes: the kernel's NAME_MAX.
-const LONGEST_NAME: usize = 255;
+/// The limit of a file name in bytes: the kernel's NAME_MAX.
+const MAX_NAME_BYTES: usize = 255;
 
-/// A path relative to the root of a workspace: names joined by `/`, without `.`, `..` or an empty name. The root itself is the empty
-/// path and is written `.`. Names are bytes: those that a command made need not be UTF-8.
+/// A path relative to the root of a workspace: names joined by `/`, without `.`, `..` or empty names. The root is the empty path, written
+/// `.`. Names are bytes, which need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(Vec<u8>);
 
-/// Why a text is no path in a workspace.
+/// Why a text is not a valid path in a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Nothing was given.
+    /// It is empty.
     #[error("the path is empty: give a path relative to the workspace, `.` for the workspace itself")]
     Empty,
-    /// It leads, or could be read as leading, out of the workspace.
+    /// It leaves, or may be read as leaving, the workspace.
     #[error("`{path}` is outside workspace: {why}; give a path relative to the workspace")]
     Outside {
-        /// As it was given, made printable.
+        /// As given, escaped.
         path: String,
-        /// What about it leads out.
+        /// Why it leaves.
         why: &'static str,
     },
-    /// It lies in Belay's own folder, or in that of a workspace inside this one.
-    #[error("`{path}` is outside workspace: `{OWN}` is Belay's own in every folder; choose another name")]
+    /// It is in a directory of Belay, of this workspace or of one inside it.
+    #[error("`{path}` is outside workspace: `{OWN}` is reserved for Belay in every directory; choose another name")]
     Reserved {
-        /// As it was given, made printable.
+        /// As given, escaped.
         path: String,
     },
-    /// It holds a NUL.
-    #[error("`{path}` holds a NUL character, which no file name can")]
+    /// It contains a NUL.
+    #[error("`{path}` contains a NUL character, which is not allowed in a file name")]
     Nul {
-        /// As it was given, made printable.
+        /// As given, escaped.
         path: String,
     },
-    /// It, or a name in it, is longer than any file system takes.
-    #[error("the path is too long: {LONGEST_PATH} bytes in all and {LONGEST_NAME} for each name are the most")]
+    /// It, or a name in it, is longer than file systems allow.
+    #[error("the path is too long: the limit is {MAX_PATH_BYTES} bytes, and {MAX_NAME_BYTES} bytes for each name")]
     TooLong,
 }
 
@@ -69,14 +69,14 @@ impl RelPath {
         Self(Vec::new())
     }
 
-    /// Reads a path as a tool's caller wrote it.
+    /// Parses a path from the arguments of a tool.
     ///
     /// # Errors
     ///
-    /// [`PathError`] for everything that is empty, absolute (also in the manner of Windows), leaves the workspace by `..`, climbs with
-    /// backslashes, holds a NUL, is too long, or lies in [`OWN`]. `/workspace`, where commands find the workspace, is the workspace itself,
-    /// and what lies below it is relative to it. A backslash that does not climb is a character like any other, and so
-    /// is a percent sign: nothing is decoded.
+    /// [`PathError`] for a path that is empty, absolute (also in Windows syntax), leaves the workspace by `..`, contains `..` with
+    /// backslashes or a NUL, is too long, or lies in [`OWN`]. `/workspace`, the path of the workspace in the sandbox, is the workspace
+    /// itself, and paths below it are relative to it. Other backslashes are ordinary characters, and so is a percent sign: nothing is
+    /// decoded.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let outside = |why| PathError::Outside { path: printable(text.as_bytes()), why };
         if text.is_empty() {
@@ -95,18 +95,18 @@ impl RelPath {
             return Err(outside("it is absolute on Windows"));
         }
         if inside.contains('\\') && inside.split(['/', '\\']).any(|name| name == "..") {
-            return Err(outside("it climbs with `..` and backslashes"));
+            return Err(outside("it contains `..` with backslashes"));
         }
         let mut path = Self::root();
         for name in inside.split('/') {
             match name {
                 "" | "." => {}
                 ".." => path = path.parent().ok_or_else(|| outside("`..` leaves it"))?,
-                name if name.len() > LONGEST_NAME => return Err(PathError::TooLong),
+                name if name.len() > MAX_NAME_BYTES => return Err(PathError::TooLong),
                 name => path = path.join(name.as_ref()),
             }
         }
-        if path.0.len() > LONGEST_PATH {
+        if path.0.len() > MAX_PATH_BYTES {
             return Err(PathError::TooLong);
         }
         if path.is_own() {
@@ -115,7 +115,7 @@ impl RelPath {
         Ok(path)
     }
 
-    /// Whether it is an [`OWN`], at any depth, or lies in one.
+    /// Whether it is, or is in, an [`OWN`] at any depth.
     pub(crate) fn is_own(&self) -> bool {
         self.names().any(is_own)
     }
@@ -131,7 +131,7 @@ impl RelPath {
         self.0.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(OsStr::from_bytes)
     }
 
-    /// The folder it is in; `None` for the root.
+    /// The parent directory; `None` for the root.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() {
@@ -147,7 +147,7 @@ impl RelPath {
         self.names().next_back()
     }
 
-    /// The path of `name` in this folder. The name comes from a folder's listing, or was checked.
+    /// The path of `name` in this directory. The name comes from a listing, or was validated.
     pub(crate) fn join(&self, name: &OsStr) -> Self {
         debug_assert!(!name.is_empty() && !name.as_bytes().contains(&b'/'), "one name");
         let mut joined = self.0.clone();
@@ -166,21 +166,21 @@ impl RelPath {
 }
 
 impl AsRef<Path> for RelPath {
-    /// Empty for the root: `root.join(path)` is the place on disk.
+    /// Empty for the root, so that `root.join(path)` is the path on disk.
     fn as_ref(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.0))
     }
 }
 
 impl fmt::Display for RelPath {
-    /// Printable: what could mislead a reader or a terminal is escaped.
+    /// Escapes characters that could mislead a reader or a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_root() { "." } else { "" })?;
         f.write_str(&printable(&self.0))
     }
 }
 
-/// As a text where the bytes are one, otherwise as `{"hex": "…"}`.
+/// As text if it is UTF-8, otherwise as `{"hex": "…"}`.
 impl Serialize for RelPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serialize_name(&self.0, serializer)
@@ -195,18 +195,16 @@ impl<'de> Deserialize<'de> for RelPath {
         if path.is_root() || path.0.split(|byte| *byte == b'/').all(whole) && !path.is_own() {
             return Ok(path);
         }
-        Err(de::Error::custom(
-            "a path in a workspace has no empty name, `.`, `..` or NUL in it, and none that is `.belay`",
-        ))
+        Err(de::Error::custom("a path in a workspace must not contain an empty name, `.`, `..`, NUL or `.belay`"))
     }
 }
 
-/// Whether a name is [`OWN`]. Case does not count: some file systems fold it.
+/// Whether a name is [`OWN`], ignoring case, because some file systems do.
 pub(crate) fn is_own(name: &OsStr) -> bool {
     name.as_bytes().eq_ignore_ascii_case(OWN.as_bytes())
 }
 
-/// Text where the bytes are UTF-8, hexadecimal digits otherwise: nothing is lost and nothing is escaped.
+/// Text if the bytes are UTF-8, hexadecimal digits otherwise: lossless and without escapes.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Name {
@@ -233,7 +231,7 @@ pub(crate) fn deserialize_name<'de, D: Deserializer<'de>>(deserializer: D) -> Re
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes all");
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
         text
     })
 }
@@ -244,7 +242,7 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     digits.then(|| text.as_bytes().chunks(2).map(pair).collect()).flatten()
 }
 
-/// For people: bytes that are no UTF-8 and characters that misbehave in a terminal or hide in a text are escaped.
+/// Formats bytes for people: escapes invalid UTF-8 and characters that are invisible or affect a terminal.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -256,13 +254,13 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
             }
         }
         for byte in chunk.invalid() {
-            write!(shown, "\\x{byte:02x}").expect("a string takes all");
+            write!(shown, "\\x{byte:02x}").expect("writing to a string cannot fail");
         }
     }
     shown
 }
 
-/// Control characters, the ones that turn the direction of writing, and the ones that have no width.
+/// Control, bidirectional and zero-width characters.
 pub(crate) fn misleads(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
@@ -276,9 +274,9 @@ mod tests {
         RelPath::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
     }
 
-    /// S2-X-08 and S2-FR-042, 043, 075, S2-NFR-012: what is refused, and that it says where it would have led.
+    /// S2-X-08 and S2-FR-042, 043, 075, S2-NFR-012.
     #[test]
-    fn what_leaves_is_refused_as_outside_workspace() {
+    fn paths_that_leave_are_rejected_as_outside_workspace() {
         let leaving = [
             "../../../etc/passwd",
             r"..\..\..\windows\system32\config\sam",
@@ -314,7 +312,7 @@ mod tests {
 
     /// S2-X-08.
     #[test]
-    fn what_stays_is_accepted_in_one_spelling() {
+    fn paths_inside_are_normalised() {
         assert_eq!(parsed("src/file.txt"), "src/file.txt");
         assert_eq!(parsed("./src/file.txt"), "src/file.txt");
         assert_eq!(parsed("subdir/../file.txt"), "file.txt");
@@ -327,23 +325,27 @@ mod tests {
         assert_eq!(parsed("..."), "...");
         assert_eq!(parsed("a..b/..c"), "a..b/..c");
         assert_eq!(parsed("%2e%2e/x"), "%2e%2e/x", "nothing is decoded");
-        assert_eq!(parsed(r"dev-disk\x2dby.swap"), r"dev-disk\x2dby.swap", "a backslash alone is a character");
-        assert_eq!(parsed("sub/.belay.yaml"), "sub/.belay.yaml", "only the whole name is ours");
+        assert_eq!(
+            parsed(r"dev-disk\x2dby.swap"),
+            r"dev-disk\x2dby.swap",
+            "a single backslash is an ordinary character"
+        );
+        assert_eq!(parsed("sub/.belay.yaml"), "sub/.belay.yaml", "only the whole name is reserved");
     }
 
     #[test]
-    fn what_no_file_can_be_called_is_refused() {
+    fn impossible_names_are_rejected() {
         assert_eq!(RelPath::parse(""), Err(PathError::Empty));
         assert_eq!(
             RelPath::parse("a\0b").unwrap_err().to_string(),
-            r"`a\u{0}b` holds a NUL character, which no file name can"
+            r"`a\u{0}b` contains a NUL character, which is not allowed in a file name"
         );
         assert_eq!(RelPath::parse(&"x".repeat(256)), Err(PathError::TooLong));
         assert_eq!(RelPath::parse(&"xy/".repeat(1400)), Err(PathError::TooLong));
     }
 
     #[test]
-    fn a_path_survives_being_stored_whatever_its_bytes() {
+    fn any_path_round_trips_through_json() {
         for bytes in [&b""[..], b"a/b", b"caf\xc3\xa9", b"not\xffutf8/x", b"{\"hex\"", br"\xff"] {
             let path = RelPath(bytes.to_vec());
             let stored = serde_json::to_string(&path).unwrap();
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_cannot_mislead() {
+    fn misleading_characters_are_escaped() {
         assert_eq!(RelPath(b"a\x1b[31m\xe2\x80\xaeb\n\xff".to_vec()).to_string(), r"a\u{1b}[31m\u{202e}b\n\xff");
     }
 

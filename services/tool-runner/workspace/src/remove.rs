@@ -1,7 +1,7 @@
-//! Removing a tree that a hostile command may have made.
+//! Removes a tree that a hostile command may have created.
 //!
-//! It can be deeper than there are file descriptors or stack, and its folders can forbid their own listing. So grandchildren are
-//! lifted up to the folder that is being emptied before their parent is removed: nothing recurses, and two folders are open at a time.
+//! It can be deeper than the limits of file descriptors or stack, and its directories can deny listing. So grandchildren are moved up into
+//! the directory being emptied before their parent is removed: nothing recurses, and two directories are open at a time.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,17 +12,17 @@ use rustix::io::Errno;
 
 use crate::{
     disk::{Disk, Rename},
-    open::{FOLDER, names, open_entry, stat_entry},
+    open::{DIRECTORY, names, open_entry, stat_entry},
 };
 
-/// Removes what is there by this name, if anything is. Never follows a symbolic link.
+/// Removes the entry of this name, if there is one. Never follows a symbolic link.
 pub(crate) fn remove_tree(disk: &Disk, folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
     match stat_entry(&folder, name)? {
         None => Ok(()),
         Some(found) if found.is_directory() => {
-            let top = unlocked(disk, folder.as_fd(), name)?;
+            let top = open_writable(disk, folder.as_fd(), name)?;
             empty(disk, top.as_fd())?;
-            disk.remove_folder(folder, name)
+            disk.remove_directory(folder, name)
         }
         Some(_) => disk.unlink(folder, name),
     }
@@ -47,27 +47,27 @@ fn empty(disk: &Disk, top: BorrowedFd<'_>) -> Result<(), Errno> {
                 disk.unlink(top, &child)?;
                 continue;
             }
-            let folder = unlocked(disk, top, &child)?;
+            let folder = open_writable(disk, top, &child)?;
             for grandchild in names(&folder)? {
                 if stat_entry(&folder, &grandchild)?.is_some_and(|found| found.is_directory()) {
-                    // A folder that changes its parent has to be writable itself.
-                    drop(unlocked(disk, folder.as_fd(), &grandchild)?);
+                    // Moving a directory needs write permission to it.
+                    drop(open_writable(disk, folder.as_fd(), &grandchild)?);
                     disk.rename((&folder, &grandchild), (top, &free_name()?), Rename::New)?;
                 } else {
                     disk.unlink(&folder, &grandchild)?;
                 }
             }
-            disk.remove_folder(top, &child)?;
+            disk.remove_directory(top, &child)?;
         }
     }
 }
 
-/// Opens a folder after giving its owner every right to it.
-fn unlocked(disk: &Disk, folder: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+/// Opens a directory after giving its owner all permissions.
+fn open_writable(disk: &Disk, folder: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     if stat_entry(folder, name)?.is_some_and(|found| found.mode & 0o700 != 0o700) {
         disk.set_mode_of(folder, name, 0o700)?;
     }
-    open_entry(folder, name, FOLDER)
+    open_entry(folder, name, DIRECTORY)
 }
 
 #[cfg(test)]
@@ -77,21 +77,21 @@ mod tests {
     use rustix::fs::{Mode, mkdirat};
     use std::{fs, os::unix::fs::symlink, sync::Arc};
 
-    /// Deeper than a process may have files open, with folders that forbid their listing and a link that leads away.
+    /// Deeper than the limit of open files, with directories that deny listing and a link to elsewhere.
     #[test]
-    fn any_tree_goes_and_nothing_beside_it() {
+    fn any_tree_is_removed_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("kept")).unwrap();
         fs::write(place.path().join("kept/file"), "x").unwrap();
         let root = OwnedFd::from(fs::File::open(place.path()).unwrap());
         mkdirat(&root, "tree", Mode::RWXU).unwrap();
-        let mut at = open_entry(&root, OsStr::new("tree"), FOLDER).unwrap();
+        let mut at = open_entry(&root, OsStr::new("tree"), DIRECTORY).unwrap();
         symlink(place.path().join("kept"), place.path().join("tree/link")).unwrap();
         fs::write(place.path().join("tree/lifted-0"), "in the way").unwrap();
         let disk = Disk::of(&root, Arc::new(Undisturbed));
         for depth in 0..1500 {
             mkdirat(&at, "d", Mode::RWXU).unwrap();
-            let next = open_entry(&at, OsStr::new("d"), FOLDER).unwrap();
+            let next = open_entry(&at, OsStr::new("d"), DIRECTORY).unwrap();
             if depth % 100 == 7 {
                 disk.set_mode(&at, 0).unwrap();
             }

@@ -1,11 +1,11 @@
-//! Which displaced files and folders have to stay for views that may still look at them.
+//! Tracks which replaced files have to stay for views that may still use them.
 //!
-//! A mounted overlay goes on showing the file or the whole folder that it has looked up, also after a commit has put another in its place.
-//! So what a commit displaced is removed only when every view has ended that began before.
+//! A mounted overlay keeps showing a file or directory that it has looked up, also after a commit has replaced it. So the replaced files
+//! are removed only once every view that began before has ended.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// The open views and what was displaced since the oldest of them began, numbered in one order.
+/// The open views and the entries replaced since the oldest began, in one numbering.
 #[derive(Debug)]
 pub(crate) struct Retention<T> {
     next: u64,
@@ -25,31 +25,31 @@ impl<T> Retention<T> {
         self.next
     }
 
-    /// A view begins. Returns the number with which it ends.
+    /// Registers a view. Returns the number that it ends with.
     pub(crate) fn begin(&mut self) -> u64 {
         let number = self.number();
         self.views.insert(number);
         number
     }
 
-    /// A view has ended: nobody looks through it any more.
+    /// A view has ended.
     pub(crate) fn end(&mut self, view: u64) {
         self.views.remove(&view);
     }
 
-    /// Something was displaced, before now.
+    /// Something was replaced just now.
     pub(crate) fn displace(&mut self, thing: T) {
         let number = self.number();
         self.displaced.push_back((number, thing));
     }
 
-    /// Takes out what no open view began before.
+    /// Removes and returns what no open view may use.
     pub(crate) fn release(&mut self) -> Vec<T> {
         let count = self.releasable();
         self.displaced.drain(..count).map(|(_, thing)| thing).collect()
     }
 
-    /// How many things [`Retention::release`] would take out.
+    /// How many entries [`Retention::release`] would return.
     pub(crate) fn releasable(&self) -> usize {
         let oldest = self.views.first().copied().unwrap_or(u64::MAX);
         self.displaced.partition_point(|(number, _)| *number < oldest)
@@ -61,23 +61,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_displaced_stays_until_the_views_from_before_have_ended() {
+    fn replaced_files_stay_until_earlier_views_have_ended() {
         let mut retention = Retention::default();
-        retention.displace("nobody saw it");
-        assert_eq!(retention.release(), ["nobody saw it"]);
+        retention.displace("seen by no view");
+        assert_eq!(retention.release(), ["seen by no view"]);
         let old = retention.begin();
         retention.displace("seen by the old view");
         let young = retention.begin();
         retention.displace("seen by both");
         assert_eq!((retention.releasable(), retention.release()), (0, vec![]));
         retention.end(young);
-        assert_eq!(retention.release(), Vec::<&str>::new(), "the old view is still there");
+        assert_eq!(retention.release(), Vec::<&str>::new(), "the old view is still open");
         let late = retention.begin();
         retention.end(old);
         assert_eq!(retention.release(), ["seen by the old view", "seen by both"], "the late view began after both");
         retention.displace("seen by the late view");
         retention.end(old);
-        assert_eq!(retention.releasable(), 0, "ending twice ends nobody else's");
+        assert_eq!(retention.releasable(), 0, "ending a view twice has no effect on others");
         retention.end(late);
         assert_eq!(retention.release(), ["seen by the late view"]);
     }

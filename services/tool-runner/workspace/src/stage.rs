@@ -1,7 +1,7 @@
-//! From a view and its manifest to a commit that waits for its row.
+//! Stages a view and its manifest as a commit that waits for its row.
 //!
-//! What is to be put is brought into its final form (owner, mode, attributes), written through to the disk and moved into the commit's
-//! slots, all inside Belay's own folder.
+//! The new files get their final form (owner, mode, attributes), are synced to disk and moved into the slots of the commit, all inside
+//! Belay's own directory.
 
 use std::{
     ffi::OsStr,
@@ -20,10 +20,10 @@ use rustix::{
 
 use crate::{
     commit::{Commit, CommitError, Op, check, slot_name},
-    conflict::{BOUNDLESS, Fingerprint, Place},
+    conflict::{BOUNDLESS, Fingerprint, Position},
     disk::{At as _, Disk, IoFailure, Rename},
     manifest::{Act, Change, Manifest},
-    open::{FOLDER, names, open_entry, open_file, stat_entry},
+    open::{DIRECTORY, names, open_entry, open_file, stat_entry},
     order::Order,
     overlay_format::{is_whiteout, open_for_reading},
     path::RelPath,
@@ -33,49 +33,48 @@ use crate::{
     workspace::{Inner, Workspace},
 };
 
-/// Above so many files, one sync of the whole file system is cheaper than one for each.
+/// Above this number of files, one sync of the whole file system is cheaper than one per file.
 const SYNC_ONE_BY_ONE: usize = 64;
 
 impl Workspace {
-    /// Stages what a view changed. Nothing in the workspace moves; the view is used up. Every commit that was applied
-    /// before is on the disk for good afterwards.
+    /// Stages the changes of a view, and consumes it. The workspace is unchanged. Every commit applied before is durable afterwards.
     ///
     /// # Errors
     ///
-    /// [`CommitError::Conflict`] if a touched path is no longer what the manifest says was there; [`CommitError::Altered`] if the view
-    /// is no longer what it says it is. The view is discarded then as well.
+    /// [`CommitError::Conflict`] if a touched path no longer is what the manifest says; [`CommitError::Altered`] if the view does not match
+    /// it. The view is discarded in any case.
     pub fn stage(&self, view: View, manifest: &Manifest) -> Result<Commit, CommitError> {
         self.stage_until(view, manifest, &|| false)
     }
 
-    /// The same, until `stop` returns true: it is asked between two changes.
+    /// As [`Workspace::stage`], until `stop` returns true; it is polled between changes.
     ///
     /// # Errors
     ///
     /// As for [`Workspace::stage`], and [`CommitError::Stopped`].
     pub fn stage_until(&self, view: View, manifest: &Manifest, stop: Stop<'_>) -> Result<Commit, CommitError> {
-        assert!(Arc::ptr_eq(&self.inner, &view.workspace), "the view is of this workspace");
-        if let Some(change) = manifest.changes.iter().find(|change| !is_whole(change)) {
+        assert!(Arc::ptr_eq(&self.inner, &view.workspace), "the view belongs to this workspace");
+        if let Some(change) = manifest.changes.iter().find(|change| !is_consistent(change)) {
             return Err(CommitError::Altered { path: change.path.clone() });
         }
         let one_by_one = files(manifest) <= SYNC_ONE_BY_ONE;
         let commit = Commit { id: view.id().to_owned(), manifest: manifest.digest(), ops: ops(manifest) };
         check(&self.inner, &commit.ops)?;
-        let mut stage = Stage { inner: &self.inner, unsynced: one_by_one.then(Vec::new), carries: false, stop };
+        let mut stage = Stage { inner: &self.inner, unsynced: one_by_one.then(Vec::new), last_is_file: false, stop };
         stage.run(&view, manifest, &commit)?;
         Ok(commit)
     }
 }
 
-/// Whether what a change shows, and its digest covers, is what its fingerprints stand for: it may come from a store.
-fn is_whole(change: &Change) -> bool {
-    let stands_for = |fingerprint: &Fingerprint, nodes: &[Node]| fingerprint.digest == tree::digest(nodes);
+/// Whether the nodes of a change match its fingerprints: the manifest may come from a store.
+fn is_consistent(change: &Change) -> bool {
+    let matches_nodes = |fingerprint: &Fingerprint, nodes: &[Node]| fingerprint.digest == tree::digest(nodes);
     match &change.act {
         Act::Put { base, staged } => {
-            stands_for(staged, &change.after)
-                && base.as_ref().map_or(change.before.is_empty(), |base| stands_for(base, &change.before))
+            matches_nodes(staged, &change.after)
+                && base.as_ref().map_or(change.before.is_empty(), |base| matches_nodes(base, &change.before))
         }
-        Act::Away { base } => change.after.is_empty() && stands_for(base, &change.before),
+        Act::Away { base } => change.after.is_empty() && matches_nodes(base, &change.before),
         Act::Meta { .. } => change.before.is_empty() && change.after.is_empty(),
     }
 }
@@ -84,7 +83,7 @@ fn files(manifest: &Manifest) -> usize {
     manifest.changes.iter().map(|change| change.after.len()).sum()
 }
 
-/// The operations of a manifest, with a slot for each.
+/// The operations of a manifest, each with a slot.
 fn ops(manifest: &Manifest) -> Vec<Op> {
     let op = |(slot, change): (u32, &Change)| {
         let path = change.path.clone();
@@ -99,18 +98,18 @@ fn ops(manifest: &Manifest) -> Vec<Op> {
 
 struct Stage<'a> {
     inner: &'a Inner,
-    /// The staged files and folders that are to be synced one by one; `None` if there are too many.
+    /// The staged files and directories to be synced one by one; `None` if there are too many.
     unsynced: Option<Vec<OwnedFd>>,
-    /// Whether what was moved into its slot last is a file, and the last of `unsynced`.
-    carries: bool,
+    /// Whether the entry moved last into its slot is a file, and the last of `unsynced`.
+    last_is_file: bool,
     stop: Stop<'a>,
 }
 
 impl Stage<'_> {
     fn run(&mut self, view: &View, manifest: &Manifest, commit: &Commit) -> Result<(), CommitError> {
         let Inner { disk, commits, .. } = self.inner;
-        disk.make_folder(commits, commit.id.as_ref(), 0o700).at("making the slots of commit", &commit.id)?;
-        let slots = open_entry(commits, commit.id.as_ref(), FOLDER).at("opening the slots of commit", &commit.id)?;
+        disk.create_directory(commits, commit.id.as_ref(), 0o700).at("creating the slots of commit", &commit.id)?;
+        let slots = open_entry(commits, commit.id.as_ref(), DIRECTORY).at("opening the slots of commit", &commit.id)?;
         if let Some(upper) = view.upper()? {
             for (op, change) in commit.ops.iter().zip(&manifest.changes) {
                 if (self.stop)() {
@@ -126,7 +125,7 @@ impl Stage<'_> {
         Ok(self.sync(&slots).at("syncing the files of commit", &commit.id)?)
     }
 
-    /// Brings what was staged onto the disk, after the last rename.
+    /// Syncs the staged files, after the last rename.
     fn sync(&self, slots: &OwnedFd) -> Result<(), Errno> {
         let Inner { disk, commits, root, .. } = self.inner;
         match &self.unsynced {
@@ -134,8 +133,8 @@ impl Stage<'_> {
             None => return disk.sync_all(root),
         }
         match disk.order() {
-            // The sync of what was changed last, by a rename or when it was made, brought everything.
-            Order::Kept if self.carries => Ok(()),
+            // The sync of the last changed file covered everything.
+            Order::Kept if self.last_is_file => Ok(()),
             Order::Kept => disk.sync(slots),
             Order::Unknown => {
                 disk.sync(slots)?;
@@ -144,26 +143,26 @@ impl Stage<'_> {
         }
     }
 
-    /// Brings one change into its slot.
+    /// Moves one change into its slot.
     fn put(&mut self, upper: &OwnedFd, slots: &OwnedFd, slot: u32, change: &Change) -> Result<(), CommitError> {
         let Act::Put { staged, .. } = &change.act else {
             return Ok(());
         };
         let path = &change.path;
         let disk = &self.inner.disk;
-        let folder = unlocked_down(disk, upper, &path.parent().expect("the root is never put"))?;
-        let name = path.name().expect("the root is never put");
-        // A folder that cannot be listed as it stands is read with more rights.
-        let untouched = staged.is_untouched(disk, folder.as_fd(), name, path, Place::Still).unwrap_or(false);
-        let agreed = untouched || {
+        let folder = open_writable_path(disk, upper, &path.parent().expect("no change replaces the root"))?;
+        let name = path.name().expect("no change replaces the root");
+        // A directory that denies listing is read with more permissions.
+        let untouched = staged.is_untouched(disk, folder.as_fd(), name, path, Position::InPlace).unwrap_or(false);
+        let unmodified = untouched || {
             let now = Walk::new(disk, BOUNDLESS, Side::Upper).until(self.stop).tree(folder.as_fd(), name, path)?;
             now.is_some_and(|mut now| {
-                // The one right that the manifest may have added.
+                // The only permission that the manifest may have added.
                 now.nodes[0].mode |= change.after[0].mode & 0o200;
                 now.top.ino == staged.inode && tree::digest(&now.nodes) == staged.digest
             })
         };
-        if !agreed {
+        if !unmodified {
             return Err(CommitError::Altered { path: path.clone() });
         }
         let original = self.inner.parent(path).ok().and_then(|below| self.original(&below, name));
@@ -172,20 +171,20 @@ impl Stage<'_> {
             owner: self.inner.owner.map(|root| original.as_ref().map_or(root, |(_, stat)| stat.owner)),
             attributes: original.as_ref().map(|(file, _)| file.as_fd()),
         };
-        self.settle(folder.as_fd(), name, path, form)?;
+        self.finalize(folder.as_fd(), name, path, form)?;
         let target = (slots, &*slot_name(slot));
         disk.rename((&folder, name), target, Rename::New).at("staging", path)?;
-        self.carries = matches!(change.after[0].content, Content::File { .. });
+        self.last_is_file = matches!(change.after[0].content, Content::File { .. });
         Ok(())
     }
 
-    /// The file that is replaced, for what the new one takes over from it.
+    /// The file that is replaced, whose owner and attributes the new one inherits.
     fn original(&self, below: &OwnedFd, name: &OsStr) -> Option<(OwnedFd, Stat)> {
         open_file(below, name).ok()
     }
 
-    /// Gives a staged tree its final form, from its leaves to its top.
-    fn settle(
+    /// Gives a staged tree its final form, from the leaves to the top.
+    fn finalize(
         &mut self,
         folder: BorrowedFd<'_>,
         name: &OsStr,
@@ -193,15 +192,15 @@ impl Stage<'_> {
         form: Form<'_>,
     ) -> Result<(), CommitError> {
         let disk = &self.inner.disk;
-        let found = stat_entry(folder, name).and_then(|found| found.ok_or(Errno::NOENT)).at("looking at", path)?;
-        if is_whiteout(disk, folder, name, &found).at("looking at", path)? {
-            // Left over in a folder that hides what is below: it has nothing more to say.
-            disk.unlink(folder, name).at("clearing", path)?;
+        let found = stat_entry(folder, name).and_then(|found| found.ok_or(Errno::NOENT)).at("inspecting", path)?;
+        if is_whiteout(disk, folder, name, &found).at("inspecting", path)? {
+            // A whiteout in an opaque directory has no meaning.
+            disk.unlink(folder, name).at("removing the whiteout", path)?;
             return Ok(());
         }
         if found.is_special() {
-            // The manifest says that it is left out.
-            disk.unlink(folder, name).at("leaving out", path)?;
+            // The manifest lists it as left out.
+            disk.unlink(folder, name).at("removing the special file", path)?;
             return Ok(());
         }
         let node = form.node(path).ok_or_else(|| CommitError::Altered { path: path.clone() })?;
@@ -210,15 +209,15 @@ impl Stage<'_> {
             if found.is_directory() {
                 let inside = Form { owner: self.inner.owner, attributes: None, ..form };
                 for child in names(&opened).at("listing", path)? {
-                    self.settle(opened.as_fd(), &child, &path.join(&child), inside)?;
+                    self.finalize(opened.as_fd(), &child, &path.join(&child), inside)?;
                 }
             }
             self.strip(&opened, &found, path, form.attributes)?;
-            // Before the mode, which a change of owner would take bits from.
+            // Before the mode, because a change of owner clears bits of it.
             if let Some(owner) = form.owner.filter(|owner| *owner != found.owner) {
-                disk.set_owner(folder, name, owner).at("giving to its owner", path)?;
+                disk.set_owner(folder, name, owner).at("changing the owner of", path)?;
             }
-            if Stat::from(fstat(&opened).at("looking at", path)?).mode != node.mode {
+            if Stat::from(fstat(&opened).at("inspecting", path)?).mode != node.mode {
                 disk.set_mode(&opened, node.mode).at("setting the mode of", path)?;
             }
             if let Some(unsynced) = &mut self.unsynced
@@ -227,13 +226,13 @@ impl Stage<'_> {
                 unsynced.push(opened);
             }
         } else if let Some(owner) = form.owner.filter(|owner| *owner != found.owner) {
-            disk.set_owner(folder, name, owner).at("giving to its owner", path)?;
+            disk.set_owner(folder, name, owner).at("changing the owner of", path)?;
         }
         Ok(())
     }
 
-    /// Takes away every extended attribute that the replaced file does not have with the same value: the manifest does not show them, so
-    /// nobody agreed to them. File capabilities and access lists are among them, and the overlay's own marks.
+    /// Removes every extended attribute that the replaced file does not have with the same value: the manifest does not show them, so no
+    /// one approved them. They include file capabilities, access lists, and the attributes of the overlay.
     fn strip(
         &self,
         file: &OwnedFd,
@@ -258,7 +257,7 @@ impl Stage<'_> {
                 unlocked = true;
             }
             match disk.remove_attribute(file, &name) {
-                // A label that the machine's security module gives to each new file, and keeps.
+                // The security module labels every new file, and keeps the label.
                 Err(Errno::ACCESS | Errno::PERM | Errno::NOTSUP)
                     if name.as_bytes().starts_with(b"security.") && !ours => {}
                 removed => removed.at("removing an attribute of", path)?,
@@ -268,14 +267,14 @@ impl Stage<'_> {
     }
 }
 
-/// What staged files are to be like.
+/// The final form of staged files.
 #[derive(Clone, Copy)]
 struct Form<'a> {
-    /// What the manifest says of them, by path.
+    /// Their nodes in the manifest, by path.
     nodes: &'a [Node],
-    /// Whose they are to be, where that can be said.
+    /// Their owner, if the runner can set one.
     owner: Option<(u32, u32)>,
-    /// The file whose attributes may stay.
+    /// The file whose attributes they keep.
     attributes: Option<BorrowedFd<'a>>,
 }
 
@@ -308,15 +307,15 @@ fn value(file: Option<BorrowedFd<'_>>, name: &OsStr) -> Result<Option<Vec<u8>>, 
     Ok(Some(value))
 }
 
-/// Opens a folder of the upper layer, giving its owner every right to it and to those above it: they are only husks from here on.
-fn unlocked_down(disk: &Disk, upper: &OwnedFd, path: &RelPath) -> Result<OwnedFd, IoFailure> {
+/// Opens a directory of the upper layer, giving its owner all permissions to it and its parents, which are not needed any more.
+fn open_writable_path(disk: &Disk, upper: &OwnedFd, path: &RelPath) -> Result<OwnedFd, IoFailure> {
     let mut at = upper.try_clone().map_err(|source| IoFailure { doing: "opening", path: path.to_string(), source })?;
     for name in path.names() {
-        let mode = stat_entry(&at, name).at("looking at", path)?.map_or(0o700, |found| found.mode);
+        let mode = stat_entry(&at, name).at("inspecting", path)?.map_or(0o700, |found| found.mode);
         if mode & 0o700 != 0o700 {
             disk.set_mode_of(&at, name, 0o700).at("opening", path)?;
         }
-        at = open_entry(&at, name, FOLDER).at("opening", path)?;
+        at = open_entry(&at, name, DIRECTORY).at("opening", path)?;
     }
     Ok(at)
 }

@@ -1,19 +1,19 @@
-//! What the kernel says of a file, as plain values.
+//! The status of a file, as plain values.
 
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
-/// A file system's time: seconds and nanoseconds since 1970. Only compared with others of the same machine.
+/// A time of a file system: seconds and nanoseconds since 1970. Only compared with others of the same machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileTime(pub i64, pub u32);
 
-/// What kind of thing a name stands for.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
     /// A regular file.
     File,
-    /// A folder.
+    /// A directory.
     Directory,
     /// A symbolic link.
     Symlink,
@@ -52,7 +52,7 @@ pub(crate) struct Stat {
     pub(crate) size: u64,
     pub(crate) modified: FileTime,
     pub(crate) changed: FileTime,
-    /// A character device 0:0, which is how an overlay writes down that a name is gone.
+    /// A character device 0:0, by which an overlay marks a deleted name.
     pub(crate) is_null_device: bool,
 }
 
@@ -61,7 +61,7 @@ impl Stat {
         self.kind == FileKind::File
     }
 
-    /// Whether it is something that no commit can bring: a pipe, a socket or a device.
+    /// Whether it cannot be committed: a pipe, a socket or a device.
     pub(crate) fn is_special(&self) -> bool {
         matches!(self.kind, FileKind::Fifo | FileKind::Socket | FileKind::Device)
     }
@@ -72,7 +72,7 @@ impl Stat {
 }
 
 impl From<rustix::fs::Stat> for Stat {
-    // The fields' types differ from one architecture to the next.
+    // The types of the fields differ between architectures.
     #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
     fn from(stat: rustix::fs::Stat) -> Self {
         let mode = stat.st_mode as u32;

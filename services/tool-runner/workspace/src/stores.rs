@@ -1,4 +1,4 @@
-//! What the state directory of a Belay is known by: a key beside a store. No call may reach one, whosever it is.
+//! Recognises the state directory of a Belay: a key next to a store. No call may reach one.
 
 use std::{
     collections::VecDeque,
@@ -17,30 +17,30 @@ use rustix::{
 };
 
 use crate::{
-    open::{FOLDER, open_beneath, stat_entry},
+    open::{DIRECTORY, open_beneath, stat_entry},
     path::{OWN, RelPath, is_own},
 };
 
-/// How many folders of a workspace are looked into for what is to be hidden: those nearest to its top.
+/// How many directories of a workspace are searched for directories to hide, nearest to the top first.
 const MAX_FOLDERS: usize = 20_000;
 
-/// How many folders are hidden from one command: each is a mount.
+/// How many directories are hidden from a command: each costs a mount.
 const MAX_HIDDEN: usize = 256;
 
-/// So many folders are looked into for each command: some two milliseconds. What was found in a larger workspace counts for as many
-/// commands as pay for looking again.
+/// How many directories are searched per command: about two milliseconds. The result of a search in a larger workspace is reused for as
+/// many commands as pay for it.
 const FOLDERS_PER_COMMAND: usize = 500;
 
-/// What is to be hidden from the commands of a workspace, as it was found last.
+/// The directories to hide from commands, as last found.
 #[derive(Debug, Default)]
 pub(crate) struct Hidden {
     paths: Arc<[PathBuf]>,
-    /// For how many more commands it counts.
+    /// For how many more commands it is reused.
     commands_left: usize,
 }
 
 impl Hidden {
-    /// The folders to hide from the next command: the one at the top of the workspace first, then those nearest to it.
+    /// The directories to hide from the next command: the one at the top first, then those nearest to it.
     pub(crate) fn next(&mut self, root: BorrowedFd<'_>) -> Arc<[PathBuf]> {
         if self.commands_left == 0 {
             let Found { mut paths, folders } = within(root);
@@ -55,21 +55,21 @@ impl Hidden {
     }
 }
 
-/// Belay's own folders in a workspace.
+/// The directories of Belay in a workspace.
 struct Found {
     paths: Vec<PathBuf>,
-    /// How many folders were looked into.
+    /// How many directories were searched.
     folders: usize,
 }
 
-/// Every `.belay` and every state directory in a folder, whosever they are, nearest to its top first. What cannot be looked into is passed
-/// over: a command cannot either.
+/// Every `.belay` and every state directory below a directory, nearest to the top first. Inaccessible directories are skipped: a command
+/// cannot access them either.
 fn within(root: BorrowedFd<'_>) -> Found {
     let mut found = Found { paths: Vec::new(), folders: 0 };
     let mut next = VecDeque::from([RelPath::root()]);
     while let Some(path) = next.pop_front().filter(|_| found.folders < MAX_FOLDERS) {
         found.folders += 1;
-        let Ok(entries) = open_beneath(root, &path, FOLDER).and_then(entries) else { continue };
+        let Ok(entries) = open_beneath(root, &path, DIRECTORY).and_then(entries) else { continue };
         let has =
             |wanted: &[&str]| entries.iter().any(|(name, folder)| !folder && wanted.iter().any(|one| name == one));
         if !path.is_root() && has(&KEYS) && has(&STORES) {
@@ -88,7 +88,7 @@ fn within(root: BorrowedFd<'_>) -> Found {
     found
 }
 
-/// The files and folders in a folder by name, with whether each is a folder.
+/// The files and directories in a directory by name, each with whether it is a directory.
 fn entries(folder: impl AsFd) -> Result<Vec<(OsString, bool)>, Errno> {
     let mut entries = Vec::new();
     for entry in Dir::read_from(&folder)? {
@@ -98,7 +98,7 @@ fn entries(folder: impl AsFd) -> Result<Vec<(OsString, bool)>, Errno> {
             _ if name == "." || name == ".." => continue,
             FileType::Directory => true,
             FileType::RegularFile => false,
-            // A file system that does not say so.
+            // Some file systems do not report the type.
             FileType::Unknown => stat_entry(&folder, name)?.is_some_and(|found| found.is_directory()),
             _ => continue,
         };
@@ -107,14 +107,14 @@ fn entries(folder: impl AsFd) -> Result<Vec<(OsString, bool)>, Errno> {
     Ok(entries)
 }
 
-/// Keys that services keep in their state directories.
+/// The keys in a state directory.
 const KEYS: [&str; 2] = ["seal.key", "gate.key"];
 
-/// Stores that stand beside them.
+/// The stores next to them.
 const STORES: [&str; 3] = ["journal.db", "ledger.db", "gate.db"];
 
-/// Whether a folder is the state directory of a Belay.
-pub(crate) fn are_in(folder: impl AsFd) -> Result<bool, Errno> {
+/// Whether a directory is the state directory of a Belay.
+pub(crate) fn is_state_directory(folder: impl AsFd) -> Result<bool, Errno> {
     Ok(holds_any(&folder, &KEYS)? && holds_any(&folder, &STORES)?)
 }
 
@@ -127,11 +127,12 @@ fn holds_any(folder: impl AsFd, names: &[&str]) -> Result<bool, Errno> {
     Ok(false)
 }
 
-/// The state directory of a Belay, this one's or another's, that `path` is or lies in. A folder that cannot be looked into is none: what
-/// lies in it has a path that others may pass and not read.
+/// The state directory of this or another Belay that `path` is or lies in. An inaccessible directory is not one: a path may pass through it
+/// without being able to read it.
 #[must_use]
 pub fn enclosing_state_directory(path: &Path) -> Option<PathBuf> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let is_one = |folder: &&Path| openat(CWD, *folder, flags, Mode::empty()).and_then(are_in).unwrap_or(false);
+    let is_one =
+        |folder: &&Path| openat(CWD, *folder, flags, Mode::empty()).and_then(is_state_directory).unwrap_or(false);
     path.ancestors().find(is_one).map(Path::to_owned)
 }

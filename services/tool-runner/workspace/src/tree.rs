@@ -1,4 +1,4 @@
-//! What stands at one path: a file, a link, or a folder with all that is in it, with the digest of every content.
+//! The content of one path: a file, a link, or a directory with its content, with the digest of each file.
 
 use std::{
     ffi::OsStr,
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     disk::{At as _, Disk, IoFailure},
-    open::{FOLDER, NotAFile, names, open_entry, open_file, stat_entry},
+    open::{DIRECTORY, NotAFile, names, open_entry, open_file, stat_entry},
     overlay_format::{is_whiteout, lies_elsewhere, open_for_reading},
     path::{self, RelPath},
     stat::{FileKind, FileTime, Stat},
@@ -27,7 +27,7 @@ use crate::{
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// Of some bytes.
+    /// The digest of bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
@@ -59,46 +59,46 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// One file, folder or link.
+/// A file, directory or link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Where it is in the workspace.
+    /// Its path in the workspace.
     pub path: RelPath,
-    /// Its permission bits, `07777`; those of a symbolic link mean nothing and are 0.
+    /// Its permission bits, `07777`; 0 for a symbolic link.
     pub mode: u32,
-    /// What it holds.
+    /// Its content.
     #[serde(flatten)]
     pub content: Content,
 }
 
-/// What a [`Node`] holds.
+/// The content of a [`Node`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Content {
     /// A regular file.
     File {
-        /// In bytes.
+        /// Its size in bytes.
         size: u64,
-        /// Of its bytes.
+        /// The digest of its content.
         digest: Digest,
     },
-    /// A folder; what is in it are nodes of their own.
+    /// A directory; its entries are separate nodes.
     Directory,
     /// A symbolic link.
     Symlink {
-        /// What it says, as bytes.
+        /// Its target, as bytes.
         #[serde(serialize_with = "path::serialize_name", deserialize_with = "path::deserialize_name")]
         target: Vec<u8>,
     },
-    /// A pipe, socket or device that was there before. A change never brings one.
+    /// An existing pipe, socket or device. A change never contains one.
     Special {
-        /// Which.
+        /// Its type.
         special: FileKind,
     },
 }
 
 impl Node {
-    /// Bytes that are the same for the same node and for no other.
+    /// An injective encoding.
     pub(crate) fn write_canonical(&self, out: &mut Vec<u8>) {
         write_bytes(out, self.path.as_bytes());
         out.extend_from_slice(&self.mode.to_be_bytes());
@@ -121,7 +121,7 @@ impl Node {
     }
 }
 
-/// With the length in front, so that two neighbours cannot be read as two others.
+/// Prefixed with the length, so that concatenations are unambiguous.
 pub(crate) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
     out.extend_from_slice(bytes);
@@ -134,20 +134,20 @@ pub(crate) fn digest(nodes: &[Node]) -> Digest {
     Digest::of(&bytes)
 }
 
-/// How much may be looked at for one effect, before and after taken together.
+/// The limits of one effect, before and after combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Files, folders and links.
     pub entries: u64,
     /// Bytes of file contents.
     pub bytes: u64,
-    /// Folders within folders, counted from where a change begins.
+    /// The depth of directories, counted from where a change begins.
     pub depth: u32,
 }
 
 impl Limits {
-    /// 200,000 entries and 8 GiB: an installed `node_modules` with its tools fits, a disk image by mistake does not. 128 folders deep,
-    /// each of which is one open file while it is walked.
+    /// 200,000 entries and 8 GiB, which fits an installed `node_modules` but not an accidental disk image. Depth 128; each level is an open
+    /// file during the walk.
     pub const USUAL: Self = Self { entries: 200_000, bytes: 8 << 30, depth: 128 };
 }
 
@@ -158,44 +158,46 @@ impl Default for Limits {
     }
 }
 
-/// Asked between two pieces of a tree, or of a file, whether to stop there.
+/// Polled between entries of a tree and chunks of a file; returns true to stop.
 pub type Stop<'a> = &'a dyn Fn() -> bool;
 
 /// A pipe, socket or device that a call left, which cannot be committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// Where.
+    /// The path.
     pub path: RelPath,
-    /// What it is.
+    /// Its type.
     pub kind: FileKind,
 }
 
-/// Why a tree could not be taken down.
+/// Why a tree could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     /// More than a limit allows.
-    #[error("the limit `{limit}` of {allowed} is exceeded at `{path}`: change less in one call, or raise the limit")]
+    #[error(
+        "the limit `{limit}` of {allowed} is exceeded at `{path}`: change fewer files in one call, or raise the limit"
+    )]
     Limit {
-        /// Which of [`Limits`].
+        /// The field of [`Limits`].
         limit: &'static str,
-        /// What it is set to.
+        /// Its value.
         allowed: u64,
-        /// Where it was passed.
+        /// Where it was exceeded.
         path: String,
     },
-    /// Whoever asked for it wants it no more.
-    #[error("it was stopped before everything was looked at")]
+    /// The caller stopped it.
+    #[error("it was stopped before everything was examined")]
     Stopped,
-    /// It is or holds a folder of Belay's own, or a state directory.
-    #[error("`{path}` is Belay's own: leave it where it is")]
+    /// It is or contains a directory of Belay, or a state directory.
+    #[error("`{path}` belongs to Belay: do not move or change it")]
     Reserved {
-        /// Where.
+        /// The path.
         path: String,
     },
     /// The overlay was mounted with options that are not supported.
-    #[error("`{path}` only points to its contents: mount the view with redirect_dir and metacopy off")]
+    #[error("`{path}` only refers to its content: mount the view with redirect_dir and metacopy off")]
     Elsewhere {
-        /// Where.
+        /// The path.
         path: String,
     },
     /// A call failed.
@@ -203,43 +205,43 @@ pub enum TreeError {
     Io(#[from] IoFailure),
 }
 
-/// Which side is walked.
+/// The side that is walked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The workspace as it is: only looked at.
+    /// The workspace: read only.
     Workspace,
-    /// An upper folder: frozen and ours. Whiteouts are no part of what it holds, and set-id bits and special files are left out.
+    /// An upper directory: not used by anyone else. Whiteouts are not part of its content, and set-id bits and special files are skipped.
     Upper,
 }
 
-/// What a walk found at one path.
+/// The result of a walk at one path.
 pub(crate) struct Tree {
     /// The top first, then by path.
     pub(crate) nodes: Vec<Node>,
-    /// What the top itself is.
+    /// The status of the top.
     pub(crate) top: Stat,
-    /// When anything in it, the top left aside, last changed.
+    /// The last change of anything inside, without the top.
     pub(crate) newest_inside: Option<FileTime>,
-    /// Where set-id bits were left out.
+    /// The paths whose set-id bits were skipped.
     pub(crate) stripped: Vec<RelPath>,
-    /// The special files that were left out.
+    /// The skipped special files.
     pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl Tree {
-    /// When anything in it last changed.
+    /// The last change of anything in it.
     pub(crate) fn newest(&self) -> FileTime {
         self.newest_inside.map_or(self.top.changed, |inside| inside.max(self.top.changed))
     }
 }
 
-/// Walks trees and counts what it sees against one set of limits.
+/// Walks trees within one set of limits.
 pub(crate) struct Walk<'a> {
     disk: &'a Disk,
     limits: Limits,
     side: Side,
     stop: Option<Stop<'a>>,
-    /// Without it contents are not read: only times are of interest.
+    /// If false, content is not read: only times are needed.
     hash: bool,
     entries: u64,
     bytes: u64,
@@ -250,12 +252,12 @@ impl<'a> Walk<'a> {
         Self { disk, limits, side, stop: None, hash: true, entries: 0, bytes: 0 }
     }
 
-    /// Of the workspace's side, for its times: the digests of what it finds mean nothing.
+    /// A walk of the workspace for its times: the digests are meaningless.
     pub(crate) fn of_times(disk: &'a Disk, limits: Limits) -> Self {
         Self { hash: false, ..Self::new(disk, limits, Side::Workspace) }
     }
 
-    /// Stops with [`TreeError::Stopped`] once `stop` says so.
+    /// Stops with [`TreeError::Stopped`] once `stop` returns true.
     pub(crate) fn until(self, stop: Stop<'a>) -> Self {
         Self { stop: Some(stop), ..self }
     }
@@ -264,24 +266,24 @@ impl<'a> Walk<'a> {
         if self.stop.is_some_and(|stop| stop()) { Err(TreeError::Stopped) } else { Ok(()) }
     }
 
-    /// Continues on the other side with what is left.
+    /// Switches the side; the limits continue.
     pub(crate) fn turn(&mut self, side: Side) {
         self.side = side;
     }
 
-    /// What is at `name` in `folder`; `None` if nothing is.
+    /// The tree at `name` in `folder`; `None` if nothing is there.
     pub(crate) fn tree(
         &mut self,
         folder: BorrowedFd<'_>,
         name: &OsStr,
         path: &RelPath,
     ) -> Result<Option<Tree>, TreeError> {
-        let Some(top) = stat_entry(folder, name).at("looking at", path)? else {
+        let Some(top) = stat_entry(folder, name).at("inspecting", path)? else {
             return Ok(None);
         };
         let mut tree = Tree { nodes: Vec::new(), top, newest_inside: None, stripped: Vec::new(), left_out: Vec::new() };
         self.visit(folder, name, path, top, 0, &mut tree)?;
-        // A folder's names were sorted one by one; as whole paths `a.b` comes before `a/b`.
+        // The names of each directory were sorted; as whole paths `a.b` sorts before `a/b`.
         tree.nodes.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(Some(tree))
     }
@@ -340,21 +342,21 @@ impl<'a> Walk<'a> {
         tree: &mut Tree,
     ) -> Result<(), TreeError> {
         let (within, mode) = match self.side {
-            Side::Workspace => (open_entry(folder, name, FOLDER).at("opening", path)?, None),
+            Side::Workspace => (open_entry(folder, name, DIRECTORY).at("opening", path)?, None),
             Side::Upper => open_for_reading(self.disk, folder, name, found).at("opening", path)?,
         };
-        if self.side == Side::Upper && lies_elsewhere(&within).at("reading the marks of", path)? {
+        if self.side == Side::Upper && lies_elsewhere(&within).at("reading the overlay attributes of", path)? {
             return Err(TreeError::Elsewhere { path: path.to_string() });
         }
-        if self.side == Side::Workspace && stores::are_in(&within).at("looking into", path)? {
+        if self.side == Side::Workspace && stores::is_state_directory(&within).at("inspecting", path)? {
             return Err(TreeError::Reserved { path: path.to_string() });
         }
         for child in names(&within).at("listing", path)? {
             let place = path.join(&child);
-            let Some(found) = stat_entry(&within, &child).at("looking at", &place)? else {
+            let Some(found) = stat_entry(&within, &child).at("inspecting", &place)? else {
                 continue;
             };
-            if self.side == Side::Upper && is_whiteout(self.disk, &within, &child, &found).at("looking at", &place)? {
+            if self.side == Side::Upper && is_whiteout(self.disk, &within, &child, &found).at("inspecting", &place)? {
                 continue;
             }
             if path::is_own(&child) {
@@ -363,10 +365,10 @@ impl<'a> Walk<'a> {
             tree.newest_inside = tree.newest_inside.max(Some(found.changed));
             self.visit(within.as_fd(), &child, &place, found, depth + 1, tree)?;
         }
-        // A name that came or went while the list was read left its mark on the folder.
-        let after = Stat::from(fstat(&within).at("looking at", path)?);
+        // A name added or removed during the listing has updated the ctime of the directory.
+        let after = Stat::from(fstat(&within).at("inspecting", path)?);
         tree.newest_inside = tree.newest_inside.max((depth > 0).then_some(after.changed));
-        mode.map_or(Ok(()), |mode| self.disk.set_mode(&within, mode)).at("giving back the mode of", path)?;
+        mode.map_or(Ok(()), |mode| self.disk.set_mode(&within, mode)).at("restoring the mode of", path)?;
         Ok(())
     }
 
@@ -390,7 +392,7 @@ impl<'a> Walk<'a> {
             },
             Side::Upper => open_for_reading(self.disk, folder, name, found).at("opening", path)?,
         };
-        if self.side == Side::Upper && lies_elsewhere(&file).at("reading the marks of", path)? {
+        if self.side == Side::Upper && lies_elsewhere(&file).at("reading the overlay attributes of", path)? {
             return Err(TreeError::Elsewhere { path: path.to_string() });
         }
         let mut hash = Sha256::new();
@@ -412,7 +414,7 @@ impl<'a> Walk<'a> {
             }
             hash.update(&buffer[..length]);
         }
-        mode.map_or(Ok(()), |mode| self.disk.set_mode(&file, mode)).at("giving back the mode of", path)?;
+        mode.map_or(Ok(()), |mode| self.disk.set_mode(&file, mode)).at("restoring the mode of", path)?;
         Ok(Content::File { size, digest: Digest(hash.finalize().into()) })
     }
 }

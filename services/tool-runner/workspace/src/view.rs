@@ -1,8 +1,8 @@
-//! What one call sees: the workspace, with the call's own changes over it.
+//! The view of one call: the workspace, overlaid with the changes of the call.
 //!
-//! A command gets the view as a mounted overlay (the sandbox mounts it, see [`View::folder`]); a file tool uses the functions here on the
-//! same layers, without a mount and in the same format. Nothing reaches the workspace before a commit, and dropping the view is all that
-//! it takes to undo a call.
+//! A command gets the view as a mounted overlay (the sandbox mounts it, see [`View::directory`]); a file tool uses the functions here on the
+//! same layers, without a mount and in the same format. Nothing reaches the workspace before a commit, and dropping the view undoes the
+//! call.
 
 use std::{
     ffi::OsStr,
@@ -21,7 +21,7 @@ use rustix::{
 use crate::{
     disk::{At as _, IoFailure, Rename},
     lookup::{Entry, Follow, Found, Layer, Merged, find},
-    open::{FOLDER, NotAFile, open_entry, open_file, stat_entry},
+    open::{DIRECTORY, NotAFile, open_entry, open_file, stat_entry},
     overlay_format::{is_whiteout, mark_copied_up, mark_opaque},
     path::{OWN, RelPath},
     remove::remove_tree,
@@ -29,101 +29,101 @@ use crate::{
     workspace::Inner,
 };
 
-/// The folder of a view that holds its changes.
+/// The directory of a view that holds its changes.
 pub const UPPER: &str = "upper";
 
-/// The folder of a view that a mounted overlay uses for itself.
+/// The directory of a view that a mounted overlay uses internally.
 pub const WORK: &str = "work";
 
-/// Where a file is written before it takes its place.
+/// Where a file is written before it is renamed into place.
 const INCOMING: &str = "incoming";
 
-/// One call's view. Dropping it discards it; [`crate::Workspace::stage`] turns it into a commit.
+/// The view of a call. Dropping it discards it; [`crate::Workspace::stage`] turns it into a commit.
 ///
-/// A view that a command changes while it is mounted must not be used through these functions at the same time.
+/// While a command uses the mounted view, these functions must not be called.
 pub struct View {
     pub(crate) workspace: Arc<Inner>,
     pub(crate) id: String,
-    /// The view's own folder, opened.
+    /// The directory of the view.
     pub(crate) own: OwnedFd,
-    /// The file system's time when it began.
+    /// The time of the file system when it began.
     pub(crate) began: FileTime,
-    /// By which what commits displace is kept for it.
+    /// Its number in [`crate::retention::Retention`], by which replaced files are kept for it.
     number: u64,
 }
 
-/// What a path in a view is.
+/// The metadata of a path in a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Its kind.
+    /// Its type.
     pub kind: FileKind,
-    /// Its size in bytes; only a regular file's means anything.
+    /// Its size in bytes; meaningful for regular files only.
     pub size: u64,
     /// Its permission bits, `07777`.
     pub mode: u32,
     /// When it was last modified.
     pub modified: FileTime,
-    /// What a symbolic link says, made printable.
+    /// The target of a symbolic link, escaped.
     pub target: Option<String>,
 }
 
-/// Why something in a view could not be read or changed.
+/// Why an operation in a view failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
-    /// The view's name cannot be used.
+    /// The id of the view is not valid.
     #[error("view id `{id}` {why}")]
     Id {
-        /// As it was given.
+        /// As given.
         id: String,
-        /// What about it.
+        /// What is wrong with it.
         why: &'static str,
     },
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("`{path}` does not exist")]
     NotFound {
-        /// Where.
+        /// The path.
         path: String,
     },
-    /// A symbolic link leads out of the workspace.
+    /// A symbolic link leaves the workspace.
     #[error(
         "`{path}` is outside workspace: it is a symbolic link to `{target}`; use a path that stays in the workspace"
     )]
     Outside {
         /// The link.
         path: String,
-        /// What it says.
+        /// Its target.
         target: String,
     },
-    /// A change would go through a symbolic link, or too many links lead to one another.
-    #[error("`{path}` is a symbolic link to `{target}`, which is not followed here: use the path it leads to")]
+    /// A change would follow a symbolic link, or there are too many links.
+    #[error("`{path}` is a symbolic link to `{target}`, which is not followed here: use its target instead")]
     Link {
         /// The link.
         path: String,
-        /// What it says.
+        /// Its target.
         target: String,
     },
-    /// A folder was needed.
+    /// Not a directory.
     #[error("`{path}` is not a directory")]
     NotADirectory {
-        /// Where.
+        /// The path.
         path: String,
     },
-    /// A regular file was needed.
-    #[error("`{path}` is {}: only regular files are read and written", kind.name())]
+    /// Not a regular file.
+    #[error("`{path}` is {}: only regular files can be read and written", kind.name())]
     NotAFile {
-        /// Where.
+        /// The path.
         path: String,
-        /// What it is.
+        /// Its type.
         kind: FileKind,
     },
     /// It is the state directory of a Belay.
-    #[error("`{path}` is outside workspace: it holds the stores and keys of a Belay, which no call reaches")]
+    #[error("`{path}` is outside workspace: it contains the stores and keys of a Belay, which calls must not access")]
     Stores {
-        /// Where.
+        /// The path.
         path: String,
     },
     /// The workspace itself cannot be overwritten or removed.
-    #[error("`.` is the workspace itself: name something in it")]
+    #[error("`.` is the workspace itself: name a path inside it")]
     Root,
     /// A call failed.
     #[error(transparent)]
@@ -137,57 +137,57 @@ impl View {
             return Err(refused("is not 1 to 64 letters, digits, `-` and `_`"));
         }
         if stat_entry(&workspace.commits, id.as_ref()).at("looking for the commit", id)?.is_some() {
-            return Err(refused("names a commit already: give each call its own"));
+            return Err(refused("is already used by a commit: use a new id for each call"));
         }
-        match workspace.disk.make_folder(&workspace.views, id.as_ref(), 0o700) {
-            Err(Errno::EXIST) => return Err(refused("names a view already: give each call its own")),
-            made => made.at("making the view", id)?,
+        match workspace.disk.create_directory(&workspace.views, id.as_ref(), 0o700) {
+            Err(Errno::EXIST) => return Err(refused("is already used by a view: use a new id for each call")),
+            made => made.at("creating the view", id)?,
         }
-        let own = open_entry(&workspace.views, id.as_ref(), FOLDER).at("opening the view", id)?;
+        let own = open_entry(&workspace.views, id.as_ref(), DIRECTORY).at("opening the view", id)?;
         let number = workspace.retention().begin();
         let mut view = Self { workspace, id: id.to_owned(), own, began: FileTime(0, 0), number };
         view.began = view.workspace.beginning().at("reading the time of", view.workspace.path.display())?;
         Ok(view)
     }
 
-    /// Its name, which will be its commit's.
+    /// Its id, which is also the id of its commit.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The folders that lie below its changes, the topmost first, as an overlay takes them.
+    /// The lower layers, topmost first, as an overlay takes them.
     ///
-    /// [`View::hidden`] in the last of them has to be hidden from the command.
+    /// [`View::hidden`] in the last of them must be hidden from the command.
     #[must_use]
     pub fn lower(&self) -> Vec<PathBuf> {
         vec![self.workspace.path.clone()]
     }
 
-    /// The folders that a command must not see, relative to the workspace: [`OWN`], that of every workspace inside this one, and every state
-    /// directory of a Belay, as far as they are found. Looking for them takes some milliseconds at most, on average.
+    /// The directories that a command must not see, relative to the workspace: [`OWN`], that of every workspace inside this one, and every
+    /// state directory of a Belay, as far as they are found. The search takes some milliseconds at most, on average.
     #[must_use]
     pub fn hidden(&self) -> Vec<PathBuf> {
         let mut hidden = self.workspace.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         hidden.next(self.workspace.root.as_fd()).to_vec()
     }
 
-    /// The view's own folder. Whoever mounts it makes [`UPPER`] and [`WORK`] in it, unless a file tool made the first already.
+    /// The directory of the view. The caller that mounts it creates [`UPPER`] and [`WORK`] in it, unless a file tool has created the first.
     ///
-    /// Commits to the workspace may be applied while it is mounted, because they replace files and folders by rename and never write into
-    /// them: a name that was looked up goes on showing what it showed, whole, as long as the view is open; any other shows what is there
-    /// now. The kernel leaves it undefined what a listing of a folder shows that was changed meanwhile, but does not fail (seen on Linux
-    /// 6.18, and held by `tests/workspace/beside.rs`).
+    /// Commits to the workspace may be applied while it is mounted, because they replace files and directories by rename and never write
+    /// into them: a name that was looked up keeps showing the same file or directory while the view is open; any other shows the current
+    /// one. The kernel leaves the listing of a changed directory undefined, but it does not fail (observed on Linux 6.18, and tested in
+    /// `tests/workspace/beside.rs`).
     #[must_use]
-    pub fn folder(&self) -> PathBuf {
+    pub fn directory(&self) -> PathBuf {
         self.workspace.path.join(OWN).join("views").join(&self.id)
     }
 
-    /// Bytes of a file: all, or at most `length` from `start` on. Fewer if the file ends before.
+    /// Reads a file: all of it, or at most `length` bytes from `start`. Returns fewer if the file ends first.
     ///
     /// # Errors
     ///
-    /// As [`View::open`], and what reading refuses.
+    /// As [`View::open`], and errors of reading.
     pub fn read(&self, path: &RelPath, start: u64, length: Option<u64>) -> Result<Vec<u8>, ViewError> {
         let failed = |source: io::Error| IoFailure { doing: "reading", path: path.to_string(), source };
         let mut file = self.open(path)?;
@@ -197,12 +197,12 @@ impl View {
         Ok(bytes)
     }
 
-    /// A file, to be read as a stream. Symbolic links are followed as long as they stay in the workspace.
+    /// Opens a file for reading. Follows symbolic links that stay in the workspace.
     ///
     /// # Errors
     ///
-    /// [`ViewError::NotFound`], [`ViewError::NotAFile`] for folders, pipes, sockets and devices (without waiting for any of them),
-    /// [`ViewError::Outside`] for a link that leads out.
+    /// [`ViewError::NotFound`], [`ViewError::NotAFile`] for directories, pipes, sockets and devices (without blocking on any),
+    /// [`ViewError::Outside`] for a link that leaves the workspace.
     pub fn open(&self, path: &RelPath) -> Result<File, ViewError> {
         let root = self.root()?;
         let found = find(&root, path, Follow::All)?;
@@ -219,16 +219,16 @@ impl View {
         }
     }
 
-    /// What is at a path. A symbolic link is described itself; those on the way to it are followed.
+    /// The metadata of a path. Does not follow a symbolic link at its end.
     ///
     /// # Errors
     ///
     /// [`ViewError::NotFound`], [`ViewError::Outside`].
     pub fn metadata(&self, path: &RelPath) -> Result<Metadata, ViewError> {
         let root = self.root()?;
-        let found = find(&root, path, Follow::OnTheWay)?;
+        let found = find(&root, path, Follow::Parents)?;
         let Some(name) = &found.name else {
-            let stat = fstat(&self.workspace.root).at("looking at", path)?.into();
+            let stat = fstat(&self.workspace.root).at("inspecting", path)?.into();
             return Ok(metadata(&stat, None));
         };
         let Some(entry) = found.entry else {
@@ -241,7 +241,7 @@ impl View {
         Ok(metadata(&entry.stat, target.map(|target| crate::path::printable(target.as_bytes()))))
     }
 
-    /// What is in a folder: its paths, sorted, with their kinds. Symbolic links to folders are followed; those in it are not.
+    /// The entries of a directory with their types, sorted by path. Follows symbolic links to the directory, not those in it.
     ///
     /// # Errors
     ///
@@ -259,29 +259,31 @@ impl View {
         Ok(entries.into_iter().map(|(name, entry)| (path.join(&name), entry.stat.kind)).collect())
     }
 
-    /// Writes a whole file, making the folders above it (0755) where they are missing.
+    /// Writes a whole file, creating missing parent directories (0755).
     ///
-    /// Without `mode` a file that is overwritten keeps its own, and a new one gets 0644.
+    /// Without `mode` an existing file keeps its own, and a new one gets 0644.
     ///
     /// # Errors
     ///
-    /// [`ViewError::Link`] where a symbolic link is in its place or above it, [`ViewError::NotAFile`], [`ViewError::NotADirectory`].
-    /// What was there before stays.
+    /// [`ViewError::Link`] if the path or a parent is a symbolic link, [`ViewError::NotAFile`], [`ViewError::NotADirectory`]. The file is
+    /// unchanged then.
     pub fn write(&mut self, path: &RelPath, bytes: &[u8], mode: Option<u32>) -> Result<(), ViewError> {
         let (parent, name) = path.parent().zip(path.name()).ok_or(ViewError::Root)?;
         let root = self.writable_root()?;
-        let folder = self.make_folders(root, &parent)?;
-        let there = folder.entry(name).at("looking at", path)?;
+        let folder = self.create_directories(root, &parent)?;
+        let there = folder.entry(name).at("inspecting", path)?;
         match there.map(|there| there.stat.kind) {
             None | Some(FileKind::File) => {}
-            Some(FileKind::Symlink) => return Err(link(&folder, name, there.expect("it is there"))?),
+            Some(FileKind::Symlink) => {
+                return Err(link(&folder, name, there.expect("the match arm requires an entry"))?);
+            }
             Some(kind) => return Err(not_a_file(path, kind)),
         }
         let kept = there.map(|there| there.stat.mode & 0o1777);
-        let overwrites = folder.below(name).at("looking at", path)?.is_some_and(|below| below.is_file());
+        let overwrites = folder.below(name).at("inspecting", path)?.is_some_and(|below| below.is_file());
 
         let disk = &self.workspace.disk;
-        remove_tree(disk, &self.own, INCOMING.as_ref()).at("making room for", path)?;
+        remove_tree(disk, &self.own, INCOMING.as_ref()).at("removing an old entry at", path)?;
         let file = disk.create(&self.own, INCOMING.as_ref()).at("creating", path)?;
         disk.write_all(&file, bytes).at("writing", path)?;
         if overwrites {
@@ -289,40 +291,40 @@ impl View {
         }
         disk.set_mode(&file, mode.or(kept).unwrap_or(0o644) & 0o1777).at("setting the mode of", path)?;
         let upper = folder.layer(Layer::Upper);
-        disk.rename((&self.own, INCOMING.as_ref()), (upper, name), Rename::Replace).at("putting in place", path)?;
+        disk.rename((&self.own, INCOMING.as_ref()), (upper, name), Rename::Replace).at("renaming into place", path)?;
         Ok(())
     }
 
-    /// Removes a file, a link itself, or a folder with all that is in it.
+    /// Removes a file, a symbolic link itself, or a directory with its content.
     ///
     /// # Errors
     ///
-    /// [`ViewError::NotFound`], and [`ViewError::Link`] where a symbolic link is above it.
+    /// [`ViewError::NotFound`], and [`ViewError::Link`] if a parent is a symbolic link.
     pub fn remove(&mut self, path: &RelPath) -> Result<(), ViewError> {
         let (parent, name) = path.parent().zip(path.name()).ok_or(ViewError::Root)?;
         let root = self.writable_root()?;
         if find(&root, path, Follow::None)?.entry.is_none() {
             return Err(ViewError::NotFound { path: path.to_string() });
         }
-        let folder = self.make_folders(root, &parent)?;
+        let folder = self.create_directories(root, &parent)?;
         let upper = folder.layer(Layer::Upper);
         let disk = &self.workspace.disk;
         remove_tree(disk, upper, name).at("removing", path)?;
-        if folder.below(name).at("looking at", path)?.is_some() {
+        if folder.below(name).at("inspecting", path)?.is_some() {
             disk.make_whiteout(upper, name).at("marking as removed", path)?;
         }
         Ok(())
     }
 
-    /// The upper folder, if anything made it yet.
+    /// The upper directory, if it exists yet.
     pub(crate) fn upper(&self) -> Result<Option<OwnedFd>, IoFailure> {
-        match open_entry(&self.own, UPPER.as_ref(), FOLDER) {
+        match open_entry(&self.own, UPPER.as_ref(), DIRECTORY) {
             Err(Errno::NOENT) => Ok(None),
             opened => opened.map(Some).at("opening the changes of view", &self.id),
         }
     }
 
-    /// Its top folder, to be looked into.
+    /// The root, for reading.
     fn root(&self) -> Result<Merged<'_>, IoFailure> {
         let lower = self.workspace.root.try_clone();
         let lower = lower.map_err(|source| IoFailure { doing: "opening", path: ".".to_owned(), source })?;
@@ -334,47 +336,47 @@ impl View {
         })
     }
 
-    /// The same, with an upper folder in any case.
+    /// The root, for writing: creates the upper directory.
     fn writable_root(&self) -> Result<Merged<'_>, IoFailure> {
-        let mode = Stat::from(fstat(&self.workspace.root).at("looking at", ".")?).mode;
-        match self.workspace.disk.make_folder(&self.own, UPPER.as_ref(), mode & 0o1777) {
+        let mode = Stat::from(fstat(&self.workspace.root).at("inspecting", ".")?).mode;
+        match self.workspace.disk.create_directory(&self.own, UPPER.as_ref(), mode & 0o1777) {
             Ok(()) | Err(Errno::EXIST) => self.root(),
-            Err(error) => Err(error).at("making a place for changes in view", &self.id),
+            Err(error) => Err(error).at("creating the upper directory of view", &self.id),
         }
     }
 
-    /// The folder at `path`, in the upper layer in any case: copied up, or new where there is none.
-    fn make_folders<'a>(&'a self, root: Merged<'a>, path: &RelPath) -> Result<Merged<'a>, ViewError> {
+    /// The directory at `path` in the upper layer: copied up, or created.
+    fn create_directories<'a>(&'a self, root: Merged<'a>, path: &RelPath) -> Result<Merged<'a>, ViewError> {
         let disk = &self.workspace.disk;
         let mut at = root;
         for name in path.names() {
             let place = at.path.join(name);
             let upper = at.layer(Layer::Upper);
-            let there = at.entry(name).at("looking at", &place)?;
+            let there = at.entry(name).at("inspecting", &place)?;
             match there {
                 Some(entry) if entry.stat.is_directory() => {
                     if entry.layer == Layer::Lower {
-                        disk.make_folder(upper, name, entry.stat.mode & 0o1777).at("making", &place)?;
-                        let made = open_entry(upper, name, FOLDER).at("opening", &place)?;
+                        disk.create_directory(upper, name, entry.stat.mode & 0o1777).at("creating", &place)?;
+                        let made = open_entry(upper, name, DIRECTORY).at("opening", &place)?;
                         mark_copied_up(disk, &made).at("marking", &place)?;
                     }
                 }
                 Some(entry) if entry.stat.kind == FileKind::Symlink => return Err(link(&at, name, entry)?),
                 Some(_) => return Err(ViewError::NotADirectory { path: place.to_string() }),
                 None => {
-                    if let Some(mark) = stat_entry(upper, name).at("looking at", &place)?
-                        && is_whiteout(disk, upper, name, &mark).at("looking at", &place)?
+                    if let Some(mark) = stat_entry(upper, name).at("inspecting", &place)?
+                        && is_whiteout(disk, upper, name, &mark).at("inspecting", &place)?
                     {
-                        disk.unlink(upper, name).at("making room for", &place)?;
+                        disk.unlink(upper, name).at("removing an old entry at", &place)?;
                     }
-                    disk.make_folder(upper, name, 0o755).at("making", &place)?;
-                    if at.below(name).at("looking at", &place)?.is_some() {
-                        let made = open_entry(upper, name, FOLDER).at("opening", &place)?;
+                    disk.create_directory(upper, name, 0o755).at("creating", &place)?;
+                    if at.below(name).at("inspecting", &place)?.is_some() {
+                        let made = open_entry(upper, name, DIRECTORY).at("opening", &place)?;
                         mark_opaque(disk, &made).at("marking", &place)?;
                     }
                 }
             }
-            let stat = stat_entry(upper, name).and_then(|made| made.ok_or(Errno::NOENT)).at("looking at", &place)?;
+            let stat = stat_entry(upper, name).and_then(|made| made.ok_or(Errno::NOENT)).at("inspecting", &place)?;
             at = at.folder(name, Entry { layer: Layer::Upper, stat })?;
         }
         Ok(at)
@@ -383,13 +385,13 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // What cannot be removed now is swept when the workspace is opened the next time; it changes nothing until then.
+        // What cannot be removed now is swept at the next opening of the workspace, and has no effect until then.
         let _ = self.workspace.discard(&self.workspace.views, self.id.as_ref());
         self.workspace.retention().end(self.number);
     }
 }
 
-/// Whether that can be a view's name, and a commit's.
+/// Whether it is a valid id of a view and a commit.
 pub(crate) fn is_plain(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
@@ -403,7 +405,7 @@ fn not_a_file(path: &RelPath, kind: FileKind) -> ViewError {
     ViewError::NotAFile { path: path.to_string(), kind }
 }
 
-/// The refusal of a link, with what it says.
+/// The error for a link, with its target.
 fn link(folder: &Merged<'_>, name: &OsStr, entry: Entry) -> Result<ViewError, IoFailure> {
     let path = folder.path.join(name);
     let target = readlinkat(folder.layer(entry.layer), name, Vec::new()).at("reading the link", &path)?;

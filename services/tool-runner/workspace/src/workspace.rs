@@ -1,13 +1,6 @@
-//! A workspace: a folder that is opened once, with Belay's own folder inside it.
+//! A workspace: a directory that one process has open, with Belay's own directory inside it.
 //!
-//! ```text
-//! <root>/.belay/            0700, ignored by git, shown in no view
-//!     lock                  held while the workspace is open
-//!     views/<id>/           one call's view: upper, work
-//!     commits/<id>/<n>      what a commit puts in place, afterwards what it displaced
-//!     trash/                what is being removed
-//! ```
-//! It lies inside the workspace because a commit renames, and names can only move within one file system.
+//! It is inside the workspace because a commit renames files, which works within one file system only.
 
 use std::{
     ffi::OsStr,
@@ -29,7 +22,7 @@ use rustix::{
 use crate::{
     commit::retired_name,
     disk::{At as _, Disk, IoFailure, Rename, Seam, Undisturbed},
-    open::{FOLDER, names, open_entry, stat_entry},
+    open::{DIRECTORY, names, open_entry, stat_entry},
     order::Order,
     overlay_format,
     path::{OWN, RelPath},
@@ -40,7 +33,7 @@ use crate::{
     view::{View, ViewError},
 };
 
-/// A workspace that is open. Clones are the same one.
+/// An open workspace. Clones share it.
 #[derive(Clone)]
 pub struct Workspace {
     pub(crate) inner: Arc<Inner>,
@@ -55,79 +48,79 @@ pub(crate) struct Inner {
     pub(crate) commits: OwnedFd,
     pub(crate) trash: OwnedFd,
     trashed: AtomicU64,
-    /// Whose the committed files are, when the runner is root and can say so.
+    /// The owner of committed files, if the runner is root.
     pub(crate) owner: Option<(u32, u32)>,
-    /// Held while names are moved.
+    /// Held while a commit renames files.
     moving: Mutex<()>,
-    /// When a commit last moved names.
+    /// When a commit last renamed files.
     last_commit: Mutex<Option<FileTime>>,
-    /// By the ids of commits, what they displaced.
+    /// The replaced files, by the ids of their commits.
     retention: Mutex<Retention<String>>,
-    /// What commands must not see.
+    /// The directories hidden from commands.
     pub(crate) hidden: Mutex<stores::Hidden>,
     _lock: Lock,
 }
 
-/// Why a folder cannot be a workspace.
+/// Why a directory cannot be opened as a workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Nothing is there, or it cannot be reached.
-    #[error("workspace `{path}` cannot be reached: {source}; create it, or name another folder")]
+    /// It does not exist, or cannot be reached.
+    #[error("cannot access workspace `{path}`: {source}; create it, or name another directory")]
     Unreachable {
-        /// As it was given.
+        /// As given.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// It is a file.
-    #[error("workspace `{path}` is not a directory: name the folder that holds the files")]
+    #[error("workspace `{path}` is not a directory: name the directory that contains the files")]
     NotADirectory {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
     },
-    /// It is the root of the machine.
-    #[error("workspace `/` is the whole machine: name the folder of one project")]
+    /// It is `/`.
+    #[error("workspace `/` is the whole machine: name the directory of one project")]
     Root,
-    /// It may not be written.
+    /// It is not writable.
     #[error(
-        "workspace `{path}` cannot be written by the user that runs Belay: change its owner or mode, or name another folder"
+        "workspace `{path}` is not writable by the user that runs Belay: change its owner or mode, or name another directory"
     )]
     ReadOnly {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
     },
-    /// It and a folder that calls must not reach lie one inside the other.
+    /// It contains, or is in, a directory that calls must not reach.
     #[error(
-        "workspace `{path}` contains `{forbidden}`, or lies inside it, which calls must not reach: keep the two apart"
+        "workspace `{path}` contains, or is inside, `{forbidden}`, which calls must not access: use separate directories"
     )]
     Forbidden {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// The folder that must not be reached.
+        /// The directory that calls must not reach.
         forbidden: PathBuf,
     },
-    /// Something else is in the place of Belay's own folder.
-    #[error("`{path}` is where Belay keeps its own files, but it is {found}: move it away")]
+    /// Another entry has the name of Belay's own directory.
+    #[error("`{path}` is reserved for Belay's own files, but it is {found}: move it away")]
     Occupied {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What is there.
+        /// The entry that is there.
         found: &'static str,
     },
     /// Another process has it open.
-    #[error("workspace `{path}` is in use by another Belay: stop that one, or use it as its client")]
+    #[error("workspace `{path}` is in use by another Belay: stop it, or connect to it as a client")]
     InUse {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
     },
-    /// The file system cannot hold a view.
+    /// The file system lacks a required feature.
     #[error(
-        "the file system of workspace `{path}` lacks {lacks}, without which no change can be kept apart: use a local one such as ext4, xfs or btrfs"
+        "the file system of workspace `{path}` does not support {lacks}, which views need: use a local file system such as ext4, xfs or btrfs"
     )]
     FileSystem {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// What it lacks.
+        /// The missing feature.
         lacks: &'static str,
     },
     /// A call failed.
@@ -136,18 +129,18 @@ pub enum OpenError {
 }
 
 impl Workspace {
-    /// Opens a folder as a workspace, making Belay's own folder in it where there is none yet. One process at a time has it open.
+    /// Opens a directory as a workspace, creating Belay's own directory in it if needed. Only one process can have it open.
     ///
-    /// `forbidden` are folders that calls must never reach, first of all the one with Belay's stores and keys.
+    /// `forbidden` are directories that calls must never reach, such as the one with Belay's stores and keys.
     ///
     /// # Errors
     ///
-    /// [`OpenError`], which names the folder and says what to do.
+    /// [`OpenError`], which names the directory and says what to do.
     pub fn open(root: &Path, forbidden: &[&Path]) -> Result<Self, OpenError> {
         Self::open_with(root, forbidden, Arc::new(Undisturbed))
     }
 
-    /// The same with a seam through which a test can kill the process at any change to the disk.
+    /// As [`Workspace::open`], with a seam at which a test can kill the process before any change to the disk.
     ///
     /// # Errors
     ///
@@ -167,14 +160,14 @@ impl Workspace {
                 return Err(OpenError::Forbidden { path, forbidden });
             }
         }
-        let flags = FOLDER | OFlags::CLOEXEC;
+        let flags = DIRECTORY | OFlags::CLOEXEC;
         let root = openat(rustix::fs::CWD, &path, flags, Mode::empty()).at("opening", path.display())?;
         match accessat(&root, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
             Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => return Err(OpenError::ReadOnly { path }),
-            checked => checked.at("checking the rights to", path.display())?,
+            checked => checked.at("checking the permissions of", path.display())?,
         }
         let disk = Disk::of(&root, seam);
-        let own = own_folder(&disk, &root, &path)?;
+        let own = own_directory(&disk, &root, &path)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = openat(&own, "lock", flags, Mode::RUSR | Mode::WUSR)
             .at("opening", path.join(OWN).join("lock").display())?;
@@ -188,7 +181,7 @@ impl Workspace {
             folder(&disk, &own, name.as_ref()).at("opening", shown.display()).map_err(OpenError::from)
         };
         let (views, commits, trash) = (part("views")?, part("commits")?, part("trash")?);
-        let stat = Stat::from(fstat(&root).at("looking at", path.display())?);
+        let stat = Stat::from(fstat(&root).at("inspecting", path.display())?);
         let owner = geteuid().is_root().then_some(stat.owner);
         let trashed = AtomicU64::new(0);
         let (moving, last_commit, retention) = (Mutex::default(), Mutex::default(), Mutex::default());
@@ -213,61 +206,61 @@ impl Workspace {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Where it is, without symbolic links.
+    /// Its canonical path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// Begins a view for one call. It is gone when the value is dropped, and with it all that was written there.
+    /// Creates a view for one call. It is removed, with everything written to it, when the value is dropped.
     ///
-    /// `id` names its folder: 1 to 64 letters, digits, `-` and `_`, never used twice.
+    /// `id` names its directory: 1 to 64 letters, digits, `-` and `_`, never reused.
     ///
     /// # Errors
     ///
-    /// [`ViewError::Id`], and what the file system refuses.
+    /// [`ViewError::Id`], or an error of the file system.
     pub fn view(&self, id: &str) -> Result<View, ViewError> {
         View::begin(Arc::clone(&self.inner), id)
     }
 
-    /// Whether something that commits displaced waits for [`Workspace::clear`].
+    /// Whether replaced files wait for [`Workspace::clear`].
     #[must_use]
     pub fn has_to_clear(&self) -> bool {
         self.inner.retention().releasable() > 0
     }
 
-    /// Removes what commits displaced and no view needs any more: see [`Workspace::finish`]. To be called after a view has ended. What is
-    /// left when the process is lost goes when the workspace is opened again.
+    /// Removes replaced files that no view needs any more: see [`Workspace::finish`]. Call it after a view has ended. What is left after a
+    /// crash is removed at the next opening of the workspace.
     ///
     /// # Errors
     ///
-    /// What the file system refuses.
+    /// An error of the file system.
     pub fn clear(&self) -> Result<(), IoFailure> {
         self.inner.clear()
     }
 
-    /// Brings every commit that was applied onto the disk for good.
+    /// Makes every applied commit durable.
     ///
     /// # Errors
     ///
-    /// What the file system refuses. How much of it is on the disk is not known then, nor ever will be: a later sync may succeed without
-    /// having brought what this one lost.
+    /// An error of the file system. How much is durable is unknown then, and stays so: a later sync may succeed without having written what
+    /// this one lost.
     pub fn sync(&self) -> Result<(), IoFailure> {
         let Inner { disk, own, path, .. } = &*self.inner;
         match disk.order() {
-            // What is synced has to be changed last.
+            // The synced directory has to be the last change.
             Order::Kept => disk.now(own).and_then(|_| disk.sync(own)).at("syncing", path.display()),
-            // Each was synced when it was applied.
+            // Each commit was synced when it was applied.
             Order::Unknown => Ok(()),
         }
     }
 
-    /// Removes what a process left that died: every view, and every staged commit that is not to be kept. To be called after opening,
-    /// before the first view, with the commits that the ledger knows of.
+    /// Removes what a crashed process left: every view, and every staged commit that `keep` rejects. Call it after opening, before the
+    /// first view, with the commits in the ledger.
     ///
     /// # Errors
     ///
-    /// What the file system refuses.
+    /// An error of the file system.
     pub fn sweep(&self, keep: impl Fn(&str) -> bool) -> Result<(), IoFailure> {
         let inner = &self.inner;
         let old = |folder| names(folder).at("listing", inner.path.join(OWN).display());
@@ -284,7 +277,7 @@ impl Workspace {
 }
 
 impl Inner {
-    /// Removes a folder of ours: first from its place, in one step, then from the disk.
+    /// Removes a directory of ours: first moves it to the trash, in one step, then deletes it.
     pub(crate) fn discard(&self, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
         if stat_entry(folder, name)?.is_none() {
             return Ok(());
@@ -294,7 +287,7 @@ impl Inner {
         self.remove_trash(trash.as_ref())
     }
 
-    /// Takes the slots of a commit from their place, in one step; `to` is their name in the trash. Nothing happens if they are not there.
+    /// Moves the slots of a commit to the trash, in one step, under the name `to`. Does nothing if they do not exist.
     pub(crate) fn retire(&self, id: &str, to: &OsStr) -> Result<(), Errno> {
         match self.disk.rename((&self.commits, id.as_ref()), (&self.trash, to), Rename::New) {
             Err(Errno::NOENT) => return Ok(()),
@@ -302,7 +295,7 @@ impl Inner {
         }
         match self.disk.order() {
             Order::Kept => Ok(()),
-            // Slots that turn up again after some of them were emptied would say that what was done is not.
+            // If slots reappeared after some were emptied, they would show finished operations as not done.
             Order::Unknown => self.disk.sync(&self.commits),
         }
     }
@@ -319,18 +312,18 @@ impl Inner {
         Ok(())
     }
 
-    /// The folder that one path is in, beneath the root; following no link.
+    /// The parent directory of a path beneath the root, following no link.
     pub(crate) fn parent(&self, path: &RelPath) -> Result<OwnedFd, Errno> {
-        let parent = path.parent().expect("the root of a workspace is never put or taken away");
-        crate::open::open_beneath(&self.root, &parent, FOLDER)
+        let parent = path.parent().expect("no operation touches the root");
+        crate::open::open_beneath(&self.root, &parent, DIRECTORY)
     }
 
-    /// Holds off all other moving of names. Nobody else waits for that: neither views nor readers.
+    /// Serialises renames. Views and readers do not wait for it.
     pub(crate) fn moving(&self) -> MutexGuard<'_, ()> {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A commit has moved names.
+    /// Records that a commit has renamed files.
     pub(crate) fn moved(&self) -> Result<(), IoFailure> {
         let now = self.disk.now(&self.own).at("reading the time of", self.path.display())?;
         *self.last_commit.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
@@ -341,23 +334,23 @@ impl Inner {
         self.retention.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes what commits displaced, where no view is left from before.
+    /// Removes replaced files that no earlier view may use.
     pub(crate) fn clear(&self) -> Result<(), IoFailure> {
         let free = self.retention().release();
         let mut cleared = Ok(());
         for id in free {
             let removed = self.remove_trash(&retired_name(&id));
-            cleared = cleared.and(removed.at("removing what was displaced by commit", id));
+            cleared = cleared.and(removed.at("removing the files replaced by commit", id));
         }
         cleared
     }
 
-    /// The file system's time at which a view begins: later than all that was committed.
+    /// The start time of a view: later than all commits.
     pub(crate) fn beginning(&self) -> Result<FileTime, Errno> {
         let last = *self.last_commit.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = self.disk.now(&self.own)?;
-            // Only where files are stamped by a ticking clock (see `Disk::now`), and for no longer than one tick.
+            // Loops only on kernels with coarse timestamps (see `Disk::now`), and for at most one tick.
             if Some(now) != last {
                 return Ok(now);
             }
@@ -365,44 +358,44 @@ impl Inner {
         }
     }
 
-    /// Whether changes can be kept apart and exchanged here: better known now than in the middle of a call.
+    /// Checks that the file system supports views and commits: better now than in the middle of a call.
     fn probe(&self) -> Result<(), OpenError> {
         let lacks = |lacks| OpenError::FileSystem { path: self.path.clone(), lacks };
         let [gone, file] = ["probe-gone", "probe-file"].map(OsStr::new);
         let probe = || -> Result<Option<&'static str>, Errno> {
             if self.disk.make_whiteout(&self.trash, gone).is_err() {
-                return Ok(Some("device files 0:0 as marks for removed names (Linux 5.8)"));
+                return Ok(Some("whiteouts (character devices 0:0, Linux 5.8)"));
             }
             let created = self.disk.create(&self.trash, file)?;
             if overlay_format::mark_opaque(&self.disk, &created).is_err() {
                 return Ok(Some("user extended attributes"));
             }
             match self.disk.rename((&self.trash, gone), (&self.trash, file), Rename::Exchange) {
-                Err(Errno::INVAL | Errno::NOSYS) => Ok(Some("the exchange of two names (renameat2)")),
+                Err(Errno::INVAL | Errno::NOSYS) => Ok(Some("exchanging two names (renameat2)")),
                 exchanged => exchanged.map(|()| None),
             }
         };
-        let found = probe().at("trying out", self.path.join(OWN).display());
+        let found = probe().at("probing", self.path.join(OWN).display());
         self.empty_trash()?;
         found?.map_or(Ok(()), |missing| Err(lacks(missing)))
     }
 }
 
-/// A lock that is held.
+/// A held lock.
 struct Lock(OwnedFd);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing alone would leave it locked for as long as a process that is just being started holds a copy.
+        // Closing alone would leave it locked while a process that is just being started holds a copy.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-/// Opens or makes `.belay`. A workspace may come from anywhere, and so may what is in its place.
-fn own_folder(disk: &Disk, root: &OwnedFd, path: &Path) -> Result<OwnedFd, OpenError> {
+/// Opens or creates `.belay`. The workspace may come from anywhere, and so may an entry of this name.
+fn own_directory(disk: &Disk, root: &OwnedFd, path: &Path) -> Result<OwnedFd, OpenError> {
     let shown = path.join(OWN);
     let occupied = |found| OpenError::Occupied { path: shown.clone(), found };
-    let found = stat_entry(root, OWN.as_ref()).at("looking at", shown.display())?;
+    let found = stat_entry(root, OWN.as_ref()).at("inspecting", shown.display())?;
     if let Some(found) = found {
         if !found.is_directory() {
             return Err(occupied(found.kind.name()));
@@ -412,26 +405,26 @@ fn own_folder(disk: &Disk, root: &OwnedFd, path: &Path) -> Result<OwnedFd, OpenE
         }
     }
     let own = match folder(disk, root, OWN.as_ref()) {
-        // What is no file system for files, such as /proc.
+        // A file system that is not for files, such as /proc.
         Err(Errno::NOENT | Errno::OPNOTSUPP) => {
-            return Err(OpenError::FileSystem { path: path.to_owned(), lacks: "folders that can be made" });
+            return Err(OpenError::FileSystem { path: path.to_owned(), lacks: "creating directories" });
         }
         opened => opened.at("opening", shown.display())?,
     };
-    disk.set_mode(&own, 0o700).at("closing to others", shown.display())?;
-    if stat_entry(&own, ".gitignore".as_ref()).at("looking into", shown.display())?.is_none() {
+    disk.set_mode(&own, 0o700).at("restricting access to", shown.display())?;
+    if stat_entry(&own, ".gitignore".as_ref()).at("inspecting", shown.display())?.is_none() {
         let ignore = disk.create(&own, ".gitignore".as_ref()).at("writing .gitignore in", shown.display())?;
         disk.write_all(&ignore, b"*\n").at("writing .gitignore in", shown.display())?;
     }
     Ok(own)
 }
 
-/// Opens a folder, made first if need be.
+/// Opens a directory, and creates it if needed.
 fn folder(disk: &Disk, parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    match disk.make_folder(parent, name, 0o700) {
+    match disk.create_directory(parent, name, 0o700) {
         Ok(()) => disk.sync(parent.as_fd())?,
         Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
-    open_entry(parent, name, FOLDER)
+    open_entry(parent, name, DIRECTORY)
 }

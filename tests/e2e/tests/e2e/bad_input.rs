@@ -150,10 +150,10 @@ fn a_workspace_is_a_folder_that_is_there_and_apart() {
     let table = [
         ("nowhere", "the workspace nowhere: No such file or directory"),
         ("plan.yaml", "the workspace plan.yaml: it is a file, and a workspace is a folder"),
-        ("/", "workspace `/` is the whole machine: name the folder of one project"),
-        ("/proc", "the file system of workspace `/proc` lacks folders that can be made"),
-        (".", "keep the two apart"),
-        ("state", "keep the two apart"),
+        ("/", "workspace `/` is the whole machine: name the directory of one project"),
+        ("/proc", "the file system of workspace `/proc` does not support creating directories"),
+        (".", "use separate directories"),
+        ("state", "use separate directories"),
     ];
     make_state_directory(&home);
     for (folder, why) in table {
@@ -168,7 +168,7 @@ fn a_workspace_is_a_folder_that_is_there_and_apart() {
     for folder in [other.state(), other.state().join("workspaces")] {
         let ended = home.run(["run", &plan, "--workspace", folder.to_str().unwrap()]);
         assert_eq!(ended.code, 2, "{}", ended.talk);
-        assert!(ended.talk.contains("keep the two apart"), "{}", ended.talk);
+        assert!(ended.talk.contains("use separate directories"), "{}", ended.talk);
     }
     nothing_was_started(&home);
     let (code, execution) = home.json(&["run", &plan, "--workspace", "link"]);

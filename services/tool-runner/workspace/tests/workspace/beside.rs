@@ -22,7 +22,7 @@ pub(crate) struct Beside {
 
 impl Beside {
     fn start(view: &View, script: &str) -> Self {
-        Self::over(&view.lower()[0], &view.folder(), script)
+        Self::over(&view.lower()[0], &view.directory(), script)
     }
 
     /// In a view of `lower` whose changes go to `folder`.

@@ -39,7 +39,7 @@ impl Spot {
     }
 }
 
-/// What a name stood for, and stands for.
+/// What a name referred to, before and after.
 struct Change {
     spot: Spot,
     old: Option<Inode>,
@@ -134,7 +134,7 @@ impl State {
             ("mkdir" | "create" | "mknod" | "rename" | "unlink" | "rmdir", Some(_)) => {}
             // Marks of views, times of our own folder, and owners, of which nothing depends.
             ("setxattr" | "removexattr" | "utimens" | "chown" | "chmod", _) => return,
-            other => panic!("{other:?} is no call that is known here"),
+            other => panic!("{other:?} is an unexpected call"),
         }
         let spot = self.spot(call.on, call.entry.unwrap());
         let old = spot.holds();
@@ -165,7 +165,7 @@ impl State {
         }
     }
 
-    /// What each name that was changed stands for after the loss.
+    /// What each changed name refers to after the loss.
     fn left(&mut self) -> Vec<(Spot, Option<Inode>)> {
         let mut by_folder = BTreeMap::<Inode, Vec<Change>>::new();
         for change in std::mem::take(&mut self.changes) {

@@ -152,7 +152,7 @@ fn modes_of_folders_change_with_their_contents() {
     let workspace = ground.open();
     let mut view = workspace.view("v").unwrap();
     view.write(&path("d/x"), b"new", None).unwrap();
-    let upper = view.folder().join(UPPER);
+    let upper = view.directory().join(UPPER);
     fs::create_dir(upper.join("d/e")).unwrap();
     fs::write(upper.join("d/e/y"), "new").unwrap();
     fs::set_permissions(upper.join("d/e"), fs::Permissions::from_mode(0o500)).unwrap();
@@ -177,7 +177,7 @@ fn a_closed_folder_is_named_before_anything_is_staged() {
     let before = ground.picture();
     let workspace = ground.open();
     let view = workspace.view("v").unwrap();
-    let upper = view.folder().join(UPPER);
+    let upper = view.directory().join(UPPER);
     fs::create_dir_all(upper.join("d")).unwrap();
     fs::write(upper.join("d/x"), "new").unwrap();
     fs::set_permissions(upper.join("d"), fs::Permissions::from_mode(0o555)).unwrap();
@@ -189,7 +189,7 @@ fn a_closed_folder_is_named_before_anything_is_staged() {
         return;
     }
     let refused = staged.unwrap_err().to_string();
-    assert!(refused.contains("`d/x` is in, or is, a directory that may not be written: give its owner"), "{refused}");
+    assert!(refused.contains("`d/x` is, or is in, a directory that is not writable: give its owner"), "{refused}");
     assert_eq!(ground.picture(), before);
 }
 
@@ -207,7 +207,7 @@ fn committed_files_belong_to_the_owner_of_the_workspace() {
     commit(&workspace, "v", |view| {
         view.write(&path("theirs"), b"new", None).unwrap();
         view.write(&path("n/m"), b"new", None).unwrap();
-        std::os::unix::fs::symlink("m", view.folder().join(UPPER).join("n/link")).unwrap();
+        std::os::unix::fs::symlink("m", view.directory().join(UPPER).join("n/link")).unwrap();
     });
     let owner = |at: &str| fs::symlink_metadata(ground.root.join(at)).map(|found| (found.uid(), found.gid())).unwrap();
     assert_eq!(["n", "n/m", "n/link"].map(owner), [(1234, 2345); 3]);
@@ -226,7 +226,7 @@ fn attributes_are_those_of_the_file_that_is_replaced() {
     commit(&workspace, "v", |view| {
         view.write(&path("a"), b"2", None).unwrap();
         view.write(&path("n/b"), b"3", None).unwrap();
-        let upper = view.folder().join(UPPER);
+        let upper = view.directory().join(UPPER);
         set(&upper.join("a"), "user.tag", b"kept");
         set(&upper.join("a"), "user.more", b"x");
         set(&upper.join("n/b"), "user.tag", b"kept");
@@ -270,7 +270,7 @@ fn everything_is_synced_before_it_counts() {
     view.write(&path("d/a"), b"2", None).unwrap();
     view.write(&path("n/m/f"), b"3", None).unwrap();
     let inode = |place: &Path| fs::metadata(place).unwrap().ino();
-    let upper = view.folder().join(UPPER);
+    let upper = view.directory().join(UPPER);
     let staged: Vec<u64> = ["d/a", "n", "n/m", "n/m/f"].map(|at| inode(&upper.join(at))).to_vec();
     let manifest = view.effect(Limits::default()).unwrap();
     watch.0.lock().unwrap().clear();

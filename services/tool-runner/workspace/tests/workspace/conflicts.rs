@@ -59,12 +59,12 @@ fn a_manifest_that_shows_something_else_is_not_staged() {
     }
 }
 
-type Meddle = fn(&Path);
+type Change = fn(&Path);
 
 /// The first window: between the view's beginning and its effect.
 #[test]
 fn a_touched_path_that_changes_during_the_call_is_a_conflict() {
-    let meddlings: [(&str, Meddle); 9] = [
+    let changes: [(&str, Change); 9] = [
         ("a", |root| save(&root.join("a"), "theirs")),
         ("a", |root| fs::write(root.join("a"), "theirs").unwrap()),
         ("a", |root| fs::remove_file(root.join("a")).unwrap()),
@@ -78,18 +78,18 @@ fn a_touched_path_that_changes_during_the_call_is_a_conflict() {
         ("new", |root| fs::write(root.join("new"), "theirs").unwrap()),
         ("new", |root| fs::create_dir(root.join("new")).unwrap()),
     ];
-    for (n, (meant, meddle)) in meddlings.into_iter().enumerate() {
+    for (n, (meant, change)) in changes.into_iter().enumerate() {
         let ground = Ground::with(&[("a", "1"), ("b", "2"), ("d/deep/file", "3")]);
         let workspace = ground.open();
         let mut view = workspace.view("v").unwrap();
         view.write(&path("a"), b"ours", None).unwrap();
         view.remove(&path("d")).unwrap();
         view.write(&path("new"), b"ours", None).unwrap();
-        meddle(&ground.root);
+        change(&ground.root);
         let theirs = ground.picture();
         let conflict = view.effect(Limits::default()).unwrap_err();
-        assert_eq!(paths(&conflict), [meant], "meddling {n}");
-        assert!(conflict.to_string().contains("run it again"), "{conflict}");
+        assert_eq!(paths(&conflict), [meant], "change {n}");
+        assert!(conflict.to_string().contains("run it again on the current files"), "{conflict}");
         drop(view);
         assert_eq!(ground.picture(), theirs);
     }
@@ -182,26 +182,26 @@ fn a_view_that_changed_after_its_effect_is_not_staged() {
     let ground = Ground::with(&[("a", "1")]);
     let workspace = ground.open();
     let (view, manifest) = proposed(&workspace, "v", |view| view.write(&path("n/a"), b"agreed", None).unwrap());
-    fs::write(view.folder().join("upper/n/a"), "worse!").unwrap();
+    fs::write(view.directory().join("upper/n/a"), "worse!").unwrap();
     let refused = workspace.stage(view, &manifest).unwrap_err();
     assert!(matches!(&refused, CommitError::Altered { path } if path.to_string() == "n"), "{refused}");
     assert!(!ground.root.join("n").exists());
 }
 
 /// The third window: a hand on the disk just before a rename.
-struct Meddler {
+struct Interference {
     before: usize,
-    meddle: Meddle,
+    change: Change,
     root: PathBuf,
     renames: Mutex<usize>,
 }
 
-impl Seam for Meddler {
+impl Seam for Interference {
     fn alive(&self, call: &Call<'_>) -> bool {
         if call.name == "rename" {
             let mut renames = self.renames.lock().unwrap();
             if *renames == self.before {
-                (self.meddle)(&self.root);
+                (self.change)(&self.root);
             }
             *renames += 1;
         }
@@ -212,8 +212,8 @@ impl Seam for Meddler {
 /// `a` and `c` are written, `b` goes, `n` is new: in this order.
 const FILES: [(&str, &str); 3] = [("a", "1"), ("b/x", "2"), ("c", "3")];
 
-/// Commits that on a ground where somebody meddles just before the rename of one of the four operations.
-fn meddled(ground: &Ground, before: usize, meddle: Meddle) -> (Workspace, Commit, Result<(), CommitError>) {
+/// Commits in a workspace that another process changes just before the rename of one of the four operations.
+fn interrupted_commit(ground: &Ground, before: usize, change: Change) -> (Workspace, Commit, Result<(), CommitError>) {
     let workspace = ground.open();
     let (view, manifest) = proposed(&workspace, "v", |view| {
         view.write(&path("a"), b"ours", None).unwrap();
@@ -223,9 +223,9 @@ fn meddled(ground: &Ground, before: usize, meddle: Meddle) -> (Workspace, Commit
     });
     let commit = workspace.stage(view, &manifest).unwrap();
     drop(workspace);
-    // The renames that come with opening are not meddled with.
+    // Only renames after opening count.
     let opening = renames_of(|seam| drop(Workspace::open_with(&ground.root, &[], seam).unwrap()));
-    let seam = Meddler { before: opening + before, meddle, root: ground.root.clone(), renames: Mutex::new(0) };
+    let seam = Interference { before: opening + before, change, root: ground.root.clone(), renames: Mutex::new(0) };
     let workspace = Workspace::open_with(&ground.root, &[], Arc::new(seam)).unwrap();
     workspace.check(&commit).unwrap();
     let applied = workspace.apply(&commit);
@@ -236,18 +236,18 @@ fn meddled(ground: &Ground, before: usize, meddle: Meddle) -> (Workspace, Commit
 #[test]
 fn a_save_that_slips_in_is_exchanged_back() {
     // With the last rename before which it comes in time: that of its own path.
-    let meddlings: [(usize, Meddle); 5] = [
+    let changes: [(usize, Change); 5] = [
         (0, |root| save(&root.join("a"), "theirs")),
         (1, |root| fs::write(root.join("b/x"), "theirs").unwrap()),
         (2, |root| save(&root.join("c"), "x")), // as long as what it replaces
         (2, |root| fs::remove_file(root.join("c")).unwrap()),
         (3, |root| fs::write(root.join("n"), "theirs").unwrap()),
     ];
-    for (last, meddle) in meddlings {
+    for (last, change) in changes {
         for before in 0..=last {
             let (ground, other) = (Ground::with(&FILES), Ground::with(&FILES));
-            meddle(&other.root);
-            let (workspace, commit, applied) = meddled(&ground, before, meddle);
+            change(&other.root);
+            let (workspace, commit, applied) = interrupted_commit(&ground, before, change);
             assert!(matches!(applied, Err(CommitError::Conflict { .. })), "{before} of {last}: {applied:?}");
             assert_eq!(ground.picture(), other.picture(), "all as it was, with their save");
             workspace.discard(&commit).unwrap();
@@ -259,16 +259,16 @@ fn a_save_that_slips_in_is_exchanged_back() {
 #[test]
 fn a_save_after_the_exchange_stays() {
     let ground = Ground::with(&FILES);
-    let (_, _, applied) = meddled(&ground, 1, |root| save(&root.join("a"), "theirs"));
+    let (_, _, applied) = interrupted_commit(&ground, 1, |root| save(&root.join("a"), "theirs"));
     applied.unwrap();
     assert_eq!((ground.read("a"), ground.read("c"), ground.read("n")), ("theirs".into(), "ours".into(), "ours".into()));
 }
 
-/// The one case in which it is neither all nor nothing: somebody else changed what was put in place before it had to be taken back.
+/// The one case that is not atomic: another process changed an applied file before the rollback.
 /// Theirs is not overwritten, and it is said.
 #[test]
-fn what_somebody_saved_meanwhile_is_not_taken_back() {
-    let meddlings: [Meddle; 2] = [
+fn rollback_keeps_a_concurrent_save() {
+    let changes: [Change; 2] = [
         |root| {
             save(&root.join("a"), "theirs");
             save(&root.join("c"), "theirs");
@@ -278,12 +278,15 @@ fn what_somebody_saved_meanwhile_is_not_taken_back() {
             fs::write(root.join("c"), "theirs").unwrap();
         },
     ];
-    for meddle in meddlings {
+    for change in changes {
         let ground = Ground::with(&FILES);
-        let (workspace, commit, applied) = meddled(&ground, 2, meddle);
+        let (workspace, commit, applied) = interrupted_commit(&ground, 2, change);
         let stuck = applied.unwrap_err();
         assert!(matches!(&stuck, CommitError::Stuck { .. }), "{stuck}");
-        assert!(stuck.to_string().contains("going back failed too: changed by somebody else: `a`"), "{stuck}");
+        assert!(
+            stuck.to_string().contains("reverting it failed too: changed by someone else meanwhile: `a`"),
+            "{stuck}"
+        );
         assert_eq!(
             (ground.read("a"), ground.read("b/x"), ground.read("c")),
             ("theirs".into(), "2".into(), "theirs".into())
@@ -295,7 +298,7 @@ fn what_somebody_saved_meanwhile_is_not_taken_back() {
 
 fn renames_of(run: impl FnOnce(Arc<dyn Seam>)) -> usize {
     let counter =
-        Arc::new(Meddler { before: usize::MAX, meddle: |_| {}, root: PathBuf::new(), renames: Mutex::new(0) });
+        Arc::new(Interference { before: usize::MAX, change: |_| {}, root: PathBuf::new(), renames: Mutex::new(0) });
     run(Arc::clone(&counter) as Arc<dyn Seam>);
     *counter.renames.lock().unwrap()
 }

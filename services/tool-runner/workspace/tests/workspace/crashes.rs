@@ -212,7 +212,7 @@ fn every_kind_of_operation_survives_every_crash_under_a_mounted_view() {
                   cat <&3 > /dev/null || exit 2; ls -lR ../.. > /dev/null; cd ../.. || exit 3; echo mine > d/e/y || exit 4; \
                   [ \"$(cat d/e/y)\" = mine ] || exit 5; mkdir -p n/m && echo mine > n/m/o || exit 6; echo done";
     let mount = |ground: &Ground| {
-        // The folder of ours that is covered in a view has to be there.
+        // Our directory, which a view hides, has to exist.
         drop(ground.open());
         let folder = ground.root.with_extension("beside");
         fs::create_dir(&folder).unwrap();
@@ -247,7 +247,7 @@ fn break_every_kind(order: Order, mount: impl Fn(&Ground) -> Option<Beside>) {
         let workspace = Workspace::open_with(&ground.root, &[], seam).ok()?;
         let mut view = workspace.view("call").ok()?;
         let done = script.iter().all(|step| step.in_view(&mut view));
-        command(&view.folder().join("upper")).ok().filter(|()| done)?;
+        command(&view.directory().join("upper")).ok().filter(|()| done)?;
         let manifest = view.effect(Limits::default()).ok()?;
         let commit = workspace.stage(view, &manifest).ok()?;
         *row = Row::Committed(serde_json::to_string(&commit).unwrap());

@@ -17,7 +17,7 @@ use belay_workspace::{
 use crate::support::{Ground, commit, path};
 
 /// A line for each change: what happens, to what, and what came and went.
-fn told(manifest: &Manifest) -> Vec<String> {
+fn summary(manifest: &Manifest) -> Vec<String> {
     let line = |change: &belay_workspace::Change| {
         let act = match change.act {
             Act::Put { base: None, .. } => "new".to_owned(),
@@ -45,7 +45,7 @@ fn flags(manifest: &Manifest) -> Vec<(String, Flag)> {
 /// A view in which a command has been: whatever it made in the upper folder is there.
 fn after_command(workspace: &Workspace, id: &str, command: impl FnOnce(&Path)) -> View {
     let view = workspace.view(id).unwrap();
-    let upper = view.folder().join(UPPER);
+    let upper = view.directory().join(UPPER);
     fs::create_dir_all(&upper).unwrap();
     command(&upper);
     view
@@ -56,7 +56,7 @@ fn effect(view: &View) -> Manifest {
 }
 
 #[test]
-fn every_kind_of_change_is_told() {
+fn the_manifest_names_every_kind_of_change() {
     let ground = Ground::with(&[
         ("a", "1"),
         ("same", "="),
@@ -80,7 +80,7 @@ fn every_kind_of_change_is_told() {
     view.remove(&path("f")).unwrap();
     let manifest = effect(&view);
     assert_eq!(
-        told(&manifest),
+        summary(&manifest),
         [
             "exchange a: a → a",
             "away d/x: d/x → ",
@@ -151,7 +151,7 @@ fn modes_and_set_id_bits() {
         fs::set_permissions(upper.join("d"), fs::Permissions::from_mode(0o2700)).unwrap();
     });
     let manifest = effect(&view);
-    assert_eq!(told(&manifest), ["755→700 d:  → ", "new n:  → n n/plain n/setuid", "exchange run: run → run"]);
+    assert_eq!(summary(&manifest), ["755→700 d:  → ", "new n:  → n n/plain n/setuid", "exchange run: run → run"]);
     let expected = [
         ("d", Flag::SetIdStripped),
         ("n/setuid", Flag::Executable),
@@ -196,7 +196,7 @@ fn what_deserves_a_second_look_is_flagged() {
     for (at, mode) in [("makefile", 0o644), ("GONE", 0o644), ("n/A", 0o644), ("n/a", 0o755), ("bi\u{202e}di", 0o644)] {
         view.write(&path(at), b"1", Some(mode)).unwrap();
     }
-    let upper = view.folder().join(UPPER);
+    let upper = view.directory().join(UPPER);
     symlink("../x", upper.join("out")).unwrap();
     symlink("../../x", upper.join("n/out")).unwrap();
     symlink("../Makefile", upper.join("n/in")).unwrap();
@@ -237,7 +237,7 @@ fn the_marks_of_an_overlay_are_read() {
         set(&upper.join("e"), "user.overlay.opaque", b"x");
     });
     let manifest = effect(&view);
-    assert_eq!(told(&manifest), ["away a: a → ", "away b: b → ", "exchange d: d d/x → d d/new"]);
+    assert_eq!(summary(&manifest), ["away a: a → ", "away b: b → ", "exchange d: d d/x → d d/new"]);
     let commit = workspace.stage(view, &manifest).unwrap();
     workspace.apply(&commit).unwrap();
     assert_eq!(ground.picture().into_keys().collect::<Vec<PathBuf>>(), ["d", "d/new", "e", "e/y"].map(PathBuf::from));
@@ -283,7 +283,7 @@ fn pipes_and_sockets_are_left_out_and_named() {
     let new: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();
     assert_eq!(new, ["n", "n/deep", "n/file"].map(Path::new));
 
-    // Nothing but these is no change.
+    // These alone are no change.
     let view = after_command(&workspace, "alone", |upper| pipe(upper.join("alone")));
     let manifest = view.effect(Limits::default()).unwrap();
     assert!(manifest.is_empty() && manifest.left_out.len() == 1);
@@ -332,7 +332,7 @@ fn what_cannot_be_committed_is_refused_by_name() {
     for (n, doing) in doings.into_iter().enumerate() {
         let own = refused(&format!("own-{n}"), doing);
         assert!(matches!(own, EffectError::Reserved { .. }), "{n}: {own}");
-        assert!(own.to_string().contains("elay`, which is Belay's own"), "{own}");
+        assert!(own.to_string().contains("elay`, which belongs to Belay"), "{own}");
     }
     // And a state directory stays as it is.
     fs::create_dir_all(ground.root.join("state/deep")).unwrap();
@@ -374,7 +374,7 @@ fn too_much_is_refused_by_the_name_of_the_limit() {
     assert!(view.effect(Limits { entries: 2, ..all }).unwrap_err().to_string().contains("`entries` of 2"));
 }
 
-/// Contents are named by digest, so that whoever shows them can fetch them.
+/// Contents are named by digest, so that a client can fetch them.
 #[test]
 fn contents_are_told_by_digest() {
     let ground = Ground::new();

@@ -183,7 +183,7 @@ impl State {
             // Marks of views, times of our own folder, and owners, of which nothing depends.
             ("setxattr" | "removexattr" | "utimens" | "chown", _)
             | ("mkdir" | "create" | "mknod" | "unlink" | "rmdir", _) => {}
-            other => panic!("{other:?} is no call that is known here"),
+            other => panic!("{other:?} is an unexpected call"),
         }
         self.changes.push(change);
     }

@@ -17,17 +17,20 @@ fn refusal(root: &Path, forbidden: &[&Path]) -> String {
 
 /// S2-FR-073: each refusal names the folder and says what to do.
 #[test]
-fn what_is_no_workspace_is_refused() {
+fn an_invalid_workspace_is_refused() {
     let ground = Ground::with(&[("file", "x"), ("inner/", "")]);
     let shown = ground.root.display().to_string();
     let missing = refusal(&ground.root.join("missing"), &[]);
-    assert!(missing.contains("missing` cannot be reached") && missing.contains("create it"), "{missing}");
+    assert!(
+        missing.contains("workspace `") && missing.contains("missing`: ") && missing.contains("create it"),
+        "{missing}"
+    );
     let file = refusal(&ground.root.join("file"), &[]);
-    assert!(file.contains("file` is not a directory: name the folder"), "{file}");
+    assert!(file.contains("file` is not a directory: name the directory"), "{file}");
     assert!(refusal("/".as_ref(), &[]).contains("`/` is the whole machine"));
     for forbidden in [ground.root.join("inner"), ground.root.parent().unwrap().to_owned(), ground.root.clone()] {
         let both = refusal(&ground.root, &[&forbidden]);
-        assert!(both.contains(&shown) && both.contains("keep the two apart"), "{both}");
+        assert!(both.contains(&shown) && both.contains("use separate directories"), "{both}");
     }
     assert!(!ground.root.join(".belay").exists(), "a refusal leaves nothing behind");
     // A neighbour whose name begins the same is another folder.
@@ -38,7 +41,7 @@ fn what_is_no_workspace_is_refused() {
 fn a_link_to_a_forbidden_folder_is_seen_through() {
     let ground = Ground::with(&[("state/keys", "secret"), ("elsewhere", "-> state")]);
     let refused = refusal(&ground.root.join("elsewhere"), &[&ground.root.join("state")]);
-    assert!(refused.contains("keep the two apart"), "{refused}");
+    assert!(refused.contains("use separate directories"), "{refused}");
 }
 
 /// S2-NFR-012: a state directory is known by a key beside a store, and so is all that lies in it.
@@ -46,7 +49,7 @@ fn a_link_to_a_forbidden_folder_is_seen_through() {
 fn the_state_directory_around_a_folder_is_found() {
     let ground = Ground::with(&[("state/gate.key", ""), ("state/workspaces/n/e/", ""), ("apart/seal.key", "")]);
     let around = |folder: &str| enclosing_state_directory(&ground.root.join(folder));
-    assert_eq!(around("state"), None, "a key alone is no state directory");
+    assert_eq!(around("state"), None, "a key alone does not make a state directory");
     fs::write(ground.root.join("state/gate.db"), "").unwrap();
     let state = Some(ground.root.join("state"));
     assert_eq!((around("state"), around("state/workspaces/n/e")), (state.clone(), state));
@@ -55,11 +58,11 @@ fn the_state_directory_around_a_folder_is_found() {
 
 /// A cloned repository can bring its own `.belay`.
 #[test]
-fn what_stands_in_place_of_our_folder_is_not_followed() {
+fn an_entry_named_like_our_directory_is_not_followed() {
     let ground = Ground::with(&[("victim/file", "x")]);
     symlink("victim", ground.root.join(".belay")).unwrap();
     let refused = refusal(&ground.root, &[]);
-    assert!(refused.contains(".belay` is where Belay keeps its own files, but it is a symbolic link"), "{refused}");
+    assert!(refused.contains(".belay` is reserved for Belay's own files, but it is a symbolic link"), "{refused}");
     fs::remove_file(ground.root.join(".belay")).unwrap();
     fs::write(ground.root.join(".belay"), "").unwrap();
     assert!(refusal(&ground.root, &[]).contains("but it is a regular file: move it away"));
@@ -101,7 +104,7 @@ fn a_folder_that_may_not_be_written_is_refused() {
         let ground = Ground::new();
         fs::set_permissions(&ground.root, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
         let refused = refusal(&ground.root, &[]);
-        assert!(refused.contains("cannot be written by the user that runs Belay"), "{refused}");
+        assert!(refused.contains("is not writable by the user that runs Belay"), "{refused}");
         return;
     }
     // A read-only mount stops root too.
@@ -123,7 +126,7 @@ fn a_folder_that_may_not_be_written_is_refused() {
 fn read_only_mount() {
     if let Some(root) = std::env::var_os("BELAY_READ_ONLY") {
         let refused = refusal(root.as_ref(), &[]);
-        assert!(refused.contains("cannot be written by the user that runs Belay"), "{refused}");
+        assert!(refused.contains("is not writable by the user that runs Belay"), "{refused}");
     }
 }
 

@@ -17,7 +17,7 @@ use crate::support::{Ground, before, cases, path, place};
 
 /// Runs a script in the mounted view, in a mount namespace of its own.
 fn in_overlay(view: &View, script: &str) -> Output {
-    let (upper, work) = (view.folder().join(UPPER), view.folder().join(WORK));
+    let (upper, work) = (view.directory().join(UPPER), view.directory().join(WORK));
     fs::create_dir_all(&upper).unwrap();
     fs::create_dir(&work).unwrap();
     let merged = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ fn a_mount_shows_what_the_file_tools_did() {
     assert_eq!((ground.read("d/kept"), ground.read("tree/new")), ("3more\n".into(), "7".into()));
 }
 
-/// A rename inside the overlay leaves a copy-up without an original, which is not taken for a file that somebody removed. One that was
+/// A rename inside the overlay leaves a copy-up without an original, which is not mistaken for a removed file. One that was
 /// removed is.
 #[test]
 fn a_rename_is_no_conflict_and_a_vanished_original_is() {

@@ -348,7 +348,7 @@ fn a_save_before_the_crash_is_a_conflict_after_it() {
     assert_eq!((ground.read("a"), ground.read("b")), ("1".into(), "saved".into()));
 }
 
-/// A file that a person wrote just before may lose its contents with the power. That is no change of somebody else's: what was committed
+/// A file that a person wrote just before may lose its contents with the power. This is not a conflict: what was committed
 /// over it stays.
 #[test]
 fn a_displaced_file_that_lost_its_contents_is_no_conflict() {

@@ -191,7 +191,7 @@ pub(crate) fn script(steps: std::ops::Range<usize>) -> impl Strategy<Value = Vec
     prop::collection::vec(step, steps)
 }
 
-/// What stands in a folder before a script: files, folders and links, with modes.
+/// The content of a directory before a script: files, directories and links, with modes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before(Vec<(String, Thing)>);
 
@@ -238,7 +238,7 @@ impl Before {
     }
 }
 
-/// Counts the instants at which a process could die, and dies at one of them if told to. The disk is taken to keep such an order.
+/// Counts the points at which a process could crash, and crashes at a chosen one. The disk is taken to keep such an order.
 pub(crate) struct Deadly {
     order: Order,
     dies_at: u64,

@@ -56,7 +56,7 @@ fn what_is_written_stays_in_the_view() {
     assert!(matches!(view.metadata(&path("g")), Err(ViewError::NotFound { .. })));
     assert!(matches!(view.remove(&path("g")), Err(ViewError::NotFound { .. })));
     assert_eq!(ground.picture(), before);
-    let place = view.folder();
+    let place = view.directory();
     assert!(place.join("upper/x/y/z").exists());
     drop(view);
     assert!(!place.exists());
@@ -133,7 +133,7 @@ fn links_that_stay_are_followed_to_read_and_named_when_written() {
     assert_eq!(listed(&view, "link"), ["link/lib.rs", "link/up"]);
     let refused = view.write(&path("link/lib.rs"), b"x", None).unwrap_err().to_string();
     assert!(
-        refused.contains("`link` is a symbolic link to `src`") && refused.contains("use the path it leads to"),
+        refused.contains("`link` is a symbolic link to `src`") && refused.contains("use its target instead"),
         "{refused}"
     );
     assert!(matches!(view.write(&path("src/up"), b"x", None), Err(ViewError::Link { .. })));
@@ -167,7 +167,7 @@ fn the_own_folder_of_a_workspace_inside_is_in_no_view() {
     assert!(matches!(view.write(&path("link/x"), b"", None), Err(ViewError::Outside { .. })));
 }
 
-/// S2-NFR-012: the stores and keys of any Belay are out of reach, wherever somebody put them.
+/// S2-NFR-012: the stores and keys of any Belay are out of reach, wherever they are.
 #[test]
 fn a_state_directory_inside_is_out_of_reach() {
     let ground = Ground::with(&[
@@ -218,8 +218,8 @@ fn an_id_is_used_once() {
         assert!(matches!(workspace.view(bad), Err(ViewError::Id { .. })), "{bad}");
     }
     let view = workspace.view("call-1").unwrap();
-    assert!(workspace.view("call-1").err().unwrap().to_string().contains("give each call its own"));
+    assert!(workspace.view("call-1").err().unwrap().to_string().contains("use a new id for each call"));
     drop(view);
     crate::support::commit(&workspace, "call-1", |view| view.write(&path("a"), b"2", None).unwrap());
-    assert!(workspace.view("call-1").err().unwrap().to_string().contains("names a commit already"));
+    assert!(workspace.view("call-1").err().unwrap().to_string().contains("is already used by a commit"));
 }

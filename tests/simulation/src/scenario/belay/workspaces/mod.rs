@@ -189,7 +189,10 @@ impl WorkspaceDirectory for Workspace {
     fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError> {
         let files = lock(&self.files);
         if files.is_staged(id).map_err(|source| failed("looking for the commit", id, source))? {
-            return Err(ViewError::Id { id: id.to_owned(), why: "names a commit already: give each call its own" });
+            return Err(ViewError::Id {
+                id: id.to_owned(),
+                why: "is already used by a commit: use a new id for each call",
+            });
         }
         Ok(Box::new(ModelView::new(id, self.path(), files.changes().len(), Arc::clone(&self.files))))
     }
