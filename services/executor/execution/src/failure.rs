@@ -1,57 +1,8 @@
-//! Failures of calls, and whether to retry them.
+//! Failures of calls.
 
 use std::{fmt, sync::Arc};
 
-/// The classes into which every failure falls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ErrorClass {
-    /// The process that did the work was killed from outside.
-    Crash,
-    /// A quota is used up.
-    RateLimit,
-    /// Neither a retry nor continuing the plan can help.
-    Fatal,
-    /// The program or agent that does the work is not available.
-    AgentUnavailable,
-    /// Any other failure of a tool.
-    Transient,
-    /// A time limit ran out.
-    Timeout,
-    /// The arguments do not fit the tool's schema.
-    InvalidArguments,
-    /// The tool's answer does not fit its schema.
-    InvalidResult,
-    /// The call tried to access something outside its workspace.
-    SandboxViolation,
-    /// A person denied the call.
-    ApprovalDenied,
-    /// The policy denied the call.
-    PolicyDenied,
-    /// The call was cancelled.
-    Cancelled,
-    /// Whether the call took effect is not known.
-    OutcomeUnknown,
-    /// A fault in Belay itself.
-    Internal,
-}
-
-impl ErrorClass {
-    /// Whether a step that failed with this class may be retried.
-    pub fn is_retryable(self) -> bool {
-        match self {
-            Self::Crash | Self::RateLimit | Self::Transient | Self::Timeout | Self::InvalidResult => true,
-            Self::Fatal
-            | Self::AgentUnavailable
-            | Self::InvalidArguments
-            | Self::SandboxViolation
-            | Self::ApprovalDenied
-            | Self::PolicyDenied
-            | Self::Cancelled
-            | Self::OutcomeUnknown
-            | Self::Internal => false,
-        }
-    }
-}
+pub use belay_reasons::ErrorClass;
 
 /// What went wrong with a call or a step.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -65,12 +65,16 @@ impl Topic {
     }
 }
 
-/// The class of a step's failure, which decides about another attempt: the contract's `ErrorClass`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+/// The classes into which every failure of a call falls: the contract's `ErrorClass`. The class decides whether a step may be retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
     /// The process that did the work was killed from outside.
     Crash,
-    /// The program that should do the work is not there.
+    /// A quota is used up.
+    RateLimit,
+    /// Neither a retry nor continuing the plan can help.
+    Fatal,
+    /// The program or agent that does the work is not available.
     AgentUnavailable,
     /// Any other failure of a tool.
     Transient,
@@ -94,37 +98,61 @@ pub enum Class {
     Internal,
 }
 
-impl Class {
+impl ErrorClass {
     /// Its name in the contract, without `ERROR_CLASS_`.
     pub fn name(self) -> &'static str {
         match self {
-            Class::Crash => "CRASH",
-            Class::AgentUnavailable => "AGENT_UNAVAILABLE",
-            Class::Transient => "TRANSIENT",
-            Class::Timeout => "TIMEOUT",
-            Class::InvalidArguments => INVALID_ARGUMENTS,
-            Class::InvalidResult => INVALID_RESULT,
-            Class::SandboxViolation => "SANDBOX_VIOLATION",
-            Class::ApprovalDenied => APPROVAL_DENIED,
-            Class::PolicyDenied => POLICY_DENIED,
-            Class::Cancelled => CANCELLED,
-            Class::OutcomeUnknown => OUTCOME_UNKNOWN,
-            Class::Internal => INTERNAL,
+            ErrorClass::Crash => "CRASH",
+            ErrorClass::RateLimit => "RATE_LIMIT",
+            ErrorClass::Fatal => "FATAL",
+            ErrorClass::AgentUnavailable => "AGENT_UNAVAILABLE",
+            ErrorClass::Transient => "TRANSIENT",
+            ErrorClass::Timeout => "TIMEOUT",
+            ErrorClass::InvalidArguments => INVALID_ARGUMENTS,
+            ErrorClass::InvalidResult => INVALID_RESULT,
+            ErrorClass::SandboxViolation => "SANDBOX_VIOLATION",
+            ErrorClass::ApprovalDenied => APPROVAL_DENIED,
+            ErrorClass::PolicyDenied => POLICY_DENIED,
+            ErrorClass::Cancelled => CANCELLED,
+            ErrorClass::OutcomeUnknown => OUTCOME_UNKNOWN,
+            ErrorClass::Internal => INTERNAL,
         }
     }
 
     /// The exit code of an execution that failed with this class.
     pub fn exit(self) -> u8 {
         match self {
-            Class::Crash
-            | Class::AgentUnavailable
-            | Class::Transient
-            | Class::InvalidArguments
-            | Class::InvalidResult => 30,
-            Class::SandboxViolation => 32,
-            Class::ApprovalDenied | Class::PolicyDenied => 33,
-            Class::Timeout => 34,
-            Class::Cancelled | Class::OutcomeUnknown | Class::Internal => 1,
+            ErrorClass::Crash
+            | ErrorClass::RateLimit
+            | ErrorClass::Fatal
+            | ErrorClass::AgentUnavailable
+            | ErrorClass::Transient
+            | ErrorClass::InvalidArguments
+            | ErrorClass::InvalidResult => 30,
+            ErrorClass::SandboxViolation => 32,
+            ErrorClass::ApprovalDenied | ErrorClass::PolicyDenied => 33,
+            ErrorClass::Timeout => 34,
+            ErrorClass::Cancelled | ErrorClass::OutcomeUnknown | ErrorClass::Internal => 1,
+        }
+    }
+
+    /// Whether a step that failed with this class may be retried.
+    pub fn is_retryable(self) -> bool {
+        match self {
+            ErrorClass::Crash
+            | ErrorClass::RateLimit
+            | ErrorClass::Transient
+            | ErrorClass::Timeout
+            | ErrorClass::InvalidResult => true,
+            ErrorClass::Fatal
+            | ErrorClass::AgentUnavailable
+            | ErrorClass::InvalidArguments
+            | ErrorClass::SandboxViolation
+            | ErrorClass::ApprovalDenied
+            | ErrorClass::PolicyDenied
+            | ErrorClass::Cancelled
+            | ErrorClass::OutcomeUnknown
+            | ErrorClass::Internal => false,
         }
     }
 }
@@ -203,7 +231,7 @@ pub struct Reason {
     /// Whether the same command, request or call may succeed when it is made again unchanged.
     pub retryable: bool,
     /// The classes of step failures that carry it; empty for reasons of requests and commands.
-    pub classes: &'static [Class],
+    pub classes: &'static [ErrorClass],
     /// The gRPC codes of errors that carry it; empty for reasons of steps and of the command line.
     pub codes: &'static [Code],
     /// What happened.

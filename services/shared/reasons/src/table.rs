@@ -1,6 +1,6 @@
 //! The table itself. A row: name, topic, exit code, whether it is retryable, classes of step failures, gRPC codes; what happened; what to do.
 
-use crate::{Class, Code, Reason, Topic};
+use crate::{Code, ErrorClass, Reason, Topic};
 
 macro_rules! table {
     ($($name:ident $topic:ident $exit:literal $retryable:literal [$($class:ident)*] [$($code:ident)*] $what:literal $advice:literal)*) => {
@@ -16,7 +16,7 @@ macro_rules! table {
                 topic: Topic::$topic,
                 exit: $exit,
                 retryable: $retryable,
-                classes: &[$(Class::$class),*],
+                classes: &[$(ErrorClass::$class),*],
                 codes: &[$(Code::$code),*],
                 what: $what,
                 advice: $advice,
