@@ -243,7 +243,7 @@ pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Flags of every command that lead to the services and to what is kept.
+/// Flags of every command that select the services and the state directory.
 const CONTEXT: [&str; 5] = ["--state-dir", "--server", "--gate", "--config", "--namespace"];
 /// Flags of every command that do not: a secret, which is never printed, and the output format.
 const NO_CONTEXT: [&str; 3] = ["--token", "--output", "-o"];

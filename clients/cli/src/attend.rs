@@ -64,7 +64,7 @@ pub(crate) struct Attendance {
     /// Whether a person at the terminal is asked for decisions.
     pub(crate) asks: bool,
     /// The longest wait; `None` for no limit.
-    pub(crate) longest: Option<Duration>,
+    pub(crate) max_wait: Option<Duration>,
 }
 
 /// Why the watching ended.
@@ -167,9 +167,9 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
             Failure::Quiet(stop.exit())
         }
         End::WaitedLongEnough => {
-            let longest = time::short(attendance.longest.unwrap_or_default());
+            let max_wait = time::short(attendance.max_wait.unwrap_or_default());
             let mut report =
-                Report::new(reasons::WAIT_TIMEOUT, format!("execution {id} has not ended within {longest}: {kept}"));
+                Report::new(reasons::WAIT_TIMEOUT, format!("execution {id} has not ended within {max_wait}: {kept}"));
             report.retryable = true;
             report.next(next).into()
         }
@@ -211,7 +211,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
     let mut ticks = tokio::time::interval(REDRAW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ask_at = started + ASK_AGAIN;
-    let deadline = attendance.longest.and_then(|longest| started.checked_add(longest));
+    let deadline = attendance.max_wait.and_then(|max_wait| started.checked_add(max_wait));
     let over = async {
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline).await,

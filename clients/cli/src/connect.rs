@@ -34,7 +34,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// A dead connection is noticed after this much silence, even while nothing is asked.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// The codec limit that both sides of the contract keep, in bytes: above it the server's own error is better than the codec's.
-const LONGEST_MESSAGE: usize = 16 << 20;
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// How often a holder of the state directory that does not answer is asked again: it may be starting, or just gone.
 const HOLDER_TRIES: u32 = 6;
 
@@ -146,7 +146,7 @@ impl ToGate {
             Some((address, token)) => connect(address, token.as_deref(), self.trace.as_ref()).await?,
             None => self.beside_executor.clone(),
         };
-        Ok(Gate::new(wire).max_decoding_message_size(LONGEST_MESSAGE))
+        Ok(Gate::new(wire).max_decoding_message_size(MAX_MESSAGE_BYTES))
     }
 }
 
@@ -219,7 +219,7 @@ impl Session {
     }
 
     fn over(wire: Wire, place: &Place, embedded: Option<Rc<Embedded>>) -> Session {
-        let client = Client::new(wire.clone()).max_decoding_message_size(LONGEST_MESSAGE);
+        let client = Client::new(wire.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
         Session { client, wire, place: place.clone(), embedded, passing: None }
     }
 

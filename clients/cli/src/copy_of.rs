@@ -12,8 +12,8 @@ use belay_reasons as reasons;
 use crate::failure::{Failure, Report};
 
 /// More than a source tree has on which one tries a plan; a copy below it takes seconds.
-const MOST_BYTES: u64 = 1 << 30;
-const MOST_ENTRIES: u64 = 100_000;
+const MAX_BYTES: u64 = 1 << 30;
+const MAX_ENTRIES: u64 = 100_000;
 
 /// The folder for copies: `$XDG_DATA_HOME/belay/copies`, else `~/.local/share/belay/copies`. Never in the state directory, which no tool
 /// may access.
@@ -113,12 +113,12 @@ impl Copying {
                 std::os::unix::fs::symlink(fs::read_link(&from)?, &to)?;
             } else if kind.is_file() {
                 self.bytes += entry.metadata()?.len();
-                if self.bytes > MOST_BYTES {
+                if self.bytes > MAX_BYTES {
                     return Err(io::Error::other("it has more than 1 GiB: name a smaller folder"));
                 }
                 fs::copy(&from, &to)?;
             }
-            if self.entries > MOST_ENTRIES {
+            if self.entries > MAX_ENTRIES {
                 return Err(io::Error::other("it has more than 100,000 files: name a smaller folder"));
             }
         }

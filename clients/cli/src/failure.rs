@@ -28,7 +28,7 @@ pub(crate) const STDIN: &str = "<stdin>";
 /// The most violations that are shown on a screen; `-o json` has them all.
 const VIOLATIONS_SHOWN: usize = 6;
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Everything has been said: the process ends with this code.
@@ -44,7 +44,7 @@ pub(crate) enum Failure {
 pub(crate) struct Report {
     /// How the process ends.
     pub(crate) exit: Exit,
-    /// A stable word; those of ours stand in the table of `belay_reasons`.
+    /// A stable identifier; Belay's own are in the table of `belay_reasons`.
     pub(crate) code: String,
     /// What failed, in one sentence.
     pub(crate) message: String,

@@ -16,11 +16,11 @@ use crate::failure::{Failure, Report};
 /// How often the server is asked to say that it is alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A stream that is silent for longer counts as broken: three heartbeats missed, and some room for a slow network.
-const LONGEST_SILENCE: Duration = Duration::from_secs(20);
+const MAX_SILENCE: Duration = Duration::from_secs(20);
 /// Waits before the tries to connect again: 0.1, 0.2, 0.4, … s, at most 5 s each; after that many without a new event the command ends.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
-const TRIES: u32 = 12;
+const MAX_WAIT: Duration = Duration::from_secs(5);
+const MAX_TRIES: u32 = 12;
 
 /// A source of executions to watch.
 pub(crate) trait Watchable {
@@ -65,7 +65,7 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
             let why = match watched.watch(cursor.last, &cursor.journal).await {
                 Err(status) => status,
                 Ok(mut messages) => loop {
-                    match tokio::time::timeout(LONGEST_SILENCE, messages.next()).await {
+                    match tokio::time::timeout(MAX_SILENCE, messages.next()).await {
                         Err(_) => break Status::unavailable("the server has sent nothing for 20 s"),
                         Ok(Some(Err(status))) => break status,
                         Ok(None) if cursor.is_at_the_end() => return,
@@ -97,7 +97,7 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
             if !may_pass(why.code()) {
                 Err(Report::of_status(&why))?;
             }
-            if tries > TRIES {
+            if tries > MAX_TRIES {
                 Err(away(&why))?;
             }
             let wait = wait_before(tries);
@@ -105,7 +105,7 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
             yield Seen::Lost { why: why.message().to_owned(), wait };
             tokio::time::sleep(wait).await;
             // What fails here is tried again, unless it was the last time.
-            if let (Err(failure), true) = (watched.reconnect(tries).await, tries == TRIES) {
+            if let (Err(failure), true) = (watched.reconnect(tries).await, tries == MAX_TRIES) {
                 Err(failure)?;
             }
         }
@@ -145,7 +145,7 @@ fn may_pass(code: Code) -> bool {
 
 /// How long to wait before a try, counted from 1.
 fn wait_before(attempt: u32) -> Duration {
-    FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(LONGEST_WAIT)
+    FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(MAX_WAIT)
 }
 
 /// What has been seen so far.
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(story(&mut script, Some(0)).await, "error(NOT_FOUND)");
         let mut script = Script::default();
         let told = story(&mut script, Some(0)).await;
-        assert_eq!(told.matches("lost(").count(), TRIES as usize);
+        assert_eq!(told.matches("lost(").count(), MAX_TRIES as usize);
         assert!(told.ends_with("lost(gone, 5000ms) error(SERVER_UNREACHABLE)"), "{told}");
     }
 
@@ -395,7 +395,7 @@ mod tests {
         let only_snapshots = std::iter::repeat_with(|| Ok(vec![snapshot(State::Running, 3)])).take(100);
         let mut script = Script { answers: only_snapshots.collect(), ..Default::default() };
         assert!(story(&mut script, Some(3)).await.ends_with("error(SERVER_UNREACHABLE)"));
-        assert!(script.asked.len() <= TRIES as usize + 1);
+        assert!(script.asked.len() <= MAX_TRIES as usize + 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use crate::{
     render::text::{Line, Style},
 };
 
-/// Flags that lead to the services and to what is kept, with their values: `("--state-dir", "/tmp/x")`. `--token` is not among them: a secret
+/// Flags that select the services and the state directory, with their values: `("--state-dir", "/tmp/x")`. `--token` is not among them: a secret
 /// is not printed.
 pub(crate) type ContextFlag = (&'static str, String);
 

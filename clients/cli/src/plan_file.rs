@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The longest plan the contract allows (`PlanDocument.text`), in bytes.
-const LONGEST: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 /// A plan as its author wrote it.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ impl PlanFile {
 
     fn read_from(name: String, format: PlanFormat, reader: impl Read) -> Result<PlanFile, Failure> {
         let mut bytes = Vec::new();
-        reader.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&name, &error.to_string()))?;
-        if bytes.len() as u64 > LONGEST {
+        reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&name, &error.to_string()))?;
+        if bytes.len() as u64 > MAX_BYTES {
             return Err(Report::new(reasons::PLAN_TOO_LARGE, format!("the plan {name} is longer than 4 MiB")).into());
         }
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn refuses_what_cannot_be_a_plan_before_anything_is_sent() {
-        assert_eq!(refusal(&vec![b' '; LONGEST as usize + 1]).code, "PLAN_TOO_LARGE");
+        assert_eq!(refusal(&vec![b' '; MAX_BYTES as usize + 1]).code, "PLAN_TOO_LARGE");
         assert_eq!(refusal(b"a\nb\n\xff").message, "the plan p cannot be read: line 3 is not UTF-8");
         let missing = PlanFile::read_now(Path::new("/nonexistent/plan.yaml"));
         assert!(matches!(missing, Err(Failure::Report(report)) if report.message.contains("/nonexistent/plan.yaml")));

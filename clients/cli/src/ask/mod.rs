@@ -28,7 +28,7 @@ use crate::{
     screen::Screen,
 };
 
-/// The window for which a question is made where there is none.
+/// The window width where there is no terminal.
 const COLUMNS: usize = 80;
 
 /// What each letter does.

@@ -3,7 +3,7 @@
 use belay_proto::v1::decide_approval_request::Decision;
 
 /// The longest reason the gate takes (`DecideApprovalRequest.reason`), in characters.
-const LONGEST_REASON: usize = 2_000;
+const MAX_REASON_CHARS: usize = 2_000;
 
 /// Where the questions are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) enum Reply {
 }
 
 impl Prompt {
-    /// What to ask now, in a window of so many columns.
+    /// The prompt, for a window of this many columns.
     pub(crate) fn question(self, columns: usize) -> &'static str {
         match (self, columns) {
             (Prompt::Choosing, ..60) => "[A]pprove [D]eny [S]kip [V]iew [Q]uit >",
@@ -63,7 +63,7 @@ impl Prompt {
                 *self = Prompt::Choosing;
                 Reply::Again("nothing is decided")
             }
-            Prompt::Denying if line.chars().count() > LONGEST_REASON => {
+            Prompt::Denying if line.chars().count() > MAX_REASON_CHARS => {
                 Reply::Again("a reason has at most 2,000 characters")
             }
             Prompt::Denying => Reply::Decided(Decision::Deny, line.to_owned()),
@@ -112,7 +112,10 @@ mod tests {
         assert_eq!(after(&["d", " wrong file "]), Reply::Decided(Decision::Deny, "wrong file".to_owned()));
         assert_eq!(after(&["d", "a"]), Reply::Decided(Decision::Deny, "a".to_owned()), "a reason is no command");
         assert_eq!(after(&["d", "", "a"]), Reply::Decided(Decision::Approve, String::new()));
-        assert_eq!(after(&["d", &"x".repeat(LONGEST_REASON + 1), "y"]), Reply::Decided(Decision::Deny, "y".to_owned()));
+        assert_eq!(
+            after(&["d", &"x".repeat(MAX_REASON_CHARS + 1), "y"]),
+            Reply::Decided(Decision::Deny, "y".to_owned())
+        );
         let mut prompt = Prompt::Denying;
         assert_eq!(prompt.take(None), Reply::Leave);
     }

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Look at this machine: which sandbox layers are active for commands, and what is missing for the rest
+/// Check this machine: which sandbox layers are active for commands, and what is missing
 ///
 /// Tries every layer of the sandbox and attacks it from inside. Ends with 1 when commands cannot run here.
 #[derive(clap::Args, Debug)]

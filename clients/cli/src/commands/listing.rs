@@ -37,7 +37,7 @@ impl Extent {
 }
 
 /// The most that one page may hold (`page_size` of every list in the contract).
-const LONGEST_PAGE: usize = 1_000;
+const MAX_PAGE_SIZE: usize = 1_000;
 
 /// Reads a state by the word that the screen has for it.
 pub(super) fn states<S>(all: &'static [S], word: fn(S) -> String) -> impl TypedValueParser<Value = S>
@@ -71,7 +71,7 @@ pub(super) struct Found<T> {
     pub(super) next_page_token: String,
 }
 
-/// The part of a list that is wanted. `page` asks for so many behind a token.
+/// The requested part of a list. `page` requests a page of this size after a token.
 pub(super) async fn wanted<T>(
     extent: &Extent,
     page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Failure>,
@@ -94,7 +94,7 @@ async fn pages_after<T>(
 ) -> Result<Found<T>, Failure> {
     let mut found = Found { items: Vec::new(), next_page_token: token };
     loop {
-        let missing = (limit - found.items.len()).min(LONGEST_PAGE);
+        let missing = (limit - found.items.len()).min(MAX_PAGE_SIZE);
         let (items, next) = page(i32::try_from(missing).unwrap_or(i32::MAX), found.next_page_token).await?;
         found.items.extend(items);
         found.next_page_token = next;

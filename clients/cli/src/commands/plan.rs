@@ -27,7 +27,7 @@ pub(crate) struct Validate {
     plan: PathBuf,
 }
 
-/// Asks the services what is wrong with the plan.
+/// Validates the plan with the services.
 pub(crate) async fn validate(context: &Context, verb: Validate) -> Result<Exit, Failure> {
     let file = PlanFile::read(&verb.plan).await?;
     let response = context.ask(Needs::Services, async |client| check(client, &context.namespace, &file).await).await?;

@@ -15,7 +15,7 @@ use crate::{
     render::text::{Line, Style, table},
 };
 
-/// Check a policy as `serve` and `run` would, and show what it comes to
+/// Check a policy as `serve` and `run` would, and show the resulting settings
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay policy check policy.yaml"))]
 pub(crate) struct Check {

@@ -146,7 +146,7 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
         begun(context, &verb, &started);
     }
     let asks = ask::is_attended() && !verb.no_input;
-    let attendance = Attendance { name: started.name, after: 0, drive: true, asks, longest: verb.wait_timeout };
+    let attendance = Attendance { name: started.name, after: 0, drive: true, asks, max_wait: verb.wait_timeout };
     attend(context, session, signals, attendance).await
 }
 

@@ -20,9 +20,9 @@ use crate::{
 /// The most warnings: the gravest come first, and each change has its own flags beside its difference.
 const MAX_WARNINGS: usize = 8;
 /// The longest operation in a list, in characters.
-const LONGEST_OPERATION: usize = 60;
+const MAX_OPERATION_CHARS: usize = 60;
 /// The most lines of a headline.
-const LONGEST_HEADLINE: usize = 20;
+const MAX_HEADLINE_LINES: usize = 20;
 
 /// A question's place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +107,8 @@ fn headline(approval: &Approval) -> Vec<Line> {
     let rendered = approval.preview.as_ref().map(|preview| preview.headline.as_str()).filter(|text| !text.is_empty());
     let text = rendered.unwrap_or(&approval.operation);
     let mut lines: Vec<Line> =
-        text.lines().take(LONGEST_HEADLINE).map(|line| Line::new("  ").and(Style::Strong, visible(line))).collect();
-    if let Some(more @ 1..) = text.lines().count().checked_sub(LONGEST_HEADLINE) {
+        text.lines().take(MAX_HEADLINE_LINES).map(|line| Line::new("  ").and(Style::Strong, visible(line))).collect();
+    if let Some(more @ 1..) = text.lines().count().checked_sub(MAX_HEADLINE_LINES) {
         lines.push(Line::default().and(Style::Warn, format!("  … {more} more lines; -o json has them")));
     }
     lines
@@ -210,7 +210,7 @@ pub(crate) fn list(approvals: &[Approval], now: Duration) -> Vec<Line> {
             (words::approval_style(state), words::approval_state(state)),
             (Style::Plain, age),
             (Style::Plain, format!("{}/{}", names::id(&approval.execution), approval.step_id)),
-            (Style::Plain, shorten(&visible(&approval.operation), LONGEST_OPERATION)),
+            (Style::Plain, shorten(&visible(&approval.operation), MAX_OPERATION_CHARS)),
             (Style::Dim, changes.map(words::effect).unwrap_or_else(|| "not run yet".to_owned())),
         ]
     });

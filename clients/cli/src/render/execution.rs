@@ -1,4 +1,4 @@
-//! Executions on the screen: one in full, many in a table, and what is left to say at the end of one.
+//! Executions on the screen: one in full, many in a table, and the summary at the end of one.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 /// The most failed steps that the end of an execution shows; `executions get` shows all.
 const FAILED_SHOWN: usize = 5;
 /// The longest call that it shows of a step, in characters.
-const LONGEST_CALL: usize = 40;
+const MAX_CALL_CHARS: usize = 40;
 
 /// The most lines of each stream that the end of a failed execution shows of a step's last output, and `executions get` of an attempt's.
 const OUTPUT_AT_END: usize = 10;
@@ -338,7 +338,7 @@ fn failed_steps(execution: &Execution, code: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     for step in &shown {
         let call = planned(&step.step_id).unwrap_or_else(|| step.tool.clone());
-        let mut parts = vec![shorten(&call, LONGEST_CALL)];
+        let mut parts = vec![shorten(&call, MAX_CALL_CHARS)];
         parts.extend(step.failure.as_ref().map(words::ending));
         if step.max_attempts > 1 {
             parts.push(format!("attempt {} of {}", step.attempt, step.max_attempts));

@@ -7,7 +7,7 @@ use belay_proto::v1::{ExecutionEvent, Failure, ToolCallOutput};
 use super::text::{Line, Style};
 
 /// A line without an end is shown when it is longer than this, in bytes.
-const LONGEST_LINE: usize = 4_096;
+const MAX_LINE_BYTES: usize = 4_096;
 /// What stands for a secret in a piece. Around it lengths and offsets do not agree.
 const REDACTED: &str = "[REDACTED]";
 
@@ -45,7 +45,7 @@ impl Outputs {
         stream.next = is_literal.then(|| piece.offset.saturating_add(length));
         for part in piece.text.split_inclusive('\n') {
             stream.begun.push_str(part);
-            if part.ends_with('\n') || stream.begun.len() > LONGEST_LINE {
+            if part.ends_with('\n') || stream.begun.len() > MAX_LINE_BYTES {
                 lines.extend(stream.finish(&event.step_id));
             }
         }
@@ -174,7 +174,7 @@ mod tests {
     fn no_output_steers_the_terminal_or_grows_without_end() {
         let mut outputs = Outputs::default();
         assert_eq!(take(&mut outputs, 1, 0, "10%\r\x1b[2K20%\r\n"), ["  build │ [2K20%"]);
-        let long = "x".repeat(LONGEST_LINE + 1);
+        let long = "x".repeat(MAX_LINE_BYTES + 1);
         assert_eq!(take(&mut outputs, 1, 12, &long).len(), 1);
     }
 }

@@ -19,10 +19,10 @@ use crate::{follow::is_over, next};
 const STEPS_SHOWN: usize = 8;
 const NEXT_SHOWN: usize = 3;
 /// The longest error inside a line, in characters.
-const LONGEST_ERROR: usize = 200;
+const MAX_ERROR_CHARS: usize = 200;
 /// The widest column of step ids, and the widest part of a window that it takes.
 const ID_COLUMNS: usize = 16;
-/// The window for which lines are made where there is none.
+/// The window width where there is no terminal.
 const COLUMNS: usize = 80;
 /// Below it, time spent waiting for a person is not worth a word.
 const WORTH_SAYING: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub(crate) struct Picture {
     calls: Vec<String>,
     /// What each step waits for before it starts, in the same order.
     depends_on: Vec<Vec<String>>,
-    /// Since when each step is in its state, where that has been seen.
+    /// Since when each step is in its state, if that is known.
     since: Vec<Option<Timestamp>>,
     /// How wide the column of ids is.
     id_columns: usize,
@@ -220,7 +220,7 @@ impl Picture {
         }
     }
 
-    /// The rows that are redrawn while it runs, for a window of so many columns: progress, active steps, what they wait for, next
+    /// The rows that are redrawn while it runs, for a window of this many columns: progress, active steps, what they wait for, next
     /// steps.
     pub(crate) fn rows(&self, now: Duration, columns: usize, approvals_announced: bool) -> Vec<Line> {
         let is_active = |state: State| {
@@ -280,7 +280,7 @@ impl Picture {
     fn step_row(&self, place: usize, now: Duration, columns: usize) -> Line {
         let step = &self.execution.steps[place];
         let error = || {
-            step.failure.as_ref().map(|failure| shorten(&words::failure(failure), LONGEST_ERROR)).unwrap_or_default()
+            step.failure.as_ref().map(|failure| shorten(&words::failure(failure), MAX_ERROR_CHARS)).unwrap_or_default()
         };
         let since = self.since[place].or(step.start_time);
         let elapsed = time::between(since.as_ref(), Some(now)).unwrap_or_default();
@@ -399,14 +399,14 @@ pub(crate) fn has_ended(state: State) -> bool {
     matches!(state, State::Completed | State::Failed | State::Skipped | State::Cancelled)
 }
 
-/// How long a step that has ended took, without the time in which a person thought about it; `None` for one that never started.
+/// How long a step that has ended took, without the time spent waiting for decisions; `None` for one that never started.
 pub(crate) fn machine_time(step: &StepStatus) -> Option<Duration> {
     let end = step.end_time.as_ref().and_then(time::since_epoch);
     let waited = step.approval_wait.as_ref().map(time::duration).unwrap_or_default();
     time::between(step.start_time.as_ref(), end).map(|took| took.saturating_sub(waited))
 }
 
-/// How long a person thought about a step, where that is worth saying.
+/// How long a step waited for decisions; `None` below a second.
 pub(crate) fn waited_for_people(step: &StepStatus) -> Option<Duration> {
     step.approval_wait.as_ref().map(time::duration).filter(|waited| *waited >= WORTH_SAYING)
 }

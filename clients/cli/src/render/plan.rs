@@ -13,8 +13,8 @@ use super::{
 /// The longest call that is shown for a step, in characters.
 const MAX_CALL: usize = 100;
 
-/// The plan as it would be carried out, with at most so many of its steps.
-pub(crate) fn preview(plan: &Plan, most: usize) -> Vec<Line> {
+/// The plan as it would run, with at most `max_steps` of its steps.
+pub(crate) fn preview(plan: &Plan, max_steps: usize) -> Vec<Line> {
     let pace = match plan.parallelism {
         ..=1 => "one at a time".to_owned(),
         most => format!("up to {most} at once"),
@@ -34,8 +34,8 @@ pub(crate) fn preview(plan: &Plan, most: usize) -> Vec<Line> {
         lines.push(Line::default().and(Style::Dim, format!("  {}", plan.description)));
     }
     let ids: HashSet<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
-    lines.extend(table(&plan.steps.iter().take(most).map(|step| row(step, &ids)).collect::<Vec<_>>()));
-    if let Some(more @ 1..) = plan.steps.len().checked_sub(most) {
+    lines.extend(table(&plan.steps.iter().take(max_steps).map(|step| row(step, &ids)).collect::<Vec<_>>()));
+    if let Some(more @ 1..) = plan.steps.len().checked_sub(max_steps) {
         lines.push(Line::default().and(Style::Dim, format!("  … and {more} more; --dry-run shows all")));
     }
     lines

@@ -119,7 +119,7 @@ impl Line {
         line
     }
 
-    /// The line cut to so many columns, with a mark where something is missing.
+    /// The line cut to this many columns, with a mark where something is missing.
     pub(crate) fn cut(self, columns: usize) -> Line {
         if self.width() <= columns {
             return self;
@@ -139,7 +139,7 @@ impl Line {
         Line::of_cells(&kept)
     }
 
-    /// The line with another one at the right edge of so many columns; below it where both do not fit.
+    /// The line with another one at the right edge of this many columns; below it if both do not fit.
     pub(crate) fn beside(self, right: Line, columns: usize) -> Vec<Line> {
         let gap = columns.saturating_sub(self.width() + right.width());
         match gap {
@@ -148,7 +148,7 @@ impl Line {
         }
     }
 
-    /// The line on as many rows of so many columns as it needs. It breaks at spaces where it can, and continues under its beginning; the
+    /// The line on as many rows of this many columns as it needs. It breaks at spaces where it can, and continues under its beginning; the
     /// spaces that align columns shrink where they would cost a row.
     pub(crate) fn fold(self, columns: usize) -> Vec<Line> {
         if self.verbatim || self.width() <= columns {
@@ -202,7 +202,7 @@ fn columns_of(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// How many of the cells stand on a row of so many columns: up to the last space that fits, else as many as fit, and one at least.
+/// How many of the cells fit on a row of this many columns: up to the last space that fits, else as many as fit, and at least one.
 fn fitting(cells: &[(Style, char)], room: usize) -> usize {
     let mut width = 0;
     let over = cells.iter().position(|(_, c)| {
@@ -225,7 +225,7 @@ fn closer(cells: &[(Style, char)], indent: usize) -> Vec<(Style, char)> {
     kept.map(|(_, cell)| *cell).collect()
 }
 
-/// The lines as the rows of a window that is so many columns wide; as they are without one.
+/// The lines as rows of a window with this many columns; unchanged without a window.
 pub(crate) fn rows(lines: &[Line], columns: Option<usize>) -> Vec<Line> {
     match columns {
         Some(columns) => lines.iter().flat_map(|line| line.clone().fold(columns)).collect(),
@@ -240,7 +240,7 @@ pub(crate) fn is_dangerous(c: char) -> bool {
         || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// The text on one line and harmless: tabs and line breaks become spaces, everything else dangerous goes.
+/// The text on one line and harmless: tabs and line breaks become spaces, other dangerous characters are removed.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .map(|c| if matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}') { ' ' } else { c })

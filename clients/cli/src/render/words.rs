@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The longest value that is shown inside a line, in characters.
-const LONGEST_VALUE: usize = 100;
+const MAX_VALUE_CHARS: usize = 100;
 
 /// An execution's state, such as `timed_out`.
 pub(crate) fn execution_state(state: execution::State) -> String {
@@ -105,7 +105,7 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
 /// A value, short enough to stand inside a line.
 pub(crate) fn payload(payload: &Payload) -> String {
     match &payload.content {
-        Some(Content::Json(text)) => shorten(&clean(text), LONGEST_VALUE),
+        Some(Content::Json(text)) => shorten(&clean(text), MAX_VALUE_CHARS),
         Some(Content::Blob(blob)) => format!("({} bytes, {})", blob.size_bytes, blob.digest),
         None => String::new(),
     }
@@ -265,7 +265,7 @@ pub(crate) fn retries(step: Option<&StepStatus>, retry_count: i32) -> String {
     }
 }
 
-/// The trace id inside the execution's `traceparent`, if the trace is recorded: of another one there is nothing to look at.
+/// The trace id in the execution's `traceparent`; `None` if the trace is not sampled.
 pub(crate) fn trace_id(execution: &Execution) -> Option<String> {
     let TraceContext { traceparent, tracestate } = execution.trace.as_ref()?;
     let trace = belay_all_in_one::TraceContext::parse(traceparent, tracestate).ok()?;

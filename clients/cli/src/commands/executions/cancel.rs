@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long running calls have to stop: a command has ten seconds between SIGTERM and SIGKILL, and its effect has to be discarded.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The interval at which the execution is read meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -43,7 +43,7 @@ pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Fail
             let request = CancelExecutionRequest { name: name.clone(), reason: verb.reason, ..Default::default() };
             let answer = client.cancel_execution(request).await;
             let asked = answer.map_err(|status| refused(&status, &name))?.into_inner();
-            match tokio::time::timeout(LONGEST_WAIT, until_over(client, asked)).await {
+            match tokio::time::timeout(MAX_WAIT, until_over(client, asked)).await {
                 Ok(ended) => ended,
                 Err(_) => Err(still_running(&name)),
             }
@@ -69,7 +69,7 @@ fn still_running(name: &str) -> Failure {
     let message = format!(
         "execution {} is being cancelled, and has not ended within {}: a running call has not stopped",
         names::id(name),
-        time::short(LONGEST_WAIT)
+        time::short(MAX_WAIT)
     );
     Report::new(reasons::WAIT_TIMEOUT, message).next(next::about(&["executions", "watch"], name, &[])).into()
 }

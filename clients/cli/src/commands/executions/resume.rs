@@ -47,7 +47,7 @@ pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signal
         after: execution.last_sequence,
         drive: true,
         asks: ask::is_attended(),
-        longest: None,
+        max_wait: None,
     };
     attend(context, session, signals, attendance).await
 }

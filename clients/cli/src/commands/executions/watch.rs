@@ -35,6 +35,6 @@ pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals)
         }
     })
     .await??;
-    let attendance = Attendance { name, after: verb.after, drive: false, asks: false, longest: None };
+    let attendance = Attendance { name, after: verb.after, drive: false, asks: false, max_wait: None };
     attend(context, session, signals, attendance).await
 }
