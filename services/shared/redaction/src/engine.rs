@@ -3,7 +3,7 @@
 //! One pass of Aho-Corasick finds the rules' keywords; a rule's regular expression then looks at a window around its keyword, within the
 //! line. A second pass finds the exact values that were given.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::bytes::{Captures, Regex, RegexBuilder};
@@ -49,15 +49,8 @@ struct Rules {
     wanted: Vec<Vec<usize>>,
 }
 
-impl Default for Redactor {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Redactor {
-    /// Compiles the built-in rules, which takes some milliseconds.
-    pub fn new() -> Self {
+impl Rules {
+    fn compile() -> Self {
         let compile = |rule: Rule| {
             let anchored = format!("^(?:{})", rule.regex);
             let regex = if rule.at == At::Start { &anchored } else { rule.regex };
@@ -83,7 +76,21 @@ impl Redactor {
             .kind(Some(aho_corasick::AhoCorasickKind::DFA))
             .build(keywords)
             .expect("a few hundred short keywords fit");
-        Self { rules: Arc::new(Rules { rules, keywords, wanted }), literals: None }
+        Self { rules, keywords, wanted }
+    }
+}
+
+impl Default for Redactor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Redactor {
+    /// The built-in rules. The first in a process compiles them, which takes some milliseconds; every other one shares them.
+    pub fn new() -> Self {
+        static RULES: LazyLock<Arc<Rules>> = LazyLock::new(|| Arc::new(Rules::compile()));
+        Self { rules: Arc::clone(&RULES), literals: None }
     }
 
     /// Adds literal values to the rules: as they are, and in base64, hex, URL and JSON encoding. Earlier values stay.

@@ -14,7 +14,7 @@ use tower::ServiceBuilder;
 
 use crate::{
     Access, Shutdown, deadline::Deadline, guard::Guard, http_health::HttpHealth, limits::Limits,
-    middleware::MiddlewareLayer, stores::StoreReports,
+    middleware::MiddlewareLayer, reflection, stores::StoreReports,
 };
 
 /// The largest message that is decoded, in bytes: above every limit on a field, so that the error names the field.
@@ -89,9 +89,6 @@ pub enum ServeError {
     /// The transport failed.
     #[error("the listener failed")]
     Transport(#[from] tonic::transport::Error),
-    /// The contract could not be offered for reflection.
-    #[error("the contract cannot be reflected")]
-    Reflection(#[from] tonic_reflection::server::Error),
 }
 
 /// Serves until `shutdown` is requested, together with health (gRPC under each service's name and as a whole, and plain HTTP) and
@@ -110,9 +107,7 @@ pub async fn serve<C: Connection>(
     for name in &names {
         reporter.set_service_status(*name, tonic_health::ServingStatus::Serving).await;
     }
-    // Most tools still use v1alpha (grpcio-reflection, ghz); v1 has been the same contract since 2022.
-    let reflection = reflected(&names, &descriptors).build_v1()?;
-    let reflection_v1alpha = reflected(&names, &descriptors).build_v1alpha()?;
+    let routes = reflection::add(routes.add_service(health), names.clone(), descriptors);
     let layers = ServiceBuilder::new()
         .layer(MiddlewareLayer(HttpHealth(shutdown.clone())))
         .layer(MiddlewareLayer(Guard(access)))
@@ -136,7 +131,7 @@ pub async fn serve<C: Connection>(
         // For `HttpHealth`, which answers every HTTP/1 request itself.
         .accept_http1(true)
         .layer(layers)
-        .add_routes(routes.add_service(health).add_service(reflection).add_service(reflection_v1alpha))
+        .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, stop);
     let grace_over = async {
         shutdown.requested().await;
@@ -147,26 +142,6 @@ pub async fn serve<C: Connection>(
         served = serving => served.map_err(ServeError::from),
         () = grace_over => Ok(()),
     }
-}
-
-/// What reflection lists: only the services on this listener, with their messages and those of `google.rpc`, so that generic clients can show
-/// an error's details.
-fn reflected<'a>(names: &[&'static str], descriptors: &[&'a [u8]]) -> tonic_reflection::server::Builder<'a> {
-    use tonic_reflection::pb;
-    let beside = [
-        tonic_health::pb::health_server::SERVICE_NAME,
-        pb::v1::server_reflection_server::SERVICE_NAME,
-        pb::v1alpha::server_reflection_server::SERVICE_NAME,
-    ];
-    let builder = tonic_reflection::server::Builder::configure().include_reflection_service(false);
-    let builder = names.iter().chain(&beside).fold(builder, |builder, &name| builder.with_service_name(name));
-    let shared = [
-        tonic_health::pb::FILE_DESCRIPTOR_SET,
-        pb::v1::FILE_DESCRIPTOR_SET,
-        pb::v1alpha::FILE_DESCRIPTOR_SET,
-        tonic_types::pb::FILE_DESCRIPTOR_SET,
-    ];
-    descriptors.iter().chain(&shared).fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
 }
 
 #[cfg(test)]

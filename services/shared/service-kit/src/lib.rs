@@ -17,6 +17,7 @@ mod middleware;
 pub mod net;
 pub mod principal;
 pub mod program;
+mod reflection;
 pub mod register;
 pub mod register_file;
 pub mod shutdown;
