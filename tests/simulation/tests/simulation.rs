@@ -96,6 +96,16 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Holds { seeds: 30, counted: &["journals restored", "watches reset"] },
     },
     Scenario {
+        name: "belay_damaging_a_row",
+        run: belay::damaging_a_row,
+        expect: Expect::Holds { seeds: 40, counted: &["rows of the ledger damaged", "unknown outcomes"] },
+    },
+    Scenario {
+        name: "belay_in_a_crowd",
+        run: belay::in_a_crowd,
+        expect: Expect::Holds { seeds: 12, counted: &["conflicts", "calls given up after conflicts"] },
+    },
+    Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
         expect: Expect::Found { violation: "is gone", within: 200 },
@@ -174,6 +184,16 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_trusting_cursors_from_before",
         run: belay::stale_cursor_trusted,
         expect: Expect::Found { violation: "without a reset", within: 200 },
+    },
+    Scenario {
+        name: "belay_unreadable_row_stops_start",
+        run: belay::unreadable_row_stops_start,
+        expect: Expect::Found { violation: "the ledger cannot be opened", within: 200 },
+    },
+    Scenario {
+        name: "belay_endless_reruns",
+        run: belay::endless_reruns,
+        expect: Expect::Found { violation: "conflicts in the attempt", within: 200 },
     },
 ];
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belay_defects::{Defect, is_planted};
 use belay_execution::{
     ApprovalRequirement, CallId, Decision, ErrorClass, Event, EventKind, Failure, PendingApproval, Receipt,
     RecoveryClass,
@@ -109,7 +110,8 @@ impl Driver {
             EventKind::CallCancelled { failure: Some(failure), grant_nonce, .. }
                 if !stopping
                     && failure.reason == reasons::CONFLICT
-                    && self.execution.conflicts(call.step) >= MAX_RERUNS =>
+                    && self.execution.conflicts(call.step) >= MAX_RERUNS
+                    && !is_planted(Defect::EndlessReruns) =>
             {
                 given_up(call, Some(failure), grant_nonce, MAX_RERUNS + 1)
             }

@@ -24,6 +24,10 @@ pub enum Defect {
     CursorAheadRejected,
     /// A watcher whose events were lost with the journal continues without a reset, once the journal has grown past its cursor.
     StaleCursorTrusted,
+    /// The runner does not start while one row of its ledger cannot be decoded.
+    UnreadableRowStopsStart,
+    /// A call that conflicts with other commits is repeated without a limit.
+    EndlessReruns,
 }
 
 /// Whether a defect is planted in this process.

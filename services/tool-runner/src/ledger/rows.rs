@@ -2,6 +2,7 @@
 
 use std::{os::unix::ffi::OsStrExt as _, path::PathBuf, sync::PoisonError};
 
+use belay_defects::{Defect, is_planted};
 use belay_grant::Change;
 use belay_proto::{stores::Stores, v1};
 use belay_reasons as reasons;
@@ -69,6 +70,7 @@ pub(super) fn read(connection: &Connection, sealer: &Sealer) -> Sql<Contents> {
         let name: String = row.get(7)?;
         match decoded(row, sealer, &name) {
             Ok(row) => calls.push(row),
+            Err(why) if is_planted(Defect::UnreadableRowStopsStart) => return Err(why),
             Err(why) => unreadable.push(Unreadable { name, held: row.get(8)?, why: why.to_string() }),
         }
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::archive::Archive;
 use super::calls::{Call, json};
 use super::client::{Order, is_terminal};
+use super::damage::Damaged;
 use super::decisions::{self, Stored};
 use super::effects;
 use super::hosts::{Inventoried, Owners};
@@ -44,7 +45,21 @@ pub(super) struct Evidence<'a> {
     pub(super) owners: &'a Owners,
     /// The contents of the gate's lost stores.
     pub(super) archive: &'a Archive,
+    /// The calls whose rows in the ledger could not be read any more.
+    pub(super) damaged: &'a Damaged,
 }
+
+impl Evidence<'_> {
+    /// Whether the runner has lost its row of this call.
+    pub(super) fn row_lost(&self, call: &str) -> bool {
+        self.ledger_lost || self.damaged.contains(call)
+    }
+}
+
+/// The limit of repetitions of a call, within one attempt, because of conflicts with other commits.
+const MAX_RERUNS: u32 = 3;
+/// The limit of calls of one attempt, after which it fails whatever the last of them was.
+const MAX_CALLS: u32 = 10;
 
 /// Compares what is stored with what clients observed and what the tools did.
 pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
@@ -66,7 +81,15 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     for (name, kept) in kept {
         let Some(heard) = observed.get(name) else { continue };
         let order = plans.get(&*heard.request_id);
-        let mut one = One { name, kept, heard, runs, owners: evidence.owners, violations: &mut violations };
+        let mut one = One {
+            name,
+            kept,
+            heard,
+            runs,
+            owners: evidence.owners,
+            damaged: evidence.damaged,
+            violations: &mut violations,
+        };
         let Some((fold, calls)) = one.replay() else { continue };
         one.totals(&fold.picture);
         one.plan(&fold, order.map(|order| &order.plan));
@@ -92,6 +115,7 @@ struct One<'a, 'v> {
     heard: &'a ObservedExecution,
     runs: &'a [Run],
     owners: &'a Owners,
+    damaged: &'a Damaged,
     violations: &'v mut Violations,
 }
 
@@ -107,12 +131,14 @@ impl<'a> One<'a, '_> {
         let mut fold = Fold::default();
         let mut calls = BTreeMap::<String, Call<'a>>::new();
         let mut not_before = BTreeMap::<usize, i64>::new();
+        let mut conflicts = BTreeMap::<String, u32>::new();
         for (event, sequence) in kept.events.iter().zip(1..) {
             if event.sequence != sequence || event.event_id != format!("{}.{sequence}", heard.uid) {
                 self.violation(format_args!("event {} ({}) stands at {sequence}", event.sequence, event.event_id));
                 return None;
             }
             self.before(event, &fold, &mut not_before);
+            self.conflicts(event, &mut conflicts);
             if let Err(misfit) = fold.apply(event) {
                 self.violation(misfit);
                 return None;
@@ -218,6 +244,29 @@ impl<'a> One<'a, '_> {
             if !before.is_some_and(discarded) {
                 self.violation(format_args!("{name} follows a call that was not discarded"));
             }
+        }
+    }
+
+    /// A call that conflicts with another commit is repeated exactly three times before its attempt fails with that conflict.
+    fn conflicts(&mut self, event: &v1::ExecutionEvent, conflicts: &mut BTreeMap<String, u32>) {
+        let name = &event.call;
+        let Some((attempt, number)) = name.rsplit_once('.') else { return };
+        let so_far = conflicts.entry(attempt.to_owned()).or_default();
+        let is_conflict =
+            |failure: &Option<v1::Failure>| failure.as_ref().is_some_and(|failure| failure.reason == "CONFLICT");
+        match &event.kind {
+            Some(Kind::ToolCallRequested(_)) if *so_far > MAX_RERUNS => {
+                let so_far = *so_far;
+                self.violation(format_args!("{name} was made after {so_far} conflicts in the attempt"));
+            }
+            Some(Kind::ToolCallCancelled(cancelled)) if is_conflict(&cancelled.failure) => *so_far += 1,
+            Some(Kind::ToolCallFailed(failed)) if is_conflict(&failed.failure) => {
+                let so_far = *so_far;
+                if so_far != MAX_RERUNS && number.parse::<u32>().is_ok_and(|number| number < MAX_CALLS) {
+                    self.violation(format_args!("{name} was given up after {so_far} other conflicts in the attempt"));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -370,7 +419,7 @@ impl<'a> One<'a, '_> {
             Some(Kind::ToolCallOutcomeUnknown(unknown)) => {
                 // Only calls with external effects, and calls of a lost ledger, can have an unknown outcome.
                 let reason = unknown.failure.as_ref().map_or("", |failure| &*failure.reason);
-                if !is_manual && reason != "LEDGER_CHANGED" {
+                if !is_manual && reason != "LEDGER_CHANGED" && !self.damaged.contains(name) {
                     self.violation(format_args!("{name} is said to be in doubt, and it can be made again: {reason}"));
                 }
                 trace::count("unknown outcomes");

@@ -25,6 +25,10 @@ pub(super) struct Bugs {
     pub(super) calls: Memory,
     /// What happens to the gate's store when the gate restarts.
     pub(super) gate: Memory,
+    /// Whether one row of the runner's ledger is damaged once. A fault, not a bug.
+    pub(super) damages_a_row: bool,
+    /// Whether all executions append to one file at once, repeatedly. Neither a fault nor a bug.
+    pub(super) crowds: bool,
     /// Whether the executor's journal is once replaced by an older copy, which is accepted as an operator would do.
     pub(super) restores_journal: bool,
     /// A defect planted in the services' own code.

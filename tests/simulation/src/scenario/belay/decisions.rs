@@ -139,6 +139,10 @@ impl One<'_> {
             _ => {}
         }
         let Some(known) = self.evidence.stored.calls.get(self.name) else { return Ok(()) };
+        if self.evidence.damaged.contains(self.name) {
+            // The runner knows no more than that it does not know.
+            return Ok(());
+        }
         let agrees = match (known.state(), end) {
             (tool_call::State::Completed, end) => matches!(end, Kind::ToolCallCompleted(_)),
             (tool_call::State::AwaitingApproval, _) => false,

@@ -35,13 +35,14 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
                     run.call
                 )));
             }
-            if evidence.ledger_lost && calls.get(&run.call).is_some_and(|(_, call)| is_in_doubt(call)) {
-                // Its ledger was lost, and the reason says so: its effect may be there completely, in part, or not at all.
+            let row_lost = evidence.row_lost(&run.call);
+            if row_lost && calls.get(&run.call).is_some_and(|(_, call)| is_in_doubt(call)) {
+                // Its row was lost, and the reason says so: its effect may be there completely, in part, or not at all.
                 trace::count("effects in place of which nothing is known");
                 continue;
             }
             // The power loss removed part of an effect that was not synced yet, and its row was lost with the ledger.
-            let may_be_half = evidence.ledger_lost && !evidence.outside.is_synced(commit);
+            let may_be_half = row_lost && !evidence.outside.is_synced(commit);
             violations.extend(whole(changes, commit, run).err().filter(|_| !may_be_half).map(wrong));
             match calls.get(&run.call) {
                 Some((_, call)) if call.completed_with() == Some(number) => trace::count("effects in place"),
@@ -60,7 +61,7 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
         let effect = call.completed_with().and_then(|run| runs.get(run)?.effect.as_ref());
         let Some(effect) = effect.filter(|effect| !effect.after.is_empty()) else { continue };
         // The row keeps an effect that is not synced yet: it can be lost only with the ledger.
-        let may_be_gone = evidence.ledger_lost && !evidence.outside.is_synced(&effect.commit);
+        let may_be_gone = evidence.row_lost(name) && !evidence.outside.is_synced(&effect.commit);
         if !commits.contains_key(name.as_str()) && !may_be_gone {
             violations.push(format!("{name} completed, and what it did is gone"));
         }

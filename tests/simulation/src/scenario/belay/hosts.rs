@@ -22,6 +22,7 @@ use turmoil::fs::shim::std::fs;
 
 use super::archive::Archive;
 use super::bugs::{Bugs, Memory, WritesBehind};
+use super::damage::Damaged;
 use super::knobs::Knobs;
 use super::outside::Outside;
 use super::people::PERSON_NAME;
@@ -87,6 +88,7 @@ pub(super) struct Site {
     pub(super) inventory: Inventory,
     pub(super) knobs: Knobs,
     pub(super) archive: Archive,
+    pub(super) damaged: Damaged,
 }
 
 impl Site {
@@ -252,10 +254,17 @@ async fn run_runner(site: Site) -> Outcome {
     // A ledger that is known to be gone is accepted, as an operator would.
     let accepted = matches!(site.bugs.calls, Memory::Lost).then(now_micros);
     let location = Location { accepted, ..location(&file, site.bugs.ledger, site.knobs.store_batch) };
+    if site.bugs.damages_a_row {
+        site.damaged.damage_one(&location.path, site.seed)?;
+    }
     let opened = Ledger::open(&location, Threads::Inline, secrets, || id);
     let ledger = opened.inspect_err(|error| {
         use SqliteError as E;
-        if matches!(error, LedgerError::KeyLost | LedgerError::Store(E::Corrupt(_) | E::Locked | E::Newer { .. })) {
+        // What SQLite's adapter says of a value that is not what it should be; a disk that fails says something else.
+        let is_about_a_row = matches!(error, LedgerError::Store(E::Other(why)) if why.starts_with("Conversion error"));
+        let is_broken =
+            matches!(error, LedgerError::KeyLost | LedgerError::Store(E::Corrupt(_) | E::Locked | E::Newer { .. }));
+        if is_broken || is_about_a_row {
             site.checker.violation(format_args!("the ledger cannot be opened: {error}"));
         }
     })?;

@@ -18,6 +18,7 @@ mod auditor;
 mod bugs;
 mod calls;
 mod client;
+mod damage;
 mod decisions;
 mod effects;
 mod forger;
@@ -46,6 +47,7 @@ use self::audit::Evidence;
 use self::auditor::Found;
 use self::bugs::{Bugs, Memory};
 use self::client::Order;
+use self::damage::Damaged;
 use self::hosts::{Inventory, Owners};
 use self::knobs::Knobs;
 use self::observed::Observations;
@@ -89,6 +91,7 @@ const HORIZON: Duration = Duration::from_secs(4);
 const MAX_RECOVERY: Duration = Duration::from_secs(60);
 /// Additional faults that expose some bugs.
 const EXECUTOR_KILLS: Option<(u32, Fault)> = Some((6, Fault::Kill { host: EXECUTOR }));
+const RUNNER_KILLS: Option<(u32, Fault)> = Some((6, Fault::Kill { host: RUNNER }));
 const GATE_KILLS: Option<(u32, Fault)> = Some((4, Fault::Kill { host: GATE }));
 
 /// A part of the runner's disk is full again and again.
@@ -157,6 +160,23 @@ pub fn losing_the_gate(seed: u64) -> Result<(), String> {
 /// What was violated.
 pub fn restoring_the_journal(seed: u64) -> Result<(), String> {
     run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::default() })
+}
+
+/// Belay as it is, with a ledger in which one row can no longer be decoded: the runner starts, the outcome of that call is unknown, and
+/// everything else continues.
+///
+/// # Errors
+/// What was violated.
+pub fn damaging_a_row(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { damages_a_row: true, often: RUNNER_KILLS, ..Bugs::default() })
+}
+
+/// Belay as it is, where all executions append to one file at once: a call that conflicts is repeated, at most three times.
+///
+/// # Errors
+/// What was violated.
+pub fn in_a_crowd(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { crowds: true, ..Bugs::default() })
 }
 
 /// The bug of [`forgetting_calls`] with grants: a runner that has forgotten its calls has also forgotten which grants were spent.
@@ -277,6 +297,22 @@ pub fn stale_cursor_trusted(seed: u64) -> Result<(), String> {
     run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::StaleCursorTrusted) })
 }
 
+/// A defect of the services' own code: [`Defect::UnreadableRowStopsStart`].
+///
+/// # Errors
+/// What was violated.
+pub fn unreadable_row_stops_start(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { damages_a_row: true, often: RUNNER_KILLS, ..Bugs::planted(Defect::UnreadableRowStopsStart) })
+}
+
+/// A defect of the services' own code: [`Defect::EndlessReruns`].
+///
+/// # Errors
+/// What was violated.
+pub fn endless_reruns(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { crowds: true, ..Bugs::planted(Defect::EndlessReruns) })
+}
+
 fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     if let Some(defect) = bugs.defect {
         belay_defects::plant(defect);
@@ -299,6 +335,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         inventory: Inventory::default(),
         knobs,
         archive: Archive::default(),
+        damaged: Damaged::default(),
     };
 
     let here = site.clone();
@@ -307,7 +344,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     world.host(RUNNER, move || hosts::runner(here.clone()));
     let here = site.clone();
     world.host(EXECUTOR, move || hosts::executor(here.clone()));
-    let orders = orders(&mut random);
+    let orders = orders(&mut random, bugs.crowds);
     for (index, name) in CLIENTS.into_iter().enumerate() {
         let own = orders.iter().skip(index).step_by(CLIENTS.len()).cloned().collect();
         world.client(name, client::work(own, observed.clone()));
@@ -323,19 +360,23 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
 
     let failed = |error: Box<dyn std::error::Error>| error.to_string();
     let all_ended = || observed.ended_count() == orders.len();
-    world.run_until(HORIZON, all_ended).map_err(failed)?;
+    // A run that has shown a violation need not last as long as the others.
+    let decided = || all_ended() || checker.verdict().is_err();
+    world.run_until(HORIZON, decided).map_err(failed)?;
+    checker.verdict()?;
     trace::event("all faults have ended");
     world.heal();
     observed.set_healed();
     // Invariant 6 of REQUIREMENTS: nothing is stuck.
-    if !world.run_until(MAX_RECOVERY, all_ended).map_err(failed)? {
+    if !world.run_until(MAX_RECOVERY, decided).map_err(failed)? {
         let requests: Vec<_> = orders.iter().map(|order| order.request_id.clone()).collect();
         checker.violation(format_args!("stuck: {:?}", observed.open(&requests)));
     }
 
+    checker.verdict()?;
     if bugs.restores_journal {
         // Executions that were lost with the journal cannot be compared; the watchers have checked their events.
-        return checker.verdict();
+        return Ok(());
     }
     for host in SITE.servers {
         world.power_cycle(host);
@@ -365,6 +406,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             keys: &site.keys(),
             owners: &site.owners,
             archive: &site.archive,
+            damaged: &site.damaged,
         };
         for violation in audit::audit(&evidence) {
             checker.violation(violation);
@@ -374,15 +416,28 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
 }
 
 /// 1 to 6 executions, which start while faults happen.
-fn orders(random: &mut StdRng) -> Vec<Order> {
+fn orders(random: &mut StdRng, crowds: bool) -> Vec<Order> {
     let count = random.random_range(1..=6);
-    let order = |number| Order {
+    let order = |number| match crowds {
+        true => crowded(random, number),
+        false => any_order(random, number),
+    };
+    (0..count).map(order).collect()
+}
+
+fn any_order(random: &mut StdRng, number: usize) -> Order {
+    Order {
         after: Duration::from_millis(random.random_range(0..3000)),
         approval_mode: policy::approval_mode(random),
         plan: plans::generate(random, format!("plan-{number}")),
         workspace: if random.random_bool(0.6) { hosts::SHARED_WORKSPACE.to_owned() } else { String::new() },
         request_id: format!("request-{number}"),
         seed: random.random(),
-    };
-    (0..count).map(order).collect()
+    }
+}
+
+/// An execution whose steps append to one file at once, as those of all others do.
+fn crowded(random: &mut StdRng, number: usize) -> Order {
+    let plan = plans::crowd(random, format!("plan-{number}"));
+    Order { plan, workspace: hosts::SHARED_WORKSPACE.to_owned(), ..any_order(random, number) }
 }

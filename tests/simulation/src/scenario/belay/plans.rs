@@ -27,6 +27,21 @@ pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
     }
 }
 
+/// A plan of 4 to 8 steps that all append to one file at once.
+pub(super) fn crowd(random: &mut StdRng, id: String) -> v1::Plan {
+    let step = |index| {
+        let arguments = json!({"ms": 100, "value": index, "path": format!("{}0", policy::FREE)});
+        let tool = v1::ToolStep { tool: APPEND.to_owned(), arguments: arguments.to_string(), ..Default::default() };
+        let max_attempts = random.random_range(1..=2);
+        let retry = v1::RetryPolicy { max_attempts, ..Default::default() };
+        let kind = Some(step::Kind::Tool(tool));
+        v1::Step { id: format!("s{index}"), retry: Some(retry), kind, ..v1::Step::default() }
+    };
+    let steps: Vec<_> = (0..8).map(step).collect();
+    let count = random.random_range(4..=steps.len());
+    v1::Plan { id, steps: steps.into_iter().take(count).collect(), ..v1::Plan::default() }
+}
+
 fn step(random: &mut StdRng, index: usize) -> v1::Step {
     let depends_on: Vec<usize> = (0..index).filter(|_| random.random_bool(0.25)).collect();
     let mut arguments = json!({"ms": random.random_range(1..150), "value": value(random, index)});
