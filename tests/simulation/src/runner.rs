@@ -15,7 +15,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use self::arguments::{Arguments, Filter};
@@ -138,8 +138,9 @@ fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: Option<u64>) -> Exi
         cases.iter().filter(|case| !arguments.ignored && arguments.filter.selects(&case.name)).collect();
     println!("\nrunning {} tests", selected.len());
     let mut results = Vec::new();
+    let seen = Seen::default();
     for case in &selected {
-        let verdict = case.verdict(seeds);
+        let verdict = case.verdict(seeds, &seen);
         println!("test {} ... {}", case.name, if verdict.is_ok() { "ok" } else { "FAILED" });
         match &verdict {
             Ok(summary) => println!("     {summary}"),
@@ -167,17 +168,27 @@ fn conclude(results: &[(String, bool)], filtered: usize) -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// The trace hashes of the runs so far, by scenario and seed, so that a repetition takes one run more and not two.
+#[derive(Default)]
+struct Seen(Mutex<BTreeMap<(&'static str, u64), u64>>);
+
+impl Seen {
+    fn traces(&self) -> MutexGuard<'_, BTreeMap<(&'static str, u64), u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Case<'_> {
     /// The result of the runs, or why the test failed. `asked` overrides the scenario's number of seeds.
-    fn verdict(&self, asked: Option<u64>) -> Result<String, String> {
+    fn verdict(&self, asked: Option<u64>, seen: &Seen) -> Result<String, String> {
         match &self.check {
-            Check::Holds { seeds, counted } => self.holds(asked.unwrap_or(*seeds), counted),
-            Check::Repeats => self.repeats(asked.unwrap_or(REPEATED_SEEDS).min(REPEATED_SEEDS)),
+            Check::Holds { seeds, counted } => self.holds(asked.unwrap_or(*seeds), counted, seen),
+            Check::Repeats => self.repeats(asked.unwrap_or(REPEATED_SEEDS).min(REPEATED_SEEDS), seen),
             Check::Found { violation, within } => self.is_found(violation, *within),
         }
     }
 
-    fn holds(&self, seeds: u64, counted: &[&str]) -> Result<String, String> {
+    fn holds(&self, seeds: u64, counted: &[&str], seen: &Seen) -> Result<String, String> {
         let offset = match number(OFFSET_VARIABLE)? {
             Some(offset) => offset,
             // Above the seeds that every run uses, and short enough to type.
@@ -187,6 +198,7 @@ impl Case<'_> {
         let one = |seed| child::start(self.scenario.name, seed, false);
         let mut runs = for_each(0..known, one, |_| false)?;
         runs.extend(for_each(offset..offset + new, one, |_| false)?);
+        seen.traces().extend(runs.iter().filter_map(|(seed, run)| Some(((self.scenario.name, *seed), run.hash?))));
         let failures: Vec<_> = runs.iter().filter(|(_, run)| run.outcome != Outcome::Passed).collect();
         if !failures.is_empty() {
             let shown: Vec<_> =
@@ -211,14 +223,18 @@ impl Case<'_> {
         Ok(format!("{seeds} seeds, {new} of them from {offset} on{sums}"))
     }
 
-    fn repeats(&self, seeds: u64) -> Result<String, String> {
+    fn repeats(&self, seeds: u64, seen: &Seen) -> Result<String, String> {
+        let name = self.scenario.name;
         let twice = |seed| {
-            let first = child::start(self.scenario.name, seed, true)?;
-            Ok((first, child::start(self.scenario.name, seed, true)?))
+            let before = seen.traces().get(&(name, seed)).copied();
+            let first =
+                before.map_or_else(|| child::start(name, seed, false).map(|run| run.hash), |hash| Ok(Some(hash)))?;
+            Ok((first, child::start(name, seed, false)?.hash))
         };
-        let runs = for_each(0..seeds, twice, |_| false)?;
-        for (seed, (first, second)) in &runs {
-            if first.hash.is_none() || first.hash != second.hash {
+        for (seed, (first, second)) in for_each(0..seeds, twice, |_| false)? {
+            if first.is_none() || first != second {
+                // Once more, with every detail: what differed is likely to differ again.
+                let (first, second) = (child::start(name, seed, true)?, child::start(name, seed, true)?);
                 let mut lines = first.output.lines().zip(second.output.lines());
                 let differing = lines.find(|(one, other)| one != other);
                 let (one, other) = differing.unwrap_or(("(the same lines)", "(the same lines)"));

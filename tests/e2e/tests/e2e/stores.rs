@@ -101,39 +101,53 @@ fn files(folder: &Path, store: &str) -> Vec<PathBuf> {
 /// B-01: a store that was put back from an old copy, or is gone, is refused by what the others remember; the way to accept it is said, works
 /// once, and everything goes on.
 #[test]
-fn a_store_that_went_back_is_refused_until_it_is_accepted() {
-    for store in ["journal.db", "ledger.db", "gate.db"] {
-        for restored in [true, false] {
-            let home = Home::new();
-            let plan = home.file("plan.yaml", PLAN);
-            let write =
-                home.file("w.yaml", "{id: w, steps: [{id: a, tool: write_file, arguments: {path: f, content: x}}]}");
-            assert_eq!(home.run(["run", &plan, "--id", "first"]).code, 0);
-            let old = home.path("old");
-            copy(&home.state(), &old);
-            // A question, under another policy: something for each of the three to keep.
-            let policy = home.file("policy.yaml", "{file_write: prompt}");
-            let asked = home.run(["run", &write, "--id", "later", "--policy", &policy, "--wait-timeout", "2s"]);
-            assert_ne!(asked.code, 0, "{}", asked.talk);
-            assert_eq!(home.run(["run", &plan, "--id", "last"]).code, 0);
-            files(&home.state(), store).iter().for_each(|file| fs::remove_file(file).unwrap());
-            if restored {
-                files(&old, store).iter().for_each(|file| {
-                    fs::copy(file, home.state().join(file.file_name().unwrap())).unwrap();
-                });
-            }
-            let refused = home.run(["executions", "list"]);
-            let context = format!("{store}, restored: {restored}: {}", refused.talk);
-            assert_eq!(refused.code, 1, "{context}");
-            assert!(refused.talk.contains(store) && refused.talk.contains("--accept-older-store"), "{context}");
-            assert!(refused.talk.contains("code: STORE_BEHIND"), "{context}");
+fn a_journal_that_went_back_is_refused_until_it_is_accepted() {
+    went_back("journal.db");
+}
 
-            let server = home.serve_with(&["--accept-older-store"]);
-            assert_eq!(home.run(["run", &plan, "--id", "again"]).code, 0, "{context}");
-            server.signal(rustix::process::Signal::TERM);
-            assert_eq!(server.end().code, 0, "{context}");
-            assert_eq!(home.run(["run", &plan, "--id", "without"]).code, 0, "{context}");
+/// B-01.
+#[test]
+fn a_ledger_that_went_back_is_refused_until_it_is_accepted() {
+    went_back("ledger.db");
+}
+
+/// B-01.
+#[test]
+fn a_store_of_the_gate_that_went_back_is_refused_until_it_is_accepted() {
+    went_back("gate.db");
+}
+
+fn went_back(store: &str) {
+    for restored in [true, false] {
+        let home = Home::new();
+        let plan = home.file("plan.yaml", PLAN);
+        let write =
+            home.file("w.yaml", "{id: w, steps: [{id: a, tool: write_file, arguments: {path: f, content: x}}]}");
+        assert_eq!(home.run(["run", &plan, "--id", "first"]).code, 0);
+        let old = home.path("old");
+        copy(&home.state(), &old);
+        // A question, under another policy: something for each of the three to keep.
+        let policy = home.file("policy.yaml", "{file_write: prompt}");
+        let asked = home.run(["run", &write, "--id", "later", "--policy", &policy, "--wait-timeout", "2s"]);
+        assert_ne!(asked.code, 0, "{}", asked.talk);
+        assert_eq!(home.run(["run", &plan, "--id", "last"]).code, 0);
+        files(&home.state(), store).iter().for_each(|file| fs::remove_file(file).unwrap());
+        if restored {
+            files(&old, store).iter().for_each(|file| {
+                fs::copy(file, home.state().join(file.file_name().unwrap())).unwrap();
+            });
         }
+        let refused = home.run(["executions", "list"]);
+        let context = format!("{store}, restored: {restored}: {}", refused.talk);
+        assert_eq!(refused.code, 1, "{context}");
+        assert!(refused.talk.contains(store) && refused.talk.contains("--accept-older-store"), "{context}");
+        assert!(refused.talk.contains("code: STORE_BEHIND"), "{context}");
+
+        let server = home.serve_with(&["--accept-older-store"]);
+        assert_eq!(home.run(["run", &plan, "--id", "again"]).code, 0, "{context}");
+        server.signal(rustix::process::Signal::TERM);
+        assert_eq!(server.end().code, 0, "{context}");
+        assert_eq!(home.run(["run", &plan, "--id", "without"]).code, 0, "{context}");
     }
 }
 
