@@ -170,6 +170,15 @@ impl Services {
         assert!(within.is_ok(), "{service:?} serves within a minute:\n{}", self.log(service));
     }
 
+    /// The number of a service's threads.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn threads(&self, service: Service) -> usize {
+        let process = self.processes[service as usize].as_ref().expect("it runs");
+        fs::read_dir(format!("/proc/{}/task", process.id())).expect("a process has threads").count()
+    }
+
     /// The state directory of a service.
     pub fn state(&self, service: Service) -> PathBuf {
         self.folder.join(match service {

@@ -9,7 +9,6 @@ mod harness;
 mod isolation;
 mod programs;
 mod support;
-mod thousand;
 mod user;
 
 use std::process::ExitCode;
@@ -17,7 +16,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     belay_sandbox::take_over_if_asked();
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let tests =
-        [commands::TESTS, endings::TESTS, programs::TESTS, thousand::TESTS, isolation::TESTS, user::TESTS].concat();
+    let tests = [commands::TESTS, endings::TESTS, programs::TESTS, isolation::TESTS, user::TESTS].concat();
     harness::run(&tests, &args)
 }

@@ -20,5 +20,6 @@ mod quickstart;
 mod requests;
 mod settings;
 mod stores;
+mod thousand;
 mod trace;
 mod watch;
