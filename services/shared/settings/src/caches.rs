@@ -1,20 +1,20 @@
-//! Caches of package managers: whose they are, and what becomes of what a command writes there.
+//! Package manager caches: which directory a command sees, and whether its writes are kept.
 
 use std::path::PathBuf;
 
-/// What commands do with a cache.
+/// How commands use a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheUse {
-    /// They have none.
+    /// Not visible.
     Off,
-    /// They see the person's own cache, and what they change in it is dropped when they end.
+    /// The user's own cache, through a private overlay: changes are discarded when the command ends.
     Read,
-    /// They have one of Belay's own, for one workspace and one namespace. It outlives the command; no program outside reads it.
+    /// A cache kept by Belay, one for each workspace and namespace. It outlives the command; no program outside reads it.
     Keep,
 }
 
 impl CacheUse {
-    /// The word in the settings file.
+    /// The value in the settings file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -29,27 +29,26 @@ impl CacheUse {
 pub struct Cache {
     /// Its name in the settings.
     pub name: String,
-    /// What commands do with it.
+    /// How commands use it.
     pub used: CacheUse,
-    /// The person's own, for [`CacheUse::Read`]; `None` where it is to be looked for at its customary place.
+    /// The user's cache, for [`CacheUse::Read`]; `None`: search the default location.
     pub from: Option<PathBuf>,
     /// Where commands see it, relative to their home directory.
     pub at: PathBuf,
 }
 
-/// A cache whose places are known.
+/// A cache with a known location.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownCache {
     /// Its name in the settings.
     pub name: &'static str,
-    /// Variables that move it, each with the cache's place below what the variable names.
+    /// Variables that relocate it, each with the cache's path below the value.
     pub variables: &'static [(&'static str, &'static str)],
-    /// Its place in a home directory, which is where commands see it as well. Never a folder in which the package manager keeps
-    /// credentials or settings.
+    /// Its path in a home directory, on the host and in the sandbox. Never a directory with credentials or settings of the package manager.
     pub place: &'static str,
 }
 
-/// The caches whose places are known.
+/// The caches with a known location.
 pub const KNOWN_CACHES: [KnownCache; 6] = [
     KnownCache { name: "cargo", variables: &[("CARGO_HOME", "registry")], place: ".cargo/registry" },
     KnownCache { name: "npm", variables: &[("npm_config_cache", "_cacache")], place: ".npm/_cacache" },

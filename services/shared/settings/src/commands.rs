@@ -1,10 +1,10 @@
-//! The section `commands`: what commands see, use and may set.
+//! The section `commands`: what commands see and use, and which variables they get.
 
 use std::path::PathBuf;
 
 use crate::{Cache, CacheUse, KNOWN_CACHES, Origin, Sourced};
 
-/// A folder or file of the host that commands see read-only.
+/// A file or directory of the host that commands see read-only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// Where it is on the host.
@@ -13,21 +13,21 @@ pub struct Shown {
     pub at: PathBuf,
 }
 
-/// Where `/tmp` and the home directory of a command lie.
+/// Where `/tmp` and the home directory of a command are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Beside the call's view of its workspace, on disk.
+    /// Next to the view of the call, on disk.
     Workspace,
-    /// In this folder, on disk.
+    /// In this directory, on disk.
     Folder(PathBuf),
     /// In memory.
     Memory,
 }
 
-/// Where a command may write beside its workspace, and how much.
+/// The writable directories of a command outside its workspace, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scratch {
-    /// Where `/tmp` and HOME lie.
+    /// Where `/tmp` and HOME are stored.
     pub place: Sourced<Place>,
     /// Bytes of `/tmp`.
     pub tmp: Sourced<u64>,
@@ -35,20 +35,20 @@ pub struct Scratch {
     pub home: Sourced<u64>,
     /// Bytes of `/dev/shm`, which is memory.
     pub shm: Sourced<u64>,
-    /// Files, folders and links in each of `/tmp` and HOME.
+    /// Files, directories and links in each of `/tmp` and HOME.
     pub files: Sourced<u64>,
 }
 
-/// How much a command may change in its view of the workspace.
+/// Limits on what a command may change in its view of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewBudget {
     /// Bytes.
     pub size: Sourced<u64>,
-    /// Files, folders and links.
+    /// Files, directories and links.
     pub files: Sourced<u64>,
 }
 
-/// How much a command leaves free on each disk that it writes to. `None`: relative to the disk.
+/// What a command leaves free on each disk that it writes to. `None`: relative to the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserve {
     /// Bytes.
@@ -57,7 +57,7 @@ pub struct Reserve {
     pub files: Sourced<Option<u64>>,
 }
 
-/// What one command may use. `None`: no limit.
+/// Resource limits of one command. `None`: no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Processes and threads.
@@ -75,23 +75,24 @@ pub struct Limits {
 /// What commands see, use and may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commands {
-    /// Whether the toolchains on the caller's PATH are shown. Only where the services run inside `belay`: a separate service has no caller.
+    /// Whether commands see the toolchains on the caller's PATH. Only where the services run inside `belay`: a separate service has no
+    /// caller.
     pub find_toolchains: Sourced<bool>,
-    /// Folders and files shown read-only beside `/usr`.
+    /// Files and directories that commands see read-only, besides `/usr`.
     pub read_only: Vec<Sourced<Shown>>,
-    /// Folders in which programs are looked for before all others.
+    /// Directories to search for programs before all others.
     pub path: Vec<Sourced<PathBuf>>,
     /// Variables that every command gets.
     pub env: Vec<(String, Sourced<String>)>,
-    /// Variables that programs and loaders obey, and that a plan may set all the same.
+    /// Variables that affect programs and loaders, and that a plan may set nevertheless.
     pub plans_may_set: Vec<Sourced<String>>,
-    /// How much a command may change in its view of the workspace.
+    /// Limits on what a command may change in its view of the workspace.
     pub view: ViewBudget,
-    /// Where a command may write beside its workspace.
+    /// Writable directories outside the workspace.
     pub scratch: Scratch,
-    /// How much a command leaves free on each disk.
+    /// What a command leaves free on each disk.
     pub reserve: Reserve,
-    /// What one command may use.
+    /// Resource limits of one command.
     pub limits: Limits,
     /// Caches of package managers, the known ones first.
     pub caches: Vec<Sourced<Cache>>,
@@ -134,7 +135,7 @@ impl Default for Commands {
 }
 
 impl Commands {
-    /// The same for a service that no person started from their shell: nobody's toolchains and nobody's caches, unless the file names them.
+    /// The settings of a separate service: without the toolchains and caches of a caller, except those that the file names.
     #[must_use]
     pub fn without_caller(mut self) -> Self {
         self.find_toolchains.value = false;

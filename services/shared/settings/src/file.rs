@@ -6,30 +6,30 @@ use belay_yaml::{Bounds, Reader, Value, Violation};
 
 use crate::{Commands, Origin, Services, Sourced, read};
 
-/// The format is six levels deep; some more, so that what is too deep is refused by its field's name.
+/// The format has six levels; the limit is higher, so that a value that is nested too deep is reported by its field name.
 const BOUNDS: Bounds = Bounds { what: "settings file", max_depth: 10, max_nodes: 20_000, max_text: 256 * 1024 };
-/// Most violations that are reported.
+/// The maximum number of reported violations.
 const MAX_VIOLATIONS: usize = 100;
 
-/// How much is logged.
+/// The log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// What failed.
+    /// Failures.
     Error,
-    /// What an operator should look at.
+    /// What an operator should check.
     Warn,
-    /// What happened.
+    /// Events.
     Info,
-    /// How.
+    /// Details.
     Debug,
-    /// All of it.
+    /// Everything.
     Trace,
 }
 
 impl LogLevel {
-    /// The words of the file.
+    /// The values in the file.
     pub(crate) const WORDS: [(&'static str, Self); 6] = [
         ("off", Self::Off),
         ("error", Self::Error),
@@ -39,26 +39,26 @@ impl LogLevel {
         ("trace", Self::Trace),
     ];
 
-    /// The word of the file, which log filters understand as well.
+    /// The value in the file, which is also a valid log filter.
     pub fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, level)| *level == self).map_or("info", |(word, _)| *word)
     }
 }
 
-/// How a log line looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object for each line.
     Json,
 }
 
 impl LogFormat {
-    /// The words of the file.
+    /// The values in the file.
     pub(crate) const WORDS: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
 
-    /// The word of the file.
+    /// The value in the file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -67,12 +67,12 @@ impl LogFormat {
     }
 }
 
-/// The section `log`, which concerns every service.
+/// The section `log`, for every service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// How much is logged. `BELAY_LOG` counts over it, and can say more.
+    /// The log level. `BELAY_LOG` overrides it, and accepts filters.
     pub level: Sourced<LogLevel>,
-    /// How a line looks. `BELAY_LOG_FORMAT` counts over it.
+    /// The log format. `BELAY_LOG_FORMAT` overrides it.
     pub format: Sourced<LogFormat>,
 }
 
@@ -83,25 +83,25 @@ impl Default for Log {
 }
 
 impl Log {
-    /// The level, when the file sets it.
+    /// The level, if the file sets it.
     pub fn level_of_file(&self) -> Option<LogLevel> {
         (self.level.origin != Origin::Default).then_some(self.level.value)
     }
 
-    /// The format, when the file sets it.
+    /// The format, if the file sets it.
     pub fn format_of_file(&self) -> Option<LogFormat> {
         (self.format.origin != Origin::Default).then_some(self.format.value)
     }
 }
 
-/// All settings, checked.
+/// All settings, validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Logs.
     pub log: Log,
     /// Commands.
     pub commands: Commands,
-    /// What each service takes on.
+    /// The limits of each service.
     pub services: Services,
 }
 
@@ -109,15 +109,14 @@ pub struct Settings {
 pub struct File;
 
 impl File {
-    /// Reads a settings file. `home` is what `~` stands for.
+    /// Parses a settings file. `~` expands to `home`.
     ///
-    /// # Errors
-    /// Everything that is wrong with it, in the order of its lines: never empty.
+    /// All violations, in the order of the lines; never empty.
     pub fn parse(text: &str, home: Option<&Path>) -> Result<Settings, Vec<Violation>> {
         let root = belay_yaml::parse(text, &BOUNDS).map_err(|violation| vec![violation])?;
         let mut reader = Reader::default();
         let mut settings = Settings::default();
-        // A file of nothing but comments is the example with everything left out.
+        // A file with only comments is valid: every value is the default.
         if !matches!(root.value, Value::Null) {
             read::settings(&mut reader, &root, home, &mut settings);
         }

@@ -1,8 +1,8 @@
-//! What an operator may set: one file, the same for `belay run`, `belay serve` and the separate services.
+//! The settings of the operator: one file, the same for `belay run`, `belay serve` and the separate services.
 //!
-//! Settings arrive raw and leave checked: [`File::parse`] reports everything that is wrong by field and line, and [`Settings`] holds
-//! values that can be used as they are, each with its [`Origin`]. [`load`] reads the file that counts; [`toolchains::find`] looks for the
-//! toolchains on the caller's PATH in a described file system. A service takes the section that concerns it.
+//! [`File::parse`] validates the text and reports every violation by field and line. [`Settings`] holds valid values, each with its
+//! [`Origin`]. [`load`] finds and reads the file; [`toolchains::find`] finds the toolchains on the caller's PATH. Each service takes its
+//! own section.
 
 mod caches;
 mod commands;

@@ -1,4 +1,4 @@
-//! Which settings file counts, and reading it.
+//! Finds the settings file and reads it.
 
 use std::{
     ffi::OsString,
@@ -12,26 +12,26 @@ use thiserror::Error;
 
 use crate::{File, Settings};
 
-/// The file for the whole machine.
+/// The file of the machine.
 const MACHINE: &str = "/etc/belay/config.yaml";
-/// Longest file that is read, in bytes; the format's own limit is smaller, and its error says more.
+/// The largest file that is read, in bytes; the limit of the format is smaller, and its error is more precise.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Settings, and the file they come from.
+/// Settings and their file.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// The settings.
     pub settings: Settings,
-    /// The file; `None` where there is none, and every value is the default.
+    /// The file; `None` if there is none, and every value is the default.
     pub file: Option<PathBuf>,
-    /// Where a file was looked for, in order; empty when one was named.
+    /// The searched locations, in order; empty if the caller named a file.
     pub looked_in: Vec<PathBuf>,
 }
 
-/// A settings file that cannot be used. Nothing starts without it, or with another instead.
+/// The settings file cannot be used. Belay does not start, and uses no other file instead.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the settings file {} cannot be read: {why}", .path.display())]
     Unreadable {
         /// The file.
@@ -39,22 +39,22 @@ pub enum ConfigError {
         /// Why.
         why: String,
     },
-    /// Somebody else can change it.
-    #[error("the settings file {} {problem}: whoever writes it decides what commands see", .path.display())]
+    /// Other users can change the file.
+    #[error("the settings file {} {problem}; it decides which host files commands can read", .path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Who can, and what to do.
+        /// Who can change it, and what to do.
         problem: String,
     },
-    /// It is refused.
-    #[error("the settings file {} is refused: {}", .path.display(), said(.violations))]
+    /// The file is invalid.
+    #[error("the settings file {} is invalid: {}", .path.display(), messages(.violations))]
     Refused {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The text.
         text: String,
-        /// Everything that is wrong with it.
+        /// All violations.
         violations: Vec<Violation>,
     },
 }
@@ -68,20 +68,19 @@ impl ConfigError {
     }
 }
 
-fn said(violations: &[Violation]) -> String {
+fn messages(violations: &[Violation]) -> String {
     let all: Vec<_> = violations.iter().take(10).map(ToString::to_string).collect();
     all.join("; ")
 }
 
-/// The settings: of the file that is named, else of `$XDG_CONFIG_HOME/belay/config.yaml` (or `~/.config/belay/config.yaml`), else of
-/// `/etc/belay/config.yaml`, else the defaults. Never of a workspace: it holds what commands are kept from deciding.
+/// Loads the settings from the file `named`, else from `$XDG_CONFIG_HOME/belay/config.yaml` (or `~/.config/belay/config.yaml`), else from
+/// `/etc/belay/config.yaml`; else the defaults. Never from a workspace: commands can write there, and the settings restrict commands.
 ///
-/// # Errors
-/// [`ConfigError`] when the file that counts cannot be used. A file that is named has to be there.
+/// [`ConfigError`] if the file cannot be used. A file that the caller names must exist.
 pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Result<Loaded, ConfigError> {
     let from = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = from("HOME").filter(|home| home.is_absolute());
-    // A variable that is set to nothing names none.
+    // An empty variable counts as unset.
     if let Some(path) = named.filter(|path| !path.as_os_str().is_empty()) {
         return Ok(Loaded {
             settings: read(path, home.as_deref())?,
@@ -93,7 +92,7 @@ pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Res
     let own = own.or_else(|| home.as_ref().map(|home| home.join(".config")));
     let looked_in: Vec<_> =
         own.into_iter().map(|folder| folder.join("belay/config.yaml")).chain([MACHINE.into()]).collect();
-    // One that is there and cannot be looked at is no reason to go on without it.
+    // A file that exists and cannot be read is an error, not a reason to use the next one.
     let file = looked_in.iter().find(|file| file.try_exists().unwrap_or(true)).cloned();
     let settings = file.as_deref().map(|file| read(file, home.as_deref())).transpose()?.unwrap_or_default();
     Ok(Loaded { settings, file, looked_in })
@@ -104,7 +103,7 @@ fn read(path: &Path, home: Option<&Path>) -> Result<Settings, ConfigError> {
     let file = fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
     let metadata = file.metadata().map_err(|error| unreadable(error.to_string()))?;
     if !metadata.is_file() {
-        return Err(unreadable("it is not a file".to_owned()));
+        return Err(unreadable("it is not a regular file".to_owned()));
     }
     if metadata.len() > MAX_FILE {
         return Err(unreadable("it is longer than 1 MiB".to_owned()));
@@ -116,12 +115,12 @@ fn read(path: &Path, home: Option<&Path>) -> Result<Settings, ConfigError> {
     File::parse(&text, home).map_err(|violations| ConfigError::Refused { path: path.to_owned(), text, violations })
 }
 
-/// Who else could change a file of this owner and mode.
+/// Why a file with this owner and mode is unsafe: other users can change it.
 fn exposed(owner: u32, mode: u32, own: u32) -> Option<String> {
     if owner != 0 && owner != own {
-        Some(format!("belongs to another user (uid {owner}): make it yours or root's"))
+        Some(format!("belongs to another user (uid {owner}): change its owner to yourself or root"))
     } else if mode & 0o002 != 0 {
-        Some(format!("can be written by everybody (mode {:04o}): chmod o-w", mode & 0o7777))
+        Some(format!("is writable by all users (mode {:04o}): run chmod o-w", mode & 0o7777))
     } else {
         None
     }
@@ -132,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_runs_belay_and_root_may_write_it() {
+    fn only_the_user_of_belay_and_root_may_write_the_file() {
         assert_eq!(exposed(0, 0o100_644, 1000), None);
         assert_eq!(exposed(1000, 0o100_664, 1000), None);
         assert!(exposed(1001, 0o100_644, 1000).unwrap().contains("uid 1001"));
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_file_counts_before_the_machines() {
+    fn the_file_of_the_user_takes_precedence_over_the_machines() {
         let folder = tempfile::tempdir().unwrap();
         let env = |name: &str| (name == "XDG_CONFIG_HOME").then(|| folder.path().into());
         let own = folder.path().join("belay/config.yaml");
@@ -153,11 +152,11 @@ mod tests {
 
         let other = folder.path().join("other.yaml");
         fs::write(&other, "").unwrap();
-        assert_eq!(load(Some(&other), &env).unwrap().file, Some(other), "the one that is named counts alone");
+        assert_eq!(load(Some(&other), &env).unwrap().file, Some(other), "a named file is the only one that counts");
     }
 
     #[test]
-    fn a_file_that_is_named_has_to_be_there_and_be_a_file() {
+    fn a_named_file_must_exist_and_be_a_regular_file() {
         let folder = tempfile::tempdir().unwrap();
         for path in [folder.path().join("none.yaml"), folder.path().to_owned()] {
             assert!(matches!(load(Some(&path), &|_| None), Err(ConfigError::Unreadable { .. })), "{}", path.display());
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_refused_says_where() {
+    fn an_invalid_file_is_reported_with_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.yaml");
         fs::write(&path, "log:\n  lvel: info\n").unwrap();

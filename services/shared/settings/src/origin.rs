@@ -1,24 +1,24 @@
-//! Where a value comes from.
+//! The origin of a value.
 
 use std::fmt;
 
-/// Where a value comes from. Later ones count over earlier ones.
+/// The origin of a value. Later variants override earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// The default.
     Default,
-    /// It was found on this machine.
+    /// Found on this machine.
     Found,
-    /// The settings file, with the line from 1.
+    /// The settings file, with the line, counted from 1.
     Line(u32),
     /// An environment variable.
     Variable(&'static str),
-    /// A flag of the command line.
+    /// A command line flag.
     Flag(&'static str),
 }
 
 impl Origin {
-    /// The origin in words; `file` is the settings file.
+    /// The origin as text; `file` is the path of the settings file.
     pub fn shown(&self, file: Option<&std::path::Path>) -> String {
         match (self, file) {
             (Self::Default, _) => "default".to_owned(),
@@ -35,17 +35,17 @@ impl Origin {
 pub struct Sourced<T> {
     /// The value.
     pub value: T,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
 }
 
 impl<T> Sourced<T> {
-    /// A value that nobody set.
+    /// A default value.
     pub fn default_of(value: T) -> Self {
         Self { value, origin: Origin::Default }
     }
 
-    /// A value of the settings file.
+    /// A value from the settings file.
     pub fn on_line(value: T, line: u32) -> Self {
         Self { value, origin: Origin::Line(line) }
     }

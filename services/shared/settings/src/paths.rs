@@ -1,32 +1,32 @@
-//! Places of the host and of a command's view.
+//! Paths of the host and of the sandbox.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The folders of the host that every command sees, read-only.
+/// The host directories that every command sees, read-only.
 pub const SYSTEM_FOLDERS: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// Where programs are looked for when nobody says otherwise.
+/// The default search path for programs.
 pub const SYSTEM_PATH: [&str; 5] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 
 /// A command's home directory, in its view.
 pub const COMMAND_HOME: &str = "/home/belay";
 
-/// Whether every command sees this path of the host anyway.
+/// Whether every command sees this host path without any setting.
 pub fn is_system(path: &Path) -> bool {
     SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
 }
 
-/// An absolute path without `..`, with `~` replaced by the home directory; else what is wrong with it.
+/// Parses an absolute path without `..`, with `~` expanded; otherwise returns what is wrong with it.
 pub(crate) fn absolute(text: &str, home: Option<&Path>) -> Result<PathBuf, String> {
     let path = match (text.strip_prefix('~'), home) {
         (Some(rest), _) if !rest.is_empty() && !rest.starts_with('/') => {
             return Err(format!(
-                "`{}`: write the whole path; `~` stands for your own home only",
+                "`{}`: write the full path; `~` expands only to your own home directory",
                 belay_yaml::shown(text)
             ));
         }
         (Some(rest), Some(home)) => home.join(rest.trim_start_matches('/')),
-        (Some(_), None) => return Err("has `~`, and HOME is not set: write the whole path".to_owned()),
+        (Some(_), None) => return Err("contains `~`, but HOME is not set: write the full path".to_owned()),
         (None, _) => PathBuf::from(text),
     };
     let plain = path.is_absolute()
@@ -39,7 +39,7 @@ pub(crate) fn absolute(text: &str, home: Option<&Path>) -> Result<PathBuf, Strin
     }
 }
 
-/// Why a folder is too much to show to commands, if it is: the root, a home, or what only the machine itself has a use for.
+/// Why commands must not see a directory: the root, a home, or a system directory such as /proc.
 pub(crate) fn too_much(path: &Path, home: Option<&Path>) -> Option<&'static str> {
     const ROOTS: [&str; 2] = ["/home", "/Users"];
     let is_home = path == Path::new("/root")
@@ -47,11 +47,11 @@ pub(crate) fn too_much(path: &Path, home: Option<&Path>) -> Option<&'static str>
         || home.is_some_and(|home| home.starts_with(path));
     const MACHINE: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/boot", "/var/run"];
     if path == Path::new("/") {
-        Some("is the whole machine: name the folder of one toolchain")
+        Some("is the whole machine: name the directory of one toolchain")
     } else if is_home {
-        Some("is a home directory, or holds one, with the credentials in it: name the folder of one toolchain")
+        Some("is, or contains, a home directory, which may hold credentials: name the directory of one toolchain")
     } else if path == Path::new("/etc") || MACHINE.iter().any(|folder| path.starts_with(folder)) {
-        Some("belongs to the running system and is never shown: name the folder of one toolchain")
+        Some("belongs to the running system and is never visible to commands: name the directory of one toolchain")
     } else {
         None
     }

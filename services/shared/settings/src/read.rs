@@ -1,4 +1,4 @@
-//! The tree into settings.
+//! Converts the YAML tree to settings.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use crate::{
     size,
 };
 
-/// Most entries of one list or mapping.
+/// The maximum number of entries of one list or mapping.
 const MAX_ENTRIES: usize = 500;
-/// Longest value of a variable, in bytes.
+/// The maximum length of a variable, in bytes.
 const MAX_VALUE: usize = 32 * 1024;
 
 const SECTIONS: &str = "log commands services";
@@ -28,7 +28,7 @@ const RUNNER: &str = "calls";
 const GATE: &str = "approvals previews watchers";
 const USES: &[(&str, CacheUse)] = &[("off", CacheUse::Off), ("read", CacheUse::Read), ("keep", CacheUse::Keep)];
 
-/// Reads all of it. Where something is wrong, the default stands, and the violation is noted.
+/// Reads all sections. An invalid value adds a violation and keeps the default.
 pub(crate) fn settings(reader: &mut Reader, root: &Node, home: Option<&Path>, settings: &mut Settings) {
     reader.map(root, "", |reader, key, field, node| {
         match key {
@@ -108,7 +108,7 @@ fn commands(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, 
         }
         Ok(())
     });
-    // What is looked for has to be there: `path` may stand above `read_only`.
+    // Checked last, because `path` may come before `read_only`.
     for (n, folder) in to.path.iter().enumerate() {
         let is_shown =
             is_system(&folder.value) || to.read_only.iter().any(|shown| folder.value.starts_with(&shown.value.at));
@@ -118,7 +118,7 @@ fn commands(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, 
             reader.refuse(
                 &field,
                 line,
-                format!("commands do not see `{folder}`: add it, or the folder it is in, to `commands.read_only`"),
+                format!("commands do not see `{folder}`: add it, or its parent directory, to `commands.read_only`"),
             );
         }
     }
@@ -130,13 +130,13 @@ fn commands(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, 
             reader.refuse(
                 &field,
                 line,
-                format!("`{}` is the place of an earlier entry: leave one out", shown.value.at.display()),
+                format!("`{}` is used by an earlier entry: remove one of them", shown.value.at.display()),
             );
         }
     }
 }
 
-/// A list whose entries know their lines.
+/// Reads a list; each entry keeps its line.
 fn few<T>(
     reader: &mut Reader,
     node: &Node,
@@ -146,7 +146,7 @@ fn few<T>(
     if let Value::List(entries) = &node.value
         && entries.len() > MAX_ENTRIES
     {
-        reader.refuse(field, node.line, format!("has {} entries, and may have {MAX_ENTRIES}", entries.len()));
+        reader.refuse(field, node.line, format!("has {} entries, but the limit is {MAX_ENTRIES}", entries.len()));
         return Vec::new();
     }
     reader.list(node, field, |reader, node, field| Some(Sourced::on_line(take(reader, node, field)?, node.line)))
@@ -154,10 +154,12 @@ fn few<T>(
 
 fn path(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) -> Option<std::path::PathBuf> {
     let text = reader.text(node, field)?;
-    let checked = absolute(&text, home).and_then(|path| match text.contains(':') {
-        true => Err("has `:`, which separates folders of a PATH: write one folder an entry".to_owned()),
-        false => Ok(path),
-    });
+    let checked =
+        absolute(&text, home).and_then(|path| match text.contains(':') {
+            true => Err("contains `:`, which separates the directories of a PATH: write one directory for each entry"
+                .to_owned()),
+            false => Ok(path),
+        });
     checked.map_err(|why| reader.refuse(field, node.line, why)).ok()
 }
 
@@ -173,7 +175,7 @@ fn shown_at(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) 
             Ok(())
         });
         if !reader.has_read(&format!("{field}.from")) {
-            reader.refuse(field, node.line, "has no `from`: the folder on this machine");
+            reader.refuse(field, node.line, "has no `from`: add the path on this machine");
         }
     } else {
         from = path(reader, node, field, home);
@@ -192,10 +194,7 @@ fn shown_at(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) 
         reader.refuse(
             field,
             node.line,
-            format!(
-                "`{}`: the sandbox builds {built} itself; show it elsewhere: `{{from: …, at: /opt/…}}`",
-                at.display()
-            ),
+            format!("`{}`: the sandbox provides {built}; choose another path: `{{from: …, at: /opt/…}}`", at.display()),
         );
         return None;
     }
@@ -215,7 +214,7 @@ fn variable_name(reader: &mut Reader, node: &Node, field: &str) -> Option<String
     reader.refuse(
         field,
         node.line,
-        format!("`{}` is not the name of a variable: write letters, digits and `_`, such as PYTHONPATH", shown(&name)),
+        format!("`{}` is not a valid variable name: use letters, digits and `_`, such as PYTHONPATH", shown(&name)),
     );
     None
 }
@@ -228,13 +227,13 @@ fn env(reader: &mut Reader, node: &Node, field: &str) -> Vec<(String, Sourced<St
             reader.refuse(
                 field,
                 node.line,
-                "is not the name of a variable: write letters, digits and `_`, such as JAVA_HOME",
+                "is not a valid variable name: use letters, digits and `_`, such as JAVA_HOME",
             );
         } else if name == "PATH" {
             reader.refuse(
                 field,
                 node.line,
-                "is made of `commands.path` and of what was found: write the folders there",
+                "is computed from `commands.path` and the toolchains found: add the directories to `commands.path`",
             );
         } else if value.len() > MAX_VALUE || value.contains('\0') {
             reader.refuse(field, node.line, format!("must be at most {MAX_VALUE} bytes without NUL"));
@@ -244,12 +243,12 @@ fn env(reader: &mut Reader, node: &Node, field: &str) -> Vec<(String, Sourced<St
         Ok(())
     });
     if all.len() > MAX_ENTRIES {
-        reader.refuse(field, node.line, format!("has {} variables, and may have {MAX_ENTRIES}", all.len()));
+        reader.refuse(field, node.line, format!("has {} variables, but the limit is {MAX_ENTRIES}", all.len()));
     }
     all
 }
 
-/// Bytes between two bounds.
+/// Reads a size between two bounds.
 fn bytes(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<u64> {
     let bytes = match &node.value {
         Value::Text(text) => size::bytes(text),
@@ -265,7 +264,7 @@ fn bytes(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<u6
             return None;
         }
         Some(bytes) if bytes > i64::MAX as u64 => {
-            reader.refuse(field, node.line, "is more than a kernel can count");
+            reader.refuse(field, node.line, "is larger than the kernel supports");
             return None;
         }
         Some(_) => {}
@@ -273,7 +272,7 @@ fn bytes(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<u6
     bytes
 }
 
-/// The same, or `unlimited`.
+/// Reads a size between two bounds, or `unlimited`.
 fn bytes_or_none(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<Option<u64>> {
     match &node.value {
         Value::Text(text) if text == "unlimited" => Some(None),
@@ -333,7 +332,7 @@ fn scratch(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, t
                         reader.refuse(
                             field,
                             node.line,
-                            "must be `workspace`, `memory`, or the absolute path of a folder for this alone",
+                            "must be `workspace`, `memory`, or the absolute path of a directory used only for this",
                         );
                         None
                     }
@@ -398,7 +397,7 @@ fn cache(reader: &mut Reader, node: &Node, field: &str, name: &str, home: Option
     let known = KnownCache::named(name);
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     if known.is_none() && (name.is_empty() || name.len() > 64 || !name.chars().all(is_plain)) {
-        reader.refuse(field, node.line, "a cache is named with lower-case letters, digits, `-` and `_`");
+        reader.refuse(field, node.line, "is not a valid cache name: use lower-case letters, digits, `-` and `_`");
         return None;
     }
     let (mut used, mut from, mut at) = (None, None, None);
@@ -421,7 +420,7 @@ fn cache(reader: &mut Reader, node: &Node, field: &str, name: &str, home: Option
     let used = used?;
     let is_wrong = |key: &str, is_known: bool| !is_known && reader.has_read(&format!("{field}.{key}"));
     if is_wrong("from", from.is_some()) || is_wrong("at", at.is_some()) {
-        // It has been said.
+        // Already reported.
         return None;
     }
     if let Some(why) = from.as_ref().and_then(|from| paths::too_much(from, home)) {
@@ -435,34 +434,34 @@ fn cache(reader: &mut Reader, node: &Node, field: &str, name: &str, home: Option
             field,
             node.line,
             format!(
-                "is none of {}, so it has to say where commands look for it: `{{use: …, at: .sbt}}`{hint}",
+                "is not a known cache ({}): add where commands look for it: `{{use: …, at: .sbt}}`{hint}",
                 names.join(", ")
             ),
         );
         return None;
     };
     if known.is_none() && used == CacheUse::Read && from.is_none() {
-        reader.refuse(field, node.line, "has no `from`: the folder on this machine that commands read");
+        reader.refuse(field, node.line, "has no `from`: add the directory on this machine that commands read");
         return None;
     }
     if used == CacheUse::Keep && from.is_some() {
         reader.refuse(
             &format!("{field}.from"),
             node.line,
-            "a cache that is kept is a folder of Belay's own, and nothing outside is written: leave `from` out, or write `use: read`",
+            "Belay stores a cache with `use: keep` in its own directory: remove `from`, or write `use: read`",
         );
         return None;
     }
     Some(Cache { name: name.to_owned(), used, from, at })
 }
 
-/// A place in the command's home directory, relative to it.
+/// Reads a path relative to the home directory of commands.
 fn inside_home(reader: &mut Reader, node: &Node, field: &str) -> Option<std::path::PathBuf> {
     let text = reader.text(node, field)?;
     let path = Path::new(text.strip_prefix("~/").unwrap_or(&text)).to_owned();
     let plain = |part| matches!(part, std::path::Component::Normal(_));
     if path.as_os_str().is_empty() || text.contains('\0') || !path.components().all(plain) {
-        reader.refuse(field, node.line, "must be a folder in the home directory of commands, such as .sbt");
+        reader.refuse(field, node.line, "must be a directory in the home directory of commands, such as .sbt");
         return None;
     }
     Some(path)

@@ -1,4 +1,4 @@
-//! The section `commands` on this machine: what the operator wrote, with the caller's toolchains and caches.
+//! The section `commands` resolved on this machine: the settings of the operator, with the toolchains and caches of the caller.
 
 use std::path::PathBuf;
 
@@ -7,35 +7,35 @@ use crate::{
     toolchains::{self, Caller, Files, Toolchains},
 };
 
-/// A cache as commands use it here.
+/// A cache, resolved on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsedCache {
     /// Its name in the settings.
     pub name: String,
-    /// The person's own, of which commands have a copy of their own that is dropped; `None` for one of Belay's own that is kept.
+    /// The user's cache, which each command sees through a private overlay; `None` for a cache kept by Belay.
     pub read_from: Option<PathBuf>,
     /// Where commands see it, in their view.
     pub at: PathBuf,
 }
 
-/// The section `commands` on this machine.
+/// The section `commands`, resolved on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// The settings, as they were written.
+    /// The settings, unresolved.
     pub commands: Commands,
-    /// What was found on the caller's PATH.
+    /// The toolchains on the caller's PATH.
     pub toolchains: Toolchains,
-    /// The folders in which commands look for programs.
+    /// The directories in which commands search for programs.
     pub path: Vec<PathBuf>,
-    /// The variables that every command gets; of equal names the last counts.
+    /// The variables that every command gets; for equal names the last one wins.
     pub env: Vec<(String, String)>,
     /// The caches.
     pub caches: Vec<UsedCache>,
 }
 
 impl Resolved {
-    /// Looks at this machine. `caller` is who started the services; `None` for a separate service, which nobody's toolchains and caches
-    /// concern.
+    /// Resolves the settings. `caller` is the user who started the services; `None` for a separate service, which uses no toolchains or
+    /// caches of a user.
     pub fn of(commands: Commands, caller: Option<&Caller>, files: &dyn Files) -> Self {
         let commands = if caller.is_some() { commands } else { commands.without_caller() };
         let mut toolchains = match caller.filter(|_| commands.find_toolchains.value) {
@@ -82,7 +82,7 @@ impl Resolved {
     }
 }
 
-/// Where the caller's own cache of this name is.
+/// Finds the caller's cache of this name.
 fn customary(name: &str, caller: &Caller, files: &dyn Files) -> Option<PathBuf> {
     let known = KnownCache::named(name)?;
     let moved = known.variables.iter().filter_map(|(variable, part)| Some(caller.folder(variable)?.join(part)));
@@ -98,7 +98,7 @@ mod tests {
     use crate::{File, toolchains::Host};
 
     #[test]
-    fn caches_are_the_callers_own_or_belays() {
+    fn caches_belong_to_the_caller_or_to_belay() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().canonicalize().unwrap();
         fs::create_dir_all(path.join(".cargo/registry")).unwrap();
@@ -124,11 +124,11 @@ mod tests {
                 kept.clone(),
             ]
         );
-        assert_eq!(Resolved::of(commands, None, &Host).caches, [kept], "a service has nobody's caches");
+        assert_eq!(Resolved::of(commands, None, &Host).caches, [kept], "a separate service uses no cache of a user");
     }
 
     #[test]
-    fn what_the_operator_wrote_comes_first() {
+    fn the_settings_of_the_operator_come_first() {
         let text = "commands: {read_only: [/opt/x], path: [/opt/x/bin, /usr/bin], env: {A: mine}}";
         let resolved = Resolved::of(File::parse(text, None).unwrap().commands, None, &Host);
         let path: Vec<_> = resolved.path.iter().map(|folder| folder.to_str().unwrap()).collect();

@@ -1,35 +1,35 @@
-//! The section `services`: how much each service takes on at a time. Beyond it, it answers RESOURCE_EXHAUSTED with a delay.
+//! The section `services`: the load limits of each service. Beyond a limit, a service returns RESOURCE_EXHAUSTED with a retry delay.
 
 use crate::Sourced;
 
-/// What an executor takes on.
+/// Limits of an executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutorLimits {
-    /// Executions in memory: those that run, and not those that wait for a person or for long.
+    /// Executions in memory: those that run, not those that wait for a decision or a long delay.
     pub executions: Sourced<u32>,
-    /// Requests that wait for something to happen: WatchExecution and WaitExecution.
+    /// Open WatchExecution and WaitExecution requests.
     pub watchers: Sourced<u32>,
 }
 
-/// What a tool runner takes on.
+/// Limits of a tool runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunnerLimits {
-    /// Calls that have begun and have neither ended nor come to wait for a decision.
+    /// Calls that have started, have not ended, and do not wait for a decision.
     pub calls: Sourced<u32>,
 }
 
-/// What an approval gate takes on.
+/// Limits of an approval gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateLimits {
-    /// Approvals that nobody has decided.
+    /// Pending approvals.
     pub approvals: Sourced<u32>,
-    /// Previews that are made at once; each may hold the contents of a call's files in memory.
+    /// Concurrent previews; each may hold the content of the files of a call in memory.
     pub previews: Sourced<u32>,
-    /// WatchApprovals requests.
+    /// Open WatchApprovals requests.
     pub watchers: Sourced<u32>,
 }
 
-/// What the services take on.
+/// Limits of the services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Services {
     /// The executor.
@@ -41,21 +41,21 @@ pub struct Services {
 }
 
 impl Default for ExecutorLimits {
-    /// 10,000 executions, which take some 50 KiB of memory each, and as many watchers.
+    /// 10,000 executions at about 50 KiB of memory each, and as many watchers.
     fn default() -> Self {
         Self { executions: Sourced::default_of(10_000), watchers: Sourced::default_of(10_000) }
     }
 }
 
 impl Default for RunnerLimits {
-    /// 4,096 calls: where all are commands, that is 12,000 processes and 30,000 open files.
+    /// 4,096 calls: if all are commands, 12,000 processes and 30,000 open files.
     fn default() -> Self {
         Self { calls: Sourced::default_of(4096) }
     }
 }
 
 impl Default for GateLimits {
-    /// 10,000 approvals, 16 previews of up to some 50 MiB each, 10,000 watchers.
+    /// 10,000 approvals, 16 previews of up to about 50 MiB each, 10,000 watchers.
     fn default() -> Self {
         Self {
             approvals: Sourced::default_of(10_000),

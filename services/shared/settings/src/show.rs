@@ -1,4 +1,4 @@
-//! Every setting as one line: its name in the file, its value, where it comes from.
+//! Lists every setting with its name, value and origin.
 
 use std::{ffi::OsString, path::Path};
 
@@ -9,9 +9,9 @@ use crate::{CacheUse, Origin, Place, Resolved, SYSTEM_PATH, Settings, Sourced, s
 pub struct Row {
     /// Its name, as in the file: `commands.limits.processes`.
     pub key: String,
-    /// Its value, in the words of the file.
+    /// Its value, as written in the file.
     pub value: String,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
 }
 
@@ -27,7 +27,7 @@ fn found(key: impl Into<String>, value: impl Into<String>) -> Row {
     Row { key: key.into(), value: value.into(), origin: Origin::Found }
 }
 
-/// All settings, with what was found on this machine. `env` looks up the variables that count over the file.
+/// All settings, with what was found on this machine. `env` returns the environment variables that override the file.
 pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<OsString>) -> Vec<Row> {
     let (log, commands) = (&settings.log, &here.commands);
     let mut rows = vec![

@@ -1,9 +1,9 @@
-//! Bytes, as people write them.
+//! Sizes in bytes, as text.
 
 /// The units with their bytes, the largest first.
 const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// The bytes that a text such as `8GiB` or `512 MiB` means.
+/// Parses a size such as `8GiB` or `512 MiB`.
 pub(crate) fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = UNITS.iter().find_map(|(unit, size)| Some((text.strip_suffix(unit)?, *size)))?;
     let number = number.trim_end();
@@ -13,7 +13,7 @@ pub(crate) fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Bytes in the largest unit that divides them.
+/// Formats bytes in the largest unit that divides them.
 pub(crate) fn shown(bytes: u64) -> String {
     match UNITS.iter().find(|(_, size)| bytes >= *size && bytes.is_multiple_of(*size)) {
         Some((unit, size)) => format!("{}{unit}", bytes / size),

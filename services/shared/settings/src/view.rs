@@ -1,36 +1,36 @@
-//! Which program a command would start: the view as seen from the host.
+//! Finds the program that a command would start, from the host.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Shown, is_system, toolchains::Files};
 
-/// What commands see of the host beside their workspace, and where they look for programs.
+/// The host files that commands see, and their search path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// What is shown beside the system's folders.
+    /// What is mounted besides the system directories.
     pub shown: Vec<Shown>,
-    /// The folders in which a program without a slash is looked for.
+    /// The search path for a program name without a slash.
     pub path: Vec<PathBuf>,
 }
 
-/// What a command finds under a program's name.
+/// The result of looking up a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The program, at this path of the view.
+    /// Found, at this path in the sandbox.
     Found(PathBuf),
-    /// A link of this path in the view leads to a place that commands do not see.
+    /// A symbolic link in the sandbox refers to a path that commands do not see.
     LeadsOut {
-        /// The link, in the view.
+        /// The path of the link in the sandbox.
         link: PathBuf,
-        /// Where it leads, on the host.
+        /// Its target on the host.
         target: PathBuf,
     },
-    /// There is none.
+    /// Not found.
     Missing,
 }
 
 impl View {
-    /// The program that a command of this name would start, which is no path in the workspace.
+    /// Looks up the program that a command of this name starts; `name` is not a path in the workspace.
     pub fn find(&self, program: &str, files: &dyn Files) -> Lookup {
         if program.contains('/') {
             return self.look_at(Path::new(program), files);
@@ -56,12 +56,12 @@ impl View {
         }
     }
 
-    /// The path of the host that is shown at this path of the view: of what is shown one below the other, the deepest.
+    /// The host path that is mounted at this sandbox path; of nested mounts, the deepest.
     fn on_host(&self, path: &Path) -> Option<PathBuf> {
         let shown = self.shown.iter().filter(|shown| path.starts_with(&shown.at));
         let deepest = shown.max_by_key(|shown| shown.at.components().count());
         match deepest.map(|shown| (shown, path.strip_prefix(&shown.at))) {
-            // Joining nothing would leave a slash, with which a file is no file.
+            // Joining an empty path would append a slash, which makes a file path invalid.
             Some((shown, Ok(rest))) if rest.as_os_str().is_empty() => Some(shown.from.clone()),
             Some((shown, Ok(rest))) => Some(shown.from.join(rest)),
             _ => is_system(path).then(|| path.to_owned()),

@@ -1,11 +1,11 @@
-//! Who started the services, as far as it says where their toolchains are.
+//! The user who started the services: the environment that locates their toolchains.
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
 /// Variables that name a toolchain.
 pub(super) const HOMES: [&str; 5] = ["JAVA_HOME", "GOROOT", "MAVEN_HOME", "M2_HOME", "GRADLE_HOME"];
 
-/// The variables of the caller's that count.
+/// The variables that are read from the caller.
 pub const VARIABLES: [&str; 27] = [
     "ASDF_DATA_DIR",
     "CARGO_HOME",
@@ -36,7 +36,7 @@ pub const VARIABLES: [&str; 27] = [
     "npm_config_cache",
 ];
 
-/// Who started the services.
+/// The user who started the services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// Their home directory.
@@ -48,7 +48,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The caller that these variables describe.
+    /// Reads the caller from an environment.
     pub fn from_env(env: &dyn Fn(&str) -> Option<OsString>) -> Self {
         let text = |name: &str| env(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
         Self {
@@ -65,12 +65,12 @@ impl Caller {
         self.env.get(name).map(String::as_str)
     }
 
-    /// The folder that a variable names.
+    /// The directory that a variable names.
     pub(crate) fn folder(&self, name: &str) -> Option<PathBuf> {
         self.variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute())
     }
 
-    /// The folder that a variable names, else this one in the home directory.
+    /// The directory that a variable names, else this one in the home directory.
     pub(crate) fn folder_or(&self, name: &str, in_home: &str) -> Option<PathBuf> {
         self.folder(name).or_else(|| self.home.as_ref().map(|home| home.join(in_home)))
     }

@@ -1,4 +1,4 @@
-//! A file system as far as looking for toolchains asks it.
+//! The file system operations that the toolchain search needs.
 
 use std::{
     fs,
@@ -7,28 +7,28 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Longest file that is read, in bytes: the settings of a version manager.
+/// The largest file that is read, in bytes: the settings of a version manager.
 const MAX_TEXT: u64 = 64 * 1024;
-/// Most entries of a folder that are looked at.
+/// The maximum number of directory entries that are read.
 const MAX_NAMES: usize = 20_000;
 
-/// A file system as far as looking for toolchains asks it.
+/// The file system operations that the toolchain search needs.
 pub trait Files {
     /// The path without symbolic links; `None` when it does not exist.
     fn resolve(&self, path: &Path) -> Option<PathBuf>;
-    /// Whether there is a folder, links followed.
+    /// Whether the path is a directory, following links.
     fn is_folder(&self, path: &Path) -> bool;
-    /// Whether there is a file, links followed.
+    /// Whether the path is a file, following links.
     fn is_file(&self, path: &Path) -> bool;
-    /// Whether there is a file that somebody may execute, links followed.
+    /// Whether the path is an executable file, following links.
     fn is_program(&self, path: &Path) -> bool;
-    /// The names in a folder, sorted; none when there is no such folder.
+    /// The names in a directory, sorted; empty if it does not exist.
     fn names(&self, folder: &Path) -> Vec<String>;
-    /// A short text; `None` when it cannot be read as one.
+    /// The content of a short text file; `None` if it cannot be read.
     fn text(&self, file: &Path) -> Option<String>;
 }
 
-/// This machine's.
+/// The file system of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 

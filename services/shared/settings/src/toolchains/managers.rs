@@ -1,32 +1,32 @@
-//! Version managers and package managers that put programs into a folder of a home.
+//! Version managers and package managers that install programs into a home directory.
 
 use std::path::{Path, PathBuf};
 
 use super::{Caller, Files};
 
-/// What is known about a folder of the PATH.
+/// A known kind of PATH directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Manager {
-    /// The folder works as it is, once these parts are shown and these variables set.
+    /// Works once these parts are visible and these variables are set.
     Shown { name: &'static str, shown: Vec<PathBuf>, env: Vec<(&'static str, PathBuf)> },
-    /// Shims that would need their manager's settings: the versions that these settings name are used directly.
+    /// Shims that need the settings of their manager: the versions that those settings name are used directly.
     Versions { name: &'static str, folders: Vec<PathBuf> },
 }
 
-/// Managers whose shims are scripts that find everything from their root: name, variable with the root, place in a home, and the
-/// variable with the version.
+/// Managers whose shims are scripts that locate everything from their root: name, variable with the root, path in a home, and variable with
+/// the version.
 const SHIMS: [(&str, &str, &str, &str); 3] = [
     ("pyenv", "PYENV_ROOT", ".pyenv", "PYENV_VERSION"),
     ("rbenv", "RBENV_ROOT", ".rbenv", "RBENV_VERSION"),
     ("nodenv", "NODENV_ROOT", ".nodenv", "NODENV_VERSION"),
 ];
 
-/// Folders that hold programs and nothing else: name, variable with the folder above `bin`, and its place in a home.
+/// Directories that contain only programs: name, variable with the directory above `bin`, and path in a home.
 const PROGRAMS_ONLY: [(&str, &str, &str); 3] =
     [("deno", "DENO_INSTALL", ".deno"), ("bun", "BUN_INSTALL", ".bun"), ("go", "GOPATH", "go")];
 
 impl Manager {
-    /// The manager whose folder this is. `real` is the folder without links.
+    /// Identifies the manager of a directory. `real` is its path without links.
     pub(super) fn of(folder: &Path, real: &Path, caller: &Caller, files: &dyn Files) -> Option<Self> {
         let is = |candidate: Option<PathBuf>| {
             candidate.is_some_and(|candidate| folder == candidate || files.resolve(&candidate).as_deref() == Some(real))
@@ -44,7 +44,7 @@ impl Manager {
                 let parts = ["bin", "libexec", &hooks, "plugins", "shims", "version", "versions"];
                 let shown = parts.map(|part| root.join(part)).into_iter().filter(|part| files.resolve(part).is_some());
                 let mut env = vec![(variable, root.clone())];
-                // It is a version and no path, but goes the same way.
+                // A version, not a path, but handled the same way.
                 env.extend(caller.variable(version).map(|value| (version, PathBuf::from(value))));
                 return Some(Self::Shown { name, shown: shown.collect(), env });
             }
@@ -85,8 +85,8 @@ impl Manager {
     }
 }
 
-/// `cargo/bin`: what `cargo install` has put there, and rustup's proxies, which need rustup's settings and toolchains. Nothing else of
-/// either home is shown: `credentials.toml` lies beside `bin`.
+/// `cargo/bin`: the programs of `cargo install`, and rustup's proxies, which need the settings and toolchains of rustup. Nothing else of
+/// either home is visible: `credentials.toml` is next to `bin`.
 fn cargo(folder: &Path, caller: &Caller, files: &dyn Files) -> Manager {
     let mut shown = vec![folder.to_owned()];
     let mut env = Vec::new();
@@ -97,13 +97,13 @@ fn cargo(folder: &Path, caller: &Caller, files: &dyn Files) -> Manager {
         shown.extend(parts.into_iter().filter(|part| files.resolve(part).is_some()));
         env.push(("RUSTUP_HOME", rustup));
         env.extend(caller.variable("RUSTUP_TOOLCHAIN").map(|value| ("RUSTUP_TOOLCHAIN", PathBuf::from(value))));
-        // A toolchain that is missing fails at once: there is no network to fetch it from.
+        // A missing toolchain fails at once: the sandbox has no network to download it.
         env.push(("RUSTUP_AUTO_INSTALL", PathBuf::from("0")));
     }
     Manager::Shown { name: "rustup", shown, env }
 }
 
-/// The `bin` folders of versions below `installs`, also where the plugin puts them one deeper.
+/// The `bin` directories of the versions below `installs`, also where the plugin puts them one level deeper.
 fn installs(root: &Path, named: Vec<(String, String)>) -> Vec<PathBuf> {
     let version = |(tool, version): (String, String)| {
         let install = root.join("installs").join(tool).join(version);
@@ -112,7 +112,7 @@ fn installs(root: &Path, named: Vec<(String, String)>) -> Vec<PathBuf> {
     named.into_iter().flat_map(version).collect()
 }
 
-/// A name of one folder: what stands in a manager's settings leads nowhere else.
+/// Whether a text is a plain directory name, so that the settings of a manager cannot refer to another path.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.contains('/') && name != ".." && name != "."
 }
@@ -129,7 +129,7 @@ fn tool_versions(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The plain lines `node = "20"` of the section `[tools]` of mise's settings. Anything else in it is left out.
+/// Reads the plain lines `node = "20"` of the section `[tools]` of the settings of mise; ignores anything else.
 fn mise_tools(text: &str) -> Vec<(String, String)> {
     let section = text.lines().map(str::trim).skip_while(|line| *line != "[tools]").skip(1);
     let lines = section.take_while(|line| !line.starts_with('['));
@@ -142,7 +142,7 @@ fn mise_tools(text: &str) -> Vec<(String, String)> {
     lines.filter_map(pair).collect()
 }
 
-/// The `bin` folder of the version that nvm's alias `default` names, where nvm is there: `NVM_DIR` is set.
+/// The `bin` directory of the version that nvm's alias `default` names, if `NVM_DIR` is set.
 pub(super) fn nvm_default(caller: &Caller, files: &dyn Files) -> Option<PathBuf> {
     let root = caller.folder("NVM_DIR")?;
     let mut alias = "default".to_owned();

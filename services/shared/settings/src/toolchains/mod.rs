@@ -1,6 +1,6 @@
-//! The toolchains on a caller's PATH, and which of their folders commands may see.
+//! Finds the toolchains on the caller's PATH, and which of their directories commands may see.
 //!
-//! Nothing is shown but what a list names: the folders of a toolchain that its programs load and execute. A home is never shown, not even
+//! Commands see only the listed parts of a toolchain: those that its programs load and execute. They never see a home directory, not even
 //! without the files that are known to hold credentials.
 
 mod caller;
@@ -20,8 +20,8 @@ use crate::{SYSTEM_PATH, Shown, is_system, paths};
 use managers::Manager;
 use prefix::Prefix;
 
-/// Programs of which a caller expects that commands can use them: when one lies in a folder that is shown to nobody, its toolchain is
-/// looked for, and `belay doctor` says what became of it.
+/// Programs that a caller expects commands to find. If one is in a directory that is not visible to commands, its toolchain is searched
+/// for, and `belay doctor` reports the result.
 pub const PROGRAMS: [&str; 52] = [
     "ant", "bash", "bun", "bundle", "bazel", "cargo", "cc", "clang", "cmake", "composer", "deno", "dotnet", "elixir",
     "g++", "gcc", "gem", "git", "go", "gradle", "hg", "java", "javac", "just", "make", "meson", "mvn", "ninja", "node",
@@ -29,30 +29,30 @@ pub const PROGRAMS: [&str; 52] = [
     "rustc", "rustup", "sbt", "sh", "svn", "swift", "tox", "uv", "yarn", "zig",
 ];
 
-/// What was found.
+/// The toolchains found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolchains {
-    /// Folders and files to show, read-only.
+    /// Files and directories to mount read-only.
     pub shown: Vec<Found>,
-    /// The PATH of commands: the caller's, as far as commands see it, then the system's.
+    /// The PATH of commands: the visible part of the caller's, then the system's.
     pub path: Vec<PathBuf>,
-    /// Variables without which the toolchains do not work.
+    /// Variables that the toolchains need.
     pub env: Vec<(String, String)>,
-    /// Folders of the caller's PATH that commands do not see, with the reason.
+    /// Directories of the caller's PATH that commands do not see, with the reason.
     pub left_out: Vec<(PathBuf, String)>,
 }
 
-/// Something to show.
+/// A file or directory to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What.
+    /// The mount.
     pub shown: Shown,
-    /// The toolchain it belongs to, such as `rustup`.
+    /// Its toolchain, such as `rustup`.
     pub of: &'static str,
 }
 
 impl Toolchains {
-    /// Nobody's: the system's programs.
+    /// Only the system directories.
     pub fn of_system() -> Self {
         Self { path: SYSTEM_PATH.map(PathBuf::from).to_vec(), ..Self::default() }
     }
@@ -79,7 +79,7 @@ impl Toolchains {
     }
 }
 
-/// Looks for the toolchains on the caller's PATH.
+/// Finds the toolchains on the caller's PATH.
 pub fn find(caller: &Caller, files: &dyn Files) -> Toolchains {
     let mut search = Search { caller, files, found: Toolchains::default() };
     let mut seen = BTreeSet::new();
@@ -103,17 +103,18 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// One folder of the PATH; else why commands do not see it.
+    /// Searches one directory of the PATH; otherwise returns why commands do not see it.
     fn folder(&mut self, folder: &Path) -> Result<(), String> {
         if !folder.is_absolute() {
-            return Err("is relative, and so means another folder wherever a command starts".to_owned());
+            return Err("is relative, so it would depend on the working directory of a command".to_owned());
         }
         let Some(real) = self.files.resolve(folder).filter(|real| self.files.is_folder(real)) else {
             return Err("does not exist".to_owned());
         };
         if is_system(&real) {
             self.found.look_in(folder.to_owned());
-            // Links of the system's that lead elsewhere, such as /usr/local/bin/node. Its folders are long: not every name is looked at.
+            // System links that refer elsewhere, such as /usr/local/bin/node. Only known names are checked, because these directories are
+            // large.
             for name in PROGRAMS {
                 self.leads_to_toolchain(folder, name);
             }
@@ -142,7 +143,7 @@ impl Search<'_> {
                 for (variable, value) in env {
                     self.found.set(variable, &value);
                 }
-                // Not the real folder: shims name their manager by the path with which it was installed.
+                // Not the real path: shims refer to their manager by the path of its installation.
                 self.found.look_in(folder.to_owned());
                 Ok(())
             }
@@ -159,13 +160,13 @@ impl Search<'_> {
                 if any {
                     Ok(())
                 } else {
-                    Err(format!("holds shims of {name}, and none of the versions that its settings name was found"))
+                    Err(format!("contains shims of {name}, but none of the versions in its settings was found"))
                 }
             }
         }
     }
 
-    /// Shows a folder where the caller knows it, and where it really is: links lead to the one and scripts name the other.
+    /// Mounts a directory at the path that the caller uses and at its real path: links refer to one, scripts to the other.
     fn show_both(&mut self, part: &Path, of: &'static str) {
         let Some(real) = self.files.resolve(part) else { return };
         if paths::too_much(&real, self.caller.home.as_deref()).is_some() {
@@ -183,7 +184,7 @@ impl Search<'_> {
         }
     }
 
-    /// Shows the toolchains that a folder's programs are links into, and looks for programs in them. Whether there was one.
+    /// Mounts the toolchains that the links in a directory refer to, and adds them to the search path. Returns whether there was one.
     fn links(&mut self, folder: &Path) -> bool {
         let names = self.files.names(folder).into_iter().filter(|name| {
             // `python3.12` as well as `python3`.
@@ -200,7 +201,7 @@ impl Search<'_> {
         any
     }
 
-    /// Shows the toolchain that one program of a folder is a link into: its `bin`.
+    /// Mounts the toolchain that one program of a directory links to, and returns its `bin`.
     fn leads_to_toolchain(&mut self, folder: &Path, name: &str) -> Option<PathBuf> {
         let real = self.files.resolve(&folder.join(name))?;
         let bin = real.parent().filter(|bin| !is_system(bin) && *bin != folder)?;
@@ -209,7 +210,7 @@ impl Search<'_> {
         Some(bin.to_owned())
     }
 
-    /// nvm that a shell loads when it is first used: the version that its alias `default` names.
+    /// Supports an nvm that the shell loads lazily: uses the version of its alias `default`.
     fn lazy_node(&mut self) {
         let Some(bin) = managers::nvm_default(self.caller, self.files) else { return };
         let has_node = |folder: &PathBuf| self.files.is_program(&folder.join("node"));
@@ -222,7 +223,7 @@ impl Search<'_> {
         }
     }
 
-    /// Variables that name a toolchain, where commands see it.
+    /// Sets the variables that name a toolchain, if commands see it.
     fn homes(&mut self) {
         for name in caller::HOMES {
             let Some(real) = self.caller.folder(name).and_then(|home| self.files.resolve(&home)) else { continue };
@@ -237,13 +238,14 @@ impl Search<'_> {
         if let Some(parent) = real.parent()
             && self.files.is_file(&parent.join("pyvenv.cfg"))
         {
-            return "is a virtual environment: its programs run where it lies in the workspace, by their path (`.venv/bin/python`)".to_owned();
+            return "is a virtual environment: call its programs by their path in the workspace (`.venv/bin/python`)"
+                .to_owned();
         }
         if paths::too_much(real, self.caller.home.as_deref()).is_some() {
-            return "is a home directory, or holds one".to_owned();
+            return "is, or contains, a home directory".to_owned();
         }
         format!(
-            "is not a known toolchain; to show it, write to the settings: `commands: {{read_only: [{0}], path: [{0}]}}`",
+            "is not a known toolchain; to make it visible, add to the settings: `commands: {{read_only: [{0}], path: [{0}]}}`",
             folder.display()
         )
     }

@@ -83,7 +83,7 @@ fn rustup() -> Home {
 }
 
 #[test]
-fn rustup_is_its_proxies_with_every_toolchain_and_no_credentials() {
+fn rustup_shows_its_proxies_and_toolchains_but_no_credentials() {
     let home = rustup();
     let found = find(&home.caller(&[".cargo/bin"], &[]), &Host);
     assert_eq!(home.shown(&found), [".cargo/bin", ".rustup/settings.toml", ".rustup/toolchains"]);
@@ -100,7 +100,7 @@ fn rustup_is_its_proxies_with_every_toolchain_and_no_credentials() {
 }
 
 #[test]
-fn a_cargo_home_elsewhere_is_the_one_that_counts() {
+fn cargo_home_in_the_environment_is_used() {
     let home = rustup();
     home.link("elsewhere/cargo", ".cargo");
     let found = find(&home.caller(&["elsewhere/cargo/bin"], &[("CARGO_HOME", "elsewhere/cargo")]), &Host);
@@ -111,7 +111,7 @@ fn a_cargo_home_elsewhere_is_the_one_that_counts() {
 }
 
 #[test]
-fn a_folder_that_is_a_link_to_the_home_shows_nothing() {
+fn a_link_to_the_home_directory_is_not_mounted() {
     let home = Home::new();
     home.file("secret", "x").file("bin/x", "").link(".cargo/bin", "");
     let found = find(&home.caller(&[".cargo/bin"], &[]), &Host);
@@ -119,7 +119,7 @@ fn a_folder_that_is_a_link_to_the_home_shows_nothing() {
 }
 
 #[test]
-fn nvm_shows_the_version_on_the_path_alone() {
+fn nvm_shows_only_the_version_on_the_path() {
     let home = Home::new();
     for version in ["v18.20.0", "v20.1.0", "v20.11.1"] {
         home.file(&format!(".nvm/versions/node/{version}/bin/node"), "ELF");
@@ -145,7 +145,7 @@ fn nvm_shows_the_version_on_the_path_alone() {
 }
 
 #[test]
-fn pyenv_is_its_shims_with_every_version() {
+fn pyenv_shows_its_shims_and_every_version() {
     let home = Home::new();
     home.file(".pyenv/shims/python", "#!/usr/bin/env bash").file(".pyenv/libexec/bin/pyenv", "");
     home.file(".pyenv/versions/3.12.1/bin/python3", "ELF")
@@ -165,7 +165,7 @@ fn pyenv_is_its_shims_with_every_version() {
 }
 
 #[test]
-fn sdkman_is_the_version_that_current_names() {
+fn sdkman_shows_the_current_version() {
     let home = Home::new();
     for version in ["17.0.9-tem", "21.0.1-tem"] {
         let root = format!(".sdkman/candidates/java/{version}");
@@ -238,7 +238,7 @@ fn a_python_that_a_link_leads_to_is_found_and_its_neighbours_are_not_shown() {
 }
 
 #[test]
-fn what_is_not_known_is_left_out_with_the_line_to_write() {
+fn an_unknown_directory_is_left_out_with_the_setting_to_add() {
     let home = Home::new();
     home.file("tools/bin/x", "").file("bin/java", "").file("release", "").file("lib/x", "");
     home.file("project/.venv/bin/python3", "")
@@ -251,15 +251,15 @@ fn what_is_not_known_is_left_out_with_the_line_to_write() {
     let reasons: Vec<_> = found.left_out.iter().map(|(_, reason)| reason.as_str()).collect();
     let tools = home.at("tools/bin").display().to_string();
     assert!(reasons[0].contains(&format!("read_only: [{tools}], path: [{tools}]")), "{reasons:#?}");
-    // A home with `bin/java`, `lib` and `release` has the shape of a JDK, and is none.
-    assert!(reasons[1].contains("to show it"), "{reasons:#?}");
+    // A home with `bin/java`, `lib` and `release` looks like a JDK, but is not one.
+    assert!(reasons[1].contains("to make it visible"), "{reasons:#?}");
     assert!(reasons[2].contains("virtual environment"), "{reasons:#?}");
     assert!(reasons[3].contains("home directory"), "{reasons:#?}");
     assert!(reasons[4].contains("does not exist") && reasons[5].contains("relative"), "{reasons:#?}");
 }
 
 #[test]
-fn a_part_that_leads_out_of_its_toolchain_is_not_shown() {
+fn a_part_that_links_out_of_its_toolchain_is_not_mounted() {
     let home = Home::new();
     home.file("jdk/bin/java", "").file("jdk/release", "").file("jdk/lib/x", "").file(".ssh/id", "s3cret");
     home.link("jdk/conf", ".ssh");
@@ -269,7 +269,7 @@ fn a_part_that_leads_out_of_its_toolchain_is_not_shown() {
 }
 
 #[test]
-fn the_callers_order_stays_and_the_systems_folders_are_always_there() {
+fn the_order_of_the_caller_is_kept_and_system_directories_are_always_present() {
     let home = rustup();
     let mut caller = home.caller(&[".cargo/bin"], &[]);
     caller.path.insert(0, "/usr/bin".into());
@@ -282,7 +282,7 @@ fn the_callers_order_stays_and_the_systems_folders_are_always_there() {
 }
 
 #[test]
-fn a_link_that_leads_to_nothing_shown_is_told_from_a_missing_program() {
+fn a_link_to_an_invisible_target_differs_from_a_missing_program() {
     let home = Home::new();
     home.file("hidden/bin/tool", "").link("shown/tool", "hidden/bin/tool").file("shown/real", "");
     let view = View {

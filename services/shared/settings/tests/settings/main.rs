@@ -68,7 +68,7 @@ commands:
 }
 
 #[test]
-fn an_empty_file_is_the_defaults() {
+fn an_empty_file_gives_the_defaults() {
     for text in ["", "# nothing\n", "commands: {}\n"] {
         assert_eq!(File::parse(text, None).unwrap(), belay_settings::Settings::default(), "{text:?}");
     }
@@ -100,7 +100,7 @@ fn unknown_keys_name_the_line_and_the_nearest_known_one() {
 }
 
 #[test]
-fn wrong_values_say_what_to_write() {
+fn a_wrong_value_is_refused_with_the_correct_form() {
     for (text, expected) in [
         ("log: {level: loud}", "1 log.level: must be one of off, error, warn, info, debug, trace"),
         ("commands:\n  find_toolchains: yes", "2 commands.find_toolchains: is text, and must be true or false"),
@@ -137,16 +137,16 @@ fn wrong_values_say_what_to_write() {
         ),
         (
             "commands: {scratch: {place: ram}}",
-            "1 commands.scratch.place: must be `workspace`, `memory`, or the absolute path of a folder for this alone",
+            "1 commands.scratch.place: must be `workspace`, `memory`, or the absolute path of a directory used only for this",
         ),
         ("commands: {env: {A: 1}}", "1 commands.env.A: is a number, and must be text: put it in quotes"),
         (
             "commands: {env: {PATH: /x}}",
-            "1 commands.env.PATH: is made of `commands.path` and of what was found: write the folders there",
+            "1 commands.env.PATH: is computed from `commands.path` and the toolchains found: add the directories to `commands.path`",
         ),
         (
             "commands: {env: {A-B: x}}",
-            "1 commands.env.A-B: is not the name of a variable: write letters, digits and `_`, such as JAVA_HOME",
+            "1 commands.env.A-B: is not a valid variable name: use letters, digits and `_`, such as JAVA_HOME",
         ),
         ("commands: {plans_may_set: PYTHONPATH}", "1 commands.plans_may_set: is text, and must be a list: write `[…]`"),
         ("commands: {caches: {cargo: write}}", "1 commands.caches.cargo: must be one of off, read, keep"),
@@ -157,59 +157,59 @@ fn wrong_values_say_what_to_write() {
 }
 
 #[test]
-fn paths_are_absolute_and_never_a_home_or_the_machine() {
+fn paths_are_absolute_and_never_a_home_directory_or_the_root() {
     for (path, problem) in [
         ("opt/go", "must be an absolute path"),
         ("/opt/../root", "must be an absolute path"),
-        ("~other/x", "write the whole path"),
+        ("~other/x", "write the full path"),
         ("/", "is the whole machine"),
-        ("~", "is a home directory"),
-        ("~/", "is a home directory"),
-        ("/home/me", "is a home directory"),
-        ("/home/other", "is a home directory"),
-        ("/home", "is a home directory"),
-        ("/root", "is a home directory"),
+        ("~", "a home directory"),
+        ("~/", "a home directory"),
+        ("/home/me", "a home directory"),
+        ("/home/other", "a home directory"),
+        ("/home", "a home directory"),
+        ("/root", "a home directory"),
         ("/etc", "belongs to the running system"),
         ("/run/docker.sock", "belongs to the running system"),
         ("/proc/1", "belongs to the running system"),
-        ("/tmp/x", "the sandbox builds /tmp itself"),
+        ("/tmp/x", "the sandbox provides /tmp"),
     ] {
         let said = one(&format!("commands:\n  read_only:\n    - \"{path}\"\n"));
         assert!(said.starts_with("3 commands.read_only[0]: ") && said.contains(problem), "{path}: {said}");
     }
     let said = one("commands: {read_only: [{from: /opt/x, at: /workspace/x}]}");
-    assert!(said.contains("the sandbox builds /workspace itself"), "{said}");
+    assert!(said.contains("the sandbox provides /workspace"), "{said}");
     let said = one("commands: {read_only: [{at: /opt/x}]}");
     assert!(said.contains("has no `from`"), "{said}");
     assert!(File::parse("commands: {read_only: [~/x]}", None).unwrap_err()[0].message.contains("HOME is not set"));
 }
 
 #[test]
-fn a_path_has_to_be_shown() {
+fn a_search_path_must_be_visible_to_commands() {
     let said = one("commands:\n  path: [/usr/local/go/bin, /opt/go/bin]\n  read_only: [/opt/node]\n");
     assert_eq!(
         said,
-        "2 commands.path[1]: commands do not see `/opt/go/bin`: add it, or the folder it is in, to `commands.read_only`"
+        "2 commands.path[1]: commands do not see `/opt/go/bin`: add it, or its parent directory, to `commands.read_only`"
     );
-    assert!(one("commands: {path: [\"/usr/bin:/usr/sbin\"]}").contains("one folder an entry"));
-    assert!(one("commands: {read_only: [/opt/x, /opt/x]}").contains("the place of an earlier entry"));
+    assert!(one("commands: {path: [\"/usr/bin:/usr/sbin\"]}").contains("one directory for each entry"));
+    assert!(one("commands: {read_only: [/opt/x, /opt/x]}").contains("is used by an earlier entry"));
 }
 
 // A cache that commands write is never one that programs outside read.
 #[test]
-fn a_cache_that_is_kept_is_never_a_folder_of_somebody_elses() {
+fn a_kept_cache_is_never_a_directory_of_the_user() {
     let said = one("commands: {caches: {cargo: {use: keep, from: ~/.cargo/registry}}}");
-    assert!(said.contains("a folder of Belay's own") && said.contains("use: read"), "{said}");
+    assert!(said.contains("in its own directory") && said.contains("use: read"), "{said}");
     assert!(one("commands: {caches: {sbt: keep}}").contains("where commands look for it"));
     assert!(one("commands: {caches: {cargoo: keep}}").contains("did you mean `cargo`?"));
     assert!(one("commands: {caches: {sbt: {use: read, at: .sbt}}}").contains("has no `from`"));
     assert!(one("commands: {caches: {sbt: {use: keep, at: ../x}}}").contains("home directory of commands"));
-    assert!(one("commands: {caches: {cargo: {use: read, from: /root}}}").contains("is a home directory"));
+    assert!(one("commands: {caches: {cargo: {use: read, from: /root}}}").contains("a home directory"));
     assert!(File::parse("commands: {caches: {sbt: {use: keep, at: .sbt}}}", None).is_ok());
 }
 
 #[test]
-fn a_service_takes_on_one_at_least() {
+fn every_service_limit_is_at_least_one() {
     assert_eq!(
         one("services: {runner: {calls: 0}}"),
         "1 services.runner.calls: must be a whole number between 1 and 1000000"
@@ -223,18 +223,18 @@ fn a_service_takes_on_one_at_least() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_said_at_once_in_the_order_of_its_lines() {
+fn all_violations_are_reported_at_once_in_line_order() {
     let said = said("commands:\n  path: [x]\n  limits: {processes: 0}\nlogs: {}\n");
     let lines: Vec<_> = said.iter().map(|said| said.split(' ').next().unwrap()).collect();
     assert_eq!(lines, ["2", "3", "4"], "{said:#?}");
     assert!(one("a: [").starts_with("1 "), "YAML that cannot be read");
-    assert!(one("log: {}\nlog: {}\n").starts_with("2 "), "a key stands once");
+    assert!(one("log: {}\nlog: {}\n").starts_with("2 "), "a key is written once");
     let deep = format!("commands: {}1{}", "[".repeat(20), "]".repeat(20));
     assert!(one(&deep).contains("nested deeper"));
 }
 
 #[test]
-fn every_value_says_where_it_comes_from() {
+fn every_value_has_its_origin() {
     let text = "commands:\n  path: [/usr/local/go/bin]\n  limits: {processes: 200}\n  caches: {pip: off, cargo: keep}\nservices: {runner: {calls: 4}}\n";
     let settings = File::parse(text, None).unwrap();
     let env = |name: &str| (name == "BELAY_LOG").then(|| "belay=debug".into());
@@ -286,7 +286,7 @@ services.gate.watchers = 10000 (default)";
 }
 
 #[test]
-fn a_service_that_nobody_started_from_a_shell_has_nobodys_toolchains_and_caches() {
+fn a_separate_service_uses_no_toolchains_or_caches_of_a_user() {
     let text = "commands: {caches: {cargo: keep, npm: read, go: {use: read, from: /srv/go}}}";
     let commands = File::parse(text, None).unwrap().commands.without_caller();
     assert!(!commands.find_toolchains.value);
