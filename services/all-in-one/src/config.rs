@@ -1,4 +1,4 @@
-//! The operator's settings, as whoever starts the services in this process has them.
+//! The operator's settings in this process.
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
@@ -7,18 +7,18 @@ use belay_settings::{
     toolchains::{Caller, Host, VARIABLES},
 };
 
-// The vocabulary of whoever shows settings.
+// Re-exported for clients that show settings.
 pub use belay_settings::{ConfigError, Origin, Row, Violation};
 
-/// Variables that say where the settings and the toolchains are, beside those that name toolchains.
-const PLACES: [&str; 3] = ["HOME", "PATH", "XDG_CONFIG_HOME"];
-/// Variables that count over settings.
-const OVER: [&str; 2] = ["BELAY_LOG", "BELAY_LOG_FORMAT"];
+/// Variables that locate the settings and the toolchains, besides those that name toolchains.
+const LOCATIONS: [&str; 3] = ["HOME", "PATH", "XDG_CONFIG_HOME"];
+/// Variables that override settings.
+const OVERRIDES: [&str; 2] = ["BELAY_LOG", "BELAY_LOG_FORMAT"];
 
-/// Where the operator's settings come from.
+/// The source of the operator's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigSource {
-    /// The file that is named, instead of the customary ones.
+    /// A named file, instead of the default locations.
     named: Option<PathBuf>,
     env: BTreeMap<&'static str, OsString>,
 }
@@ -26,21 +26,21 @@ pub struct ConfigSource {
 /// The operator's settings on this machine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The settings, and the file they come from.
+    /// The settings and their file.
     pub loaded: Loaded,
-    /// The section `commands`, with the toolchains and caches of whoever started the services.
+    /// The section `commands`, resolved with the toolchains and caches of the user who started the services.
     pub commands: Resolved,
     env: BTreeMap<&'static str, OsString>,
 }
 
 impl ConfigSource {
-    /// The file that is named, else the customary ones, in this environment.
+    /// Uses the named file, else the default locations in this environment.
     pub fn new(named: Option<PathBuf>, env: &dyn Fn(&str) -> Option<OsString>) -> Self {
-        let names = PLACES.into_iter().chain(OVER).chain(VARIABLES);
+        let names = LOCATIONS.into_iter().chain(OVERRIDES).chain(VARIABLES);
         Self { named, env: names.filter_map(|name| Some((name, env(name)?))).collect() }
     }
 
-    /// Who starts the services.
+    /// The user who starts the services.
     pub(crate) fn caller(&self) -> Caller {
         Caller::from_env(&|name| self.variable(name))
     }
@@ -52,15 +52,15 @@ impl ConfigSource {
     /// Reads the file.
     ///
     /// # Errors
-    /// [`ConfigError`] when the file that counts cannot be used.
+    /// [`ConfigError`] if the file cannot be used.
     pub fn read(&self) -> Result<Loaded, ConfigError> {
         belay_settings::load(self.named.as_deref(), &|name| self.variable(name))
     }
 
-    /// Reads the file, and looks at this machine. Blocks for some milliseconds.
+    /// Reads the file and resolves the settings on this machine. Blocks for some milliseconds.
     ///
     /// # Errors
-    /// [`ConfigError`] when the file that counts cannot be used.
+    /// [`ConfigError`] if the file cannot be used.
     pub fn load(&self) -> Result<Config, ConfigError> {
         let loaded = self.read()?;
         let caller = self.caller();

@@ -1,4 +1,4 @@
-//! What this machine gives: tried out, not guessed.
+//! `belay doctor`: probes what this machine supports.
 
 use std::{
     fs,
@@ -17,45 +17,45 @@ use crate::{
     state_dir::StateDir,
 };
 
-/// Programs that plans often call: said of in any case, others where the caller has them.
+/// Programs that plans often call: always reported; others only if the caller has them.
 const ALWAYS: [&str; 3] = ["git", "python3", "sh"];
 
-/// What is to be examined.
+/// The subject of a diagnosis.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// The state directory; made if it is not there, as a start would.
+    /// The state directory; created if missing, as by a start.
     pub state_dir: PathBuf,
-    /// The folder that is to be a workspace.
+    /// The workspace directory.
     pub workspace: PathBuf,
-    /// The policy that a start would take.
+    /// The policy that a start would use.
     pub policy: PolicyChoice,
-    /// The operator's settings that a start would take.
+    /// The operator's settings that a start would use.
     pub config: ConfigSource,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug)]
 pub struct Diagnosis {
-    /// The layers of the sandbox, each tried for itself, and the attacks that succeeded.
+    /// The layers of the sandbox, each probed separately, and the attacks that succeeded.
     pub sandbox: EnforcementReport,
-    /// Why no command can be started, whatever the policy says.
+    /// Why no command can start, whatever the policy allows.
     pub refusal: Option<String>,
-    /// The folder that is to be a workspace.
+    /// The workspace directory.
     pub workspace: Folder,
     /// The state directory.
     pub state_dir: Folder,
-    /// The policy, or why there is none.
+    /// The policy, or why it cannot be used.
     pub policy: Result<PolicyFacts, PolicyRefused>,
-    /// Where the policy comes from, in words.
+    /// The source of the policy, as text.
     pub policy_source: String,
-    /// The operator's settings, or why there are none.
+    /// The operator's settings, or why they cannot be used.
     pub config: Result<Config, ConfigError>,
-    /// Compilers, interpreters, package managers and the like: those that the caller has, and those that plans often call.
+    /// Compilers, interpreters, package managers and similar programs: those of the caller, and those that plans often call.
     pub programs: Vec<Program>,
     min_tier: Tier,
 }
 
-/// A folder, and what is wrong with it.
+/// A directory and its problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folder {
     /// Where it is.
@@ -64,26 +64,26 @@ pub struct Folder {
     pub problem: Option<String>,
 }
 
-/// A program, as commands in the sandbox look for it.
+/// A program as commands in the sandbox find it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Its name.
     pub name: &'static str,
-    /// Where commands find it; `None` when no command can call it.
+    /// Its path for commands; `None` if they cannot find it.
     pub path: Option<PathBuf>,
-    /// Where the caller finds it.
+    /// Its path for the caller.
     pub of_caller: Option<PathBuf>,
-    /// Why commands do not see it, and what to write to the settings.
+    /// Why commands do not see it, and the setting to add.
     pub problem: Option<String>,
 }
 
 impl Diagnosis {
-    /// Whether a command that the policy allows would be started.
+    /// Whether a command that the policy allows can start.
     pub fn commands_can_run(&self) -> bool {
         self.refusal.is_none() && self.is_strong_enough() && self.policy.is_ok() && self.config.is_ok()
     }
 
-    /// Whether the sandbox is of the tier that the policy asks for.
+    /// Whether the sandbox has the tier that the policy requires.
     pub fn is_strong_enough(&self) -> bool {
         let tier = match self.sandbox.tier() {
             enforcement_report::Tier::Unspecified => return false,
@@ -94,12 +94,12 @@ impl Diagnosis {
         tier >= self.min_tier
     }
 
-    /// Whether the sandbox was attacked from inside, and no attack succeeded.
+    /// Whether the self-test ran and no attack from inside the sandbox succeeded.
     pub fn is_attack_proof(&self) -> bool {
         self.refusal.is_none() && self.sandbox.breaches.is_empty()
     }
 
-    /// What came of attacking the sandbox from inside.
+    /// The result of the self-test, as text.
     pub fn self_test(&self) -> String {
         match (&self.refusal, self.sandbox.breaches.as_slice()) {
             (None, []) => "attacked from inside; no attack succeeded".to_owned(),
@@ -109,7 +109,7 @@ impl Diagnosis {
     }
 }
 
-/// Examines the machine. Blocks for some tens of milliseconds, and leaves nothing behind but the state directory.
+/// Examines the machine. Blocks for tens of milliseconds, and leaves only the state directory behind.
 pub fn doctor(probe: &Probe) -> Diagnosis {
     let config = probe.config.load();
     let commands = config.as_ref().map_or_else(
@@ -141,29 +141,31 @@ fn state_dir(path: &Path) -> Folder {
     }
 }
 
-/// Opens a folder inside of the one that is meant as a workspace, and removes it again: the file system is tried without leaving anything
-/// in somebody's project.
+/// Opens and removes a subdirectory of the workspace: tests the file system without leaving anything in a project.
 fn workspace(path: &Path, state_dir: &Path) -> Folder {
-    Folder { path: path.to_owned(), problem: tried(path, state_dir).err() }
+    Folder { path: path.to_owned(), problem: probe_workspace(path, state_dir).err() }
 }
 
-fn tried(path: &Path, state_dir: &Path) -> Result<(), String> {
+fn probe_workspace(path: &Path, state_dir: &Path) -> Result<(), String> {
     let path = fs::canonicalize(path).map_err(|error| error.to_string())?;
     let state_dir = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
     if path == Path::new("/") {
-        return Err("it is the whole machine: name the folder of one project".to_owned());
+        return Err("it is the whole machine: name the directory of one project".to_owned());
     }
     if path.starts_with(&state_dir) || state_dir.starts_with(&path) {
-        return Err(format!("it and the state directory {} lie one inside the other", state_dir.display()));
+        return Err(format!(
+            "it contains, or is inside, the state directory {}: use separate directories",
+            state_dir.display()
+        ));
     }
     let inside = tempfile::Builder::new()
         .prefix(".belay-doctor-")
         .tempdir_in(&path)
-        .map_err(|error| format!("nothing can be written there: {error}"))?;
+        .map_err(|error| format!("it is not writable: {error}"))?;
     HostDirectories.open(inside.path(), &[]).map(drop).map_err(|error| error.to_string())
 }
 
-/// The programs that the caller has, as commands see them, and those that plans often call.
+/// The programs of the caller, as commands see them, and those that plans often call.
 fn programs(commands: &CommandSettings, caller: &Caller) -> Vec<Program> {
     let look = |name: &'static str| Program {
         name,
@@ -171,8 +173,8 @@ fn programs(commands: &CommandSettings, caller: &Caller) -> Vec<Program> {
         of_caller: find(name, &caller.path),
         problem: commands.missing(name),
     };
-    let worth_saying = |program: &Program| program.of_caller.is_some() || ALWAYS.contains(&program.name);
-    PROGRAMS.into_iter().map(look).filter(worth_saying).collect()
+    let is_reported = |program: &Program| program.of_caller.is_some() || ALWAYS.contains(&program.name);
+    PROGRAMS.into_iter().map(look).filter(is_reported).collect()
 }
 
 fn find(name: &str, path: &[PathBuf]) -> Option<PathBuf> {
@@ -186,21 +188,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workspace_is_tried_and_left_as_it_was() {
+    fn probing_a_workspace_leaves_it_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let (state, work) = (folder.path().join("state"), folder.path().join("work"));
         fs::create_dir_all(&state).unwrap();
         fs::create_dir_all(&work).unwrap();
-        assert_eq!(tried(&work, &state), Ok(()));
+        assert_eq!(probe_workspace(&work, &state), Ok(()));
         assert_eq!(fs::read_dir(&work).unwrap().count(), 0, "nothing is left behind");
         for wrong in [folder.path(), &state, &state.join("..").join("state"), Path::new("/"), Path::new("/nowhere")] {
-            assert!(tried(wrong, &state).is_err(), "{}", wrong.display());
+            assert!(probe_workspace(wrong, &state).is_err(), "{}", wrong.display());
         }
     }
 
-    // B-10: below the required level nothing runs, and what is missing is named.
+    // B-10: below the required tier no command runs, and the missing layer is named.
     #[test]
-    fn commands_run_only_behind_walls_that_were_tried() {
+    fn commands_run_only_in_a_sandbox_that_was_probed() {
         let folder = tempfile::tempdir().unwrap();
         let probe = Probe {
             state_dir: folder.path().join("state"),
@@ -208,22 +210,24 @@ mod tests {
             policy: PolicyChoice::BuiltIn,
             config: ConfigSource::default(),
         };
-        // This test binary cannot be a launcher, so the walls cannot be tried in it.
+        // This test binary is not a launcher, so it cannot probe the sandbox.
         let diagnosis = doctor(&probe);
         assert!(!diagnosis.commands_can_run() && !diagnosis.is_attack_proof());
         assert!(diagnosis.self_test().starts_with("not passed: "), "{}", diagnosis.self_test());
         assert_eq!(diagnosis.state_dir.problem, None);
-        assert!(diagnosis.workspace.problem.as_deref().is_some_and(|problem| problem.contains("one inside the other")));
+        assert!(
+            diagnosis.workspace.problem.as_deref().is_some_and(|problem| problem.contains("use separate directories"))
+        );
     }
 
     #[test]
-    fn programs_are_looked_for_where_commands_look() {
+    fn programs_are_found_on_the_search_path_of_commands() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("git");
         fs::write(&file, "").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let path = [folder.path().to_owned()];
-        assert_eq!(find("git", &path), None, "it may not be executed");
+        assert_eq!(find("git", &path), None, "it is not executable");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(find("git", &path), Some(file));
     }

@@ -1,4 +1,4 @@
-//! Why the services cannot start, and what to do about it.
+//! The errors of a start, and what to do about them.
 
 use std::{
     io,
@@ -21,46 +21,46 @@ use crate::{StateDir, policy::PolicyRefused};
 /// Why the services cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// There is no place to keep things.
+    /// No state directory is configured.
     #[error("no state directory: neither XDG_STATE_HOME nor HOME is set")]
     NoStateDir,
-    /// The state directory cannot be made or used.
+    /// The state directory cannot be created or used.
     #[error("the state directory {} cannot be used: {source}", .path.display())]
     StateDir {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// The state directory is somebody else's.
+    /// The state directory belongs to another user.
     #[error("the state directory {} belongs to another user", .0.display())]
     ForeignStateDir(PathBuf),
-    /// Others may look into the state directory, and it is not for Belay alone.
-    #[error("others may look into {} (mode {mode:04o}), and it is in use for other things", .path.display())]
+    /// Other users can read the state directory, which also contains files that are not of Belay.
+    #[error("other users can read {} (mode {mode:04o}), and it contains other files: use an empty directory", .path.display())]
     SharedStateDir {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
         /// Its mode.
         mode: u32,
     },
-    /// Another process holds the state directory and does not answer.
-    #[error("another belay holds {} and does not answer", .0.display())]
+    /// Another process holds the lock of the state directory and does not respond.
+    #[error("another belay holds {} and does not respond", .0.display())]
     HolderSilent(PathBuf),
     /// A store cannot be used.
     #[error("{message}")]
     Store {
-        /// The reason, for programs.
+        /// The reason code.
         code: &'static str,
-        /// What is wrong, for people.
+        /// The message.
         message: String,
     },
-    /// A listener cannot be had.
+    /// A listener cannot be opened.
     #[error(transparent)]
     Bind(BindError),
-    /// The key with which the gate signs cannot be used.
+    /// The signing key of the gate cannot be used.
     #[error(transparent)]
     Key(KeyError),
-    /// The key to what is sealed cannot be used.
+    /// The key that seals secrets cannot be used.
     #[error(transparent)]
     SealKey(KeyFileError),
     /// The policy file cannot be used.
@@ -69,13 +69,13 @@ pub enum StartError {
     /// The operator's settings cannot be used.
     #[error(transparent)]
     Config(ConfigError),
-    /// The file of principals cannot be used, or the change to it is not possible.
+    /// The file of principals cannot be used, or the change is invalid.
     #[error(transparent)]
     Principals(RegisterError),
-    /// Spans cannot be sent as the environment says.
+    /// The telemetry variables of the environment are invalid.
     #[error(transparent)]
     Telemetry(TelemetryError),
-    /// A fault of Belay's own.
+    /// An internal error.
     #[error("{0}")]
     Internal(String),
 }
@@ -110,7 +110,8 @@ impl StartError {
         }
     }
 
-    /// The runner does not take the gate's policy. The one way there is without a fault: the gate's store is older than the runner's.
+    /// The runner rejects the policy of the gate. Without a bug, this happens only if the store of the gate is older than that of the
+    /// runner.
     pub(crate) fn refused_policy(approvals: &Path, error: &Refused) -> Self {
         match error {
             Refused::NotNewer { .. } => {
@@ -120,7 +121,7 @@ impl StartError {
         }
     }
 
-    /// A store is behind what another one remembers of it.
+    /// A store is older than another store requires.
     pub(crate) fn behind(state_dir: &StateDir, behind: &Behind) -> Self {
         let path = match behind.service {
             Service::Executor => state_dir.journal(),
@@ -134,7 +135,7 @@ impl StartError {
         Self::Store { code: error.reason(), message: format!("{}: {error}", path.display()) }
     }
 
-    /// The reason, for programs: a name in the table of `belay_reasons`.
+    /// The reason code: a name in `belay_reasons`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoStateDir | Self::StateDir { .. } | Self::ForeignStateDir(_) | Self::SharedStateDir { .. } => {
@@ -162,9 +163,9 @@ impl StartError {
 mod tests {
     use super::*;
 
-    /// A ledger whose key is lost: the file, and what to put back.
+    /// A ledger without its key: the message names the file and what to restore.
     #[test]
-    fn a_lost_seal_key_is_told_by_name() {
+    fn a_lost_seal_key_is_named() {
         let error = StartError::ledger(Path::new("/state/ledger.db"), &LedgerError::KeyLost);
         assert_eq!(error.code(), "SEAL_KEY_LOST");
         assert!(error.to_string().starts_with("/state/ledger.db: calls in ledger.db were sealed"), "{error}");

@@ -1,8 +1,9 @@
-//! The services in one process, still talking gRPC, on SQLite: what a laptop runs.
+//! The services in one process, connected by gRPC, on SQLite: the laptop deployment.
 //!
-//! Everything is kept in one state directory, under one lock. Whoever finds the lock held becomes a client of the holder.
+//! All state is in one state directory with one lock. A process that finds the lock held connects to its holder as a client.
 //!
-//! A program that opens one must call [`take_over_if_asked`] on the first line of `main`: it is executed again to launch commands.
+//! A program that opens a state directory must call [`take_over_if_asked`] on the first line of `main`: Belay executes the program again to
+//! launch commands.
 
 mod config;
 mod doctor;
@@ -28,7 +29,7 @@ use belay_approval_gate::{Gate, RunnerClient, Store, keys};
 use belay_executor::{ExecutionRegistry, Redactor, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policy;
-// The vocabulary of whoever starts a trace, and of the log.
+// Re-exported for clients that start a trace or configure the log.
 pub use belay_service_kit::telemetry::{InvalidLogFormat, LogFormat, init as log_to_stderr};
 pub use belay_telemetry::{Telemetry, TelemetryError, TraceContext};
 
@@ -49,48 +50,48 @@ use spans::Spans;
 use state_dir::{Held, Holding};
 use stores::OpenStores;
 
-/// How to reach the services.
+/// The address of the services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A unix socket.
     Unix(PathBuf),
-    /// TCP, with the token to show.
+    /// TCP, with the token to send.
     Tcp {
         /// `http://host:port`.
         url: String,
-        /// The token to show.
+        /// The token to send.
         token: Option<String>,
     },
 }
 
-/// What to start.
+/// The options of a start.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where everything is kept.
+    /// The state directory.
     pub state_dir: PathBuf,
-    /// A TCP address to listen on as well.
+    /// An additional TCP address to listen on.
     pub listen: Option<SocketAddr>,
-    /// Listen there although other machines reach it and nothing is encrypted.
+    /// Listen there even if other machines can reach it and nothing is encrypted.
     pub insecure_listen_beyond_loopback: bool,
-    /// Take up every execution that has not ended. Without it only those that are started or resumed run.
+    /// Resume every execution that has not ended. Otherwise only executions that are started or resumed run.
     pub drive_all: bool,
-    /// The policy they start with.
+    /// The policy of the start.
     pub policy: PolicyChoice,
     /// The operator's settings.
     pub config: ConfigSource,
-    /// Go on with stores that are behind what the others remember of them.
+    /// Accept stores that are older than another store requires.
     pub accept_older_store: bool,
 }
 
-/// What came of opening a state directory.
+/// The result of opening a state directory.
 pub enum Opened {
-    /// It is ours, and the services run.
+    /// This process holds it and runs the services.
     Holder(Embedded),
-    /// Another process has it; its services answer here.
+    /// Another process holds it; its services listen here.
     Held(Endpoint),
 }
 
-/// The services, running.
+/// The running services.
 pub struct Embedded {
     endpoint: Endpoint,
     listening: Option<(SocketAddr, String)>,
@@ -104,17 +105,16 @@ pub struct Embedded {
     _held: Held,
 }
 
-/// Opens a state directory, making it if it is not there, and starts the services unless another process runs them.
+/// Opens a state directory, creating it if needed, and starts the services unless another process runs them.
 ///
-/// # Errors
-/// [`StartError`], which says what to do.
+/// [`StartError`]; its message says what to do.
 pub async fn open(options: Options) -> Result<Opened, StartError> {
     let state_dir = StateDir::prepare(&options.state_dir)?;
     let held = match state_dir.hold().await? {
         Holding::Ours(held) => held,
         Holding::Theirs(endpoint) => return Ok(Opened::Held(endpoint)),
     };
-    // Before anything is made: a policy that cannot be read changes nothing.
+    // Before anything is created: an invalid policy changes nothing.
     let policy = options.policy.read().map_err(StartError::Policy)?;
     let config = options.config.load().map_err(StartError::Config)?;
     let spans = Spans::from_env().map_err(StartError::Telemetry)?;
@@ -235,8 +235,8 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     }))
 }
 
-/// What the bundled services show one another. Made anew at each start and kept nowhere, so that no person, and no program of the same
-/// user, can call as one of them.
+/// The tokens between the bundled services. New at each start and never stored, so that no user, and no program of the same user, can call
+/// as a service.
 struct ServiceTokens {
     executor_to_runner: String,
     executor_to_gate: String,
@@ -259,8 +259,8 @@ impl ServiceTokens {
     }
 }
 
-/// The runner's part: it trusts policies and grants of the gate's key alone, and lets no call near the state directory.
-#[expect(clippy::too_many_arguments, reason = "what the runner is made of")]
+/// Builds the runner. It trusts only policies and grants signed by the gate's key, and allows no call near the state directory.
+#[expect(clippy::too_many_arguments, reason = "the parts of the runner")]
 async fn runner(
     state_dir: &StateDir,
     clock: Arc<dyn Clock>,
@@ -291,9 +291,9 @@ async fn runner(
     Calls::recover(parts).await.map_err(|status| StartError::Internal(status.message().to_owned()))
 }
 
-/// The gate's part. Without a policy of the caller's the one that the runner held last stays. What the gate publishes is handed to the
-/// runner here: nobody changes the policy while both run.
-#[expect(clippy::too_many_arguments, reason = "what the gate is made of")]
+/// Builds the gate. Without a policy from the caller, the last policy of the runner stays. The published policy is passed to the runner
+/// here, because it cannot change while both run.
+#[expect(clippy::too_many_arguments, reason = "the parts of the gate")]
 async fn gate(
     state_dir: &StateDir,
     store: Store,
@@ -327,12 +327,12 @@ fn internal(error: impl std::fmt::Display) -> StartError {
 }
 
 impl Embedded {
-    /// How to reach the executor.
+    /// The address of the executor.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The TCP address it listens on, and the token that callers have to show there.
+    /// Its TCP address, and the token that callers have to send there.
     pub fn listening(&self) -> Option<&(SocketAddr, String)> {
         self.listening.as_ref()
     }
@@ -348,14 +348,14 @@ impl Embedded {
         }
     }
 
-    /// Stops. What was started here and nobody else drives is paused first, its running calls discarded: no attempt is burnt, and it
-    /// goes on when somebody resumes it. What `drive_all` took up goes on by itself at the next start.
+    /// Stops the services. Executions that this process started, and that no other process drives, are paused first and their running calls
+    /// are discarded: no attempt is used up, and a resume continues them. Executions of `drive_all` continue at the next start.
     pub async fn shutdown(self) {
         if !self.drive_all {
             let pause = self.executions.pause_all("belay", "the process that drove it stopped");
             tokio::select! {
                 biased;
-                // What is unresolved in a broken ledger cannot be stopped: the next start finds out what became of it.
+                // With a broken ledger, unresolved calls cannot be stopped: the next start determines their outcome.
                 _ = self.calls.failed() => {}
                 () = pause => {}
             }
@@ -364,12 +364,12 @@ impl Embedded {
         for service in self.serving {
             match service.await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "A service did not stop kindly"),
-                Err(error) => tracing::warn!(%error, "A service did not stop kindly"),
+                Ok(Err(error)) => tracing::warn!(%error, "A service did not shut down cleanly"),
+                Err(error) => tracing::warn!(%error, "A service did not shut down cleanly"),
             }
         }
         if let Err(error) = self.calls.close().await {
-            tracing::warn!(%error, "Acknowledged calls stay in the ledger");
+            tracing::warn!(%error, "Acknowledged calls could not be removed from the ledger");
         }
         self.spans.shutdown(self.drive_all).await;
     }

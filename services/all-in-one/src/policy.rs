@@ -1,4 +1,4 @@
-//! Which policy the services start with, and what a policy file comes to.
+//! The policy that the services start with, and a summary of a policy file.
 
 use std::{
     ffi::OsString,
@@ -9,64 +9,64 @@ use std::{
 use belay_policy::{Policy, Revised};
 use serde_json::Value;
 
-/// The longest policy file that is read, in bytes; the policy's own limit is smaller, and its error says more.
+/// The largest policy file that is read, in bytes; the limit of the policy is smaller, and its error is more precise.
 const LONGEST: u64 = 1 << 20;
 
-/// Which policy the services start with.
+/// The policy that the services start with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PolicyChoice {
-    /// The one that was in force last; at the first start, the built-in one.
+    /// The last policy in force; at the first start, the built-in policy.
     #[default]
     Keep,
-    /// The built-in one.
+    /// The built-in policy.
     BuiltIn,
-    /// The one in this file.
+    /// The policy in this file.
     File(PathBuf),
 }
 
 impl PolicyChoice {
-    /// The user's own: `$XDG_CONFIG_HOME/belay/policy.yaml`, else `~/.config/belay/policy.yaml`, else the built-in one. Never one of the
-    /// workspace, which is what a policy protects from.
+    /// The user's policy: `$XDG_CONFIG_HOME/belay/policy.yaml`, else `~/.config/belay/policy.yaml`, else the built-in policy. Never one
+    /// from the workspace, because a policy protects against the workspace.
     pub fn of_user(env: &dyn Fn(&str) -> Option<OsString>) -> Self {
         let from = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let folder = from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")));
         let file = folder.map(|folder| folder.join("belay/policy.yaml"));
-        // One that is there and cannot be looked at is no reason to go on without it.
+        // A file that exists and cannot be read is an error, not a reason to use another policy.
         file.filter(|file| file.try_exists().unwrap_or(true)).map_or(Self::BuiltIn, Self::File)
     }
 
-    /// The policy; `None` for the one that was in force last.
+    /// The policy; `None` for the last policy in force.
     pub(crate) fn read(&self) -> Result<Option<Policy>, PolicyRefused> {
         match self {
             Self::Keep => Ok(None),
-            // Whoever starts executions here is whoever decides: one user on one machine.
+            // One user on one machine: the user who starts executions also approves them.
             Self::BuiltIn => Ok(Some(Policy::of_one_person())),
             Self::File(path) => read(path).map(Some),
         }
     }
 }
 
-/// A policy file that cannot be used. Nothing runs under it, or instead of it under another.
+/// A policy file that cannot be used. The services do not start, and no other policy replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRefused {
     /// The file.
     pub path: PathBuf,
-    /// What it says; empty when it cannot be read.
+    /// The text; empty if it cannot be read.
     pub text: String,
-    /// Everything that is wrong with it; empty when it cannot be read.
+    /// All violations; empty if it cannot be read.
     pub violations: Vec<PolicyViolation>,
     /// Why it cannot be read.
     pub unreadable: Option<String>,
 }
 
-/// One thing that is wrong with a policy.
+/// A violation in a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyViolation {
     /// The field, as its author wrote it.
     pub field: String,
-    /// Its line, from 1; 0 where there is none.
+    /// The line, counted from 1; 0 if there is none.
     pub line: u32,
-    /// What is wrong, and what to write instead.
+    /// What is wrong, and the correct form.
     pub message: String,
 }
 
@@ -80,27 +80,25 @@ impl std::fmt::Display for PolicyRefused {
     }
 }
 
-/// What a policy comes to, for people.
+/// A summary of a policy, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFacts {
-    /// Its settings, those it leaves out included: the name as in the file, and the value.
+    /// Its settings with defaults: the name as in the file, and the value.
     pub settings: Vec<(&'static str, String)>,
-    /// The ids of its rules, in their order.
+    /// The ids of its rules, in order.
     pub rules: Vec<String>,
 }
 
-/// Reads a policy file as a start would.
+/// Reads a policy file, as a start does.
 ///
-/// # Errors
-/// [`PolicyRefused`] with every field and line that is wrong.
+/// [`PolicyRefused`] with every violation.
 pub fn check_policy(path: &Path) -> Result<PolicyFacts, PolicyRefused> {
     read(path).map(|policy| facts(&policy))
 }
 
-/// Whether a policy file says what a published policy says (`SignedPolicy.body`).
+/// Whether a policy file equals a published policy (`SignedPolicy.body`).
 ///
-/// # Errors
-/// [`PolicyRefused`] when the file cannot be used at all.
+/// [`PolicyRefused`] if the file cannot be used.
 pub fn is_same_policy(path: &Path, published: &[u8]) -> Result<bool, PolicyRefused> {
     let policy = read(path)?;
     Ok(Revised::from_bytes(published).is_ok_and(|published| published.policy == policy))
@@ -132,31 +130,31 @@ fn read(path: &Path) -> Result<Policy, PolicyRefused> {
     })
 }
 
-/// Read from the form in which a policy is signed: what is shown is what is in force.
+/// Reads the signed form, so that the summary shows what is in force.
 pub(crate) fn facts(policy: &Policy) -> PolicyFacts {
     let signed = Revised { revision: 1, policy: policy.clone() }.to_bytes();
     let signed: Value = serde_json::from_slice(&signed).expect("a policy's canonical form is JSON");
-    let said = &signed["policy"];
+    let policy = &signed["policy"];
     let plain = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => "never".to_owned(),
         other => other.to_string(),
     };
-    let expire_after = match said["approvals"]["expire_after"].as_u64() {
+    let expire_after = match policy["approvals"]["expire_after"].as_u64() {
         Some(seconds) => format!("{seconds}s"),
         None => "never".to_owned(),
     };
     let settings = vec![
-        ("file_write", plain(&said["file_write"])),
-        ("file_delete", plain(&said["file_delete"])),
-        ("terminal_commands", plain(&said["terminal_commands"])),
-        ("non_interactive_policy", plain(&said["non_interactive_policy"])),
-        ("sandbox.min_tier", plain(&said["sandbox"]["min_tier"])),
+        ("file_write", plain(&policy["file_write"])),
+        ("file_delete", plain(&policy["file_delete"])),
+        ("terminal_commands", plain(&policy["terminal_commands"])),
+        ("non_interactive_policy", plain(&policy["non_interactive_policy"])),
+        ("sandbox.min_tier", plain(&policy["sandbox"]["min_tier"])),
         ("approvals.expire_after", expire_after),
-        ("approvals.separate_duties", plain(&said["approvals"]["separate_duties"])),
-        ("protect", plain(&said["protect"])),
+        ("approvals.separate_duties", plain(&policy["approvals"]["separate_duties"])),
+        ("protect", plain(&policy["protect"])),
     ];
-    let rules = said["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rules = policy["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
     PolicyFacts { settings, rules: rules.iter().map(|rule| plain(&rule["id"])).collect() }
 }
 
@@ -164,9 +162,9 @@ pub(crate) fn facts(policy: &Policy) -> PolicyFacts {
 mod tests {
     use super::*;
 
-    // S2-X-18: the settings and their values are what a policy's author writes.
+    // S2-X-18: the summary shows settings and values as in the policy file.
     #[test]
-    fn a_policy_shows_what_it_comes_to() {
+    fn a_policy_summary_shows_settings_and_rules() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("p.yaml");
         fs::write(
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_policy_names_field_and_line_and_is_never_replaced_by_another() {
+    fn a_broken_policy_is_reported_by_field_and_line_and_never_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("p.yaml");
         fs::write(&file, "file_write: auto\nfile_delte: deny\n").unwrap();
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_policy_is_taken_where_there_is_one() {
+    fn the_policy_of_the_user_is_used_if_it_exists() {
         let folder = tempfile::tempdir().unwrap();
         let env = |name: &str| (name == "HOME").then(|| folder.path().as_os_str().to_owned());
         assert_eq!(PolicyChoice::of_user(&env), PolicyChoice::BuiltIn);

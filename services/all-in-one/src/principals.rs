@@ -1,4 +1,4 @@
-//! The principals of a state directory, as the command line keeps them: a server that runs sees each change with its next request.
+//! The principals of a state directory, for the command line: a running server sees each change at the next request.
 
 use std::path::{Path, PathBuf};
 
@@ -16,17 +16,17 @@ use crate::{StartError, StateDir};
 #[derive(Clone, Debug)]
 pub struct PrincipalsFile(PathBuf);
 
-/// A principal, and the token that was made for it; it is kept nowhere else.
+/// A principal and its new token, which is stored nowhere else.
 #[derive(Debug)]
 pub struct WithToken {
     /// The principal.
     pub entry: Entry,
-    /// The token, if one was made.
+    /// The token, if one was created.
     pub token: Option<String>,
 }
 
 impl PrincipalsFile {
-    /// The file at a path that somebody chose, such as that of services in separate processes.
+    /// The file at a given path, such as that of services in separate processes.
     pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
@@ -36,31 +36,29 @@ impl PrincipalsFile {
         Self(state_dir.join(register_file::FILE))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Makes the state directory of the file, where there is none.
+    /// Creates the state directory of the file if needed.
     ///
-    /// # Errors
-    /// [`StartError`] when the folder cannot be Belay's.
+    /// [`StartError`] if Belay cannot use the directory.
     pub fn prepare_state_dir(&self) -> Result<(), StartError> {
         self.0.parent().map_or(Ok(()), |folder| StateDir::prepare(folder).map(drop))
     }
 
-    /// Everybody, revoked principals included.
+    /// All principals, including revoked ones.
     ///
-    /// # Errors
-    /// [`StartError`] when the file is there and cannot be used.
+    /// [`StartError`] if the file exists and cannot be used.
     pub fn list(&self) -> Result<Vec<Entry>, StartError> {
         register_file::read(&self.0).map(|register| register.entries().to_vec()).map_err(StartError::Principals)
     }
 
-    /// Adds a principal, with a token if one is wanted. `now` is in seconds since 1970.
+    /// Adds a principal, with a token on request. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// [`StartError`], and nothing is changed.
+    /// [`StartError`]; nothing is changed then.
     pub fn add(
         &self,
         name: &str,
@@ -75,18 +73,18 @@ impl PrincipalsFile {
         Ok(WithToken { entry, token })
     }
 
-    /// Gives a principal other roles, other users, or both.
+    /// Changes the roles or users of a principal.
     ///
     /// # Errors
-    /// [`StartError`], and nothing is changed.
+    /// [`StartError`]; nothing is changed then.
     pub fn update(&self, name: &str, roles: Option<&[Role]>, uids: Option<&[u32]>) -> Result<Entry, StartError> {
         self.change(|register| register.update(name, roles.map(roles_of), uids).cloned())
     }
 
-    /// Gives a principal another token; the one before is worth nothing from the next request on.
+    /// Replaces the token of a principal; the old token is invalid from the next request on.
     ///
     /// # Errors
-    /// [`StartError`], and nothing is changed.
+    /// [`StartError`]; nothing is changed then.
     pub fn rotate(&self, name: &str, now: i64) -> Result<WithToken, StartError> {
         let token = new_token();
         let digest = TokenDigest::of(&token);
@@ -94,10 +92,10 @@ impl PrincipalsFile {
         Ok(WithToken { entry, token: Some(token) })
     }
 
-    /// Lets a principal in no more.
+    /// Revokes a principal.
     ///
     /// # Errors
-    /// [`StartError`], and nothing is changed.
+    /// [`StartError`]; nothing is changed then.
     pub fn revoke(&self, name: &str, now: i64) -> Result<Entry, StartError> {
         self.change(|register| register.revoke(name, now).cloned())
     }

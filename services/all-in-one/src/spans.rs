@@ -1,4 +1,4 @@
-//! Where the spans of the bundled services go: each under the name that it has as a process of its own.
+//! Span exporters of the bundled services: each uses the service name that it has as a separate process.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -10,7 +10,7 @@ use belay_service_kit::Ids;
 pub use belay_telemetry::{KeyValue, SpanKind, SpanRecord, Status, semconv};
 use belay_telemetry::{LAST_FLUSH, LAST_FLUSH_OF_COMMAND, Telemetry, TelemetryError};
 
-/// One sender for each service.
+/// One exporter for each service.
 pub(crate) struct Spans {
     pub(crate) executor: Telemetry,
     pub(crate) runner: Telemetry,
@@ -18,7 +18,7 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// As the environment says.
+    /// Configures the exporters from the environment.
     pub(crate) fn from_env() -> Result<Self, TelemetryError> {
         Ok(Self {
             executor: telemetry("belay-executor")?,
@@ -27,7 +27,7 @@ impl Spans {
         })
     }
 
-    /// Sends what is left, within the time that a service has for it, or within that of a command whose services these were.
+    /// Flushes the remaining spans, within [`LAST_FLUSH`]. Failures were logged.
     pub(crate) async fn shutdown(&self, is_service: bool) {
         let Self { executor, runner, gate } = self;
         let limit = if is_service { LAST_FLUSH } else { LAST_FLUSH_OF_COMMAND };
@@ -51,10 +51,9 @@ pub async fn end_of_command(sender: &Telemetry) {
     end(&[sender], LAST_FLUSH_OF_COMMAND).await;
 }
 
-/// Spans as the environment says, under this name unless the environment gives another.
+/// Configures an exporter from the environment, with this service name unless the environment sets one.
 ///
-/// # Errors
-/// [`TelemetryError`], naming the variable that cannot be followed.
+/// [`TelemetryError`], which names the invalid variable.
 pub fn telemetry(service_name: &str) -> Result<Telemetry, TelemetryError> {
     let entropy = Ids::from_system();
     Telemetry::from_env(service_name, Redactor::new(), move |bytes| entropy.fill(bytes))

@@ -1,4 +1,4 @@
-//! The state directory: a lock, the stores, the sockets, the keys, the token, the workspaces of executions that name none.
+//! The state directory: a lock, the stores, the sockets, the keys, the token, and the workspaces of executions without one.
 
 use std::{
     ffi::OsString,
@@ -17,30 +17,29 @@ use belay_service_kit::{
 
 use crate::{Endpoint, StartError};
 
-/// A state directory that exists and is ours alone.
+/// A state directory that exists and only this user can access.
 #[derive(Debug)]
 pub struct StateDir(PathBuf);
 
-/// Holding the state directory.
+/// The held lock of the state directory.
 #[derive(Debug)]
 pub(crate) struct Held(#[expect(dead_code, reason = "the lock is held as long as the file is open")] File);
 
-/// Who has a state directory.
+/// The holder of a state directory.
 #[derive(Debug)]
 pub(crate) enum Holding {
     Ours(Held),
-    /// Its services answer here.
+    /// Its services listen here.
     Theirs(Endpoint),
 }
 
-/// How long a process that has just taken the lock is given to open its socket.
+/// The time that a process has, after it took the lock, to open its socket.
 const HOLDER_STARTS: Duration = Duration::from_secs(5);
 
 impl StateDir {
-    /// Where the state directory is: the flag, else `$XDG_STATE_HOME/belay`, else `~/.local/state/belay`.
+    /// The path of the state directory: the flag, else `$XDG_STATE_HOME/belay`, else `~/.local/state/belay`.
     ///
-    /// # Errors
-    /// [`StartError::NoStateDir`] when none of them is there.
+    /// [`StartError::NoStateDir`] if none of them is set.
     pub fn resolve(flag: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, StartError> {
         let from = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         flag.map(Path::to_owned)
@@ -49,7 +48,7 @@ impl StateDir {
             .ok_or(StartError::NoStateDir)
     }
 
-    /// Makes the folder, or takes the one that is there: see [`program::state_folder`].
+    /// Creates the directory or uses the existing one: see [`program::state_folder`].
     pub(crate) fn prepare(path: &Path) -> Result<Self, StartError> {
         match program::state_folder(path) {
             Ok(path) => Ok(Self(path)),
@@ -59,7 +58,7 @@ impl StateDir {
         }
     }
 
-    /// Takes the lock; nothing when another process has it. The kernel lets it go with the process, however that ends.
+    /// Takes the lock; `None` if another process holds it. The kernel releases it when the process ends, in any way.
     pub(crate) fn lock(&self) -> Result<Option<Held>, StartError> {
         let unusable = |source| StartError::StateDir { path: self.0.clone(), source };
         let file = fs::OpenOptions::new()
@@ -76,7 +75,7 @@ impl StateDir {
         }
     }
 
-    /// Takes the lock; or waits until whoever has it answers. One that is just ending answers no more, and then the lock comes free.
+    /// Takes the lock, or waits until its holder responds. A holder that is shutting down no longer responds, and then releases the lock.
     pub(crate) async fn hold(&self) -> Result<Holding, StartError> {
         let either = async {
             loop {
@@ -109,19 +108,19 @@ impl StateDir {
         &self.0
     }
 
-    /// The folder of workspaces for executions that name none.
+    /// The parent directory of the workspaces of executions that name none.
     pub(crate) fn workspaces(&self) -> Result<PathBuf, StartError> {
         let path = self.0.join(WORKSPACES);
         program::private_folder(&path).map_err(|source| StartError::StateDir { path: path.clone(), source })?;
         Ok(path)
     }
 
-    /// Where people decide. The same service answers at the executor's socket.
+    /// The socket for decisions of users. The socket of the executor serves the same API.
     pub(crate) fn gate_socket(&self) -> PathBuf {
         self.0.join("gate.sock")
     }
 
-    /// Where the executor asks. Only services call here, and no service decides.
+    /// The socket for requests of the executor. Only services call here, and no service decides.
     pub(crate) fn gate_service_socket(&self) -> PathBuf {
         self.0.join("gate-service.sock")
     }
@@ -134,12 +133,12 @@ impl StateDir {
         self.0.join("runner.sock")
     }
 
-    /// The file of the principals beside the owner.
+    /// The file of the principals other than the owner.
     pub(crate) fn principals(&self) -> PathBuf {
         self.0.join(register_file::FILE)
     }
 
-    /// The owner's token, for where the user cannot be seen; made at the first start.
+    /// The owner's token, for connections that do not identify the user; created at the first start.
     pub(crate) fn token(&self, ids: &Ids) -> Result<String, StartError> {
         let path = self.0.join("token");
         let unusable = |source| StartError::StateDir { path: path.clone(), source };
@@ -160,19 +159,19 @@ impl StateDir {
 const EXECUTOR_SOCKET: &str = "executor.sock";
 const WORKSPACES: &str = "workspaces";
 
-/// Where an execution works that names no workspace, by its full name: the services make the folder when a call needs it.
+/// The workspace of an execution that names none, by its full name: the services create it when a call needs it.
 pub fn own_workspace(state_dir: &Path, execution: &str) -> PathBuf {
     let ids = execution.split('/').skip(1).step_by(2);
     ids.fold(state_dir.join(WORKSPACES), |path, id| path.join(id))
 }
 
-/// Whether there is a state directory: something is kept there, or a process has just begun to. One that cannot be looked at counts, so that
-/// whoever opens it learns why.
+/// Whether a directory is a state directory: it contains state, or a process has just begun to create some. An unreadable directory counts,
+/// so that opening it reports why.
 pub fn is_state_dir(path: &Path) -> bool {
     ["lock", "journal.db"].iter().any(|name| path.join(name).try_exists().unwrap_or(true))
 }
 
-/// The endpoint of whoever runs the services on this state directory now, if anybody does.
+/// The endpoint of the services that currently run on this state directory, if any.
 pub fn find_running(state_dir: &Path) -> Option<Endpoint> {
     let socket = state_dir.join(EXECUTOR_SOCKET);
     answers(&socket).then_some(Endpoint::Unix(socket))
@@ -189,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_wins_over_the_environment() {
+    fn the_flag_overrides_the_environment() {
         let env = |name: &str| match name {
             "XDG_STATE_HOME" => Some("/state".into()),
             "HOME" => Some("/home/me".into()),
@@ -206,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_ours_alone_and_held_once() {
+    fn it_is_private_and_held_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b");
         let state_dir = StateDir::prepare(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
-        assert!(!is_state_dir(&path), "an empty folder keeps nothing");
+        assert!(!is_state_dir(&path), "an empty directory is not a state directory");
         let held = state_dir.lock().unwrap();
         assert!(is_state_dir(&path));
         assert!(held.is_some() && state_dir.lock().unwrap().is_none());
@@ -219,7 +218,8 @@ mod tests {
         assert!(state_dir.lock().unwrap().is_some());
     }
 
-    /// A holder that ends, in good order or not, leaves the place to whoever waits, and a socket without anybody behind it is no answer.
+    /// A holder that ends, cleanly or not, releases the lock to the next process, and a socket without a listener does not count as a
+    /// response.
     #[tokio::test]
     async fn whoever_waits_for_a_holder_that_ends_takes_its_place() {
         let folder = tempfile::tempdir().unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_stays_what_it_is_and_is_nobody_elses_to_read() {
+    fn the_token_is_stable_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let state_dir = StateDir::prepare(folder.path()).unwrap();
         let token = state_dir.token(&Ids::seeded(1)).unwrap();

@@ -1,4 +1,4 @@
-//! The three stores of a state directory: opened before anything is done with one of them, so that one which is behind is noticed first.
+//! The three stores of a state directory, opened before any is used, so that an outdated one is detected first.
 
 use belay_approval_gate::Store;
 use belay_executor::Redactor;
@@ -11,7 +11,7 @@ use belay_tool_runner::{Ledger, Registry, Secrets};
 
 use crate::{StartError, StateDir};
 
-/// The stores, open.
+/// The open stores.
 pub(crate) struct OpenStores {
     pub(crate) journal: Opened,
     pub(crate) ledger: Ledger,
@@ -19,7 +19,8 @@ pub(crate) struct OpenStores {
 }
 
 impl OpenStores {
-    /// Opens all three. One that is behind what another one remembers of it is refused, or begins a new generation where that is accepted.
+    /// Opens all three. Rejects a store that is older than another one requires, or starts a new generation of it if the caller accepts
+    /// that.
     pub(crate) fn open(
         state_dir: &StateDir,
         ids: &Ids,
@@ -48,7 +49,7 @@ impl OpenStores {
             match opened.compare() {
                 Ok(()) => return Ok(opened),
                 Err(behind) if accept_older_store && !accepted.contains(&behind.service) => {
-                    tracing::warn!(%behind, "The store is accepted as it is");
+                    tracing::warn!(%behind, "Accepted a store that is older than another store requires");
                     accepted.push(behind.service);
                 }
                 Err(behind) => return Err(StartError::behind(state_dir, &behind)),
