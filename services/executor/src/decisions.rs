@@ -99,7 +99,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// Withdraws approvals that are still pending for executions and calls that have ended: the gate was unavailable when they ended, and the
-/// executor was restarted before it was back. The journal tells which. A failure is retried when the next watch begins.
+/// executor was restarted before it was back. The journal shows which. A failure is retried when the next watch begins.
 async fn withdraw_obsolete(registry: Weak<ExecutionRegistry>, gate: Gate) {
     let mut page_token = String::new();
     loop {

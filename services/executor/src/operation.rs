@@ -123,7 +123,7 @@ pub(crate) struct ToolCallOperation {
     /// Receives the tool's output.
     pub(crate) output: OutputForwarder,
     pub(crate) backoff: Duration,
-    /// Whether the driver has been told that the call waits for a service at its limit.
+    /// Whether the driver knows that the call waits for a service at its limit.
     pub(crate) is_busy: bool,
     /// The delay before the call is sent.
     pub(crate) delay: Duration,

@@ -1,4 +1,4 @@
-//! Who decides, on what, and how often.
+//! Deciding approvals.
 
 use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
 use belay_service_kit::{Principal, Service};
@@ -7,9 +7,9 @@ use tonic::{Code, Request};
 
 use crate::support::*;
 
-/// S2-FR-053, S2-X-17: a decision says who, when and why, and stays.
+/// S2-FR-053, S2-X-17: a decision is stored with principal, time and reason.
 #[test]
-fn a_person_decides_and_it_is_on_record() {
+fn a_decision_is_recorded() {
     world("", async |world| {
         for (execution, decision, state) in [
             ("a", Decision::Approve, State::Approved),
@@ -21,7 +21,11 @@ fn a_person_decides_and_it_is_on_record() {
             assert_eq!((decided.state(), decided.decide_reason.as_str()), (state, "because"));
             assert!(decided.decided_by == "person:owner", "{}", decided.decided_by);
             assert!(decided.decide_time.is_some() && decided.revision > asked.revision);
-            assert_eq!(decide(&world.person, &asked, decision).await.unwrap(), decided, "the same again is the same");
+            assert_eq!(
+                decide(&world.person, &asked, decision).await.unwrap(),
+                decided,
+                "the same decision is idempotent"
+            );
             let other = if decision == Decision::Deny { Decision::Approve } else { Decision::Deny };
             assert_eq!(
                 refusal(decide(&world.person, &asked, other).await),
@@ -31,7 +35,7 @@ fn a_person_decides_and_it_is_on_record() {
     });
 }
 
-/// B-03: without the digest of what was seen there is no decision, and no text is one.
+/// B-03: a decision requires the digest of the subject; no text replaces it.
 #[test]
 fn a_decision_echoes_the_digest() {
     world("", async |world| {
@@ -52,10 +56,9 @@ fn a_decision_echoes_the_digest() {
     });
 }
 
-/// B-11: the gate remembers where in the execution's trace a question was asked. The decision belongs there, and is linked with whatever
-/// the person who decides is doing.
+/// B-11: the gate stores the trace context of the call. The decision's span belongs to it, and is linked with the deciding person's trace.
 #[test]
-fn a_decision_belongs_to_the_trace_of_the_question() {
+fn a_decision_belongs_to_the_trace_of_its_execution() {
     let of = |id: char| {
         TraceContext::parse(&format!("00-{}-{}-01", String::from(id).repeat(32), "b".repeat(16)), "").unwrap()
     };
@@ -80,12 +83,12 @@ fn a_decision_belongs_to_the_trace_of_the_question() {
         decide(&world.person, &world.ask(&effect("untraced")).await, Decision::Approve).await.unwrap();
 
         let spans = world.spans.lock().unwrap();
-        let [create, decide] = &spans[..] else { panic!("what is in no trace is no span: {spans:?}") };
+        let [create, decide] = &spans[..] else { panic!("a request without a trace has no span: {spans:?}") };
         assert_eq!(create.name, "belay.v1.ApprovalGateService/CreateApproval");
         assert_eq!(decide.name, "belay.v1.ApprovalGateService/DecideApproval");
         assert!(spans.iter().all(|span| span.parent.as_ref() == Some(&call)));
         assert_eq!((&create.links[..], &decide.links[..]), (&[][..], &[command.clone()][..]));
-        assert!(!format!("{spans:?}").contains("secret"), "no words of a person's: {spans:?}");
+        assert!(!format!("{spans:?}").contains("secret"), "no text of a person: {spans:?}");
     });
 }
 
@@ -94,7 +97,7 @@ fn a_service_never_decides() {
     world("", async |world| {
         let asked = world.ask(&effect("e")).await;
         for service in [Service::Executor, Service::ToolRunner, Service::ApprovalGate, Service::SameUser] {
-            let client = world.door_for(&Principal::Service(service));
+            let client = world.client_for(&Principal::Service(service));
             let refused = decide(&client, &asked, Decision::Approve).await;
             assert_eq!(refusal(refused), (Code::PermissionDenied, "NOT_A_PERSON".into()));
         }
@@ -103,11 +106,11 @@ fn a_service_never_decides() {
 }
 
 #[test]
-fn of_fifty_who_decide_at_once_one_does() {
+fn one_of_fifty_concurrent_decisions_succeeds() {
     world("", async |world| {
         let asked = world.ask(&effect("e")).await;
         let deciders = (0..50).map(|n| {
-            let (door, asked) = (world.door_for_person(&format!("p{n}")), asked.clone());
+            let (door, asked) = (world.client_for_person(&format!("p{n}")), asked.clone());
             let decision = [Decision::Approve, Decision::Deny, Decision::Skip][n % 3];
             tokio::spawn(async move { decide(&door, &asked, decision).await })
         });
@@ -125,20 +128,20 @@ fn of_fifty_who_decide_at_once_one_does() {
 }
 
 #[test]
-fn with_duties_separated_somebody_else_decides() {
+fn with_separate_duties_another_person_decides() {
     world("approvals:\n  separate_duties: true\n", async |world| {
         let asked = world.ask(&effect("e")).await;
-        let own = decide(&world.door_for_person("planner"), &asked, Decision::Approve).await;
+        let own = decide(&world.client_for_person("planner"), &asked, Decision::Approve).await;
         assert_eq!(refusal(own), (Code::PermissionDenied, "OWN_REQUEST".into()));
         assert_eq!(
-            decide(&world.door_for_person("ann"), &asked, Decision::Approve).await.unwrap().state(),
+            decide(&world.client_for_person("ann"), &asked, Decision::Approve).await.unwrap().state(),
             State::Approved
         );
     });
 }
 
 #[test]
-fn a_reason_is_short_and_cannot_fake_a_screen() {
+fn a_reason_is_short_and_cannot_manipulate_the_terminal() {
     world("", async |world| {
         let asked = world.ask(&effect("e")).await;
         let mut request = v1::DecideApprovalRequest {
@@ -157,7 +160,7 @@ fn a_reason_is_short_and_cannot_fake_a_screen() {
 
 /// B-04: time approves nothing, and denies only where a policy sets a limit.
 #[test]
-fn after_its_time_an_approval_is_expired_whoever_looks() {
+fn a_due_approval_is_expired_in_every_response() {
     world("approvals:\n  expire_after: 24h\n", async |world| {
         let asked = world.ask(&effect("e")).await;
         world.clock.advance(24 * 3600 - 1);
@@ -166,7 +169,11 @@ fn after_its_time_an_approval_is_expired_whoever_looks() {
         let late = decide(&world.person, &asked, Decision::Approve).await;
         assert_eq!(refusal(late), (Code::FailedPrecondition, "ALREADY_DECIDED".into()));
         assert_eq!(world.get(&asked.name).await.state(), State::Expired);
-        assert_eq!(world.ask(&effect("e")).await.state(), State::Expired, "asking again does not begin anew");
+        assert_eq!(
+            world.ask(&effect("e")).await.state(),
+            State::Expired,
+            "creating it again does not restart its time"
+        );
     });
     world("", async |world| {
         let asked = world.ask(&effect("e")).await;
@@ -177,7 +184,7 @@ fn after_its_time_an_approval_is_expired_whoever_looks() {
 }
 
 #[test]
-fn a_question_can_be_taken_back_and_a_decision_cannot() {
+fn a_pending_approval_can_be_cancelled_and_a_decided_one_cannot() {
     world("", async |world| {
         let mut executor = world.executor.clone();
         let (open, closed) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await);

@@ -1,4 +1,4 @@
-//! Grants: for services, for what was approved, always the same bytes.
+//! Grants: only for services, only for approved calls, always the same bytes.
 
 use belay_grant::{Expected, Grant, Keys, Signed};
 use belay_proto::v1::{self, Approval, decide_approval_request::Decision};
@@ -11,9 +11,9 @@ async fn grant(client: &Client, approval: &Approval) -> Result<v1::Grant, Status
     client.clone().get_grant(request).await.map(Response::into_inner)
 }
 
-/// B-03, B-05: a grant is for this call and this digest, and whoever holds the public key can tell.
+/// B-03, B-05: a grant is for one call and one digest, and the public key verifies it.
 #[test]
-fn a_yes_is_signed_for_one_call_and_one_digest() {
+fn a_grant_is_signed_for_one_call_and_one_digest() {
     world("", async |world| {
         let subject = effect("e");
         let asked = world.ask(&subject).await;
@@ -40,7 +40,7 @@ fn a_yes_is_signed_for_one_call_and_one_digest() {
 }
 
 #[test]
-fn a_grant_stays_what_it_is_through_use_and_restart() {
+fn a_grant_does_not_change_with_use_and_restart() {
     let folder = tempfile::tempdir().unwrap();
     let (asked, first) = life(folder.path(), "", async |world| {
         let asked = world.ask(&effect("e")).await;
@@ -54,13 +54,13 @@ fn a_grant_stays_what_it_is_through_use_and_restart() {
         let used = v1::AcknowledgeApprovalsRequest { consumed: vec![asked.name.clone()], ..Default::default() };
         world.executor.clone().acknowledge_approvals(used).await.unwrap();
         assert_eq!(world.get(&asked.name).await.state(), v1::approval::State::Consumed);
-        assert_eq!(grant(&world.executor, &asked).await.unwrap(), first, "whoever lost the answer may ask again");
+        assert_eq!(grant(&world.executor, &asked).await.unwrap(), first, "a retry returns the same grant");
     });
 }
 
 /// B-05: a person gets no grant, and a service gets none for what was not approved.
 #[test]
-fn there_is_no_grant_without_a_yes() {
+fn there_is_no_grant_without_an_approval() {
     world("approvals:\n  expire_after: 1h\n", async |world| {
         let refused = (Code::FailedPrecondition, "NOT_APPROVED".to_owned());
         let pending = world.ask(&effect("pending")).await;
@@ -81,9 +81,9 @@ fn there_is_no_grant_without_a_yes() {
     });
 }
 
-/// S2-X-18: what the policy approves by itself is granted in its name.
+/// S2-X-18: the grant of a call that the policy approved names the policy.
 #[test]
-fn what_the_policy_approved_says_so_in_the_grant() {
+fn a_grant_names_the_policy_as_approver() {
     world("non_interactive_policy: auto\n", async |world| {
         let approved = world.try_ask(&effect("e"), v1::ApprovalMode::Auto).await.unwrap();
         let body = grant(&world.executor, &approved).await.unwrap().body;
@@ -91,10 +91,10 @@ fn what_the_policy_approved_says_so_in_the_grant() {
     });
 }
 
-/// The decision stands when its grant has run out: the gate signs the same permission for another while, and it is still spent once. It
-/// holds for a runner whose clock is behind, too.
+/// A decision remains valid when its grant expires: the gate renews the grant, which can still be spent only once. It is also valid for a runner
+/// whose clock is behind.
 #[test]
-fn a_grant_that_has_run_out_is_signed_anew() {
+fn an_expired_grant_is_renewed() {
     world("", async |world| {
         let subject = effect("e");
         let asked = world.ask(&subject).await;
@@ -103,7 +103,7 @@ fn a_grant_that_has_run_out_is_signed_anew() {
         world.clock.advance(25 * 3600);
         let second = grant(&world.executor, &asked).await.unwrap();
         assert_ne!(first, second);
-        assert_eq!(grant(&world.executor, &asked).await.unwrap(), second, "and that one stays");
+        assert_eq!(grant(&world.executor, &asked).await.unwrap(), second, "the renewed grant does not change");
         let pinned = std::fs::read_to_string(world.folder.join("gate.pub")).unwrap();
         let key: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&pinned[2 * at..2 * at + 2], 16).unwrap()).collect();
         let (keys, call, digest) = (Keys::from_bytes(&key).unwrap(), call_of(&subject), subject.digest());
@@ -121,6 +121,6 @@ fn a_grant_that_has_run_out_is_signed_anew() {
         let used = v1::AcknowledgeApprovalsRequest { consumed: vec![asked.name.clone()], ..Default::default() };
         world.executor.clone().acknowledge_approvals(used).await.unwrap();
         world.clock.advance(48 * 3600);
-        assert_eq!(grant(&world.executor, &asked).await.unwrap(), second, "what was used is not signed again");
+        assert_eq!(grant(&world.executor, &asked).await.unwrap(), second, "a used grant is not renewed");
     });
 }

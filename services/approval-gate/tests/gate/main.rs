@@ -1,8 +1,8 @@
-//! The gate over real gRPC on unix sockets, with a runner that says what the test tells it to.
+//! The gate over real gRPC on unix sockets, with a scripted runner.
 
-mod asking;
+mod creating;
 mod deciding;
 mod granting;
-mod lasting;
+mod restarting;
 mod support;
 mod watching;

@@ -1,4 +1,4 @@
-//! A gate with its two doors, and the runner it asks.
+//! A gate with its two endpoints, and its runner.
 
 use std::{
     collections::HashMap,
@@ -33,7 +33,7 @@ use tonic::{Code, Request, Response, Status, service::Routes, transport::Channel
 
 pub(crate) type Client = ApprovalGateServiceClient<Channel>;
 
-/// A wall clock that stands until it is set.
+/// A wall clock that the test sets.
 #[derive(Debug)]
 pub(crate) struct ManualClock(AtomicI64);
 
@@ -49,10 +49,10 @@ impl Clock for ManualClock {
     }
 }
 
-/// Runs one life of a gate on this folder, from its start to the loss of its process. The policy is YAML; empty means the preset.
+/// Runs a gate on this folder from its start to a kill of its process. The policy is YAML; empty means the preset.
 pub(crate) fn life<T>(folder: &Path, policy: &str, work: impl AsyncFnOnce(World) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // Dropping the runtime drops every task where it stands.
+    // Dropping the runtime drops every task at once.
     runtime.block_on(async { work(World::open(folder, policy, GateLimits::default()).await).await })
 }
 
@@ -74,9 +74,9 @@ pub(crate) struct World {
     pub(crate) gate: Arc<Gate>,
     pub(crate) runner: Arc<Runner>,
     pub(crate) clock: Arc<ManualClock>,
-    /// A client of the listener for people: whoever comes in by it is the owner.
+    /// A client of the endpoint for people; its principal is the owner.
     pub(crate) person: Client,
-    /// The door for services.
+    /// A client of the endpoint for services.
     pub(crate) executor: Client,
     /// The spans that were sent.
     pub(crate) spans: Arc<Mutex<Vec<SpanRecord>>>,
@@ -137,18 +137,18 @@ impl World {
         );
     }
 
-    /// A client that the gate takes for this principal.
-    pub(crate) fn door_for(&self, principal: &Principal) -> Client {
+    /// A client with this principal.
+    pub(crate) fn client_for(&self, principal: &Principal) -> Client {
         let socket = self.folder.join(format!("{}.sock", principal.to_string().replace(':', "-")));
         Client::new(serve(&socket, hosted(self.gate.clone()), Access::Unauthenticated(principal.clone()), &self.stop))
     }
 
     /// The same for a person with every role.
-    pub(crate) fn door_for_person(&self, name: &str) -> Client {
-        self.door_for(&Principal::person(name, Role::ALL))
+    pub(crate) fn client_for_person(&self, name: &str) -> Client {
+        self.client_for(&Principal::person(name, Role::ALL))
     }
 
-    /// Has the runner hold a call and the executor ask about it.
+    /// Lets the runner hold a call and the executor create its approval.
     pub(crate) async fn ask(&self, subject: &Subject) -> Approval {
         self.try_ask(subject, v1::ApprovalMode::Wait).await.unwrap()
     }
@@ -229,7 +229,7 @@ pub(crate) fn call_of(subject: &Subject) -> String {
     format!("{}/steps/{}/calls/1.1", subject.execution, subject.step)
 }
 
-/// A runner that holds what it is told to.
+/// A scripted runner.
 #[derive(Default)]
 pub(crate) struct Runner {
     held: Mutex<HashMap<String, Vec<v1::GetEffectResponse>>>,
@@ -237,7 +237,7 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// Contents are sent under the digest that stands beside them, whatever they are.
+    /// Each content is sent under the given digest, whether it matches or not.
     pub(crate) fn hold(&self, call: &str, subject: &[u8], contents: &[(&str, &[u8])]) {
         let subject = subject.chunks(64).map(|bytes| Content::Subject(bytes.to_vec()));
         let contents = contents.iter().map(|(digest, bytes)| {
@@ -251,15 +251,15 @@ impl Runner {
 
 type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// The gate asks a runner for nothing but effects.
-fn not_asked<T>() -> Result<Response<T>, Status> {
-    Err(Status::unimplemented("the gate never asks this"))
+/// The gate calls only GetEffect.
+fn not_called<T>() -> Result<Response<T>, Status> {
+    Err(Status::unimplemented("the gate never calls this"))
 }
 
 #[tonic::async_trait]
 impl ToolRunnerService for Runner {
     async fn check_calls(&self, _: Request<v1::CheckCallsRequest>) -> Result<Response<v1::CheckCallsResponse>, Status> {
-        not_asked()
+        not_called()
     }
 
     type CallToolStream = Messages<v1::CallToolResponse>;
@@ -277,48 +277,48 @@ impl ToolRunnerService for Runner {
     }
 
     async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
-        not_asked()
+        not_called()
     }
 
     async fn call_tool(&self, _: Request<v1::CallToolRequest>) -> Result<Response<Self::CallToolStream>, Status> {
-        not_asked()
+        not_called()
     }
 
     async fn get_tool_call(&self, _: Request<v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
-        not_asked()
+        not_called()
     }
 
     async fn attach_tool_call(
         &self,
         _: Request<v1::AttachToolCallRequest>,
     ) -> Result<Response<Self::AttachToolCallStream>, Status> {
-        not_asked()
+        not_called()
     }
 
     async fn cancel_tool_call(&self, _: Request<v1::CancelToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
-        not_asked()
+        not_called()
     }
 
     async fn commit_effect(&self, _: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
-        not_asked()
+        not_called()
     }
 
     async fn discard_effect(&self, _: Request<v1::DiscardEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
-        not_asked()
+        not_called()
     }
 
     async fn check_workspace(
         &self,
         _: Request<v1::CheckWorkspaceRequest>,
     ) -> Result<Response<v1::CheckWorkspaceResponse>, Status> {
-        not_asked()
+        not_called()
     }
 
     async fn get_enforcement(
         &self,
         _: Request<v1::GetEnforcementRequest>,
     ) -> Result<Response<v1::EnforcementReport>, Status> {
-        not_asked()
+        not_called()
     }
 
     type WatchUnacknowledgedToolCallsStream = Messages<v1::WatchUnacknowledgedToolCallsResponse>;
@@ -327,13 +327,13 @@ impl ToolRunnerService for Runner {
         &self,
         _: Request<v1::WatchUnacknowledgedToolCallsRequest>,
     ) -> Result<Response<Self::WatchUnacknowledgedToolCallsStream>, Status> {
-        not_asked()
+        not_called()
     }
 
     async fn acknowledge_tool_calls(
         &self,
         _: Request<v1::AcknowledgeToolCallsRequest>,
     ) -> Result<Response<v1::AcknowledgeToolCallsResponse>, Status> {
-        not_asked()
+        not_called()
     }
 }

@@ -20,7 +20,7 @@ impl Watcher {
         self.0.message().await.unwrap().expect("a watch does not end").content.unwrap()
     }
 
-    /// What comes before the next heartbeat.
+    /// The approvals before the next heartbeat.
     async fn until_heartbeat(&mut self) -> Vec<Approval> {
         let mut seen = Vec::new();
         while let Content::Approval(approval) = self.next().await {
@@ -42,7 +42,7 @@ fn all() -> v1::WatchApprovalsRequest {
     v1::WatchApprovalsRequest::default()
 }
 
-/// S2-FR-052: whoever watches sees each pending question and each change of it, once and in order, wherever the watch began.
+/// S2-FR-052: a watcher gets each pending approval and each change of it, once and in order, wherever the watch began.
 #[test]
 fn a_watch_has_no_gap_and_nothing_twice() {
     world("", async |world| {
@@ -85,7 +85,7 @@ fn a_watch_has_no_gap_and_nothing_twice() {
 }
 
 #[test]
-fn a_watcher_is_told_that_nothing_happens() {
+fn an_idle_watch_sends_heartbeats() {
     world("", async |world| {
         let asked = world.ask(&effect("e")).await;
         let interval = belay_proto::duration(Duration::from_millis(100));
@@ -111,9 +111,9 @@ fn a_watcher_is_told_that_nothing_happens() {
     });
 }
 
-/// An executor hears each decision until it has said that it stored it, and not after.
+/// An executor gets each decision until it has acknowledged it, and not after.
 #[test]
-fn a_decision_is_told_until_it_is_acknowledged() {
+fn a_decision_is_sent_until_it_is_acknowledged() {
     world("approvals:\n  expire_after: 1h\n", async |world| {
         let undelivered = || v1::WatchApprovalsRequest { undelivered: true, ..all() };
         let (a, b, c) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await, world.ask(&effect("c")).await);
@@ -126,14 +126,14 @@ fn a_decision_is_told_until_it_is_acknowledged() {
         let delivered = vec![a.name.clone(), b.name.clone(), "namespaces/default/approvals/unknown".into()];
         say(v1::AcknowledgeApprovalsRequest { delivered, ..Default::default() }).await;
         decide(&world.person, &b, Decision::Approve).await.unwrap();
-        assert_eq!(watcher.change().await.name, b.name, "what was pending could not have been delivered");
+        assert_eq!(watcher.change().await.name, b.name, "a pending approval was not delivered yet");
         let mut again = Watcher::begin(&world.executor, undelivered()).await;
         let names = |seen: Vec<Approval>| seen.into_iter().map(|approval| approval.name).collect::<Vec<_>>();
         assert_eq!(names(again.until_heartbeat().await), std::slice::from_ref(&b.name));
 
         world.clock.advance(3600);
         assert_eq!(world.get(&c.name).await.state(), State::Expired);
-        assert_eq!(again.change().await.name, c.name, "that time ran out is a decision too");
+        assert_eq!(again.change().await.name, c.name, "expiry is a decision too");
         say(v1::AcknowledgeApprovalsRequest { consumed: vec![b.name.clone()], ..Default::default() }).await;
         let mut last = Watcher::begin(&world.executor, undelivered()).await;
         assert_eq!(names(last.until_heartbeat().await), [c.name]);
@@ -166,7 +166,7 @@ fn a_watch_can_be_about_one_execution_or_all_namespaces() {
 }
 
 #[test]
-fn a_list_begins_with_what_waits_longest() {
+fn a_list_begins_with_the_oldest_pending_approval() {
     world("", async |world| {
         let mut asked = Vec::new();
         for n in 0..5 {

@@ -60,7 +60,7 @@ pub fn open_with(
     let store = belay_sqlite::open(location, &schema::SCHEMA).map_err(store_error)?;
     let failed = |error: rusqlite::Error| store_error(error.into());
     let (store_id, fence, heads, last_row, stores) = {
-        let connection = store.writer.lock().expect("nobody has panicked with a connection just opened");
+        let connection = store.writer.lock().expect("a new connection's lock is not poisoned");
         let (store_id, fence, heads) = begin(&connection, location.accepted, new_store_id).map_err(failed)?;
         let last_row =
             connection.query_row("SELECT coalesce(max(id), 0) FROM log", [], |row| row.get(0)).map_err(failed)?;

@@ -119,9 +119,9 @@ async fn unavailable_services_are_named_while_an_approval_is_pending() {
         move |execution: &v1::Execution| execution.waiting.iter().any(|waiting| waiting.who.contains(&what))
     };
     executor.until(&name, "the unavailable runner", says("the tool runner, which does not answer")).await;
-    let told = executor.until(&name, "the unavailable gate", says("the approval gate, which does not answer")).await;
+    let shown = executor.until(&name, "the unavailable gate", says("the approval gate, which does not answer")).await;
     let short = executor.summary(&name).await;
-    assert_eq!((&short.waiting, short.last_sequence), (&told.waiting, told.last_sequence));
+    assert_eq!((&short.waiting, short.last_sequence), (&shown.waiting, shown.last_sequence));
     assert!(short.steps.is_empty() && short.plan.is_none(), "and no more than that: {short:?}");
 
     world.start_gate().await;

@@ -262,7 +262,7 @@ async fn an_execution_with_secrets_goes_on_after_a_kill() {
     assert_stored_clean(&world.folder.path().join("state"), &secrets);
 }
 
-/// An execution whose secrets are sealed and one that has none, both waiting for a person, and nobody driving them.
+/// An execution with sealed secrets and one without secrets, both waiting for approval, with the executor killed.
 async fn two_that_wait(world: &World) -> (String, String) {
     let executor = world.executor().await;
     let mut sealed = crate::support::plan("a: effect; b after a");

@@ -132,7 +132,7 @@ impl Fault {
                  (plans cannot read environment variables or secrets)"
             ),
             Fault::NotAResult { step, name } => format!(
-                "`${{{inner}}}` must go on with `result`, which is the step's output: write `${{{}.result.{}}}`, or {literal}",
+                "`${{{inner}}}` must continue with `result`, which is the step's output: write `${{{}.result.{}}}`, or {literal}",
                 shown(step),
                 shown(name),
             ),

@@ -163,11 +163,11 @@ pub(crate) fn plan(steps: &str) -> v1::StartExecutionRequest {
         .split(';')
         .map(|words| {
             let (words, after) = words.split_once(" after ").unwrap_or((words, ""));
-            let (id, told) = words.split_once(':').unwrap_or((words, ""));
-            let told: Vec<String> = told.split_whitespace().map(|word| format!("{word}: true")).collect();
+            let (id, options) = words.split_once(':').unwrap_or((words, ""));
+            let options: Vec<String> = options.split_whitespace().map(|word| format!("{word}: true")).collect();
             let retry = if words.contains("fails_once") { ", retry: {max_attempts: 2, backoff: [1s]}" } else { "" };
-            let (id, told) = (id.trim(), told.join(", "));
-            format!("  - {{id: {id}, tool: work, depends_on: [{after}], arguments: {{{told}}}{retry}}}")
+            let (id, options) = (id.trim(), options.join(", "));
+            format!("  - {{id: {id}, tool: work, depends_on: [{after}], arguments: {{{options}}}{retry}}}")
         })
         .collect();
     let text = format!("id: plan\nsteps:\n{}\n", steps.join("\n"));

@@ -128,7 +128,7 @@ impl ApprovalGateService for Gate {
         let changed = request.subject_digest.rsplit_once("-changed").map_or("", |_| "-changed");
         let kind = if request.subject_digest.contains("Effect") { "effect" } else { "call" };
         let name = format!("{namespace}/approvals/{execution_id}-{step}-{call}-{kind}{changed}");
-        let mut told = v1::Approval::default();
+        let mut reply = v1::Approval::default();
         self.set(|seen| {
             seen.modes.insert(request.approval_mode);
             let policy = seen.policy.filter(|_| request.approval_mode() == v1::ApprovalMode::Auto);
@@ -143,9 +143,9 @@ impl ApprovalGateService for Gate {
                 requested_by: request.requested_by.clone(),
                 ..v1::Approval::default()
             });
-            told = approval.clone();
+            reply = approval.clone();
         });
-        Ok(Response::new(told))
+        Ok(Response::new(reply))
     }
 
     async fn get_approval(&self, _: Request<v1::GetApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
@@ -171,13 +171,13 @@ impl ApprovalGateService for Gate {
     ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
         let request = request.into_inner();
         assert!(request.undelivered && request.parent == "namespaces/-");
-        let mut told = self.0.subscribe();
-        told.mark_changed();
+        let mut reply = self.0.subscribe();
+        reply.mark_changed();
         Ok(Response::new(Box::pin(async_stream::try_stream! {
             let mut sent = BTreeSet::new();
-            while told.changed().await.is_ok() {
+            while reply.changed().await.is_ok() {
                 let decided: Vec<v1::Approval> = {
-                    let seen = told.borrow_and_update();
+                    let seen = reply.borrow_and_update();
                     let due = seen.approvals.values().filter(|approval| {
                         approval.state() != State::Pending
                             && approval.state() != State::Cancelled
@@ -217,15 +217,15 @@ impl ApprovalGateService for Gate {
         request: Request<v1::CancelApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
         let name = request.into_inner().name;
-        let mut told = Err(status::error(Code::NotFound, "APPROVAL_NOT_FOUND", "There is none.").into());
+        let mut reply = Err(status::error(Code::NotFound, "APPROVAL_NOT_FOUND", "There is none.").into());
         self.set(|seen| {
             if let Some(approval) = seen.approvals.get_mut(&name) {
                 approval.state = State::Cancelled.into();
                 seen.cancelled.insert(name);
-                told = Ok(approval.clone());
+                reply = Ok(approval.clone());
             }
         });
-        told.map(Response::new)
+        reply.map(Response::new)
     }
 
     async fn acknowledge_approvals(

@@ -118,7 +118,7 @@ impl Runner {
         let arguments: Value = serde_json::from_str(&arguments).unwrap();
         let is = |key: &str| arguments.get(key).is_some();
         let name = request.name.clone();
-        let mut told = None;
+        let mut reply = None;
         self.set(|seen| {
             seen.asked_to_run += 1;
             seen.arguments.insert(name.clone(), arguments.clone());
@@ -178,9 +178,9 @@ impl Runner {
                 }
                 seen.calls.insert(name, call.clone());
             }
-            told = Some(call);
+            reply = Some(call);
         });
-        told.expect("just set")
+        reply.expect("just set")
     }
 }
 
@@ -264,7 +264,7 @@ impl ToolRunnerService for Runner {
         let words = words.unwrap_or_else(|| vec!["one\n".into(), "two".into()]);
         let exclusive = request.exclusive.then(|| request.name.clone());
         self.set(|seen| seen.exclusive.extend(exclusive));
-        let told = self.work(request);
+        let reply = self.work(request);
         let mut breaks = false;
         self.set(|seen| {
             breaks = says && seen.breaks_streams > 0;
@@ -276,7 +276,7 @@ impl ToolRunnerService for Runner {
             message(Event::Output(v1::ToolCallOutput { stream, offset, text: text.into() }))
         };
         let end =
-            message(if told.state() == State::AwaitingApproval { Event::Held(told) } else { Event::Result(told) });
+            message(if reply.state() == State::AwaitingApproval { Event::Held(reply) } else { Event::Result(reply) });
         let mut waits = self.0.subscribe();
         Ok(Response::new(Box::pin(async_stream::try_stream! {
             let exclusive_call = waits.borrow_and_update().exclusive_call.clone();
@@ -314,16 +314,16 @@ impl ToolRunnerService for Runner {
         request: Request<v1::CancelToolCallRequest>,
     ) -> Result<Response<v1::ToolCall>, Status> {
         let name = request.into_inner().name;
-        let mut told = v1::ToolCall::default();
+        let mut reply = v1::ToolCall::default();
         self.set(|seen| {
             let call = seen.calls.entry(name.clone()).or_insert_with(|| v1::ToolCall { name, ..Default::default() });
             if matches!(call.state(), State::AwaitingApproval | State::Unspecified) {
                 call.state = State::Cancelled.into();
                 call.approval_need = None;
             }
-            told = call.clone();
+            reply = call.clone();
         });
-        Ok(Response::new(told))
+        Ok(Response::new(reply))
     }
 
     async fn get_effect(&self, _: Request<v1::GetEffectRequest>) -> Result<Response<Self::GetEffectStream>, Status> {
@@ -332,17 +332,17 @@ impl ToolRunnerService for Runner {
 
     async fn commit_effect(&self, request: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
         let request = request.into_inner();
-        let mut told = Err(not_found(&request.name));
+        let mut reply = Err(not_found(&request.name));
         self.set(|seen| {
             seen.asked_to_commit += 1;
             if seen.refuses_commits {
-                told = Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "Not now.").into());
+                reply = Err(status::error(Code::Unavailable, "RUNNER_STOPPING", "Not now.").into());
             } else if seen.clock_is_wrong > 0 {
                 seen.clock_is_wrong -= 1;
                 let refused = status::error(Code::PermissionDenied, "GRANT_REFUSED", "it holds from 1 to 2");
-                told = Err(refused.with("cause", "time").into());
+                reply = Err(refused.with("cause", "time").into());
             } else if seen.refuses_grants || request.grant.is_none() {
-                told = Err(status::error(Code::PermissionDenied, "GRANT_REFUSED", "the grant has expired").into());
+                reply = Err(status::error(Code::PermissionDenied, "GRANT_REFUSED", "the grant has expired").into());
             } else if let Some(call) = seen.calls.get_mut(&request.name) {
                 if call.state() == State::AwaitingApproval {
                     call.approval_need = None;
@@ -358,10 +358,10 @@ impl ToolRunnerService for Runner {
                         seen.committed.push(request.name.clone());
                     }
                 }
-                told = Ok(call.clone());
+                reply = Ok(call.clone());
             }
         });
-        told.map(Response::new)
+        reply.map(Response::new)
     }
 
     async fn discard_effect(
@@ -369,7 +369,7 @@ impl ToolRunnerService for Runner {
         request: Request<v1::DiscardEffectRequest>,
     ) -> Result<Response<v1::ToolCall>, Status> {
         let request = request.into_inner();
-        let mut told = Err(not_found(&request.name));
+        let mut reply = Err(not_found(&request.name));
         self.set(|seen| {
             if let Some(call) = seen.calls.get_mut(&request.name) {
                 if request.name.contains("/steps/rogue/") {
@@ -380,10 +380,10 @@ impl ToolRunnerService for Runner {
                     (call.failure, call.approval_need) = (request.failure, None);
                     seen.discarded.push(request.name.clone());
                 }
-                told = Ok(call.clone());
+                reply = Ok(call.clone());
             }
         });
-        told.map(Response::new)
+        reply.map(Response::new)
     }
 
     async fn check_workspace(

@@ -158,7 +158,7 @@ fn cycles_and_templates_have_their_place_in_the_text() {
         &[
             ("steps[0].id: `ä` is not an id", (3, 9)),
             ("steps[1].depends_on[0]: cyclic dependencies: a → b → a", (8, 9)),
-            ("steps[2].arguments.x[2]: `${a.x}` must go on with `result`", (12, 31)),
+            ("steps[2].arguments.x[2]: `${a.x}` must continue with `result`", (12, 31)),
         ],
     );
     assert_refused(

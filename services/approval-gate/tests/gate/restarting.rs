@@ -1,4 +1,4 @@
-//! What outlives a process, and what happens to a store that somebody else has written to.
+//! Restarts of the gate, and stores that were changed from outside.
 
 use belay_policy::{Policy, Revised};
 use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
@@ -8,7 +8,7 @@ use tonic::Code;
 
 use crate::support::*;
 
-/// B-01, S2-FR-052: a question waits for its answer through any number of restarts.
+/// B-01, S2-FR-052: an approval waits for its decision through any number of restarts.
 #[test]
 fn a_restart_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -21,12 +21,12 @@ fn a_restart_loses_nothing() {
         assert_eq!(world.get(&pending.name).await, pending, "with its subject and its preview");
         assert_eq!(world.get(&decided.name).await.state(), State::Denied);
         let approved = decide(&world.person, &pending, Decision::Approve).await.unwrap();
-        assert!(approved.revision > decided.revision, "revisions go on where they were");
+        assert!(approved.revision > decided.revision, "revisions continue");
     });
 }
 
 #[test]
-fn a_policy_becomes_a_revision_when_it_says_something_new() {
+fn a_changed_policy_gets_a_new_revision() {
     let folder = tempfile::tempdir().unwrap();
     let revision = |policy: &str| life(folder.path(), policy, async |world| world.gate.policy().signed.revision);
     let strict = "file_write: prompt\n";
@@ -38,14 +38,14 @@ fn a_policy_becomes_a_revision_when_it_says_something_new() {
         world.gate.set_policy(&Policy::preset()).await.unwrap();
         world.gate.set_policy(&Policy::from_yaml(strict).unwrap()).await.unwrap();
         let next = policies.message().await.unwrap().unwrap().policy.unwrap();
-        assert_eq!(next.revision, 4, "what says the same is no news");
+        assert_eq!(next.revision, 4, "an equal policy keeps its revision");
         assert_eq!(Revised::from_bytes(&next.body).unwrap().policy, Policy::from_yaml(strict).unwrap());
     });
 }
 
-/// Whoever can write the store and not the key cannot have anything signed or shown that was not asked and decided here.
+/// An attacker who can write the store, but not the key, cannot have anything signed or shown that was not approved here.
 #[test]
-fn a_store_that_was_written_to_from_outside_is_not_believed() {
+fn a_store_that_was_changed_from_outside_is_rejected() {
     let corrupt = (Code::DataLoss, "STORE_CORRUPT".to_owned());
     let tampered = |statement: &str, approve: bool| {
         let folder = tempfile::tempdir().unwrap();
@@ -96,8 +96,8 @@ fn a_stored_policy_that_was_changed_refuses_the_start() {
     store.execute("UPDATE policy SET signature = zeroblob(64)", []).unwrap();
     drop(store);
     let refused = std::panic::catch_unwind(|| life(folder.path(), "", async |_| ()));
-    let told = *refused.unwrap_err().downcast::<String>().unwrap();
-    assert!(told.contains("Tampered(1)"), "{told}");
+    let message = *refused.unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("Tampered(1)"), "{message}");
 }
 
 #[test]

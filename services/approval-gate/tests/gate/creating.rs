@@ -1,4 +1,4 @@
-//! What an executor may ask, and what a person is shown then.
+//! Creating approvals, and their previews.
 
 use std::{path::Path, sync::atomic::Ordering};
 
@@ -9,9 +9,9 @@ use tonic::Code;
 
 use crate::support::*;
 
-/// S2-FR-049, S2-FR-050, S2-FR-051, S2-X-17: what a policy wants to be asked about is shown with its operation, files, content and reason.
+/// S2-FR-049, S2-FR-050, S2-FR-051, S2-X-17: the preview shows operation, files, content and reason of what the policy requires approval for.
 #[test]
-fn a_question_is_rendered_from_what_the_runner_holds() {
+fn a_preview_is_rendered_from_the_runners_subject() {
     world("", async |world| {
         let subject = effect("e");
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[(&digest_of(b"made\n"), b"made\n")]);
@@ -22,7 +22,7 @@ fn a_question_is_rendered_from_what_the_runner_holds() {
             (asked.operation.as_str(), asked.requested_by.as_str()),
             ("run_terminal: make all", "person:planner")
         );
-        assert!(asked.subject.is_empty() && asked.preview.is_none(), "what is answered is the BASIC view");
+        assert!(asked.subject.is_empty() && asked.preview.is_none(), "the response has the BASIC view");
         assert_eq!(asked.expire_time, None);
 
         let full = world.get(&asked.name).await;
@@ -40,9 +40,9 @@ fn a_question_is_rendered_from_what_the_runner_holds() {
     });
 }
 
-/// S2-FR-077a, S2-X-16: what looks like a secret is stored and shown nowhere, though contents come as they are.
+/// S2-FR-077a, S2-X-16: what looks like a secret is neither stored nor shown, although contents arrive unredacted.
 #[test]
-fn a_question_hides_secrets() {
+fn an_approval_hides_secrets() {
     world("", async |world| {
         let token = concat!("ghp_", "Zx81mQ7Lr0aVt5KcNw3Yb9Ud2Ef6Hg4Js1Pk");
         let text = format!("token = {token}\nplain\n");
@@ -70,7 +70,7 @@ fn a_question_hides_secrets() {
     });
 }
 
-/// No file of a gate holds any of these.
+/// No file of the gate contains any of these.
 fn assert_nowhere(folder: &Path, secrets: &[String]) {
     for file in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
         if file.file_type().unwrap().is_file() {
@@ -83,10 +83,10 @@ fn assert_nowhere(folder: &Path, secrets: &[String]) {
     }
 }
 
-/// S2-FR-077a, S2-X-16: no line of a private key is stored or shown, wherever in it a hunk begins; the lines stay lines of a difference.
+/// S2-FR-077a, S2-X-16: no line of a private key is stored or shown, wherever in it a hunk begins; the diff keeps its lines.
 #[test]
-fn a_question_hides_every_line_of_a_private_key() {
-    /// As long as the key of an RSA key of 2048 bits, and no key.
+fn an_approval_hides_every_line_of_a_private_key() {
+    /// As long as an RSA key of 2048 bits, but not a real key.
     fn line(seed: usize) -> String {
         let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         (0..64).map(|at| char::from(letters[(seed * 131 + at * (at + seed)) % 64])).collect()
@@ -141,7 +141,7 @@ fn a_question_hides_every_line_of_a_private_key() {
 }
 
 #[test]
-fn asking_twice_is_asking_once() {
+fn creating_an_approval_is_idempotent() {
     world("", async |world| {
         let first = world.ask(&effect("e")).await;
         assert_eq!(world.ask(&effect("e")).await, first);
@@ -154,9 +154,9 @@ fn asking_twice_is_asking_once() {
     });
 }
 
-/// After a decision the same question has an answer.
+/// After a decision, creating the approval again returns the decided one.
 #[test]
-fn asking_again_after_a_decision_answers_with_it() {
+fn creating_a_decided_approval_again_returns_it() {
     world("", async |world| {
         let asked = world.ask(&effect("e")).await;
         let decided = decide(&world.person, &asked, v1::decide_approval_request::Decision::Deny).await.unwrap();
@@ -165,9 +165,9 @@ fn asking_again_after_a_decision_answers_with_it() {
     });
 }
 
-/// B-03, B-05: whatever an executor says, the gate asks only about what the runner holds for that very call.
+/// B-03, B-05: whatever an executor sends, the gate creates approvals only for the subject that the runner has for that call.
 #[test]
-fn a_hostile_executor_cannot_have_another_thing_asked() {
+fn a_hostile_executor_cannot_substitute_the_subject() {
     world("", async |world| {
         let mut executor = world.executor.clone();
         let subject = effect("e");
@@ -184,7 +184,7 @@ fn a_hostile_executor_cannot_have_another_thing_asked() {
             refusal(executor.create_approval(not_held).await),
             (Code::FailedPrecondition, "CALL_NOT_HELD".into())
         );
-        // A runner that answers for one call with what is about another.
+        // A runner that returns the subject of another call.
         let other = effect("other");
         world.runner.hold(&call_of(&other), &subject.canonical_bytes(), &[]);
         let wrong_call = v1::CreateApprovalRequest { call: call_of(&other), ..honest };
@@ -193,11 +193,11 @@ fn a_hostile_executor_cannot_have_another_thing_asked() {
             (Code::FailedPrecondition, "SUBJECT_INVALID".into())
         );
         let none = world.person.clone().list_approvals(v1::ListApprovalsRequest::default()).await.unwrap().into_inner();
-        assert_eq!(none.approvals, [], "nobody was asked anything");
+        assert_eq!(none.approvals, [], "no approval was created");
     });
 }
 
-/// B-03: where a content is not what its digest says, nobody is asked.
+/// B-03: a content that does not match its digest makes no approval.
 #[test]
 fn a_false_content_is_refused() {
     world("", async |world| {
@@ -211,9 +211,9 @@ fn a_false_content_is_refused() {
     });
 }
 
-/// B-18: every path can be listed and every difference be read to its last line, however many and however large they are.
+/// B-18: every path can be listed, and every diff read to its last line, however many and large they are.
 #[test]
-fn everything_that_is_asked_about_can_be_looked_at_page_by_page() {
+fn all_changes_can_be_read_page_by_page() {
     world("", async |world| {
         let long: String = (0..30_000).map(|n| format!("line {n}\n")).collect();
         let change = |path: String, after: &[u8]| Change {
@@ -278,7 +278,7 @@ fn everything_that_is_asked_about_can_be_looked_at_page_by_page() {
     });
 }
 
-/// S2-X-18: a yes in advance lets nothing through that is protected or flagged.
+/// S2-X-18: an approval in advance does not cover protected or flagged changes.
 #[test]
 fn the_policy_never_approves_what_is_protected_or_flagged() {
     for (path, flags) in [(".git/hooks/pre-commit", vec![]), ("a", vec!["link_leaves".to_owned()])] {
@@ -296,12 +296,12 @@ fn the_policy_never_approves_what_is_protected_or_flagged() {
         let mut subject = effect("e");
         subject.changes[0].path = ".envrc".into();
         let decided = world.try_ask(&subject, v1::ApprovalMode::Auto).await.unwrap();
-        assert_eq!(decided.state(), State::Approved, "who says that nothing is protected means it");
+        assert_eq!(decided.state(), State::Approved, "`protect: false` disables protection");
     });
 }
 
 #[test]
-fn people_cannot_ask() {
+fn people_cannot_create_approvals() {
     world("", async |world| {
         let subject = effect("e");
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[]);
@@ -312,7 +312,7 @@ fn people_cannot_ask() {
 }
 
 #[test]
-fn while_the_runner_is_away_nothing_is_asked_and_asking_again_helps() {
+fn no_approval_is_created_while_the_runner_is_down_and_a_retry_succeeds() {
     world("", async |world| {
         let socket = world.folder.join("runner.sock");
         let hidden = world.folder.join("hidden.sock");
@@ -324,7 +324,7 @@ fn while_the_runner_is_away_nothing_is_asked_and_asking_again_helps() {
     });
 }
 
-/// S2-X-18: where an execution wants no person, the policy's word counts, and it says no where it does not say yes.
+/// S2-X-18: in an execution without a person, the policy decides, and denies what it does not approve.
 #[test]
 fn without_a_person_the_policy_decides() {
     for (policy, state) in [("auto", State::Approved), ("skip", State::Skipped), ("fail", State::Denied)] {
@@ -373,9 +373,9 @@ fn reason(status: &tonic::Status) -> String {
     belay_service_kit::status::reason(status).unwrap_or_default()
 }
 
-/// What the gate does not take on is refused with a delay, and nothing of it is kept; a decision makes room.
+/// Beyond its limits the gate rejects requests with a delay, and stores nothing of them; a decision frees a slot.
 #[test]
-fn the_gate_takes_on_as_many_open_approvals_and_watchers_as_it_may() {
+fn open_approvals_and_watchers_are_limited() {
     let mut limits = GateLimits::default();
     (limits.approvals.value, limits.watchers.value) = (2, 1);
     world_with(limits, async |world| {
@@ -393,7 +393,7 @@ fn the_gate_takes_on_as_many_open_approvals_and_watchers_as_it_may() {
         assert_eq!((fact("limit"), fact("allowed")), ("services.gate.approvals".into(), "2".into()));
         assert!(belay_service_kit::status::retry_after(&refused).is_some());
         let again = executor.create_approval(ask(&subjects[0])).await.unwrap().into_inner();
-        assert_eq!(again.name, first.name, "what is there is not asked about anew");
+        assert_eq!(again.name, first.name, "an existing approval is returned");
         let at_once = request(&subjects[2], v1::ApprovalMode::Auto);
         assert_ne!(executor.create_approval(at_once).await.unwrap().into_inner().state(), State::Pending);
 
