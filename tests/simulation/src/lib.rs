@@ -17,7 +17,7 @@
 //! | `disk` | files that fail, fill up and lose power with their machine |
 //! | [`vfs`] | SQLite on the simulated disk |
 //! | [`net`] | tonic on the simulated network |
-//! | [`fault`] | what goes wrong and when, as plain data made from the seed |
+//! | [`fault`] | the schedule of faults, as plain data generated from the seed |
 //! | [`kill_points`] | processes that are killed in the middle of a request |
 //! | [`world`] | the simulation itself: hosts, clients, and the execution of faults |
 //! | [`checker`] | compares what was acknowledged with what is found after a restart |

@@ -11,7 +11,7 @@ pub struct Scenario {
     pub name: &'static str,
     /// Runs one seed; `Err` has the violations.
     pub run: fn(seed: u64) -> Result<(), String>,
-    /// What its seeds must show.
+    /// The expected result.
     pub expect: Expect,
 }
 

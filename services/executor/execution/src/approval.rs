@@ -145,7 +145,9 @@ impl PendingApproval {
         let PolicyDecision { rule, reason: why, .. } = &self.requirement.decision;
         let said = if decided.reason.is_empty() { "no reason given" } else { decided.reason.as_str() };
         let message = match (decided.decision, asked) {
-            (Decision::Expired, true) => format!("Nobody decided in time, so it was denied (rule {rule}: {why})."),
+            (Decision::Expired, true) => {
+                format!("The approval expired without a decision, which counts as denied (rule {rule}: {why}).")
+            }
             (Decision::Skipped, true) => format!("skipped by {}: {said}", decided.principal),
             (_, true) => format!("denied by {}: {said}", decided.principal),
             (_, false) if decided.principal.is_empty() => {
@@ -153,7 +155,7 @@ impl PendingApproval {
                     "Rule {rule} requires approval ({why}), but this run cannot ask. Use `--approve prompt`, or allow it with a rule."
                 )
             }
-            (_, false) => format!("Rule {rule} requires approval ({why}), and nobody is asked: {said}"),
+            (_, false) => format!("Rule {rule} requires approval ({why}), and this execution asks no person: {said}"),
         };
         Some(Failure::new(ErrorClass::ApprovalDenied, reason, message))
     }

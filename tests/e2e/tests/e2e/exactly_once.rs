@@ -37,11 +37,11 @@ rules:
 /// How a step gets its line into the file.
 #[derive(Clone, Copy)]
 enum How {
-    /// By itself.
+    /// Without approval.
     Free,
-    /// A person sees what it changed.
+    /// Its effect needs approval.
     Shown,
-    /// A person is asked before it runs.
+    /// It needs approval before it runs.
     AskedFirst,
 }
 

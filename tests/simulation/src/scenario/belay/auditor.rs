@@ -23,10 +23,10 @@ use crate::trace;
 /// The result, once everything was read.
 pub(super) type Found = Arc<Mutex<Option<Stored>>>;
 
-/// Reads every execution and all of its events, what the gate was asked and what the runner remembers; and tries what
-/// each endpoint must refuse, and calls a tool as an executor that was replaced would.
+/// Reads every execution with its events, all approvals and the runner's calls. Also tries requests that each endpoint must refuse, and calls
+/// a tool as a replaced executor would.
 ///
-/// Without `owners` the runner has lost its memory of them, and the call is left out.
+/// Without `owners` the runner has lost its record of them, and that call is left out.
 pub(super) async fn read_everything(
     seed: u64,
     observed: Observations,
@@ -105,7 +105,7 @@ async fn nothing_is_unacknowledged(observed: &Observations, random: &mut StdRng)
         }
         pause(random, 100).await;
     }
-    observed.violation(format_args!("these calls have ended, and nobody acknowledges them: {left:?}"));
+    observed.violation(format_args!("these calls have ended and are not acknowledged: {left:?}"));
 }
 
 /// Reads every approval and every grant.

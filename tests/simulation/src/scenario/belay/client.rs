@@ -48,7 +48,7 @@ pub(super) struct Order {
 pub(super) struct Connection {
     client: ExecutorServiceClient<Channel>,
     observed: Observations,
-    /// The execution that was asked about went with the journal.
+    /// Whether the requested execution was lost with the journal.
     is_gone: bool,
 }
 
@@ -162,7 +162,7 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
         if is_terminal(state) {
             return;
         }
-        // Only what reached out can be in doubt, and what a ledger knew that was lost. Whatever else is stuck stays so, and is found.
+        // Only calls with external effects, and calls of a lost ledger, can have an unknown outcome. Anything else that is stuck stays so, and is found.
         let in_doubt = |step: &v1::StepStatus| {
             let is_lost = step.failure.as_ref().is_some_and(|failure| failure.reason == "LEDGER_CHANGED");
             step.state() == step_status::State::OutcomeUnknown && (tools::reaches_out(&step.tool) || is_lost)

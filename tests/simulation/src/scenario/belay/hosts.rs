@@ -245,13 +245,13 @@ async fn run_runner(site: Site) -> Outcome {
         Memory::Replaced => (format!("calls-{run}.db"), "the-one-ledger".to_owned()),
     };
     let registry = Registry::new(tools::all(&site.outside))?;
-    // Another each time: no nonce is made twice.
+    // A new seed each time, so that no nonce is generated twice.
     let ids = Ids::seeded(site.seed.wrapping_mul(41).wrapping_add(run));
     let secrets =
         Secrets::new(REDACTOR.clone(), belay_executor::MasterKey::new([7; 32]), registry.clone(), move || {
             ids.next_key()
         });
-    // A ledger that is known to be gone is accepted, as an operator would.
+    // A ledger that was lost on purpose is accepted, as an operator would do.
     let accepted = matches!(site.bugs.calls, Memory::Lost).then(now_micros);
     let location = Location { accepted, ..location(&file, site.bugs.ledger, site.knobs.store_batch) };
     if site.bugs.damages_a_row {
@@ -329,7 +329,7 @@ async fn run_gate(site: Site) -> Outcome {
         policy,
         runner: RunnerClient::new(runner, None)?,
         clock: Arc::new(WallClock),
-        // Another each time: no nonce is made twice.
+        // A new seed each time, so that no nonce is generated twice.
         ids: Ids::seeded(site.seed.wrapping_mul(31).wrapping_add(run)),
         redactor: REDACTOR.clone(),
         telemetry: no_spans(site.seed),

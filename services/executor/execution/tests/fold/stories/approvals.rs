@@ -90,7 +90,7 @@ fn what_nobody_decides_in_time_is_a_no() {
     );
     assert_eq!(
         play.execution.first_failure().unwrap().message,
-        "Nobody decided in time, so it was denied (rule rule: because)."
+        "The approval expired without a decision, which counts as denied (rule rule: because)."
     );
 }
 

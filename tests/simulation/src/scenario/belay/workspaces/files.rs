@@ -70,7 +70,7 @@ impl Files {
         &self.changes
     }
 
-    /// What is in each file.
+    /// The content of each file.
     pub(super) fn contents(&self) -> BTreeMap<String, String> {
         contents(&self.changes)
     }
