@@ -118,7 +118,7 @@ fn what_is_too_big_is_refused_by_name() {
     let screen = refusal(&home, "big.yaml", plan(5_000_000));
     assert!(screen.starts_with("error: the plan big.yaml is longer than 4 MiB\n"), "{screen}");
     let screen = refusal(&home, "medium.yaml", plan(40_000));
-    assert!(screen.contains("steps[0].arguments: holds 40013 bytes as JSON, and may hold 32768"), "{screen}");
+    assert!(screen.contains("steps[0].arguments: has 40013 bytes as JSON and the limit is 32768"), "{screen}");
     nothing_was_started(&home);
 }
 
