@@ -125,7 +125,7 @@ fn what_is_too_big_is_refused_by_name() {
 #[test]
 fn a_plan_that_cannot_be_read_is_named() {
     let home = Home::new();
-    for (argument, why) in [("nowhere.yaml", "No such file or directory"), (".", "Is a directory")] {
+    for (argument, why) in [("nowhere.yaml", "No such file or directory"), (".", "it is a folder")] {
         let ended = home.run(["run", argument]);
         assert_eq!(ended.code, 2);
         assert!(ended.talk.starts_with(&format!("error: the plan {argument} cannot be read: {why}")), "{}", ended.talk);
@@ -192,7 +192,7 @@ fn a_workspace_that_cannot_be_written_is_refused() {
     let ended = home.run(["run", &plan, "--workspace", "w"]);
     drop(std::process::Command::new("umount").arg("--lazy").arg(&folder).status());
     assert_eq!(ended.code, 2, "{}", ended.talk);
-    assert!(ended.talk.contains("cannot be written by the user that runs Belay"), "{}", ended.talk);
+    assert!(ended.talk.contains("is not writable by the user that runs Belay"), "{}", ended.talk);
     assert!(ended.talk.contains("code: WORKSPACE_INVALID "), "{}", ended.talk);
     nothing_was_started(&home);
 }
