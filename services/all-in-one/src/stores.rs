@@ -51,6 +51,11 @@ impl OpenStores {
                 Err(behind) if accept_older_store && !accepted.contains(&behind.service) => {
                     tracing::warn!(%behind, "Accepted a store that is older than another store requires");
                     accepted.push(behind.service);
+                    // Their writers hold them until they have ended.
+                    let Self { journal, ledger, approvals } = opened;
+                    drop(journal);
+                    ledger.close();
+                    approvals.close();
                 }
                 Err(behind) => return Err(StartError::behind(state_dir, &behind)),
             }

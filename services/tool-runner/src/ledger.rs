@@ -288,6 +288,12 @@ impl Ledger {
         Ok(Self { file_id, id, stores, contents, threads, reader, secrets, sealer, pending_deletes, broken, writer })
     }
 
+    /// Closes the ledger, and returns when its file can be opened again.
+    pub fn close(self) {
+        let Self { writer, .. } = self;
+        writer.close();
+    }
+
     pub(crate) fn id(&self) -> &str {
         &self.id
     }

@@ -148,6 +148,12 @@ impl Store {
         Ok(Self { id, stores, writer, reader, threads, feed })
     }
 
+    /// Closes the store, and returns when its file can be opened again.
+    pub fn close(self) {
+        let Self { writer, .. } = self;
+        writer.close();
+    }
+
     /// The random identity of this store.
     pub fn id(&self) -> &str {
         &self.id

@@ -1,6 +1,10 @@
 //! Group commit: one writer makes the operations of many callers durable with one flush.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
+};
 
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -15,11 +19,13 @@ type Waiting<Op, Output, Error> = (Op, oneshot::Sender<Result<Output, Error>>);
 /// A handle to the writer. Cheap to clone. The writer ends when the last handle is dropped.
 pub struct GroupCommit<Op, Output, Error> {
     sender: mpsc::UnboundedSender<Waiting<Op, Output, Error>>,
+    /// The writer's own thread, if it has one.
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl<Op, Output, Error> Clone for GroupCommit<Op, Output, Error> {
     fn clone(&self) -> Self {
-        Self { sender: self.sender.clone() }
+        Self { sender: self.sender.clone(), thread: Arc::clone(&self.thread) }
     }
 }
 
@@ -65,7 +71,7 @@ where
                 Err(error) => waiting.into_iter().for_each(|caller| drop(caller.send(Err(error.clone())))),
             }
         };
-        match threads {
+        let thread = match threads {
             Threads::Real => {
                 let thread = std::thread::Builder::new().name(name.into());
                 let work = move || {
@@ -74,7 +80,7 @@ where
                         run(std::mem::take(&mut batch));
                     }
                 };
-                drop(thread.spawn(work).expect("the operating system starts a thread"));
+                Some(thread.spawn(work).expect("the operating system starts a thread"))
             }
             Threads::Inline => {
                 tokio::spawn(async move {
@@ -83,9 +89,20 @@ where
                         run(std::mem::take(&mut batch));
                     }
                 });
+                None
             }
-        }
-        Self { sender }
+        };
+        Self { sender, thread: Arc::new(Mutex::new(thread)) }
+    }
+
+    /// Ends a writer on a thread of its own, and returns when it has dropped what it writes to, so that this can be opened again. Other
+    /// handles must have been dropped before: it waits for them.
+    pub fn close(self) {
+        let Self { sender, thread } = self;
+        drop(sender);
+        let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A writer that panicked has dropped it, too.
+        drop(thread.map(JoinHandle::join));
     }
 
     /// Makes one operation durable, together with all others that are ready. When this returns `Ok`, it is on disk.
@@ -149,6 +166,21 @@ mod tests {
             std::task::Poll::Pending => std::task::Poll::Ready(None),
         })
         .await
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_is_closed_has_dropped_what_it_writes_to() {
+        for _ in 0..200 {
+            let file = Arc::new(());
+            let open = Arc::clone(&file);
+            let writer = GroupCommit::start(Threads::Real, "test", MAX_BATCH, move |batch: Vec<u32>| {
+                assert_eq!(*open, ());
+                Ok::<_, String>(batch)
+            });
+            assert_eq!(writer.commit(1).await, Ok(1));
+            writer.close();
+            assert_eq!(Arc::strong_count(&file), 1);
+        }
     }
 
     #[tokio::test]
