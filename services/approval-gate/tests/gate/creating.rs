@@ -404,3 +404,37 @@ fn open_approvals_and_watchers_are_limited() {
         drop(watching);
     });
 }
+
+/// Beyond the limit of concurrent previews the gate rejects requests with a delay, without a call to the runner; a finished preview frees
+/// its slot.
+#[test]
+fn concurrent_previews_are_limited() {
+    let mut limits = GateLimits::default();
+    limits.previews.value = 1;
+    world_with(limits, async |world| {
+        let [first, second] = ["a", "b"].map(effect);
+        for subject in [&first, &second] {
+            world.runner.hold(&call_of(subject), &subject.canonical_bytes(), &[(&digest_of(b"made\n"), b"made\n")]);
+        }
+        let create = |subject: &Subject| {
+            let (mut executor, request) = (world.executor.clone(), request(subject, v1::ApprovalMode::Wait));
+            async move { executor.create_approval(request).await }
+        };
+        let responses = world.runner.responses.write().await;
+        let rendering = tokio::spawn(create(&first));
+        world.runner.arrived.notified().await;
+
+        let refused = tokio::select! {
+            answer = create(&second) => answer.unwrap_err(),
+            () = world.runner.arrived.notified() => panic!("the gate rendered a second preview at the same time"),
+        };
+        let fact = |key| belay_service_kit::status::fact(&refused, key).unwrap();
+        assert_eq!((refused.code(), reason(&refused)), (Code::ResourceExhausted, "LIMIT_REACHED".to_owned()));
+        assert_eq!((fact("limit"), fact("allowed")), ("services.gate.previews".into(), "1".into()));
+        assert!(belay_service_kit::status::retry_after(&refused).is_some());
+
+        drop(responses);
+        assert_eq!(rendering.await.unwrap().unwrap().into_inner().state(), State::Pending);
+        assert_eq!(create(&second).await.unwrap().into_inner().state(), State::Pending);
+    });
+}

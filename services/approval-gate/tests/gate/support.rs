@@ -29,6 +29,7 @@ use belay_settings::GateLimits;
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::{SpanRecord, Telemetry};
 use futures::Stream;
+use tokio::sync::{Notify, RwLock};
 use tonic::{Code, Request, Response, Status, service::Routes, transport::Channel};
 
 pub(crate) type Client = ApprovalGateServiceClient<Channel>;
@@ -234,6 +235,10 @@ pub(crate) fn call_of(subject: &Subject) -> String {
 pub(crate) struct Runner {
     held: Mutex<HashMap<String, Vec<v1::GetEffectResponse>>>,
     pub(crate) asked: AtomicUsize,
+    /// Notified when a request arrives.
+    pub(crate) arrived: Notify,
+    /// No response is sent while a test holds the write lock.
+    pub(crate) responses: RwLock<()>,
 }
 
 impl Runner {
@@ -271,6 +276,8 @@ impl ToolRunnerService for Runner {
         request: Request<v1::GetEffectRequest>,
     ) -> Result<Response<Self::GetEffectStream>, Status> {
         self.asked.fetch_add(1, Ordering::SeqCst);
+        self.arrived.notify_one();
+        drop(self.responses.read().await);
         let held = self.held.lock().unwrap().get(&request.get_ref().name).cloned();
         let held = held.ok_or_else(|| Status::from(status::error(Code::NotFound, "CALL_NOT_FOUND", "no such call")))?;
         Ok(Response::new(Box::pin(futures::stream::iter(held.into_iter().map(Ok)))))
