@@ -59,7 +59,7 @@ const SHOWN: &[(&str, &str)] = &[
     ("/etc/protocols", "getprotobyname"),
     ("/etc/services", "getservbyname"),
     ("/etc/rpc", "getrpcbyname"),
-    ("/etc/gai.conf", "the protocol of addresses"),
+    ("/etc/gai.conf", "the order of addresses"),
     ("/etc/shells", "getusershell"),
     ("/etc/terminfo", "local descriptions of terminals"),
     ("/etc/inputrc", "readline, in programs that are tested on a terminal"),
