@@ -92,12 +92,12 @@ fn folder(path: &Path, name: &str) -> Report {
 fn suggest(report: Report, name: &str, meant: Option<String>) -> Report {
     match meant {
         Some(meant) => report.detail(format!("did you mean `{meant}`?")).next(next::instead(name, &meant)),
-        None => report,
+        None => report.next(next::help()),
     }
 }
 
 fn unreadable(name: &str, why: &str) -> Report {
-    Report::new(reasons::PLAN_UNREADABLE, format!("the plan {name} cannot be read: {why}")).next(next::help())
+    Report::new(reasons::PLAN_UNREADABLE, format!("the plan {name} cannot be read: {why}"))
 }
 
 #[cfg(test)]

@@ -43,8 +43,8 @@ async fn a_grant_for_anything_else_is_rejected() {
         ("another revision", but(&|grant| grant.policy_revision = 2), "policy revision"),
         ("another audience", but(&|grant| grant.audience = "executor".into()), "audience"),
         ("many uses", but(&|grant| grant.uses = 2), "uses"),
-        ("expired", but(&|grant| grant.expires = NOW), "now it is"),
-        ("not yet", but(&|grant| grant.not_before = NOW + 3600), "now it is"),
+        ("expired", but(&|grant| grant.expires = NOW), "and the time is"),
+        ("not yet", but(&|grant| grant.not_before = NOW + 3600), "and the time is"),
     ];
     for (case, grant, says) in cases {
         let refused = runner.commit("a", grant).await.unwrap_err();
