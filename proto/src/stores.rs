@@ -1,7 +1,7 @@
 //! The positions of the services' stores, which the services report to each other.
 //!
-//! Every request and response between services carries, in the metadata [`HEADER`], the position of the sender's own store and the latest
-//! positions of the others' stores that it has seen. A service detects by them that its own store was truncated, replaced or restored from a
+//! Every request and response between services carries, in the metadata [`STORES`] and [`COMMITS`], the position of the sender's own store and
+//! the latest positions of the others' stores that it has seen. A service detects by them that its own store was truncated, replaced or restored from a
 //! backup: the others have seen a later position. Positions are stored with the next ordinary commit, without a flush of their own.
 
 use std::{
@@ -13,9 +13,20 @@ use std::{
 
 use tokio::sync::watch;
 
-/// The metadata key. Its value is a list of `SERVICE ID GENERATION OPENED COMMIT`, separated by `,`: the sender's own store first, then those it has
-/// seen.
-pub const HEADER: &str = "belay-stores";
+/// The metadata key of the stores. Its value is a list of `SERVICE ID GENERATION OPENED`, separated by `,`: the sender's own store first, then those
+/// it has seen. It stays the same while processes run, so that HTTP/2 sends it once a connection.
+pub const STORES: &str = "belay-stores";
+/// The metadata key of their commits: a list of numbers in the order of [`STORES`], separated by `,`. It differs in nearly every message.
+pub const COMMITS: &str = "belay-commits";
+
+/// The metadata of one message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The value of [`STORES`].
+    pub stores: String,
+    /// The value of [`COMMITS`].
+    pub commits: String,
+}
 
 /// Whose store it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -180,28 +191,29 @@ impl Stores {
         news.into_iter().filter_map(|service| Some((service, state.known.get(&service)?.clone()))).collect()
     }
 
-    /// The metadata value for requests to other services and responses to them.
-    pub fn header(&self) -> String {
+    /// The metadata of requests to other services and of responses to them.
+    pub fn report(&self) -> Report {
         use fmt::Write as _;
         let state = self.state();
-        let mut text = String::with_capacity(96);
+        let mut report = Report { stores: String::with_capacity(160), commits: String::with_capacity(32) };
         let own = [(self.service, &state.own)];
         for (service, position) in own.into_iter().chain(state.known.iter().map(|(service, known)| (*service, known))) {
-            let separator = if text.is_empty() { "" } else { "," };
+            let separator = if report.stores.is_empty() { "" } else { "," };
             let Position { store_id, generation, opened, commit } = position;
-            write!(text, "{separator}{} {store_id} {generation} {opened} {commit}", service.as_str())
+            write!(report.stores, "{separator}{} {store_id} {generation} {opened}", service.as_str())
+                .and_then(|()| write!(report.commits, "{separator}{commit}"))
                 .expect("writing to a String does not fail");
         }
-        text
+        report
     }
 
-    /// Records the positions that another service has sent. Entries that cannot be parsed are skipped.
+    /// Records the positions that another service has sent: the values of [`STORES`] and [`COMMITS`]. Entries that cannot be parsed are skipped.
     ///
     /// # Errors
     /// [`Behind`] when the sender's store is behind the position seen here, or the own store is behind the position that the sender has seen, now
     /// or earlier. The caller must then reject the sender's request.
-    pub fn observe(&self, header: &str) -> Result<(), Behind> {
-        let mut told = header.split(',').filter_map(entry);
+    pub fn observe(&self, stores: &str, commits: &str) -> Result<(), Behind> {
+        let mut told = stores.split(',').zip(commits.split(',')).filter_map(|(store, commit)| entry(store, commit));
         let Some((sender, theirs)) = told.next().filter(|(sender, _)| *sender != self.service) else {
             return self.refuse_if_behind();
         };
@@ -263,13 +275,13 @@ impl Stores {
     }
 }
 
-fn entry(text: &str) -> Option<(Service, Position)> {
-    let mut words = text.split(' ');
+fn entry(store: &str, commit: &str) -> Option<(Service, Position)> {
+    let mut words = store.split(' ');
     let service = words.next()?.parse().ok()?;
     let store_id = words.next()?.to_owned();
     let mut number = || words.next()?.parse().ok();
-    let (generation, opened, commit) = (number()?, number()?, number()?);
-    Some((service, Position { store_id, generation, opened, commit }))
+    let (generation, opened) = (number()?, number()?);
+    Some((service, Position { store_id, generation, opened, commit: commit.parse().ok()? }))
 }
 
 #[cfg(test)]
@@ -282,6 +294,10 @@ mod tests {
 
     fn stores(service: Service, own: Position) -> Stores {
         Stores::new(service, own, BTreeMap::new())
+    }
+
+    fn observe(stores: &Stores, report: &Report) -> Result<(), Behind> {
+        stores.observe(&report.stores, &report.commits)
     }
 
     #[test]
@@ -305,34 +321,38 @@ mod tests {
     fn a_store_that_went_back_is_noticed_by_both_sides() {
         let executor = stores(Service::Executor, at("j", 0, 7, 7));
         let runner = stores(Service::Runner, at("l", 0, 100, 100));
-        let early = runner.header();
-        executor.observe(&early).unwrap();
-        runner.observe(&executor.header()).unwrap();
+        let early = runner.report();
+        observe(&executor, &early).unwrap();
+        observe(&runner, &executor.report()).unwrap();
         runner.committed(103);
-        executor.observe(&runner.header()).unwrap();
-        executor.observe(&early).expect("a message that arrives late proves nothing");
+        assert_eq!(
+            (runner.report().stores, runner.report().commits),
+            (format!("{},executor j 0 7", early.stores), "103,7".into())
+        );
+        observe(&executor, &runner.report()).unwrap();
+        observe(&executor, &early).expect("a message that arrives late proves nothing");
         assert_eq!(executor.take_updates(), [(Service::Runner, at("l", 0, 100, 103))]);
         assert_eq!(executor.take_updates(), []);
         executor.compare(&stores(Service::Runner, at("l", 0, 103, 103))).expect("it was restarted");
 
         let cut = stores(Service::Runner, at("l", 0, 102, 110));
-        let behind = cut.observe(&executor.header()).unwrap_err();
+        let behind = observe(&cut, &executor.report()).unwrap_err();
         assert_eq!((behind.service, behind.known.commit), (Service::Runner, 103));
         assert!(
             behind.to_string().contains("ended at commit 102 when it was opened, and the executor has seen commit 103")
         );
-        assert!(cut.observe("").is_err(), "every request is rejected from now on");
-        assert_eq!(executor.observe(&cut.header()).unwrap_err().service, Service::Runner);
+        assert!(cut.observe("", "").is_err(), "every request is rejected from now on");
+        assert_eq!(observe(&executor, &cut.report()).unwrap_err().service, Service::Runner);
         assert_eq!(executor.compare(&cut).unwrap_err().service, Service::Runner);
         assert_eq!(cut.compare(&executor).unwrap_err().service, Service::Runner);
 
         let accepted = stores(Service::Runner, at("l", 1, 102, 102));
-        accepted.observe(&executor.header()).unwrap();
-        executor.observe(&accepted.header()).unwrap();
+        observe(&accepted, &executor.report()).unwrap();
+        observe(&executor, &accepted.report()).unwrap();
         assert_eq!(executor.take_updates(), [(Service::Runner, at("l", 1, 102, 102))]);
-        assert!(executor.observe(&cut.header()).is_err(), "the old copy is rejected");
+        assert!(observe(&executor, &cut.report()).is_err(), "the old copy is rejected");
         assert!(
-            executor.observe(&stores(Service::Runner, at("m", 0, 0, 0)).header()).is_err(),
+            observe(&executor, &stores(Service::Runner, at("m", 0, 0, 0)).report()).is_err(),
             "and so is another file"
         );
     }
@@ -340,10 +360,19 @@ mod tests {
     #[test]
     fn nonsense_is_passed_over() {
         let executor = stores(Service::Executor, at("j", 0, 7, 7));
-        for header in
-            ["", "x", "runner", "runner l 0", "runner l x 1 1", "runner l 0 0 1 2 3,gate", ",,,", "executor j 0 0 900"]
-        {
-            assert!(executor.observe(header).is_ok(), "{header}");
+        for (stores, commits) in [
+            ("", ""),
+            ("x", "1"),
+            ("runner", "1"),
+            ("runner l 0", "1"),
+            ("runner l x 1", "1"),
+            ("runner l 0 0", "x"),
+            ("runner l 0 0", ""),
+            ("runner l 0 0 1 2 3,gate", "1,2"),
+            (",,,", ",,,,,"),
+            ("executor j 0 0", "900"),
+        ] {
+            assert!(executor.observe(stores, commits).is_ok(), "{stores} {commits}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_proto::stores::HEADER;
+use belay_proto::stores::{COMMITS, STORES};
 use futures::future::{Either, select};
 use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
 use http_body::Frame;
@@ -39,7 +39,7 @@ impl Middleware for Guard {
     {
         let path = request.uri().path().to_owned();
         if methods::is_open(&path) {
-            request.headers_mut().remove(HEADER);
+            remove_reports(request.headers_mut());
             return Box::pin(next(request));
         }
         let shown = match shown(&request) {
@@ -53,7 +53,7 @@ impl Middleware for Guard {
         };
         // Only services report the positions of their stores.
         if !matches!(principal, Principal::Service(_)) {
-            request.headers_mut().remove(HEADER);
+            remove_reports(request.headers_mut());
         }
         request.extensions_mut().insert(principal);
         let answer = next(request);
@@ -81,6 +81,11 @@ impl Middleware for Guard {
             Ok(answer.map(|inner| Body::new(CheckedBody { inner, check, timer, ended: false })))
         })
     }
+}
+
+fn remove_reports(headers: &mut HeaderMap) {
+    headers.remove(STORES);
+    headers.remove(COMMITS);
 }
 
 /// The credentials of this request and its connection.

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use belay_proto::stores::{Behind, HEADER, Stores};
+use belay_proto::stores::{Behind, COMMITS, Report, STORES, Stores};
 use belay_reasons as reasons;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::{Code, Status, body::Body, transport::Channel};
@@ -22,15 +22,18 @@ fn refusal(behind: &Behind) -> Status {
     status::error(Code::Unavailable, reasons::STORE_BEHIND, format!("The request was rejected: {behind}.")).into()
 }
 
-fn reported(headers: &HeaderMap) -> &str {
-    headers.get(HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default()
+fn observe(headers: &HeaderMap, stores: &Stores) -> Result<(), Behind> {
+    let value = |key| headers.get(key).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    stores.observe(value(STORES), value(COMMITS))
 }
 
 fn report(headers: &mut HeaderMap, stores: &Stores) {
-    if let Ok(mut value) = HeaderValue::from_str(&stores.header()) {
-        // The value differs in nearly every message; in the connection's header table it would evict headers that repeat.
-        value.set_sensitive(true);
-        headers.insert(HEADER, value);
+    let Report { stores, commits } = stores.report();
+    if let (Ok(stores), Ok(mut commits)) = (HeaderValue::try_from(stores), HeaderValue::try_from(commits)) {
+        // In the connection's header table it would evict headers that repeat.
+        commits.set_sensitive(true);
+        headers.insert(STORES, stores);
+        headers.insert(COMMITS, commits);
     }
 }
 
@@ -45,7 +48,7 @@ impl Middleware for StoreReports {
         E: Send + 'static,
     {
         let Some(stores) = self.0.clone() else { return Box::pin(next(request)) };
-        if let Err(behind) = stores.observe(reported(request.headers())) {
+        if let Err(behind) = observe(request.headers(), &stores) {
             tracing::error!(%behind, "A store is behind");
             let mut response = refusal(&behind).into_http();
             report(response.headers_mut(), &stores);
@@ -96,7 +99,7 @@ impl Service<Request<Body>> for ServiceChannel {
         let answer = self.channel.call(request);
         Box::pin(async move {
             let response = answer.await?;
-            match stores.observe(reported(response.headers())) {
+            match observe(response.headers(), &stores) {
                 Ok(()) => Ok(response),
                 Err(behind) => {
                     tracing::error!(%behind, "A store is behind");
