@@ -155,13 +155,13 @@ struct State {
     own: Position,
     known: BTreeMap<Service, Position>,
     /// Services whose latest position is not stored yet.
-    news: Vec<Service>,
+    unsaved: Vec<Service>,
 }
 
 impl Stores {
     /// The state of a service whose store is at `own`, with the stored positions of the others.
     pub fn new(service: Service, own: Position, known: BTreeMap<Service, Position>) -> Self {
-        Self { service, state: Mutex::new(State { own, known, news: Vec::new() }), behind: watch::Sender::new(None) }
+        Self { service, state: Mutex::new(State { own, known, unsaved: Vec::new() }), behind: watch::Sender::new(None) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -187,8 +187,8 @@ impl Stores {
     /// Returns the positions to store with the next commit. The caller must store them, or stop committing.
     pub fn take_updates(&self) -> Vec<(Service, Position)> {
         let mut state = self.state();
-        let news = std::mem::take(&mut state.news);
-        news.into_iter().filter_map(|service| Some((service, state.known.get(&service)?.clone()))).collect()
+        let unsaved = std::mem::take(&mut state.unsaved);
+        unsaved.into_iter().filter_map(|service| Some((service, state.known.get(&service)?.clone()))).collect()
     }
 
     /// The metadata of requests to other services and of responses to them.
@@ -213,12 +213,12 @@ impl Stores {
     /// [`Behind`] when the sender's store is behind the position seen here, or the own store is behind the position that the sender has seen, now
     /// or earlier. The caller must then reject the sender's request.
     pub fn observe(&self, stores: &str, commits: &str) -> Result<(), Behind> {
-        let mut told = stores.split(',').zip(commits.split(',')).filter_map(|(store, commit)| entry(store, commit));
-        let Some((sender, theirs)) = told.next().filter(|(sender, _)| *sender != self.service) else {
+        let mut entries = stores.split(',').zip(commits.split(',')).filter_map(|(store, commit)| entry(store, commit));
+        let Some((sender, theirs)) = entries.next().filter(|(sender, _)| *sender != self.service) else {
             return self.refuse_if_behind();
         };
         let mut state = self.state();
-        for (service, known) in told {
+        for (service, known) in entries {
             if service == self.service && state.own.is_behind(&known) {
                 let behind = Behind { service, remembered_by: sender, found: state.own.clone(), known };
                 self.behind.send_if_modified(|first| {
@@ -240,8 +240,8 @@ impl Stores {
             }
         }
         state.known.insert(sender, theirs);
-        if !state.news.contains(&sender) {
-            state.news.push(sender);
+        if !state.unsaved.contains(&sender) {
+            state.unsaved.push(sender);
         }
         Ok(())
     }

@@ -107,6 +107,7 @@ pub struct Embedded {
 
 /// Opens a state directory, creating it if needed, and starts the services unless another process runs them.
 ///
+/// # Errors
 /// [`StartError`]; its message says what to do.
 pub async fn open(options: Options) -> Result<Opened, StartError> {
     let state_dir = StateDir::prepare(&options.state_dir)?;

@@ -91,6 +91,7 @@ pub struct PolicyFacts {
 
 /// Reads a policy file, as a start does.
 ///
+/// # Errors
 /// [`PolicyRefused`] with every violation.
 pub fn check_policy(path: &Path) -> Result<PolicyFacts, PolicyRefused> {
     read(path).map(|policy| facts(&policy))
@@ -98,6 +99,7 @@ pub fn check_policy(path: &Path) -> Result<PolicyFacts, PolicyRefused> {
 
 /// Whether a policy file equals a published policy (`SignedPolicy.body`).
 ///
+/// # Errors
 /// [`PolicyRefused`] if the file cannot be used.
 pub fn is_same_policy(path: &Path, published: &[u8]) -> Result<bool, PolicyRefused> {
     let policy = read(path)?;

@@ -43,6 +43,7 @@ impl PrincipalsFile {
 
     /// Creates the state directory of the file if needed.
     ///
+    /// # Errors
     /// [`StartError`] if Belay cannot use the directory.
     pub fn prepare_state_dir(&self) -> Result<(), StartError> {
         self.0.parent().map_or(Ok(()), |folder| StateDir::prepare(folder).map(drop))
@@ -50,6 +51,7 @@ impl PrincipalsFile {
 
     /// All principals, including revoked ones.
     ///
+    /// # Errors
     /// [`StartError`] if the file exists and cannot be used.
     pub fn list(&self) -> Result<Vec<Entry>, StartError> {
         register_file::read(&self.0).map(|register| register.entries().to_vec()).map_err(StartError::Principals)

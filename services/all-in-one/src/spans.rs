@@ -53,6 +53,7 @@ pub async fn end_of_command(sender: &Telemetry) {
 
 /// Configures an exporter from the environment, with this service name unless the environment sets one.
 ///
+/// # Errors
 /// [`TelemetryError`], which names the invalid variable.
 pub fn telemetry(service_name: &str) -> Result<Telemetry, TelemetryError> {
     let entropy = Ids::from_system();

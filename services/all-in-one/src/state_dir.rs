@@ -39,6 +39,7 @@ const HOLDER_STARTS: Duration = Duration::from_secs(5);
 impl StateDir {
     /// The path of the state directory: the flag, else `$XDG_STATE_HOME/belay`, else `~/.local/state/belay`.
     ///
+    /// # Errors
     /// [`StartError::NoStateDir`] if none of them is set.
     pub fn resolve(flag: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, StartError> {
         let from = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);

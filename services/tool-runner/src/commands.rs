@@ -102,6 +102,7 @@ impl CommandSettings {
     /// The additional mounts of one command: the toolchains that still exist, and the caches of its workspace and namespace, which are
     /// created.
     ///
+    /// # Errors
     /// When a cache directory cannot be created.
     pub(crate) fn mounts(&self, namespace: &str, workspace: &Path) -> io::Result<Vec<Mount>> {
         let found = self.here.toolchains.shown.iter().map(|found| &found.shown);

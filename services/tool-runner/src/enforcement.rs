@@ -85,6 +85,7 @@ impl Enforcement {
 
     /// The launcher of commands.
     ///
+    /// # Errors
     /// SANDBOX_UNAVAILABLE, with the missing layers and how to fix each.
     pub fn launcher(&self) -> Result<Arc<dyn Launcher>, ToolFailure> {
         self.launcher.clone().map_err(|why| {

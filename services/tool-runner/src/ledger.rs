@@ -230,6 +230,7 @@ pub struct Ledger {
 impl Ledger {
     /// Opens a ledger, or creates it with the id that `new_id` returns.
     ///
+    /// # Errors
     /// [`LedgerError`] when the file is in use, damaged, of a newer or older format, or sealed with another key.
     pub fn open(
         location: &Location,

@@ -101,6 +101,7 @@ impl PolicyHolder {
 
     /// Makes a policy the current one, if the gate signed it and it is newer. It is durable before it takes effect.
     ///
+    /// # Errors
     /// [`Refused`]; the current policy stays.
     pub async fn offer(&self, offered: v1::SignedPolicy) -> Result<Accepted, Refused> {
         let revised = read(&self.keys, &offered)?;
@@ -189,6 +190,7 @@ pub struct InvalidToken;
 impl GateChannel {
     /// Sends `token` with every request.
     ///
+    /// # Errors
     /// [`InvalidToken`] when the token is not a valid header value.
     pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, InvalidToken> {
         let token = token.map(|token| format!("Bearer {token}").parse().map_err(|_| InvalidToken)).transpose()?;

@@ -292,6 +292,7 @@ pub enum RegistryError {
 impl Registry {
     /// Registers tools.
     ///
+    /// # Errors
     /// [`RegistryError`] when a name is taken or a schema is invalid.
     pub fn new(tools: impl IntoIterator<Item = Box<dyn Tool>>) -> Result<Self, RegistryError> {
         let mut by_name = BTreeMap::new();

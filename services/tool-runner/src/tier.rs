@@ -17,6 +17,7 @@ fn tier(tier: enforcement_report::Tier) -> Option<Tier> {
 
 /// Rejects commands if the sandbox is weaker than the policy or the runner requires, or if an attack succeeded.
 ///
+/// # Errors
 /// SANDBOX_UNAVAILABLE, with the missing layers.
 pub(crate) fn check(report: &EnforcementReport, policy: Tier) -> Result<(), ToolFailure> {
     let refused = |message| Err(ToolFailure::new(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE, message));

@@ -14,6 +14,7 @@ mod real;
 pub trait View: Any + Send {
     /// Reads a file: all of it, or at most `length` bytes from `start`. Returns fewer if the file ends first.
     ///
+    /// # Errors
     /// [`ViewError`], worded for the author of the call.
     fn read(&self, path: &RelPath, start: u64, length: Option<u64>) -> Result<Vec<u8>, ViewError>;
 
@@ -39,6 +40,7 @@ pub trait View: Any + Send {
 
     /// Writes a whole file, creating parent directories. Without `mode` an existing file keeps its own, and a new one gets 0644.
     ///
+    /// # Errors
     /// [`ViewError`]; the file is unchanged then.
     fn write(&mut self, path: &RelPath, bytes: &[u8], mode: Option<u32>) -> Result<(), ViewError>;
 

@@ -20,6 +20,7 @@ use crate::View;
 pub trait WorkspaceDirectories: Send + Sync + 'static {
     /// The canonical path of a directory.
     ///
+    /// # Errors
     /// [`OpenError::Unreachable`] when it does not exist.
     fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError>;
 
@@ -28,12 +29,14 @@ pub trait WorkspaceDirectories: Send + Sync + 'static {
 
     /// Creates a directory of the runner and its parents. Does nothing if it exists.
     ///
+    /// # Errors
     /// [`OpenError`] when it cannot be created.
     fn make(&self, path: &Path) -> Result<(), OpenError>;
 
     /// Opens a directory and locks it against other processes until the value is dropped. `forbidden` are directories that calls must never
     /// reach.
     ///
+    /// # Errors
     /// [`OpenError`], which names the directory and says what to do.
     fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError>;
 }
@@ -58,6 +61,7 @@ pub trait WorkspaceDirectory: Send + Sync {
     /// The changes in a view of this workspace. No process may use the view any more. `stop` is polled: soon after it returns true, this
     /// fails.
     ///
+    /// # Errors
     /// [`EffectError::Conflict`] when a touched path changed in the workspace meanwhile; others when the changes cannot be committed, or it
     /// was stopped.
     fn effect(&self, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError>;
@@ -78,12 +82,14 @@ pub trait WorkspaceDirectory: Send + Sync {
     /// Applies a staged effect. A power loss can undo it until a later [`WorkspaceDirectory::stage`] or [`WorkspaceDirectory::sync`] has succeeded: until then the
     /// ledger has to keep its row.
     ///
+    /// # Errors
     /// [`CommitError::Stuck`] when it was applied in part and has to be retried. After any other error the workspace is unchanged.
     fn apply(&self, staged: &Staged) -> Result<(), CommitError>;
 
     /// Applies a staged effect after a crash, from whatever state that left. To be called for all committed effects in the ledger, in their
     /// order.
     ///
+    /// # Errors
     /// As [`WorkspaceDirectory::apply`]; [`CommitError::NotStaged`] when it and every one before it are applied.
     fn redo(&self, staged: &Staged) -> Result<(), CommitError>;
 

@@ -16,7 +16,8 @@ Each project's archive comes from its registry, pinned by version and digest, wi
 no capabilities, loopback up, no other network) and **inside** through `run_terminal` of the real `belay`, in turns, each in a fresh copy.
 The *sets* of passed tests are compared, not their numbers: \"inside\" counts the tests that passed in every run outside and in every run
 inside. The ratio is the median over the rounds of the step's time, from its start to its commit, to the time outside. The load average is
-that of the last run: where it is far above the number of cores, other work was going on, and the times say little.
+that of the last run; a project's figures are from the last run that it was in, maybe beside more work. Where the load is far above the number of
+cores, the times say little.
 
 [tests/real-projects](../tests/real-projects/README.md) says how to run it.
 ";

@@ -16,8 +16,6 @@ use crate::{
 
 /// The maximum size of a policy's text, in bytes.
 pub(crate) const MAX_TEXT: usize = 256 * 1024;
-/// The maximum size of a policy in its signed form, in bytes.
-pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 /// The maximum number of violations listed.
 pub(crate) const MAX_VIOLATIONS: usize = 100;
 /// The maximum number of rules.
@@ -119,10 +117,13 @@ fn amounts(document: &Document, findings: &mut Findings) {
         }
     }
     let length = revised::length(document);
-    if length > MAX_BYTES {
+    if length > revised::MAX_BYTES {
         findings.add(
             "",
-            format!("the policy has {length} bytes in its signed form and the limit is {MAX_BYTES}: shorten it"),
+            format!(
+                "the policy has {length} bytes in its signed form and the limit is {}: shorten it",
+                revised::MAX_BYTES
+            ),
         );
     }
 }

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Policy, Violation, check::MAX_BYTES, document::Document};
+use crate::{Policy, Violation, document::Document};
+
+/// The maximum size of a policy in its signed form, in bytes.
+pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 
 /// The version of the bytes.
 const VERSION: u32 = 2;

@@ -9,6 +9,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use crate::{
+    bytes::{is_line_end, is_token},
     literals::{LiteralRefused, Literals},
     names, pem,
     rules::{self, At, Rule},
@@ -249,15 +250,6 @@ fn begins_word(text: &[u8], at: usize) -> bool {
         [.., b'%', a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => true,
         [.., last] => !last.is_ascii_alphanumeric() && last != b'_',
     }
-}
-
-/// What a token goes on with.
-pub(crate) fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"+/=_-.~%".contains(&byte)
-}
-
-pub(crate) fn is_line_end(byte: u8) -> bool {
-    byte == b'\n' || byte == b'\r'
 }
 
 /// `reach` bytes before `at`, or where its line begins.

@@ -11,6 +11,7 @@
 //!
 //! Pure: keys, nonces and texts are arguments.
 
+mod bytes;
 mod encode;
 mod engine;
 mod json;

@@ -73,7 +73,7 @@ impl std::fmt::Debug for Literals {
 
 impl Layer {
     fn new(spellings: BTreeSet<Vec<u8>>) -> Self {
-        let several_lines = |spelling: &&Vec<u8>| spelling.iter().any(|byte| crate::engine::is_line_end(*byte));
+        let several_lines = |spelling: &&Vec<u8>| spelling.iter().any(|byte| crate::bytes::is_line_end(*byte));
         let longest = spellings.iter().map(Vec::len).max().unwrap_or(0);
         let longest_of_lines = spellings.iter().filter(several_lines).map(Vec::len).max().unwrap_or(0);
         let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&spellings);

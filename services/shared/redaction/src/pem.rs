@@ -1,6 +1,6 @@
 //! Private keys between `-----BEGIN …` and `-----END …`, over many lines or on one.
 
-use crate::engine::is_line_end;
+use crate::bytes::is_line_end;
 
 /// The keyword of a search.
 pub(crate) const KEYWORD: &str = "-----begin ";

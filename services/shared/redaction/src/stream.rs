@@ -2,7 +2,7 @@
 
 use crate::{
     Redactor,
-    engine::{is_line_end, is_token},
+    bytes::{is_line_end, is_token},
     pem, text,
 };
 

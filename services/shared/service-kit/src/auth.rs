@@ -7,7 +7,7 @@ use thiserror::Error;
 use tonic::{Code, Status};
 
 use crate::{
-    net::Address,
+    address::Address,
     principal::{Principal, Service},
     register::{Register, TokenDigest},
     register_file::{LiveRegister, RegisterError},

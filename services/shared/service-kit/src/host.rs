@@ -12,13 +12,11 @@ use tonic::{
 };
 use tower::ServiceBuilder;
 
+pub use crate::limits::MAX_MESSAGE_BYTES;
 use crate::{
     Access, Shutdown, deadline::Deadline, guard::Guard, http_health::HttpHealth, limits::Limits,
     middleware::MiddlewareLayer, reflection, stores::StoreReports,
 };
-
-/// The largest message that is decoded, in bytes: above every limit on a field, so that the error names the field.
-pub const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long open requests have to end once a stop is requested.
 const GRACE: Duration = Duration::from_secs(5);

@@ -2,6 +2,7 @@
 //!
 //! The real clock and the real randomness live here. Services take them as values, so that a simulation can pass its own.
 
+mod address;
 pub mod auth;
 mod authority;
 pub mod clock;

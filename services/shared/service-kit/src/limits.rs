@@ -18,10 +18,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Code, Status, body::Body, codegen::Bytes};
 
 use crate::{
-    host::MAX_MESSAGE_BYTES,
     middleware::{Middleware, ResponseFuture, refuse},
     status,
 };
+
+/// The largest message that is decoded, in bytes: above every limit on a field, so that the error names the field.
+pub const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// The bytes of messages that requests may hold at once on one listener: eight of the largest.
 const BUDGET: usize = 8 * MAX_MESSAGE_BYTES;

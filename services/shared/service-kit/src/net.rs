@@ -1,11 +1,10 @@
-//! Addresses of services: unix sockets on one host, TCP between hosts.
+//! Listeners and channels: unix sockets on one host, TCP between hosts.
 
 use std::{
-    fmt, io,
-    net::{SocketAddr, ToSocketAddrs as _},
+    io,
+    net::SocketAddr,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    str::FromStr,
 };
 
 use futures::{Stream, StreamExt as _, future::Either};
@@ -14,43 +13,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::transport::{Channel, Endpoint, Uri};
 
+pub use crate::address::{Address, InvalidAddress};
 use crate::{Access, Connection, authority::NormalizedStream, users::Group};
-
-/// Where a service listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// A unix socket.
-    Unix(PathBuf),
-    /// A TCP address.
-    Tcp(SocketAddr),
-}
-
-/// Text that is not an address.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("`{0}` is not a valid address: write unix:/path/to/socket, host:port or http://host:port")]
-pub struct InvalidAddress(String);
-
-impl FromStr for Address {
-    type Err = InvalidAddress;
-
-    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
-        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
-            return Ok(Self::Unix(path.into()));
-        }
-        let host = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
-        let resolved = host.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
-        resolved.map(Self::Tcp).ok_or_else(|| InvalidAddress(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(address) => write!(f, "http://{address}"),
-        }
-    }
-}
 
 /// The longest path that fits `sockaddr_un`, its ending NUL aside.
 const MAX_SOCKET_PATH_BYTES: usize = 107;

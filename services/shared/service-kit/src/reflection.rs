@@ -1,5 +1,4 @@
-//! Reflection, by v1 and v1alpha. It is built when somebody first asks for it: decoding the contract takes longer than most of what a service
-//! does when it starts.
+//! Reflection, by v1 and v1alpha. It is built on the first request: decoding the contract takes longer than most of a service's start.
 
 use std::{
     convert::Infallible,

@@ -111,6 +111,7 @@ pub struct File;
 impl File {
     /// Parses a settings file. `~` expands to `home`.
     ///
+    /// # Errors
     /// All violations, in the order of the lines; never empty.
     pub fn parse(text: &str, home: Option<&Path>) -> Result<Settings, Vec<Violation>> {
         let root = belay_yaml::parse(text, &BOUNDS).map_err(|violation| vec![violation])?;

@@ -76,6 +76,7 @@ fn messages(violations: &[Violation]) -> String {
 /// Loads the settings from the file `named`, else from `$XDG_CONFIG_HOME/belay/config.yaml` (or `~/.config/belay/config.yaml`), else from
 /// `/etc/belay/config.yaml`; else the defaults. Never from a workspace: commands can write there, and the settings restrict commands.
 ///
+/// # Errors
 /// [`ConfigError`] if the file cannot be used. A file that the caller names must exist.
 pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Result<Loaded, ConfigError> {
     let from = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);

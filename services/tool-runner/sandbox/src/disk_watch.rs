@@ -122,6 +122,7 @@ const NOTHING: WriteBudget = WriteBudget { bytes: 0, inodes: 0 };
 impl DiskWatch {
     /// Opens the places that a command writes to. `None`: all are in memory.
     ///
+    /// # Errors
     /// [`Failure::DiskFull`] when a file system is below its reserve already.
     pub(crate) fn open(
         command: &Command,

@@ -41,6 +41,7 @@ use crate::{
 pub trait Launcher: Send + Sync {
     /// Starts a command. Blocks for a few milliseconds.
     ///
+    /// # Errors
     /// When the spec is invalid, the program or working directory does not exist, or a layer is missing.
     fn launch(&self, spec: Spec) -> Result<Running, LaunchError>;
 }
@@ -60,6 +61,7 @@ pub struct NamespaceLauncher {
 impl NamespaceLauncher {
     /// Raises the soft limit on open files of this process to the hard one, to allow many concurrent commands.
     ///
+    /// # Errors
     /// When a setting is invalid, or this program's `main` does not call [`crate::take_over_if_asked`].
     pub fn new(settings: Settings) -> Result<Self, LaunchError> {
         if !take_over::ready() {

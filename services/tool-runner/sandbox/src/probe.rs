@@ -72,6 +72,7 @@ pub struct Report {
 
 /// Probes each layer in its own process. Takes some milliseconds and changes nothing.
 ///
+/// # Errors
 /// When no launcher can be executed.
 pub fn probe(settings: &Settings) -> Result<Report, LaunchError> {
     if !take_over::ready() {

@@ -183,6 +183,7 @@ impl KillHandle {
 
     /// Kills every process of the command. The kill is complete once [`Running::wait`] returns.
     ///
+    /// # Errors
     /// When the signal cannot be sent. A command that has ended is not an error.
     pub fn kill(&self) -> io::Result<()> {
         self.0.killed.store(true, Ordering::Release);
@@ -245,6 +246,7 @@ impl Running {
     /// The two processes that end last, in order: init, with everything in its namespace, then the launcher, with the mounts. Once both
     /// have ended, [`Running::tear_down`] does not block.
     ///
+    /// # Errors
     /// When the kernel has no pidfd for the launcher.
     pub fn ends(&self) -> io::Result<[ProcessEnd; 2]> {
         Ok([self.kill.0.process.clone(), self.launcher.end()?])

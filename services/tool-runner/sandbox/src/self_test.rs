@@ -58,6 +58,7 @@ pub(crate) const CANARY: &str = "belay-canary";
 
 /// Runs the built-in attacks inside the sandbox, against targets created for them: a secret file, sockets, a listener, this process.
 ///
+/// # Errors
 /// When the attacks could not be completed. That proves nothing.
 pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, SelfTestError> {
     let folder = tempfile::tempdir()?;

@@ -163,6 +163,7 @@ impl Calls {
 
     /// Replaces the row of a commit that could not be applied, then discards the staged files. `row` is the ended call without its effect.
     ///
+    /// # Errors
     /// When the write fails. The staged files stay, because recovery may find the row that committed them and has to redo it.
     pub(super) async fn revert(
         self: &Arc<Self>,

@@ -44,6 +44,7 @@ impl Calls {
     /// Restores the calls of a ledger. Committed effects are applied before anything else touches their workspaces, calls that wait for
     /// approval keep waiting, and calls that were running end by their recovery class.
     ///
+    /// # Errors
     /// [`Status`] when the ledger cannot be written.
     pub async fn recover(parts: Parts) -> Result<Arc<Self>, Status> {
         let Parts {

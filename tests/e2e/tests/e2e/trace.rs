@@ -163,7 +163,7 @@ belay: belay run WAIT_TIMEOUT
     assert_says_no_more_than_it_has_to(&home, &spans);
 }
 
-/// A run waits for nobody who is only told of it: its services and its own command lose their last spans together, and one line says so.
+/// A run does not wait for a silent collector: its services and its own command drop their last spans, and one line says so.
 #[test]
 fn a_collector_that_never_answers_costs_a_run_a_moment_and_a_line() {
     let home = home("{id: unheard, steps: [{id: only, tool: noop}]}");
