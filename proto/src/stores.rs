@@ -12,20 +12,24 @@ use std::{
 };
 
 use tokio::sync::watch;
+use tonic::codegen::http::{HeaderName, HeaderValue};
 
 /// The metadata key of the stores. Its value is a list of `SERVICE ID GENERATION OPENED`, separated by `,`: the sender's own store first, then those
 /// it has seen. It stays the same while processes run, so that HTTP/2 sends it once a connection.
-pub const STORES: &str = "belay-stores";
+pub static STORES: HeaderName = HeaderName::from_static("belay-stores");
 /// The metadata key of their commits: a list of numbers in the order of [`STORES`], separated by `,`. It differs in nearly every message.
-pub const COMMITS: &str = "belay-commits";
+pub static COMMITS: HeaderName = HeaderName::from_static("belay-commits");
+
+/// How many different values of [`STORES`] are kept parsed: more than a service has peers.
+const PARSED: usize = 8;
 
 /// The metadata of one message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The value of [`STORES`].
-    pub stores: String,
+    pub stores: HeaderValue,
     /// The value of [`COMMITS`].
-    pub commits: String,
+    pub commits: HeaderValue,
 }
 
 /// Whose store it is.
@@ -156,12 +160,39 @@ struct State {
     known: BTreeMap<Service, Position>,
     /// Services whose latest position is not stored yet.
     unsaved: Vec<Service>,
+    /// The current value of [`STORES`]. Like `received`, it is kept because it is the same in nearly every message, of which there are several a
+    /// step.
+    written: Option<HeaderValue>,
+    /// The latest values of [`STORES`] that were received, at most [`PARSED`].
+    received: Vec<Received>,
+}
+
+impl State {
+    /// Where in `received` this value of [`STORES`] is.
+    fn received(&mut self, stores: &str) -> usize {
+        self.received.iter().position(|received| received.stores == stores).unwrap_or_else(|| {
+            if self.received.len() == PARSED {
+                self.received.remove(0);
+            }
+            self.received.push(Received { stores: stores.to_owned(), entries: stores.split(',').map(entry).collect() });
+            self.received.len() - 1
+        })
+    }
+}
+
+/// A value of [`STORES`], parsed.
+#[derive(Debug)]
+struct Received {
+    stores: String,
+    /// `None` for what cannot be parsed.
+    entries: Vec<Option<(Service, Position)>>,
 }
 
 impl Stores {
     /// The state of a service whose store is at `own`, with the stored positions of the others.
     pub fn new(service: Service, own: Position, known: BTreeMap<Service, Position>) -> Self {
-        Self { service, state: Mutex::new(State { own, known, unsaved: Vec::new() }), behind: watch::Sender::new(None) }
+        let state = State { own, known, unsaved: Vec::new(), written: None, received: Vec::new() };
+        Self { service, state: Mutex::new(state), behind: watch::Sender::new(None) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -194,17 +225,23 @@ impl Stores {
     /// The metadata of requests to other services and of responses to them.
     pub fn report(&self) -> Report {
         use fmt::Write as _;
-        let state = self.state();
-        let mut report = Report { stores: String::with_capacity(160), commits: String::with_capacity(32) };
-        let own = [(self.service, &state.own)];
-        for (service, position) in own.into_iter().chain(state.known.iter().map(|(service, known)| (*service, known))) {
-            let separator = if report.stores.is_empty() { "" } else { "," };
-            let Position { store_id, generation, opened, commit } = position;
-            write!(report.stores, "{separator}{} {store_id} {generation} {opened}", service.as_str())
-                .and_then(|()| write!(report.commits, "{separator}{commit}"))
-                .expect("writing to a String does not fail");
+        let mut state = self.state();
+        let State { own, known, written, .. } = &mut *state;
+        let stores = written.get_or_insert_with(|| {
+            let mut stores = describe(self.service, own);
+            for (service, position) in &*known {
+                write!(stores, ",{}", describe(*service, position)).expect("writing to a String does not fail");
+            }
+            HeaderValue::try_from(stores).expect("names, ids and numbers are ASCII")
+        });
+        let mut commits = own.commit.to_string();
+        for position in known.values() {
+            write!(commits, ",{}", position.commit).expect("writing to a String does not fail");
         }
-        report
+        let mut commits = HeaderValue::try_from(commits).expect("numbers are ASCII");
+        // In the connection's header table it would evict headers that repeat.
+        commits.set_sensitive(true);
+        Report { stores: stores.clone(), commits }
     }
 
     /// Records the positions that another service has sent: the values of [`STORES`] and [`COMMITS`]. Entries that cannot be parsed are skipped.
@@ -213,35 +250,43 @@ impl Stores {
     /// [`Behind`] when the sender's store is behind the position seen here, or the own store is behind the position that the sender has seen, now
     /// or earlier. The caller must then reject the sender's request.
     pub fn observe(&self, stores: &str, commits: &str) -> Result<(), Behind> {
-        let mut entries = stores.split(',').zip(commits.split(',')).filter_map(|(store, commit)| entry(store, commit));
+        let mut state = self.state();
+        let index = state.received(stores);
+        let State { own, known, unsaved, written, received } = &mut *state;
+        let mut entries = received[index].entries.iter_mut().zip(commits.split(',')).filter_map(|(entry, commit)| {
+            let (service, position) = entry.as_mut()?;
+            position.commit = commit.parse().ok()?;
+            Some((*service, position))
+        });
         let Some((sender, theirs)) = entries.next().filter(|(sender, _)| *sender != self.service) else {
             return self.refuse_if_behind();
         };
-        let mut state = self.state();
         for (service, known) in entries {
-            if service == self.service && state.own.is_behind(&known) {
-                let behind = Behind { service, remembered_by: sender, found: state.own.clone(), known };
+            if service == self.service && own.is_behind(known) {
+                let behind = Behind { service, remembered_by: sender, found: own.clone(), known: known.clone() };
                 self.behind.send_if_modified(|first| {
                     first.is_none() && {
-                        *first = Some(behind.clone());
+                        *first = Some(behind);
                         true
                     }
                 });
             }
         }
         self.refuse_if_behind()?;
-        if let Some(known) = state.known.get(&sender) {
-            if theirs.is_other_run_behind(known) {
-                let known = known.clone();
-                return Err(Behind { service: sender, remembered_by: self.service, found: theirs, known });
+        match known.get_mut(&sender) {
+            Some(known) if theirs.is_other_run_behind(known) => {
+                let (found, known) = (theirs.clone(), known.clone());
+                return Err(Behind { service: sender, remembered_by: self.service, found, known });
             }
-            if theirs.order() <= known.order() {
-                return Ok(());
+            Some(known) if theirs.order() <= known.order() => return Ok(()),
+            Some(known) if theirs.is_same_run(known) => known.commit = theirs.commit,
+            Some(_) | None => {
+                known.insert(sender, theirs.clone());
+                *written = None;
             }
         }
-        state.known.insert(sender, theirs);
-        if !state.unsaved.contains(&sender) {
-            state.unsaved.push(sender);
+        if !unsaved.contains(&sender) {
+            unsaved.push(sender);
         }
         Ok(())
     }
@@ -275,13 +320,20 @@ impl Stores {
     }
 }
 
-fn entry(store: &str, commit: &str) -> Option<(Service, Position)> {
-    let mut words = store.split(' ');
+/// One entry of [`STORES`].
+fn describe(service: Service, position: &Position) -> String {
+    let Position { store_id, generation, opened, commit: _ } = position;
+    format!("{} {store_id} {generation} {opened}", service.as_str())
+}
+
+/// Parses what [`describe`] has written; the number of commits is not in it.
+fn entry(text: &str) -> Option<(Service, Position)> {
+    let mut words = text.split(' ');
     let service = words.next()?.parse().ok()?;
     let store_id = words.next()?.to_owned();
     let mut number = || words.next()?.parse().ok();
     let (generation, opened) = (number()?, number()?);
-    Some((service, Position { store_id, generation, opened, commit: commit.parse().ok()? }))
+    Some((service, Position { store_id, generation, opened, commit: 0 }))
 }
 
 #[cfg(test)]
@@ -296,8 +348,12 @@ mod tests {
         Stores::new(service, own, BTreeMap::new())
     }
 
+    fn text(value: &HeaderValue) -> &str {
+        value.to_str().unwrap()
+    }
+
     fn observe(stores: &Stores, report: &Report) -> Result<(), Behind> {
-        stores.observe(&report.stores, &report.commits)
+        stores.observe(text(&report.stores), text(&report.commits))
     }
 
     #[test]
@@ -325,10 +381,9 @@ mod tests {
         observe(&executor, &early).unwrap();
         observe(&runner, &executor.report()).unwrap();
         runner.committed(103);
-        assert_eq!(
-            (runner.report().stores, runner.report().commits),
-            (format!("{},executor j 0 7", early.stores), "103,7".into())
-        );
+        let report = runner.report();
+        assert_eq!(text(&report.stores), format!("{},executor j 0 7", text(&early.stores)));
+        assert_eq!(text(&report.commits), "103,7");
         observe(&executor, &runner.report()).unwrap();
         observe(&executor, &early).expect("a message that arrives late proves nothing");
         assert_eq!(executor.take_updates(), [(Service::Runner, at("l", 0, 100, 103))]);
@@ -355,6 +410,30 @@ mod tests {
             observe(&executor, &stores(Service::Runner, at("m", 0, 0, 0)).report()).is_err(),
             "and so is another file"
         );
+    }
+
+    #[test]
+    fn what_is_kept_between_messages_follows_every_change() {
+        let executor = stores(Service::Executor, at("j", 0, 7, 7));
+        assert_eq!(text(&executor.report().stores), "executor j 0 7");
+        for (count, opened) in (1..=2 * PARSED as i64).map(|run| (run * 100, run * 100)) {
+            // The runner's process is started again and again, and each process sends several messages.
+            let runner = stores(Service::Runner, at("l", 0, opened, opened));
+            for commit in count..count + 3 {
+                runner.committed(commit);
+                observe(&executor, &runner.report()).unwrap();
+                observe(&runner, &executor.report()).unwrap();
+                let report = executor.report();
+                assert_eq!(text(&report.stores), format!("executor j 0 7,runner l 0 {opened}"));
+                assert_eq!(text(&report.commits), format!("7,{commit}"));
+                assert_eq!(executor.take_updates(), [(Service::Runner, at("l", 0, opened, commit))]);
+            }
+        }
+        assert!(executor.state().received.len() <= PARSED);
+        let cut = stores(Service::Runner, at("l", 0, 100, 150));
+        assert!(observe(&executor, &cut.report()).is_err());
+        let back = stores(Service::Runner, at("l", 0, 1602, 1602));
+        observe(&executor, &back.report()).unwrap();
     }
 
     #[test]

@@ -84,8 +84,8 @@ impl Middleware for Guard {
 }
 
 fn remove_reports(headers: &mut HeaderMap) {
-    headers.remove(STORES);
-    headers.remove(COMMITS);
+    headers.remove(&STORES);
+    headers.remove(&COMMITS);
 }
 
 /// The credentials of this request and its connection.

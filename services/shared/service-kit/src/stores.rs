@@ -8,7 +8,7 @@ use std::{
 
 use belay_proto::stores::{Behind, COMMITS, Report, STORES, Stores};
 use belay_reasons as reasons;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, Request, Response};
 use tonic::{Code, Status, body::Body, transport::Channel};
 use tower::Service;
 
@@ -24,17 +24,13 @@ fn refusal(behind: &Behind) -> Status {
 
 fn observe(headers: &HeaderMap, stores: &Stores) -> Result<(), Behind> {
     let value = |key| headers.get(key).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    stores.observe(value(STORES), value(COMMITS))
+    stores.observe(value(&STORES), value(&COMMITS))
 }
 
 fn report(headers: &mut HeaderMap, stores: &Stores) {
     let Report { stores, commits } = stores.report();
-    if let (Ok(stores), Ok(mut commits)) = (HeaderValue::try_from(stores), HeaderValue::try_from(commits)) {
-        // In the connection's header table it would evict headers that repeat.
-        commits.set_sensitive(true);
-        headers.insert(STORES, stores);
-        headers.insert(COMMITS, commits);
-    }
+    headers.insert(&STORES, stores);
+    headers.insert(&COMMITS, commits);
 }
 
 /// On the server: rejects requests while a store is behind, and reports the known positions with every response.
