@@ -18,6 +18,10 @@ use belay_tool_runner::{
 };
 use clap::Parser as _;
 
+/// As in the executor: a call allocates and frees dozens of small objects on several threads. Huge pages stay off: they would raise memory use.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // The sandbox starts this program again as its launcher: this has to run before anything else is set up.
     belay_tool_runner::take_over_if_asked();
