@@ -150,7 +150,7 @@ impl Execution {
                 self.to_resolve.remove(step);
                 self.unknown.insert(*step);
                 let record = &mut self.steps[*step];
-                record.failure = Some(failure.clone());
+                record.failure = Some(Box::new(failure.clone()));
                 record.call_end = None;
                 record.attempt_started_at = None;
                 self.active -= 1;
@@ -175,7 +175,7 @@ impl Execution {
                 let pending = self.in_flight.get(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
                 let authorization = Authorization::of(receipt, pending);
                 self.end_call(*call, CallEnd::Completed, time)?;
-                self.steps[call.step].authorization = authorization;
+                self.steps[call.step].authorization = authorization.map(Box::new);
                 self.steps[call.step].output = Some(result.clone());
             }
             K::CallFailed { call, failure, .. } => self.end_call(*call, CallEnd::Failed(failure.clone()), time)?,

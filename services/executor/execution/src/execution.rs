@@ -105,12 +105,13 @@ pub(crate) struct StepRecord {
     /// How long it has waited for approvals; not counted as its own time.
     pub(crate) waited: Duration,
     pub(crate) output: Option<Json>,
-    pub(crate) failure: Option<Failure>,
+    /// Boxed, like `authorization`: most steps have neither, and a plan may have 10,000 steps.
+    pub(crate) failure: Option<Box<Failure>>,
     pub(crate) failed_attempts: Vec<FailedAttempt>,
     pub(crate) skipped: Option<(SkipReason, Option<usize>)>,
     pub(crate) call_end: Option<CallEnd>,
     /// What authorized the call that completed it.
-    pub(crate) authorization: Option<Authorization>,
+    pub(crate) authorization: Option<Box<Authorization>>,
 }
 
 /// What authorized a call: a person, the policy on behalf of one, or a rule alone.
@@ -156,7 +157,7 @@ pub struct FailedAttempt {
 impl StepRecord {
     /// Records the failure of an attempt.
     pub(crate) fn failed(&mut self, attempt: u32, failure: &Failure, ended_at: Timestamp) {
-        self.failure = Some(failure.clone());
+        self.failure = Some(Box::new(failure.clone()));
         self.failed_attempts.push(FailedAttempt { attempt, failure: failure.clone(), ended_at });
         let with_output = self.failed_attempts.iter_mut().rev().filter(|failed| failed.failure.last_output.is_some());
         with_output.skip(MAX_OUTPUTS_KEPT).for_each(|failed| failed.failure.last_output = None);
@@ -284,7 +285,7 @@ impl<'a> StepView<'a> {
 
     /// The last failure.
     pub fn failure(&self) -> Option<&'a Failure> {
-        self.record.failure.as_ref()
+        self.record.failure.as_deref()
     }
 
     /// Its attempts that failed, in order.
@@ -294,7 +295,7 @@ impl<'a> StepView<'a> {
 
     /// The authorization of the call that completed it; `None` before that, and when the call changed nothing.
     pub fn authorization(&self) -> Option<&Authorization> {
-        self.record.authorization.as_ref()
+        self.record.authorization.as_deref()
     }
 
     /// Why it was skipped, and because of which step.
