@@ -24,7 +24,7 @@ pub(crate) fn folder() -> tempfile::TempDir {
 /// A folder inside a [`folder`], so that it is empty.
 pub(crate) struct Ground {
     pub(crate) root: PathBuf,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Ground {
@@ -32,7 +32,7 @@ impl Ground {
         let folder = folder();
         let root = folder.path().join("workspace");
         fs::create_dir(&root).unwrap();
-        Self { root, _folder: folder }
+        Self { root, folder }
     }
 
     /// With files: a path that ends in `/` is a folder, `-> ` makes a link.
@@ -62,6 +62,23 @@ impl Ground {
 
     pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+}
+
+/// Tests lock folders, and overlayfs leaves a locked one beside each view; only root removes those as they are.
+impl Drop for Ground {
+    fn drop(&mut self) {
+        unlock(self.folder.path());
+    }
+}
+
+fn unlock(folder: &Path) {
+    // What cannot be unlocked stays behind; the test's own result matters more.
+    drop(fs::set_permissions(folder, fs::Permissions::from_mode(0o700)));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            unlock(&entry.path());
+        }
     }
 }
 
