@@ -158,6 +158,8 @@ struct Owned {
     executors: u64,
     /// A copy of the journal and its log, until it is restored.
     journal_copy: Option<[Vec<u8>; 2]>,
+    /// The copy was restored, and no executor has opened it yet: the operator asks each one to accept it.
+    accepting: bool,
     last_operation: Option<Operation>,
     /// The names of the executions in the journal.
     names: BTreeMap<ExecutionKey, String>,
@@ -421,6 +423,7 @@ fn open_journal(site: &Site) -> Result<Opened, StoreError> {
     let location = Location { accepted, ..location(JOURNAL, site.bugs.journal, site.knobs.store_batch) };
     let mut journal = belay_journal_sqlite::open_with(&location, site.knobs.journal, || "store".to_owned())?;
     let (before, stale) = site.owners.with(|owned| {
+        owned.accepting = false;
         let before = std::mem::replace(&mut owned.newest_fence, journal.fence);
         (before, owned.last_operation.take())
     });
@@ -441,7 +444,8 @@ fn open_journal(site: &Site) -> Result<Opened, StoreError> {
     Ok(journal)
 }
 
-/// Copies the executor's journal at its second start, and restores the copy at its fourth. Returns when the copy was accepted.
+/// Copies the executor's journal at its second start, and restores the copy at its fourth. Returns the time from then on until an executor has
+/// opened the copy: a start that fails has accepted nothing.
 fn restore_journal(site: &Site) -> Option<i64> {
     let files = [JOURNAL.to_owned(), format!("{JOURNAL}-wal")].map(|name| Path::new(FOLDER).join(name));
     let run = site.owners.with(|owned| {
@@ -452,20 +456,21 @@ fn restore_journal(site: &Site) -> Option<i64> {
         2 => {
             let copy = files.each_ref().map(|path| disk::read(path).unwrap_or_default());
             site.owners.with(|owned| owned.journal_copy = Some(copy));
-            None
         }
         4 => {
-            let copy = site.owners.with(|owned| owned.journal_copy.take())?;
+            let Some(copy) = site.owners.with(|owned| owned.journal_copy.take()) else { return };
             for (path, bytes) in files.iter().zip(&copy) {
                 disk::replace(path, bytes).expect("a calm disk does not fail");
             }
-            site.owners.with(|owned| (owned.last_operation, owned.names) = (None, BTreeMap::new()));
+            site.owners.with(|owned| {
+                (owned.last_operation, owned.names, owned.accepting) = (None, BTreeMap::new(), true);
+            });
             trace::event("the journal is replaced by a copy from before");
             trace::count("journals restored");
-            Some(now_micros())
         }
-        _ => None,
-    })
+        _ => {}
+    });
+    site.owners.with(|owned| owned.accepting).then(now_micros)
 }
 
 /// A replaced owner that does not know about it repeats its last write. S2-NFR-005, B-08.
