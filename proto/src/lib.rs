@@ -15,6 +15,7 @@ pub mod v1 {
 }
 
 pub mod stores;
+pub mod texts;
 
 /// Converts microseconds since the Unix epoch to the contract's timestamp.
 pub fn timestamp(micros: i64) -> pbjson_types::Timestamp {

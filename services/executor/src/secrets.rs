@@ -15,7 +15,10 @@ use std::{
 
 use belay_execution::Execution;
 use belay_journal::Transition;
-use belay_proto::v1::{self, execution_event::Kind};
+use belay_proto::{
+    texts::{Text, Texts as _},
+    v1::{self, execution_event::Kind},
+};
 use belay_redaction::{Bound, MasterKey, NotOpened, Redactor, SealKey, is_telling, open, seal};
 use belay_service_kit::key_file::{self, KeyFileError};
 use prost::Message as _;
@@ -23,7 +26,7 @@ use thiserror::Error;
 
 use crate::{
     names::ExecutionName,
-    wire::{self, DecodeError, texts},
+    wire::{self, DecodeError},
 };
 
 /// The file of the key that wraps the executions' keys, in the state directory.
@@ -165,19 +168,19 @@ impl Vault {
 
     /// Hides secrets in a text that belongs to no execution.
     pub(crate) fn shown(&self, mut words: String) -> String {
-        hide::show(&self.redactor, texts::Text::Words(&mut words));
+        hide::show(&self.redactor, Text::Words(&mut words));
         words
     }
 
     /// Labels as they are stored and searched.
     pub(crate) fn labels(&self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
-        hide::show(&self.redactor, texts::Text::Labels(&mut labels));
+        hide::show(&self.redactor, Text::Labels(&mut labels));
         labels
     }
 
     /// Hides secrets in a plan that belongs to no execution.
     pub(crate) fn plan(&self, mut plan: v1::Plan) -> v1::Plan {
-        texts::of_plan(&mut plan, &mut |text| hide::show(&self.redactor, text));
+        plan.texts(&mut |text| hide::show(&self.redactor, text));
         plan
     }
 }
@@ -186,14 +189,14 @@ impl Secrets {
     /// The execution as it is shown, with its secrets hidden.
     pub(crate) fn describe(&self, name: &ExecutionName, execution: &Execution) -> v1::Execution {
         let mut described = wire::full(name, execution);
-        texts::of_execution(&mut described, &mut |text| hide::show(&self.redactor, text));
+        described.texts(&mut |text| hide::show(&self.redactor, text));
         described
     }
 
     /// The same without the plan and the steps.
     pub(crate) fn summarize(&self, name: &ExecutionName, execution: &Execution) -> v1::Execution {
         let mut summary = wire::brief(name, execution);
-        texts::of_execution(&mut summary, &mut |text| hide::show(&self.redactor, text));
+        summary.texts(&mut |text| hide::show(&self.redactor, text));
         summary
     }
 
@@ -206,10 +209,10 @@ impl Secrets {
     fn hide(&mut self, message: &mut v1::ExecutionEvent) -> bool {
         let mut found = Vec::new();
         let mut changed = false;
-        texts::of_event(message, &mut |text| changed |= hide::hide(&self.redactor, text, &mut found));
+        message.texts(&mut |text| changed |= hide::hide(&self.redactor, text, &mut found));
         if self.learn(found) {
             // A value found in one text may occur in an earlier one, where only the value identifies it.
-            texts::of_event(message, &mut |text| changed |= hide::hide(&self.redactor, text, &mut Vec::new()));
+            message.texts(&mut |text| changed |= hide::hide(&self.redactor, text, &mut Vec::new()));
         }
         changed
     }

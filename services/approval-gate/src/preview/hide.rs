@@ -6,30 +6,24 @@
 
 use std::borrow::Cow;
 
-use belay_proto::v1::{Approval, EffectSummary, FileDiff, PathChange, Preview};
+use belay_proto::texts::{Text, Texts};
 use belay_redaction::{Found, REDACTED, Redactor};
 
-/// Redacts a preview.
-pub(crate) fn hide_preview(redactor: &Redactor, preview: &mut Preview) {
-    let Preview { headline, working_directory, workspace, reach, files, more_files: _ } = preview;
-    [headline, working_directory, workspace].into_iter().chain(reach).for_each(|text| hide(redactor, text));
-    files.iter_mut().for_each(|file| hide_file(redactor, file));
+/// Redacts the texts of a message.
+pub(crate) fn hide_texts(redactor: &Redactor, message: &mut impl Texts) {
+    message.texts(&mut |text| match text {
+        Text::Words(words) => hide(redactor, words),
+        Text::Json(json) => hide_json(redactor, json),
+        Text::Labels(labels) => labels.values_mut().for_each(|value| hide(redactor, value)),
+    });
 }
 
-/// Redacts the diff of one file.
-pub(super) fn hide_file(redactor: &Redactor, file: &mut FileDiff) {
-    hide(redactor, &mut file.unified);
-    hide(redactor, &mut file.note);
-    file.change.iter_mut().for_each(|change| hide_path(redactor, change));
-}
-
-/// Redacts the fields of an approval's BASIC view.
-pub(crate) fn hide_basic(redactor: &Redactor, approval: &mut Approval) {
-    hide(redactor, &mut approval.operation);
-    hide(redactor, &mut approval.decide_reason);
-    approval.decision.iter_mut().for_each(|decision| hide(redactor, &mut decision.reason));
-    if let Some(EffectSummary { changes, .. }) = &mut approval.effect {
-        changes.iter_mut().for_each(|change| hide_path(redactor, change));
+fn hide_json(redactor: &Redactor, json: &mut String) {
+    if redactor.may_hide_json(json) {
+        match serde_json::from_str(json) {
+            Ok(value) => *json = redactor.redact_json::<&str>(&value, &[]).shown.to_string(),
+            Err(_) => hide(redactor, json),
+        }
     }
 }
 
@@ -72,8 +66,4 @@ pub(crate) fn hide(redactor: &Redactor, text: &mut String) {
     if redactor.may_hide(text) {
         *text = redactor.redact_text(text).text;
     }
-}
-
-pub(super) fn hide_path(redactor: &Redactor, change: &mut PathChange) {
-    hide(redactor, &mut change.path);
 }

@@ -18,7 +18,7 @@ use belay_proto::v1;
 use belay_redaction::Redactor;
 
 pub(crate) use headline::operation;
-pub(crate) use hide::{hide, hide_basic, hide_preview};
+pub(crate) use hide::{hide, hide_texts};
 pub(crate) use opened::Opened;
 
 use bytes::AsText;
@@ -51,7 +51,7 @@ const MAX_FLAGS: usize = 16;
 /// Contents by their verified digest, `sha256:…`.
 pub(crate) type Contents = HashMap<String, Vec<u8>>;
 
-/// Renders a subject. Redacts the lines of files; [`hide_preview`] redacts the rest.
+/// Renders a subject. Redacts the lines of files; [`hide_texts`] redacts the rest.
 pub(crate) fn preview(redactor: &Redactor, subject: &Subject, contents: &Contents) -> v1::Preview {
     let entries = order::entries(&subject.changes);
     let first = &entries[..entries.len().min(MAX_FILES)];
@@ -87,7 +87,7 @@ pub(crate) fn whole_file(redactor: &Redactor, change: &Change, contents: &Conten
     let mut budget = Budget { lines: usize::MAX, bytes: usize::MAX, work: MAX_WORK };
     let share = Share { lines: usize::MAX, bytes: usize::MAX, line: usize::MAX };
     let mut whole = file(redactor, change, contents, share, &mut budget);
-    hide::hide_file(redactor, &mut whole);
+    hide_texts(redactor, &mut whole);
     whole
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn whole_file(redactor: &Redactor, change: &Change, contents: &Conten
 pub(crate) fn listed(redactor: &Redactor, subject: &Subject) -> Vec<v1::PathChange> {
     let listed = order::gravest_first(&subject.changes).into_iter().map(|change| {
         let mut change = path_change(change);
-        hide::hide_path(redactor, &mut change);
+        hide_texts(redactor, &mut change);
         change
     });
     listed.collect()
@@ -109,7 +109,7 @@ pub(crate) fn gravest(subject: &Subject) -> Option<(&Change, belay_policy::Gravi
 /// A path, redacted, for lists.
 fn listed_path(redactor: &Redactor, change: &Change) -> String {
     let mut shown = path_change(change);
-    hide::hide_path(redactor, &mut shown);
+    hide_texts(redactor, &mut shown);
     shown.path
 }
 

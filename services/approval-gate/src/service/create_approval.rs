@@ -44,12 +44,12 @@ pub(super) async fn create_approval(
     let redactor = gate.redactor.clone();
     let render = move || {
         let mut preview = preview(&redactor, &rendered, &contents);
-        preview::hide_preview(&redactor, &mut preview);
+        preview::hide_texts(&redactor, &mut preview);
         preview
     };
     let preview = gate.store.work(render).await;
     let mut basic = asked(gate, name, &request, trace.as_ref(), &subject);
-    preview::hide_basic(&gate.redactor, &mut basic);
+    preview::hide_texts(&gate.redactor, &mut basic);
     let new = NewApproval { basic, namespace: call.namespace, subject: bytes, preview };
     let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))?;
     the_same(kept, &request)

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use belay_proto::texts::Text;
 use belay_redaction::{Hidden, REDACTED, RedactedJson, Redactor};
 use serde_json::Value;
-
-use crate::wire::texts::Text;
 
 /// Hides the secrets in a text.
 pub(super) fn show(redactor: &Redactor, text: Text<'_>) {

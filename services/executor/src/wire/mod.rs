@@ -6,7 +6,6 @@ mod decode;
 mod event;
 mod execution;
 mod plan;
-pub(crate) mod texts;
 
 pub(crate) use approval::{decision_from, receipt_from, requirement_from, subject_kind};
 pub(crate) use decode::{DecodeError, decode_all, decode_bytes, parse_call, to_events};

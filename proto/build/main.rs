@@ -1,0 +1,37 @@
+//! Compiles the contract without protoc: protox parses it, and everything that is generated comes from the same descriptors.
+
+mod texts;
+
+use std::{env, error::Error, fs, path::PathBuf};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(root.join("belay/v1"))?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    files.sort();
+    println!("cargo::rerun-if-changed={}", root.join("belay/v1").display());
+    println!("cargo::rerun-if-changed={}", root.join("build").display());
+
+    let mut compiler = protox::Compiler::new([&root])?;
+    compiler.include_source_info(true);
+    compiler.include_imports(true);
+    compiler.open_files(&files)?;
+    // With the options' values: `prost_types` drops those of extensions.
+    let bytes = compiler.encode_file_descriptor_set();
+    fs::write(out.join("belay_descriptor.bin"), &bytes)?;
+    let code = texts::generate(&compiler.descriptor_pool()).unwrap_or_else(|problems| {
+        eprintln!("{problems}");
+        std::process::exit(1)
+    });
+    fs::write(out.join("texts.rs"), code)?;
+
+    tonic_prost_build::configure()
+        .compile_well_known_types(true)
+        // Ordered maps: the same message always has the same bytes.
+        .btree_map(".")
+        .extern_path(".google.protobuf", "::pbjson_types")
+        .compile_fds(compiler.file_descriptor_set())?;
+    pbjson_build::Builder::new().register_descriptors(&bytes)?.btree_map(["."]).build(&[".belay.v1"])?;
+    Ok(())
+}
