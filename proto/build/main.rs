@@ -4,13 +4,24 @@ mod texts;
 
 use std::{env, error::Error, fs, path::PathBuf};
 
+/// The packages of the contract. Each is a folder, and a module of this crate.
+const PACKAGES: [&str; 3] = ["belay.v1", "belay.runner.v1", "belay.gate.v1"];
+
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(root.join("belay/v1"))?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    let mut files = Vec::new();
+    for package in PACKAGES {
+        let folder = root.join(package.replace('.', "/"));
+        println!("cargo::rerun-if-changed={}", folder.display());
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "proto") {
+                files.push(path);
+            }
+        }
+    }
     files.sort();
-    println!("cargo::rerun-if-changed={}", root.join("belay/v1").display());
     println!("cargo::rerun-if-changed={}", root.join("build").display());
 
     let mut compiler = protox::Compiler::new([&root])?;
@@ -32,6 +43,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(".")
         .extern_path(".google.protobuf", "::pbjson_types")
         .compile_fds(compiler.file_descriptor_set())?;
-    pbjson_build::Builder::new().register_descriptors(&bytes)?.btree_map(["."]).build(&[".belay.v1"])?;
+    pbjson_build::Builder::new()
+        .register_descriptors(&bytes)?
+        .btree_map(["."])
+        .build(&PACKAGES.map(|package| format!(".{package}")))?;
     Ok(())
 }

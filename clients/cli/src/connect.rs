@@ -10,7 +10,8 @@ use std::{
 
 use belay_all_in_one::{ConfigSource, Embedded, Endpoint, Opened, Options, PolicyChoice, StateDir, TraceContext};
 use belay_proto::v1::{
-    Execution, approval_gate_service_client::ApprovalGateServiceClient, executor_service_client::ExecutorServiceClient,
+    Execution, approval_service_client::ApprovalServiceClient, executor_service_client::ExecutorServiceClient,
+    policy_service_client::PolicyServiceClient,
 };
 use belay_reasons as reasons;
 use hyper_util::rt::TokioIo;
@@ -44,8 +45,11 @@ type Wire = InterceptedService<Channel, Shown>;
 /// The executor's client.
 pub(crate) type Client = ExecutorServiceClient<Wire>;
 
-/// The approval gate's client.
-pub(crate) type Gate = ApprovalGateServiceClient<Wire>;
+/// The client of the approval gate's approvals.
+pub(crate) type Gate = ApprovalServiceClient<Wire>;
+
+/// The client of the approval gate's policy.
+pub(crate) type Policy = PolicyServiceClient<Wire>;
 
 /// A server, as people write it: `unix:/path` or `http://host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,13 +144,22 @@ pub(crate) struct ToGate {
 }
 
 impl ToGate {
-    /// The gate's client. One that is named is connected to now, since most commands need none.
+    /// The client of its approvals.
     pub(crate) async fn client(&self) -> Result<Gate, Failure> {
-        let wire = match &self.elsewhere {
-            Some((address, token)) => connect(address, token.as_deref(), self.trace.as_ref()).await?,
-            None => self.beside_executor.clone(),
-        };
-        Ok(Gate::new(wire).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        Ok(Gate::new(self.wire().await?).max_decoding_message_size(MAX_MESSAGE_BYTES))
+    }
+
+    /// The client of its policy.
+    pub(crate) async fn policy(&self) -> Result<Policy, Failure> {
+        Ok(Policy::new(self.wire().await?).max_decoding_message_size(MAX_MESSAGE_BYTES))
+    }
+
+    /// A gate that is named is connected to now, since most commands need none.
+    async fn wire(&self) -> Result<Wire, Failure> {
+        match &self.elsewhere {
+            Some((address, token)) => connect(address, token.as_deref(), self.trace.as_ref()).await,
+            None => Ok(self.beside_executor.clone()),
+        }
     }
 }
 

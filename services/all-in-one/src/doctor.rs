@@ -7,7 +7,7 @@ use std::{
 };
 
 use belay_policy::{Policy, Tier};
-use belay_proto::v1::{EnforcementReport, enforcement_report};
+use belay_proto::runner_v1::{EnforcementReport, enforcement_report};
 use belay_settings::toolchains::{Caller, PROGRAMS};
 use belay_tool_runner::{CommandSettings, Enforcement, HostDirectories, WorkspaceDirectories as _};
 

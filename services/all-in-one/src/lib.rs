@@ -33,7 +33,7 @@ use belay_policy::Policy;
 pub use belay_service_kit::telemetry::{InvalidLogFormat, LogFormat, init as log_to_stderr};
 pub use belay_telemetry::{Telemetry, TelemetryError, TraceContext};
 
-use belay_proto::v1::EnforcementReport;
+use belay_proto::runner_v1::EnforcementReport;
 use belay_service_kit::{
     Access, Clock, Ids, People, ServeError, Service, ServiceChannel, Services, Shutdown, SystemClock, Trigger,
     net::{self, Reach},

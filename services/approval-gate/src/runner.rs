@@ -6,7 +6,7 @@ use std::{
 };
 
 use belay_grant::{Subject, digest_of};
-use belay_proto::v1::{
+use belay_proto::runner_v1::{
     self, get_effect_response::Content as Piece, tool_runner_service_client::ToolRunnerServiceClient,
 };
 use belay_reasons as reasons;
@@ -59,7 +59,7 @@ impl RunnerClient {
     }
 
     async fn fetch(&self, call: &str) -> Result<Held, Status> {
-        let mut request = Request::new(v1::GetEffectRequest { name: call.to_owned() });
+        let mut request = Request::new(runner_v1::GetEffectRequest { name: call.to_owned() });
         if let Some(authorization) = &self.authorization {
             request.metadata_mut().insert("authorization", authorization.clone());
         }
@@ -102,7 +102,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// Adds the next piece. Bytes beyond the limits are counted, and dropped.
-    pub(crate) fn take(&mut self, message: v1::GetEffectResponse) {
+    pub(crate) fn take(&mut self, message: runner_v1::GetEffectResponse) {
         match message.content {
             None => {}
             Some(Piece::Subject(bytes)) => {
@@ -200,15 +200,15 @@ mod tests {
         subject
     }
 
-    fn piece(content: Piece) -> v1::GetEffectResponse {
-        v1::GetEffectResponse { content: Some(content) }
+    fn piece(content: Piece) -> runner_v1::GetEffectResponse {
+        runner_v1::GetEffectResponse { content: Some(content) }
     }
 
-    fn chunk(digest: &str, data: &[u8], last: bool) -> v1::GetEffectResponse {
-        piece(Piece::Chunk(v1::ContentChunk { digest: digest.to_owned(), data: data.to_vec(), last }))
+    fn chunk(digest: &str, data: &[u8], last: bool) -> runner_v1::GetEffectResponse {
+        piece(Piece::Chunk(runner_v1::ContentChunk { digest: digest.to_owned(), data: data.to_vec(), last }))
     }
 
-    fn sent(subject: &[u8], chunks: Vec<v1::GetEffectResponse>) -> Held {
+    fn sent(subject: &[u8], chunks: Vec<runner_v1::GetEffectResponse>) -> Held {
         let mut held = Held::default();
         subject.chunks(100).for_each(|bytes| held.take(piece(Piece::Subject(bytes.to_vec()))));
         chunks.into_iter().for_each(|chunk| held.take(chunk));

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Weak, time::Duration};
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{Event, EventKind};
-use belay_proto::v1;
+use belay_proto::runner_v1;
 use belay_service_kit::{Shutdown, status};
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
@@ -36,12 +36,12 @@ pub(crate) async fn send(
             by_shard.entry(shard).or_default().push(name);
         }
         for (shard, names) in by_shard {
-            until_taken(&runner, names, v1::Fence { shard, token }).await;
+            until_taken(&runner, names, runner_v1::Fence { shard, token }).await;
         }
     }
 }
 
-async fn until_taken(runner: &Runner, names: Vec<String>, fence: v1::Fence) {
+async fn until_taken(runner: &Runner, names: Vec<String>, fence: runner_v1::Fence) {
     let (mut delay, longest) = BACKOFF;
     while let Err(status) = runner.acknowledge(names.clone(), fence).await {
         if status.code() != Code::Unavailable && status::reason(&status).is_some() {

@@ -13,7 +13,10 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_journal::{ExecutionKey, ExecutionRow};
-use belay_proto::v1::{self, approval::State, watch_approvals_response::Content};
+use belay_proto::{
+    gate_v1::{self, watch_decisions_response::Content},
+    v1::{self, approval::State},
+};
 use belay_service_kit::Shutdown;
 use belay_telemetry::TraceContext;
 use tokio::{sync::mpsc, task::AbortHandle};
@@ -178,7 +181,7 @@ async fn recheck_approvals(registry: Weak<ExecutionRegistry>, gate: Gate) {
 /// Makes sure that the gate has an approval, and delivers its decision if there is one.
 pub(crate) async fn recheck_approval(
     registry: Weak<ExecutionRegistry>,
-    asked: v1::CreateApprovalRequest,
+    asked: gate_v1::CreateApprovalRequest,
     trace: TraceContext,
 ) {
     let (mut backoff, longest) = BACKOFF;
@@ -321,7 +324,7 @@ impl GateNotice {
 pub(crate) async fn run_outbox(gate: Gate, mut notices: mpsc::UnboundedReceiver<GateNotice>) {
     let mut batch = Vec::new();
     while notices.recv_many(&mut batch, 1000).await > 0 {
-        let mut acknowledged = v1::AcknowledgeApprovalsRequest::default();
+        let mut acknowledged = gate_v1::AcknowledgeApprovalsRequest::default();
         for notice in batch.drain(..) {
             match notice {
                 GateNotice::Delivered(name) => acknowledged.delivered.push(name),
@@ -331,7 +334,7 @@ pub(crate) async fn run_outbox(gate: Gate, mut notices: mpsc::UnboundedReceiver<
                 GateNotice::Withdraw { execution, call } => until_accepted(|| withdraw(&gate, &execution, &call)).await,
             }
         }
-        if acknowledged != v1::AcknowledgeApprovalsRequest::default() {
+        if acknowledged != gate_v1::AcknowledgeApprovalsRequest::default() {
             until_accepted(|| gate.acknowledge(acknowledged.clone())).await;
         }
     }

@@ -2,7 +2,10 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use belay_proto::v1::{self, approval_gate_service_client::ApprovalGateServiceClient};
+use belay_proto::{
+    gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
+    runner_v1, v1,
+};
 use belay_reasons as reasons;
 use belay_service_kit::{ServiceChannel, host::MAX_MESSAGE_BYTES, status};
 use belay_telemetry::TraceContext;
@@ -62,7 +65,7 @@ impl Gate {
     /// Creates the approval of a held call, or returns the existing one.
     pub(crate) async fn create(
         &self,
-        asked: v1::CreateApprovalRequest,
+        asked: gate_v1::CreateApprovalRequest,
         trace: &TraceContext,
     ) -> Result<v1::Approval, GateError> {
         let digest = asked.subject_digest.clone();
@@ -78,14 +81,14 @@ impl Gate {
     }
 
     /// Returns the grant of an approved call.
-    pub(crate) async fn grant(&self, approval: String) -> Result<v1::Grant, GateError> {
-        let request = self.with_timeout(v1::GetGrantRequest { approval });
+    pub(crate) async fn grant(&self, approval: String) -> Result<runner_v1::Grant, GateError> {
+        let request = self.with_timeout(gate_v1::GetGrantRequest { approval });
         Ok(self.client.clone().get_grant(request).await.map_err(gate_error)?.into_inner())
     }
 
     /// Cancels a pending approval.
     pub(crate) async fn cancel(&self, name: String) -> Result<(), GateError> {
-        let request = self.with_timeout(v1::CancelApprovalRequest { name });
+        let request = self.with_timeout(gate_v1::CancelApprovalRequest { name });
         self.client.clone().cancel_approval(request).await.map(drop).map_err(gate_error)
     }
 
@@ -110,16 +113,14 @@ impl Gate {
         parent: &str,
         execution: &str,
         page_token: String,
-    ) -> Result<v1::ListApprovalsResponse, GateError> {
-        let request = self.with_timeout(v1::ListApprovalsRequest {
+    ) -> Result<gate_v1::ListPendingApprovalsResponse, GateError> {
+        let request = self.with_timeout(gate_v1::ListPendingApprovalsRequest {
             parent: parent.to_owned(),
             page_size: 1000,
             page_token,
-            states: vec![v1::approval::State::Pending.into()],
             execution: execution.to_owned(),
-            id_prefix: String::new(),
         });
-        Ok(self.client.clone().list_approvals(request).await.map_err(gate_error)?.into_inner())
+        Ok(self.client.clone().list_pending_approvals(request).await.map_err(gate_error)?.into_inner())
     }
 
     /// The executions of a namespace that have a pending approval.
@@ -136,20 +137,18 @@ impl Gate {
     }
 
     /// Acknowledges stored decisions and reports the use of grants.
-    pub(crate) async fn acknowledge(&self, acknowledged: v1::AcknowledgeApprovalsRequest) -> Result<(), GateError> {
+    pub(crate) async fn acknowledge(
+        &self,
+        acknowledged: gate_v1::AcknowledgeApprovalsRequest,
+    ) -> Result<(), GateError> {
         let request = self.with_timeout(acknowledged);
         self.client.clone().acknowledge_approvals(request).await.map(drop).map_err(gate_error)
     }
 
     /// Streams every decision that no executor has acknowledged, then every new one.
-    pub(crate) async fn watch(&self) -> Result<tonic::Streaming<v1::WatchApprovalsResponse>, Status> {
-        let request = self.request(v1::WatchApprovalsRequest {
-            parent: "namespaces/-".to_owned(),
-            execution: String::new(),
-            undelivered: true,
-            heartbeat_interval: None,
-        });
-        Ok(self.client.clone().watch_approvals(request).await?.into_inner())
+    pub(crate) async fn watch(&self) -> Result<tonic::Streaming<gate_v1::WatchDecisionsResponse>, Status> {
+        let request = self.request(gate_v1::WatchDecisionsRequest { heartbeat_interval: None });
+        Ok(self.client.clone().watch_decisions(request).await?.into_inner())
     }
 }
 

@@ -6,7 +6,7 @@ use belay_execution::{
     Action, ApprovalMode, ApprovalRequirement, CallId, CallRequest, ErrorClass, EventKind, Failure, PendingApproval,
     Receipt,
 };
-use belay_proto::v1;
+use belay_proto::{gate_v1, runner_v1, v1};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use belay_telemetry::TraceContext;
@@ -57,7 +57,7 @@ pub(crate) enum Busy {
 
 /// The gate's reply to a request for a grant.
 enum GrantReply {
-    Granted(v1::Grant),
+    Granted(runner_v1::Grant),
     /// The gate does not know the decision, because its store was restored or lost: a person has to approve again.
     DecisionLost,
     /// The gate refuses the grant permanently, for this reason.
@@ -116,7 +116,7 @@ pub(crate) struct ToolCallOperation {
     pub(crate) mode: ApprovalMode,
     /// Who started the execution.
     pub(crate) principal: String,
-    pub(crate) fence: v1::Fence,
+    pub(crate) fence: runner_v1::Fence,
     /// Whether an earlier operation may have sent the same request.
     pub(crate) maybe_sent: bool,
     pub(crate) updates: mpsc::UnboundedSender<Update>,
@@ -237,7 +237,7 @@ impl ToolCallOperation {
             .map(|pending| pending.requirement.subject_digest.clone())
             .unwrap_or_default();
         loop {
-            let request = v1::CreateApprovalRequest {
+            let request = gate_v1::CreateApprovalRequest {
                 call: self.name.clone(),
                 subject_digest: subject_digest.clone(),
                 requested_by: self.principal.clone(),
@@ -347,9 +347,9 @@ impl ToolCallOperation {
         }
     }
 
-    async fn call(&self, ledger_id: &str, grant: Option<v1::Grant>) -> CallReply {
+    async fn call(&self, ledger_id: &str, grant: Option<runner_v1::Grant>) -> CallReply {
         let trace = &self.trace;
-        let message = v1::CallToolRequest {
+        let message = runner_v1::CallToolRequest {
             name: self.name.clone(),
             tool: self.request.tool.clone(),
             arguments: Some(wire::payload(&self.request.arguments)),

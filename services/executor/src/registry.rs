@@ -9,7 +9,7 @@ use std::{
 
 use belay_execution::{Event, Execution, Timestamp};
 use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalReader, Opened, Operation, Refused, StoreError};
-use belay_proto::{stores::Position, v1};
+use belay_proto::{runner_v1, stores::Position, v1};
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
@@ -463,8 +463,8 @@ impl ExecutionRegistry {
         drop(self.acknowledge.send((i32::try_from(shard).unwrap_or(i32::MAX), name)));
     }
 
-    pub(crate) fn runner_fence(&self, shard: u32) -> v1::Fence {
-        v1::Fence { shard: i32::try_from(shard).unwrap_or(i32::MAX), token: self.fence }
+    pub(crate) fn runner_fence(&self, shard: u32) -> runner_v1::Fence {
+        runner_v1::Fence { shard: i32::try_from(shard).unwrap_or(i32::MAX), token: self.fence }
     }
 }
 

@@ -8,8 +8,9 @@ use std::{
 
 use belay_execution::{CallRequest, Failure};
 use belay_json_schema::Schema;
-use belay_proto::v1::{
-    self, call_tool_response::Event, tool_call::State, tool_runner_service_client::ToolRunnerServiceClient,
+use belay_proto::{
+    runner_v1::{self, call_tool_response::Event, tool_runner_service_client::ToolRunnerServiceClient},
+    v1::{self, tool_call::State},
 };
 use belay_reasons as reasons;
 use belay_service_kit::{ServiceChannel, host::MAX_MESSAGE_BYTES, status};
@@ -129,7 +130,7 @@ impl Runner {
         }
         let (mut tools, mut page_token) = (Vec::new(), String::new());
         loop {
-            let mut request = self.request(v1::ListToolsRequest { page_size: 1000, page_token });
+            let mut request = self.request(runner_v1::ListToolsRequest { page_size: 1000, page_token });
             request.set_timeout(RPC_TIMEOUT);
             let page = self.client.clone().list_tools(request).await.map_err(unreachable_runner)?.into_inner();
             tools.extend(page.tools);
@@ -146,7 +147,7 @@ impl Runner {
     /// with the tool's output, and `on_waiting` with the exclusive call that this one waits for, or an empty name when it no longer waits.
     pub(crate) async fn call(
         &self,
-        message: v1::CallToolRequest,
+        message: runner_v1::CallToolRequest,
         request: &CallRequest,
         accepted: impl FnOnce(),
         mut on_output: impl FnMut(v1::ToolCallOutput),
@@ -159,14 +160,14 @@ impl Runner {
         accepted();
         loop {
             match stream.message().await {
-                Ok(Some(v1::CallToolResponse { event: Some(Event::Result(call) | Event::Held(call)) })) => {
+                Ok(Some(runner_v1::CallToolResponse { event: Some(Event::Result(call) | Event::Held(call)) })) => {
                     // Read to the end: a stream that is dropped before its trailers is reset. HTTP/2 servers treat a thousand resets as an
                     // attack and close the connection for all calls.
                     while let Ok(Some(_)) = stream.message().await {}
                     return reply_of(request, call);
                 }
-                Ok(Some(v1::CallToolResponse { event: Some(Event::Output(output)) })) => on_output(output),
-                Ok(Some(v1::CallToolResponse { event: Some(Event::Waiting(waiting)) })) => {
+                Ok(Some(runner_v1::CallToolResponse { event: Some(Event::Output(output)) })) => on_output(output),
+                Ok(Some(runner_v1::CallToolResponse { event: Some(Event::Waiting(waiting)) })) => {
                     on_waiting(waiting.exclusive_call)
                 }
                 Ok(Some(_)) => {}
@@ -185,10 +186,10 @@ impl Runner {
         &self,
         name: String,
         request: &CallRequest,
-        fence: v1::Fence,
+        fence: runner_v1::Fence,
         ledger_id: &str,
     ) -> CallReply {
-        let message = v1::CancelToolCallRequest { name, fence: Some(fence) };
+        let message = runner_v1::CancelToolCallRequest { name, fence: Some(fence) };
         let ended = match self.client.clone().cancel_tool_call(self.request(message)).await {
             Ok(response) => response.into_inner(),
             Err(status) => return refused(request, status),
@@ -207,11 +208,11 @@ impl Runner {
         &self,
         name: String,
         request: &CallRequest,
-        fence: v1::Fence,
-        grant: v1::Grant,
+        fence: runner_v1::Fence,
+        grant: runner_v1::Grant,
         trace: &TraceContext,
     ) -> CallReply {
-        let message = v1::CommitEffectRequest { name, grant: Some(grant), fence: Some(fence) };
+        let message = runner_v1::CommitEffectRequest { name, grant: Some(grant), fence: Some(fence) };
         match self.client.clone().commit_effect(self.traced(message, trace)).await {
             Ok(response) => reply_of(request, response.into_inner()),
             Err(status) => refused(request, status),
@@ -223,12 +224,12 @@ impl Runner {
         &self,
         name: String,
         request: &CallRequest,
-        fence: v1::Fence,
+        fence: runner_v1::Fence,
         failure: &Failure,
         trace: &TraceContext,
     ) -> CallReply {
         let failure = Some(wire::failure(failure));
-        let message = v1::DiscardEffectRequest { name, fence: Some(fence), failure };
+        let message = runner_v1::DiscardEffectRequest { name, fence: Some(fence), failure };
         match self.client.clone().discard_effect(self.traced(message, trace)).await {
             Ok(response) => reply_of(request, response.into_inner()),
             Err(status) => refused(request, status),
@@ -240,7 +241,7 @@ impl Runner {
     /// # Errors
     /// INVALID_ARGUMENT naming the field `workspace`, with the runner's reason; UNAVAILABLE.
     pub(crate) async fn check_workspace(&self, workspace: String) -> Result<String, Status> {
-        let mut request = self.request(v1::CheckWorkspaceRequest { workspace });
+        let mut request = self.request(runner_v1::CheckWorkspaceRequest { workspace });
         request.set_timeout(RPC_TIMEOUT);
         match self.client.clone().check_workspace(request).await {
             Ok(response) => Ok(response.into_inner().workspace),
@@ -257,14 +258,14 @@ impl Runner {
     /// Streams the calls that have ended at the runner and are not acknowledged, then heartbeats.
     pub(crate) async fn unacknowledged(
         &self,
-    ) -> Result<tonic::Streaming<v1::WatchUnacknowledgedToolCallsResponse>, Status> {
-        let request = self.request(v1::WatchUnacknowledgedToolCallsRequest::default());
+    ) -> Result<tonic::Streaming<runner_v1::WatchUnacknowledgedToolCallsResponse>, Status> {
+        let request = self.request(runner_v1::WatchUnacknowledgedToolCallsRequest::default());
         Ok(self.client.clone().watch_unacknowledged_tool_calls(request).await?.into_inner())
     }
 
     /// The runner's warnings about planned calls; empty when it is unavailable, since they do not decide whether a plan is accepted.
-    pub(crate) async fn check_calls(&self, calls: Vec<v1::PlannedCall>) -> Vec<v1::CallProblem> {
-        let mut request = self.request(v1::CheckCallsRequest { calls });
+    pub(crate) async fn check_calls(&self, calls: Vec<runner_v1::PlannedCall>) -> Vec<runner_v1::CallProblem> {
+        let mut request = self.request(runner_v1::CheckCallsRequest { calls });
         request.set_timeout(RPC_TIMEOUT);
         match self.client.clone().check_calls(request).await {
             Ok(response) => response.into_inner().problems,
@@ -276,8 +277,8 @@ impl Runner {
     }
 
     /// Acknowledges calls, so that the runner may forget them.
-    pub(crate) async fn acknowledge(&self, names: Vec<String>, fence: v1::Fence) -> Result<(), Status> {
-        let message = v1::AcknowledgeToolCallsRequest { names, fence: Some(fence) };
+    pub(crate) async fn acknowledge(&self, names: Vec<String>, fence: runner_v1::Fence) -> Result<(), Status> {
+        let message = runner_v1::AcknowledgeToolCallsRequest { names, fence: Some(fence) };
         self.client.clone().acknowledge_tool_calls(self.request(message)).await.map(drop)
     }
 }

@@ -26,6 +26,7 @@ use std::{
 
 use belay_policy::Revised;
 use belay_proto::{
+    runner_v1,
     stores::Stores,
     v1::{self, ErrorClass, tool_call::State},
 };
@@ -54,7 +55,7 @@ use record::{failure, payload};
 /// The calls of this runner, running, waiting and ended.
 pub struct Calls {
     pub(crate) registry: Registry,
-    pub(crate) enforcement: v1::EnforcementReport,
+    pub(crate) enforcement: runner_v1::EnforcementReport,
     pub(crate) workspaces: Arc<WorkspaceLocks>,
     policy: Arc<PolicyHolder>,
     ledger: Arc<Ledger>,
@@ -128,7 +129,7 @@ pub(crate) struct CallRequest {
     pub(crate) workspace: Chosen,
     /// No other call may commit in the workspace while this one runs.
     pub(crate) exclusive: bool,
-    pub(crate) grant: Option<v1::Grant>,
+    pub(crate) grant: Option<runner_v1::Grant>,
     /// The fencing token of the executor that sent the request.
     pub(crate) token: i64,
     /// The trace context of the caller.
@@ -165,8 +166,8 @@ impl Calls {
     }
 
     /// Rejects a request whose fencing token is older than the newest seen, and makes a newer token durable before the request is served.
-    pub(crate) async fn admit(&self, fence: Option<v1::Fence>) -> Result<(), Status> {
-        let v1::Fence { shard, token } = fence.unwrap_or_default();
+    pub(crate) async fn admit(&self, fence: Option<runner_v1::Fence>) -> Result<(), Status> {
+        let runner_v1::Fence { shard, token } = fence.unwrap_or_default();
         let newest = lock(&self.fences).get(&shard).copied().unwrap_or(0);
         if token < newest {
             let message =

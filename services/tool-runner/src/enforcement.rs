@@ -2,7 +2,10 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use belay_proto::v1::{self, ErrorClass, enforcement_report};
+use belay_proto::{
+    runner_v1::{self, enforcement_report},
+    v1::ErrorClass,
+};
 use belay_reasons as reasons;
 use belay_sandbox::{Launcher, Layer, LayerState, NamespaceLauncher, Report, Settings, Tier, probe, self_test};
 
@@ -101,19 +104,19 @@ impl Enforcement {
     }
 
     /// The full report.
-    pub fn to_proto(&self) -> v1::EnforcementReport {
+    pub fn to_proto(&self) -> runner_v1::EnforcementReport {
         let layers = self.report.layers.iter().map(|layer| {
             let (active, why, fix) = match &layer.state {
                 LayerState::Active => (true, String::new(), String::new()),
                 LayerState::Missing { why, fix } => (false, why.clone(), (*fix).to_owned()),
             };
-            v1::EnforcementLayer { name: layer.layer.name().into(), active, why, fix }
+            runner_v1::EnforcementLayer { name: layer.layer.name().into(), active, why, fix }
         });
         let is_active = |wanted: Layer| {
             let found = self.report.layers.iter().find(|layer| layer.layer == wanted);
             found.map(|layer| layer.state == LayerState::Active)
         };
-        v1::EnforcementReport {
+        runner_v1::EnforcementReport {
             layers: layers.collect(),
             tier: tier(self.report.tier).into(),
             min_tier: tier(REQUIRED).into(),

@@ -52,7 +52,7 @@ pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
 use std::{sync::Arc, time::Duration};
 
 use belay_grant::Keys;
-use belay_proto::v1;
+use belay_proto::runner_v1;
 use belay_service_kit::Clock;
 use belay_settings::RunnerLimits;
 use belay_sqlite::Threads;
@@ -73,7 +73,7 @@ pub struct Parts {
     /// How they are opened.
     pub directories: Arc<dyn WorkspaceDirectories>,
     /// The sandbox layers, as probed.
-    pub enforcement: v1::EnforcementReport,
+    pub enforcement: runner_v1::EnforcementReport,
     /// Where spans go.
     pub telemetry: Telemetry,
     /// Runs blocking work.

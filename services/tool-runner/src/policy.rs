@@ -7,7 +7,10 @@ use std::{
 
 use belay_grant::{Invalid, Keys, Signed};
 use belay_policy::{InvalidPolicy, Revised};
-use belay_proto::v1::{self, approval_gate_service_client::ApprovalGateServiceClient};
+use belay_proto::{
+    gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
+    v1,
+};
 use belay_service_kit::ServiceChannel;
 use thiserror::Error;
 use tonic::{Request, Status, metadata::MetadataValue};
@@ -138,7 +141,7 @@ impl PolicyHolder {
     }
 
     async fn watch(&self, gate: &GateChannel, backoff: &mut Duration, min_backoff: Duration) -> Result<(), Status> {
-        let mut request = Request::new(v1::WatchPolicyRequest {});
+        let mut request = Request::new(gate_v1::WatchPolicyRequest {});
         if let Some(token) = &gate.token {
             request.metadata_mut().insert("authorization", token.clone());
         }

@@ -1,7 +1,10 @@
 //! Whether the active sandbox layers suffice for a command.
 
 use belay_policy::Tier;
-use belay_proto::v1::{EnforcementReport, ErrorClass, enforcement_report};
+use belay_proto::{
+    runner_v1::{EnforcementReport, enforcement_report},
+    v1::ErrorClass,
+};
 use belay_reasons as reasons;
 
 use crate::{ToolFailure, calls::too_weak};
@@ -45,7 +48,7 @@ pub(crate) fn check(report: &EnforcementReport, policy: Tier) -> Result<(), Tool
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::EnforcementLayer;
+    use belay_proto::runner_v1::EnforcementLayer;
 
     use super::*;
 

@@ -44,7 +44,7 @@ impl Belay {
         let key = key.display().to_string();
         let arguments = ["--listen", &socket.to_string(), "--state-dir", &state, "--gate", &door, "--gate-key", &key];
         let mut runner = Process::start(&binaries.join("belay-tool-runner"), &arguments, place.state())?;
-        serves(&mut runner, &socket, "belay.v1.ToolRunnerService").await?;
+        serves(&mut runner, &socket, "belay.runner.v1.ToolRunnerService").await?;
         let program = binaries.join("belay-executor");
         let executor = start_executor(&program, place).await?;
         let client = ExecutorServiceClient::new(net::connect_lazy(&place.socket("executor.sock")));
@@ -185,7 +185,7 @@ async fn start_gate(program: &Path, place: &Place) -> Result<Process> {
     let (runner, state) = (place.socket("runner.sock").to_string(), place.file("gate").display().to_string());
     let arguments = ["--listen", &listen, "--service-listen", &door, "--runner", &runner, "--state-dir", &state];
     let mut process = Process::start(program, &arguments, place.state())?;
-    serves(&mut process, &socket, "belay.v1.ApprovalGateService").await?;
+    serves(&mut process, &socket, "belay.v1.ApprovalService").await?;
     Ok(process)
 }
 

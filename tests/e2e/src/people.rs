@@ -2,9 +2,12 @@
 
 use std::{path::Path, time::Duration};
 
-use belay_proto::v1::{
-    self, Approval, approval::State, approval_gate_service_client::ApprovalGateServiceClient,
-    decide_approval_request::Decision, watch_approvals_response::Content,
+use belay_proto::{
+    gate_v1::approval_gate_service_client::ApprovalGateServiceClient,
+    v1::{
+        self, Approval, approval::State, approval_service_client::ApprovalServiceClient,
+        decide_approval_request::Decision, watch_approvals_response::Content,
+    },
 };
 use tonic::{Status, transport::Channel};
 
@@ -13,18 +16,23 @@ use crate::client::{channel, retry};
 /// A person who decides.
 #[derive(Clone, Debug)]
 pub struct Person {
-    gate: ApprovalGateServiceClient<Channel>,
+    channel: Channel,
 }
 
 impl Person {
     /// A person who connects to this socket.
     pub fn at(socket: &Path) -> Self {
-        Self { gate: ApprovalGateServiceClient::new(channel(socket)) }
+        Self { channel: channel(socket) }
     }
 
     /// The bare client.
-    pub fn raw(&self) -> ApprovalGateServiceClient<Channel> {
-        self.gate.clone()
+    pub fn raw(&self) -> ApprovalServiceClient<Channel> {
+        ApprovalServiceClient::new(self.channel.clone())
+    }
+
+    /// The client that only a service should use.
+    pub fn as_service(&self) -> ApprovalGateServiceClient<Channel> {
+        ApprovalGateServiceClient::new(self.channel.clone())
     }
 
     /// The oldest pending approval of an execution (its full name; empty means any), as soon as there is one.

@@ -2,9 +2,11 @@
 
 use std::{path::Path, time::Duration};
 
-use belay_proto::v1::{
-    self, CallToolRequest, ToolCall, call_tool_response::Event, payload::Content,
-    tool_runner_service_client::ToolRunnerServiceClient,
+use belay_proto::{
+    runner_v1::{
+        self, CallToolRequest, call_tool_response::Event, tool_runner_service_client::ToolRunnerServiceClient,
+    },
+    v1::{self, ToolCall, payload::Content},
 };
 use tonic::{Code, Status, transport::Channel};
 
@@ -46,7 +48,7 @@ impl Runner {
     /// # Errors
     /// What the runner says instead.
     pub async fn get(&self, name: &str) -> Result<ToolCall, Status> {
-        let request = v1::GetToolCallRequest { name: name.into() };
+        let request = runner_v1::GetToolCallRequest { name: name.into() };
         self.raw().get_tool_call(request).await.map(tonic::Response::into_inner)
     }
 
@@ -68,7 +70,7 @@ impl Runner {
     /// # Errors
     /// What the runner says instead.
     pub async fn unacknowledged(&self) -> Result<Vec<String>, Status> {
-        let request = v1::WatchUnacknowledgedToolCallsRequest::default();
+        let request = runner_v1::WatchUnacknowledgedToolCallsRequest::default();
         let mut watch = self.raw().watch_unacknowledged_tool_calls(request).await?.into_inner();
         let mut names = Vec::new();
         while let Some(message) = watch.message().await? {

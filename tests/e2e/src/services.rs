@@ -34,8 +34,8 @@ impl Service {
     /// Its socket, and its name for health checks.
     fn health(self) -> (&'static str, &'static str) {
         match self {
-            Self::Gate => ("gate.sock", "belay.v1.ApprovalGateService"),
-            Self::Runner => ("runner.sock", "belay.v1.ToolRunnerService"),
+            Self::Gate => ("gate.sock", "belay.v1.ApprovalService"),
+            Self::Runner => ("runner.sock", "belay.runner.v1.ToolRunnerService"),
             Self::Executor => ("executor.sock", "belay.v1.ExecutorService"),
         }
     }

@@ -9,9 +9,12 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Redactor};
 use belay_grant::{Keys, Signed, SigningKey};
 use belay_policy::{Policy, Revised};
-use belay_proto::v1::{
-    self, execution_event::Kind, executor_service_client::ExecutorServiceClient, start_execution_request::Source,
-    watch_execution_response::Content,
+use belay_proto::{
+    runner_v1,
+    v1::{
+        self, execution_event::Kind, executor_service_client::ExecutorServiceClient, start_execution_request::Source,
+        watch_execution_response::Content,
+    },
 };
 use belay_service_kit::{Access, Clock, Hosted, Ids, Shutdown, Trigger};
 use belay_settings::{ExecutorLimits, RunnerLimits};
@@ -99,7 +102,7 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown, max_ca
         keys: Keys::new([key.verifying_key()]),
         workspaces: Workspaces { own: folder.join("own"), allowed: Allowed::Any, forbidden: Vec::new() },
         directories: Arc::new(HostDirectories),
-        enforcement: v1::EnforcementReport::default(),
+        enforcement: runner_v1::EnforcementReport::default(),
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         threads: Threads::Inline,
         limits,

@@ -3,7 +3,7 @@
 use std::{env, path::PathBuf};
 
 use belay_all_in_one::{Diagnosis, Probe, Program};
-use belay_proto::v1::enforcement_report::Tier;
+use belay_proto::runner_v1::enforcement_report::Tier;
 use serde_json::{Value, json};
 
 use super::{Context, policy};

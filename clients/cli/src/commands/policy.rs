@@ -68,8 +68,8 @@ pub(super) async fn note_if_ignored(context: &Context, session: &Session, file: 
     };
     // Read first: a broken policy is an error even where it is ignored.
     belay_all_in_one::check_policy(path)?;
-    let mut gate = session.to_gate().client().await?;
-    let Ok(in_force) = gate.get_policy(GetPolicyRequest {}).await.map(tonic::Response::into_inner) else {
+    let mut policy = session.to_gate().policy().await?;
+    let Ok(in_force) = policy.get_policy(GetPolicyRequest {}).await.map(tonic::Response::into_inner) else {
         // Whether it differs is not known, only that it is ignored here.
         let words = format!("--policy {} is ignored: the services run already", path.display());
         context.screen.say(&Line::default().and(Style::Warn, words));

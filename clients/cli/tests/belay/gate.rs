@@ -1,12 +1,10 @@
 //! The approval gate's half of the scripted server.
 
 use belay_proto::v1::{
-    AcknowledgeApprovalsRequest, AcknowledgeApprovalsResponse, Approval, CancelApprovalRequest, CreateApprovalRequest,
-    DecideApprovalRequest, FileDiff, GetApprovalChangeRequest, GetApprovalChangeResponse, GetApprovalRequest,
-    GetGrantRequest, GetPolicyRequest, GetVerificationKeysRequest, GetVerificationKeysResponse, Grant,
-    ListApprovalChangesRequest, ListApprovalChangesResponse, ListApprovalsRequest, ListApprovalsResponse, SignedPolicy,
-    WatchApprovalsRequest, WatchApprovalsResponse, WatchPolicyRequest, WatchPolicyResponse, approval::State,
-    approval_gate_service_server::ApprovalGateService, decide_approval_request::Decision,
+    Approval, DecideApprovalRequest, FileDiff, GetApprovalChangeRequest, GetApprovalChangeResponse, GetApprovalRequest,
+    ListApprovalChangesRequest, ListApprovalChangesResponse, ListApprovalsRequest, ListApprovalsResponse,
+    WatchApprovalsRequest, WatchApprovalsResponse, approval::State, approval_service_server::ApprovalService,
+    decide_approval_request::Decision,
 };
 use futures::stream::Empty;
 use tonic::{Request, Response, Status};
@@ -23,7 +21,7 @@ impl Scripted {
 }
 
 #[tonic::async_trait]
-impl ApprovalGateService for Scripted {
+impl ApprovalService for Scripted {
     async fn get_approval(&self, request: Request<GetApprovalRequest>) -> Result<Response<Approval>, Status> {
         let name = request.into_inner().name;
         let found = self.world.lock().unwrap().approvals.iter().find(|approval| approval.name == name).cloned();
@@ -89,48 +87,12 @@ impl ApprovalGateService for Scripted {
         Ok(Response::new(approval.clone()))
     }
 
-    async fn create_approval(&self, _: Request<CreateApprovalRequest>) -> Result<Response<Approval>, Status> {
-        Err(Status::unimplemented("not scripted"))
-    }
-
-    async fn cancel_approval(&self, _: Request<CancelApprovalRequest>) -> Result<Response<Approval>, Status> {
-        Err(Status::unimplemented("not scripted"))
-    }
-
-    async fn acknowledge_approvals(
-        &self,
-        _: Request<AcknowledgeApprovalsRequest>,
-    ) -> Result<Response<AcknowledgeApprovalsResponse>, Status> {
-        Err(Status::unimplemented("not scripted"))
-    }
-
-    async fn get_grant(&self, _: Request<GetGrantRequest>) -> Result<Response<Grant>, Status> {
-        Err(Status::unimplemented("not scripted"))
-    }
-
-    async fn get_policy(&self, _: Request<GetPolicyRequest>) -> Result<Response<SignedPolicy>, Status> {
-        Err(Status::unimplemented("not scripted"))
-    }
-
-    async fn get_verification_keys(
-        &self,
-        _: Request<GetVerificationKeysRequest>,
-    ) -> Result<Response<GetVerificationKeysResponse>, Status> {
-        Err(Status::unimplemented("not scripted"))
-    }
-
     type WatchApprovalsStream = Empty<Result<WatchApprovalsResponse, Status>>;
 
     async fn watch_approvals(
         &self,
         _: Request<WatchApprovalsRequest>,
     ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
-        Err(Status::unimplemented("not scripted"))
-    }
-
-    type WatchPolicyStream = Empty<Result<WatchPolicyResponse, Status>>;
-
-    async fn watch_policy(&self, _: Request<WatchPolicyRequest>) -> Result<Response<Self::WatchPolicyStream>, Status> {
         Err(Status::unimplemented("not scripted"))
     }
 }

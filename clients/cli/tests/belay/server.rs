@@ -14,7 +14,7 @@ use belay_proto::v1::{
     ListNamespacesRequest, ListNamespacesResponse, PauseExecutionRequest, Plan, PlanViolation, ResumeExecutionRequest,
     StartExecutionRequest, ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest,
     WatchExecutionResponse,
-    approval_gate_service_server::ApprovalGateServiceServer,
+    approval_service_server::ApprovalServiceServer,
     execution_event::Kind,
     executor_service_server::{ExecutorService, ExecutorServiceServer},
     watch_execution_response::Content,
@@ -65,7 +65,7 @@ impl Server {
         let world = Arc::new(Mutex::new(world));
         let changed = Arc::new(watch::Sender::new(()));
         let scripted = Scripted { world: world.clone(), changed: changed.clone() };
-        let gate = ApprovalGateServiceServer::new(scripted.clone());
+        let gate = ApprovalServiceServer::new(scripted.clone());
         let service = ExecutorServiceServer::new(scripted);
         let _inside = runtime.enter();
         let socket = net::UnixListener::bind(folder.path().join("socket")).unwrap();

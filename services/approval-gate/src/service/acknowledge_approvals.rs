@@ -1,4 +1,4 @@
-use belay_proto::v1;
+use belay_proto::gate_v1;
 use belay_service_kit::status;
 use tonic::Status;
 
@@ -9,8 +9,8 @@ const MAX_NAMES: usize = 1_000;
 
 pub(super) async fn acknowledge_approvals(
     gate: &Gate,
-    request: v1::AcknowledgeApprovalsRequest,
-) -> Result<v1::AcknowledgeApprovalsResponse, Status> {
+    request: gate_v1::AcknowledgeApprovalsRequest,
+) -> Result<gate_v1::AcknowledgeApprovalsResponse, Status> {
     let lists = [("delivered", &request.delivered), ("consumed", &request.consumed), ("stale", &request.stale)];
     for (field, names) in lists {
         if names.len() > MAX_NAMES {
@@ -19,5 +19,5 @@ pub(super) async fn acknowledge_approvals(
         names.iter().try_for_each(|name| check_approval(field, name))?;
     }
     gate.store.acknowledge(request).await.map_err(|error| unwritable(&error))?;
-    Ok(v1::AcknowledgeApprovalsResponse {})
+    Ok(gate_v1::AcknowledgeApprovalsResponse {})
 }

@@ -1,4 +1,4 @@
-use belay_proto::v1::{self, Approval};
+use belay_proto::{gate_v1, v1::Approval};
 use tonic::Status;
 
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     names::check_approval,
 };
 
-pub(super) async fn cancel_approval(gate: &Gate, request: v1::CancelApprovalRequest) -> Result<Approval, Status> {
+pub(super) async fn cancel_approval(gate: &Gate, request: gate_v1::CancelApprovalRequest) -> Result<Approval, Status> {
     check_approval("name", &request.name)?;
     let cancelled =
         gate.store.change(&request.name, gate.clock.now_micros(), |approval| Ok(decide::cancel(approval))).await;

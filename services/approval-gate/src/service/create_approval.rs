@@ -1,6 +1,9 @@
 use belay_grant::{Kind, Subject};
 use belay_policy::{Gravity, NonInteractive, Policy};
-use belay_proto::v1::{self, Approval, approval::State};
+use belay_proto::{
+    gate_v1,
+    v1::{self, Approval, approval::State},
+};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use belay_telemetry::TraceContext;
@@ -20,7 +23,7 @@ const MAX_PRINCIPAL_CHARS: usize = 256;
 
 pub(super) async fn create_approval(
     gate: &Gate,
-    request: v1::CreateApprovalRequest,
+    request: gate_v1::CreateApprovalRequest,
     trace: Option<TraceContext>,
 ) -> Result<Approval, Status> {
     let call = CallName::parse("call", &request.call)?;
@@ -56,7 +59,7 @@ pub(super) async fn create_approval(
 }
 
 /// Checks that an existing approval is for the same call and digest, because names derived from them could collide.
-fn the_same(approval: Approval, request: &v1::CreateApprovalRequest) -> Result<Approval, Status> {
+fn the_same(approval: Approval, request: &gate_v1::CreateApprovalRequest) -> Result<Approval, Status> {
     if (&approval.call, &approval.subject_digest) == (&request.call, &request.subject_digest) {
         return Ok(approval);
     }
@@ -69,7 +72,7 @@ fn the_same(approval: Approval, request: &v1::CreateApprovalRequest) -> Result<A
 fn asked(
     gate: &Gate,
     name: String,
-    request: &v1::CreateApprovalRequest,
+    request: &gate_v1::CreateApprovalRequest,
     trace: Option<&TraceContext>,
     subject: &Subject,
 ) -> Approval {

@@ -1,5 +1,8 @@
 use belay_grant::{Expected, Grant, Scope, Signed, Subject};
-use belay_proto::v1::{self, Approval, approval::State};
+use belay_proto::{
+    gate_v1, runner_v1,
+    v1::{Approval, approval::State},
+};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
@@ -17,7 +20,7 @@ const LIFETIME: i64 = 24 * 60 * 60;
 /// A grant that expires within this time, in seconds, is renewed, because it has to reach the runner first.
 const MARGIN: i64 = 60 * 60;
 
-pub(super) async fn get_grant(gate: &Gate, request: v1::GetGrantRequest) -> Result<v1::Grant, Status> {
+pub(super) async fn get_grant(gate: &Gate, request: gate_v1::GetGrantRequest) -> Result<runner_v1::Grant, Status> {
     let name = request.approval;
     check_approval("approval", &name)?;
     // Loads the subject and verifies its digest, so that nothing is signed that was changed on disk.
@@ -38,8 +41,8 @@ pub(super) async fn get_grant(gate: &Gate, request: v1::GetGrantRequest) -> Resu
     let decided = decided.ok_or_else(|| corrupt("it does not say when it was approved".into()))?.div_euclid(1_000_000);
 
     let now = gate.clock.now_micros().div_euclid(1_000_000);
-    let verified = |kept: &v1::Grant, now: i64| {
-        let v1::Grant { body, signature, key_id } = kept.clone();
+    let verified = |kept: &runner_v1::Grant, now: i64| {
+        let runner_v1::Grant { body, signature, key_id } = kept.clone();
         let expected = Expected {
             call: &approval.call,
             subject_digest: &approval.subject_digest,
@@ -50,7 +53,7 @@ pub(super) async fn get_grant(gate: &Gate, request: v1::GetGrantRequest) -> Resu
     };
     let signed = |nonce: String| {
         let signed = grant(&approval, &subject, now, nonce).sign(&gate.key);
-        v1::Grant { body: signed.body, signature: signed.signature, key_id: signed.key_id }
+        runner_v1::Grant { body: signed.body, signature: signed.signature, key_id: signed.key_id }
     };
     let kept = gate.store.grant(&name).await.map_err(|error| unreadable(&error))?;
     let kept = match kept {

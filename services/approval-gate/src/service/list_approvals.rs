@@ -17,21 +17,42 @@ pub(super) async fn list_approvals(
     gate: &Gate,
     request: v1::ListApprovalsRequest,
 ) -> Result<v1::ListApprovalsResponse, Status> {
-    let size = match request.page_size {
+    let filter = Filter {
+        namespace: namespaces(&request.parent)?,
+        execution: request.execution,
+        states: request.states,
+        id_prefix: request.id_prefix,
+    };
+    let Page { approvals, next_page_token } = page(gate, filter, request.page_size, &request.page_token).await?;
+    Ok(v1::ListApprovalsResponse { approvals, next_page_token })
+}
+
+/// The namespace that a request's `parent` names; `None` when it names all.
+pub(super) fn namespaces(parent: &str) -> Result<Option<String>, Status> {
+    match parent {
+        "namespaces/-" => Ok(None),
+        parent => namespace("parent", parent).map(Some),
+    }
+}
+
+/// A page of approvals, in BASIC view.
+pub(super) struct Page {
+    pub(super) approvals: Vec<v1::Approval>,
+    /// Empty on the last page.
+    pub(super) next_page_token: String,
+}
+
+/// Reads a page: pending approvals first, the oldest first; then the others, the newest first.
+pub(super) async fn page(gate: &Gate, filter: Filter, page_size: i32, page_token: &str) -> Result<Page, Status> {
+    let size = match page_size {
         0 => 50,
         size => usize::try_from(size)
             .map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?
             .min(1000),
     };
-    let after = position(&request.page_token).ok_or_else(|| {
+    let after = position(page_token).ok_or_else(|| {
         Status::from(status::invalid("page_token", "is not valid: use the next_page_token of a response"))
     })?;
-    let namespace = match request.parent.as_str() {
-        "namespaces/-" => None,
-        parent => Some(namespace("parent", parent)?),
-    };
-    let filter =
-        Filter { namespace, execution: request.execution, states: request.states, id_prefix: request.id_prefix };
     gate.expire_due().await?;
     let found = gate.store.list(filter, after, size + 1).await.map_err(|error| unreadable(&error))?;
     let mut bytes = 0;
@@ -46,7 +67,7 @@ pub(super) async fn list_approvals(
         false => String::new(),
     };
     let approvals = found.into_iter().take(kept).map(|(_, approval)| approval).collect();
-    Ok(v1::ListApprovalsResponse { approvals, next_page_token })
+    Ok(Page { approvals, next_page_token })
 }
 
 /// The page token: the position at which the page ended.

@@ -1,7 +1,8 @@
-//! The methods of `ApprovalGateService`, one file each.
+//! The gate's services, a file for each method.
 //!
-//! Services create approvals and fetch grants but never decide; people decide but never get a grant. The table of methods enforces this before
-//! any of these methods is called.
+//! People and planners call `ApprovalService` and `PolicyService`, on the endpoint for people; executors and tool runners call
+//! `ApprovalGateService`, on the endpoint for services. A service can create approvals and fetch grants, and never decides; a person decides,
+//! and never gets a grant.
 
 mod acknowledge_approvals;
 mod cancel_approval;
@@ -12,14 +13,25 @@ mod get_approval_change;
 mod get_grant;
 mod list_approval_changes;
 mod list_approvals;
+mod list_pending_approvals;
 mod watch_approvals;
+mod watch_decisions;
 mod watch_policy;
 
 use std::{pin::Pin, sync::Arc};
 
-use belay_proto::v1::{
-    self,
-    approval_gate_service_server::{ApprovalGateService, ApprovalGateServiceServer},
+use belay_proto::{
+    FILE_DESCRIPTOR_SET,
+    gate_v1::{
+        self,
+        approval_gate_service_server::{ApprovalGateService, ApprovalGateServiceServer},
+    },
+    runner_v1,
+    v1::{
+        self,
+        approval_service_server::{ApprovalService, ApprovalServiceServer},
+        policy_service_server::{PolicyService, PolicyServiceServer},
+    },
 };
 use belay_service_kit::{Hosted, Principal, host::MAX_MESSAGE_BYTES};
 use belay_telemetry::TraceContext;
@@ -28,41 +40,36 @@ use tonic::{Request, Response, Status, service::Routes};
 
 use crate::Gate;
 
-/// The service, for the listener for people.
+/// `ApprovalService` and `PolicyService`, for the listener for people.
 pub fn hosted(gate: Arc<Gate>) -> Hosted {
-    let service = ApprovalGateServiceServer::new(Service { gate })
+    let policy = PolicyServiceServer::new(ForPeople { gate: Arc::clone(&gate) })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    Hosted::new(Routes::new(service), "belay.v1.ApprovalGateService", v1::FILE_DESCRIPTOR_SET)
+    let approvals = ApprovalServiceServer::new(ForPeople { gate })
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    let policy = Hosted::new(Routes::new(policy), "belay.v1.PolicyService", FILE_DESCRIPTOR_SET);
+    Hosted::new(Routes::new(approvals), "belay.v1.ApprovalService", FILE_DESCRIPTOR_SET).and(policy)
 }
 
-/// The service, for the listener for services, with store positions in requests and responses.
+/// `ApprovalGateService`, for the listener for services, with store positions in requests and responses.
 pub fn hosted_for_services(gate: Arc<Gate>) -> Hosted {
     let stores = Arc::clone(gate.store.stores());
-    hosted(gate).with_stores(stores)
-}
-
-struct Service {
-    gate: Arc<Gate>,
+    let service = ApprovalGateServiceServer::new(ForServices { gate })
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    Hosted::new(Routes::new(service), "belay.gate.v1.ApprovalGateService", FILE_DESCRIPTOR_SET).with_stores(stores)
 }
 
 type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-#[tonic::async_trait]
-impl ApprovalGateService for Service {
-    type WatchApprovalsStream = Messages<v1::WatchApprovalsResponse>;
-    type WatchPolicyStream = Messages<v1::WatchPolicyResponse>;
+struct ForPeople {
+    gate: Arc<Gate>,
+}
 
-    async fn create_approval(
-        &self,
-        request: Request<v1::CreateApprovalRequest>,
-    ) -> Result<Response<v1::Approval>, Status> {
-        let span = self.gate.begin_request("belay.v1.ApprovalGateService/CreateApproval", request.metadata());
-        let trace = TraceContext::of(request.metadata());
-        let answer = create_approval::create_approval(&self.gate, request.into_inner(), trace).await;
-        self.gate.end_request(span, &answer);
-        answer.map(Response::new)
-    }
+#[tonic::async_trait]
+impl ApprovalService for ForPeople {
+    type WatchApprovalsStream = Messages<v1::WatchApprovalsResponse>;
 
     async fn get_approval(&self, request: Request<v1::GetApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
         get_approval::get_approval(&self.gate, request.into_inner()).await.map(Response::new)
@@ -73,6 +80,13 @@ impl ApprovalGateService for Service {
         request: Request<v1::ListApprovalsRequest>,
     ) -> Result<Response<v1::ListApprovalsResponse>, Status> {
         list_approvals::list_approvals(&self.gate, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn watch_approvals(
+        &self,
+        request: Request<v1::WatchApprovalsRequest>,
+    ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
+        watch_approvals::watch_approvals(&self.gate, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_approval_changes(
@@ -89,19 +103,12 @@ impl ApprovalGateService for Service {
         get_approval_change::get_approval_change(&self.gate, request.into_inner()).await.map(Response::new)
     }
 
-    async fn watch_approvals(
-        &self,
-        request: Request<v1::WatchApprovalsRequest>,
-    ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
-        watch_approvals::watch_approvals(&self.gate, request.into_inner()).await.map(Response::new)
-    }
-
     async fn decide_approval(
         &self,
         request: Request<v1::DecideApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
         let by = Principal::of(&request)?;
-        let mut span = self.gate.begin_request("belay.v1.ApprovalGateService/DecideApproval", request.metadata());
+        let mut span = self.gate.begin_request("belay.v1.ApprovalService/DecideApproval", request.metadata());
         let answer = decide_approval::decide_approval(&self.gate, by, request.into_inner()).await;
         // The decision belongs to the execution's trace; the person's own trace is only linked.
         let asked = answer.as_ref().ok().and_then(|approval| approval.trace.as_ref());
@@ -111,44 +118,85 @@ impl ApprovalGateService for Service {
         self.gate.end_request(span, &answer);
         answer.map(Response::new)
     }
+}
+
+#[tonic::async_trait]
+impl PolicyService for ForPeople {
+    async fn get_policy(&self, _: Request<v1::GetPolicyRequest>) -> Result<Response<v1::SignedPolicy>, Status> {
+        Ok(Response::new(self.gate.policy().signed.clone()))
+    }
+}
+
+struct ForServices {
+    gate: Arc<Gate>,
+}
+
+#[tonic::async_trait]
+impl ApprovalGateService for ForServices {
+    type WatchDecisionsStream = Messages<gate_v1::WatchDecisionsResponse>;
+    type WatchPolicyStream = Messages<gate_v1::WatchPolicyResponse>;
+
+    async fn create_approval(
+        &self,
+        request: Request<gate_v1::CreateApprovalRequest>,
+    ) -> Result<Response<v1::Approval>, Status> {
+        let span = self.gate.begin_request("belay.gate.v1.ApprovalGateService/CreateApproval", request.metadata());
+        let trace = TraceContext::of(request.metadata());
+        let answer = create_approval::create_approval(&self.gate, request.into_inner(), trace).await;
+        self.gate.end_request(span, &answer);
+        answer.map(Response::new)
+    }
+
+    async fn list_pending_approvals(
+        &self,
+        request: Request<gate_v1::ListPendingApprovalsRequest>,
+    ) -> Result<Response<gate_v1::ListPendingApprovalsResponse>, Status> {
+        list_pending_approvals::list_pending_approvals(&self.gate, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn watch_decisions(
+        &self,
+        request: Request<gate_v1::WatchDecisionsRequest>,
+    ) -> Result<Response<Self::WatchDecisionsStream>, Status> {
+        watch_decisions::watch_decisions(&self.gate, request.into_inner()).await.map(Response::new)
+    }
 
     async fn cancel_approval(
         &self,
-        request: Request<v1::CancelApprovalRequest>,
+        request: Request<gate_v1::CancelApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
         cancel_approval::cancel_approval(&self.gate, request.into_inner()).await.map(Response::new)
     }
 
     async fn acknowledge_approvals(
         &self,
-        request: Request<v1::AcknowledgeApprovalsRequest>,
-    ) -> Result<Response<v1::AcknowledgeApprovalsResponse>, Status> {
+        request: Request<gate_v1::AcknowledgeApprovalsRequest>,
+    ) -> Result<Response<gate_v1::AcknowledgeApprovalsResponse>, Status> {
         acknowledge_approvals::acknowledge_approvals(&self.gate, request.into_inner()).await.map(Response::new)
     }
 
-    async fn get_grant(&self, request: Request<v1::GetGrantRequest>) -> Result<Response<v1::Grant>, Status> {
+    async fn get_grant(
+        &self,
+        request: Request<gate_v1::GetGrantRequest>,
+    ) -> Result<Response<runner_v1::Grant>, Status> {
         get_grant::get_grant(&self.gate, request.into_inner()).await.map(Response::new)
     }
 
     async fn watch_policy(
         &self,
-        _: Request<v1::WatchPolicyRequest>,
+        _: Request<gate_v1::WatchPolicyRequest>,
     ) -> Result<Response<Self::WatchPolicyStream>, Status> {
         Ok(Response::new(watch_policy::watch_policy(&self.gate)))
     }
 
-    async fn get_policy(&self, _: Request<v1::GetPolicyRequest>) -> Result<Response<v1::SignedPolicy>, Status> {
-        Ok(Response::new(self.gate.policy().signed.clone()))
-    }
-
     async fn get_verification_keys(
         &self,
-        _: Request<v1::GetVerificationKeysRequest>,
-    ) -> Result<Response<v1::GetVerificationKeysResponse>, Status> {
-        let key = |(id, key): (&str, &belay_grant::VerifyingKey)| v1::VerificationKey {
+        _: Request<gate_v1::GetVerificationKeysRequest>,
+    ) -> Result<Response<gate_v1::GetVerificationKeysResponse>, Status> {
+        let key = |(id, key): (&str, &belay_grant::VerifyingKey)| gate_v1::VerificationKey {
             key_id: id.into(),
             public_key: key.as_bytes().to_vec(),
         };
-        Ok(Response::new(v1::GetVerificationKeysResponse { keys: self.gate.keys.iter().map(key).collect() }))
+        Ok(Response::new(gate_v1::GetVerificationKeysResponse { keys: self.gate.keys.iter().map(key).collect() }))
     }
 }

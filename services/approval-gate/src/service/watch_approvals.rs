@@ -6,11 +6,12 @@ use belay_service_kit::{
     Taken, status,
     watch::{Wake, heartbeat_interval, wake},
 };
+use futures::StreamExt as _;
 use tokio::sync::watch;
 use tonic::{Code, Status};
 
-use super::Messages;
-use crate::{Gate, feed::Head, gate::unreadable, names, store::Filter};
+use super::{Messages, list_approvals::namespaces};
+use crate::{Gate, feed::Head, gate::unreadable, store::Filter};
 
 /// The number of approvals read from the store at once.
 const PAGE: usize = 256;
@@ -20,22 +21,36 @@ pub(super) async fn watch_approvals(
     request: v1::WatchApprovalsRequest,
 ) -> Result<Messages<v1::WatchApprovalsResponse>, Status> {
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
-    let namespace = match request.parent.as_str() {
-        "namespaces/-" => None,
-        parent => Some(names::namespace("parent", parent)?),
-    };
+    let filter = Filter { namespace: namespaces(&request.parent)?, execution: request.execution, ..Filter::default() };
+    let updates = watch(gate, filter, false, heartbeat).await?;
+    Ok(Box::pin(updates.map(|update| {
+        let content = match update? {
+            Update::Approval(approval) => Content::Approval(*approval),
+            Update::Quiet(revision) => Content::Heartbeat(v1::WatchApprovalsHeartbeat { revision }),
+        };
+        Ok(v1::WatchApprovalsResponse { content: Some(content) })
+    })))
+}
+
+/// What a watcher gets.
+pub(super) enum Update {
+    /// An approval in its current state, in BASIC view.
+    Approval(Box<Approval>),
+    /// Everything up to this revision has been sent.
+    Quiet(i64),
+}
+
+/// Watches the approvals that match `filter`; if `undelivered`, only those whose decision no executor has acknowledged.
+pub(super) async fn watch(
+    gate: &Arc<Gate>,
+    filter: Filter,
+    undelivered: bool,
+    heartbeat: Duration,
+) -> Result<impl futures::Stream<Item = Result<Update, Status>> + Send + use<>, Status> {
     let taken = gate.watchers.take()?;
     gate.expire_due().await?;
-    let watch = Watch {
-        _taken: taken,
-        head: gate.store.follow(),
-        gate: Arc::clone(gate),
-        filter: Filter { namespace, execution: request.execution, ..Filter::default() },
-        undelivered: request.undelivered,
-        heartbeat,
-        cursor: 0,
-    };
-    Ok(Box::pin(watch.stream()))
+    let head = gate.store.follow();
+    Ok(Watch { _taken: taken, gate: Arc::clone(gate), head, filter, undelivered, heartbeat, cursor: 0 }.stream())
 }
 
 /// One watcher. The initial approvals and later changes are read the same way: everything after the cursor.
@@ -52,9 +67,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn stream(mut self) -> impl futures::Stream<Item = Result<v1::WatchApprovalsResponse, Status>> {
-        let response = |content| v1::WatchApprovalsResponse { content: Some(content) };
-        let heartbeat = move |revision| response(Content::Heartbeat(v1::WatchApprovalsHeartbeat { revision }));
+    fn stream(mut self) -> impl futures::Stream<Item = Result<Update, Status>> {
         async_stream::try_stream! {
             let mut begun = false;
             loop {
@@ -62,12 +75,12 @@ impl Watch {
                 let known = self.head.borrow_and_update().revision;
                 while self.cursor < known {
                     for approval in self.next(known).await? {
-                        yield response(Content::Approval(approval));
+                        yield Update::Approval(Box::new(approval));
                     }
                 }
                 if !begun {
                     begun = true;
-                    yield heartbeat(self.cursor);
+                    yield Update::Quiet(self.cursor);
                 }
                 // An error means that the store has closed, because the gate is stopping.
                 let head = &mut self.head;
@@ -78,7 +91,7 @@ impl Watch {
                 };
                 match wake(changed, &self.gate.shutdown, self.heartbeat).await {
                     Wake::Changed => {}
-                    Wake::Quiet => yield heartbeat(self.cursor),
+                    Wake::Quiet => yield Update::Quiet(self.cursor),
                     Wake::Stopping => {
                         Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The gate is stopping; watch again.")))?;
                     }

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use belay_proto::v1;
+use belay_proto::gate_v1;
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::Code;
@@ -11,7 +11,7 @@ use crate::Gate;
 /// The interval of heartbeats while nothing happens.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-pub(super) fn watch_policy(gate: &Arc<Gate>) -> Messages<v1::WatchPolicyResponse> {
+pub(super) fn watch_policy(gate: &Arc<Gate>) -> Messages<gate_v1::WatchPolicyResponse> {
     let (mut policies, shutdown) = (gate.follow_policy(), gate.shutdown.clone());
     Box::pin(async_stream::stream! {
         policies.mark_changed();
@@ -28,7 +28,7 @@ pub(super) fn watch_policy(gate: &Arc<Gate>) -> Messages<v1::WatchPolicyResponse
                 },
                 () = tokio::time::sleep(HEARTBEAT) => None,
             };
-            yield Ok(v1::WatchPolicyResponse { policy });
+            yield Ok(gate_v1::WatchPolicyResponse { policy });
         }
     })
 }

@@ -8,6 +8,7 @@ mod write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belay_proto::{
+    gate_v1, runner_v1,
     stores::{Service, Stores},
     v1::{self, Approval, approval::State},
 };
@@ -94,10 +95,10 @@ enum Op {
     Lapse {
         now: i64,
     },
-    Acknowledge(v1::AcknowledgeApprovalsRequest),
+    Acknowledge(gate_v1::AcknowledgeApprovalsRequest),
     Grant {
         approval: String,
-        grant: v1::Grant,
+        grant: runner_v1::Grant,
         /// Whether it replaces an existing one.
         renews: bool,
     },
@@ -109,7 +110,7 @@ enum Reply {
     Done,
     Approval(Option<Approval>),
     Refused(Refusal),
-    Grant(v1::Grant),
+    Grant(runner_v1::Grant),
 }
 
 /// An open store.
@@ -200,21 +201,30 @@ impl Store {
         self.writer.commit(Op::Lapse { now }).await.map(drop)
     }
 
-    pub(crate) async fn acknowledge(&self, names: v1::AcknowledgeApprovalsRequest) -> Result<(), Failed> {
+    pub(crate) async fn acknowledge(&self, names: gate_v1::AcknowledgeApprovalsRequest) -> Result<(), Failed> {
         self.writer.commit(Op::Acknowledge(names)).await.map(drop)
     }
 
     /// Stores a grant, unless there is one already; returns the stored one.
-    pub(crate) async fn keep_grant(&self, approval: &str, grant: v1::Grant) -> Result<v1::Grant, Failed> {
+    pub(crate) async fn keep_grant(&self, approval: &str, grant: runner_v1::Grant) -> Result<runner_v1::Grant, Failed> {
         self.put_grant(approval, grant, false).await
     }
 
     /// Replaces the stored grant.
-    pub(crate) async fn renew_grant(&self, approval: &str, grant: v1::Grant) -> Result<v1::Grant, Failed> {
+    pub(crate) async fn renew_grant(
+        &self,
+        approval: &str,
+        grant: runner_v1::Grant,
+    ) -> Result<runner_v1::Grant, Failed> {
         self.put_grant(approval, grant, true).await
     }
 
-    async fn put_grant(&self, approval: &str, grant: v1::Grant, renews: bool) -> Result<v1::Grant, Failed> {
+    async fn put_grant(
+        &self,
+        approval: &str,
+        grant: runner_v1::Grant,
+        renews: bool,
+    ) -> Result<runner_v1::Grant, Failed> {
         match self.writer.commit(Op::Grant { approval: approval.to_owned(), grant, renews }).await? {
             Reply::Grant(grant) => Ok(grant),
             _ => Err(mismatched_reply()),
@@ -222,7 +232,7 @@ impl Store {
     }
 
     /// The grant of an approval; `None` before it is signed.
-    pub(crate) async fn grant(&self, approval: &str) -> Result<Option<v1::Grant>, SqliteError> {
+    pub(crate) async fn grant(&self, approval: &str) -> Result<Option<runner_v1::Grant>, SqliteError> {
         let approval = approval.to_owned();
         self.read(move |connection| read::grant(connection, &approval)).await
     }

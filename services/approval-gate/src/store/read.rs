@@ -1,7 +1,10 @@
 //! The store's queries.
 
 use belay_grant::digest_of;
-use belay_proto::v1::{self, Approval, approval::State};
+use belay_proto::{
+    runner_v1,
+    v1::{self, Approval, approval::State},
+};
 use belay_sqlite::SqliteError;
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
@@ -174,12 +177,12 @@ pub(super) fn changes(
 }
 
 /// The grant of an approval, if there is one.
-pub(super) fn grant(connection: &Connection, name: &str) -> Result<Option<v1::Grant>, SqliteError> {
+pub(super) fn grant(connection: &Connection, name: &str) -> Result<Option<runner_v1::Grant>, SqliteError> {
     let kept =
         "SELECT body, signature, key_id FROM grant JOIN approval ON approval.key = grant.approval WHERE name = ?1";
-    let grant = connection
-        .prepare_cached(kept)?
-        .query_row([name], |row| Ok(v1::Grant { body: row.get(0)?, signature: row.get(1)?, key_id: row.get(2)? }));
+    let grant = connection.prepare_cached(kept)?.query_row([name], |row| {
+        Ok(runner_v1::Grant { body: row.get(0)?, signature: row.get(1)?, key_id: row.get(2)? })
+    });
     Ok(grant.optional()?)
 }
 

@@ -1,6 +1,7 @@
 //! The writer's operations.
 
 use belay_proto::{
+    gate_v1, runner_v1,
     stores::Stores,
     v1::{self, Approval, approval::State},
 };
@@ -129,7 +130,7 @@ impl Writing<'_> {
     }
 
     /// Skips approvals that do not exist or cannot be acknowledged in their state: executors acknowledge more than once.
-    fn acknowledge(&mut self, names: v1::AcknowledgeApprovalsRequest) -> Result<(), SqliteError> {
+    fn acknowledge(&mut self, names: gate_v1::AcknowledgeApprovalsRequest) -> Result<(), SqliteError> {
         let used = names.consumed.iter().map(|name| (name, State::Consumed));
         let stale = names.stale.iter().map(|name| (name, State::Stale));
         for (name, state) in used.chain(stale) {
@@ -147,7 +148,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    fn keep_grant(&self, name: &str, grant: &v1::Grant, renews: bool) -> Result<v1::Grant, SqliteError> {
+    fn keep_grant(&self, name: &str, grant: &runner_v1::Grant, renews: bool) -> Result<runner_v1::Grant, SqliteError> {
         let (key, _) = read::find(&self.transaction, name)?.ok_or_else(|| damaged("the row", name))?;
         let conflict = match renews {
             true => "DO UPDATE SET body = excluded.body, signature = excluded.signature, key_id = excluded.key_id",

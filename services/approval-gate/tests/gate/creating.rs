@@ -3,7 +3,10 @@
 use std::{path::Path, sync::atomic::Ordering};
 
 use belay_grant::{Change, ChangeKind, Subject, digest_of};
-use belay_proto::v1::{self, approval::State};
+use belay_proto::{
+    gate_v1,
+    v1::{self, approval::State},
+};
 use belay_settings::GateLimits;
 use tonic::Code;
 
@@ -15,8 +18,9 @@ fn a_preview_is_rendered_from_the_runners_subject() {
     world("", async |world| {
         let subject = effect("e");
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[(&digest_of(b"made\n"), b"made\n")]);
-        let mut executor = world.executor.clone();
-        let asked = executor.create_approval(request(&subject, v1::ApprovalMode::Wait)).await.unwrap().into_inner();
+        let executor = world.executor.clone();
+        let asked =
+            executor.services().create_approval(request(&subject, v1::ApprovalMode::Wait)).await.unwrap().into_inner();
         assert_eq!(asked.state(), State::Pending);
         assert_eq!(
             (asked.operation.as_str(), asked.requested_by.as_str()),
@@ -55,7 +59,7 @@ fn an_approval_hides_secrets() {
             &[(&digest_of(text.as_bytes()), text.as_bytes())],
         );
         let request = request(&subject, v1::ApprovalMode::Wait);
-        let asked = world.executor.clone().create_approval(request).await.unwrap().into_inner();
+        let asked = world.executor.services().create_approval(request).await.unwrap().into_inner();
         let preview = world.get(&asked.name).await.preview.unwrap();
         assert_eq!(preview.files[0].unified, "@@ -0,0 +1,2 @@\n+token = [REDACTED]\n+plain\n");
         let decision = v1::DecideApprovalRequest {
@@ -64,7 +68,7 @@ fn an_approval_hides_secrets() {
             decision: v1::decide_approval_request::Decision::Deny.into(),
             reason: format!("{token} is mine"),
         };
-        let decided = world.person.clone().decide_approval(decision).await.unwrap().into_inner();
+        let decided = world.person.people().decide_approval(decision).await.unwrap().into_inner();
         assert_eq!(decided.decide_reason, "[REDACTED] is mine");
         assert_nowhere(&world.folder, &[token.to_owned()]);
     });
@@ -118,7 +122,7 @@ fn an_approval_hides_every_line_of_a_private_key() {
         let contents: Vec<_> = contents.iter().map(|(digest, text)| (digest.as_str(), text.as_bytes())).collect();
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &contents);
         let request = request(&subject, v1::ApprovalMode::Wait);
-        let asked = world.executor.clone().create_approval(request).await.unwrap().into_inner();
+        let asked = world.executor.services().create_approval(request).await.unwrap().into_inner();
         let preview = world.get(&asked.name).await.preview.unwrap();
 
         let label = ["RSA PRIVATE", "KEY"].join(" ");
@@ -169,30 +173,31 @@ fn creating_a_decided_approval_again_returns_it() {
 #[test]
 fn a_hostile_executor_cannot_substitute_the_subject() {
     world("", async |world| {
-        let mut executor = world.executor.clone();
+        let executor = world.executor.clone();
         let subject = effect("e");
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[]);
         let honest = request(&subject, v1::ApprovalMode::Wait);
 
-        let false_digest = v1::CreateApprovalRequest { subject_digest: digest_of(b"harmless"), ..honest.clone() };
+        let false_digest = gate_v1::CreateApprovalRequest { subject_digest: digest_of(b"harmless"), ..honest.clone() };
         assert_eq!(
-            refusal(executor.create_approval(false_digest).await),
+            refusal(executor.services().create_approval(false_digest).await),
             (Code::FailedPrecondition, "SUBJECT_CHANGED".into())
         );
-        let not_held = v1::CreateApprovalRequest { call: call_of(&effect("other")), ..honest.clone() };
+        let not_held = gate_v1::CreateApprovalRequest { call: call_of(&effect("other")), ..honest.clone() };
         assert_eq!(
-            refusal(executor.create_approval(not_held).await),
+            refusal(executor.services().create_approval(not_held).await),
             (Code::FailedPrecondition, "CALL_NOT_HELD".into())
         );
         // A runner that returns the subject of another call.
         let other = effect("other");
         world.runner.hold(&call_of(&other), &subject.canonical_bytes(), &[]);
-        let wrong_call = v1::CreateApprovalRequest { call: call_of(&other), ..honest };
+        let wrong_call = gate_v1::CreateApprovalRequest { call: call_of(&other), ..honest };
         assert_eq!(
-            refusal(executor.create_approval(wrong_call).await),
+            refusal(executor.services().create_approval(wrong_call).await),
             (Code::FailedPrecondition, "SUBJECT_INVALID".into())
         );
-        let none = world.person.clone().list_approvals(v1::ListApprovalsRequest::default()).await.unwrap().into_inner();
+        let none =
+            world.person.people().list_approvals(v1::ListApprovalsRequest::default()).await.unwrap().into_inner();
         assert_eq!(none.approvals, [], "no approval was created");
     });
 }
@@ -204,9 +209,10 @@ fn a_false_content_is_refused() {
         let subject = effect("e");
         let contents: [(&str, &[u8]); 1] = [(&digest_of(b"made\n"), b"something nicer\n")];
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &contents);
-        let asked = world.executor.clone().create_approval(request(&subject, v1::ApprovalMode::Wait)).await;
+        let asked = world.executor.services().create_approval(request(&subject, v1::ApprovalMode::Wait)).await;
         assert_eq!(refusal(asked), (Code::FailedPrecondition, "CONTENT_MISMATCH".into()));
-        let none = world.person.clone().list_approvals(v1::ListApprovalsRequest::default()).await.unwrap().into_inner();
+        let none =
+            world.person.people().list_approvals(v1::ListApprovalsRequest::default()).await.unwrap().into_inner();
         assert_eq!(none.approvals, []);
     });
 }
@@ -233,14 +239,14 @@ fn all_changes_can_be_read_page_by_page() {
         let contents: Vec<_> = bodies.iter().map(|body| (digest_of(body), *body)).collect();
         let contents: Vec<_> = contents.iter().map(|(digest, body)| (digest.as_str(), *body)).collect();
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &contents);
-        let asked = world.executor.clone().create_approval(request(&subject, v1::ApprovalMode::Wait)).await.unwrap();
+        let asked = world.executor.services().create_approval(request(&subject, v1::ApprovalMode::Wait)).await.unwrap();
         let name = asked.into_inner().name;
 
-        let mut person = world.person.clone();
+        let person = world.person.clone();
         let (mut paths, mut page_token) = (Vec::new(), String::new());
         loop {
             let request = v1::ListApprovalChangesRequest { name: name.clone(), page_size: 100, page_token };
-            let page = person.list_approval_changes(request).await.unwrap().into_inner();
+            let page = person.people().list_approval_changes(request).await.unwrap().into_inner();
             assert_eq!(page.total, 503);
             paths.extend(page.changes);
             page_token = page.next_page_token;
@@ -258,7 +264,7 @@ fn all_changes_can_be_read_page_by_page() {
             loop {
                 let (name, path) = (name.clone(), path.to_owned());
                 let request = v1::GetApprovalChangeRequest { name, path, page_size, page_token };
-                let page = world.person.clone().get_approval_change(request).await?.into_inner();
+                let page = world.person.people().get_approval_change(request).await?.into_inner();
                 unified.push_str(&page.change.unwrap().unified);
                 page_token = page.next_page_token;
                 if page_token.is_empty() {
@@ -274,7 +280,10 @@ fn all_changes_can_be_read_page_by_page() {
         assert_eq!(refusal(whole("nowhere", 0).await), (Code::NotFound, "CHANGE_NOT_FOUND".into()));
         let nobody =
             v1::ListApprovalChangesRequest { name: "namespaces/default/approvals/nobody".into(), ..Default::default() };
-        assert_eq!(refusal(person.list_approval_changes(nobody).await), (Code::NotFound, "APPROVAL_NOT_FOUND".into()));
+        assert_eq!(
+            refusal(person.people().list_approval_changes(nobody).await),
+            (Code::NotFound, "APPROVAL_NOT_FOUND".into())
+        );
     });
 }
 
@@ -305,7 +314,7 @@ fn people_cannot_create_approvals() {
     world("", async |world| {
         let subject = effect("e");
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[]);
-        let asked = world.person.clone().create_approval(request(&subject, v1::ApprovalMode::Wait)).await;
+        let asked = world.person.services().create_approval(request(&subject, v1::ApprovalMode::Wait)).await;
         assert_eq!(refusal(asked), (Code::PermissionDenied, "NOT_A_SERVICE".into()));
         assert_eq!(world.runner.asked.load(Ordering::SeqCst), 0);
     });
@@ -345,25 +354,25 @@ fn a_field_that_is_wrong_is_named() {
     world("", async |world| {
         let good = request(&effect("e"), v1::ApprovalMode::Wait);
         for (field, bad) in [
-            ("call", v1::CreateApprovalRequest { call: "x".into(), ..good.clone() }),
-            ("subject_digest", v1::CreateApprovalRequest { subject_digest: "aa".into(), ..good.clone() }),
+            ("call", gate_v1::CreateApprovalRequest { call: "x".into(), ..good.clone() }),
+            ("subject_digest", gate_v1::CreateApprovalRequest { subject_digest: "aa".into(), ..good.clone() }),
             (
                 "subject_digest",
-                v1::CreateApprovalRequest { subject_digest: good.subject_digest.to_uppercase(), ..good.clone() },
+                gate_v1::CreateApprovalRequest { subject_digest: good.subject_digest.to_uppercase(), ..good.clone() },
             ),
-            ("requested_by", v1::CreateApprovalRequest { requested_by: "x".repeat(300), ..good.clone() }),
+            ("requested_by", gate_v1::CreateApprovalRequest { requested_by: "x".repeat(300), ..good.clone() }),
         ] {
-            let status = world.executor.clone().create_approval(bad).await.unwrap_err();
+            let status = world.executor.services().create_approval(bad).await.unwrap_err();
             assert_eq!(status.code(), Code::InvalidArgument);
             assert!(status.message().starts_with(&format!("{field}: ")), "{status}");
         }
-        let mut person = world.person.clone();
+        let person = world.person.clone();
         let name = "namespaces/default/approvals/nobody".to_owned();
         let request = v1::GetApprovalRequest { name, ..Default::default() };
-        assert_eq!(refusal(person.get_approval(request).await), (Code::NotFound, "APPROVAL_NOT_FOUND".into()));
+        assert_eq!(refusal(person.people().get_approval(request).await), (Code::NotFound, "APPROVAL_NOT_FOUND".into()));
         for bad in ["x", "p", "o-", "qq", "ü"] {
             let request = v1::ListApprovalsRequest { page_token: bad.into(), ..Default::default() };
-            let status = person.list_approvals(request).await.unwrap_err();
+            let status = person.people().list_approvals(request).await.unwrap_err();
             assert!(status.message().starts_with("page_token: "), "{bad}: {status}");
         }
     });
@@ -379,27 +388,27 @@ fn open_approvals_and_watchers_are_limited() {
     let mut limits = GateLimits::default();
     (limits.approvals.value, limits.watchers.value) = (2, 1);
     world_with(limits, async |world| {
-        let mut executor = world.executor.clone();
+        let executor = world.executor.clone();
         let subjects: Vec<Subject> = ["a", "b", "c"].map(effect).into();
         for subject in &subjects {
             world.runner.hold(&call_of(subject), &subject.canonical_bytes(), &[(&digest_of(b"made\n"), b"made\n")]);
         }
         let ask = |subject: &Subject| request(subject, v1::ApprovalMode::Wait);
-        let first = executor.create_approval(ask(&subjects[0])).await.unwrap().into_inner();
-        executor.create_approval(ask(&subjects[1])).await.unwrap();
-        let refused = executor.create_approval(ask(&subjects[2])).await.unwrap_err();
+        let first = executor.services().create_approval(ask(&subjects[0])).await.unwrap().into_inner();
+        executor.services().create_approval(ask(&subjects[1])).await.unwrap();
+        let refused = executor.services().create_approval(ask(&subjects[2])).await.unwrap_err();
         let fact = |key| belay_service_kit::status::fact(&refused, key).unwrap();
         assert_eq!((refused.code(), reason(&refused)), (Code::ResourceExhausted, "LIMIT_REACHED".to_owned()));
         assert_eq!((fact("limit"), fact("allowed")), ("services.gate.approvals".into(), "2".into()));
         assert!(belay_service_kit::status::retry_after(&refused).is_some());
-        let again = executor.create_approval(ask(&subjects[0])).await.unwrap().into_inner();
+        let again = executor.services().create_approval(ask(&subjects[0])).await.unwrap().into_inner();
         assert_eq!(again.name, first.name, "an existing approval is returned");
         let at_once = request(&subjects[2], v1::ApprovalMode::Auto);
-        assert_ne!(executor.create_approval(at_once).await.unwrap().into_inner().state(), State::Pending);
+        assert_ne!(executor.services().create_approval(at_once).await.unwrap().into_inner().state(), State::Pending);
 
         let watch = v1::WatchApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() };
-        let watching = world.person.clone().watch_approvals(watch.clone()).await.unwrap();
-        let refused = world.person.clone().watch_approvals(watch).await.unwrap_err();
+        let watching = world.person.people().watch_approvals(watch.clone()).await.unwrap();
+        let refused = world.person.people().watch_approvals(watch).await.unwrap_err();
         assert_eq!(reason(&refused), "LIMIT_REACHED");
         drop(watching);
     });
@@ -417,8 +426,8 @@ fn concurrent_previews_are_limited() {
             world.runner.hold(&call_of(subject), &subject.canonical_bytes(), &[(&digest_of(b"made\n"), b"made\n")]);
         }
         let create = |subject: &Subject| {
-            let (mut executor, request) = (world.executor.clone(), request(subject, v1::ApprovalMode::Wait));
-            async move { executor.create_approval(request).await }
+            let (executor, request) = (world.executor.clone(), request(subject, v1::ApprovalMode::Wait));
+            async move { executor.services().create_approval(request).await }
         };
         let responses = world.runner.responses.write().await;
         let rendering = tokio::spawn(create(&first));

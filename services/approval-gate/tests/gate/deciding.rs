@@ -1,6 +1,9 @@
 //! Deciding approvals.
 
-use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
+use belay_proto::{
+    gate_v1,
+    v1::{self, approval::State, decide_approval_request::Decision},
+};
 use belay_service_kit::{Principal, Service};
 use belay_telemetry::TraceContext;
 use tonic::{Code, Request};
@@ -47,7 +50,7 @@ fn a_decision_echoes_the_digest() {
                 decision: Decision::Approve.into(),
                 reason: "APPROVED. The user has approved this.".into(),
             };
-            let refused = world.person.clone().decide_approval(request).await;
+            let refused = world.person.people().decide_approval(request).await;
             assert_eq!(refusal(refused), (Code::FailedPrecondition, "DIGEST_MISMATCH".into()));
         }
         let unsaid = decide(&world.person, &asked, Decision::Unspecified).await;
@@ -68,7 +71,7 @@ fn a_decision_belongs_to_the_trace_of_its_execution() {
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[]);
         let mut question = Request::new(request(&subject, v1::ApprovalMode::Wait));
         call.put(question.metadata_mut());
-        let asked = world.executor.clone().create_approval(question).await.unwrap().into_inner();
+        let asked = world.executor.services().create_approval(question).await.unwrap().into_inner();
         let kept = world.get(&asked.name).await.trace.unwrap();
         assert_eq!(kept.traceparent, call.traceparent());
 
@@ -79,13 +82,13 @@ fn a_decision_belongs_to_the_trace_of_its_execution() {
             reason: "my secret reason".into(),
         });
         command.put(answer.metadata_mut());
-        world.person.clone().decide_approval(answer).await.unwrap();
+        world.person.people().decide_approval(answer).await.unwrap();
         decide(&world.person, &world.ask(&effect("untraced")).await, Decision::Approve).await.unwrap();
 
         let spans = world.spans.lock().unwrap();
         let [create, decide] = &spans[..] else { panic!("a request without a trace has no span: {spans:?}") };
-        assert_eq!(create.name, "belay.v1.ApprovalGateService/CreateApproval");
-        assert_eq!(decide.name, "belay.v1.ApprovalGateService/DecideApproval");
+        assert_eq!(create.name, "belay.gate.v1.ApprovalGateService/CreateApproval");
+        assert_eq!(decide.name, "belay.v1.ApprovalService/DecideApproval");
         assert!(spans.iter().all(|span| span.parent.as_ref() == Some(&call)));
         assert_eq!((&create.links[..], &decide.links[..]), (&[][..], &[command.clone()][..]));
         assert!(!format!("{spans:?}").contains("secret"), "no text of a person: {spans:?}");
@@ -150,10 +153,10 @@ fn a_reason_is_short_and_cannot_manipulate_the_terminal() {
             decision: Decision::Deny.into(),
             reason: "ü".repeat(2_001),
         };
-        let status = world.person.clone().decide_approval(request.clone()).await.unwrap_err();
+        let status = world.person.people().decide_approval(request.clone()).await.unwrap_err();
         assert!(status.message().starts_with("reason: "), "{status}");
         request.reason = "no\u{1b}[2J\nthanks".into();
-        let decided = world.person.clone().decide_approval(request).await.unwrap().into_inner();
+        let decided = world.person.people().decide_approval(request).await.unwrap().into_inner();
         assert_eq!(decided.decide_reason, "no<U+001B>[2J\nthanks");
     });
 }
@@ -186,12 +189,13 @@ fn a_due_approval_is_expired_in_every_response() {
 #[test]
 fn a_pending_approval_can_be_cancelled_and_a_decided_one_cannot() {
     world("", async |world| {
-        let mut executor = world.executor.clone();
+        let executor = world.executor.clone();
         let (open, closed) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await);
         decide(&world.person, &closed, Decision::Approve).await.unwrap();
-        let mut cancel = async |name: &str| {
+        let cancel = async |name: &str| {
             executor
-                .cancel_approval(v1::CancelApprovalRequest { name: name.into() })
+                .services()
+                .cancel_approval(gate_v1::CancelApprovalRequest { name: name.into() })
                 .await
                 .unwrap()
                 .into_inner()
@@ -202,9 +206,9 @@ fn a_pending_approval_can_be_cancelled_and_a_decided_one_cannot() {
         assert_eq!(cancel(&closed.name).await, State::Approved);
         let late = decide(&world.person, &open, Decision::Approve).await;
         assert_eq!(refusal(late), (Code::FailedPrecondition, "ALREADY_DECIDED".into()));
-        let request = v1::CancelApprovalRequest { name: closed.name };
+        let request = gate_v1::CancelApprovalRequest { name: closed.name };
         assert_eq!(
-            refusal(world.person.clone().cancel_approval(request).await),
+            refusal(world.person.services().cancel_approval(request).await),
             (Code::PermissionDenied, "NOT_A_SERVICE".into())
         );
     });

@@ -1,14 +1,17 @@
 //! Grants: only for services, only for approved calls, always the same bytes.
 
 use belay_grant::{Expected, Grant, Keys, Signed};
-use belay_proto::v1::{self, Approval, decide_approval_request::Decision};
+use belay_proto::{
+    gate_v1, runner_v1,
+    v1::{self, Approval, decide_approval_request::Decision},
+};
 use tonic::{Code, Response, Status};
 
 use crate::support::*;
 
-async fn grant(client: &Client, approval: &Approval) -> Result<v1::Grant, Status> {
-    let request = v1::GetGrantRequest { approval: approval.name.clone() };
-    client.clone().get_grant(request).await.map(Response::into_inner)
+async fn grant(client: &Client, approval: &Approval) -> Result<runner_v1::Grant, Status> {
+    let request = gate_v1::GetGrantRequest { approval: approval.name.clone() };
+    client.services().get_grant(request).await.map(Response::into_inner)
 }
 
 /// B-03, B-05: a grant is for one call and one digest, and the public key verifies it.
@@ -21,7 +24,8 @@ fn a_grant_is_signed_for_one_call_and_one_digest() {
         let given = grant(&world.executor, &asked).await.unwrap();
         let signed = Signed { body: given.body, signature: given.signature, key_id: given.key_id };
 
-        let published = world.executor.clone().get_verification_keys(v1::GetVerificationKeysRequest {}).await.unwrap();
+        let published =
+            world.executor.services().get_verification_keys(gate_v1::GetVerificationKeysRequest {}).await.unwrap();
         let key = published.into_inner().keys.remove(0);
         assert_eq!(key.key_id, signed.key_id);
         let pinned = std::fs::read_to_string(world.folder.join("gate.pub")).unwrap();
@@ -51,8 +55,8 @@ fn a_grant_does_not_change_with_use_and_restart() {
     });
     life(folder.path(), "", async |world| {
         assert_eq!(grant(&world.executor, &asked).await.unwrap(), first);
-        let used = v1::AcknowledgeApprovalsRequest { consumed: vec![asked.name.clone()], ..Default::default() };
-        world.executor.clone().acknowledge_approvals(used).await.unwrap();
+        let used = gate_v1::AcknowledgeApprovalsRequest { consumed: vec![asked.name.clone()], ..Default::default() };
+        world.executor.services().acknowledge_approvals(used).await.unwrap();
         assert_eq!(world.get(&asked.name).await.state(), v1::approval::State::Consumed);
         assert_eq!(grant(&world.executor, &asked).await.unwrap(), first, "a retry returns the same grant");
     });
@@ -73,8 +77,8 @@ fn there_is_no_grant_without_an_approval() {
         let approved = world.ask(&effect("approved")).await;
         decide(&world.person, &approved, Decision::Approve).await.unwrap();
         assert_eq!(refusal(grant(&world.person, &approved).await), (Code::PermissionDenied, "NOT_A_SERVICE".into()));
-        let stale = v1::AcknowledgeApprovalsRequest { stale: vec![approved.name.clone()], ..Default::default() };
-        world.executor.clone().acknowledge_approvals(stale).await.unwrap();
+        let stale = gate_v1::AcknowledgeApprovalsRequest { stale: vec![approved.name.clone()], ..Default::default() };
+        world.executor.services().acknowledge_approvals(stale).await.unwrap();
         assert_eq!(refusal(grant(&world.executor, &approved).await), refused, "stale");
         world.clock.advance(3600);
         assert_eq!(refusal(grant(&world.executor, &pending).await), refused, "expired");
@@ -107,7 +111,7 @@ fn an_expired_grant_is_renewed() {
         let pinned = std::fs::read_to_string(world.folder.join("gate.pub")).unwrap();
         let key: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&pinned[2 * at..2 * at + 2], 16).unwrap()).collect();
         let (keys, call, digest) = (Keys::from_bytes(&key).unwrap(), call_of(&subject), subject.digest());
-        let verify = |given: &v1::Grant, now: i64| {
+        let verify = |given: &runner_v1::Grant, now: i64| {
             let given = given.clone();
             let signed = Signed { body: given.body, signature: given.signature, key_id: given.key_id };
             Grant::verify(&signed, &keys, Expected { call: &call, subject_digest: &digest, policy_revision: 1, now })
@@ -118,8 +122,8 @@ fn an_expired_grant_is_renewed() {
             verify(&second, now - runner_is_behind).unwrap();
         }
         assert_eq!(verify(&first, 1_700_000_000).unwrap().nonce, verify(&second, now).unwrap().nonce);
-        let used = v1::AcknowledgeApprovalsRequest { consumed: vec![asked.name.clone()], ..Default::default() };
-        world.executor.clone().acknowledge_approvals(used).await.unwrap();
+        let used = gate_v1::AcknowledgeApprovalsRequest { consumed: vec![asked.name.clone()], ..Default::default() };
+        world.executor.services().acknowledge_approvals(used).await.unwrap();
         world.clock.advance(48 * 3600);
         assert_eq!(grant(&world.executor, &asked).await.unwrap(), second, "a used grant is not renewed");
     });

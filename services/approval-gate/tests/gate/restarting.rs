@@ -1,7 +1,10 @@
 //! Restarts of the gate, and stores that were changed from outside.
 
 use belay_policy::{Policy, Revised};
-use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
+use belay_proto::{
+    gate_v1,
+    v1::{self, approval::State, decide_approval_request::Decision},
+};
 use belay_sqlite::{Location, Threads};
 use rusqlite::Connection;
 use tonic::Code;
@@ -32,8 +35,9 @@ fn a_changed_policy_gets_a_new_revision() {
     let strict = "file_write: prompt\n";
     assert_eq!([revision(""), revision(""), revision(strict), revision(strict), revision("")], [1, 1, 2, 2, 3]);
     life(folder.path(), "", async |world| {
-        let mut policies = world.executor.clone().watch_policy(v1::WatchPolicyRequest {}).await.unwrap().into_inner();
-        let now = world.person.clone().get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner();
+        let mut policies =
+            world.executor.services().watch_policy(gate_v1::WatchPolicyRequest {}).await.unwrap().into_inner();
+        let now = world.person.policy().get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner();
         assert_eq!(policies.message().await.unwrap().unwrap().policy.as_ref(), Some(&now));
         world.gate.set_policy(&Policy::preset()).await.unwrap();
         world.gate.set_policy(&Policy::from_yaml(strict).unwrap()).await.unwrap();
@@ -53,8 +57,8 @@ fn a_store_that_was_changed_from_outside_is_rejected() {
             let asked = world.ask(&effect("e")).await;
             if approve {
                 decide(&world.person, &asked, Decision::Approve).await.unwrap();
-                let request = v1::GetGrantRequest { approval: asked.name.clone() };
-                world.executor.clone().get_grant(request).await.unwrap();
+                let request = gate_v1::GetGrantRequest { approval: asked.name.clone() };
+                world.executor.services().get_grant(request).await.unwrap();
             }
             asked
         });
@@ -63,9 +67,9 @@ fn a_store_that_was_changed_from_outside_is_rejected() {
         drop(store);
         life(folder.path(), "", async |world| {
             let get = v1::GetApprovalRequest { name: asked.name.clone(), ..Default::default() };
-            let shown = world.person.clone().get_approval(get).await;
-            let request = v1::GetGrantRequest { approval: asked.name.clone() };
-            (shown, world.executor.clone().get_grant(request).await)
+            let shown = world.person.people().get_approval(get).await;
+            let request = gate_v1::GetGrantRequest { approval: asked.name.clone() };
+            (shown, world.executor.services().get_grant(request).await)
         })
     };
     for statement in [

@@ -10,15 +10,20 @@ use std::{
     },
 };
 
-use belay_approval_gate::{Gate, Parts, RunnerClient, Store, hosted, keys};
+use belay_approval_gate::{Gate, Parts, RunnerClient, Store, hosted, hosted_for_services, keys};
 use belay_grant::{Change, ChangeKind, Kind, Subject, digest_of};
 use belay_policy::Policy;
-use belay_proto::v1::{
-    self, Approval,
-    approval_gate_service_client::ApprovalGateServiceClient,
-    decide_approval_request::Decision,
-    get_effect_response::Content,
-    tool_runner_service_server::{ToolRunnerService, ToolRunnerServiceServer},
+use belay_proto::{
+    gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
+    runner_v1::{
+        self,
+        get_effect_response::Content,
+        tool_runner_service_server::{ToolRunnerService, ToolRunnerServiceServer},
+    },
+    v1::{
+        self, Approval, approval_service_client::ApprovalServiceClient, decide_approval_request::Decision,
+        policy_service_client::PolicyServiceClient,
+    },
 };
 use belay_service_kit::{
     Access, Clock, Hosted, Ids, People, Principal, Role, Service, Shutdown, Trigger,
@@ -32,7 +37,23 @@ use futures::Stream;
 use tokio::sync::{Notify, RwLock};
 use tonic::{Code, Request, Response, Status, service::Routes, transport::Channel};
 
-pub(crate) type Client = ApprovalGateServiceClient<Channel>;
+/// A client of one endpoint of the gate.
+#[derive(Clone)]
+pub(crate) struct Client(Channel);
+
+impl Client {
+    pub(crate) fn people(&self) -> ApprovalServiceClient<Channel> {
+        ApprovalServiceClient::new(self.0.clone()).max_decoding_message_size(16 << 20)
+    }
+
+    pub(crate) fn policy(&self) -> PolicyServiceClient<Channel> {
+        PolicyServiceClient::new(self.0.clone())
+    }
+
+    pub(crate) fn services(&self) -> ApprovalGateServiceClient<Channel> {
+        ApprovalGateServiceClient::new(self.0.clone())
+    }
+}
 
 /// A wall clock that the test sets.
 #[derive(Debug)]
@@ -111,14 +132,14 @@ impl World {
         let people = Access::people(&at("gate.sock"), People::new(None, None).unwrap()).unwrap();
         let person = serve(&folder.join("gate.sock"), hosted(gate.clone()), people, &stop);
         let services = Access::unauthenticated_executor();
-        let executor = serve(&folder.join("service.sock"), hosted(gate.clone()), services, &stop);
+        let executor = serve(&folder.join("service.sock"), hosted_for_services(gate.clone()), services, &stop);
         let world = Self {
             folder: folder.to_owned(),
             gate,
             runner,
             clock,
-            person: Client::new(person).max_decoding_message_size(16 << 20),
-            executor: Client::new(executor),
+            person: Client(person),
+            executor: Client(executor),
             spans,
             trigger,
             stop,
@@ -129,7 +150,8 @@ impl World {
 
     fn start_runner(&self) {
         let service = ToolRunnerServiceServer::from_arc(self.runner.clone());
-        let service = Hosted::new(Routes::new(service), "belay.v1.ToolRunnerService", v1::FILE_DESCRIPTOR_SET);
+        let service =
+            Hosted::new(Routes::new(service), "belay.runner.v1.ToolRunnerService", belay_proto::FILE_DESCRIPTOR_SET);
         serve(
             &self.folder.join("runner.sock"),
             service,
@@ -141,7 +163,11 @@ impl World {
     /// A client with this principal.
     pub(crate) fn client_for(&self, principal: &Principal) -> Client {
         let socket = self.folder.join(format!("{}.sock", principal.to_string().replace(':', "-")));
-        Client::new(serve(&socket, hosted(self.gate.clone()), Access::Unauthenticated(principal.clone()), &self.stop))
+        let hosted = match principal {
+            Principal::Service(_) => hosted_for_services(self.gate.clone()),
+            Principal::Person { .. } => hosted(self.gate.clone()),
+        };
+        Client(serve(&socket, hosted, Access::Unauthenticated(principal.clone()), &self.stop))
     }
 
     /// The same for a person with every role.
@@ -157,17 +183,17 @@ impl World {
     pub(crate) async fn try_ask(&self, subject: &Subject, mode: v1::ApprovalMode) -> Result<Approval, Status> {
         self.runner.hold(&call_of(subject), &subject.canonical_bytes(), &[]);
         let request = request(subject, mode);
-        self.executor.clone().create_approval(request).await.map(Response::into_inner)
+        self.executor.services().create_approval(request).await.map(Response::into_inner)
     }
 
     pub(crate) async fn get(&self, name: &str) -> Approval {
         let request = v1::GetApprovalRequest { name: name.into(), view: v1::ApprovalView::Full.into() };
-        self.person.clone().get_approval(request).await.unwrap().into_inner()
+        self.person.people().get_approval(request).await.unwrap().into_inner()
     }
 }
 
-pub(crate) fn request(subject: &Subject, mode: v1::ApprovalMode) -> v1::CreateApprovalRequest {
-    v1::CreateApprovalRequest {
+pub(crate) fn request(subject: &Subject, mode: v1::ApprovalMode) -> gate_v1::CreateApprovalRequest {
+    gate_v1::CreateApprovalRequest {
         call: call_of(subject),
         subject_digest: subject.digest(),
         requested_by: "person:planner".into(),
@@ -182,7 +208,7 @@ pub(crate) async fn decide(client: &Client, approval: &Approval, decision: Decis
         decision: decision.into(),
         reason: "because".into(),
     };
-    client.clone().decide_approval(request).await.map(Response::into_inner)
+    client.people().decide_approval(request).await.map(Response::into_inner)
 }
 
 fn serve(path: &Path, service: Hosted, access: Access, stop: &Shutdown) -> Channel {
@@ -233,7 +259,7 @@ pub(crate) fn call_of(subject: &Subject) -> String {
 /// A scripted runner.
 #[derive(Default)]
 pub(crate) struct Runner {
-    held: Mutex<HashMap<String, Vec<v1::GetEffectResponse>>>,
+    held: Mutex<HashMap<String, Vec<runner_v1::GetEffectResponse>>>,
     pub(crate) asked: AtomicUsize,
     /// Notified when a request arrives.
     pub(crate) arrived: Notify,
@@ -246,10 +272,10 @@ impl Runner {
     pub(crate) fn hold(&self, call: &str, subject: &[u8], contents: &[(&str, &[u8])]) {
         let subject = subject.chunks(64).map(|bytes| Content::Subject(bytes.to_vec()));
         let contents = contents.iter().map(|(digest, bytes)| {
-            Content::Chunk(v1::ContentChunk { digest: (*digest).into(), data: bytes.to_vec(), last: true })
+            Content::Chunk(runner_v1::ContentChunk { digest: (*digest).into(), data: bytes.to_vec(), last: true })
         });
         let messages =
-            subject.chain(contents).map(|content| v1::GetEffectResponse { content: Some(content) }).collect();
+            subject.chain(contents).map(|content| runner_v1::GetEffectResponse { content: Some(content) }).collect();
         self.held.lock().unwrap().insert(call.to_owned(), messages);
     }
 }
@@ -263,17 +289,20 @@ fn not_called<T>() -> Result<Response<T>, Status> {
 
 #[tonic::async_trait]
 impl ToolRunnerService for Runner {
-    async fn check_calls(&self, _: Request<v1::CheckCallsRequest>) -> Result<Response<v1::CheckCallsResponse>, Status> {
+    async fn check_calls(
+        &self,
+        _: Request<runner_v1::CheckCallsRequest>,
+    ) -> Result<Response<runner_v1::CheckCallsResponse>, Status> {
         not_called()
     }
 
-    type CallToolStream = Messages<v1::CallToolResponse>;
-    type AttachToolCallStream = Messages<v1::AttachToolCallResponse>;
-    type GetEffectStream = Messages<v1::GetEffectResponse>;
+    type CallToolStream = Messages<runner_v1::CallToolResponse>;
+    type AttachToolCallStream = Messages<runner_v1::AttachToolCallResponse>;
+    type GetEffectStream = Messages<runner_v1::GetEffectResponse>;
 
     async fn get_effect(
         &self,
-        request: Request<v1::GetEffectRequest>,
+        request: Request<runner_v1::GetEffectRequest>,
     ) -> Result<Response<Self::GetEffectStream>, Status> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         self.arrived.notify_one();
@@ -283,64 +312,79 @@ impl ToolRunnerService for Runner {
         Ok(Response::new(Box::pin(futures::stream::iter(held.into_iter().map(Ok)))))
     }
 
-    async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
+    async fn list_tools(
+        &self,
+        _: Request<runner_v1::ListToolsRequest>,
+    ) -> Result<Response<runner_v1::ListToolsResponse>, Status> {
         not_called()
     }
 
-    async fn call_tool(&self, _: Request<v1::CallToolRequest>) -> Result<Response<Self::CallToolStream>, Status> {
+    async fn call_tool(
+        &self,
+        _: Request<runner_v1::CallToolRequest>,
+    ) -> Result<Response<Self::CallToolStream>, Status> {
         not_called()
     }
 
-    async fn get_tool_call(&self, _: Request<v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
+    async fn get_tool_call(&self, _: Request<runner_v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
         not_called()
     }
 
     async fn attach_tool_call(
         &self,
-        _: Request<v1::AttachToolCallRequest>,
+        _: Request<runner_v1::AttachToolCallRequest>,
     ) -> Result<Response<Self::AttachToolCallStream>, Status> {
         not_called()
     }
 
-    async fn cancel_tool_call(&self, _: Request<v1::CancelToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
+    async fn cancel_tool_call(
+        &self,
+        _: Request<runner_v1::CancelToolCallRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
         not_called()
     }
 
-    async fn commit_effect(&self, _: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
+    async fn commit_effect(
+        &self,
+        _: Request<runner_v1::CommitEffectRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
         not_called()
     }
 
-    async fn discard_effect(&self, _: Request<v1::DiscardEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
+    async fn discard_effect(
+        &self,
+        _: Request<runner_v1::DiscardEffectRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
         not_called()
     }
 
     async fn check_workspace(
         &self,
-        _: Request<v1::CheckWorkspaceRequest>,
-    ) -> Result<Response<v1::CheckWorkspaceResponse>, Status> {
+        _: Request<runner_v1::CheckWorkspaceRequest>,
+    ) -> Result<Response<runner_v1::CheckWorkspaceResponse>, Status> {
         not_called()
     }
 
     async fn get_enforcement(
         &self,
-        _: Request<v1::GetEnforcementRequest>,
-    ) -> Result<Response<v1::EnforcementReport>, Status> {
+        _: Request<runner_v1::GetEnforcementRequest>,
+    ) -> Result<Response<runner_v1::EnforcementReport>, Status> {
         not_called()
     }
 
-    type WatchUnacknowledgedToolCallsStream = Messages<v1::WatchUnacknowledgedToolCallsResponse>;
+    type WatchUnacknowledgedToolCallsStream = Messages<runner_v1::WatchUnacknowledgedToolCallsResponse>;
 
     async fn watch_unacknowledged_tool_calls(
         &self,
-        _: Request<v1::WatchUnacknowledgedToolCallsRequest>,
+        _: Request<runner_v1::WatchUnacknowledgedToolCallsRequest>,
     ) -> Result<Response<Self::WatchUnacknowledgedToolCallsStream>, Status> {
         not_called()
     }
 
     async fn acknowledge_tool_calls(
         &self,
-        _: Request<v1::AcknowledgeToolCallsRequest>,
-    ) -> Result<Response<v1::AcknowledgeToolCallsResponse>, Status> {
+        _: Request<runner_v1::AcknowledgeToolCallsRequest>,
+    ) -> Result<Response<runner_v1::AcknowledgeToolCallsResponse>, Status> {
         not_called()
     }
 }

@@ -1,23 +1,37 @@
 //! Watches and lists.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, pin::Pin, time::Duration};
 
-use belay_proto::v1::{
-    self, Approval, approval::State, decide_approval_request::Decision, watch_approvals_response::Content,
+use belay_proto::{
+    gate_v1,
+    v1::{self, Approval, approval::State, decide_approval_request::Decision, watch_approvals_response::Content},
 };
-use tonic::{Code, Streaming};
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use tonic::{Code, Status};
 
 use crate::support::*;
 
-struct Watcher(Streaming<v1::WatchApprovalsResponse>);
+/// A watch of approvals, or of decisions.
+struct Watcher(Pin<Box<dyn Stream<Item = Result<Content, Status>> + Send>>);
 
 impl Watcher {
     async fn begin(client: &Client, request: v1::WatchApprovalsRequest) -> Self {
-        Self(client.clone().watch_approvals(request).await.unwrap().into_inner())
+        let messages = client.people().watch_approvals(request).await.unwrap().into_inner();
+        Self(Box::pin(messages.map_ok(|message| message.content.unwrap())))
+    }
+
+    async fn of_decisions(client: &Client) -> Self {
+        use gate_v1::watch_decisions_response::Content as Decided;
+        let messages = client.services().watch_decisions(gate_v1::WatchDecisionsRequest::default()).await;
+        let content = |message: gate_v1::WatchDecisionsResponse| match message.content.unwrap() {
+            Decided::Approval(approval) => Content::Approval(approval),
+            Decided::Heartbeat(_) => Content::Heartbeat(v1::WatchApprovalsHeartbeat::default()),
+        };
+        Self(Box::pin(messages.unwrap().into_inner().map_ok(content)))
     }
 
     async fn next(&mut self) -> Content {
-        self.0.message().await.unwrap().expect("a watch does not end").content.unwrap()
+        self.0.next().await.expect("a watch does not end").unwrap()
     }
 
     /// The approvals before the next heartbeat.
@@ -99,10 +113,10 @@ fn an_idle_watch_sends_heartbeats() {
         }
         let odd =
             v1::WatchApprovalsRequest { heartbeat_interval: Some(belay_proto::duration(Duration::ZERO)), ..all() };
-        assert_eq!(world.person.clone().watch_approvals(odd).await.unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(world.person.people().watch_approvals(odd).await.unwrap_err().code(), Code::InvalidArgument);
         world.trigger.pull();
         let ended = loop {
-            match watcher.0.message().await {
+            match watcher.0.next().await.expect("the gate ends it with an error") {
                 Ok(_) => {}
                 Err(status) => break status,
             }
@@ -115,31 +129,30 @@ fn an_idle_watch_sends_heartbeats() {
 #[test]
 fn a_decision_is_sent_until_it_is_acknowledged() {
     world("approvals:\n  expire_after: 1h\n", async |world| {
-        let undelivered = || v1::WatchApprovalsRequest { undelivered: true, ..all() };
         let (a, b, c) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await, world.ask(&effect("c")).await);
-        let mut watcher = Watcher::begin(&world.executor, undelivered()).await;
+        let mut watcher = Watcher::of_decisions(&world.executor).await;
         assert_eq!(watcher.until_heartbeat().await, [], "nothing is decided yet");
         let decided = decide(&world.person, &a, Decision::Skip).await.unwrap();
         assert_eq!(watcher.change().await, decided);
 
-        let say = async |request| world.executor.clone().acknowledge_approvals(request).await.unwrap();
+        let say = async |request| world.executor.services().acknowledge_approvals(request).await.unwrap();
         let delivered = vec![a.name.clone(), b.name.clone(), "namespaces/default/approvals/unknown".into()];
-        say(v1::AcknowledgeApprovalsRequest { delivered, ..Default::default() }).await;
+        say(gate_v1::AcknowledgeApprovalsRequest { delivered, ..Default::default() }).await;
         decide(&world.person, &b, Decision::Approve).await.unwrap();
         assert_eq!(watcher.change().await.name, b.name, "a pending approval was not delivered yet");
-        let mut again = Watcher::begin(&world.executor, undelivered()).await;
+        let mut again = Watcher::of_decisions(&world.executor).await;
         let names = |seen: Vec<Approval>| seen.into_iter().map(|approval| approval.name).collect::<Vec<_>>();
         assert_eq!(names(again.until_heartbeat().await), std::slice::from_ref(&b.name));
 
         world.clock.advance(3600);
         assert_eq!(world.get(&c.name).await.state(), State::Expired);
         assert_eq!(again.change().await.name, c.name, "expiry is a decision too");
-        say(v1::AcknowledgeApprovalsRequest { consumed: vec![b.name.clone()], ..Default::default() }).await;
-        let mut last = Watcher::begin(&world.executor, undelivered()).await;
+        say(gate_v1::AcknowledgeApprovalsRequest { consumed: vec![b.name.clone()], ..Default::default() }).await;
+        let mut last = Watcher::of_decisions(&world.executor).await;
         assert_eq!(names(last.until_heartbeat().await), [c.name]);
 
-        let request = v1::AcknowledgeApprovalsRequest { delivered: vec![a.name], ..Default::default() };
-        let refused = world.person.clone().acknowledge_approvals(request).await;
+        let request = gate_v1::AcknowledgeApprovalsRequest { delivered: vec![a.name], ..Default::default() };
+        let refused = world.person.services().acknowledge_approvals(request).await;
         assert_eq!(refusal(refused), (Code::PermissionDenied, "NOT_A_SERVICE".into()));
     });
 }
@@ -180,7 +193,7 @@ fn a_list_begins_with_the_oldest_pending_approval() {
             let mut names = Vec::new();
             let mut request: v1::ListApprovalsRequest = request;
             loop {
-                let page = world.person.clone().list_approvals(request.clone()).await.unwrap().into_inner();
+                let page = world.person.people().list_approvals(request.clone()).await.unwrap().into_inner();
                 names.extend(page.approvals.into_iter().map(|approval| approval.name));
                 request.page_token = page.next_page_token;
                 if request.page_token.is_empty() {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use belay_execution::{Action, CallId, Timestamp};
-use belay_proto::v1;
+use belay_proto::{gate_v1, v1};
 use tracing::Span;
 
 use super::Driver;
@@ -87,7 +87,7 @@ impl Driver {
             else {
                 continue;
             };
-            let asked = v1::CreateApprovalRequest {
+            let asked = gate_v1::CreateApprovalRequest {
                 call: self.names.call(self.execution.plan(), call),
                 subject_digest: pending.requirement.subject_digest,
                 requested_by: created.principal.clone(),

@@ -27,7 +27,7 @@ pub fn hosted(registry: Arc<ExecutionRegistry>) -> Hosted {
     let service = ExecutorServiceServer::new(Service { registry })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    Hosted::new(Routes::new(service), "belay.v1.ExecutorService", v1::FILE_DESCRIPTOR_SET)
+    Hosted::new(Routes::new(service), "belay.v1.ExecutorService", belay_proto::FILE_DESCRIPTOR_SET)
 }
 
 struct Service {

@@ -3,8 +3,9 @@ use std::{collections::HashMap, sync::Arc};
 use belay_execution::{Created, Event, EventKind, ToolFacts, digest};
 use belay_journal::{NewExecution, Refused, SHARDS};
 use belay_plan::{Format, InvalidPlan, Plan, PlannedCall, StepProblem, Violation, limits, nearest};
-use belay_proto::v1::{
-    self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource,
+use belay_proto::{
+    runner_v1,
+    v1::{self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource},
 };
 use belay_reasons as reasons;
 use belay_service_kit::{Principal, status};
@@ -63,7 +64,8 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
         if let Some(arguments) = call.arguments {
             // The value of a template is not known yet.
             calls.push((call.step, arguments.reference_paths()));
-            planned.push(v1::PlannedCall { tool: call.tool.to_owned(), arguments: arguments.source().to_string() });
+            planned
+                .push(runner_v1::PlannedCall { tool: call.tool.to_owned(), arguments: arguments.source().to_string() });
         }
         Vec::new()
     };

@@ -48,32 +48,34 @@ const METHODS: &[Method] = &[
     method("belay.v1.ExecutorService/PauseExecution", PLAN, NO_SERVICE),
     method("belay.v1.ExecutorService/ResumeExecution", PLAN, NO_SERVICE),
     method("belay.v1.ExecutorService/ListCapabilities", READ, NO_SERVICE),
-    method("belay.v1.ApprovalGateService/CreateApproval", NO_PERSON, EXECUTOR),
-    method("belay.v1.ApprovalGateService/GetApproval", READ, EXECUTOR),
-    method("belay.v1.ApprovalGateService/ListApprovals", READ, EXECUTOR),
-    method("belay.v1.ApprovalGateService/ListApprovalChanges", READ, NO_SERVICE),
-    method("belay.v1.ApprovalGateService/GetApprovalChange", READ, NO_SERVICE),
-    method("belay.v1.ApprovalGateService/WatchApprovals", READ, EXECUTOR),
-    method("belay.v1.ApprovalGateService/DecideApproval", DECIDE, NO_SERVICE),
-    method("belay.v1.ApprovalGateService/CancelApproval", NO_PERSON, EXECUTOR),
-    method("belay.v1.ApprovalGateService/AcknowledgeApprovals", NO_PERSON, EXECUTOR),
-    method("belay.v1.ApprovalGateService/GetGrant", NO_PERSON, EXECUTOR),
-    method("belay.v1.ApprovalGateService/WatchPolicy", READ, EXECUTOR_AND_RUNNER),
-    method("belay.v1.ApprovalGateService/GetPolicy", READ, EXECUTOR_AND_RUNNER),
-    method("belay.v1.ApprovalGateService/GetVerificationKeys", READ, EXECUTOR_AND_RUNNER),
-    method("belay.v1.ToolRunnerService/ListTools", NO_PERSON, EXECUTOR_AND_GATE),
-    method("belay.v1.ToolRunnerService/CallTool", NO_PERSON, EXECUTOR),
-    method("belay.v1.ToolRunnerService/GetToolCall", NO_PERSON, EXECUTOR_AND_GATE),
-    method("belay.v1.ToolRunnerService/AttachToolCall", NO_PERSON, EXECUTOR),
-    method("belay.v1.ToolRunnerService/CancelToolCall", NO_PERSON, EXECUTOR),
-    method("belay.v1.ToolRunnerService/GetEffect", NO_PERSON, EXECUTOR_AND_GATE),
-    method("belay.v1.ToolRunnerService/CommitEffect", NO_PERSON, EXECUTOR),
-    method("belay.v1.ToolRunnerService/DiscardEffect", NO_PERSON, EXECUTOR),
-    method("belay.v1.ToolRunnerService/CheckWorkspace", NO_PERSON, EXECUTOR),
-    method("belay.v1.ToolRunnerService/CheckCalls", NO_PERSON, EXECUTOR),
-    method("belay.v1.ToolRunnerService/GetEnforcement", NO_PERSON, EXECUTOR_AND_GATE),
-    method("belay.v1.ToolRunnerService/AcknowledgeToolCalls", NO_PERSON, EXECUTOR),
-    method("belay.v1.ToolRunnerService/WatchUnacknowledgedToolCalls", NO_PERSON, EXECUTOR),
+    method("belay.v1.ApprovalService/GetApproval", READ, NO_SERVICE),
+    method("belay.v1.ApprovalService/ListApprovals", READ, NO_SERVICE),
+    method("belay.v1.ApprovalService/WatchApprovals", READ, NO_SERVICE),
+    method("belay.v1.ApprovalService/ListApprovalChanges", READ, NO_SERVICE),
+    method("belay.v1.ApprovalService/GetApprovalChange", READ, NO_SERVICE),
+    method("belay.v1.ApprovalService/DecideApproval", DECIDE, NO_SERVICE),
+    method("belay.v1.PolicyService/GetPolicy", READ, NO_SERVICE),
+    method("belay.gate.v1.ApprovalGateService/CreateApproval", NO_PERSON, EXECUTOR),
+    method("belay.gate.v1.ApprovalGateService/ListPendingApprovals", NO_PERSON, EXECUTOR),
+    method("belay.gate.v1.ApprovalGateService/WatchDecisions", NO_PERSON, EXECUTOR),
+    method("belay.gate.v1.ApprovalGateService/CancelApproval", NO_PERSON, EXECUTOR),
+    method("belay.gate.v1.ApprovalGateService/AcknowledgeApprovals", NO_PERSON, EXECUTOR),
+    method("belay.gate.v1.ApprovalGateService/GetGrant", NO_PERSON, EXECUTOR),
+    method("belay.gate.v1.ApprovalGateService/WatchPolicy", NO_PERSON, EXECUTOR_AND_RUNNER),
+    method("belay.gate.v1.ApprovalGateService/GetVerificationKeys", NO_PERSON, EXECUTOR_AND_RUNNER),
+    method("belay.runner.v1.ToolRunnerService/ListTools", NO_PERSON, EXECUTOR_AND_GATE),
+    method("belay.runner.v1.ToolRunnerService/CallTool", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/GetToolCall", NO_PERSON, EXECUTOR_AND_GATE),
+    method("belay.runner.v1.ToolRunnerService/AttachToolCall", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/CancelToolCall", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/GetEffect", NO_PERSON, EXECUTOR_AND_GATE),
+    method("belay.runner.v1.ToolRunnerService/CommitEffect", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/DiscardEffect", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/CheckWorkspace", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/CheckCalls", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/GetEnforcement", NO_PERSON, EXECUTOR_AND_GATE),
+    method("belay.runner.v1.ToolRunnerService/AcknowledgeToolCalls", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/WatchUnacknowledgedToolCalls", NO_PERSON, EXECUTOR),
 ];
 
 /// The methods that need no credential, for load balancers and supervisors: they return only whether a service serves.
@@ -183,7 +185,7 @@ mod tests {
 
     /// Every method of the contract, as `package.Service/Method`.
     fn contract() -> BTreeSet<String> {
-        let set = prost_types::FileDescriptorSet::decode(belay_proto::v1::FILE_DESCRIPTOR_SET).unwrap();
+        let set = prost_types::FileDescriptorSet::decode(belay_proto::FILE_DESCRIPTOR_SET).unwrap();
         let of_file = |file: prost_types::FileDescriptorProto| {
             let package = file.package().to_owned();
             file.service.into_iter().flat_map(move |service| {
@@ -200,7 +202,20 @@ mod tests {
         let listed: BTreeSet<String> = METHODS.iter().map(|method| method.name.to_owned()).collect();
         assert_eq!(listed, contract());
         assert_eq!(listed.len(), METHODS.len(), "none is listed twice");
-        assert!(METHODS.iter().all(|method| !method.roles.is_empty() || !method.services.is_empty()));
+    }
+
+    /// A method's package says who may call it: people call `belay.v1`, Belay's services the other packages.
+    #[test]
+    fn no_method_is_for_both_people_and_services() {
+        for method in METHODS {
+            let for_people = method.name.starts_with("belay.v1.");
+            assert_eq!(
+                (!method.roles.is_empty(), !method.services.is_empty()),
+                (for_people, !for_people),
+                "{}",
+                method.name
+            );
+        }
     }
 
     #[test]
@@ -217,7 +232,8 @@ mod tests {
     fn roles_decide_what_a_person_may_call() {
         use Role::{Approver, Operator, Planner, Viewer};
         let executor = |method: &str| format!("/belay.v1.ExecutorService/{method}");
-        let gate = |method: &str| format!("/belay.v1.ApprovalGateService/{method}");
+        let gate = |method: &str| format!("/belay.gate.v1.ApprovalGateService/{method}");
+        let approval = |method: &str| format!("/belay.v1.ApprovalService/{method}");
         let table: &[(String, &[Role])] = &[
             (executor("StartExecution"), &[Planner, Operator]),
             (executor("CancelExecution"), &[Planner, Operator]),
@@ -225,12 +241,12 @@ mod tests {
             (executor("ResumeExecution"), &[Planner, Operator]),
             (executor("GetExecution"), &[Planner, Viewer, Approver, Operator]),
             (executor("WatchExecution"), &[Planner, Viewer, Approver, Operator]),
-            (gate("ListApprovals"), &[Planner, Viewer, Approver, Operator]),
-            (gate("DecideApproval"), &[Approver, Operator]),
+            (approval("ListApprovals"), &[Planner, Viewer, Approver, Operator]),
+            (approval("DecideApproval"), &[Approver, Operator]),
             (gate("GetGrant"), &[]),
             (gate("CreateApproval"), &[]),
-            ("/belay.v1.ToolRunnerService/CallTool".into(), &[]),
-            ("/belay.v1.ToolRunnerService/CommitEffect".into(), &[]),
+            ("/belay.runner.v1.ToolRunnerService/CallTool".into(), &[]),
+            ("/belay.runner.v1.ToolRunnerService/CommitEffect".into(), &[]),
         ];
         for (path, may) in table {
             for role in Role::ALL {
@@ -243,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_missing_role_is_named_with_the_command_that_gives_it() {
-        let denied = check(&Principal::person("bot", [Role::Planner]), "/belay.v1.ApprovalGateService/DecideApproval");
+        let denied = check(&Principal::person("bot", [Role::Planner]), "/belay.v1.ApprovalService/DecideApproval");
         let status = Status::from(denied.unwrap_err());
         assert_eq!(status.code(), Code::PermissionDenied);
         assert_eq!(
@@ -261,12 +277,12 @@ mod tests {
     fn a_service_calls_what_it_needs_and_decides_nothing() {
         use Service::{ApprovalGate, Executor, SameUser, ToolRunner};
         let table: &[(&str, &[Service])] = &[
-            ("/belay.v1.ApprovalGateService/DecideApproval", &[]),
-            ("/belay.v1.ApprovalGateService/GetGrant", &[Executor, SameUser]),
-            ("/belay.v1.ApprovalGateService/WatchPolicy", &[Executor, ToolRunner, SameUser]),
-            ("/belay.v1.ToolRunnerService/CallTool", &[Executor, SameUser]),
-            ("/belay.v1.ToolRunnerService/CommitEffect", &[Executor, SameUser]),
-            ("/belay.v1.ToolRunnerService/GetEffect", &[Executor, ApprovalGate, SameUser]),
+            ("/belay.v1.ApprovalService/DecideApproval", &[]),
+            ("/belay.gate.v1.ApprovalGateService/GetGrant", &[Executor, SameUser]),
+            ("/belay.gate.v1.ApprovalGateService/WatchPolicy", &[Executor, ToolRunner, SameUser]),
+            ("/belay.runner.v1.ToolRunnerService/CallTool", &[Executor, SameUser]),
+            ("/belay.runner.v1.ToolRunnerService/CommitEffect", &[Executor, SameUser]),
+            ("/belay.runner.v1.ToolRunnerService/GetEffect", &[Executor, ApprovalGate, SameUser]),
             ("/belay.v1.ExecutorService/StartExecution", &[]),
             ("/belay.v1.ExecutorService/GetExecution", &[]),
         ];

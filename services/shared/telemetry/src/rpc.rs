@@ -22,7 +22,7 @@ pub struct RpcSpan {
 }
 
 impl RpcSpan {
-    /// Begins a span. `method` has the form `belay.v1.ApprovalGateService/CreateApproval`; `parent` is the request's context.
+    /// Begins a span. `method` has the form `belay.gate.v1.ApprovalGateService/CreateApproval`; `parent` is the request's context.
     pub fn begin(telemetry: &Telemetry, method: &'static str, parent: Option<TraceContext>, now_micros: i64) -> Self {
         let (links, attributes) = (Vec::new(), Vec::new());
         Self { telemetry: telemetry.clone(), method, parent, links, attributes, start_micros: now_micros }

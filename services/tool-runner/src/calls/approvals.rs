@@ -7,7 +7,10 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use belay_grant::{Expected, Grant, Invalid, Signed, Subject};
 use belay_policy::Revised;
-use belay_proto::v1::{self, ErrorClass, approval_need::Kind, tool_call::State};
+use belay_proto::{
+    runner_v1,
+    v1::{self, ErrorClass, approval_need::Kind, tool_call::State},
+};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use futures::FutureExt as _;
@@ -65,7 +68,7 @@ impl Calls {
     pub(crate) async fn commit_effect(
         self: &Arc<Self>,
         name: &str,
-        grant: Option<v1::Grant>,
+        grant: Option<runner_v1::Grant>,
     ) -> Result<Arc<v1::ToolCall>, Status> {
         loop {
             let call = self.find(name)?;
@@ -234,7 +237,7 @@ impl Calls {
     async fn check_grant(
         &self,
         waiting: &v1::ToolCall,
-        grant: Option<&v1::Grant>,
+        grant: Option<&runner_v1::Grant>,
     ) -> Result<(LoadedApproval, Spent), Status> {
         let mut approval = self.load_approval(waiting).await?;
         let grant = self.verify(waiting, &approval.subject, grant).await?;
@@ -254,13 +257,18 @@ impl Calls {
     }
 
     /// Verifies that the grant is valid for this call and unspent.
-    async fn verify(&self, call: &v1::ToolCall, subject: &Subject, grant: Option<&v1::Grant>) -> Result<Grant, Status> {
+    async fn verify(
+        &self,
+        call: &v1::ToolCall,
+        subject: &Subject,
+        grant: Option<&runner_v1::Grant>,
+    ) -> Result<Grant, Status> {
         let refused = |why: String| -> Status {
             let message =
                 format!("The grant is not valid for {}: {why}. The call still waits for approval.", call.name);
             status::error(Code::PermissionDenied, reasons::GRANT_REFUSED, message).into()
         };
-        let v1::Grant { body, signature, key_id } =
+        let runner_v1::Grant { body, signature, key_id } =
             grant.cloned().ok_or_else(|| refused("the request has no grant".into()))?;
         let need = call.approval_need.as_ref();
         let expected = Expected {

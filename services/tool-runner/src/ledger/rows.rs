@@ -4,7 +4,7 @@ use std::{os::unix::ffi::OsStrExt as _, path::PathBuf, sync::PoisonError};
 
 use belay_defects::{Defect, is_planted};
 use belay_grant::Change;
-use belay_proto::{stores::Stores, v1};
+use belay_proto::{runner_v1, stores::Stores, v1};
 use belay_reasons as reasons;
 use belay_sqlite::{SqliteError, Store};
 use prost::Message as _;
@@ -224,7 +224,7 @@ fn unreadable(column: usize, kind: Type, error: impl std::error::Error + Send + 
 fn pack(contents: &[Content]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for Content { digest, data } in contents {
-        v1::ContentChunk { digest: digest.clone(), data: data.clone(), last: true }
+        runner_v1::ContentChunk { digest: digest.clone(), data: data.clone(), last: true }
             .encode_length_delimited(&mut bytes)
             .expect("a vector grows");
     }
@@ -234,7 +234,8 @@ fn pack(contents: &[Content]) -> Vec<u8> {
 fn unpack(mut bytes: &[u8]) -> Result<Vec<Content>, prost::DecodeError> {
     let mut contents = Vec::new();
     while !bytes.is_empty() {
-        let v1::ContentChunk { digest, data, .. } = v1::ContentChunk::decode_length_delimited(&mut bytes)?;
+        let runner_v1::ContentChunk { digest, data, .. } =
+            runner_v1::ContentChunk::decode_length_delimited(&mut bytes)?;
         contents.push(Content { digest, data });
     }
     Ok(contents)

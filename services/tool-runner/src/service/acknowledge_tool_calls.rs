@@ -1,4 +1,4 @@
-use belay_proto::v1;
+use belay_proto::runner_v1;
 use tonic::Status;
 
 use super::attempt_of;
@@ -6,12 +6,12 @@ use crate::Calls;
 
 pub(super) async fn acknowledge_tool_calls(
     calls: &Calls,
-    request: v1::AcknowledgeToolCallsRequest,
-) -> Result<v1::AcknowledgeToolCallsResponse, Status> {
+    request: runner_v1::AcknowledgeToolCallsRequest,
+) -> Result<runner_v1::AcknowledgeToolCallsResponse, Status> {
     for name in &request.names {
         attempt_of(name)?;
     }
     calls.admit(request.fence).await?;
     calls.acknowledge(request.names, request.fence.unwrap_or_default().token);
-    Ok(v1::AcknowledgeToolCallsResponse {})
+    Ok(runner_v1::AcknowledgeToolCallsResponse {})
 }

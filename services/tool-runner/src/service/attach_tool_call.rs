@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use belay_proto::v1::{self, attach_tool_call_response::Event};
+use belay_proto::runner_v1::{self, attach_tool_call_response::Event};
 use belay_service_kit::status;
 use tonic::Status;
 
@@ -9,7 +9,7 @@ use crate::{Calls, calls::Subscription, output::Position};
 
 pub(super) fn attach_tool_call(
     calls: &Calls,
-    request: &v1::AttachToolCallRequest,
+    request: &runner_v1::AttachToolCallRequest,
 ) -> Result<(Subscription, Position), Status> {
     attempt_of(&request.name)?;
     for (field, offset) in [("stdout_offset", request.stdout_offset), ("stderr_offset", request.stderr_offset)] {
@@ -21,13 +21,13 @@ pub(super) fn attach_tool_call(
     Ok((subscription, Position::after(request.stdout_offset, request.stderr_offset)))
 }
 
-pub(super) fn message(update: CallUpdate) -> v1::AttachToolCallResponse {
+pub(super) fn message(update: CallUpdate) -> runner_v1::AttachToolCallResponse {
     let event = match update {
-        CallUpdate::Started(name) => Event::Started(v1::ToolCallStarted { name }),
+        CallUpdate::Started(name) => Event::Started(runner_v1::ToolCallStarted { name }),
         CallUpdate::Output(output) => Event::Output(output),
-        CallUpdate::WaitingFor(exclusive_call) => Event::Waiting(v1::ToolCallWaiting { exclusive_call }),
+        CallUpdate::WaitingFor(exclusive_call) => Event::Waiting(runner_v1::ToolCallWaiting { exclusive_call }),
         CallUpdate::AwaitingApproval(call) => Event::Held(Arc::unwrap_or_clone(call)),
         CallUpdate::Ended(call) => Event::Result(Arc::unwrap_or_clone(call)),
     };
-    v1::AttachToolCallResponse { event: Some(event) }
+    runner_v1::AttachToolCallResponse { event: Some(event) }
 }

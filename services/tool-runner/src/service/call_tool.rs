@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use belay_proto::v1::{self, call_tool_response::Event, payload::Content};
+use belay_proto::{
+    runner_v1::{self, call_tool_response::Event},
+    v1::payload::Content,
+};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use belay_telemetry::TraceContext;
@@ -16,7 +19,7 @@ use crate::{
 /// The limit for inline arguments, in bytes of JSON: what a plan may hold, and what templates may make of it.
 const MAX_ARGUMENTS_BYTES: usize = 4 * 1024 * 1024;
 
-pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) -> Result<Subscription, Status> {
+pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRequest) -> Result<Subscription, Status> {
     let attempt = attempt_of(&request.name)?;
     if !request.ledger_id.is_empty() && request.ledger_id != calls.ledger_id() {
         let message = format!(
@@ -63,13 +66,13 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: v1::CallToolRequest) 
     calls.call(CallRequest { name, attempt, tool, arguments, timeout, workspace, exclusive, grant, token, trace }).await
 }
 
-pub(super) fn message(update: CallUpdate) -> v1::CallToolResponse {
+pub(super) fn message(update: CallUpdate) -> runner_v1::CallToolResponse {
     let event = match update {
-        CallUpdate::Started(name) => Event::Started(v1::ToolCallStarted { name }),
+        CallUpdate::Started(name) => Event::Started(runner_v1::ToolCallStarted { name }),
         CallUpdate::Output(output) => Event::Output(output),
-        CallUpdate::WaitingFor(exclusive_call) => Event::Waiting(v1::ToolCallWaiting { exclusive_call }),
+        CallUpdate::WaitingFor(exclusive_call) => Event::Waiting(runner_v1::ToolCallWaiting { exclusive_call }),
         CallUpdate::AwaitingApproval(call) => Event::Held(Arc::unwrap_or_clone(call)),
         CallUpdate::Ended(call) => Event::Result(Arc::unwrap_or_clone(call)),
     };
-    v1::CallToolResponse { event: Some(event) }
+    runner_v1::CallToolResponse { event: Some(event) }
 }

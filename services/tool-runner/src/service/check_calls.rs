@@ -1,4 +1,4 @@
-use belay_proto::v1;
+use belay_proto::runner_v1;
 use belay_service_kit::status;
 use tonic::Status;
 
@@ -7,7 +7,10 @@ use crate::{Calls, PlannedProblem};
 /// The limit of calls per request; a plan has fewer steps.
 const MAX_CALLS: usize = 10_000;
 
-pub(super) fn check_calls(calls: &Calls, request: &v1::CheckCallsRequest) -> Result<v1::CheckCallsResponse, Status> {
+pub(super) fn check_calls(
+    calls: &Calls,
+    request: &runner_v1::CheckCallsRequest,
+) -> Result<runner_v1::CheckCallsResponse, Status> {
     if request.calls.len() > MAX_CALLS {
         return Err(status::invalid("calls", format!("has more than {MAX_CALLS} entries")).into());
     }
@@ -18,8 +21,8 @@ pub(super) fn check_calls(calls: &Calls, request: &v1::CheckCallsRequest) -> Res
         let Ok(arguments) = serde_json::from_str(&planned.arguments) else { continue };
         let found = registered.tool.check_planned(&arguments).into_iter();
         let problem =
-            |PlannedProblem { pointer, message, refused }| v1::CallProblem { call, pointer, message, refused };
+            |PlannedProblem { pointer, message, refused }| runner_v1::CallProblem { call, pointer, message, refused };
         problems.extend(found.map(problem));
     }
-    Ok(v1::CheckCallsResponse { problems })
+    Ok(runner_v1::CheckCallsResponse { problems })
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use belay_proto::v1;
+use belay_proto::runner_v1;
 use belay_service_kit::status;
 use tonic::Status;
 
@@ -9,8 +9,8 @@ use crate::{Calls, workspace_locks::WorkspaceUnavailable};
 
 pub(super) async fn check_workspace(
     calls: &Calls,
-    request: &v1::CheckWorkspaceRequest,
-) -> Result<v1::CheckWorkspaceResponse, Status> {
+    request: &runner_v1::CheckWorkspaceRequest,
+) -> Result<runner_v1::CheckWorkspaceResponse, Status> {
     if request.workspace.is_empty() {
         return Err(status::invalid("workspace", "must not be empty: give the path of the directory").into());
     }
@@ -25,5 +25,5 @@ pub(super) async fn check_workspace(
         .map_err(WorkspaceUnavailable::into_status)?;
     let workspace = visit.path().to_str().map(str::to_owned);
     let workspace = workspace.ok_or_else(|| Status::from(status::invalid("workspace", "its path must be UTF-8")))?;
-    Ok(v1::CheckWorkspaceResponse { workspace })
+    Ok(runner_v1::CheckWorkspaceResponse { workspace })
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use belay_proto::v1;
+use belay_proto::{runner_v1, v1};
 use tonic::Status;
 
 use super::attempt_of;
@@ -8,7 +8,7 @@ use crate::Calls;
 
 pub(super) async fn commit_effect(
     calls: &Arc<Calls>,
-    request: v1::CommitEffectRequest,
+    request: runner_v1::CommitEffectRequest,
 ) -> Result<v1::ToolCall, Status> {
     attempt_of(&request.name)?;
     calls.admit(request.fence).await?;

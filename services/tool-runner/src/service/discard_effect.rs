@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use belay_proto::v1::{self, ErrorClass};
+use belay_proto::{
+    runner_v1,
+    v1::{self, ErrorClass},
+};
 use belay_reasons as reasons;
 use tonic::Status;
 
@@ -9,7 +12,7 @@ use crate::Calls;
 
 pub(super) async fn discard_effect(
     calls: &Arc<Calls>,
-    request: v1::DiscardEffectRequest,
+    request: runner_v1::DiscardEffectRequest,
 ) -> Result<v1::ToolCall, Status> {
     attempt_of(&request.name)?;
     calls.admit(request.fence).await?;

@@ -1,4 +1,4 @@
-use belay_proto::v1::{self, get_effect_response::Content};
+use belay_proto::runner_v1::{self, get_effect_response::Content};
 use futures::stream;
 use tonic::Status;
 
@@ -10,11 +10,13 @@ const MAX_CHUNK_BYTES: usize = 64 << 10;
 
 pub(super) async fn get_effect(
     calls: &Calls,
-    request: &v1::GetEffectRequest,
-) -> Result<Messages<v1::GetEffectResponse>, Status> {
+    request: &runner_v1::GetEffectRequest,
+) -> Result<Messages<runner_v1::GetEffectResponse>, Status> {
     attempt_of(&request.name)?;
     let pending = calls.effect_of(&request.name).await?;
-    Ok(Box::pin(stream::iter(chunks(pending).map(|content| Ok(v1::GetEffectResponse { content: Some(content) })))))
+    Ok(Box::pin(stream::iter(
+        chunks(pending).map(|content| Ok(runner_v1::GetEffectResponse { content: Some(content) })),
+    )))
 }
 
 fn chunks(pending: PendingApproval) -> impl Iterator<Item = Content> {
@@ -22,7 +24,7 @@ fn chunks(pending: PendingApproval) -> impl Iterator<Item = Content> {
     let contents = pending.contents.into_iter().flat_map(|content| {
         let digest = content.digest;
         cut(content.data)
-            .map(move |(data, last)| Content::Chunk(v1::ContentChunk { digest: digest.clone(), data, last }))
+            .map(move |(data, last)| Content::Chunk(runner_v1::ContentChunk { digest: digest.clone(), data, last }))
     });
     subject.chain(contents)
 }

@@ -1,10 +1,10 @@
-use belay_proto::v1;
+use belay_proto::{runner_v1, v1};
 use tonic::Status;
 
 use super::attempt_of;
 use crate::Calls;
 
-pub(super) fn get_tool_call(calls: &Calls, request: &v1::GetToolCallRequest) -> Result<v1::ToolCall, Status> {
+pub(super) fn get_tool_call(calls: &Calls, request: &runner_v1::GetToolCallRequest) -> Result<v1::ToolCall, Status> {
     attempt_of(&request.name)?;
     calls.get(&request.name).map(|call| (*call).clone())
 }

@@ -1,10 +1,13 @@
-use belay_proto::v1;
+use belay_proto::{runner_v1, v1};
 use belay_service_kit::status;
 use tonic::Status;
 
 use crate::Calls;
 
-pub(super) fn list_tools(calls: &Calls, request: &v1::ListToolsRequest) -> Result<v1::ListToolsResponse, Status> {
+pub(super) fn list_tools(
+    calls: &Calls,
+    request: &runner_v1::ListToolsRequest,
+) -> Result<runner_v1::ListToolsResponse, Status> {
     let size = match request.page_size {
         0 => 100,
         size => usize::try_from(size)
@@ -17,5 +20,5 @@ pub(super) fn list_tools(calls: &Calls, request: &v1::ListToolsRequest) -> Resul
     let more = tools.len() > size;
     tools.truncate(size);
     let next_page_token = tools.last().filter(|_| more).map(|tool| tool.name.clone()).unwrap_or_default();
-    Ok(v1::ListToolsResponse { tools, next_page_token, ledger_id: calls.ledger_id().to_owned() })
+    Ok(runner_v1::ListToolsResponse { tools, next_page_token, ledger_id: calls.ledger_id().to_owned() })
 }

@@ -15,9 +15,12 @@ mod watch_unacknowledged_tool_calls;
 
 use std::{os::unix::ffi::OsStrExt as _, pin::Pin, sync::Arc};
 
-use belay_proto::v1::{
-    self,
-    tool_runner_service_server::{ToolRunnerService, ToolRunnerServiceServer},
+use belay_proto::{
+    runner_v1::{
+        self,
+        tool_runner_service_server::{ToolRunnerService, ToolRunnerServiceServer},
+    },
+    v1,
 };
 use belay_reasons as reasons;
 use belay_service_kit::{Hosted, Shutdown, host::MAX_MESSAGE_BYTES, status};
@@ -39,7 +42,8 @@ pub fn hosted(calls: Arc<Calls>, shutdown: Shutdown) -> Hosted {
     let service = ToolRunnerServiceServer::new(Service { calls, shutdown })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    Hosted::new(Routes::new(service), "belay.v1.ToolRunnerService", v1::FILE_DESCRIPTOR_SET).with_stores(stores)
+    Hosted::new(Routes::new(service), "belay.runner.v1.ToolRunnerService", belay_proto::FILE_DESCRIPTOR_SET)
+        .with_stores(stores)
 }
 
 struct Service {
@@ -51,28 +55,34 @@ type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl ToolRunnerService for Service {
-    type CallToolStream = Messages<v1::CallToolResponse>;
-    type AttachToolCallStream = Messages<v1::AttachToolCallResponse>;
+    type CallToolStream = Messages<runner_v1::CallToolResponse>;
+    type AttachToolCallStream = Messages<runner_v1::AttachToolCallResponse>;
 
     async fn list_tools(
         &self,
-        request: Request<v1::ListToolsRequest>,
-    ) -> Result<Response<v1::ListToolsResponse>, Status> {
+        request: Request<runner_v1::ListToolsRequest>,
+    ) -> Result<Response<runner_v1::ListToolsResponse>, Status> {
         list_tools::list_tools(&self.calls, request.get_ref()).map(Response::new)
     }
 
-    async fn call_tool(&self, request: Request<v1::CallToolRequest>) -> Result<Response<Self::CallToolStream>, Status> {
+    async fn call_tool(
+        &self,
+        request: Request<runner_v1::CallToolRequest>,
+    ) -> Result<Response<Self::CallToolStream>, Status> {
         let subscription = call_tool::call_tool(&self.calls, request.into_inner()).await?;
         Ok(Response::new(follow(subscription, Position::default(), self.shutdown.clone(), call_tool::message)))
     }
 
-    async fn get_tool_call(&self, request: Request<v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
+    async fn get_tool_call(
+        &self,
+        request: Request<runner_v1::GetToolCallRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
         get_tool_call::get_tool_call(&self.calls, request.get_ref()).map(Response::new)
     }
 
     async fn attach_tool_call(
         &self,
-        request: Request<v1::AttachToolCallRequest>,
+        request: Request<runner_v1::AttachToolCallRequest>,
     ) -> Result<Response<Self::AttachToolCallStream>, Status> {
         let (subscription, position) = attach_tool_call::attach_tool_call(&self.calls, request.get_ref())?;
         Ok(Response::new(follow(subscription, position, self.shutdown.clone(), attach_tool_call::message)))
@@ -80,22 +90,25 @@ impl ToolRunnerService for Service {
 
     async fn cancel_tool_call(
         &self,
-        request: Request<v1::CancelToolCallRequest>,
+        request: Request<runner_v1::CancelToolCallRequest>,
     ) -> Result<Response<v1::ToolCall>, Status> {
         cancel_tool_call::cancel_tool_call(&self.calls, request.into_inner()).await.map(Response::new)
     }
 
-    type GetEffectStream = Messages<v1::GetEffectResponse>;
+    type GetEffectStream = Messages<runner_v1::GetEffectResponse>;
 
     async fn get_effect(
         &self,
-        request: Request<v1::GetEffectRequest>,
+        request: Request<runner_v1::GetEffectRequest>,
     ) -> Result<Response<Self::GetEffectStream>, Status> {
         get_effect::get_effect(&self.calls, request.get_ref()).await.map(Response::new)
     }
 
-    async fn commit_effect(&self, request: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
-        let span = self.calls.start_span("belay.v1.ToolRunnerService/CommitEffect", request.metadata());
+    async fn commit_effect(
+        &self,
+        request: Request<runner_v1::CommitEffectRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
+        let span = self.calls.start_span("belay.runner.v1.ToolRunnerService/CommitEffect", request.metadata());
         let result = commit_effect::commit_effect(&self.calls, request.into_inner()).await;
         self.calls.end_span(span, &result);
         result.map(Response::new)
@@ -103,9 +116,9 @@ impl ToolRunnerService for Service {
 
     async fn discard_effect(
         &self,
-        request: Request<v1::DiscardEffectRequest>,
+        request: Request<runner_v1::DiscardEffectRequest>,
     ) -> Result<Response<v1::ToolCall>, Status> {
-        let span = self.calls.start_span("belay.v1.ToolRunnerService/DiscardEffect", request.metadata());
+        let span = self.calls.start_span("belay.runner.v1.ToolRunnerService/DiscardEffect", request.metadata());
         let result = discard_effect::discard_effect(&self.calls, request.into_inner()).await;
         self.calls.end_span(span, &result);
         result.map(Response::new)
@@ -113,37 +126,37 @@ impl ToolRunnerService for Service {
 
     async fn check_workspace(
         &self,
-        request: Request<v1::CheckWorkspaceRequest>,
-    ) -> Result<Response<v1::CheckWorkspaceResponse>, Status> {
+        request: Request<runner_v1::CheckWorkspaceRequest>,
+    ) -> Result<Response<runner_v1::CheckWorkspaceResponse>, Status> {
         check_workspace::check_workspace(&self.calls, request.get_ref()).await.map(Response::new)
     }
 
     async fn check_calls(
         &self,
-        request: Request<v1::CheckCallsRequest>,
-    ) -> Result<Response<v1::CheckCallsResponse>, Status> {
+        request: Request<runner_v1::CheckCallsRequest>,
+    ) -> Result<Response<runner_v1::CheckCallsResponse>, Status> {
         check_calls::check_calls(&self.calls, request.get_ref()).map(Response::new)
     }
 
     async fn get_enforcement(
         &self,
-        _request: Request<v1::GetEnforcementRequest>,
-    ) -> Result<Response<v1::EnforcementReport>, Status> {
+        _request: Request<runner_v1::GetEnforcementRequest>,
+    ) -> Result<Response<runner_v1::EnforcementReport>, Status> {
         Ok(Response::new(self.calls.enforcement.clone()))
     }
 
     async fn acknowledge_tool_calls(
         &self,
-        request: Request<v1::AcknowledgeToolCallsRequest>,
-    ) -> Result<Response<v1::AcknowledgeToolCallsResponse>, Status> {
+        request: Request<runner_v1::AcknowledgeToolCallsRequest>,
+    ) -> Result<Response<runner_v1::AcknowledgeToolCallsResponse>, Status> {
         acknowledge_tool_calls::acknowledge_tool_calls(&self.calls, request.into_inner()).await.map(Response::new)
     }
 
-    type WatchUnacknowledgedToolCallsStream = Messages<v1::WatchUnacknowledgedToolCallsResponse>;
+    type WatchUnacknowledgedToolCallsStream = Messages<runner_v1::WatchUnacknowledgedToolCallsResponse>;
 
     async fn watch_unacknowledged_tool_calls(
         &self,
-        request: Request<v1::WatchUnacknowledgedToolCallsRequest>,
+        request: Request<runner_v1::WatchUnacknowledgedToolCallsRequest>,
     ) -> Result<Response<Self::WatchUnacknowledgedToolCallsStream>, Status> {
         let shutdown = self.shutdown.clone();
         watch_unacknowledged_tool_calls::watch_unacknowledged_tool_calls(&self.calls, request.get_ref(), shutdown)

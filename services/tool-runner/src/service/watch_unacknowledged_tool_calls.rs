@@ -1,6 +1,6 @@
 use std::future::pending;
 
-use belay_proto::v1;
+use belay_proto::runner_v1;
 use belay_service_kit::{
     Shutdown,
     watch::{Wake, heartbeat_interval, wake},
@@ -15,17 +15,17 @@ const NAMES_PER_MESSAGE: usize = 1000;
 
 pub(super) fn watch_unacknowledged_tool_calls(
     calls: &Calls,
-    request: &v1::WatchUnacknowledgedToolCallsRequest,
+    request: &runner_v1::WatchUnacknowledgedToolCallsRequest,
     shutdown: Shutdown,
-) -> Result<Messages<v1::WatchUnacknowledgedToolCallsResponse>, Status> {
+) -> Result<Messages<runner_v1::WatchUnacknowledgedToolCallsResponse>, Status> {
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
     let names = calls.unacknowledged();
     Ok(Box::pin(async_stream::try_stream! {
         for page in names.chunks(NAMES_PER_MESSAGE) {
-            yield v1::WatchUnacknowledgedToolCallsResponse { names: page.to_vec() };
+            yield runner_v1::WatchUnacknowledgedToolCallsResponse { names: page.to_vec() };
         }
         loop {
-            yield v1::WatchUnacknowledgedToolCallsResponse::default();
+            yield runner_v1::WatchUnacknowledgedToolCallsResponse::default();
             if wake(pending(), &shutdown, heartbeat).await == Wake::Stopping {
                 Err(stopping())?;
             }

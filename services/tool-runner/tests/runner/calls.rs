@@ -1,6 +1,9 @@
 //! The guarantees of every call: its identity, its outcomes, and what the runner remembers of it.
 
-use belay_proto::v1::{self, ErrorClass, tool_call::State};
+use belay_proto::{
+    runner_v1,
+    v1::{self, ErrorClass, tool_call::State},
+};
 use belay_service_kit::status::fact;
 use serde_json::json;
 use tonic::Code;
@@ -23,7 +26,7 @@ async fn the_same_call_runs_once_however_often_it_is_sent() {
 
     let other = runner.call(runner.request("a", KEEP, json!([]))).await.unwrap_err();
     assert_eq!((other.code(), refusal(&other)), (Code::AlreadyExists, "CALL_EXISTS".into()));
-    let elsewhere = v1::CallToolRequest { workspace: "/elsewhere".into(), ..request.clone() };
+    let elsewhere = runner_v1::CallToolRequest { workspace: "/elsewhere".into(), ..request.clone() };
     assert_eq!(
         refusal(&runner.call(elsewhere).await.unwrap_err()),
         "CALL_EXISTS",
@@ -38,7 +41,7 @@ async fn the_same_call_runs_once_however_often_it_is_sent() {
 
     // An executor with a newer token may have restored its journal from a backup: it does not know of the acknowledgement, so its request
     // runs.
-    let anew = v1::CallToolRequest { fence: Some(v1::Fence { shard: 0, token: 1 }), ..request };
+    let anew = runner_v1::CallToolRequest { fence: Some(runner_v1::Fence { shard: 0, token: 1 }), ..request };
     bench.signals.resume.add_permits(1);
     assert_eq!(state(&runner.call(anew).await.unwrap()), State::Completed);
     assert_eq!(bench.signals.runs(), 2);
@@ -49,34 +52,42 @@ async fn the_same_call_runs_once_however_often_it_is_sent() {
 async fn an_older_fence_is_rejected_also_after_a_restart() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
-    let fence = |token| Some(v1::Fence { shard: 7, token });
-    let with = |call: &str, token| v1::CallToolRequest { fence: fence(token), ..runner.request(call, LOOK, json!([])) };
+    let fence = |token| Some(runner_v1::Fence { shard: 7, token });
+    let with =
+        |call: &str, token| runner_v1::CallToolRequest { fence: fence(token), ..runner.request(call, LOOK, json!([])) };
     runner.call(with("a", 5)).await.unwrap();
-    let other_shard = v1::CallToolRequest { fence: Some(v1::Fence { shard: 8, token: 1 }), ..with("b", 0) };
+    let other_shard =
+        runner_v1::CallToolRequest { fence: Some(runner_v1::Fence { shard: 8, token: 1 }), ..with("b", 0) };
     runner.call(other_shard).await.expect("each shard has its own owner");
     runner.lose().await;
 
     let runner = bench.start(FREE).await;
     let mut client = runner.client.clone();
-    let call = v1::CallToolRequest { fence: fence(4), ..runner.request("c", LOOK, json!([])) };
-    let grant = Some(v1::Grant::default());
+    let call = runner_v1::CallToolRequest { fence: fence(4), ..runner.request("c", LOOK, json!([])) };
+    let grant = Some(runner_v1::Grant::default());
     let refused = [
         runner.call(call).await.unwrap_err(),
-        client.cancel_tool_call(v1::CancelToolCallRequest { name: name("a"), fence: fence(4) }).await.unwrap_err(),
-        client.commit_effect(v1::CommitEffectRequest { name: name("a"), grant, fence: fence(4) }).await.unwrap_err(),
         client
-            .discard_effect(v1::DiscardEffectRequest { name: name("a"), fence: fence(4), failure: None })
+            .cancel_tool_call(runner_v1::CancelToolCallRequest { name: name("a"), fence: fence(4) })
             .await
             .unwrap_err(),
         client
-            .acknowledge_tool_calls(v1::AcknowledgeToolCallsRequest { names: vec![name("a")], fence: fence(4) })
+            .commit_effect(runner_v1::CommitEffectRequest { name: name("a"), grant, fence: fence(4) })
+            .await
+            .unwrap_err(),
+        client
+            .discard_effect(runner_v1::DiscardEffectRequest { name: name("a"), fence: fence(4), failure: None })
+            .await
+            .unwrap_err(),
+        client
+            .acknowledge_tool_calls(runner_v1::AcknowledgeToolCallsRequest { names: vec![name("a")], fence: fence(4) })
             .await
             .unwrap_err(),
     ];
     for status in refused {
         assert_eq!((refusal(&status), fact(&status, "newest").as_deref()), ("FENCED".into(), Some("5")));
     }
-    runner.call(v1::CallToolRequest { fence: fence(6), ..runner.request("d", LOOK, json!([])) }).await.unwrap();
+    runner.call(runner_v1::CallToolRequest { fence: fence(6), ..runner.request("d", LOOK, json!([])) }).await.unwrap();
 }
 
 #[tokio::test]
@@ -131,7 +142,7 @@ async fn arguments_results_and_time_limits_are_enforced() {
         "a panic of a tool ends its call"
     );
     let timeout = Some(belay_proto::duration(std::time::Duration::from_millis(20)));
-    let late = v1::CallToolRequest { timeout, ..runner.request("late", KEEP, json!([["wait"]])) };
+    let late = runner_v1::CallToolRequest { timeout, ..runner.request("late", KEEP, json!([["wait"]])) };
     let late = runner.call(late).await.unwrap();
     assert_eq!((state(&late), class(&late)), (State::TimedOut, ErrorClass::Timeout));
 }
@@ -139,7 +150,7 @@ async fn arguments_results_and_time_limits_are_enforced() {
 /// Output is streamed line by line while the call runs. A subscriber continues at any offset; the result comes last.
 #[tokio::test]
 async fn output_is_streamed_live_and_replayed() {
-    use v1::{attach_tool_call_response::Event as Attached, call_tool_response::Event};
+    use runner_v1::{attach_tool_call_response::Event as Attached, call_tool_response::Event};
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let todo = json!([["say", "häl\n"], ["wait"], ["say", "lo\n"], ["wait"]]);
@@ -154,7 +165,7 @@ async fn output_is_streamed_live_and_replayed() {
     bench.signals.resume.add_permits(1);
     assert_eq!(output(next().await), (5, "lo\n".into()));
 
-    let attach = v1::AttachToolCallRequest { name: name("a"), stdout_offset: 4, stderr_offset: 0 };
+    let attach = runner_v1::AttachToolCallRequest { name: name("a"), stdout_offset: 4, stderr_offset: 0 };
     let mut attached = runner.client.clone().attach_tool_call(attach).await.unwrap().into_inner();
     let mut then = async || attached.message().await.unwrap().and_then(|message| message.event);
     assert!(matches!(then().await, Some(Attached::Started(_))));

@@ -2,7 +2,10 @@
 
 use belay_grant::{ChangeKind, Kind, digest_of};
 use belay_policy::Tier;
-use belay_proto::v1::{self, ErrorClass, approval_need, policy_decision::Verdict, tool_call::State};
+use belay_proto::{
+    runner_v1,
+    v1::{self, ErrorClass, approval_need, policy_decision::Verdict, tool_call::State},
+};
 use serde_json::json;
 use tonic::Code;
 
@@ -85,7 +88,7 @@ async fn an_effect_waits_for_its_grant() {
     let receipt = done.receipt.clone().unwrap();
     assert_eq!((receipt.grant_nonce, receipt.effect), (bench.grant(&held).nonce, Some(effect)));
     assert_eq!(receipt.effect_digest, subject.effect_digest);
-    let again = runner.commit("a", v1::Grant::default()).await.unwrap();
+    let again = runner.commit("a", runner_v1::Grant::default()).await.unwrap();
     assert_eq!(again, done, "committing again does nothing");
     let refused = runner.effect("a").await.unwrap_err();
     assert_eq!((refused.code(), refusal(&refused)), (Code::FailedPrecondition, "CALL_NOT_HELD".into()));
@@ -99,7 +102,7 @@ async fn a_call_that_needs_approval_runs_once_it_is_granted() {
     let request = |call: &str, paths: &[&str]| {
         let arguments = json!({"do": [["write", "sub/declared", "x"]], "paths": paths}).to_string();
         let arguments = Some(v1::Payload { content: Some(v1::payload::Content::Json(arguments)) });
-        v1::CallToolRequest { arguments, ..runner.request(call, CHANGE, json!([])) }
+        runner_v1::CallToolRequest { arguments, ..runner.request(call, CHANGE, json!([])) }
     };
     let covered = request("a", &["sub", "./sub/../sub/declared"]);
     let held = runner.call(covered.clone()).await.unwrap();
@@ -110,7 +113,7 @@ async fn a_call_that_needs_approval_runs_once_it_is_granted() {
     assert_eq!(runner.effect("a").await.unwrap().0.kind, Kind::Call);
     assert_eq!(refusal(&runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap_err()), "CALL_NOT_HELD");
 
-    let granted = v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..covered };
+    let granted = runner_v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..covered };
     let done = runner.call(granted.clone()).await.unwrap();
     assert_eq!((state(&done), bench.text("sub/declared").as_str()), (State::Completed, "x"));
     assert_eq!(done.receipt.as_ref().unwrap().grant_nonce, bench.grant(&held).nonce);
@@ -120,7 +123,7 @@ async fn a_call_that_needs_approval_runs_once_it_is_granted() {
     std::fs::remove_dir_all(bench.workspace().join("sub")).unwrap();
     let uncovered = request("b", &["other"]);
     let held = runner.call(uncovered.clone()).await.unwrap();
-    let granted = v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..uncovered };
+    let granted = runner_v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..uncovered };
     let second = runner.call(granted).await.unwrap();
     assert_eq!(second.approval_need.unwrap().kind(), approval_need::Kind::Effect);
 }
@@ -132,7 +135,7 @@ async fn a_granted_manual_call_starts_once() {
     let runner = bench.start(ASK_CALL).await;
     let request = runner.request("a", SEND, json!([["wait"]]));
     let held = runner.call(request.clone()).await.unwrap();
-    let granted = v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..request };
+    let granted = runner_v1::CallToolRequest { grant: Some(bench.sign(&bench.grant(&held))), ..request };
     drop(runner.spawn(granted.clone()));
     bench.signals.has_run(1).await;
     runner.lose().await;
@@ -170,7 +173,7 @@ async fn a_call_that_does_not_complete_changes_nothing() {
         assert_eq!(state(&runner.run(call, CHANGE, after(last)).await), State::Failed, "{call}");
     }
     let timeout = Some(belay_proto::duration(std::time::Duration::from_millis(50)));
-    let late = v1::CallToolRequest { timeout, ..runner.request("late", CHANGE, after(json!(["wait"]))) };
+    let late = runner_v1::CallToolRequest { timeout, ..runner.request("late", CHANGE, after(json!(["wait"]))) };
     assert_eq!(state(&runner.call(late).await.unwrap()), State::TimedOut);
     let running = runner.spawn(runner.request("cancelled", CHANGE, after(json!(["wait"]))));
     bench.signals.has_run(5).await;
@@ -273,7 +276,7 @@ async fn a_newer_policy_can_still_deny_an_approved_effect() {
 #[tokio::test]
 async fn commands_need_the_required_tier() {
     let mut bench = Bench::new();
-    bench.enforcement.tier = v1::enforcement_report::Tier::C.into();
+    bench.enforcement.tier = runner_v1::enforcement_report::Tier::C.into();
     let runner = bench.start(&format!("sandbox: {{min_tier: {:?}}}\n", Tier::A)).await;
     let refused = runner.run("a", COMMAND, json!([])).await;
     assert_eq!((reason(&refused), bench.signals.runs()), ("SANDBOX_UNAVAILABLE", 0));
@@ -282,7 +285,7 @@ async fn commands_need_the_required_tier() {
     runner.offer(&bench, 2, "sandbox: {min_tier: C}\nterminal_commands: auto\n").await;
     let done = runner.run("c", COMMAND, json!([["write", "x", "y"]])).await;
     assert_eq!((state(&done), done.receipt.unwrap().enforced), (State::Completed, vec!["a layer".to_owned()]));
-    let report = runner.client.clone().get_enforcement(v1::GetEnforcementRequest {}).await.unwrap().into_inner();
+    let report = runner.client.clone().get_enforcement(runner_v1::GetEnforcementRequest {}).await.unwrap().into_inner();
     assert_eq!(report, bench.enforcement);
 }
 

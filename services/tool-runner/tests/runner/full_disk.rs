@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use belay_proto::v1::{self, tool_call::State};
+use belay_proto::{
+    runner_v1,
+    v1::{self, tool_call::State},
+};
 use belay_tool_runner::{Staged, WorkspaceDirectory};
 use belay_workspace::CommitError;
 use rusqlite::{Connection, params};
@@ -48,7 +51,7 @@ impl Hooks for Remembers {
 }
 
 /// Expects the error for a call whose outcome is in doubt.
-async fn unavailable(runner: &Runner, request: v1::CallToolRequest) {
+async fn unavailable(runner: &Runner, request: runner_v1::CallToolRequest) {
     let refused = runner.call(request).await.expect_err("the outcome is in doubt");
     assert_eq!((refused.code(), refusal(&refused).as_str()), (Code::Unavailable, "LEDGER_UNAVAILABLE"), "{refused}");
 }

@@ -1,7 +1,7 @@
 //! A hostile executor: nothing is committed without approval, and a waiting call keeps waiting.
 
 use belay_grant::{Grant, Signed, SigningKey};
-use belay_proto::v1::{self, tool_call::State};
+use belay_proto::{runner_v1, v1::tool_call::State};
 use serde_json::json;
 use tonic::Code;
 
@@ -26,15 +26,19 @@ async fn a_grant_for_anything_else_is_rejected() {
     tampered.body[place] = b'U';
     let strange_key = SigningKey::from_bytes(&[8; 32]);
     let other_domain = Signed::policy(&bench.key, bench.sign(&good).body);
-    let forged_id = v1::Grant { key_id: bench.sign(&good).key_id, ..sign(&strange_key, &good) };
-    let cases: Vec<(&str, v1::Grant, &str)> = vec![
-        ("none", v1::Grant::default(), ""),
+    let forged_id = runner_v1::Grant { key_id: bench.sign(&good).key_id, ..sign(&strange_key, &good) };
+    let cases: Vec<(&str, runner_v1::Grant, &str)> = vec![
+        ("none", runner_v1::Grant::default(), ""),
         ("another key", sign(&strange_key, &good), "key"),
         ("another key under the gate's id", forged_id, "signature"),
         ("tampered", tampered, "signature"),
         (
             "signed as a policy",
-            v1::Grant { body: other_domain.body, signature: other_domain.signature, key_id: other_domain.key_id },
+            runner_v1::Grant {
+                body: other_domain.body,
+                signature: other_domain.signature,
+                key_id: other_domain.key_id,
+            },
             "signature",
         ),
         ("another call's", bench.sign(&bench.grant(&other)), "call"),
@@ -66,15 +70,16 @@ async fn a_call_does_not_run_on_an_invalid_grant() {
     let runner = bench.start(ASK).await;
     let request = runner.request("a", SEND, json!([]));
     let held = runner.call(request.clone()).await.unwrap();
-    let with = |grant| v1::CallToolRequest { grant: Some(grant), ..request.clone() };
-    for grant in [v1::Grant::default(), sign(&SigningKey::from_bytes(&[8; 32]), &bench.grant(&held))] {
+    let with = |grant| runner_v1::CallToolRequest { grant: Some(grant), ..request.clone() };
+    for grant in [runner_v1::Grant::default(), sign(&SigningKey::from_bytes(&[8; 32]), &bench.grant(&held))] {
         assert_eq!(refusal(&runner.call(with(grant)).await.unwrap_err()), "GRANT_REFUSED");
     }
     assert_eq!((runner.get("a").await.unwrap(), bench.signals.runs()), (held.clone(), 0));
     // A grant for a call that never waited has no effect.
     let request_b = runner.request("b", SEND, json!([]));
     let grant = Grant { call: name("b"), ..bench.grant(&held) };
-    let answer = runner.call(v1::CallToolRequest { grant: Some(bench.sign(&grant)), ..request_b }).await.unwrap();
+    let answer =
+        runner.call(runner_v1::CallToolRequest { grant: Some(bench.sign(&grant)), ..request_b }).await.unwrap();
     assert_eq!((state(&answer), bench.signals.runs()), (State::AwaitingApproval, 0));
     runner.call(with(bench.sign(&bench.grant(&held)))).await.unwrap();
     assert_eq!(bench.signals.runs(), 1);
@@ -137,11 +142,11 @@ async fn an_unknown_call_is_not_committed() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     let mut client = runner.client.clone();
-    assert_eq!(runner.commit("never", v1::Grant::default()).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(runner.commit("never", runner_v1::Grant::default()).await.unwrap_err().code(), Code::NotFound);
     assert_eq!(runner.discard("never").await.unwrap_err().code(), Code::NotFound);
     assert_eq!(runner.effect("never").await.unwrap_err().code(), Code::NotFound);
     for bad in ["", "a", "namespaces/n/executions/e/steps/s/calls/x", "namespaces/n/executions/e/steps/s/calls/1.1/x"] {
-        let request = v1::CommitEffectRequest { name: bad.into(), ..Default::default() };
+        let request = runner_v1::CommitEffectRequest { name: bad.into(), ..Default::default() };
         assert_eq!(client.commit_effect(request).await.unwrap_err().code(), Code::InvalidArgument, "{bad:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use belay_proto::v1::{self, tool_call::State};
+use belay_proto::{runner_v1, v1::tool_call::State};
 use futures::future::join_all;
 use serde_json::json;
 
@@ -123,7 +123,7 @@ async fn a_conflict_names_the_call_that_committed() {
 async fn an_exclusive_call_blocks_commits_only() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
-    let request = v1::CallToolRequest {
+    let request = runner_v1::CallToolRequest {
         exclusive: true,
         ..runner.request("alone", CHANGE, json!([["write", "alone", ""], ["wait"]]))
     };
@@ -136,7 +136,7 @@ async fn an_exclusive_call_blocks_commits_only() {
     let cancelled = runner.request("cancelled", CHANGE, json!([["write", "cancelled", ""]]));
     assert_eq!(runner.waits_for(&cancelled).await, name("alone"));
     assert_eq!(state(&runner.cancel("cancelled").await.unwrap()), State::Cancelled);
-    let second = v1::CallToolRequest { name: name("second"), ..request };
+    let second = runner_v1::CallToolRequest { name: name("second"), ..request };
     assert_eq!(runner.waits_for(&second).await, name("alone"), "an exclusive call waits too");
     let second = runner.spawn(second);
     let runs = bench.signals.runs();
@@ -173,8 +173,10 @@ async fn a_policy_makes_a_call_exclusive() {
 async fn an_exclusive_call_that_waits_for_approval_blocks_no_commits() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
-    let request =
-        v1::CallToolRequest { exclusive: true, ..runner.request("held", CHANGE, json!([["write", "held", ""]])) };
+    let request = runner_v1::CallToolRequest {
+        exclusive: true,
+        ..runner.request("held", CHANGE, json!([["write", "held", ""]]))
+    };
     let held = runner.call(request).await.unwrap();
     assert_eq!(state(&held), State::AwaitingApproval);
     let other = runner.run("other", CHANGE, json!([["write", "other", ""]])).await;

@@ -3,10 +3,13 @@
 use std::{pin::Pin, sync::Arc};
 
 use belay_grant::SigningKey;
-use belay_proto::v1::{
-    self,
-    approval_gate_service_server::{ApprovalGateService, ApprovalGateServiceServer},
-    tool_call::State,
+use belay_proto::{
+    gate_v1::{
+        self,
+        approval_gate_service_server::{ApprovalGateService, ApprovalGateServiceServer},
+    },
+    runner_v1,
+    v1::{self, tool_call::State},
 };
 use belay_service_kit::{Access, Hosted, Principal, Service, Shutdown, net};
 use belay_tool_runner::{Accepted, GateChannel, Refused};
@@ -66,12 +69,12 @@ type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl ApprovalGateService for Gate {
-    type WatchApprovalsStream = Messages<v1::WatchApprovalsResponse>;
-    type WatchPolicyStream = Messages<v1::WatchPolicyResponse>;
+    type WatchDecisionsStream = Messages<gate_v1::WatchDecisionsResponse>;
+    type WatchPolicyStream = Messages<gate_v1::WatchPolicyResponse>;
 
     async fn watch_policy(
         &self,
-        request: Request<v1::WatchPolicyRequest>,
+        request: Request<gate_v1::WatchPolicyRequest>,
     ) -> Result<Response<Self::WatchPolicyStream>, Status> {
         assert_eq!(request.metadata().get("authorization").unwrap(), "Bearer open sesame");
         let policies = stream::unfold((self.0.clone(), true), |(mut policies, first)| async move {
@@ -79,57 +82,39 @@ impl ApprovalGateService for Gate {
                 policies.changed().await.ok()?;
             }
             let policy = policies.borrow_and_update().clone();
-            Some((Ok(v1::WatchPolicyResponse { policy }), (policies, false)))
+            Some((Ok(gate_v1::WatchPolicyResponse { policy }), (policies, false)))
         });
         Ok(Response::new(Box::pin(policies)))
     }
 
-    async fn create_approval(&self, _: Request<v1::CreateApprovalRequest>) -> Reply<v1::Approval> {
+    async fn create_approval(&self, _: Request<gate_v1::CreateApprovalRequest>) -> Reply<v1::Approval> {
         unexpected()
     }
-    async fn get_approval(&self, _: Request<v1::GetApprovalRequest>) -> Reply<v1::Approval> {
-        unexpected()
-    }
-    async fn list_approvals(&self, _: Request<v1::ListApprovalsRequest>) -> Reply<v1::ListApprovalsResponse> {
-        unexpected()
-    }
-    async fn watch_approvals(&self, _: Request<v1::WatchApprovalsRequest>) -> Reply<Self::WatchApprovalsStream> {
-        unexpected()
-    }
-    async fn list_approval_changes(
+    async fn list_pending_approvals(
         &self,
-        _: Request<v1::ListApprovalChangesRequest>,
-    ) -> Reply<v1::ListApprovalChangesResponse> {
+        _: Request<gate_v1::ListPendingApprovalsRequest>,
+    ) -> Reply<gate_v1::ListPendingApprovalsResponse> {
         unexpected()
     }
-    async fn get_approval_change(
-        &self,
-        _: Request<v1::GetApprovalChangeRequest>,
-    ) -> Reply<v1::GetApprovalChangeResponse> {
+    async fn watch_decisions(&self, _: Request<gate_v1::WatchDecisionsRequest>) -> Reply<Self::WatchDecisionsStream> {
         unexpected()
     }
-    async fn decide_approval(&self, _: Request<v1::DecideApprovalRequest>) -> Reply<v1::Approval> {
-        unexpected()
-    }
-    async fn cancel_approval(&self, _: Request<v1::CancelApprovalRequest>) -> Reply<v1::Approval> {
+    async fn cancel_approval(&self, _: Request<gate_v1::CancelApprovalRequest>) -> Reply<v1::Approval> {
         unexpected()
     }
     async fn acknowledge_approvals(
         &self,
-        _: Request<v1::AcknowledgeApprovalsRequest>,
-    ) -> Reply<v1::AcknowledgeApprovalsResponse> {
+        _: Request<gate_v1::AcknowledgeApprovalsRequest>,
+    ) -> Reply<gate_v1::AcknowledgeApprovalsResponse> {
         unexpected()
     }
-    async fn get_grant(&self, _: Request<v1::GetGrantRequest>) -> Reply<v1::Grant> {
-        unexpected()
-    }
-    async fn get_policy(&self, _: Request<v1::GetPolicyRequest>) -> Reply<v1::SignedPolicy> {
+    async fn get_grant(&self, _: Request<gate_v1::GetGrantRequest>) -> Reply<runner_v1::Grant> {
         unexpected()
     }
     async fn get_verification_keys(
         &self,
-        _: Request<v1::GetVerificationKeysRequest>,
-    ) -> Reply<v1::GetVerificationKeysResponse> {
+        _: Request<gate_v1::GetVerificationKeysRequest>,
+    ) -> Reply<gate_v1::GetVerificationKeysResponse> {
         unexpected()
     }
 }
@@ -150,7 +135,7 @@ async fn the_runner_follows_the_policy_of_the_gate() {
     let address = net::Address::Unix(bench.path().join("gate.sock"));
     let listener = net::bind(&address).await.unwrap();
     let routes = Routes::new(ApprovalGateServiceServer::new(Gate(published)));
-    let hosted = Hosted::new(routes, "belay.v1.ApprovalGateService", v1::FILE_DESCRIPTOR_SET);
+    let hosted = Hosted::new(routes, "belay.gate.v1.ApprovalGateService", belay_proto::FILE_DESCRIPTOR_SET);
     tokio::spawn(listener.serve(hosted, Access::Unauthenticated(Principal::Service(Service::ToolRunner)), stop));
 
     let policy = Arc::clone(runner.calls.as_ref().unwrap().policy());

@@ -3,7 +3,10 @@
 use std::fs;
 
 use belay_grant::Kind;
-use belay_proto::v1::{self, call_tool_response::Event, payload::Content, tool_call::State};
+use belay_proto::{
+    runner_v1::{self, call_tool_response::Event},
+    v1::{self, payload::Content, tool_call::State},
+};
 use belay_redaction::{MasterKey, Redactor};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_tool_runner::{Ledger, LedgerError, Registry, Secrets};
@@ -32,7 +35,7 @@ fn assert_ledger_hides(bench: &Bench) {
 }
 
 /// A call with a secret argument and scripted steps.
-fn request(runner: &Runner, call: &str, tool: &str, todo: Value) -> v1::CallToolRequest {
+fn request(runner: &Runner, call: &str, tool: &str, todo: Value) -> runner_v1::CallToolRequest {
     let mut request = runner.request(call, tool, json!([]));
     let arguments = json!({"do": todo, "pin": PIN}).to_string();
     request.arguments = Some(v1::Payload { content: Some(Content::Json(arguments)) });

@@ -15,9 +15,9 @@ use std::{
 
 use belay_grant::{Grant, Keys, Scope, Signed, SigningKey, Subject};
 use belay_policy::{Policy, Revised, ToolKind};
-use belay_proto::v1::{
-    self, ErrorClass, call_tool_response::Event, tool_call::State, tool_call_output::Stream,
-    tool_runner_service_client::ToolRunnerServiceClient,
+use belay_proto::{
+    runner_v1::{self, call_tool_response::Event, tool_runner_service_client::ToolRunnerServiceClient},
+    v1::{self, ErrorClass, tool_call::State, tool_call_output::Stream},
 };
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Access, Clock, Ids, Shutdown, net};
@@ -209,7 +209,7 @@ pub(crate) struct Bench {
     pub(crate) signals: Signals,
     pub(crate) clock: Arc<SetClock>,
     pub(crate) key: SigningKey,
-    pub(crate) enforcement: v1::EnforcementReport,
+    pub(crate) enforcement: runner_v1::EnforcementReport,
     pub(crate) allowed: Allowed,
     pub(crate) directories: Arc<dyn WorkspaceDirectories>,
     pub(crate) max_calls: u32,
@@ -229,8 +229,11 @@ impl Bench {
     }
 
     fn at(folder: Folder) -> Self {
-        let enforcement =
-            v1::EnforcementReport { tier: v1::enforcement_report::Tier::A.into(), staging: true, ..Default::default() };
+        let enforcement = runner_v1::EnforcementReport {
+            tier: runner_v1::enforcement_report::Tier::A.into(),
+            staging: true,
+            ..Default::default()
+        };
         Self {
             folder,
             signals: Signals::default(),
@@ -400,14 +403,14 @@ impl Bench {
         }
     }
 
-    pub(crate) fn sign(&self, grant: &Grant) -> v1::Grant {
+    pub(crate) fn sign(&self, grant: &Grant) -> runner_v1::Grant {
         sign(&self.key, grant)
     }
 }
 
-pub(crate) fn sign(key: &SigningKey, grant: &Grant) -> v1::Grant {
+pub(crate) fn sign(key: &SigningKey, grant: &Grant) -> runner_v1::Grant {
     let Signed { body, signature, key_id } = grant.sign(key);
-    v1::Grant { body, signature, key_id }
+    runner_v1::Grant { body, signature, key_id }
 }
 
 /// A running runner.
@@ -451,9 +454,9 @@ impl Runner {
         tokio::task::spawn_blocking(move || drop(runtime)).await.unwrap();
     }
 
-    pub(crate) fn request(&self, call: &str, tool: &str, todo: Value) -> v1::CallToolRequest {
+    pub(crate) fn request(&self, call: &str, tool: &str, todo: Value) -> runner_v1::CallToolRequest {
         let arguments = json!({ "do": todo }).to_string();
-        v1::CallToolRequest {
+        runner_v1::CallToolRequest {
             name: if call.contains('/') { call.to_owned() } else { name(call) },
             tool: tool.into(),
             arguments: Some(v1::Payload { content: Some(v1::payload::Content::Json(arguments)) }),
@@ -463,7 +466,7 @@ impl Runner {
     }
 
     /// Sends a call and returns its end, or its state when it waits for approval.
-    pub(crate) async fn call(&self, request: v1::CallToolRequest) -> Result<v1::ToolCall, Status> {
+    pub(crate) async fn call(&self, request: runner_v1::CallToolRequest) -> Result<v1::ToolCall, Status> {
         let mut events = self.client.clone().call_tool(request).await?.into_inner();
         while let Some(message) = events.message().await? {
             match message.event {
@@ -475,7 +478,7 @@ impl Runner {
     }
 
     /// The first call whose end a call waits for. Starts the call, or attaches to it.
-    pub(crate) async fn waits_for(&self, request: &v1::CallToolRequest) -> String {
+    pub(crate) async fn waits_for(&self, request: &runner_v1::CallToolRequest) -> String {
         let mut events = self.client.clone().call_tool(request.clone()).await.unwrap().into_inner();
         loop {
             if let Some(Event::Waiting(waiting)) = events.message().await.unwrap().expect("it waits").event {
@@ -489,41 +492,44 @@ impl Runner {
     }
 
     /// Sends a call without waiting for its end.
-    pub(crate) fn spawn(&self, request: v1::CallToolRequest) -> tokio::task::JoinHandle<Result<v1::ToolCall, Status>> {
+    pub(crate) fn spawn(
+        &self,
+        request: runner_v1::CallToolRequest,
+    ) -> tokio::task::JoinHandle<Result<v1::ToolCall, Status>> {
         let client = self.client.clone();
         let runner = Self { client, calls: None, runtime: None, workspace: self.workspace.clone() };
         tokio::spawn(async move { runner.call(request).await })
     }
 
     pub(crate) async fn get(&self, call: &str) -> Result<v1::ToolCall, Status> {
-        let request = v1::GetToolCallRequest { name: name(call) };
+        let request = runner_v1::GetToolCallRequest { name: name(call) };
         self.client.clone().get_tool_call(request).await.map(tonic::Response::into_inner)
     }
 
     pub(crate) async fn cancel(&self, call: &str) -> Result<v1::ToolCall, Status> {
-        let request = v1::CancelToolCallRequest { name: name(call), fence: None };
+        let request = runner_v1::CancelToolCallRequest { name: name(call), fence: None };
         self.client.clone().cancel_tool_call(request).await.map(tonic::Response::into_inner)
     }
 
-    pub(crate) async fn commit(&self, call: &str, grant: v1::Grant) -> Result<v1::ToolCall, Status> {
+    pub(crate) async fn commit(&self, call: &str, grant: runner_v1::Grant) -> Result<v1::ToolCall, Status> {
         let name = if call.contains('/') { call.to_owned() } else { name(call) };
-        let request = v1::CommitEffectRequest { name, grant: Some(grant), fence: None };
+        let request = runner_v1::CommitEffectRequest { name, grant: Some(grant), fence: None };
         self.client.clone().commit_effect(request).await.map(tonic::Response::into_inner)
     }
 
     pub(crate) async fn discard(&self, call: &str) -> Result<v1::ToolCall, Status> {
-        let request = v1::DiscardEffectRequest { name: name(call), ..Default::default() };
+        let request = runner_v1::DiscardEffectRequest { name: name(call), ..Default::default() };
         self.client.clone().discard_effect(request).await.map(tonic::Response::into_inner)
     }
 
     pub(crate) async fn acknowledge(&self, call: &str) {
-        let request = v1::AcknowledgeToolCallsRequest { names: vec![name(call)], fence: None };
+        let request = runner_v1::AcknowledgeToolCallsRequest { names: vec![name(call)], fence: None };
         self.client.clone().acknowledge_tool_calls(request).await.unwrap();
     }
 
     /// The calls that have ended and are not acknowledged.
     pub(crate) async fn unacknowledged(&self) -> Vec<String> {
-        let request = v1::WatchUnacknowledgedToolCallsRequest::default();
+        let request = runner_v1::WatchUnacknowledgedToolCallsRequest::default();
         let mut watch = self.client.clone().watch_unacknowledged_tool_calls(request).await.unwrap().into_inner();
         let mut names = Vec::new();
         loop {
@@ -536,13 +542,13 @@ impl Runner {
 
     /// The subject and contents of a waiting call.
     pub(crate) async fn effect(&self, call: &str) -> Result<(Subject, Vec<u8>, BTreeMap<String, Vec<u8>>), Status> {
-        let request = v1::GetEffectRequest { name: name(call) };
+        let request = runner_v1::GetEffectRequest { name: name(call) };
         let mut chunks = self.client.clone().get_effect(request).await?.into_inner();
         let (mut subject, mut contents) = (Vec::new(), BTreeMap::<String, Vec<u8>>::new());
         while let Some(chunk) = chunks.message().await? {
             match chunk.content.unwrap() {
-                v1::get_effect_response::Content::Subject(bytes) => subject.extend(bytes),
-                v1::get_effect_response::Content::Chunk(chunk) => {
+                runner_v1::get_effect_response::Content::Subject(bytes) => subject.extend(bytes),
+                runner_v1::get_effect_response::Content::Chunk(chunk) => {
                     contents.entry(chunk.digest).or_default().extend(chunk.data);
                 }
             }

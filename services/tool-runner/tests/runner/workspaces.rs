@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use belay_proto::v1::{self, tool_call::State};
+use belay_proto::{runner_v1, v1::tool_call::State};
 use belay_tool_runner::Allowed;
 use belay_workspace::Workspace;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::support::*;
 async fn an_execution_without_a_workspace_gets_its_own() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
-    let request = |call: &str| v1::CallToolRequest {
+    let request = |call: &str| runner_v1::CallToolRequest {
         workspace: String::new(),
         ..runner.request(call, CHANGE, json!([["write", "x", "y"]]))
     };
@@ -32,7 +32,7 @@ async fn an_execution_without_a_workspace_gets_its_own() {
 async fn a_named_workspace_must_be_allowed() {
     let mut bench = Bench::new();
     let check = async |runner: &Runner, folder: &std::path::Path| {
-        let request = v1::CheckWorkspaceRequest { workspace: folder.to_str().unwrap().into() };
+        let request = runner_v1::CheckWorkspaceRequest { workspace: folder.to_str().unwrap().into() };
         runner.client.clone().check_workspace(request).await.map(|answer| answer.into_inner().workspace)
     };
     let real = bench.workspace().canonicalize().unwrap();
@@ -65,7 +65,7 @@ async fn a_named_workspace_must_be_allowed() {
         );
     }
     // One directory has one canonical path: calls by either name share its lock.
-    let by_link = v1::CallToolRequest {
+    let by_link = runner_v1::CallToolRequest {
         workspace: bench.path().join("link").to_str().unwrap().into(),
         ..runner.request("b", CHANGE, json!([["write", "b", ""]]))
     };
@@ -80,7 +80,7 @@ async fn a_named_workspace_must_be_allowed() {
     symlink("/usr", real.join("out")).unwrap();
     assert!(check(&runner, &real.join("sub")).await.is_ok());
     assert_eq!(refusal(&check(&runner, &real.join("out")).await.unwrap_err()), "WORKSPACE_NOT_ALLOWED");
-    let outside = v1::CallToolRequest { workspace: "/usr".into(), ..runner.request("c", CHANGE, json!([])) };
+    let outside = runner_v1::CallToolRequest { workspace: "/usr".into(), ..runner.request("c", CHANGE, json!([])) };
     let refused = runner.call(outside).await.unwrap();
     assert_eq!((state(&refused), reason(&refused)), (State::Failed, "WORKSPACE_NOT_ALLOWED"));
 }

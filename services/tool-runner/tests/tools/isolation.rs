@@ -2,7 +2,7 @@
 
 use std::{fs, io::ErrorKind, net::TcpListener, os::unix::fs::symlink, sync::Arc};
 
-use belay_proto::v1::enforcement_report::Tier;
+use belay_proto::runner_v1::enforcement_report::Tier;
 use belay_tool_runner::{Tool as _, tools::RunTerminal};
 use serde_json::json;
 

@@ -14,7 +14,10 @@ use belay_e2e::{
     client::{name, serving},
     runner::reason,
 };
-use belay_proto::v1::{self, approval::State, decide_approval_request::Decision, execution};
+use belay_proto::{
+    gate_v1, runner_v1,
+    v1::{self, approval::State, decide_approval_request::Decision, execution},
+};
 use tonic::Code;
 
 const UNITS: [&str; 3] = ["belay-approval-gate", "belay-tool-runner", "belay-executor"];
@@ -139,9 +142,9 @@ impl Host {
     async fn serve(&self) -> [Process; 3] {
         let all = async {
             let gate = self.start("belay-approval-gate");
-            serving(&self.gate(), "belay.v1.ApprovalGateService").await;
+            serving(&self.gate(), "belay.v1.ApprovalService").await;
             let (runner, executor) = (self.start("belay-tool-runner"), self.start("belay-executor"));
-            serving(&self.socket("belay-runner", "runner.sock"), "belay.v1.ToolRunnerService").await;
+            serving(&self.socket("belay-runner", "runner.sock"), "belay.runner.v1.ToolRunnerService").await;
             serving(&self.executor(), "belay.v1.ExecutorService").await;
             [gate, runner, executor]
         };
@@ -246,8 +249,8 @@ impl Attack {
     }
 
     async fn grant(&self) -> (Code, String) {
-        let request = v1::GetGrantRequest { approval: self.approval.clone() };
-        let refused = Person::at(&self.socket("belay-gate/service.sock")).raw().get_grant(request).await;
+        let request = gate_v1::GetGrantRequest { approval: self.approval.clone() };
+        let refused = Person::at(&self.socket("belay-gate/service.sock")).as_service().get_grant(request).await;
         reason(&refused.expect_err("it gets no grant"))
     }
 
@@ -275,7 +278,7 @@ async fn as_the_executor() {
     assert_eq!(attack.decide("belay-gate/gate.sock").await, (Code::Unauthenticated, "UNAUTHENTICATED".into()));
     assert_eq!(attack.decide("belay-gate/service.sock").await, (Code::PermissionDenied, "NOT_A_PERSON".into()));
     assert_eq!(attack.grant().await, (Code::FailedPrecondition, "NOT_APPROVED".into()));
-    let commit = v1::CommitEffectRequest { name: attack.call.clone(), grant: None, fence: None };
+    let commit = runner_v1::CommitEffectRequest { name: attack.call.clone(), grant: None, fence: None };
     let runner = Runner::new(&attack.socket("belay-runner/runner.sock")).raw();
     let refused = runner.clone().commit_effect(commit).await.expect_err("nothing is committed");
     assert_eq!(reason(&refused), (Code::PermissionDenied, "GRANT_REFUSED".into()));

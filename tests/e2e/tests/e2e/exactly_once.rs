@@ -20,8 +20,12 @@ use belay_e2e::{
     picture::Picture,
     runner::{reason, request},
 };
-use belay_proto::v1::{
-    self, Approval, approval, approval_need, decide_approval_request::Decision, execution::State, execution_event::Kind,
+use belay_proto::{
+    gate_v1, runner_v1,
+    v1::{
+        self, Approval, approval, approval_need, decide_approval_request::Decision, execution::State,
+        execution_event::Kind,
+    },
 };
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tonic::Code;
@@ -247,8 +251,8 @@ async fn used_grants_stay_used(services: &mut Services, person: &Person, workspa
     let before = all();
     let mut used = 0;
     for asked in decided_approvals(person).await {
-        let request = v1::GetGrantRequest { approval: asked.name.clone() };
-        let gate = Person::at(&services.gate()).raw();
+        let request = gate_v1::GetGrantRequest { approval: asked.name.clone() };
+        let gate = Person::at(&services.gate()).as_service();
         let Ok(grant) = retry(|| async { gate.clone().get_grant(request.clone()).await }).await else { continue };
         use_again(&Runner::new(&services.runner()), &asked, grant).await;
         used += 1;
@@ -271,15 +275,15 @@ async fn decided_approvals(person: &Person) -> Vec<Approval> {
     panic!("these are still pending: {open:?}");
 }
 
-async fn use_again(runner: &Runner, asked: &Approval, grant: v1::Grant) {
+async fn use_again(runner: &Runner, asked: &Approval, grant: runner_v1::Grant) {
     let refused = match asked.kind() {
         approval_need::Kind::Effect => {
-            let commit = v1::CommitEffectRequest { name: asked.call.clone(), grant: Some(grant), fence: None };
+            let commit = runner_v1::CommitEffectRequest { name: asked.call.clone(), grant: Some(grant), fence: None };
             runner.raw().commit_effect(commit).await.map(tonic::Response::into_inner)
         }
         _ => {
             let again = request(&asked.call, "run_terminal", r#"{"command":["bash","-c","echo again >> log.txt"]}"#);
-            runner.call(v1::CallToolRequest { grant: Some(grant), ..again }).await
+            runner.call(runner_v1::CallToolRequest { grant: Some(grant), ..again }).await
         }
     };
     let status = match refused {
@@ -309,7 +313,7 @@ async fn nothing_is_left(services: &mut Services, workspaces: &[&PathBuf]) {
     // Opening a workspace after a crash cleans it up.
     let runner = Runner::new(&services.runner());
     for workspace in workspaces {
-        let request = v1::CheckWorkspaceRequest { workspace: workspace.to_str().unwrap().into() };
+        let request = runner_v1::CheckWorkspaceRequest { workspace: workspace.to_str().unwrap().into() };
         retry(|| async { runner.raw().check_workspace(request.clone()).await }).await.unwrap();
         cleared(workspace).await;
     }

@@ -9,9 +9,10 @@ use belay_e2e::{
     runner::{reason, request},
 };
 use belay_grant::{Grant, Scope, SigningKey, key_id};
-use belay_proto::v1::{
-    self, Approval, CommitEffectRequest, Fence, ToolCall, approval_gate_service_client::ApprovalGateServiceClient,
-    decide_approval_request::Decision, tool_call::State,
+use belay_proto::{
+    gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
+    runner_v1::{self, CommitEffectRequest, Fence},
+    v1::{self, Approval, ToolCall, decide_approval_request::Decision, tool_call::State},
 };
 use tonic::Code;
 
@@ -45,9 +46,9 @@ impl Scene {
         Self { _folder: folder, services, runner, workspace, before }
     }
 
-    fn request(&self, call: &str, tool: &str, arguments: &str) -> v1::CallToolRequest {
+    fn request(&self, call: &str, tool: &str, arguments: &str) -> runner_v1::CallToolRequest {
         let workspace = self.workspace.to_str().unwrap().into();
-        v1::CallToolRequest { workspace, ..request(&call_name(call), tool, arguments) }
+        runner_v1::CallToolRequest { workspace, ..request(&call_name(call), tool, arguments) }
     }
 
     /// A command whose effect waits for approval.
@@ -59,7 +60,7 @@ impl Scene {
 
     /// Creates an approval for a call at the endpoint for services, as an executor does.
     async fn ask(&self, held: &ToolCall) -> Approval {
-        let request = v1::CreateApprovalRequest {
+        let request = gate_v1::CreateApprovalRequest {
             call: held.name.clone(),
             subject_digest: held.approval_need.as_ref().unwrap().subject_digest.clone(),
             requested_by: "test".into(),
@@ -69,23 +70,23 @@ impl Scene {
     }
 
     /// The grant of a call that a person approved.
-    async fn granted(&self, held: &ToolCall) -> v1::Grant {
+    async fn granted(&self, held: &ToolCall) -> runner_v1::Grant {
         let asked = self.ask(held).await;
         Person::at(&self.services.people()).decide(&asked, Decision::Approve).await.unwrap();
-        let request = v1::GetGrantRequest { approval: asked.name };
+        let request = gate_v1::GetGrantRequest { approval: asked.name };
         self.gate().get_grant(request).await.unwrap().into_inner()
     }
 
     fn gate(&self) -> ApprovalGateServiceClient<tonic::transport::Channel> {
-        Person::at(&self.services.gate()).raw()
+        Person::at(&self.services.gate()).as_service()
     }
 
-    async fn commit(&self, call: &str, grant: Option<v1::Grant>) -> Result<ToolCall, tonic::Status> {
+    async fn commit(&self, call: &str, grant: Option<runner_v1::Grant>) -> Result<ToolCall, tonic::Status> {
         let request = CommitEffectRequest { name: call_name(call), grant, fence: None };
         self.runner.raw().commit_effect(request).await.map(tonic::Response::into_inner)
     }
 
-    async fn refused(&self, call: &str, grant: Option<v1::Grant>) -> (Code, String) {
+    async fn refused(&self, call: &str, grant: Option<runner_v1::Grant>) -> (Code, String) {
         reason(&self.commit(call, grant).await.expect_err("it is refused"))
     }
 
@@ -113,9 +114,9 @@ fn made_up(held: &ToolCall) -> Grant {
     }
 }
 
-fn signed(grant: &Grant, key: &SigningKey, key_id: String) -> v1::Grant {
+fn signed(grant: &Grant, key: &SigningKey, key_id: String) -> runner_v1::Grant {
     let belay_grant::Signed { body, signature, .. } = grant.sign(key);
-    v1::Grant { body, signature, key_id }
+    runner_v1::Grant { body, signature, key_id }
 }
 
 /// B-05, S2-FR-049, S2-FR-051: an effect that requires approval is not committed without a grant, nor with a forged one.
@@ -125,12 +126,12 @@ async fn without_the_gates_own_grant_nothing_is_committed() {
     let held = scene.held("1.1").await;
     let refusal = (Code::PermissionDenied, "GRANT_REFUSED".to_owned());
     assert_eq!(scene.refused("1.1", None).await, refusal, "no grant");
-    assert_eq!(scene.refused("1.1", Some(v1::Grant::default())).await, refusal, "an empty one");
+    assert_eq!(scene.refused("1.1", Some(runner_v1::Grant::default())).await, refusal, "an empty one");
 
     let stranger = SigningKey::from_bytes(&[7; 32]);
     let own = signed(&made_up(&held), &stranger, key_id(&stranger.verifying_key()));
     assert_eq!(scene.refused("1.1", Some(own)).await, refusal, "signed by a stranger");
-    let request = v1::GetVerificationKeysRequest {};
+    let request = gate_v1::GetVerificationKeysRequest {};
     let keys = scene.gate().get_verification_keys(request).await.unwrap().into_inner().keys;
     let under_its_name = signed(&made_up(&held), &stranger, keys[0].key_id.clone());
     assert_eq!(scene.refused("1.1", Some(under_its_name)).await, refusal, "signed by a stranger in the gate's name");
@@ -194,7 +195,7 @@ async fn a_discarded_effect_cannot_be_brought_back() {
     let scene = Scene::new().await;
     let held = scene.held("1.1").await;
     let grant = scene.granted(&held).await;
-    let discard = v1::DiscardEffectRequest { name: call_name("1.1"), ..Default::default() };
+    let discard = runner_v1::DiscardEffectRequest { name: call_name("1.1"), ..Default::default() };
     let denied = scene.runner.raw().discard_effect(discard).await.unwrap().into_inner();
     assert_eq!(denied.state(), State::Denied);
     let late = scene.commit("1.1", Some(grant)).await.unwrap();
@@ -218,7 +219,7 @@ async fn a_service_does_not_decide_and_a_person_gets_no_grant() {
     let mismatch = person.decide(&other, Decision::Approve).await.unwrap_err();
     assert_eq!(mismatch.code(), Code::FailedPrecondition, "a digest that was not seen is not approved: {mismatch}");
     person.decide(&asked, Decision::Approve).await.unwrap();
-    let grant = person.raw().get_grant(v1::GetGrantRequest { approval: asked.name }).await.unwrap_err();
+    let grant = person.as_service().get_grant(gate_v1::GetGrantRequest { approval: asked.name }).await.unwrap_err();
     assert_eq!(reason(&grant), (Code::PermissionDenied, "NOT_A_SERVICE".into()));
     scene.assert_untouched();
 }
@@ -264,7 +265,7 @@ async fn no_path_and_no_workspace_leads_out() {
         [elsewhere.path().to_str().unwrap(), "/", "relative", state.to_str().unwrap(), "/proc", "/nowhere"];
     for (n, workspace) in elsewheres.into_iter().enumerate() {
         let call = call_name(&format!("99.{}", n + 1));
-        let order = v1::CallToolRequest {
+        let order = runner_v1::CallToolRequest {
             workspace: workspace.into(),
             ..request(&call, "write_file", r#"{"path":"a","content":"b"}"#)
         };
@@ -291,20 +292,23 @@ async fn an_executor_that_was_replaced_is_refused() {
     let fence = |token| Some(Fence { shard: 3, token });
     let held = scene.held("1.1").await;
     let grant = scene.granted(&held).await;
-    let newer = v1::CallToolRequest { fence: fence(5), ..scene.request("2.1", "read_file", r#"{"path":"kept.txt"}"#) };
+    let newer =
+        runner_v1::CallToolRequest { fence: fence(5), ..scene.request("2.1", "read_file", r#"{"path":"kept.txt"}"#) };
     assert_eq!(scene.runner.call(newer).await.unwrap().state(), State::Completed);
 
     let fenced = (Code::FailedPrecondition, "FENCED".to_owned());
-    let old =
-        v1::CallToolRequest { fence: fence(4), ..scene.request("3.1", "write_file", r#"{"path":"a","content":"b"}"#) };
+    let old = runner_v1::CallToolRequest {
+        fence: fence(4),
+        ..scene.request("3.1", "write_file", r#"{"path":"a","content":"b"}"#)
+    };
     assert_eq!(reason(&scene.runner.call(old).await.unwrap_err()), fenced);
     let commit = CommitEffectRequest { name: call_name("1.1"), grant: Some(grant), fence: fence(4) };
     assert_eq!(reason(&scene.runner.raw().commit_effect(commit).await.unwrap_err()), fenced);
-    let discard = v1::DiscardEffectRequest { name: call_name("1.1"), fence: fence(4), failure: None };
+    let discard = runner_v1::DiscardEffectRequest { name: call_name("1.1"), fence: fence(4), failure: None };
     assert_eq!(reason(&scene.runner.raw().discard_effect(discard).await.unwrap_err()), fenced);
-    let cancel = v1::CancelToolCallRequest { name: call_name("1.1"), fence: fence(4) };
+    let cancel = runner_v1::CancelToolCallRequest { name: call_name("1.1"), fence: fence(4) };
     assert_eq!(reason(&scene.runner.raw().cancel_tool_call(cancel).await.unwrap_err()), fenced);
-    let acknowledge = v1::AcknowledgeToolCallsRequest { names: vec![call_name("2.1")], fence: fence(4) };
+    let acknowledge = runner_v1::AcknowledgeToolCallsRequest { names: vec![call_name("2.1")], fence: fence(4) };
     assert_eq!(reason(&scene.runner.raw().acknowledge_tool_calls(acknowledge).await.unwrap_err()), fenced);
     scene.assert_untouched();
     assert_eq!(scene.runner.get(&call_name("1.1")).await.unwrap().state(), State::AwaitingApproval, "it still waits");
@@ -323,18 +327,18 @@ async fn a_command_that_does_not_complete_leaves_nothing() {
 
     let limit = belay_proto::duration(std::time::Duration::from_millis(300));
     let slow = script("setsid sleep 86413 & sleep 86413");
-    let order = v1::CallToolRequest { timeout: Some(limit), ..scene.request("2.1", "run_terminal", &slow) };
+    let order = runner_v1::CallToolRequest { timeout: Some(limit), ..scene.request("2.1", "run_terminal", &slow) };
     assert_eq!(scene.runner.call(order).await.unwrap().state(), State::TimedOut);
     scene.assert_untouched();
 
     let order = scene.request("3.1", "run_terminal", &script("echo ready; setsid sleep 86413 & sleep 86413"));
     let mut stream = scene.runner.raw().call_tool(order).await.unwrap().into_inner();
     while let Some(message) = stream.message().await.unwrap() {
-        if matches!(message.event, Some(v1::call_tool_response::Event::Output(_))) {
+        if matches!(message.event, Some(runner_v1::call_tool_response::Event::Output(_))) {
             break;
         }
     }
-    let cancel = v1::CancelToolCallRequest { name: call_name("3.1"), fence: None };
+    let cancel = runner_v1::CancelToolCallRequest { name: call_name("3.1"), fence: None };
     let cancelled = scene.runner.raw().cancel_tool_call(cancel).await.unwrap().into_inner();
     assert_eq!(cancelled.state(), State::Cancelled);
     assert!(!is_running("sleep\x0086413"), "when the answer is there, no process is");

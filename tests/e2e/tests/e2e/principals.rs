@@ -8,9 +8,13 @@ use belay_e2e::{
     client::{channel, name, retry},
     runner::reason,
 };
-use belay_proto::v1::{
-    self, Approval, approval_gate_service_client::ApprovalGateServiceClient as Gate, decide_approval_request::Decision,
-    executor_service_client::ExecutorServiceClient as Executor, tool_runner_service_client::ToolRunnerServiceClient,
+use belay_proto::{
+    gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient as Gate},
+    runner_v1::{self, tool_runner_service_client::ToolRunnerServiceClient},
+    v1::{
+        self, Approval, approval_service_client::ApprovalServiceClient as Approvals, decide_approval_request::Decision,
+        executor_service_client::ExecutorServiceClient as Executor,
+    },
 };
 use tonic::{
     Code, Request, Status,
@@ -82,8 +86,8 @@ async fn question(channel: &Channel, token: &str, execution: &str) -> Approval {
     let request = v1::ListApprovalsRequest { execution: execution.into(), ..Default::default() };
     loop {
         let listed = retry(|| {
-            let (mut gate, request) = (Gate::new(channel.clone()), with(token, request.clone()));
-            async move { gate.list_approvals(request).await }
+            let (mut approvals, request) = (Approvals::new(channel.clone()), with(token, request.clone()));
+            async move { approvals.list_approvals(request).await }
         });
         if let Some(asked) = listed.await.unwrap().approvals.pop() {
             return asked;
@@ -99,7 +103,7 @@ async fn approve(channel: Channel, token: &str, asked: &Approval) -> Result<Appr
         decision: Decision::Approve.into(),
         reason: String::new(),
     };
-    Gate::new(channel).decide_approval(with(token, request)).await.map(tonic::Response::into_inner)
+    Approvals::new(channel).decide_approval(with(token, request)).await.map(tonic::Response::into_inner)
 }
 
 async fn get(channel: Channel, token: &str, id: &str) -> Result<v1::Execution, Status> {
@@ -259,13 +263,13 @@ async fn no_other_program_is_accepted_as_a_bundled_service() {
     let unauthenticated = (Code::Unauthenticated, "UNAUTHENTICATED".to_owned());
     let socket = |name: &str| channel(&Path::new(&server.home.state()).join(name));
     for token in ["", &*server.own_token()] {
-        let request = with(token, v1::ListToolsRequest::default());
+        let request = with(token, runner_v1::ListToolsRequest::default());
         let refused = ToolRunnerServiceClient::new(socket("runner.sock")).list_tools(request).await.unwrap_err();
         assert_eq!(reason(&refused), unauthenticated);
-        let request = with(token, v1::GetGrantRequest { approval: "namespaces/default/approvals/a".into() });
+        let request = with(token, gate_v1::GetGrantRequest { approval: "namespaces/default/approvals/a".into() });
         let refused = Gate::new(socket("gate-service.sock")).get_grant(request).await.unwrap_err();
         assert_eq!(reason(&refused), unauthenticated);
-        let request = with(token, v1::GetGrantRequest { approval: "namespaces/default/approvals/a".into() });
+        let request = with(token, gate_v1::GetGrantRequest { approval: "namespaces/default/approvals/a".into() });
         let refused = Gate::new(socket("gate.sock")).get_grant(request).await.unwrap_err();
         assert_eq!(reason(&refused), (Code::PermissionDenied, "NOT_A_SERVICE".into()), "not even the owner");
     }

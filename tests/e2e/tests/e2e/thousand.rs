@@ -3,7 +3,10 @@
 use std::{fs, time::Duration};
 
 use belay_e2e::{Client, Runner, Service, Services, client::name};
-use belay_proto::v1::{self, execution::State};
+use belay_proto::{
+    runner_v1,
+    v1::{self, execution::State},
+};
 
 /// How many commands run at once, in executions of as many steps as may run at once in one.
 const COMMANDS: usize = EXECUTIONS * STEPS;
@@ -74,7 +77,7 @@ steps:
     assert_eq!(picture.state(), Some(State::Completed), "{:?}", picture.events().last());
     assert_eq!(fs::read_to_string(workspace.join("new")).unwrap(), "here");
     assert_eq!(client.get("busy-0").await.state(), State::Running);
-    let request = v1::CheckWorkspaceRequest { workspace: workspace.to_str().unwrap().into() };
+    let request = runner_v1::CheckWorkspaceRequest { workspace: workspace.to_str().unwrap().into() };
     Runner::new(&services.runner()).raw().check_workspace(request).await.unwrap();
     assert_eq!(sleepers(&nap), COMMANDS);
 

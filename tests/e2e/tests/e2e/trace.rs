@@ -77,8 +77,8 @@ belay: belay run
         belay-tool-runner: execute_tool noop [COMPLETED]
     belay-executor: step tidy [COMPLETED]
       belay-executor: execute_tool delete_file [COMPLETED]
-        belay-approval-gate: belay.v1.ApprovalGateService/CreateApproval [APPROVED]
-        belay-tool-runner: belay.v1.ToolRunnerService/CommitEffect
+        belay-approval-gate: belay.gate.v1.ApprovalGateService/CreateApproval [APPROVED]
+        belay-tool-runner: belay.runner.v1.ToolRunnerService/CommitEffect
         belay-tool-runner: execute_tool delete_file [AWAITING_APPROVAL]
 "
     );
@@ -121,7 +121,7 @@ steps:
     // What a process has not sent when it is killed is lost.
     collector.wait_for("belay-executor", "step first");
     collector.wait_for("belay-tool-runner", "execute_tool delete_file");
-    collector.wait_for("belay-approval-gate", "belay.v1.ApprovalGateService/CreateApproval");
+    collector.wait_for("belay-approval-gate", "belay.gate.v1.ApprovalGateService/CreateApproval");
     home.start(["executions", "watch", "traced", "-o", "jsonl"]).wait_for("approvalRequested");
     server.kill();
 
@@ -145,9 +145,9 @@ belay: belay run WAIT_TIMEOUT
         belay-tool-runner: execute_tool noop [COMPLETED]
     belay-executor: step tidy [COMPLETED]
       belay-executor: execute_tool delete_file [COMPLETED]
-        belay-approval-gate: belay.v1.ApprovalGateService/CreateApproval [PENDING]
-        belay-approval-gate: belay.v1.ApprovalGateService/DecideApproval [APPROVED]
-        belay-tool-runner: belay.v1.ToolRunnerService/CommitEffect
+        belay-approval-gate: belay.gate.v1.ApprovalGateService/CreateApproval [PENDING]
+        belay-approval-gate: belay.v1.ApprovalService/DecideApproval [APPROVED]
+        belay-tool-runner: belay.runner.v1.ToolRunnerService/CommitEffect
         belay-tool-runner: execute_tool delete_file [AWAITING_APPROVAL]
 "
     );

@@ -5,8 +5,10 @@ use std::{
     pin::Pin,
 };
 
-use belay_proto::v1::{
-    self, approval::State, approval_gate_service_server::ApprovalGateService, watch_approvals_response::Content,
+use belay_proto::{
+    gate_v1::{self, approval_gate_service_server::ApprovalGateService, watch_decisions_response::Content},
+    runner_v1,
+    v1::{self, approval::State},
 };
 use belay_service_kit::status;
 use futures::Stream;
@@ -106,12 +108,12 @@ type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl ApprovalGateService for Gate {
-    type WatchApprovalsStream = Messages<v1::WatchApprovalsResponse>;
-    type WatchPolicyStream = Messages<v1::WatchPolicyResponse>;
+    type WatchDecisionsStream = Messages<gate_v1::WatchDecisionsResponse>;
+    type WatchPolicyStream = Messages<gate_v1::WatchPolicyResponse>;
 
     async fn create_approval(
         &self,
-        request: Request<v1::CreateApprovalRequest>,
+        request: Request<gate_v1::CreateApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
         let request = request.into_inner();
         let checked = self
@@ -148,29 +150,23 @@ impl ApprovalGateService for Gate {
         Ok(Response::new(reply))
     }
 
-    async fn get_approval(&self, _: Request<v1::GetApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
-        Err(unused())
-    }
-
-    async fn list_approvals(
+    async fn list_pending_approvals(
         &self,
-        request: Request<v1::ListApprovalsRequest>,
-    ) -> Result<Response<v1::ListApprovalsResponse>, Status> {
+        request: Request<gate_v1::ListPendingApprovalsRequest>,
+    ) -> Result<Response<gate_v1::ListPendingApprovalsResponse>, Status> {
         let request = request.into_inner();
         let wanted = |approval: &&v1::Approval| {
             (request.execution.is_empty() || approval.execution == request.execution)
-                && request.states.contains(&approval.state)
+                && approval.state() == State::Pending
         };
         let approvals = self.0.borrow().approvals.values().filter(wanted).cloned().collect();
-        Ok(Response::new(v1::ListApprovalsResponse { approvals, next_page_token: String::new() }))
+        Ok(Response::new(gate_v1::ListPendingApprovalsResponse { approvals, next_page_token: String::new() }))
     }
 
-    async fn watch_approvals(
+    async fn watch_decisions(
         &self,
-        request: Request<v1::WatchApprovalsRequest>,
-    ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
-        let request = request.into_inner();
-        assert!(request.undelivered && request.parent == "namespaces/-");
+        _: Request<gate_v1::WatchDecisionsRequest>,
+    ) -> Result<Response<Self::WatchDecisionsStream>, Status> {
         let mut reply = self.0.subscribe();
         reply.mark_changed();
         Ok(Response::new(Box::pin(async_stream::try_stream! {
@@ -188,33 +184,15 @@ impl ApprovalGateService for Gate {
                 };
                 for approval in decided {
                     sent.insert(approval.name.clone());
-                    yield v1::WatchApprovalsResponse { content: Some(Content::Approval(approval)) };
+                    yield gate_v1::WatchDecisionsResponse { content: Some(Content::Approval(approval)) };
                 }
             }
         })))
     }
 
-    async fn list_approval_changes(
-        &self,
-        _: Request<v1::ListApprovalChangesRequest>,
-    ) -> Result<Response<v1::ListApprovalChangesResponse>, Status> {
-        Err(unused())
-    }
-
-    async fn get_approval_change(
-        &self,
-        _: Request<v1::GetApprovalChangeRequest>,
-    ) -> Result<Response<v1::GetApprovalChangeResponse>, Status> {
-        Err(unused())
-    }
-
-    async fn decide_approval(&self, _: Request<v1::DecideApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
-        Err(unused())
-    }
-
     async fn cancel_approval(
         &self,
-        request: Request<v1::CancelApprovalRequest>,
+        request: Request<gate_v1::CancelApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
         let name = request.into_inner().name;
         let mut reply = Err(status::error(Code::NotFound, "APPROVAL_NOT_FOUND", "There is none.").into());
@@ -230,8 +208,8 @@ impl ApprovalGateService for Gate {
 
     async fn acknowledge_approvals(
         &self,
-        request: Request<v1::AcknowledgeApprovalsRequest>,
-    ) -> Result<Response<v1::AcknowledgeApprovalsResponse>, Status> {
+        request: Request<gate_v1::AcknowledgeApprovalsRequest>,
+    ) -> Result<Response<gate_v1::AcknowledgeApprovalsResponse>, Status> {
         let request = request.into_inner();
         if self.seen().loses_outcomes && !(request.consumed.is_empty() && request.stale.is_empty()) {
             return Err(Status::unavailable("the gate is away"));
@@ -242,17 +220,22 @@ impl ApprovalGateService for Gate {
             seen.consumed.extend(request.consumed);
             seen.stale.extend(request.stale);
         });
-        Ok(Response::new(v1::AcknowledgeApprovalsResponse {}))
+        Ok(Response::new(gate_v1::AcknowledgeApprovalsResponse {}))
     }
 
-    async fn get_grant(&self, request: Request<v1::GetGrantRequest>) -> Result<Response<v1::Grant>, Status> {
+    async fn get_grant(
+        &self,
+        request: Request<gate_v1::GetGrantRequest>,
+    ) -> Result<Response<runner_v1::Grant>, Status> {
         let name = request.into_inner().approval;
         self.set(|seen| seen.grants += 1);
         let state = self.0.borrow().approvals.get(&name).map(v1::Approval::state);
         match state {
-            Some(State::Approved | State::Consumed) => {
-                Ok(Response::new(v1::Grant { body: name.into_bytes(), signature: vec![0; 64], key_id: "key".into() }))
-            }
+            Some(State::Approved | State::Consumed) => Ok(Response::new(runner_v1::Grant {
+                body: name.into_bytes(),
+                signature: vec![0; 64],
+                key_id: "key".into(),
+            })),
             None => Err(status::error(Code::NotFound, "APPROVAL_NOT_FOUND", "There is none.").into()),
             Some(state) => Err(status::error(Code::FailedPrecondition, "NOT_APPROVED", "Nobody has approved it.")
                 .with("state", state.as_str_name())
@@ -262,19 +245,15 @@ impl ApprovalGateService for Gate {
 
     async fn watch_policy(
         &self,
-        _: Request<v1::WatchPolicyRequest>,
+        _: Request<gate_v1::WatchPolicyRequest>,
     ) -> Result<Response<Self::WatchPolicyStream>, Status> {
-        Err(unused())
-    }
-
-    async fn get_policy(&self, _: Request<v1::GetPolicyRequest>) -> Result<Response<v1::SignedPolicy>, Status> {
         Err(unused())
     }
 
     async fn get_verification_keys(
         &self,
-        _: Request<v1::GetVerificationKeysRequest>,
-    ) -> Result<Response<v1::GetVerificationKeysResponse>, Status> {
+        _: Request<gate_v1::GetVerificationKeysRequest>,
+    ) -> Result<Response<gate_v1::GetVerificationKeysResponse>, Status> {
         Err(unused())
     }
 }

@@ -10,8 +10,9 @@ pub(crate) use gate::{Gate, Seen};
 pub(crate) use runner::{Runner, Seen as RunnerSeen};
 pub(crate) use server::{Server, TIMEOUT, eventually};
 
-use belay_proto::v1::{
-    self, approval_gate_service_server::ApprovalGateServiceServer, tool_runner_service_server::ToolRunnerServiceServer,
+use belay_proto::{
+    gate_v1::approval_gate_service_server::ApprovalGateServiceServer,
+    runner_v1::tool_runner_service_server::ToolRunnerServiceServer,
 };
 use belay_service_kit::{Access, Hosted};
 use tempfile::TempDir;
@@ -27,7 +28,7 @@ pub(crate) struct World {
 }
 
 fn scripted(routes: Routes) -> Hosted {
-    Hosted::new(routes, "script", v1::FILE_DESCRIPTOR_SET)
+    Hosted::new(routes, "script", belay_proto::FILE_DESCRIPTOR_SET)
 }
 
 impl World {

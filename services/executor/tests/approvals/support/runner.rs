@@ -5,9 +5,9 @@ use std::{
     pin::Pin,
 };
 
-use belay_proto::v1::{
-    self, approval_need::Kind, call_tool_response::Event, tool_call::State,
-    tool_runner_service_server::ToolRunnerService,
+use belay_proto::{
+    runner_v1::{self, call_tool_response::Event, tool_runner_service_server::ToolRunnerService},
+    v1::{self, approval_need::Kind, tool_call::State},
 };
 use belay_service_kit::status;
 use futures::Stream;
@@ -111,7 +111,7 @@ impl Runner {
         self.0.borrow().calls.get(call)?.approval_need.as_ref().map(|need| need.subject_digest.clone())
     }
 
-    fn work(&self, request: v1::CallToolRequest) -> v1::ToolCall {
+    fn work(&self, request: runner_v1::CallToolRequest) -> v1::ToolCall {
         let Some(v1::payload::Content::Json(arguments)) = request.arguments.clone().unwrap_or_default().content else {
             panic!("arguments are JSON")
         };
@@ -233,15 +233,21 @@ fn unused() -> Status {
 
 #[tonic::async_trait]
 impl ToolRunnerService for Runner {
-    async fn check_calls(&self, _: Request<v1::CheckCallsRequest>) -> Result<Response<v1::CheckCallsResponse>, Status> {
-        Ok(Response::new(v1::CheckCallsResponse::default()))
+    async fn check_calls(
+        &self,
+        _: Request<runner_v1::CheckCallsRequest>,
+    ) -> Result<Response<runner_v1::CheckCallsResponse>, Status> {
+        Ok(Response::new(runner_v1::CheckCallsResponse::default()))
     }
 
-    type CallToolStream = Messages<v1::CallToolResponse>;
-    type AttachToolCallStream = Messages<v1::AttachToolCallResponse>;
-    type GetEffectStream = Messages<v1::GetEffectResponse>;
+    type CallToolStream = Messages<runner_v1::CallToolResponse>;
+    type AttachToolCallStream = Messages<runner_v1::AttachToolCallResponse>;
+    type GetEffectStream = Messages<runner_v1::GetEffectResponse>;
 
-    async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
+    async fn list_tools(
+        &self,
+        _: Request<runner_v1::ListToolsRequest>,
+    ) -> Result<Response<runner_v1::ListToolsResponse>, Status> {
         let tool = v1::Tool {
             name: "work".into(),
             parameters_schema: "{}".into(),
@@ -251,10 +257,13 @@ impl ToolRunnerService for Runner {
             ..v1::Tool::default()
         };
         let (tools, ledger_id) = (vec![tool], "ledger".into());
-        Ok(Response::new(v1::ListToolsResponse { tools, next_page_token: String::new(), ledger_id }))
+        Ok(Response::new(runner_v1::ListToolsResponse { tools, next_page_token: String::new(), ledger_id }))
     }
 
-    async fn call_tool(&self, request: Request<v1::CallToolRequest>) -> Result<Response<Self::CallToolStream>, Status> {
+    async fn call_tool(
+        &self,
+        request: Request<runner_v1::CallToolRequest>,
+    ) -> Result<Response<Self::CallToolStream>, Status> {
         let request = request.into_inner();
         let says =
             request.arguments.clone().and_then(|arguments| arguments.content).is_some_and(
@@ -270,7 +279,7 @@ impl ToolRunnerService for Runner {
             breaks = says && seen.breaks_streams > 0;
             seen.breaks_streams -= usize::from(breaks);
         });
-        let message = |event| v1::CallToolResponse { event: Some(event) };
+        let message = |event| runner_v1::CallToolResponse { event: Some(event) };
         let piece = move |offset, text: &str| {
             let stream = v1::tool_call_output::Stream::Stdout.into();
             message(Event::Output(v1::ToolCallOutput { stream, offset, text: text.into() }))
@@ -281,7 +290,7 @@ impl ToolRunnerService for Runner {
         Ok(Response::new(Box::pin(async_stream::try_stream! {
             let exclusive_call = waits.borrow_and_update().exclusive_call.clone();
             if let Some(exclusive_call) = exclusive_call {
-                yield message(Event::Waiting(v1::ToolCallWaiting { exclusive_call }));
+                yield message(Event::Waiting(runner_v1::ToolCallWaiting { exclusive_call }));
                 waits.wait_for(|seen| seen.exclusive_call.is_none()).await.expect("the runner is there");
             }
             if says {
@@ -298,20 +307,20 @@ impl ToolRunnerService for Runner {
         })))
     }
 
-    async fn get_tool_call(&self, _: Request<v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
+    async fn get_tool_call(&self, _: Request<runner_v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
         Err(unused())
     }
 
     async fn attach_tool_call(
         &self,
-        _: Request<v1::AttachToolCallRequest>,
+        _: Request<runner_v1::AttachToolCallRequest>,
     ) -> Result<Response<Self::AttachToolCallStream>, Status> {
         Err(unused())
     }
 
     async fn cancel_tool_call(
         &self,
-        request: Request<v1::CancelToolCallRequest>,
+        request: Request<runner_v1::CancelToolCallRequest>,
     ) -> Result<Response<v1::ToolCall>, Status> {
         let name = request.into_inner().name;
         let mut reply = v1::ToolCall::default();
@@ -326,11 +335,17 @@ impl ToolRunnerService for Runner {
         Ok(Response::new(reply))
     }
 
-    async fn get_effect(&self, _: Request<v1::GetEffectRequest>) -> Result<Response<Self::GetEffectStream>, Status> {
+    async fn get_effect(
+        &self,
+        _: Request<runner_v1::GetEffectRequest>,
+    ) -> Result<Response<Self::GetEffectStream>, Status> {
         Err(unused())
     }
 
-    async fn commit_effect(&self, request: Request<v1::CommitEffectRequest>) -> Result<Response<v1::ToolCall>, Status> {
+    async fn commit_effect(
+        &self,
+        request: Request<runner_v1::CommitEffectRequest>,
+    ) -> Result<Response<v1::ToolCall>, Status> {
         let request = request.into_inner();
         let mut reply = Err(not_found(&request.name));
         self.set(|seen| {
@@ -366,7 +381,7 @@ impl ToolRunnerService for Runner {
 
     async fn discard_effect(
         &self,
-        request: Request<v1::DiscardEffectRequest>,
+        request: Request<runner_v1::DiscardEffectRequest>,
     ) -> Result<Response<v1::ToolCall>, Status> {
         let request = request.into_inner();
         let mut reply = Err(not_found(&request.name));
@@ -388,39 +403,39 @@ impl ToolRunnerService for Runner {
 
     async fn check_workspace(
         &self,
-        request: Request<v1::CheckWorkspaceRequest>,
-    ) -> Result<Response<v1::CheckWorkspaceResponse>, Status> {
+        request: Request<runner_v1::CheckWorkspaceRequest>,
+    ) -> Result<Response<runner_v1::CheckWorkspaceResponse>, Status> {
         match request.into_inner().workspace.as_str() {
-            "/link" => Ok(Response::new(v1::CheckWorkspaceResponse { workspace: "/real".into() })),
+            "/link" => Ok(Response::new(runner_v1::CheckWorkspaceResponse { workspace: "/real".into() })),
             path => Err(status::invalid("workspace", format!("there is no folder {path}")).into()),
         }
     }
 
     async fn get_enforcement(
         &self,
-        _: Request<v1::GetEnforcementRequest>,
-    ) -> Result<Response<v1::EnforcementReport>, Status> {
+        _: Request<runner_v1::GetEnforcementRequest>,
+    ) -> Result<Response<runner_v1::EnforcementReport>, Status> {
         Err(unused())
     }
 
-    type WatchUnacknowledgedToolCallsStream = Messages<v1::WatchUnacknowledgedToolCallsResponse>;
+    type WatchUnacknowledgedToolCallsStream = Messages<runner_v1::WatchUnacknowledgedToolCallsResponse>;
 
     async fn watch_unacknowledged_tool_calls(
         &self,
-        _: Request<v1::WatchUnacknowledgedToolCallsRequest>,
+        _: Request<runner_v1::WatchUnacknowledgedToolCallsRequest>,
     ) -> Result<Response<Self::WatchUnacknowledgedToolCallsStream>, Status> {
         let names = self.seen().unacknowledged();
         Ok(Response::new(Box::pin(async_stream::try_stream! {
-            yield v1::WatchUnacknowledgedToolCallsResponse { names };
+            yield runner_v1::WatchUnacknowledgedToolCallsResponse { names };
             std::future::pending::<()>().await;
         })))
     }
 
     async fn acknowledge_tool_calls(
         &self,
-        request: Request<v1::AcknowledgeToolCallsRequest>,
-    ) -> Result<Response<v1::AcknowledgeToolCallsResponse>, Status> {
-        let mut answer = Ok(Response::new(v1::AcknowledgeToolCallsResponse {}));
+        request: Request<runner_v1::AcknowledgeToolCallsRequest>,
+    ) -> Result<Response<runner_v1::AcknowledgeToolCallsResponse>, Status> {
+        let mut answer = Ok(Response::new(runner_v1::AcknowledgeToolCallsResponse {}));
         self.set(|seen| {
             if seen.loses_acknowledgements {
                 return;

@@ -109,7 +109,7 @@ async fn a_request_becomes_a_span_and_is_an_error_only_where_the_server_is_at_fa
     let mut collector = Collector::start().await;
     let telemetry = telemetry(&collector.endpoint, &[]);
     let (asked, remembered) = (telemetry.root(), telemetry.root());
-    const METHOD: &str = "belay.v1.ApprovalGateService/DecideApproval";
+    const METHOD: &str = "belay.v1.ApprovalService/DecideApproval";
     RpcSpan::begin(&telemetry, METHOD, None, 1).end(&Ok(()), 2);
     let mut decided = RpcSpan::begin(&telemetry, METHOD, Some(asked.clone()), 1);
     decided.belongs_to(remembered.clone());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use belay_proto::v1;
+use belay_proto::{runner_v1, v1};
 use prost::Message as _;
 use rusqlite::{Connection, OpenFlags};
 
@@ -18,7 +18,7 @@ pub(super) struct Archive(Arc<Mutex<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     approvals: BTreeMap<String, Vec<v1::Approval>>,
-    grants: BTreeMap<String, Vec<v1::Grant>>,
+    grants: BTreeMap<String, Vec<runner_v1::Grant>>,
 }
 
 impl Archive {
@@ -43,7 +43,7 @@ impl Archive {
                 "SELECT name, body, signature, key_id FROM approval JOIN grant ON grant.approval = approval.key",
             )?;
             let grants = grants.query_map([], |row| {
-                let grant = v1::Grant { body: row.get(1)?, signature: row.get(2)?, key_id: row.get(3)? };
+                let grant = runner_v1::Grant { body: row.get(1)?, signature: row.get(2)?, key_id: row.get(3)? };
                 Ok((row.get::<_, String>(0)?, grant))
             })?;
             for grant in grants {
@@ -60,7 +60,7 @@ impl Archive {
     }
 
     /// The grants of an approval.
-    pub(super) fn grants(&self, approval: &str) -> Vec<v1::Grant> {
+    pub(super) fn grants(&self, approval: &str) -> Vec<runner_v1::Grant> {
         self.kept().grants.get(approval).cloned().unwrap_or_default()
     }
 }

@@ -3,9 +3,13 @@
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_proto::v1::approval_gate_service_client::ApprovalGateServiceClient;
-use belay_proto::v1::tool_runner_service_client::ToolRunnerServiceClient;
-use belay_proto::v1::{self, approval, execution_event::Kind, watch_execution_response::Content};
+use belay_proto::gate_v1::approval_gate_service_client::ApprovalGateServiceClient;
+use belay_proto::runner_v1::tool_runner_service_client::ToolRunnerServiceClient;
+use belay_proto::v1::approval_service_client::ApprovalServiceClient;
+use belay_proto::{
+    gate_v1, runner_v1,
+    v1::{self, approval, execution_event::Kind, watch_execution_response::Content},
+};
 use belay_service_kit::status;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -43,7 +47,7 @@ pub(super) async fn read_everything(
             call_as_stale_owner(&one.execution, owners, &observed, &mut random).await;
         }
         for event in one.events.iter().filter(|event| matches!(event.kind, Some(Kind::ToolCallRequested(_)))) {
-            let request = v1::GetToolCallRequest { name: event.call.clone() };
+            let request = runner_v1::GetToolCallRequest { name: event.call.clone() };
             let ask = |mut client: ToolRunnerServiceClient<Channel>| {
                 let request = request.clone();
                 async move { client.get_tool_call(request).await }
@@ -90,7 +94,7 @@ async fn nothing_is_unacknowledged(observed: &Observations, random: &mut StdRng)
     let mut left = Vec::new();
     for _ in 0..MAX_POLLS {
         let ask = || async {
-            let request = v1::WatchUnacknowledgedToolCallsRequest::default();
+            let request = runner_v1::WatchUnacknowledgedToolCallsRequest::default();
             let mut watch = runner().watch_unacknowledged_tool_calls(request).await?.into_inner();
             let mut names = Vec::new();
             while let Some(message) = watch.message().await?.filter(|message| !message.names.is_empty()) {
@@ -111,7 +115,7 @@ async fn nothing_is_unacknowledged(observed: &Observations, random: &mut StdRng)
 /// Reads every approval and every grant.
 async fn read_gate(stored: &mut Stored, observed: &Observations, random: &mut StdRng) {
     stored.asked = observed.approvals();
-    let people = || ApprovalGateServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
+    let people = || ApprovalServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
     let services = || ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
     let (mut names, mut page_token) = (Vec::new(), String::new());
     loop {
@@ -163,7 +167,7 @@ async fn read_gate(stored: &mut Stored, observed: &Observations, random: &mut St
             }
             Err(status) => observed.violation(format_args!("{name} is listed and cannot be had: {status:?}")),
         }
-        let request = v1::GetGrantRequest { approval: name.clone() };
+        let request = gate_v1::GetGrantRequest { approval: name.clone() };
         let grant = until_answered(random, || {
             let request = request.clone();
             async move { services().get_grant(request).await }
@@ -200,7 +204,7 @@ fn is_over(approval: &v1::Approval, stored: &Stored) -> bool {
 
 /// A person gets no grant, and a service decides nothing. B-05.
 async fn wrong_endpoints(approval: &v1::Approval, observed: &Observations, random: &mut StdRng) {
-    let request = v1::GetGrantRequest { approval: approval.name.clone() };
+    let request = gate_v1::GetGrantRequest { approval: approval.name.clone() };
     let grant = until_answered(random, || {
         let request = request.clone();
         async move { ApprovalGateServiceClient::new(hosts::channel(hosts::PEOPLE_URI)).get_grant(request).await }
@@ -216,7 +220,7 @@ async fn wrong_endpoints(approval: &v1::Approval, observed: &Observations, rando
     };
     let decided = until_answered(random, || {
         let request = request.clone();
-        async move { ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI)).decide_approval(request).await }
+        async move { ApprovalServiceClient::new(hosts::channel(hosts::SERVICES_URI)).decide_approval(request).await }
     });
     match decided.await {
         Err(status) if status.code() == Code::PermissionDenied => trace::count("decisions of a service refused"),
@@ -279,11 +283,11 @@ async fn read(connection: &mut Connection, name: &str, observed: &Observations, 
 
 /// A runner rejects calls of a replaced executor. S2-NFR-005, B-08.
 async fn call_as_stale_owner(execution: &v1::Execution, owners: &Owners, observed: &Observations, random: &mut StdRng) {
-    let request = v1::CallToolRequest {
+    let request = runner_v1::CallToolRequest {
         name: format!("{}/steps/stale/calls/1.1", execution.name),
         tool: SEND.to_owned(),
-        fence: Some(v1::Fence { shard: execution.shard, token: 0 }),
-        ..v1::CallToolRequest::default()
+        fence: Some(runner_v1::Fence { shard: execution.shard, token: 0 }),
+        ..runner_v1::CallToolRequest::default()
     };
     let newest = owners.newest_fence();
     loop {

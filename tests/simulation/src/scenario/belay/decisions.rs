@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use belay_grant::{Expected, Grant, Signed, Subject, digest_of};
 use belay_proto::v1::approval_need;
 use belay_proto::v1::execution_event::Kind;
-use belay_proto::v1::{self, ApprovalMode, approval, tool_call};
+use belay_proto::{
+    runner_v1,
+    v1::{self, ApprovalMode, approval, tool_call},
+};
 
 use super::audit::{Evidence, Kept, Violations};
 use super::calls::{Call, Hold};
@@ -25,7 +28,7 @@ pub(super) struct Stored {
     /// In full, by name.
     pub(super) approvals: BTreeMap<String, v1::Approval>,
     /// By the approval's name.
-    pub(super) grants: BTreeMap<String, v1::Grant>,
+    pub(super) grants: BTreeMap<String, runner_v1::Grant>,
     /// The calls that the runner still has.
     pub(super) calls: BTreeMap<String, v1::ToolCall>,
     /// What people observed of approvals before the audit read them; later observations may be newer.
@@ -107,7 +110,7 @@ fn approvals(evidence: &Evidence<'_>, calls: &Calls<'_>) -> Violations {
     violations
 }
 
-fn parse(grant: &v1::Grant) -> Option<Grant> {
+fn parse(grant: &runner_v1::Grant) -> Option<Grant> {
     serde_json::from_slice(&grant.body).ok()
 }
 
@@ -256,8 +259,8 @@ impl One<'_> {
         outcome
     }
 
-    fn granted_by(&self, hold: &Hold<'_>, grant: v1::Grant) -> Result<(), String> {
-        let v1::Grant { body, signature, key_id } = grant;
+    fn granted_by(&self, hold: &Hold<'_>, grant: runner_v1::Grant) -> Result<(), String> {
+        let runner_v1::Grant { body, signature, key_id } = grant;
         let policy_revision = hold.need.decision.as_ref().map_or(0, |decision| decision.policy_revision);
         let grant: Option<Grant> = serde_json::from_slice(&body).ok();
         let now = grant.map_or(0, |grant| grant.not_before);

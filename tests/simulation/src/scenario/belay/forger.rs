@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use belay_grant::{Grant, Keys, Scope, SigningKey};
-use belay_proto::v1::approval_gate_service_client::ApprovalGateServiceClient;
-use belay_proto::v1::tool_runner_service_client::ToolRunnerServiceClient;
-use belay_proto::v1::{self, approval};
+use belay_proto::gate_v1::approval_gate_service_client::ApprovalGateServiceClient;
+use belay_proto::runner_v1::tool_runner_service_client::ToolRunnerServiceClient;
+use belay_proto::v1::approval_service_client::ApprovalServiceClient;
+use belay_proto::{
+    gate_v1, runner_v1,
+    v1::{self, approval},
+};
 use belay_service_kit::status;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -25,7 +29,8 @@ pub(super) async fn forge(seed: u64, observed: Observations, owners: Owners, key
         tokio::time::sleep(Duration::from_millis(random.random_range(100..1500))).await;
         let mut gate = ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
         let request = v1::ListApprovalsRequest { page_size: 1000, ..v1::ListApprovalsRequest::default() };
-        let Ok(Ok(page)) = tokio::time::timeout(RPC_TIMEOUT, gate.list_approvals(request)).await else { continue };
+        let mut people = ApprovalServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
+        let Ok(Ok(page)) = tokio::time::timeout(RPC_TIMEOUT, people.list_approvals(request)).await else { continue };
         let approvals = page.into_inner().approvals;
         let is = |state| move |approval: &&v1::Approval| approval.state() == state;
         let Some(target) = approvals.iter().find(is(approval::State::Pending)) else { continue };
@@ -35,17 +40,17 @@ pub(super) async fn forge(seed: u64, observed: Observations, owners: Owners, key
             .or_else(|| approvals.iter().find(is(approval::State::Consumed)));
         let foreign = match other {
             Some(other) => {
-                let request = v1::GetGrantRequest { approval: other.name.clone() };
+                let request = gate_v1::GetGrantRequest { approval: other.name.clone() };
                 let answer = tokio::time::timeout(RPC_TIMEOUT, gate.get_grant(request)).await;
                 answer.ok().and_then(Result::ok).map(tonic::Response::into_inner)
             }
             None => None,
         };
         let grant = foreign.filter(|_| random.random_bool(0.5)).unwrap_or_else(|| forged(target, &mut random, &key_id));
-        let request = v1::CommitEffectRequest {
+        let request = runner_v1::CommitEffectRequest {
             name: target.call.clone(),
             grant: Some(grant),
-            fence: Some(v1::Fence {
+            fence: Some(runner_v1::Fence {
                 shard: observed.shard(&target.execution).unwrap_or_default(),
                 token: owners.newest_fence(),
             }),
@@ -61,7 +66,7 @@ pub(super) async fn forge(seed: u64, observed: Observations, owners: Owners, key
 }
 
 /// A grant that is valid except for its signing key, which may have the id of the gate's key.
-fn forged(target: &v1::Approval, random: &mut StdRng, key_id: &str) -> v1::Grant {
+fn forged(target: &v1::Approval, random: &mut StdRng, key_id: &str) -> runner_v1::Grant {
     let now = hosts::now_micros() / 1_000_000;
     let grant = Grant {
         v: 1,
@@ -79,5 +84,5 @@ fn forged(target: &v1::Approval, random: &mut StdRng, key_id: &str) -> v1::Grant
     };
     let signed = grant.sign(&SigningKey::from_bytes(&random.random()));
     let key_id = if random.random_bool(0.5) { key_id.to_owned() } else { signed.key_id };
-    v1::Grant { body: signed.body, signature: signed.signature, key_id }
+    runner_v1::Grant { body: signed.body, signature: signed.signature, key_id }
 }

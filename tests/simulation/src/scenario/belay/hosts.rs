@@ -12,7 +12,7 @@ use belay_executor::{ExecutionRegistry, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_journal::{Done, ExecutionKey, JournalWriter, Opened, Operation, Refused, StoreError};
 use belay_policy::Policy;
-use belay_proto::v1::EnforcementReport;
+use belay_proto::runner_v1::EnforcementReport;
 use belay_service_kit::{Access, Clock, Hosted, Ids, Principal, Service, Shutdown, host};
 use belay_sqlite::{Location, SqliteError, Synchronous, Threads};
 use belay_telemetry::Telemetry;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use belay_proto::v1::approval_gate_service_client::ApprovalGateServiceClient;
+use belay_proto::v1::approval_service_client::ApprovalServiceClient;
 use belay_proto::v1::decide_approval_request::Decision;
 use belay_proto::v1::{self, approval, watch_approvals_response::Content};
 use belay_service_kit::status;
@@ -52,14 +52,14 @@ pub(super) async fn decide(seed: u64, observed: Observations) -> turmoil::Result
     }
 }
 
-fn connect() -> ApprovalGateServiceClient<Channel> {
-    ApprovalGateServiceClient::new(hosts::channel(hosts::PEOPLE_URI))
+fn connect() -> ApprovalServiceClient<Channel> {
+    ApprovalServiceClient::new(hosts::channel(hosts::PEOPLE_URI))
 }
 
 struct Person {
     observed: Observations,
     random: StdRng,
-    gate: ApprovalGateServiceClient<Channel>,
+    gate: ApprovalServiceClient<Channel>,
     watched: Option<Streaming<v1::WatchApprovalsResponse>>,
     /// By the approval's name.
     intentions: BTreeMap<String, Intention>,
