@@ -39,6 +39,7 @@ pub mod gate {
 pub use gate::v1 as gate_v1;
 pub use runner::v1 as runner_v1;
 
+mod annotations;
 pub mod stores;
 pub mod texts;
 

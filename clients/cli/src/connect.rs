@@ -459,7 +459,8 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let mut client = Client::new(wire.unwrap_or_else(|_| panic!("the listener was there")));
         let status = loop {
-            let status = client.list_capabilities(ListCapabilitiesRequest {}).await.expect_err("the server has ended");
+            let status =
+                client.list_capabilities(ListCapabilitiesRequest::default()).await.expect_err("the server has ended");
             // The end of the first connection may be seen by the first request.
             if status.message().contains("No such file") {
                 break status;

@@ -86,7 +86,7 @@ impl Diagnosis {
     /// Whether the sandbox has the tier that the policy requires.
     pub fn is_strong_enough(&self) -> bool {
         let tier = match self.sandbox.tier() {
-            enforcement_report::Tier::Unspecified => return false,
+            enforcement_report::Tier::Unspecified | enforcement_report::Tier::None => return false,
             enforcement_report::Tier::C => Tier::C,
             enforcement_report::Tier::B => Tier::B,
             enforcement_report::Tier::A => Tier::A,

@@ -3,7 +3,7 @@
 //! Each function takes a stored approval and returns its next state. Only [`decide`] records a person's approval. It requires the person's
 //! authenticated principal and the digest of what they saw, so no text, timeout or service can approve in their place.
 
-use belay_proto::v1::{Approval, approval::State, decide_approval_request::Decision};
+use belay_proto::v1::{Approval, Decision, approval::State};
 use belay_service_kit::Principal;
 use thiserror::Error;
 
@@ -116,6 +116,7 @@ fn state_after(decision: Decision) -> State {
         Decision::Approve => State::Approved,
         Decision::Deny => State::Denied,
         Decision::Skip => State::Skipped,
+        Decision::Expire => State::Expired,
     }
 }
 
@@ -215,7 +216,7 @@ mod tests {
                     Decision::Approve => matches!(state, State::Approved | State::Consumed | State::Stale),
                     Decision::Deny => state == State::Denied,
                     Decision::Skip => state == State::Skipped,
-                    Decision::Unspecified => false,
+                    Decision::Expire | Decision::Unspecified => false,
                 };
                 let again = decide(&approval, choice("person:ann", decision), false, 0);
                 match same {

@@ -129,7 +129,7 @@ impl Enforcement {
 
 fn tier(tier: Tier) -> enforcement_report::Tier {
     match tier {
-        Tier::None => enforcement_report::Tier::Unspecified,
+        Tier::None => enforcement_report::Tier::None,
         Tier::Landlock => enforcement_report::Tier::C,
         Tier::NoProc => enforcement_report::Tier::B,
         Tier::Full => enforcement_report::Tier::A,

@@ -43,6 +43,8 @@ impl Recovery {
 /// What callers may assume about a tool, in the terms of the Model Context Protocol.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Annotations {
+    /// A short name for people; the tool's name when empty.
+    pub title: &'static str,
     /// It may remove or overwrite data.
     pub destructive: bool,
     /// Calling it again with the same arguments has no further effect. This describes the tool, not recovery: a lost command may be sent
@@ -331,10 +333,11 @@ fn describe(spec: &ToolSpec) -> v1::Tool {
         recovery: spec.recovery.to_proto().into(),
         default_timeout: Some(belay_proto::duration(spec.default_timeout)),
         annotations: Some(v1::ToolAnnotations {
-            read_only: spec.recovery == Recovery::ReadOnly,
-            destructive: spec.annotations.destructive,
-            idempotent: spec.recovery == Recovery::ReadOnly || spec.annotations.idempotent,
-            open_world: spec.annotations.open_world,
+            read_only: Some(spec.recovery == Recovery::ReadOnly),
+            destructive: Some(spec.annotations.destructive),
+            idempotent: Some(spec.recovery == Recovery::ReadOnly || spec.annotations.idempotent),
+            open_world: Some(spec.annotations.open_world),
+            title: spec.annotations.title.into(),
         }),
     }
 }

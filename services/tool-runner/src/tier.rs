@@ -11,7 +11,7 @@ use crate::{ToolFailure, calls::too_weak};
 
 fn tier(tier: enforcement_report::Tier) -> Option<Tier> {
     match tier {
-        enforcement_report::Tier::Unspecified => None,
+        enforcement_report::Tier::Unspecified | enforcement_report::Tier::None => None,
         enforcement_report::Tier::C => Some(Tier::C),
         enforcement_report::Tier::B => Some(Tier::B),
         enforcement_report::Tier::A => Some(Tier::A),

@@ -5,8 +5,8 @@ use std::{path::Path, time::Duration};
 use belay_proto::{
     gate_v1::approval_gate_service_client::ApprovalGateServiceClient,
     v1::{
-        self, Approval, approval::State, approval_service_client::ApprovalServiceClient,
-        decide_approval_request::Decision, watch_approvals_response::Content,
+        self, Approval, Decision, approval::State, approval_service_client::ApprovalServiceClient,
+        watch_approvals_response::Content,
     },
 };
 use tonic::{Status, transport::Channel};

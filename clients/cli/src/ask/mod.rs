@@ -5,10 +5,7 @@ mod prompt;
 mod queue;
 mod terminal;
 
-use belay_proto::v1::{
-    Approval, ApprovalView, DecideApprovalRequest, GetApprovalRequest, approval::State,
-    decide_approval_request::Decision,
-};
+use belay_proto::v1::{Approval, ApprovalView, DecideApprovalRequest, Decision, GetApprovalRequest, approval::State};
 
 use prompt::{Prompt, Reply};
 pub(crate) use queue::{Question, Queue};

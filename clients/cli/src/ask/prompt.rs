@@ -1,6 +1,6 @@
 //! The approval prompt as a state machine over the typed lines. Only `a` or `approve` approves.
 
-use belay_proto::v1::decide_approval_request::Decision;
+use belay_proto::v1::Decision;
 
 /// The longest reason the gate takes (`DecideApprovalRequest.reason`), in characters.
 const MAX_REASON_CHARS: usize = 2_000;

@@ -61,7 +61,8 @@ fn tier(tier: Tier) -> &'static str {
         Tier::A => "A: every sandbox layer is active",
         Tier::B => "B: every sandbox layer but a fresh /proc",
         Tier::C => "C: Landlock, seccomp and limits, without namespaces",
-        Tier::Unspecified => "none: not even Landlock and seccomp",
+        Tier::None => "none: not even Landlock and seccomp",
+        Tier::Unspecified => "not examined",
     }
 }
 

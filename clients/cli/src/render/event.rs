@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    ApprovalDecided, ApprovalNeed, ExecutionEvent, Failure, Progress, Receipt, approval, execution_event::Kind,
+    ApprovalDecided, ApprovalNeed, Decision, ExecutionEvent, Failure, Progress, Receipt, execution_event::Kind,
 };
 
 use super::{
@@ -180,12 +180,11 @@ fn took(duration: Option<&pbjson_types::Duration>, waited: Duration) -> String {
 }
 
 fn approval_decided(decided: &ApprovalDecided) -> (Style, String) {
-    use approval::State;
-    let (style, what) = match decided.state() {
-        State::Approved => (Style::Good, "approved"),
-        State::Skipped => (Style::Warn, "skipped"),
-        State::Expired => (Style::Bad, "expired: no decision in time"),
-        _ => (Style::Bad, "denied"),
+    let (style, what) = match decided.decision() {
+        Decision::Approve => (Style::Good, "approved"),
+        Decision::Skip => (Style::Warn, "skipped"),
+        Decision::Expire => (Style::Bad, "expired: no decision in time"),
+        Decision::Deny | Decision::Unspecified => (Style::Bad, "denied"),
     };
     let automatic = if decided.approval.is_empty() { ", without asking a person" } else { "" };
     (style, format!("{what}{}{automatic}{}", by(&decided.principal), why(&decided.reason)))
@@ -353,10 +352,10 @@ mod tests {
             ..Default::default()
         });
         let approval = "namespaces/default/approvals/x7k2".to_owned();
-        let decided = |state: approval::State, approval: &str, principal: &str, reason: &str| {
+        let decided = |decision: Decision, approval: &str, principal: &str, reason: &str| {
             Kind::ApprovalDecided(ApprovalDecided {
                 approval: approval.to_owned(),
-                state: state.into(),
+                decision: decision.into(),
                 principal: principal.to_owned(),
                 reason: reason.to_owned(),
             })
@@ -367,7 +366,6 @@ mod tests {
             left_out_count: 1,
             ..Default::default()
         });
-        use approval::State as Decision;
         let log = [
             told("fetch", 1, Kind::ToolCallEffectProposed(ToolCallEffectProposed { need: need.clone() })),
             told("fetch", 1, Kind::ToolCallApprovalRequired(ToolCallApprovalRequired { need })),
@@ -377,10 +375,10 @@ mod tests {
                 Kind::ApprovalRequested(ApprovalRequested { approval: approval.clone(), ..Default::default() }),
             ),
             told("", 0, Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})),
-            told("fetch", 1, decided(Decision::Approved, &approval, "unix:1000", "")),
-            told("fetch", 1, decided(Decision::Denied, &approval, "unix:1000", "wrong file")),
-            told("fetch", 1, decided(Decision::Denied, "", "", "NON_INTERACTIVE")),
-            told("fetch", 1, decided(Decision::Expired, &approval, "", "")),
+            told("fetch", 1, decided(Decision::Approve, &approval, "unix:1000", "")),
+            told("fetch", 1, decided(Decision::Deny, &approval, "unix:1000", "wrong file")),
+            told("fetch", 1, decided(Decision::Deny, "", "", "NON_INTERACTIVE")),
+            told("fetch", 1, decided(Decision::Expire, &approval, "", "")),
             told(
                 "fetch",
                 1,

@@ -11,11 +11,12 @@ use super::{
 /// A table of tools.
 pub(crate) fn list(tools: &[Tool]) -> Vec<Line> {
     let rows = tools.iter().map(|tool| {
-        let effect = tool.annotations.as_ref().map_or("", |hints| match (hints.read_only, hints.destructive) {
+        let hints = tool.annotations.clone().unwrap_or_default();
+        let effect = match (hints.is_read_only(), hints.is_destructive()) {
             (true, _) => "reads",
             (_, true) => "may overwrite",
             _ => "writes",
-        });
+        };
         vec![
             (Style::Strong, tool.name.clone()),
             (Style::Dim, effect.to_owned()),
@@ -27,20 +28,21 @@ pub(crate) fn list(tools: &[Tool]) -> Vec<Line> {
 
 /// Everything about one tool.
 pub(crate) fn describe(tool: &Tool) -> Vec<Line> {
+    let hints = tool.annotations.clone().unwrap_or_default();
     let mut lines = vec![Line::default().and(Style::Strong, &tool.name)];
     lines.extend(tool.description.lines().map(|line| Line::new(format!("  {line}"))));
     let recovery = words::word(tool.recovery().as_str_name(), "RECOVERY_CLASS_");
-    let hints = tool.annotations.unwrap_or_default();
-    let hints = [
-        (hints.read_only, "read-only"),
-        (hints.destructive, "destructive"),
-        (hints.idempotent, "idempotent"),
-        (hints.open_world, "reaches outside the workspace"),
+    let effects = [
+        (hints.is_read_only(), "read-only"),
+        (hints.is_destructive(), "destructive"),
+        (hints.is_idempotent() && !hints.is_read_only(), "idempotent"),
+        (hints.is_open_world(), "reaches outside the workspace"),
     ];
-    let hints: Vec<&str> = hints.iter().filter(|(holds, _)| *holds).map(|(_, words)| *words).collect();
+    let effects: Vec<&str> = effects.iter().filter(|(holds, _)| *holds).map(|(_, words)| *words).collect();
     let facts = [
         ("also called", tool.aliases.join(", ")),
-        ("effect", hints.join(", ")),
+        ("title", hints.title),
+        ("effect", effects.join(", ")),
         ("after a loss", recovery),
         (
             "time limit",
@@ -112,7 +114,12 @@ mod tests {
             result_schema: "true".to_owned(),
             recovery: RecoveryClass::ReadOnly.into(),
             default_timeout: Some(pbjson_types::Duration { seconds: 120, nanos: 0 }),
-            annotations: Some(ToolAnnotations { read_only: true, ..Default::default() }),
+            annotations: Some(ToolAnnotations {
+                read_only: Some(true),
+                open_world: Some(false),
+                title: "Read a file".to_owned(),
+                ..Default::default()
+            }),
         }
     }
 
@@ -128,6 +135,7 @@ mod tests {
                 "read_file",
                 "  Reads a file. All of it.",
                 "  also called   cat",
+                "  title         Read a file",
                 "  effect        read-only",
                 "  after a loss  read_only",
                 "  time limit    2m",

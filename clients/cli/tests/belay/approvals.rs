@@ -3,10 +3,9 @@
 use std::process::{Command, Stdio};
 
 use belay_proto::v1::{
-    Approval, ApprovalDecided, ApprovalMode, ApprovalRequested, EffectSummary, ErrorClass, Execution,
+    Approval, ApprovalDecided, ApprovalMode, ApprovalRequested, Decision, EffectSummary, ErrorClass, Execution,
     ExecutionAwaitingApproval, ExecutionEvent, FileDiff, PathChange, PolicyDecision, Preview, StepStarted, StepStatus,
-    ToolCallEffectProposed, approval::State, approval_need, decide_approval_request::Decision, execution,
-    execution_event::Kind, path_change, step_status,
+    ToolCallEffectProposed, approval::State, approval_need, execution, execution_event::Kind, path_change, step_status,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -93,8 +92,8 @@ fn run_into_question(server: &Server) -> AtTerminal {
     person
 }
 
-fn decided(sequence: i64, state: State) -> ExecutionEvent {
-    let decided = ApprovalDecided { approval: NAME.to_owned(), state: state.into(), ..Default::default() };
+fn decided(sequence: i64, decision: Decision) -> ExecutionEvent {
+    let decided = ApprovalDecided { approval: NAME.to_owned(), decision: decision.into(), ..Default::default() };
     of_step(sequence, Kind::ApprovalDecided(decided))
 }
 
@@ -258,7 +257,7 @@ fn a_run_asks_the_person_at_its_terminal() {
     person.types("keep it");
     person.wait_for("denied delete_file notes.txt");
     assert_eq!(decisions(&server), [(Decision::Deny, "sha256:x7k2".to_owned(), "keep it".to_owned())]);
-    server.happen(decided(5, State::Denied));
+    server.happen(decided(5, Decision::Deny));
     server.happen(event("e1", 6, finished(execution::State::Failed, Some(ErrorClass::ApprovalDenied))));
     let (code, rest) = person.end();
     assert_eq!(code, Some(33), "{rest}");
@@ -268,7 +267,7 @@ fn a_run_asks_the_person_at_its_terminal() {
 fn a_question_is_withdrawn_when_another_person_decides() {
     let server = Server::start(waiting());
     let mut person = run_into_question(&server);
-    server.happen(decided(5, State::Approved));
+    server.happen(decided(5, Decision::Approve));
     person.wait_for("x7k2 was already decided");
     server.happen(event("e1", 6, finished(execution::State::Completed, None)));
     assert_eq!(person.end().0, Some(0));
@@ -302,7 +301,7 @@ fn who_only_watches_is_told_what_to_type() {
     let server = Server::start(World { executions: waiting().story.into_iter().collect(), ..waiting() });
     let mut person = at_terminal(&server, &["executions", "watch", "e1"]);
     person.wait_for("waiting for approval; next: belay approvals show x7k2");
-    server.happen(decided(5, State::Approved));
+    server.happen(decided(5, Decision::Approve));
     server.happen(event("e1", 6, finished(execution::State::Completed, None)));
     let (code, rest) = person.end();
     assert!(code == Some(0) && !rest.contains("[A]pprove"), "{rest}");

@@ -1,10 +1,10 @@
 //! The approval gate's half of the scripted server.
 
 use belay_proto::v1::{
-    Approval, DecideApprovalRequest, FileDiff, GetApprovalChangeRequest, GetApprovalChangeResponse, GetApprovalRequest,
-    ListApprovalChangesRequest, ListApprovalChangesResponse, ListApprovalsRequest, ListApprovalsResponse,
-    WatchApprovalsRequest, WatchApprovalsResponse, approval::State, approval_service_server::ApprovalService,
-    decide_approval_request::Decision,
+    Approval, DecideApprovalRequest, Decision, FileDiff, GetApprovalChangeRequest, GetApprovalChangeResponse,
+    GetApprovalRequest, ListApprovalChangesRequest, ListApprovalChangesResponse, ListApprovalsRequest,
+    ListApprovalsResponse, WatchApprovalsRequest, WatchApprovalsResponse, approval::State,
+    approval_service_server::ApprovalService,
 };
 use futures::stream::Empty;
 use tonic::{Request, Response, Status};

@@ -1,4 +1,4 @@
-use belay_proto::v1::{self, Approval, decide_approval_request::Decision};
+use belay_proto::v1::{self, Approval, Decision};
 use belay_service_kit::{Principal, status};
 use tonic::Status;
 
@@ -17,7 +17,7 @@ pub(super) async fn decide_approval(
 ) -> Result<Approval, Status> {
     check_approval("name", &request.name)?;
     let decision = match request.decision() {
-        Decision::Unspecified => {
+        Decision::Unspecified | Decision::Expire => {
             return Err(status::invalid("decision", "must be DECISION_APPROVE, DECISION_DENY or DECISION_SKIP").into());
         }
         decision => decision,

@@ -65,7 +65,7 @@ fn an_approval_hides_secrets() {
         let decision = v1::DecideApprovalRequest {
             name: asked.name.clone(),
             subject_digest: asked.subject_digest.clone(),
-            decision: v1::decide_approval_request::Decision::Deny.into(),
+            decision: v1::Decision::Deny.into(),
             reason: format!("{token} is mine"),
         };
         let decided = world.person.people().decide_approval(decision).await.unwrap().into_inner();
@@ -163,7 +163,7 @@ fn creating_an_approval_is_idempotent() {
 fn creating_a_decided_approval_again_returns_it() {
     world("", async |world| {
         let asked = world.ask(&effect("e")).await;
-        let decided = decide(&world.person, &asked, v1::decide_approval_request::Decision::Deny).await.unwrap();
+        let decided = decide(&world.person, &asked, v1::Decision::Deny).await.unwrap();
         assert_eq!(world.ask(&effect("e")).await, decided);
         assert_eq!(decided.state(), State::Denied);
     });

@@ -2,7 +2,7 @@
 
 use belay_proto::{
     gate_v1,
-    v1::{self, approval::State, decide_approval_request::Decision},
+    v1::{self, Decision, approval::State},
 };
 use belay_service_kit::{Principal, Service};
 use belay_telemetry::TraceContext;
@@ -155,6 +155,11 @@ fn a_reason_is_short_and_cannot_manipulate_the_terminal() {
         };
         let status = world.person.people().decide_approval(request.clone()).await.unwrap_err();
         assert!(status.message().starts_with("reason: "), "{status}");
+        for not_a_persons in [Decision::Unspecified.into(), Decision::Expire.into(), 9] {
+            let request = v1::DecideApprovalRequest { decision: not_a_persons, ..request.clone() };
+            let status = world.person.people().decide_approval(request).await.unwrap_err();
+            assert!(status.message().starts_with("decision: "), "{status}");
+        }
         request.reason = "no\u{1b}[2J\nthanks".into();
         let decided = world.person.people().decide_approval(request).await.unwrap().into_inner();
         assert_eq!(decided.decide_reason, "no<U+001B>[2J\nthanks");

@@ -3,7 +3,7 @@
 use belay_grant::{Expected, Grant, Keys, Signed};
 use belay_proto::{
     gate_v1, runner_v1,
-    v1::{self, Approval, decide_approval_request::Decision},
+    v1::{self, Approval, Decision},
 };
 use tonic::{Code, Response, Status};
 

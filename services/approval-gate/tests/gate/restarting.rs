@@ -3,7 +3,7 @@
 use belay_policy::{Policy, Revised};
 use belay_proto::{
     gate_v1,
-    v1::{self, approval::State, decide_approval_request::Decision},
+    v1::{self, Decision, approval::State},
 };
 use belay_sqlite::{Location, Threads};
 use rusqlite::Connection;

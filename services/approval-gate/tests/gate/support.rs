@@ -21,7 +21,7 @@ use belay_proto::{
         tool_runner_service_server::{ToolRunnerService, ToolRunnerServiceServer},
     },
     v1::{
-        self, Approval, approval_service_client::ApprovalServiceClient, decide_approval_request::Decision,
+        self, Approval, Decision, approval_service_client::ApprovalServiceClient,
         policy_service_client::PolicyServiceClient,
     },
 };

@@ -4,7 +4,7 @@ use std::{collections::HashMap, pin::Pin, time::Duration};
 
 use belay_proto::{
     gate_v1,
-    v1::{self, Approval, approval::State, decide_approval_request::Decision, watch_approvals_response::Content},
+    v1::{self, Approval, Decision, approval::State, watch_approvals_response::Content},
 };
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use tonic::{Code, Status};

@@ -119,9 +119,9 @@ impl ExecutorService for Service {
 
     async fn list_capabilities(
         &self,
-        _: Request<v1::ListCapabilitiesRequest>,
+        request: Request<v1::ListCapabilitiesRequest>,
     ) -> Result<Response<v1::ListCapabilitiesResponse>, Status> {
-        list_capabilities::list_capabilities(&self.registry).await.map(Response::new)
+        list_capabilities::list_capabilities(&self.registry, request.into_inner()).await.map(Response::new)
     }
 }
 

@@ -49,12 +49,23 @@ pub(crate) fn subject_kind(need: &v1::ApprovalNeed) -> Option<SubjectKind> {
     }
 }
 
-pub(crate) fn decision_to(decision: Decision) -> State {
+pub(crate) fn decision_to(decision: Decision) -> v1::Decision {
     match decision {
-        Decision::Approved => State::Approved,
-        Decision::Denied => State::Denied,
-        Decision::Skipped => State::Skipped,
-        Decision::Expired => State::Expired,
+        Decision::Approved => v1::Decision::Approve,
+        Decision::Denied => v1::Decision::Deny,
+        Decision::Skipped => v1::Decision::Skip,
+        Decision::Expired => v1::Decision::Expire,
+    }
+}
+
+/// The decision of an event; `None` for one that this version does not know.
+pub(crate) fn decided_from(decision: v1::Decision) -> Option<Decision> {
+    match decision {
+        v1::Decision::Unspecified => None,
+        v1::Decision::Approve => Some(Decision::Approved),
+        v1::Decision::Deny => Some(Decision::Denied),
+        v1::Decision::Skip => Some(Decision::Skipped),
+        v1::Decision::Expire => Some(Decision::Expired),
     }
 }
 

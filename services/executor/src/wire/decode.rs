@@ -1,6 +1,6 @@
 //! Decodes stored messages into events.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use belay_execution::{
     CallId, CallRequest, Created, Event, EventKind, Finished, Json, Progress, SkipReason, SubjectKind, Timestamp,
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::{
     VERSION,
-    approval::{decision_from, receipt_from, requirement_from},
+    approval::{decided_from, receipt_from, requirement_from},
     approval_mode,
     execution::state_from,
     failure_from, json, plan_from, recovery_from,
@@ -92,7 +92,7 @@ fn decode_created(created: v1::ExecutionCreated, lacks: Lacks<'_>) -> Result<Cre
                 recovery: recovery_from(facts.recovery()),
                 used_as: facts.used_as,
                 tool: facts.tool,
-                default_timeout: Duration::from_millis(u64::try_from(facts.default_timeout_ms).unwrap_or(0)),
+                default_timeout: facts.default_timeout.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
             })
             .collect(),
         deadline: created.deadline.map(|deadline| Timestamp::from_micros(belay_proto::micros(&deadline))),
@@ -230,7 +230,7 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
         }
         Kind::ApprovalDecided(decided) => K::ApprovalDecided {
             call: call()?,
-            decision: decision_from(decided.state()).ok_or_else(|| lacks("its decision"))?,
+            decision: decided_from(decided.decision()).ok_or_else(|| lacks("its decision"))?,
             approval: decided.approval,
             principal: decided.principal,
             reason: decided.reason,
@@ -265,6 +265,8 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use belay_execution::{
         ApprovalRequirement, ChangeKind, Decision, EffectSummary, ErrorClass, Failure, LastOutput, PathChange,
         PolicyDecision, Receipt, Verdict, WriteBound, WriteMechanism,

@@ -226,7 +226,7 @@ fn encode_kind(names: &CallNames, plan: &Plan, kind: &EventKind) -> Kind {
         K::ApprovalDecided { approval, decision, principal, reason, .. } => {
             Kind::ApprovalDecided(v1::ApprovalDecided {
                 approval: approval.clone(),
-                state: decision_to(*decision).into(),
+                decision: decision_to(*decision).into(),
                 principal: principal.clone(),
                 reason: reason.clone(),
             })
@@ -243,6 +243,6 @@ fn facts(facts: &ToolFacts) -> v1::ToolFacts {
         tool: facts.tool.clone(),
         used_as: facts.used_as.clone(),
         recovery: recovery_to(facts.recovery).into(),
-        default_timeout_ms: i64::try_from(facts.default_timeout.as_millis()).unwrap_or(i64::MAX),
+        default_timeout: Some(belay_proto::duration(facts.default_timeout)),
     }
 }

@@ -48,7 +48,7 @@ impl Tool for DeleteFile {
   }
 }"#,
             kind: ToolKind::FileDelete,
-            annotations: Annotations { idempotent: true, ..CHANGES_FILES.annotations },
+            annotations: Annotations { title: "Delete a file", idempotent: true, ..CHANGES_FILES.annotations },
             ..CHANGES_FILES
         }
     }

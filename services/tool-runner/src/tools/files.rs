@@ -33,7 +33,7 @@ pub(super) const CHANGES_FILES: ToolSpec = ToolSpec {
     touches: Touches::Changes,
     kind: ToolKind::FileWrite,
     default_timeout: Duration::from_secs(120),
-    annotations: Annotations { destructive: true, idempotent: false, open_world: false },
+    annotations: Annotations { title: "", destructive: true, idempotent: false, open_world: false },
 };
 
 /// How the content of a file is encoded in JSON.

@@ -68,7 +68,7 @@ impl Tool for ListDirectory {
             touches: Touches::Reads,
             kind: ToolKind::FileRead,
             default_timeout: Duration::from_secs(120),
-            annotations: Annotations::default(),
+            annotations: Annotations { title: "List a directory", ..Annotations::default() },
         }
     }
 

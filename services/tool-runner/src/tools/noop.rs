@@ -37,7 +37,7 @@ impl Tool for Noop {
             touches: Touches::Nothing,
             kind: ToolKind::Other,
             default_timeout: Duration::from_secs(120),
-            annotations: Annotations::default(),
+            annotations: Annotations { title: "Do nothing", ..Annotations::default() },
         }
     }
 

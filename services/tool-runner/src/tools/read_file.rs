@@ -121,7 +121,7 @@ impl Tool for ReadFile {
             touches: Touches::Reads,
             kind: ToolKind::FileRead,
             default_timeout: Duration::from_secs(120),
-            annotations: Annotations::default(),
+            annotations: Annotations { title: "Read a file", ..Annotations::default() },
         }
     }
 

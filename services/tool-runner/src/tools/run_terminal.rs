@@ -128,7 +128,12 @@ impl Tool for RunTerminal {
             touches: Touches::Changes,
             kind: ToolKind::Terminal,
             default_timeout: Duration::from_secs(120),
-            annotations: Annotations { destructive: true, idempotent: false, open_world: false },
+            annotations: Annotations {
+                title: "Run a command",
+                destructive: true,
+                idempotent: false,
+                open_world: false,
+            },
         }
     }
 

@@ -100,7 +100,7 @@ impl Tool for SearchCode {
             touches: Touches::Reads,
             kind: ToolKind::FileRead,
             default_timeout: Duration::from_secs(120),
-            annotations: Annotations::default(),
+            annotations: Annotations { title: "Search files", ..Annotations::default() },
         }
     }
 

@@ -285,7 +285,7 @@ fn every_tool_is_found_by_its_names() {
 #[test]
 fn only_tools_without_further_effect_are_idempotent() {
     let registry = Registry::new(tools()).unwrap();
-    let idempotent = |tool: &belay_proto::v1::Tool| tool.annotations.unwrap().idempotent;
+    let idempotent = |tool: &belay_proto::v1::Tool| tool.annotations.as_ref().unwrap().is_idempotent();
     let mut names: Vec<_> = registry.tools().filter(idempotent).map(|tool| tool.name).collect();
     names.sort();
     assert_eq!(names, ["delete_file", "list_directory", "noop", "read_file", "search_code", "write_file"]);

@@ -69,7 +69,7 @@ impl Tool for WriteFile {
     "created": {"type": "boolean", "description": "Whether the file is new."}
   }
 }"#,
-            annotations: Annotations { idempotent: true, ..CHANGES_FILES.annotations },
+            annotations: Annotations { title: "Write a file", idempotent: true, ..CHANGES_FILES.annotations },
             ..CHANGES_FILES
         }
     }

@@ -155,7 +155,7 @@ fn runs_without_a_person_follow_the_policy() {
             scene.assert_deleted();
             let events = scene.home.events("e1");
             let decided = events.iter().find_map(|event| event.get("approvalDecided")).unwrap();
-            assert_eq!((&decided["principal"], &decided["state"]), (&"policy".into(), &"STATE_APPROVED".into()));
+            assert_eq!((&decided["principal"], &decided["decision"]), (&"policy".into(), &"DECISION_APPROVE".into()));
         } else {
             scene.assert_untouched();
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_e2e::{Client, Person, Service, Services, client::name};
-use belay_proto::v1::{decide_approval_request::Decision, execution::State, execution_event::Kind};
+use belay_proto::v1::{Decision, execution::State, execution_event::Kind};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 
 /// B-01, S2-FR-057, S2-NFR-005, S2-NFR-006: whichever process dies, and whenever, the execution goes on, every result is kept, and no

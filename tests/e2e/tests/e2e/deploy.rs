@@ -16,7 +16,7 @@ use belay_e2e::{
 };
 use belay_proto::{
     gate_v1, runner_v1,
-    v1::{self, approval::State, decide_approval_request::Decision, execution},
+    v1::{self, Decision, approval::State, execution},
 };
 use tonic::Code;
 

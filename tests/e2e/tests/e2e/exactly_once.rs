@@ -22,10 +22,7 @@ use belay_e2e::{
 };
 use belay_proto::{
     gate_v1, runner_v1,
-    v1::{
-        self, Approval, approval, approval_need, decide_approval_request::Decision, execution::State,
-        execution_event::Kind,
-    },
+    v1::{self, Approval, Decision, approval, approval_need, execution::State, execution_event::Kind},
 };
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tonic::Code;

@@ -12,7 +12,7 @@ use belay_grant::{Grant, Scope, SigningKey, key_id};
 use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
     runner_v1::{self, CommitEffectRequest, Fence},
-    v1::{self, Approval, ToolCall, decide_approval_request::Decision, tool_call::State},
+    v1::{self, Approval, Decision, ToolCall, tool_call::State},
 };
 use tonic::Code;
 

@@ -1,7 +1,7 @@
 //! The services' logs, at the most verbose level, contain no secret that passed through them.
 
 use belay_e2e::{Client, Person, Service, Services, client::name};
-use belay_proto::v1::{self, approval::State, decide_approval_request::Decision};
+use belay_proto::v1::{self, Decision, approval::State};
 
 /// Known by their shapes, in pieces so that no scanner takes this file for a leak: an argument and a result, the content of a file, what a
 /// command says, a person's reason, a label, a token behind a name.

@@ -12,7 +12,7 @@ use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient as Gate},
     runner_v1::{self, tool_runner_service_client::ToolRunnerServiceClient},
     v1::{
-        self, Approval, approval_service_client::ApprovalServiceClient as Approvals, decide_approval_request::Decision,
+        self, Approval, Decision, approval_service_client::ApprovalServiceClient as Approvals,
         executor_service_client::ExecutorServiceClient as Executor,
     },
 };

@@ -1,7 +1,7 @@
 //! Watching.
 
 use belay_e2e::{Client, Person, Services, picture::Picture};
-use belay_proto::v1::{self, decide_approval_request::Decision, watch_execution_response::Content};
+use belay_proto::v1::{self, Decision, watch_execution_response::Content};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tonic::Code;
 

@@ -1,6 +1,6 @@
 //! `belay approvals approve`, `deny` and `skip`, and their short forms.
 
-use belay_proto::v1::{Approval, approval::State, decide_approval_request::Decision};
+use belay_proto::v1::{Approval, Decision, approval::State};
 use belay_reasons as reasons;
 
 use super::{super::Context, Which, resolve};

@@ -36,5 +36,15 @@ pub(crate) async fn list(context: &Context, List {}: List) -> Result<Exit, Failu
 
 /// What plans may use.
 pub(super) async fn capabilities(client: &mut Client) -> Result<ListCapabilitiesResponse, Failure> {
-    Ok(client.list_capabilities(ListCapabilitiesRequest {}).await?.into_inner())
+    let mut all = ListCapabilitiesResponse::default();
+    loop {
+        let request = ListCapabilitiesRequest { page_token: all.next_page_token, ..Default::default() };
+        let page = client.list_capabilities(request).await?.into_inner();
+        all.tools.extend(page.tools);
+        all.step_kinds = page.step_kinds;
+        all.next_page_token = page.next_page_token;
+        if all.next_page_token.is_empty() {
+            return Ok(all);
+        }
+    }
 }

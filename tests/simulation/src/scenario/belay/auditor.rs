@@ -215,7 +215,7 @@ async fn wrong_endpoints(approval: &v1::Approval, observed: &Observations, rando
     let request = v1::DecideApprovalRequest {
         name: approval.name.clone(),
         subject_digest: approval.subject_digest.clone(),
-        decision: v1::decide_approval_request::Decision::Approve.into(),
+        decision: v1::Decision::Approve.into(),
         reason: String::new(),
     };
     let decided = until_answered(random, || {

@@ -71,7 +71,7 @@ impl<'a> Call<'a> {
 
     /// What a second effect of this call means.
     pub(super) fn twice(&self) -> &'static str {
-        let is_approved = |decided: &v1::ApprovalDecided| decided.state() == v1::approval::State::Approved;
+        let is_approved = |decided: &v1::ApprovalDecided| decided.decision() == v1::Decision::Approve;
         match self.holds.iter().any(|hold| hold.decided.is_some_and(is_approved)) {
             true => ", and its grant was spent twice",
             false => "",

@@ -164,8 +164,8 @@ impl One<'_> {
         let Some(decided) = hold.decided else { return Ok(()) };
         if decided.approval.is_empty() {
             let fits = match self.mode {
-                ApprovalMode::Fail => decided.state() == approval::State::Denied,
-                ApprovalMode::Skip => decided.state() == approval::State::Skipped,
+                ApprovalMode::Fail => decided.decision() == v1::Decision::Deny,
+                ApprovalMode::Skip => decided.decision() == v1::Decision::Skip,
                 _ => false,
             };
             trace::count("decisions by the approval mode");
@@ -179,16 +179,13 @@ impl One<'_> {
         if kept.is_empty() {
             return Err(format!("{} was decided and is gone", decided.approval));
         }
-        let by = if decided.state() == approval::State::Expired || self.mode == ApprovalMode::Auto {
-            POLICY
-        } else {
-            PERSON
-        };
+        let by =
+            if decided.decision() == v1::Decision::Expire || self.mode == ApprovalMode::Auto { POLICY } else { PERSON };
         let fits = |kept: &v1::Approval| {
             kept.call == self.name
                 && kept.kind == hold.need.kind
                 && kept.subject_digest == hold.need.subject_digest
-                && may_become(decided.state(), kept.state())
+                && leads_to(decided.decision(), kept.state())
                 && kept.decided_by == by
                 && decided.principal == by
         };
@@ -216,7 +213,7 @@ impl One<'_> {
 
     /// The last approval of this kind.
     fn approved(&self, kind: approval_need::Kind) -> Option<&Hold<'_>> {
-        let is_yes = |decided: &v1::ApprovalDecided| decided.state() == approval::State::Approved;
+        let is_yes = |decided: &v1::ApprovalDecided| decided.decision() == v1::Decision::Approve;
         self.call.holds.iter().rfind(|hold| hold.need.kind() == kind && hold.decided.is_some_and(is_yes))
     }
 
@@ -285,10 +282,10 @@ impl One<'_> {
                 Err("the policy does not forbid it, and it was denied".to_owned())
             };
         }
-        let decided = self.call.holds.last().and_then(|hold| hold.decided).map(v1::ApprovalDecided::state);
-        use approval::State as S;
+        let decided = self.call.holds.last().and_then(|hold| hold.decided).map(v1::ApprovalDecided::decision);
+        use v1::Decision as D;
         match decided {
-            Some(S::Denied | S::Skipped | S::Expired) => Ok(()),
+            Some(D::Deny | D::Skip | D::Expire) => Ok(()),
             other => Err(format!("it was denied ({reason}), and {other:?} had been decided")),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use belay_proto::v1::decide_approval_request::Decision;
+use belay_proto::v1::Decision;
 use belay_proto::v1::{self, approval};
 
 use super::picture::Picture;
@@ -58,6 +58,7 @@ pub(super) fn leads_to(decision: Decision, state: approval::State) -> bool {
         Decision::Approve => matches!(state, S::Approved | S::Consumed | S::Stale),
         Decision::Deny => state == S::Denied,
         Decision::Skip => state == S::Skipped,
+        Decision::Expire => state == S::Expired,
         Decision::Unspecified => false,
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use belay_proto::v1::Decision;
 use belay_proto::v1::approval_service_client::ApprovalServiceClient;
-use belay_proto::v1::decide_approval_request::Decision;
 use belay_proto::v1::{self, approval, watch_approvals_response::Content};
 use belay_service_kit::status;
 use rand::rngs::StdRng;
@@ -180,7 +180,7 @@ impl Person {
                     trace::count(match intention.decision {
                         Decision::Approve => "approvals approved",
                         Decision::Deny => "approvals denied",
-                        Decision::Skip | Decision::Unspecified => "approvals skipped",
+                        Decision::Skip | Decision::Expire | Decision::Unspecified => "approvals skipped",
                     });
                     self.observed.decided(intention.decision, &approval);
                     // The second request has another reason.
