@@ -1,5 +1,7 @@
 //! Compiles the contract without protoc: protox parses it, and everything that is generated comes from the same descriptors.
 
+mod names;
+mod tables;
 mod texts;
 
 use std::{env, error::Error, fs, path::PathBuf};
@@ -31,17 +33,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     // With the options' values: `prost_types` drops those of extensions.
     let bytes = compiler.encode_file_descriptor_set();
     fs::write(out.join("belay_descriptor.bin"), &bytes)?;
-    let code = texts::generate(&compiler.descriptor_pool()).unwrap_or_else(|problems| {
-        eprintln!("{problems}");
-        std::process::exit(1)
-    });
-    fs::write(out.join("texts.rs"), code)?;
+    let pool = compiler.descriptor_pool();
+    for (file, generated) in [("texts.rs", texts::generate(&pool)), ("tables.rs", tables::generate(&pool))] {
+        let code = generated.unwrap_or_else(|problems| {
+            eprintln!("{problems}");
+            std::process::exit(1)
+        });
+        fs::write(out.join(file), code)?;
+    }
 
     tonic_prost_build::configure()
         .compile_well_known_types(true)
         // Ordered maps: the same message always has the same bytes.
         .btree_map(".")
         .extern_path(".google.protobuf", "::pbjson_types")
+        // Checks requests before prost drops what it does not know.
+        .codec_path("crate::codec::CheckedCodec")
         .compile_fds(compiler.file_descriptor_set())?;
     pbjson_build::Builder::new()
         .register_descriptors(&bytes)?

@@ -9,6 +9,8 @@ use protox::prost_reflect::{
     DescriptorPool, ExtensionDescriptor, FieldDescriptor, Kind, MessageDescriptor, OneofDescriptor,
 };
 
+use crate::names::{camel, ident, path};
+
 /// The option that marks a field.
 const OPTION: &str = "belay.v1.text";
 
@@ -208,41 +210,7 @@ fn real_oneof(field: &FieldDescriptor) -> Option<OneofDescriptor> {
     field.containing_oneof().filter(|oneof| !oneof.is_synthetic())
 }
 
-/// The Rust path of a message: `belay.v1.Approval` is `crate::v1::Approval`, and a message in it is in the module `approval`.
-fn path(full_name: &str) -> String {
-    let mut parts: Vec<String> = full_name.split('.').skip(1).map(str::to_owned).collect();
-    let last = parts.len() - 1;
-    for part in &mut parts[..last] {
-        *part = ident(&snake(part));
-    }
-    format!("crate::{}", parts.join("::"))
-}
-
 /// The Rust path of a oneof, which is an enum in its message's module.
 fn oneof_path(oneof: &OneofDescriptor) -> String {
     path(&format!("{}.{}", oneof.parent_message().full_name(), camel(oneof.name())))
-}
-
-/// `StepStarted` as `step_started`.
-fn snake(name: &str) -> String {
-    let mut snake = String::new();
-    for (at, letter) in name.char_indices() {
-        if letter.is_ascii_uppercase() && at > 0 {
-            snake.push('_');
-        }
-        snake.push(letter.to_ascii_lowercase());
-    }
-    snake
-}
-
-/// `step_started` as `StepStarted`.
-fn camel(name: &str) -> String {
-    let word = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
-    name.split('_').map(word).collect()
-}
-
-/// A name that may be a keyword of Rust.
-fn ident(name: &str) -> String {
-    let is_keyword = ["type", "match", "ref", "use", "move", "where", "in", "for", "if", "loop", "mod"].contains(&name);
-    if is_keyword { format!("r#{name}") } else { name.to_owned() }
 }

@@ -40,6 +40,9 @@ pub use gate::v1 as gate_v1;
 pub use runner::v1 as runner_v1;
 
 mod annotations;
+pub mod check;
+pub mod codec;
+pub mod contract;
 pub mod stores;
 pub mod texts;
 

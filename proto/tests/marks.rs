@@ -1,5 +1,7 @@
 //! What the build requires of the marks `(belay.v1.text)`, and what it generates from them.
 
+#[path = "../build/names.rs"]
+mod names;
 #[path = "../build/texts.rs"]
 mod texts;
 

@@ -9,9 +9,12 @@ use std::{
 };
 
 use belay_all_in_one::{ConfigSource, Embedded, Endpoint, Opened, Options, PolicyChoice, StateDir, TraceContext};
-use belay_proto::v1::{
-    Execution, approval_service_client::ApprovalServiceClient, executor_service_client::ExecutorServiceClient,
-    policy_service_client::PolicyServiceClient,
+use belay_proto::{
+    contract,
+    v1::{
+        Execution, approval_service_client::ApprovalServiceClient, executor_service_client::ExecutorServiceClient,
+        policy_service_client::PolicyServiceClient,
+    },
 };
 use belay_reasons as reasons;
 use hyper_util::rt::TokioIo;
@@ -39,7 +42,7 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// How often a holder of the state directory that does not answer is asked again: it may be starting, or just gone.
 const HOLDER_TRIES: u32 = 6;
 
-/// A connection that shows the token and the trace.
+/// A connection that shows the token, the trace and the contract's revision.
 type Wire = InterceptedService<Channel, Shown>;
 
 /// The executor's client.
@@ -299,6 +302,7 @@ impl Interceptor for Shown {
         if let Some(trace) = &self.trace {
             trace.put(request.metadata_mut());
         }
+        request.metadata_mut().insert(contract::NAME, MetadataValue::from_static(contract::TEXT));
         Ok(request)
     }
 }

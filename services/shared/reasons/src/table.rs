@@ -454,6 +454,10 @@ table! {
     "The request's message is not the protobuf message of the method. Nothing happened."
     "Generate the client from `proto/belay/v1`; reflection shows what the service takes."
 
+    UNKNOWN_FIELD Servers 2 false [] [InvalidArgument]
+    "The request has a field, or a value of an enum, that the server does not know: the client is newer than the server. Nothing happened, because the part that the server would have ignored may be the one that matters."
+    "Upgrade the server, or leave the field out. The message names the field's number and both revisions of the contract; docs/compatibility.md has the rules."
+
     CALL_EXISTS Internal 2 false [Internal] [AlreadyExists]
     "The runner has another call of this name. It was not run: two executors with different stores use one runner, or a store was restored."
     "Give each executor its own runner, or start the runner with an empty state directory after restoring an old backup."

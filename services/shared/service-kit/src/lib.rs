@@ -6,6 +6,7 @@ mod address;
 pub mod auth;
 mod authority;
 pub mod clock;
+mod contract;
 mod deadline;
 mod guard;
 pub mod host;

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Code, Status, body::Body, codegen::Bytes};
 
 use crate::{
+    contract,
     middleware::{Middleware, ResponseFuture, refuse},
     status,
 };
@@ -56,6 +57,7 @@ impl Middleware for Limits {
         E: Send + 'static,
     {
         let Ok(counts) = take(&self.budget, OVERHEAD) else { return refuse(overloaded()) };
+        let revision = request.headers().get(&belay_proto::contract::HEADER).cloned();
         let held = Held::default();
         let request = request.map(|inner| {
             let (budget, held) = (Arc::clone(&self.budget), Arc::clone(&held));
@@ -67,7 +69,7 @@ impl Middleware for Limits {
             // A streamed response no longer holds the caller's message.
             held.lock().unwrap_or_else(PoisonError::into_inner).take();
             drop(counts);
-            answer.map(rephrased)
+            answer.map(|response| contract::respond(rephrased(response), revision.as_ref()))
         })
     }
 }

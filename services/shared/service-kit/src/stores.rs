@@ -6,7 +6,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use belay_proto::stores::{Behind, COMMITS, Report, STORES, Stores};
+use belay_proto::{
+    contract,
+    stores::{Behind, COMMITS, Report, STORES, Stores},
+};
 use belay_reasons as reasons;
 use http::{HeaderMap, Request, Response};
 use tonic::{Code, Status, body::Body, transport::Channel};
@@ -59,7 +62,8 @@ impl Middleware for StoreReports {
     }
 }
 
-/// On the client: a channel to another service that sends the known positions and reads those that the other side reports.
+/// On the client: a channel to another service that announces the contract's revision, sends the known positions, and reads those that the other
+/// side reports.
 #[derive(Clone, Debug)]
 pub struct ServiceChannel {
     channel: Channel,
@@ -90,6 +94,7 @@ impl Service<Request<Body>> for ServiceChannel {
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        contract::announce(request.headers_mut());
         let Some(stores) = self.stores.clone() else { return Box::pin(self.channel.call(request)) };
         report(request.headers_mut(), &stores);
         let answer = self.channel.call(request);

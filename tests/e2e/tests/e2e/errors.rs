@@ -80,6 +80,9 @@ async fn names_and_ids_are_checked() {
     let status = client.raw().get_execution(get("namespaces/default/executions/nobody")).await.unwrap_err();
     assert_eq!(status.code(), Code::NotFound);
     let request = v1::StartExecutionRequest { execution_id: "No Such Id".into(), ..Default::default() };
-    let status = client.raw().start_execution(request).await.unwrap_err();
+    let status = client.raw().start_execution(request.clone()).await.unwrap_err();
+    assert_eq!((status.code(), fields(&status)), (Code::InvalidArgument, vec!["source".to_owned()]), "{status}");
+    let source = Some(v1::start_execution_request::Source::Plan(v1::Plan::default()));
+    let status = client.raw().start_execution(v1::StartExecutionRequest { source, ..request }).await.unwrap_err();
     assert_eq!((status.code(), fields(&status)), (Code::InvalidArgument, vec!["execution_id".to_owned()]));
 }

@@ -1,0 +1,240 @@
+//! Which messages of the contract are refused because they have what this version does not know, and that nothing of the others is lost.
+
+use std::collections::BTreeSet;
+
+use belay_proto::{
+    check::{Checked, Problem, Refused, Role, check},
+    gate_v1, runner_v1, v1,
+};
+use proptest::prelude::*;
+use prost::Message as _;
+use protox::prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, ReflectMessage as _, Value};
+
+fn pool() -> DescriptorPool {
+    DescriptorPool::decode(belay_proto::FILE_DESCRIPTOR_SET).unwrap()
+}
+
+fn plan() -> v1::Plan {
+    let tool = v1::ToolStep { tool: "noop".into(), arguments: "{}".into(), ..Default::default() };
+    let kind = Some(v1::step::Kind::Tool(tool));
+    let step = |id: &str| v1::Step { id: id.into(), kind: kind.clone(), ..Default::default() };
+    v1::Plan { id: "plan".into(), steps: vec![step("a"), step("b")], ..Default::default() }
+}
+
+fn start() -> v1::StartExecutionRequest {
+    let source = Some(v1::start_execution_request::Source::Plan(plan()));
+    v1::StartExecutionRequest { source, approval_mode: v1::ApprovalMode::Skip.into(), ..Default::default() }
+}
+
+/// Where a message is in another: the numbers of the fields, and which of several.
+type Place<'a> = &'a [(u32, usize)];
+
+/// The message with bytes added to the one at this place.
+fn with(message: &DynamicMessage, place: Place<'_>, added: &[u8]) -> Vec<u8> {
+    let Some(((number, index), rest)) = place.split_first() else {
+        return [&message.encode_to_vec(), added].concat();
+    };
+    let mut others = message.clone();
+    others.clear_field_by_number(*number);
+    let mut bytes = others.encode_to_vec();
+    let field = message.get_field_by_number(*number).expect("the field is known");
+    let values = match &*field {
+        Value::List(values) => values.clone(),
+        value => vec![value.clone()],
+    };
+    for (at, value) in values.iter().enumerate() {
+        let inner = value.as_message().expect("it is a message");
+        let inner = if at == *index { with(inner, rest, added) } else { inner.encode_to_vec() };
+        prost::encoding::encode_key(*number, prost::encoding::WireType::LengthDelimited, &mut bytes);
+        prost::encoding::encode_varint(inner.len() as u64, &mut bytes);
+        bytes.extend(inner);
+    }
+    bytes
+}
+
+fn dynamic(name: &str, bytes: &[u8]) -> DynamicMessage {
+    DynamicMessage::decode(pool().get_message_by_name(name).unwrap(), bytes).unwrap()
+}
+
+/// A newer client's condition on a step was dropped, and the step ran.
+#[test]
+fn a_field_that_a_newer_client_set_is_refused_at_any_depth() {
+    let message = dynamic("belay.v1.StartExecutionRequest", &start().encode_to_vec());
+    // Field 16, a text.
+    let condition = [0x82, 0x01, 5, b'f', b'a', b'l', b's', b'e'];
+    let cases: [(Place<'_>, &str, &str); 4] = [
+        (&[], "", "belay.v1.StartExecutionRequest"),
+        (&[(3, 0)], "plan", "belay.v1.Plan"),
+        (&[(3, 0), (3, 1)], "plan.steps[1]", "belay.v1.Step"),
+        (&[(3, 0), (3, 0), (10, 0)], "plan.steps[0].tool", "belay.v1.ToolStep"),
+    ];
+    for (place, path, of) in cases {
+        let bytes = with(&message, place, &condition);
+        assert!(v1::StartExecutionRequest::decode(&*bytes).is_ok(), "prost drops it");
+        let refused = Refused { path: path.into(), message: of, problem: Problem::UnknownField(16) };
+        assert_eq!(check::<v1::StartExecutionRequest>(&bytes), Err(refused));
+    }
+    assert_eq!(check::<v1::StartExecutionRequest>(&start().encode_to_vec()), Ok(()));
+}
+
+#[test]
+fn unknown_values_and_unset_oneofs_are_refused() {
+    let mut request = start();
+    request.approval_mode = 99;
+    let problem = Problem::UnknownValue { field: "approval_mode", of: "belay.v1.ApprovalMode", number: 99 };
+    assert_eq!(check::<v1::StartExecutionRequest>(&request.encode_to_vec()).unwrap_err().problem, problem);
+
+    let mut request = start();
+    let Some(v1::start_execution_request::Source::Plan(plan)) = &mut request.source else { unreachable!() };
+    plan.steps[1].kind = None;
+    let refused = check::<v1::StartExecutionRequest>(&request.encode_to_vec()).unwrap_err();
+    assert_eq!(
+        (refused.path.as_str(), refused.problem),
+        ("plan.steps[1]", Problem::NothingOf { oneof: "kind", members: vec!["tool"] })
+    );
+    request.source = None;
+    let refused = check::<v1::StartExecutionRequest>(&request.encode_to_vec()).unwrap_err();
+    assert_eq!(
+        (refused.path.as_str(), refused.problem),
+        ("", Problem::NothingOf { oneof: "source", members: vec!["plan", "document"] })
+    );
+}
+
+/// The requests whose methods change nothing are named here by their methods' names, so that a new method is checked unless it says that it reads.
+#[test]
+fn the_requests_of_every_method_that_may_change_something_are_checked() {
+    let reads = ["Get", "List", "Watch", "Wait", "Attach"];
+    let methods: Vec<_> = pool().services().flat_map(|service| service.methods().collect::<Vec<_>>()).collect();
+    assert!(methods.len() >= 37, "all services are here");
+    let checked: BTreeSet<String> = CHANGES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    for method in methods {
+        let name = method.name();
+        // A grant lets a call change something.
+        let is_read = name != "GetGrant" && reads.iter().any(|prefix| name.starts_with(prefix));
+        let is_checked = checked.contains(method.input().full_name());
+        assert_eq!(
+            is_checked,
+            !is_read,
+            "{}: see `idempotency_level`, and add its request to the list",
+            method.full_name()
+        );
+    }
+    for (name, role) in CHANGES {
+        assert_eq!(*role, Role::Change, "{name}");
+    }
+    assert_eq!(v1::GetExecutionRequest::ROLE, Role::Read);
+    assert_eq!((v1::Execution::ROLE, runner_v1::CallToolResponse::ROLE), (Role::Other, Role::Other));
+}
+
+const CHANGES: &[(&str, Role)] = &[
+    ("belay.v1.DecideApprovalRequest", v1::DecideApprovalRequest::ROLE),
+    ("belay.v1.ValidatePlanRequest", v1::ValidatePlanRequest::ROLE),
+    ("belay.v1.StartExecutionRequest", v1::StartExecutionRequest::ROLE),
+    ("belay.v1.CancelExecutionRequest", v1::CancelExecutionRequest::ROLE),
+    ("belay.v1.PauseExecutionRequest", v1::PauseExecutionRequest::ROLE),
+    ("belay.v1.ResumeExecutionRequest", v1::ResumeExecutionRequest::ROLE),
+    ("belay.gate.v1.CreateApprovalRequest", gate_v1::CreateApprovalRequest::ROLE),
+    ("belay.gate.v1.CancelApprovalRequest", gate_v1::CancelApprovalRequest::ROLE),
+    ("belay.gate.v1.AcknowledgeApprovalsRequest", gate_v1::AcknowledgeApprovalsRequest::ROLE),
+    ("belay.gate.v1.GetGrantRequest", gate_v1::GetGrantRequest::ROLE),
+    ("belay.runner.v1.CallToolRequest", runner_v1::CallToolRequest::ROLE),
+    ("belay.runner.v1.CancelToolCallRequest", runner_v1::CancelToolCallRequest::ROLE),
+    ("belay.runner.v1.CommitEffectRequest", runner_v1::CommitEffectRequest::ROLE),
+    ("belay.runner.v1.DiscardEffectRequest", runner_v1::DiscardEffectRequest::ROLE),
+    ("belay.runner.v1.CheckWorkspaceRequest", runner_v1::CheckWorkspaceRequest::ROLE),
+    ("belay.runner.v1.CheckCallsRequest", runner_v1::CheckCallsRequest::ROLE),
+    ("belay.runner.v1.AcknowledgeToolCallsRequest", runner_v1::AcknowledgeToolCallsRequest::ROLE),
+];
+
+/// Whether a decoded message has something that the contract does not: the check against another implementation of protobuf.
+fn has_unknown(message: &DynamicMessage) -> bool {
+    let unset = |message: &DynamicMessage| {
+        message
+            .descriptor()
+            .oneofs()
+            .any(|oneof| !oneof.is_synthetic() && !oneof.fields().any(|field| message.has_field(&field)))
+    };
+    message.unknown_fields().next().is_some()
+        || unset(message)
+        || message.fields().any(|(field, value)| is_unknown(&field.kind(), value))
+}
+
+fn is_unknown(kind: &protox::prost_reflect::Kind, value: &Value) -> bool {
+    match value {
+        Value::Message(message) => has_unknown(message),
+        Value::List(values) => values.iter().any(|value| is_unknown(kind, value)),
+        Value::Map(entries) => {
+            entries.values().any(|value| matches!(value, Value::Message(message) if has_unknown(message)))
+        }
+        Value::EnumNumber(number) => kind.as_enum().is_some_and(|values| values.get_value(*number).is_none()),
+        _ => false,
+    }
+}
+
+fn event() -> v1::ExecutionEvent {
+    let created = v1::ExecutionCreated {
+        uid: "uid".into(),
+        plan: Some(plan()),
+        labels: [("team".into(), "blue".into())].into(),
+        tools: vec![v1::ToolFacts { tool: "noop".into(), recovery: 1, ..Default::default() }],
+        ..Default::default()
+    };
+    let time = Some(belay_proto::timestamp(1_700_000_000_123_456));
+    let kind = Some(v1::execution_event::Kind::ExecutionCreated(created));
+    v1::ExecutionEvent { sequence: 1, time, kind, ..Default::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever passes loses nothing when it is decoded; and nothing makes the check panic.
+    #[test]
+    fn what_passes_is_known_to_another_implementation(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..4_u8), 0..4),
+        which in 0..2_usize,
+    ) {
+        let (mut bytes, name) = match which {
+            0 => (start().encode_to_vec(), "belay.v1.StartExecutionRequest"),
+            _ => (event().encode_to_vec(), "belay.v1.ExecutionEvent"),
+        };
+        let untouched = edits.is_empty();
+        for (at, byte, edit) in edits {
+            let at = at.index(bytes.len());
+            match edit {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                2 if bytes.len() > 1 => drop(bytes.remove(at)),
+                _ => bytes[at] ^= 1 << (byte & 7),
+            }
+        }
+        let checked = match which {
+            0 => check::<v1::StartExecutionRequest>(&bytes),
+            _ => check::<v1::ExecutionEvent>(&bytes),
+        };
+        if untouched {
+            prop_assert_eq!(&checked, &Ok(()));
+        }
+        let descriptor: MessageDescriptor = POOL.with(|pool| pool.get_message_by_name(name).unwrap());
+        match (checked, DynamicMessage::decode(descriptor, &*bytes)) {
+            (Ok(()), Ok(message)) => prop_assert!(!has_unknown(&message), "{message:?}"),
+            // Only prost looks at texts, which have to be UTF-8.
+            (Ok(()), Err(error)) => prop_assert!(error.to_string().contains("UTF-8"), "{error}"),
+            (Err(Refused { problem: Problem::Malformed(what), .. }), Ok(message)) => {
+                prop_assert!(has_unknown(&message) || what.contains("wire type") || what.contains("nested"), "{what}: {message:?}");
+            }
+            (Err(_), _) => {}
+        }
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        if check::<v1::ExecutionEvent>(&bytes).is_ok() {
+            let decoded = v1::ExecutionEvent::decode(&*bytes);
+            prop_assert!(decoded.is_ok() || decoded.is_err_and(|error| error.to_string().contains("UTF-8")));
+        }
+    }
+}
+
+thread_local! {
+    static POOL: DescriptorPool = pool();
+}

@@ -1,0 +1,143 @@
+//! Requests of clients that are newer than the services.
+
+use std::path::Path;
+
+use belay_e2e::{
+    Client, Services,
+    client::{channel, name},
+};
+use belay_proto::{
+    contract::{self, REVISION},
+    runner_v1,
+    v1::{self, start_execution_request::Source, step},
+};
+use prost::{Message as _, bytes::BufMut as _, encoding};
+use tonic::{
+    Code, Request, Response, Status,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    codegen::http::uri::PathAndQuery,
+};
+use tonic_types::StatusExt as _;
+
+/// Sends bytes as they are, and drops what is answered.
+#[derive(Default)]
+struct Bytes;
+
+impl Codec for Bytes {
+    type Encode = Vec<u8>;
+    type Decode = ();
+    type Encoder = Bytes;
+    type Decoder = Bytes;
+
+    fn encoder(&mut self) -> Bytes {
+        Bytes
+    }
+
+    fn decoder(&mut self) -> Bytes {
+        Bytes
+    }
+}
+
+impl Encoder for Bytes {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, bytes: Vec<u8>, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put_slice(&bytes);
+        Ok(())
+    }
+}
+
+impl Decoder for Bytes {
+    type Item = ();
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
+        use prost::bytes::Buf as _;
+        buffer.advance(buffer.remaining());
+        Ok(Some(()))
+    }
+}
+
+/// Sends a request to a method as a client of this revision.
+async fn send(socket: &Path, method: &str, bytes: Vec<u8>, revision: u32) -> Result<Response<()>, Status> {
+    let mut client = tonic::client::Grpc::new(channel(socket));
+    client.ready().await.unwrap();
+    let mut request = Request::new(bytes);
+    request.metadata_mut().insert(contract::NAME, revision.to_string().parse().unwrap());
+    client.unary(request, PathAndQuery::try_from(method.to_owned()).unwrap(), Bytes).await
+}
+
+/// An encoded message with a text in field 16, which no message has.
+fn newer(message: &impl prost::Message) -> Vec<u8> {
+    let mut bytes = message.encode_to_vec();
+    encoding::string::encode(16, &"false".to_owned(), &mut bytes);
+    bytes
+}
+
+/// An encoded message in a field of another.
+fn inside(number: u32, message: &[u8], outer: &impl prost::Message) -> Vec<u8> {
+    let mut bytes = outer.encode_to_vec();
+    encoding::bytes::encode(number, &message.to_vec(), &mut bytes);
+    bytes
+}
+
+fn reason(status: &Status) -> String {
+    status.get_details_error_info().expect("it has a reason").reason
+}
+
+/// B-21: a condition that this version does not know was dropped, and the step ran.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_with_more_than_the_service_knows_does_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+
+    let tool = v1::ToolStep { tool: "noop".into(), arguments: "{}".into(), ..Default::default() };
+    let step = v1::Step { id: "a".into(), kind: Some(step::Kind::Tool(tool)), ..Default::default() };
+    let plan = inside(3, &newer(&step), &v1::Plan { id: "p".into(), ..Default::default() });
+    let request = v1::StartExecutionRequest { execution_id: "newer".into(), ..Default::default() };
+    let start = inside(3, &plan, &request);
+    let prost_reads = v1::StartExecutionRequest::decode(&*start).unwrap();
+    assert!(matches!(prost_reads.source, Some(Source::Plan(plan)) if plan.steps[0].kind.is_some()), "and drops it");
+
+    for method in ["StartExecution", "ValidatePlan"] {
+        let plan = if method == "StartExecution" {
+            start.clone()
+        } else {
+            inside(2, &plan, &v1::ValidatePlanRequest::default())
+        };
+        let method = format!("/belay.v1.ExecutorService/{method}");
+        let status = send(&services.socket(), &method, plan, REVISION + 1).await.unwrap_err();
+        assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "UNKNOWN_FIELD"), "{status:?}");
+        assert!(status.message().contains("`plan.steps[0]`: field 16 of belay.v1.Step is not known"), "{status:?}");
+        assert!(status.message().contains("revision 2 and the server's 1: upgrade the server"), "{status:?}");
+        let details = status.get_error_details();
+        assert_eq!(details.bad_request().unwrap().field_violations[0].field, "plan.steps[0]");
+        assert_eq!(details.error_info().unwrap().metadata["field_number"], "16");
+        assert_eq!(status.metadata().get(contract::NAME).unwrap(), contract::TEXT, "the service says its own revision");
+    }
+    let list = client.raw().list_executions(v1::ListExecutionsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(list.executions, [], "nothing was started");
+
+    // The other services.
+    let call = newer(&runner_v1::CallToolRequest { name: "c".into(), ..Default::default() });
+    let status =
+        send(&services.runner(), "/belay.runner.v1.ToolRunnerService/CallTool", call, REVISION).await.unwrap_err();
+    assert_eq!(reason(&status), "UNKNOWN_FIELD");
+    assert!(status.message().contains("generate the client from the server's contract"), "{status:?}");
+    let decide = v1::DecideApprovalRequest { name: "a".into(), decision: 99, ..Default::default() }.encode_to_vec();
+    let method = "/belay.v1.ApprovalService/DecideApproval";
+    let status = send(&services.people(), method, decide, REVISION + 1).await.unwrap_err();
+    assert_eq!(reason(&status), "UNKNOWN_FIELD");
+    assert!(status.message().contains("`decision` has the value 99"), "{status:?}");
+    let cut = vec![0x0a, 200, 1];
+    let status = send(&services.people(), method, cut, REVISION).await.unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "MESSAGE_MALFORMED"), "{status:?}");
+
+    // What only reads works with what the service knows.
+    client.start("known", "{id: p, steps: [{id: a, tool: noop}]}").await;
+    let get = newer(&v1::GetExecutionRequest { name: name("known"), ..Default::default() });
+    let answer = send(&services.socket(), "/belay.v1.ExecutorService/GetExecution", get, REVISION + 1).await.unwrap();
+    assert_eq!(answer.metadata().get(contract::NAME).unwrap(), contract::TEXT);
+}
