@@ -1,12 +1,15 @@
 //! Parses resource names: of calls, which the executor assigns, and of approvals, which the gate assigns.
 
-use belay_service_kit::{ids::id_of, status};
+use belay_service_kit::{
+    ids::{id_of, is_call_id},
+    status,
+};
 use tonic::Status;
 
 /// The maximum length of a name, in bytes.
 const MAX_NAME_BYTES: usize = 512;
 
-/// `namespaces/*/executions/*/steps/*/calls/ATTEMPT.NUMBER`, in parts.
+/// `namespaces/*/executions/*/steps/*/calls/*`, in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallName {
     pub(crate) namespace: String,
@@ -23,7 +26,7 @@ impl CallName {
                 if is_id(namespace)
                     && is_id(execution)
                     && !step.is_empty()
-                    && is_number(call)
+                    && is_call_id(call)
                     && name.len() <= MAX_NAME_BYTES =>
             {
                 Ok(Self {
@@ -33,9 +36,8 @@ impl CallName {
                 })
             }
             _ => {
-                let message = format!(
-                    "`{name}` is not the name of a call: write namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER"
-                );
+                let message =
+                    format!("`{name}` is not the name of a call: write namespaces/N/executions/E/steps/S/calls/CALL");
                 Err(status::invalid(field, message).into())
             }
         }
@@ -61,12 +63,14 @@ pub(crate) fn check_approval(field: &str, name: &str) -> Result<(), Status> {
     }
 }
 
-/// The namespace in `namespaces/*`; `default` when there is none.
-pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
+/// The namespace in a list's `parent`, `namespaces/*`; `None` for `namespaces/-`, which means all.
+pub(crate) fn parent(parent: &str) -> Result<Option<String>, Status> {
+    let wrong = |message| Err(status::invalid("parent", message).into());
     match parent.strip_prefix("namespaces/") {
-        _ if parent.is_empty() => Ok("default".into()),
-        Some(namespace) if is_id(namespace) => Ok(namespace.into()),
-        _ => Err(status::invalid(field, format!("`{parent}` is not a namespace: write namespaces/NAMESPACE")).into()),
+        Some("-") => Ok(None),
+        Some(namespace) if is_id(namespace) => Ok(Some(namespace.into())),
+        _ if parent.is_empty() => wrong("is required: write namespaces/NAMESPACE, or namespaces/- for all".to_owned()),
+        _ => wrong(format!("`{parent}` is not a namespace: write namespaces/NAMESPACE, or namespaces/- for all")),
     }
 }
 
@@ -75,12 +79,6 @@ fn is_id(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !text.starts_with('-')
-}
-
-/// `ATTEMPT.NUMBER`
-fn is_number(call: &str) -> bool {
-    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u32>().is_ok();
-    call.split_once('.').is_some_and(|(attempt, count)| number(attempt) && number(count))
 }
 
 #[cfg(test)]
@@ -92,14 +90,15 @@ mod tests {
         let call = CallName::parse("call", "namespaces/default/executions/a-1/steps/Build it/calls/2.1").unwrap();
         assert_eq!(call.execution, "namespaces/default/executions/a-1");
         assert_eq!((call.namespace.as_str(), call.step.as_str()), ("default", "Build it"));
+        assert!(CallName::parse("call", "namespaces/default/executions/a/steps/s/calls/turn-3.model").is_ok());
         for bad in [
             "",
             "namespaces/default/executions/a/steps/s",
             "namespaces/default/executions/a/steps//calls/1.1",
             "namespaces/default/executions/A/steps/s/calls/1.1",
             "namespaces/-/executions/a/steps/s/calls/1.1",
-            "namespaces/default/executions/a/steps/s/calls/1",
-            "namespaces/default/executions/a/steps/s/calls/+1.1",
+            "namespaces/default/executions/a/steps/s/calls/",
+            "namespaces/default/executions/a/steps/s/calls/1 1",
             "namespaces/default/executions/a/steps/s/calls/1.1/x",
         ] {
             assert!(CallName::parse("call", bad).unwrap_err().message().starts_with("call: "), "{bad:?}");
@@ -125,7 +124,15 @@ mod tests {
         ] {
             assert!(check_approval("name", bad).unwrap_err().message().starts_with("name: "), "{bad:?}");
         }
-        assert_eq!(namespace("parent", "").unwrap(), "default");
-        assert!(namespace("parent", "namespaces/-").is_err());
+    }
+
+    #[test]
+    fn a_list_names_its_namespace_or_all() {
+        assert_eq!(parent("namespaces/default").unwrap().as_deref(), Some("default"));
+        assert_eq!(parent("namespaces/-").unwrap(), None);
+        for bad in ["", "default", "namespaces/", "namespaces/A", "namespaces/a/executions/b"] {
+            assert!(parent(bad).unwrap_err().message().starts_with("parent: "), "{bad:?}");
+        }
+        assert!(parent("").unwrap_err().message().contains("is required"));
     }
 }

@@ -1,4 +1,4 @@
-//! Resource names: `namespaces/*/executions/*/steps/*/calls/ATTEMPT.NUMBER`.
+//! Resource names: `namespaces/*/executions/*/steps/*/calls/*`.
 
 use belay_service_kit::status;
 use tonic::Status;

@@ -358,6 +358,7 @@ impl ToolCallOperation {
             ledger_id: ledger_id.to_owned(),
             workspace: self.workspace.clone(),
             exclusive: self.exclusive,
+            attempt: i32::try_from(self.request.call.attempt).unwrap_or(i32::MAX),
             grant,
             trace: Some(v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().into() }),
         };

@@ -97,7 +97,7 @@ impl Person {
     /// # Panics
     /// When the gate returns an error.
     pub async fn list(&self) -> Vec<Approval> {
-        let request = v1::ListApprovalsRequest { page_size: 1000, ..Default::default() };
+        let request = v1::ListApprovalsRequest { parent: "namespaces/-".into(), page_size: 1000, ..Default::default() };
         let page = retry(|| async { self.raw().list_approvals(request.clone()).await }).await;
         page.expect("approvals are listed").approvals
     }

@@ -6,7 +6,7 @@ use tonic::Status;
 use crate::{
     Gate,
     gate::unreadable,
-    names::namespace,
+    names::parent,
     store::{Filter, Position},
 };
 
@@ -18,21 +18,13 @@ pub(super) async fn list_approvals(
     request: v1::ListApprovalsRequest,
 ) -> Result<v1::ListApprovalsResponse, Status> {
     let filter = Filter {
-        namespace: namespaces(&request.parent)?,
+        namespace: parent(&request.parent)?,
         execution: request.execution,
         states: request.states,
         id_prefix: request.id_prefix,
     };
     let Page { approvals, next_page_token } = page(gate, filter, request.page_size, &request.page_token).await?;
     Ok(v1::ListApprovalsResponse { approvals, next_page_token })
-}
-
-/// The namespace that a request's `parent` names; `None` when it names all.
-pub(super) fn namespaces(parent: &str) -> Result<Option<String>, Status> {
-    match parent {
-        "namespaces/-" => Ok(None),
-        parent => namespace("parent", parent).map(Some),
-    }
 }
 
 /// A page of approvals, in BASIC view.

@@ -1,15 +1,15 @@
 use belay_proto::{gate_v1, v1};
 use tonic::Status;
 
-use super::list_approvals::{Page, namespaces, page};
-use crate::{Gate, store::Filter};
+use super::list_approvals::{Page, page};
+use crate::{Gate, names::parent, store::Filter};
 
 pub(super) async fn list_pending_approvals(
     gate: &Gate,
     request: gate_v1::ListPendingApprovalsRequest,
 ) -> Result<gate_v1::ListPendingApprovalsResponse, Status> {
     let filter = Filter {
-        namespace: namespaces(&request.parent)?,
+        namespace: parent(&request.parent)?,
         execution: request.execution,
         states: vec![v1::approval::State::Pending.into()],
         id_prefix: String::new(),

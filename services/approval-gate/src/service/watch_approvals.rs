@@ -10,8 +10,8 @@ use futures::StreamExt as _;
 use tokio::sync::watch;
 use tonic::{Code, Status};
 
-use super::{Messages, list_approvals::namespaces};
-use crate::{Gate, feed::Head, gate::unreadable, store::Filter};
+use super::Messages;
+use crate::{Gate, feed::Head, gate::unreadable, names::parent, store::Filter};
 
 /// The number of approvals read from the store at once.
 const PAGE: usize = 256;
@@ -21,14 +21,27 @@ pub(super) async fn watch_approvals(
     request: v1::WatchApprovalsRequest,
 ) -> Result<Messages<v1::WatchApprovalsResponse>, Status> {
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
-    let filter = Filter { namespace: namespaces(&request.parent)?, execution: request.execution, ..Filter::default() };
-    let updates = watch(gate, filter, false, heartbeat).await?;
-    Ok(Box::pin(updates.map(|update| {
+    let filter = Filter { namespace: parent(&request.parent)?, execution: request.execution, ..Filter::default() };
+    let after = request.after_revision;
+    if after < 0 {
+        return Err(status::invalid("after_revision", "must not be negative").into());
+    }
+    let store = gate.store.watched_as();
+    let is_foreign = !request.store.is_empty() && request.store != store;
+    let last = gate.store.follow().borrow().revision;
+    let is_reset = after > 0 && (is_foreign || after > last);
+    if is_reset {
+        tracing::warn!(after, last, is_foreign, "A watcher's cursor is not one of this store; its watch is reset");
+    }
+    let updates = watch(gate, filter, false, if is_reset { 0 } else { after }, heartbeat).await?;
+    let reset = is_reset.then_some(Ok(Update::Reset(last)));
+    Ok(Box::pin(futures::stream::iter(reset).chain(updates).map(move |update| {
         let content = match update? {
             Update::Approval(approval) => Content::Approval(*approval),
             Update::Quiet(revision) => Content::Heartbeat(v1::WatchApprovalsHeartbeat { revision }),
+            Update::Reset(revision) => Content::Reset(v1::WatchApprovalsReset { revision }),
         };
-        Ok(v1::WatchApprovalsResponse { content: Some(content) })
+        Ok(v1::WatchApprovalsResponse { store: store.clone(), content: Some(content) })
     })))
 }
 
@@ -38,19 +51,23 @@ pub(super) enum Update {
     Approval(Box<Approval>),
     /// Everything up to this revision has been sent.
     Quiet(i64),
+    /// The watcher's cursor is not one of this store, whose last revision this is.
+    Reset(i64),
 }
 
-/// Watches the approvals that match `filter`; if `undelivered`, only those whose decision no executor has acknowledged.
+/// Watches the approvals that match `filter` and have changed after revision `after`; if `undelivered`, only those whose decision no executor
+/// has acknowledged.
 pub(super) async fn watch(
     gate: &Arc<Gate>,
     filter: Filter,
     undelivered: bool,
+    after: i64,
     heartbeat: Duration,
 ) -> Result<impl futures::Stream<Item = Result<Update, Status>> + Send + use<>, Status> {
     let taken = gate.watchers.take()?;
     gate.expire_due().await?;
     let head = gate.store.follow();
-    Ok(Watch { _taken: taken, gate: Arc::clone(gate), head, filter, undelivered, heartbeat, cursor: 0 }.stream())
+    Ok(Watch { _taken: taken, gate: Arc::clone(gate), head, filter, undelivered, heartbeat, cursor: after }.stream())
 }
 
 /// One watcher. The initial approvals and later changes are read the same way: everything after the cursor.
@@ -156,7 +173,12 @@ mod tests {
         });
         life(async {
             let gate = gate(folder.path()).await;
-            let mut watch = watch_approvals(&gate, v1::WatchApprovalsRequest::default()).await.unwrap();
+            let mut watch = watch_approvals(
+                &gate,
+                v1::WatchApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() },
+            )
+            .await
+            .unwrap();
             let mut revisions = Vec::new();
             for _ in 0..PAGE {
                 let Content::Approval(approval) = watch.next().await.unwrap().unwrap().content.unwrap() else {
@@ -184,7 +206,12 @@ mod tests {
             let other = ask(&gate, "1.2", None).await;
             let cancel = |asked: &Approval| Ok(Some(Approval { state: State::Cancelled.into(), ..asked.clone() }));
             gate.store.change(&asked.name, 0, cancel).await.unwrap().unwrap();
-            let mut watch = watch_approvals(&gate, v1::WatchApprovalsRequest::default()).await.unwrap();
+            let mut watch = watch_approvals(
+                &gate,
+                v1::WatchApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() },
+            )
+            .await
+            .unwrap();
             let mut received = Vec::new();
             while let Content::Approval(approval) = watch.next().await.unwrap().unwrap().content.unwrap() {
                 received.push((approval.state(), approval.name));

@@ -16,11 +16,12 @@ pub(super) async fn watch_decisions(
     request: gate_v1::WatchDecisionsRequest,
 ) -> Result<Messages<gate_v1::WatchDecisionsResponse>, Status> {
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
-    let updates = watch(gate, Filter::default(), true, heartbeat).await?;
+    let updates = watch(gate, Filter::default(), true, 0, heartbeat).await?;
     Ok(Box::pin(updates.map(|update| {
         let content = match update? {
             Update::Approval(approval) => Content::Approval(*approval),
-            Update::Quiet(_) => Content::Heartbeat(gate_v1::WatchDecisionsHeartbeat {}),
+            // A watch without a cursor is never reset.
+            Update::Quiet(_) | Update::Reset(_) => Content::Heartbeat(gate_v1::WatchDecisionsHeartbeat {}),
         };
         Ok(gate_v1::WatchDecisionsResponse { content: Some(content) })
     })))

@@ -160,6 +160,14 @@ impl Store {
         &self.id
     }
 
+    /// What watchers know the store by: another value when an operator has accepted it although it is behind.
+    pub(crate) fn watched_as(&self) -> String {
+        match self.stores.own().generation {
+            0 => self.id.clone(),
+            generation => format!("{}.{generation}", self.id),
+        }
+    }
+
     /// Its position, and the positions of other services' stores.
     pub fn stores(&self) -> &Arc<Stores> {
         &self.stores

@@ -196,8 +196,13 @@ fn a_hostile_executor_cannot_substitute_the_subject() {
             refusal(executor.services().create_approval(wrong_call).await),
             (Code::FailedPrecondition, "SUBJECT_INVALID".into())
         );
-        let none =
-            world.person.people().list_approvals(v1::ListApprovalsRequest::default()).await.unwrap().into_inner();
+        let none = world
+            .person
+            .people()
+            .list_approvals(v1::ListApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() })
+            .await
+            .unwrap()
+            .into_inner();
         assert_eq!(none.approvals, [], "no approval was created");
     });
 }
@@ -211,8 +216,13 @@ fn a_false_content_is_refused() {
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &contents);
         let asked = world.executor.services().create_approval(request(&subject, v1::ApprovalMode::Wait)).await;
         assert_eq!(refusal(asked), (Code::FailedPrecondition, "CONTENT_MISMATCH".into()));
-        let none =
-            world.person.people().list_approvals(v1::ListApprovalsRequest::default()).await.unwrap().into_inner();
+        let none = world
+            .person
+            .people()
+            .list_approvals(v1::ListApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() })
+            .await
+            .unwrap()
+            .into_inner();
         assert_eq!(none.approvals, []);
     });
 }
@@ -371,7 +381,11 @@ fn a_field_that_is_wrong_is_named() {
         let request = v1::GetApprovalRequest { name, ..Default::default() };
         assert_eq!(refusal(person.people().get_approval(request).await), (Code::NotFound, "APPROVAL_NOT_FOUND".into()));
         for bad in ["x", "p", "o-", "qq", "ü"] {
-            let request = v1::ListApprovalsRequest { page_token: bad.into(), ..Default::default() };
+            let request = v1::ListApprovalsRequest {
+                parent: "namespaces/-".into(),
+                page_token: bad.into(),
+                ..Default::default()
+            };
             let status = person.people().list_approvals(request).await.unwrap_err();
             assert!(status.message().starts_with("page_token: "), "{bad}: {status}");
         }

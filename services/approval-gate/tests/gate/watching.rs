@@ -52,8 +52,12 @@ impl Watcher {
     }
 }
 
+fn everywhere() -> v1::ListApprovalsRequest {
+    v1::ListApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() }
+}
+
 fn all() -> v1::WatchApprovalsRequest {
-    v1::WatchApprovalsRequest::default()
+    v1::WatchApprovalsRequest { parent: "namespaces/default".into(), ..Default::default() }
 }
 
 /// S2-FR-052: a watcher gets each pending approval and each change of it, once and in order, wherever the watch began.
@@ -157,6 +161,65 @@ fn a_decision_is_sent_until_it_is_acknowledged() {
     });
 }
 
+/// Everything that a watch sends before its first heartbeat, that heartbeat's revision, and the store.
+async fn begun(world: &World, after_revision: i64, store: &str) -> (Vec<Content>, i64, String) {
+    let request = v1::WatchApprovalsRequest { after_revision, store: store.into(), ..all() };
+    let mut messages = world.person.people().watch_approvals(request).await.unwrap().into_inner();
+    let mut seen = Vec::new();
+    loop {
+        let message = messages.message().await.unwrap().unwrap();
+        match message.content.unwrap() {
+            Content::Heartbeat(heartbeat) => return (seen, heartbeat.revision, message.store),
+            content => seen.push(content),
+        }
+    }
+}
+
+/// A watcher that reconnects gets what changed meanwhile and nothing else, also from a gate that was started again.
+#[test]
+fn a_watch_resumes_after_a_revision() {
+    let folder = tempfile::tempdir().unwrap();
+    let (b, decided, cursor, store) = life(folder.path(), "", async |world| {
+        let (a, b) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await);
+        let (seen, cursor, store) = begun(&world, 0, "").await;
+        assert_eq!(seen, [Content::Approval(a.clone()), Content::Approval(b.clone())]);
+        assert_eq!(cursor, b.revision, "a heartbeat can be handed back");
+        assert_eq!(begun(&world, cursor, &store).await, (vec![], cursor, store.clone()));
+        let decided = decide(&world.person, &a, Decision::Deny).await.unwrap();
+        let after_a = begun(&world, a.revision, &store).await.0;
+        assert_eq!(after_a, [Content::Approval(b.clone()), Content::Approval(decided.clone())]);
+        assert_eq!(begun(&world, cursor, &store).await.0, [Content::Approval(decided.clone())]);
+        (b, decided, cursor, store)
+    });
+    life(folder.path(), "", async |world| {
+        let changed = vec![Content::Approval(decided.clone())];
+        assert_eq!(begun(&world, cursor, &store).await, (changed, decided.revision, store.clone()));
+        let reset = |revision| Content::Reset(v1::WatchApprovalsReset { revision });
+        let everything = [reset(decided.revision), Content::Approval(b.clone()), Content::Approval(decided.clone())];
+        let unknown = begun(&world, decided.revision + 1, &store).await.0;
+        assert_eq!(unknown, everything, "a revision that this store has not reached");
+        assert_eq!(begun(&world, cursor, "another").await.0, everything, "a revision of another store");
+        assert_eq!(begun(&world, 0, "another").await.0, everything[1..], "a watch from the beginning needs no reset");
+        let odd = v1::WatchApprovalsRequest { after_revision: -1, ..all() };
+        let status = world.person.people().watch_approvals(odd).await.unwrap_err();
+        assert!(status.message().starts_with("after_revision: "), "{status}");
+    });
+}
+
+#[test]
+fn a_list_and_a_watch_name_their_namespace() {
+    world("", async |world| {
+        let watch = world.person.people().watch_approvals(v1::WatchApprovalsRequest::default()).await;
+        let list = world.person.people().list_approvals(v1::ListApprovalsRequest::default()).await;
+        let pending = gate_v1::ListPendingApprovalsRequest::default();
+        let pending = world.executor.services().list_pending_approvals(pending).await;
+        for status in [watch.map(drop).unwrap_err(), list.map(drop).unwrap_err(), pending.map(drop).unwrap_err()] {
+            let expected = "parent: is required: write namespaces/NAMESPACE, or namespaces/- for all";
+            assert_eq!((status.code(), status.message()), (Code::InvalidArgument, expected));
+        }
+    });
+}
+
 #[test]
 fn a_watch_can_be_about_one_execution_or_all_namespaces() {
     world("", async |world| {
@@ -202,18 +265,14 @@ fn a_list_begins_with_the_oldest_pending_approval() {
             }
         };
         for page_size in [0, 1, 2, 3, 5, 6] {
-            assert_eq!(
-                list(v1::ListApprovalsRequest { page_size, ..Default::default() }).await,
-                expected,
-                "{page_size}"
-            );
+            assert_eq!(list(v1::ListApprovalsRequest { page_size, ..everywhere() }).await, expected, "{page_size}");
         }
         let states = vec![State::Denied.into()];
-        assert_eq!(list(v1::ListApprovalsRequest { states, ..Default::default() }).await, expected[3..]);
+        assert_eq!(list(v1::ListApprovalsRequest { states, ..everywhere() }).await, expected[3..]);
         let execution = asked[2].execution.clone();
-        assert_eq!(list(v1::ListApprovalsRequest { execution, ..Default::default() }).await, expected[1..2]);
+        assert_eq!(list(v1::ListApprovalsRequest { execution, ..everywhere() }).await, expected[1..2]);
         let id_prefix = expected[0].rsplit('/').next().unwrap()[..10].to_owned();
-        assert_eq!(list(v1::ListApprovalsRequest { id_prefix, ..Default::default() }).await, expected[..1]);
+        assert_eq!(list(v1::ListApprovalsRequest { id_prefix, ..everywhere() }).await, expected[..1]);
         let parent = "namespaces/other".into();
         assert_eq!(list(v1::ListApprovalsRequest { parent, ..Default::default() }).await, [""; 0]);
     });

@@ -1,7 +1,7 @@
 use belay_proto::runner_v1;
 use tonic::Status;
 
-use super::attempt_of;
+use super::check_name;
 use crate::Calls;
 
 pub(super) async fn acknowledge_tool_calls(
@@ -9,7 +9,7 @@ pub(super) async fn acknowledge_tool_calls(
     request: runner_v1::AcknowledgeToolCallsRequest,
 ) -> Result<runner_v1::AcknowledgeToolCallsResponse, Status> {
     for name in &request.names {
-        attempt_of(name)?;
+        check_name(name)?;
     }
     calls.admit(request.fence).await?;
     calls.acknowledge(request.names, request.fence.unwrap_or_default().token);

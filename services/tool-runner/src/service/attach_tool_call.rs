@@ -4,14 +4,14 @@ use belay_proto::runner_v1::{self, attach_tool_call_response::Event};
 use belay_service_kit::status;
 use tonic::Status;
 
-use super::{CallUpdate, attempt_of};
+use super::{CallUpdate, check_name};
 use crate::{Calls, calls::Subscription, output::Position};
 
 pub(super) fn attach_tool_call(
     calls: &Calls,
     request: &runner_v1::AttachToolCallRequest,
 ) -> Result<(Subscription, Position), Status> {
-    attempt_of(&request.name)?;
+    check_name(&request.name)?;
     for (field, offset) in [("stdout_offset", request.stdout_offset), ("stderr_offset", request.stderr_offset)] {
         if offset < 0 {
             return Err(status::invalid(field, "must not be negative").into());

@@ -9,7 +9,7 @@ use belay_service_kit::status;
 use belay_telemetry::TraceContext;
 use tonic::{Code, Status};
 
-use super::{CallUpdate, attempt_of, not_allowed};
+use super::{CallUpdate, check_name, not_allowed};
 use crate::{
     Calls,
     calls::{CallRequest, Subscription},
@@ -20,7 +20,10 @@ use crate::{
 const MAX_ARGUMENTS_BYTES: usize = 4 * 1024 * 1024;
 
 pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRequest) -> Result<Subscription, Status> {
-    let attempt = attempt_of(&request.name)?;
+    check_name(&request.name)?;
+    let attempt = u32::try_from(request.attempt)
+        .map_err(|_| Status::from(status::invalid("attempt", "must not be negative")))?
+        .max(1);
     if !request.ledger_id.is_empty() && request.ledger_id != calls.ledger_id() {
         let message = format!(
             "The ledger of this runner is {}, not {}, so it does not know the same calls.",

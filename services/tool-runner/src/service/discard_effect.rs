@@ -7,14 +7,14 @@ use belay_proto::{
 use belay_reasons as reasons;
 use tonic::Status;
 
-use super::attempt_of;
+use super::check_name;
 use crate::Calls;
 
 pub(super) async fn discard_effect(
     calls: &Arc<Calls>,
     request: runner_v1::DiscardEffectRequest,
 ) -> Result<v1::ToolCall, Status> {
-    attempt_of(&request.name)?;
+    check_name(&request.name)?;
     calls.admit(request.fence).await?;
     let why = request.failure.unwrap_or_else(|| v1::Failure {
         error_class: ErrorClass::ApprovalDenied.into(),

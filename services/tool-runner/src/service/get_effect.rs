@@ -2,7 +2,7 @@ use belay_proto::runner_v1::{self, get_effect_response::Content};
 use futures::stream;
 use tonic::Status;
 
-use super::{Messages, attempt_of};
+use super::{Messages, check_name};
 use crate::{Calls, ledger::PendingApproval};
 
 /// The largest chunk, in bytes.
@@ -12,7 +12,7 @@ pub(super) async fn get_effect(
     calls: &Calls,
     request: &runner_v1::GetEffectRequest,
 ) -> Result<Messages<runner_v1::GetEffectResponse>, Status> {
-    attempt_of(&request.name)?;
+    check_name(&request.name)?;
     let pending = calls.effect_of(&request.name).await?;
     Ok(Box::pin(stream::iter(
         chunks(pending).map(|content| Ok(runner_v1::GetEffectResponse { content: Some(content) })),

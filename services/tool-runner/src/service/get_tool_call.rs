@@ -1,10 +1,10 @@
 use belay_proto::{runner_v1, v1};
 use tonic::Status;
 
-use super::attempt_of;
+use super::check_name;
 use crate::Calls;
 
 pub(super) fn get_tool_call(calls: &Calls, request: &runner_v1::GetToolCallRequest) -> Result<v1::ToolCall, Status> {
-    attempt_of(&request.name)?;
+    check_name(&request.name)?;
     calls.get(&request.name).map(|call| (*call).clone())
 }

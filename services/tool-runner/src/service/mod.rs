@@ -23,7 +23,7 @@ use belay_proto::{
     v1,
 };
 use belay_reasons as reasons;
-use belay_service_kit::{Hosted, Shutdown, host::MAX_MESSAGE_BYTES, status};
+use belay_service_kit::{Hosted, Shutdown, host::MAX_MESSAGE_BYTES, ids::is_call_id, status};
 use data_encoding::HEXLOWER;
 use futures::Stream;
 use sha2::{Digest as _, Sha256};
@@ -264,23 +264,21 @@ fn hex(digest: Sha256) -> String {
     HEXLOWER.encode(&digest.finalize())
 }
 
-/// The attempt in `namespaces/*/executions/*/steps/*/calls/ATTEMPT.N`.
-fn attempt_of(name: &str) -> Result<u32, Status> {
-    let wrong = || {
-        let message =
-            format!("`{name}` is not a valid call name: use namespaces/N/executions/E/steps/S/calls/ATTEMPT.NUMBER");
-        Status::from(status::invalid("name", message))
-    };
+/// Checks that a name has the form `namespaces/*/executions/*/steps/*/calls/*`.
+fn check_name(name: &str) -> Result<(), Status> {
     let parts: Vec<&str> = name.split('/').collect();
-    let ["namespaces", namespace, "executions", execution, "steps", step, "calls", call] = parts[..] else {
-        return Err(wrong());
-    };
-    if name.len() > 512 || [namespace, execution, step].iter().any(|part| part.is_empty()) {
-        return Err(wrong());
-    }
-    let (attempt, number) = call.split_once('.').ok_or_else(wrong)?;
-    match (attempt.parse(), number.parse::<u32>()) {
-        (Ok(attempt), Ok(_)) => Ok(attempt),
-        _ => Err(wrong()),
+    match parts[..] {
+        ["namespaces", namespace, "executions", execution, "steps", step, "calls", call]
+            if name.len() <= 512
+                && [namespace, execution, step].iter().all(|part| !part.is_empty())
+                && is_call_id(call) =>
+        {
+            Ok(())
+        }
+        _ => {
+            let message =
+                format!("`{name}` is not a valid call name: use namespaces/N/executions/E/steps/S/calls/CALL");
+            Err(status::invalid("name", message).into())
+        }
     }
 }

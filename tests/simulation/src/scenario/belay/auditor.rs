@@ -119,7 +119,12 @@ async fn read_gate(stored: &mut Stored, observed: &Observations, random: &mut St
     let services = || ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
     let (mut names, mut page_token) = (Vec::new(), String::new());
     loop {
-        let request = v1::ListApprovalsRequest { page_size: 3, page_token, ..v1::ListApprovalsRequest::default() };
+        let request = v1::ListApprovalsRequest {
+            parent: "namespaces/-".into(),
+            page_size: 3,
+            page_token,
+            ..v1::ListApprovalsRequest::default()
+        };
         let page = until_answered(random, || {
             let request = request.clone();
             async move { people().list_approvals(request).await }

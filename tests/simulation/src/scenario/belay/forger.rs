@@ -28,7 +28,11 @@ pub(super) async fn forge(seed: u64, observed: Observations, owners: Owners, key
     loop {
         tokio::time::sleep(Duration::from_millis(random.random_range(100..1500))).await;
         let mut gate = ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
-        let request = v1::ListApprovalsRequest { page_size: 1000, ..v1::ListApprovalsRequest::default() };
+        let request = v1::ListApprovalsRequest {
+            parent: "namespaces/-".into(),
+            page_size: 1000,
+            ..v1::ListApprovalsRequest::default()
+        };
         let mut people = ApprovalServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
         let Ok(Ok(page)) = tokio::time::timeout(RPC_TIMEOUT, people.list_approvals(request)).await else { continue };
         let approvals = page.into_inner().approvals;

@@ -45,7 +45,14 @@ struct Intention {
 /// Watches and decides for as long as the simulation lasts.
 pub(super) async fn decide(seed: u64, observed: Observations) -> turmoil::Result {
     let random = StdRng::seed_from_u64(seed);
-    let mut person = Person { observed, random, gate: connect(), watched: None, intentions: BTreeMap::new() };
+    let mut person = Person {
+        observed,
+        random,
+        gate: connect(),
+        watched: None,
+        cursor: (String::new(), 0),
+        intentions: BTreeMap::new(),
+    };
     loop {
         person.watch_for_a_while().await;
         person.decide().await;
@@ -61,6 +68,8 @@ struct Person {
     random: StdRng,
     gate: ApprovalServiceClient<Channel>,
     watched: Option<Streaming<v1::WatchApprovalsResponse>>,
+    /// The gate's store, and the revision up to which it was watched.
+    cursor: (String, i64),
     /// By the approval's name.
     intentions: BTreeMap<String, Intention>,
 }
@@ -74,10 +83,15 @@ impl Person {
         let until = Instant::now() + WATCH_TIME;
         while let Some(watched) = &mut self.watched {
             match tokio::time::timeout_at(until, watched.message()).await {
-                Ok(Ok(Some(v1::WatchApprovalsResponse { content: Some(Content::Approval(approval)) }))) => {
-                    self.see(approval);
-                }
-                Ok(Ok(Some(_))) => {}
+                Ok(Ok(Some(v1::WatchApprovalsResponse { store, content }))) => match content {
+                    Some(Content::Approval(approval)) => {
+                        self.cursor = (store, approval.revision);
+                        self.see(approval);
+                    }
+                    Some(Content::Heartbeat(heartbeat)) => self.cursor = (store, heartbeat.revision),
+                    Some(Content::Reset(_)) => trace::count("watches of approvals reset"),
+                    None => {}
+                },
                 Ok(ended) => {
                     if let Err(status) = ended {
                         refused(&self.observed, &status);
@@ -96,6 +110,11 @@ impl Person {
             parent: "namespaces/-".to_owned(),
             heartbeat_interval: Some(belay_proto::duration(WATCH_TIME * 2)),
             ..v1::WatchApprovalsRequest::default()
+        };
+        let (store, after_revision) = self.cursor.clone();
+        let request = match self.random.random_bool(0.8) {
+            true => v1::WatchApprovalsRequest { store, after_revision, ..request },
+            false => request,
         };
         self.watched = match tokio::time::timeout(RPC_TIMEOUT, self.gate.watch_approvals(request)).await {
             Ok(Ok(answer)) => {
